@@ -822,16 +822,15 @@ class FakeSession:
         self._wake()
 
     async def follow_log(
-        self, namespace: str, pod: str, *, container: str = "", tail: int | None = None, since: float = 0.0,
-        previous: bool = False, follow: bool = True, drawn: bool = False, memory: ResumeCursor | None = None,
-    ) -> AsyncIterator[LogLine]:  # fmt: skip
+        self, wanted: LogRequest, *, drawn: bool = False, memory: ResumeCursor | None = None
+    ) -> AsyncIterator[list[LogLine]]:
         """Those of `printed`; a key in `running` says that its container has not ended."""
-        self._did("follow_log", namespace, pod, container, tail, since, previous, follow)
-        key, at, woken, connected = (namespace, pod), 0, asyncio.Event(), self.current_connection
+        self._did("follow_log", *structs.astuple(wanted)[:4], 0.0, wanted.previous, wanted.follow)
+        key, at, woken, connected = (wanted.namespace, wanted.pod), 0, asyncio.Event(), self.current_connection
         self._woken.add(woken)
         try:
             if memory is None or not memory.last:
-                at = max(0, len(self.printed.get(key, [])) - (tail or 0)) if tail else 0
+                at = max(0, len(self.printed.get(key, [])) - wanted.tail) if wanted.tail else 0
             if memory is not None:
                 memory.rewind()
             while True:
@@ -840,10 +839,10 @@ class FakeSession:
                 for line in lines:
                     stamp = line.time, f"{format_time(line.time)} {line.text}".encode()
                     if (drawn or not line.open) and (memory is None or memory.drop_repeated([stamp])):
-                        yield line
+                        yield [line]
                 if self.closed or self.current_connection is not connected:
                     raise Unreachable("The connection to this cluster was closed.", "Open the page again.")
-                if not lines and (key not in self.running or not follow):
+                if not lines and (key not in self.running or not wanted.follow):
                     break
                 if not lines:
                     await woken.wait()

@@ -146,10 +146,9 @@ async def _read_log(cluster: WatchedCluster, slot: PodSlot, *, suspected: bool) 
             asyncio.timeout(READING),
             aclosing(follow_log(cluster.current_connection.client, wanted)) as printed,
         ):
-            async for line in printed:
-                last.append(line.text)
-                if any(word in line.text for word in _WORDS):
-                    of_nccl.append(line.text)
+            async for lines in printed:
+                last += (line.text for line in lines)
+                of_nccl += (line.text for line in lines if any(word in line.text for word in _WORDS))
     except (ConsoleError, TimeoutError) as error:
         why = f"its log was not read to its end: {error or 'no answer'}"
         return _LogLines([head, *of_nccl, why], [head, *last, why])

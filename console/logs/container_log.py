@@ -428,22 +428,23 @@ async def follow_log(
     *,
     drawn: bool = False,
     memory: ResumeCursor | None = None,
-) -> AsyncGenerator[LogLine, None]:
-    """Yield redacted lines until the end (or once); `drawn`: also unfinished lines; else as `LogStream`."""
+) -> AsyncGenerator[list[LogLine], None]:
+    """Yield redacted lines as they come until the end (or once); `drawn`: also unfinished ones; else as `LogStream`."""
     stream = LogStream(client, wanted, memory=memory, clean=Redactor().redact_lines, backoff=backoff)
     async with aclosing(stream.batches()) as batches:
         async for batch in batches:
-            for moment, raw in batch:
-                yield LogLine(moment, decode_line(raw).decode("utf-8", errors="replace"))
+            lines = [LogLine(moment, decode_line(raw).decode("utf-8", errors="replace")) for moment, raw in batch]
             if drawn and stream.open:
-                yield LogLine(CLOCK.now(), stream.open.decode("utf-8", errors="replace"), open=True)
+                lines.append(LogLine(CLOCK.now(), stream.open.decode("utf-8", errors="replace"), open=True))
+            if lines:
+                yield lines
 
 
 async def read_tail(client: Client, pod: Pod, lines: int) -> list[LogLine]:
     """The last lines of the pod's main container."""
     wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", lines, follow=False)
     async with aclosing(follow_log(client, wanted)) as printed:
-        return [line async for line in printed]
+        return [line async for lines in printed for line in lines]
 
 
 async def read_pod(client: Client, namespace: str, name: str) -> Pod:

@@ -165,22 +165,12 @@ class LogService:
         return LogStream(self._cluster.current_connection.client, wanted, memory=memory, clean=clean, restarts=restarts)
 
     def follow_pod(
-        self,
-        namespace: str,
-        pod: str,
-        *,
-        container: str = "",
-        tail: int | None = None,
-        previous: bool = False,
-        follow: bool = True,
-        drawn: bool = False,
-        memory: ResumeCursor | None = None,
-    ) -> AsyncGenerator[LogLine, None]:
+        self, wanted: LogRequest, *, drawn: bool = False, memory: ResumeCursor | None = None
+    ) -> AsyncGenerator[list[LogLine], None]:
         """Yield all lines once, over dropped connections; `drawn`: also progress bars; `memory`: what was given."""
-        from console.logs import container_log
+        from console.logs.container_log import follow_log
 
-        wanted = container_log.LogRequest(namespace, pod, container, tail, previous, follow)
-        return container_log.follow_log(self._cluster.current_connection.client, wanted, drawn=drawn, memory=memory)
+        return follow_log(self._cluster.current_connection.client, wanted, drawn=drawn, memory=memory)
 
     @asynccontextmanager
     async def open_job_log(

@@ -342,21 +342,20 @@ def others(log: JobLog, name: str, rank: int) -> str:
 
 async def one_rank(session: Session, pod: Pod, options: LogsOptions) -> int:
     """Print a rank's log directly from its pod."""
-    drawn = options.follow and sys.stdout.isatty()
-    lines = session.logs.follow_pod(pod.namespace, pod.name, tail=options.tail, follow=options.follow, drawn=drawn)
-    was_open = False
-    async with aclosing(lines):  # nobody may read on (`| head`): what it is made of ends one after the other
-        async for line in lines:
-            if line.open:
-                shown = one_line(line.text)[: get_terminal_size().columns - 1]
+    from console.logs.container_log import LogRequest
+
+    drawn, was_open = options.follow and sys.stdout.isatty(), False
+    wanted = LogRequest(pod.namespace, pod.name, tail=options.tail, follow=options.follow)
+    # Nobody may read on (`| head`): what it is made of ends one after the other.
+    async with aclosing(session.logs.follow_pod(wanted, drawn=drawn)) as log:
+        async for lines in log:
+            if (text := "".join([f"{line.text}\n" for line in lines if not line.open])) and was_open:
+                write_to_terminal(sys.stdout, CLEAR)
+            sys.stdout.write(text)
+            if was_open := any(line.open for line in lines[-1:]):
+                shown = one_line(lines[-1].text)[: get_terminal_size().columns - 1]
                 write_to_terminal(sys.stdout, f"{CLEAR}{shown}\r")
-            else:
-                if was_open:
-                    write_to_terminal(sys.stdout, CLEAR)
-                print_line(line.text)
-            was_open = line.open
-            if options.follow:
-                sys.stdout.flush()
+            sys.stdout.flush()
     return 0
 
 

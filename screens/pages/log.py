@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from console.errors import ConsoleError
 from console.kube.snapshot import Fleet
-from console.logs.container_log import ResumeCursor
+from console.logs.container_log import LogRequest, ResumeCursor
 from console.logs.text import FileText
 from screens.app_base import KeyOrderedApp
 from screens.base import LiveScreen
@@ -76,22 +76,13 @@ class LogScreen(LiveScreen):
 
     @work(group="log", exclusive=True)
     async def follow(self) -> None:
-        namespace, pod, container = self._about
         run = "previous run" if self._previous else ""
         self.view.over, self.view.status = "", run
         try:
-            log = self.session.logs.follow_pod(
-                namespace,
-                pod,
-                container=container,
-                tail=TAIL,
-                previous=self._previous,
-                follow=not self._previous,
-                memory=self._memory,
-            )
-            async with aclosing(log) as lines:
-                async for line in lines:
-                    self.view.lines.append([(line.time, line.text)])
+            wanted = LogRequest(*self._about, TAIL, self._previous, follow=not self._previous)
+            async with aclosing(self.session.logs.follow_pod(wanted, memory=self._memory)) as batches:
+                async for lines in batches:
+                    self.view.lines.append([(line.time, line.text) for line in lines])
         except ConsoleError as error:
             lost = self.app.connection is not self._connection
             self.view.over = WAITING if lost else "✗ not followed"

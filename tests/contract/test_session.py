@@ -14,6 +14,7 @@ from console.kube.objects.jobset import JobState
 from console.kube.rank_address import PodAddress
 from console.kube.snapshot import Fleet
 from console.launch.recipes import LaunchPlan
+from console.logs.container_log import LogRequest
 from console.scheduling.topology import pools
 from console.scheduling.why import why
 from console.scheduling.why_answer import Category
@@ -125,9 +126,9 @@ async def test_a_log_is_followed(session: Session, space: Space) -> None:
     await space.pod("a")
     await space.cluster.append_log(space.api, space.name, "a", "main", ["one", "two"])
     heard: list[str] = []
-    async with asyncio.timeout(60), aclosing(session.logs.follow_pod(space.name, "a")) as lines:
-        async for line in lines:
-            heard.append(line.text)
+    async with asyncio.timeout(60), aclosing(session.logs.follow_pod(LogRequest(space.name, "a"))) as log:
+        async for lines in log:
+            heard += [line.text for line in lines]
             if len(heard) == 2:
                 await space.cluster.append_log(space.api, space.name, "a", "main", ["three"])
             if len(heard) == 3:

@@ -411,8 +411,8 @@ async def test_the_last_lines_of_a_log_that_have_no_end_are_given_up() -> None:
 
     async def read(client: Client) -> None:
         nonlocal number
-        async for _ in follow_log(client, LogRequest("n", "p", tail=10, follow=False)):
-            number += 1
+        async for lines in follow_log(client, LogRequest("n", "p", tail=10, follow=False)):
+            number += len(lines)
 
     async with ApiServer(secure=True) as server, server.client() as client:
         server.handlers["/api/v1/namespaces/n/pods/p/log"] = FLOODS["log: lines without end"].answer

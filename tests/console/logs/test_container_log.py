@@ -20,7 +20,7 @@ from console.kube.backoff import Backoff
 from console.kube.client import Client
 from console.kube.objects.meta import parse_time
 from console.logs.container_log import LogRequest, LogStream, ResumeCursor, RetryPolicy, follow_log
-from console.logs.line import StreamState
+from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import LONGEST_LINE, LineSplitter, decode_line, split_timestamps
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
 
@@ -114,14 +114,18 @@ def container(server: ApiServer) -> Container:
     return Container(server)
 
 
+def lines_of(client: Client, wanted: LogRequest, **options: Any) -> AsyncGenerator[LogLine, None]:
+    return (line async for lines in follow_log(client, wanted, QUICK, **options) for line in lines)
+
+
 async def texts(server: ApiServer, **wanted: Any) -> list[str]:
     async with server.client() as client, asyncio.timeout(60):
-        return [line.text async for line in follow_log(client, LogRequest("default", "p", **wanted), QUICK)]
+        return [line.text async for line in lines_of(client, LogRequest("default", "p", **wanted))]
 
 
 async def test_lines_until_the_container_ends(server: ApiServer, client: Client, container: Container) -> None:
     container.say(1, b"one", b"two")
-    async with gathered(follow_log(client, LogRequest("default", "p", "main"), QUICK)) as lines:
+    async with gathered(lines_of(client, LogRequest("default", "p", "main"))) as lines:
         await eventually(lambda: len(lines) == 2)
         container.say(2.5, b"three")
         await eventually(lambda: len(lines) == 3)
@@ -153,7 +157,7 @@ async def test_a_clean_end_of_the_connection_is_not_the_end_of_the_container(
 ) -> None:
     container.say(1, b"one")
     container.ended = True  # the connection ends, the container says that it runs
-    async with gathered(follow_log(client, LogRequest("default", "p"), QUICK)) as lines:
+    async with gathered(lines_of(client, LogRequest("default", "p"))) as lines:
         await eventually(lambda: len(container.queries) >= 3)
         container.ended = False
         container.say(2, b"two")
@@ -339,7 +343,7 @@ async def test_a_bar_is_seen_while_it_is_drawn_and_is_one_line_in_the_end(client
 
 
 async def test_whoever_reads_one_log_sees_the_bar_too(client: Client, container: Container) -> None:
-    async with gathered(follow_log(client, LogRequest("default", "p", "main"), QUICK, drawn=True)) as lines:
+    async with gathered(lines_of(client, LogRequest("default", "p", "main"), drawn=True)) as lines:
         container.draw(f"{stamp(2)} ".encode() + b"\r 10%|# | 1/9\r")
         await eventually(lambda: [(line.text, line.open) for line in lines] == [(" 10%|# | 1/9", True)])
         container.end()
@@ -353,12 +357,12 @@ async def test_a_log_goes_on_in_another_session_where_it_was_left(server: ApiSer
     container.say(2, b"same", b"two")
     seen = []
     wanted = LogRequest("default", "p", "main", tail=10)
-    async with server.client() as client, gathered(follow_log(client, wanted, QUICK, memory=memory)) as lines:
+    async with server.client() as client, gathered(lines_of(client, wanted, memory=memory)) as lines:
         await eventually(lambda: len(lines) == 3)
         seen += lines
     container.say(2, b"same")
     container.say(3, b"three")
-    async with server.client() as client, gathered(follow_log(client, wanted, QUICK, memory=memory)) as lines:
+    async with server.client() as client, gathered(lines_of(client, wanted, memory=memory)) as lines:
         await eventually(lambda: len(lines) == 2)
         container.end()
         seen += lines
