@@ -1,4 +1,4 @@
-"""Port-forward over a WebSocket: a pair of channels per port, or SPDY/3.1 streams inside it."""
+"""Port-forward over a WebSocket: a pair of channels per port."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING
 
 from aiohttp import WSMsgType
 
-from practice.api import spdy
-
 if TYPE_CHECKING:
     from aiohttp import web
 
-TUNNEL_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
-FORWARD_PROTOCOLS = (TUNNEL_PROTOCOL, "v4.channel.k8s.io")
+FORWARD_PROTOCOLS = ("v4.channel.k8s.io",)
 
 _CHUNK = 32 * 1024
 _MAX_BUFFERED = 16  # messages kept for a pod that is slow
@@ -25,25 +22,17 @@ Dial = Callable[[int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWrite
 Send = Callable[[bytes], Awaitable[None]]
 
 
-async def forward(socket: web.WebSocketResponse, ports: list[int], dial: Dial) -> None:
-    """Forward bytes until the client leaves; ``dial`` raises ConnectionError with a message for the client."""
-    if socket.ws_protocol == TUNNEL_PROTOCOL:
-        await _Tunnel(socket, dial).run()
-    else:
-        await _Channels(socket, ports, dial).run()
-
-
 class _Pipe:
     """One connection to a port; ``send`` gets the pod's bytes, ``fail`` the connection error."""
 
     def __init__(self, port: int, dial: Dial, send: Send, fail: Send) -> None:
         self._port, self._dial = port, dial
         self._send, self._fail = send, fail
-        self._outgoing: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_BUFFERED)
+        self._outgoing: asyncio.Queue[bytes] = asyncio.Queue(_MAX_BUFFERED)
         self._deaf = False
 
-    async def feed(self, data: bytes | None) -> None:
-        """Take bytes for the pod, None at the client's end; waits while the pod is slow."""
+    async def feed(self, data: bytes) -> None:
+        """Take bytes for the pod; waits while the pod is slow."""
         if not self._deaf:
             await self._outgoing.put(data)
 
@@ -68,18 +57,16 @@ class _Pipe:
     async def _write(self, writer: asyncio.StreamWriter) -> None:
         try:
             with suppress(OSError):
-                while (data := await self._outgoing.get()) is not None:
-                    writer.write(data)
+                while True:
+                    writer.write(await self._outgoing.get())
                     await writer.drain()
-                if writer.can_write_eof():
-                    writer.write_eof()
         finally:
             self._deaf = True
             while not self._outgoing.empty():  # whoever waits for room must not wait for ever
                 self._outgoing.get_nowait()
 
 
-class _Channels:
+class ForwardedPorts:
     """Protocol v4: channel 2n has the data of port n, 2n+1 its errors; both begin with the port number."""
 
     def __init__(self, socket: web.WebSocketResponse, ports: list[int], dial: Dial) -> None:
@@ -97,7 +84,7 @@ class _Channels:
         return send
 
     async def run(self) -> None:
-        """Forward until the client leaves, or the pod has closed all ports."""
+        """Forward until the client leaves, or the pod has closed all ports; ``dial`` raises ConnectionError."""
         for at, port in enumerate(self._ports):
             for channel in (2 * at, 2 * at + 1):
                 await self._sender(channel)(struct.pack("<H", port))
@@ -120,72 +107,3 @@ class _Channels:
             at, is_error = divmod(message.data[0], 2)
             if not is_error and at < len(self._pipes) and len(message.data) > 1:
                 await self._pipes[at].feed(message.data[1:])
-
-
-class _Tunnel:
-    """SPDY/3.1 inside binary messages: the client opens an error and a data stream for every connection."""
-
-    def __init__(self, socket: web.WebSocketResponse, dial: Dial) -> None:
-        self._socket = socket
-        self._dial = dial
-        self._reader, self._writer = spdy.FrameReader(), spdy.FrameWriter()
-        self._errors: dict[str, int] = {}
-        self._pipes: dict[int, _Pipe] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def run(self) -> None:
-        """Forward until the client leaves."""
-        try:
-            async for message in self._socket:
-                if message.type is not WSMsgType.BINARY:
-                    continue
-                for frame in self._reader.feed(message.data):
-                    await self._handle_frame(frame)
-        finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _handle_frame(self, frame: spdy.Frame) -> None:
-        if frame.kind == spdy.SYN_STREAM:
-            await self._send(self._writer.encode_syn_reply(frame.stream))
-            self._open_stream(frame)
-        elif frame.kind == spdy.DATA and frame.stream in self._pipes:
-            if frame.data:
-                await self._pipes[frame.stream].feed(frame.data)
-            if frame.is_last:
-                await self._pipes[frame.stream].feed(None)
-        elif frame.kind == spdy.RST_STREAM and frame.stream in self._pipes:
-            await self._pipes[frame.stream].feed(None)
-        elif frame.kind == spdy.PING:
-            await self._send(self._writer.encode_ping(frame.data))
-
-    def _open_stream(self, frame: spdy.Frame) -> None:
-        request = frame.headers.get("requestid", str(frame.stream))
-        if frame.headers.get("streamtype") == "error":
-            self._errors[request] = frame.stream
-            return
-        stream, error = frame.stream, self._errors.pop(request, 0)
-
-        async def send(data: bytes) -> None:
-            await self._send(self._writer.encode_data(stream, data))
-
-        async def fail(data: bytes) -> None:
-            await self._send(self._writer.encode_data(error, data))
-
-        pipe = self._pipes[stream] = _Pipe(int(frame.headers.get("port", "0")), self._dial, send, fail)
-        task = asyncio.ensure_future(self._run_pipe(pipe, stream, error))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _run_pipe(self, pipe: _Pipe, stream: int, error: int) -> None:
-        try:
-            await pipe.run()
-        finally:
-            self._pipes.pop(stream, None)
-            for ended in (stream, error):
-                await self._send(self._writer.encode_data(ended, b"", last=True))
-
-    async def _send(self, data: bytes) -> None:
-        with suppress(ConnectionResetError):  # the client has gone
-            await self._socket.send_bytes(data)

@@ -12,7 +12,7 @@ from practice.api import pod_log
 from practice.api.authn import Account, check_access
 from practice.api.exec_channels import EXEC_PROTOCOLS, ExecSession
 from practice.api.pod_proxy import proxy_request
-from practice.api.port_forward import FORWARD_PROTOCOLS, forward
+from practice.api.port_forward import FORWARD_PROTOCOLS, ForwardedPorts
 from practice.api.serving import Target
 from practice.objects.api_error import ApiError, Object, bad_request
 from practice.objects.history import Event
@@ -106,7 +106,7 @@ class PodStreams:
         if pod.get("status", {}).get("phase") != "Running":
             phase = pod.get("status", {}).get("phase", "Unknown")
             raise bad_request(f"unable to forward port because pod is not running. Current status={phase}")
-        ports = _parse_ports(request.query.getall("ports", [])) if not _wants_tunnel(request) else []
+        ports = _parse_ports(request.query.getall("ports", []))
         socket = await self._upgrade_to_websocket(request, FORWARD_PROTOCOLS)
 
         async def dial(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -116,7 +116,7 @@ class PodStreams:
                 text = f"error forwarding port {port} to pod {target.name}, uid {pod['metadata']['uid']}: {error}"
                 raise ConnectionError(text) from error
 
-        carrying = asyncio.ensure_future(forward(socket, ports, dial))
+        carrying = asyncio.ensure_future(ForwardedPorts(socket, ports, dial).run())
         unsubscribe = self._storage.subscribe(partial(_cancel_when_pod_ends, carrying, pod["metadata"]["uid"]))
         try:
             await asyncio.wait({carrying})
@@ -174,10 +174,6 @@ def check_running(pod: Object, container: str) -> None:
             return
     text = f'unable to upgrade connection: container not found ("{container}")'
     raise ApiError(500, "InternalError", text)
-
-
-def _wants_tunnel(request: web.Request) -> bool:
-    return "SPDY/3.1+portforward.k8s.io" in request.headers.get("Sec-WebSocket-Protocol", "")
 
 
 def _parse_ports(texts: list[str]) -> list[int]:

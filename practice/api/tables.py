@@ -141,12 +141,9 @@ def _roles(obj: Object) -> str:
 
 
 def _job_status(obj: Object) -> str:
-    for kind, word in (("Complete", "Complete"), ("Failed", "Failed"), ("Suspended", "Suspended")):
+    for kind in ("Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet"):
         if _condition_cell(kind)(obj) == "True":
-            return word
-    for kind, word in (("FailureTarget", "FailureTarget"), ("SuccessCriteriaMet", "SuccessCriteriaMet")):
-        if _condition_cell(kind)(obj) == "True":
-            return word
+            return kind
     return "Terminating" if obj["metadata"].get("deletionTimestamp") else "Running"
 
 

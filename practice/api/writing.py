@@ -207,12 +207,8 @@ class ObjectWriter:
             return WriteResult(self._storage.modify(PODS, target.namespace, target.name, _bind_to(node)), created=True)
         grace = (body.get("deleteOptions") or {}).get("gracePeriodSeconds")
         if not change.dry_run:
-            self._storage.modify(
-                PODS,
-                target.namespace,
-                target.name,
-                partial(_set_disruption_target, self._storage.moment),
-                subresource="status",
+            self._storage.modify_status(
+                PODS, target.namespace, target.name, partial(_set_disruption_target, self._storage.moment)
             )
         gone = self._storage.delete(PODS, target.namespace, target.name, grace_seconds=grace, dry_run=change.dry_run)
         return WriteResult(gone, created=True, deleted=True)

@@ -7,8 +7,8 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
-from practice.clock import Clock
-from practice.controllers.objects import Key, Object
+from practice.clock import Clock, parse_timestamp
+from practice.controllers.objects import Key, Object, find_condition, is_being_deleted, key_of
 from practice.controllers.recorder import Recorder
 from practice.objects.api_error import ApiError
 from practice.objects.history import Event
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 class Controller(ABC):
     """One control loop; subclasses define which changes concern it and how it reconciles a key."""
 
+    source = ""  # the component that reports its events
+
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
         self.storage = plane.storage
@@ -37,6 +39,21 @@ class Controller(ABC):
     @abstractmethod
     def reconcile(self, key: Key) -> None:
         """Bring the cluster closer to the desired state of the object with this key."""
+
+    def record_event(self, about: Object, reason: str, message: str, kind: str = "Normal") -> None:
+        self.record(about, kind, reason, message, source=self.source)
+
+    def delete_when_expired(self, resource: Resource, job: Object, propagation: str = "Background") -> None:
+        """Delete a finished Job or JobSet at the end of its `ttlSecondsAfterFinished`."""
+        keep = job["spec"].get("ttlSecondsAfterFinished")
+        if keep is None or is_being_deleted(job):
+            return
+        ended = next(filter(None, (find_condition(job, kind) for kind in ("Complete", "Completed", "Failed"))), None)
+        left = parse_timestamp(ended["lastTransitionTime"]) + keep - self.clock.now() if ended else 0.0
+        if left > 0:
+            self.requeue(key_of(job), left)
+        else:
+            self.storage.delete(resource, *key_of(job), propagation=propagation)
 
     def requeue(self, key: Key, seconds: float = 0.0) -> None:
         """Requeue a key, now or after some seconds."""

@@ -43,6 +43,8 @@ _RETRY_SECONDS, _RETRY_MOST = 1.0, 60.0
 class Jobs(Controller):
     """Ports the Job controller of Kubernetes 1.36: Indexed and not, suspend, backoff limit, failure policy, TTL."""
 
+    source = "job-controller"
+
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
         self._refused: dict[Key, tuple[float, float]] = {}
@@ -60,7 +62,7 @@ class Jobs(Controller):
         pods = controlled_by(self.storage.list(PODS, key[0]), job)
         if is_true(job, "Complete") or is_true(job, "Failed"):
             self._untrack_pods(pods)
-            self._delete_when_expired(job)
+            self.delete_when_expired(JOBS, job)
             return
         draft = copy.deepcopy(job)
         draft.setdefault("status", {})
@@ -163,12 +165,12 @@ class Jobs(Controller):
                 pod = self.storage.create(PODS, build_pod(job, index))
             except ApiError as error:
                 text = f"Error creating: {error.message}"
-                self.record(job, "Warning", "FailedCreate", text, source="job-controller")
+                self.record_event(job, "FailedCreate", text, "Warning")
                 pause = min(2 * self._refused.get(key, (_RETRY_SECONDS / 2, 0.0))[0], _RETRY_MOST)
                 self._refused[key] = pause, self.clock.now() + pause
                 self.requeue(key, pause)
                 return made
-            self._record_event(job, "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
+            self.record_event(job, "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
         self._refused.pop(key, None)
         return len(indexes)
 
@@ -193,7 +195,7 @@ class Jobs(Controller):
     def _delete_pod(self, job: Object, pod: Object) -> None:
         with suppress(ApiError):  # gone already
             self.storage.delete(PODS, *key_of(pod))
-            self._record_event(job, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+            self.record_event(job, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
 
     def _set_suspended_condition(self, job: Object, *, suspended: bool) -> None:
         found = find_condition(job, "Suspended")
@@ -235,15 +237,12 @@ class Jobs(Controller):
     def _record_changes(self, new: Object, old: Object) -> None:
         before, after = find_condition(old, "Suspended"), find_condition(new, "Suspended")
         if after is not None and (before is None or before["status"] != after["status"]):
-            self._record_event(new, "Suspended" if after["status"] == "True" else "Resumed", after["message"])
+            self.record_event(new, "Suspended" if after["status"] == "True" else "Resumed", after["message"])
         if is_true(new, "Complete"):
-            self._record_event(new, "Completed", "Job completed")
+            self.record_event(new, "Completed", "Job completed")
         failure = find_condition(new, "Failed")
         if failure is not None:
-            self.record(new, "Warning", failure["reason"], failure["message"], source="job-controller")
-
-    def _record_event(self, job: Object, reason: str, message: str) -> None:
-        self.record(job, "Normal", reason, message, source="job-controller")
+            self.record_event(new, failure["reason"], failure["message"], "Warning")
 
     def _untrack_pods(self, pods: list[Object]) -> None:
         """Remove the tracking finalizer from counted pods."""
@@ -255,17 +254,6 @@ class Jobs(Controller):
         for pod in self.storage.list(PODS, key[0]):
             if key in owner_keys(pod, JOBS) and self.storage.find(JOBS, *key) is None:
                 self._untrack_pods([pod])
-
-    def _delete_when_expired(self, job: Object) -> None:
-        keep = job["spec"].get("ttlSecondsAfterFinished")
-        if keep is None or is_being_deleted(job):
-            return
-        ended = find_condition(job, "Complete") or find_condition(job, "Failed")
-        left = parse_timestamp(ended["lastTransitionTime"]) + keep - self.clock.now() if ended else 0.0
-        if left > 0:
-            self.requeue(key_of(job), left)
-        else:
-            self.storage.delete(JOBS, *key_of(job))
 
 
 def _count_ended_pods(job: Object, pods: JobPods) -> list[Object]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from practice.clock import parse_timestamp
 from practice.controllers.base import Controller
 from practice.controllers.jobset_children import (
     REPLICATED_JOB,
@@ -66,7 +65,7 @@ class JobSets(Controller):
         counts = draft.count_replicated_jobs(jobs)
         if is_true(jobset, "Completed") or is_true(jobset, "Failed"):
             self._delete_jobs(jobs.active)
-            self._delete_when_expired(jobset)
+            self.delete_when_expired(JOBSETS, jobset, "Foreground")
             return
         self._delete_jobs(jobs.previous)
         suspended = bool(jobset["spec"].get("suspend"))
@@ -90,17 +89,6 @@ class JobSets(Controller):
         for job in jobs:
             if not is_being_deleted(job):
                 self.storage.delete(JOBS, *key_of(job), propagation="Foreground")
-
-    def _delete_when_expired(self, jobset: Object) -> None:
-        keep = jobset["spec"].get("ttlSecondsAfterFinished")
-        if keep is None:
-            return
-        finished = find_condition(jobset, "Completed") or find_condition(jobset, "Failed")
-        left = parse_timestamp(finished["lastTransitionTime"]) + keep - self.clock.now() if finished else 0.0
-        if left > 0:
-            self.requeue(key_of(jobset), left)
-        else:
-            self.storage.delete(JOBSETS, *key_of(jobset), propagation="Foreground")
 
     def _create_service(self, jobset: Object) -> None:
         if not jobset["spec"].get("network", {}).get("enableDNSHostnames", True):
@@ -161,7 +149,7 @@ class JobSets(Controller):
 
     def _resume_job(self, job: Object, template: Object) -> None:
         if job.get("status", {}).get("startTime"):
-            self.storage.modify(JOBS, *key_of(job), lambda obj: obj["status"].pop("startTime"), subresource="status")
+            self.storage.modify_status(JOBS, *key_of(job), lambda obj: obj["status"].pop("startTime"))
 
         def resume(obj: Object) -> None:
             obj["spec"]["suspend"] = False

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
-from practice.clock import format_timestamp
+from practice.clock import Clock
 from practice.controllers.base import Controller, ControlPlane
-from practice.controllers.objects import Key, Object, is_being_deleted, key_of
+from practice.controllers.objects import Key, Object, is_being_deleted, key_of, labels_of, set_condition
 from practice.objects.api_error import ApiError
 from practice.objects.resources import NODES, PODS, PROVISIONINGREQUESTS, Resource
+from practice.objects.storage import Storage
 from practice.scene.gke import start_exporters, update_agent_status
 from practice.scene.machines import FLEX_POOL, make_ready, new_node
 
@@ -64,19 +65,19 @@ class NodeReplacements(Controller):
         with suppress(ApiError):  # gone in the meantime
             self.storage.modify(NODES, *key, say)
         if word == "PodsEvicted":
-            evict(self, key[1])
+            evict(self.storage, key[1])
 
     def _replace_node(self, key: Key) -> None:
         """Delete the node and create another with the same name."""
         old = self.storage.find(NODES, *key)
         if old is None:
             return
-        evict(self, key[1])
+        evict(self.storage, key[1])
         pool = old["metadata"]["labels"][_POOL]
         with suppress(ApiError):  # gone in the meantime
             self.storage.delete(NODES, *key)
         self._taken_up.discard(key[1])
-        add_machine(self, pool)
+        add_machine(self.storage, self.clock, pool)
 
 
 class FlexStart(Controller):
@@ -104,11 +105,11 @@ class FlexStart(Controller):
         wanted = sum(int(each.get("count") or 0) for each in request["spec"].get("podSets") or ())
         if wanted > _FLEX_MAX_NODES:
             words = f"The pools of this cluster can have {_FLEX_MAX_NODES} machines of this kind, not {wanted}."
-            self._set_condition(key, "Failed", "True", "NoMatchingNodePool", words)
+            self._set_condition(key, "Failed", True, "NoMatchingNodePool", words)
             return
-        self._set_condition(key, "Accepted", "True", "Accepted", "Provisioning Request was successfully queued.")
+        self._set_condition(key, "Accepted", True, "Accepted", "Provisioning Request was successfully queued.")
         words = "Waiting for resources. Currently there are not enough resources available to fulfill the request."
-        self._set_condition(key, "Provisioned", "False", "ResourcesUnavailable", words)
+        self._set_condition(key, "Provisioned", False, "ResourcesUnavailable", words)
         waits = float((request["metadata"].get("annotations") or {}).get("a4-practice/waits", _PROVISIONED))
         self.clock.call_later(waits, lambda: self._provision_nodes(key, wanted))
 
@@ -116,26 +117,17 @@ class FlexStart(Controller):
         if self.storage.find(PROVISIONINGREQUESTS, *key) is None:
             return
         for _ in range(wanted):
-            add_machine(self, FLEX_POOL)
+            add_machine(self.storage, self.clock, FLEX_POOL)
         self._set_condition(
-            key, "Provisioned", "True", "Provisioned", "Provisioning Request was successfully provisioned."
+            key, "Provisioned", True, "Provisioned", "Provisioning Request was successfully provisioned."
         )
 
-    def _set_condition(self, key: Key, kind: str, status: str, reason: str, words: str) -> None:
-        new = {
-            "type": kind,
-            "status": status,
-            "reason": reason,
-            "message": words,
-            "lastTransitionTime": format_timestamp(self.clock.now()),
-        }
-
-        def put(request: Object) -> None:
-            conditions = request.setdefault("status", {}).setdefault("conditions", [])
-            conditions[:] = [*(each for each in conditions if each["type"] != kind), new]
-
+    def _set_condition(self, key: Key, kind: str, status: bool, reason: str, words: str) -> None:
+        now = self.clock.now()
         with suppress(ApiError):  # gone in the meantime
-            self.storage.modify(PROVISIONINGREQUESTS, *key, put, subresource="status")
+            self.storage.modify_status(
+                PROVISIONINGREQUESTS, *key, lambda request: set_condition(request, kind, status, reason, words, now)
+            )
 
 
 class NodeAgents(Controller):
@@ -154,25 +146,26 @@ class NodeAgents(Controller):
         update_agent_status(self.storage)
 
 
-def evict(controller: Controller, node: str) -> None:
+def evict(storage: Storage, node: str) -> None:
     """Delete the pods of a node with their grace period."""
-    for pod in controller.storage.list(PODS):
+    for pod in storage.list(PODS):
         if pod["spec"].get("nodeName") == node and not is_being_deleted(pod):
             with suppress(ApiError):  # gone in the meantime
-                controller.storage.delete(PODS, *key_of(pod))
+                storage.delete(PODS, *key_of(pod))
 
 
-def add_machine(controller: Controller, pool: str) -> None:
-    """Add a node to a pool; it becomes ready a minute later."""
-    storage, clock = controller.storage, controller.clock
-    nodes = (node["metadata"] for node in storage.list(NODES))
-    names = sorted(meta["name"] for meta in nodes if meta.get("labels", {}).get(_POOL) == pool)
-    node = new_node(pool, names, clock.now())
-    key = ("", node["metadata"]["name"])
+def nodes_of(storage: Storage, pool: str) -> list[str]:
+    """Names of a pool's nodes, in order."""
+    return sorted(node["metadata"]["name"] for node in storage.list(NODES) if labels_of(node).get(_POOL) == pool)
+
+
+def add_machine(storage: Storage, clock: Clock, pool: str, seconds: float = _READY_SECONDS) -> None:
+    """Add a node to a pool; it becomes ready after some seconds of practice time."""
+    node = new_node(pool, nodes_of(storage, pool), clock.now())
     storage.create(NODES, node, keep_status=True)
 
     def get_ready() -> None:
         with suppress(ApiError):  # it may be gone again
-            storage.modify(NODES, *key, lambda draft: make_ready(draft, clock.now()), subresource="status")
+            storage.modify_status(NODES, *key_of(node), lambda draft: make_ready(draft, clock.now()))
 
-    clock.call_later(_READY_SECONDS, get_ready)
+    clock.call_later(seconds, get_ready)

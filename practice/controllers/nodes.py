@@ -52,9 +52,7 @@ class Nodes(Controller):
         for node in self.storage.list(NODES):
             ready = find_condition(node, "Ready")
             if ready is not None and ready["status"] == "True":
-                self.storage.modify(
-                    NODES, *key_of(node), lambda obj: _renew_heartbeat(obj, moment), subresource="status"
-                )
+                self.storage.modify_status(NODES, *key_of(node), lambda obj: _renew_heartbeat(obj, moment))
         self.clock.call_later(_HEARTBEAT_SECONDS * self.clock.speed, self.renew_heartbeats)
 
 

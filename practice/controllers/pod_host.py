@@ -76,4 +76,4 @@ class PodHost:
     def write_status(self, key: Key, change: Callable[[Object], None]) -> None:
         """Change the status of a pod that may be gone."""
         with suppress(ApiError):  # gone in the meantime
-            self.storage.modify(PODS, *key, lambda pod: change(pod["status"]), subresource="status")
+            self.storage.modify_status(PODS, *key, lambda pod: change(pod["status"]))

@@ -32,4 +32,4 @@ class Quotas(Controller):
             def write(draft: Object) -> None:
                 draft["status"] = status
 
-            self.storage.modify(RESOURCEQUOTAS, *key, write, subresource="status")
+            self.storage.modify_status(RESOURCEQUOTAS, *key, write)

@@ -148,11 +148,8 @@ class Scheduler(Controller):
     def _set_unschedulable(self, pod: Object, message: str) -> None:
         found = find_condition(pod, "PodScheduled")
         if found is None or found.get("message") != message:
-            self.storage.modify(
-                PODS,
-                *key_of(pod),
-                lambda obj: self._set_scheduled_condition(obj, "False", "Unschedulable", message),
-                subresource="status",
+            self.storage.modify_status(
+                PODS, *key_of(pod), lambda obj: self._set_scheduled_condition(obj, "False", "Unschedulable", message)
             )
             self.record(pod, "Warning", "FailedScheduling", message, source="default-scheduler", action="Scheduling")
 
@@ -166,7 +163,7 @@ class Scheduler(Controller):
             obj["metadata"].setdefault("labels", {}).update(places)
 
         self.storage.modify(PODS, *key, bind, subresource="binding")
-        self.storage.modify(PODS, *key, lambda obj: self._set_scheduled_condition(obj, "True"), subresource="status")
+        self.storage.modify_status(PODS, *key, lambda obj: self._set_scheduled_condition(obj, "True"))
         text = f"Successfully assigned {key[0]}/{key[1]} to {name}"
         self.record(pod, "Normal", "Scheduled", text, source="default-scheduler", action="Binding")
 

@@ -11,12 +11,13 @@ from practice.objects.api_error import ApiError
 from practice.objects.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, STORAGECLASSES, Resource
 
 _PROVISIONING_SECONDS = 4.0
-_SOURCE = "persistentvolume-controller"
 _NO_VOLUME = "no persistent volumes available for this claim and no storage class is set"
 
 
 class Volumes(Controller):
     """The part of the volume controller that binds claims."""
+
+    source = "persistentvolume-controller"
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         """Follow claims, and volumes by the claim they are reserved for."""
@@ -66,11 +67,11 @@ class Volumes(Controller):
     def _provision_volume(self, claim: Object) -> None:
         name = claim["spec"].get("storageClassName")
         if not name:
-            self.record(claim, "Normal", "FailedBinding", _NO_VOLUME, source=_SOURCE)
+            self.record_event(claim, "FailedBinding", _NO_VOLUME)
             return
         if self.storage.find(STORAGECLASSES, "", name) is None:
             text = f'storageclass.storage.k8s.io "{name}" not found'
-            self.record(claim, "Warning", "ProvisioningFailed", text, source=_SOURCE)
+            self.record_event(claim, "ProvisioningFailed", text, "Warning")
             return
         volume = f"pvc-{claim['metadata']['uid']}"
         if self.storage.find(PERSISTENTVOLUMES, "", volume) is not None:
@@ -79,8 +80,7 @@ class Volumes(Controller):
         def made() -> None:
             with suppress(ApiError):  # made in the meantime
                 self.storage.create(PERSISTENTVOLUMES, _new_volume(volume, claim))
-                text = f"Successfully provisioned volume {volume}"
-                self.record(claim, "Normal", "ProvisioningSucceeded", text, source=_SOURCE)
+                self.record_event(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {volume}")
 
         self.clock.call_later(_PROVISIONING_SECONDS, made)
 
@@ -104,7 +104,7 @@ class Volumes(Controller):
             draft["status"] = {key: value for key, value in status.items() if value}
 
         self.storage.modify(PERSISTENTVOLUMECLAIMS, *key_of(claim), name_volume)
-        self.storage.modify(PERSISTENTVOLUMECLAIMS, *key_of(claim), bound, subresource="status")
+        self.storage.modify_status(PERSISTENTVOLUMECLAIMS, *key_of(claim), bound)
 
     def _set_phase(self, resource: Resource, obj: Object, phase: str) -> None:
         if obj.get("status", {}).get("phase") != phase:
@@ -112,7 +112,7 @@ class Volumes(Controller):
             def change(draft: Object) -> None:
                 draft.setdefault("status", {})["phase"] = phase
 
-            self.storage.modify(resource, *key_of(obj), change, subresource="status")
+            self.storage.modify_status(resource, *key_of(obj), change)
 
 
 def _new_volume(name: str, claim: Object) -> Object:

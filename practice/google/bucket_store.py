@@ -37,19 +37,14 @@ class BucketStore:
         self.damaged: set[str] = set()  # objects whose next bytes come with an error in them
         self.uploads: dict[str, tuple[str, str, str, bytearray, int | None]] = {}
         """Uploads under way: bucket, name, kind, what has come, the generation that must be there."""
-        now = world.opening
-        known = world.buckets.bindings
+        now, known = world.opening, world.buckets.bindings
         self.buckets = {
-            each.name: each
-            for each in (
-                BucketState(BUCKET, PROJECT, "US-CENTRAL1", "region", now - 90 * DAY, bindings=known[BUCKET]),
-                BucketState(
-                    buckets.DATASETS, PROJECT, "US", "multi-region", now - 200 * DAY, bindings=known[buckets.DATASETS]
-                ),
-                BucketState(FAR, PROJECT, "EUROPE-WEST4", "region", now - 400 * DAY, bindings=known[FAR]),
-                BucketState(
-                    buckets.SHARED, SHARED, "US-CENTRAL1", "region", now - 10 * DAY, bindings=known[buckets.SHARED]
-                ),
+            name: BucketState(name, project, location, kind, now - days * DAY, bindings=known[name])
+            for name, project, location, kind, days in (
+                (BUCKET, PROJECT, "US-CENTRAL1", "region", 90),
+                (DATASETS, PROJECT, "US", "multi-region", 200),
+                (FAR, PROJECT, "EUROPE-WEST4", "region", 400),
+                (buckets.SHARED, SHARED, "US-CENTRAL1", "region", 10),
             )
         }
         for each in self.buckets.values():

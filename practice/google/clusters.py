@@ -43,9 +43,7 @@ class _ClusterManager:
         return api.ListNodePoolsResponse(node_pools=self.work.find_cluster(*_split_path(request.parent)).node_pools)
 
     async def get_pool(self, request: api.GetNodePoolRequest) -> api.NodePool:
-        return self.work.find_pool(
-            self.work.find_cluster(*_split_path(request.name)), _split_pool_path(request.name)[4]
-        )
+        return self._find_pool(request.name)[1]
 
     async def list_operations(self, request: api.ListOperationsRequest) -> api.ListOperationsResponse:
         project, location, *_ = _split_pool_path(request.parent)
@@ -83,11 +81,13 @@ class _ClusterManager:
 
     def _require_idle_pool(self, request: Any) -> tuple[api.Cluster, api.NodePool]:
         """The request's cluster and pool; an error while another operation is running."""
-        project, location, name = _split_path(request.name)
-        cluster = self.work.find_cluster(project, location, name)
-        pool = self.work.find_pool(cluster, _split_pool_path(request.name)[4])
-        self.work.check_idle(project, cluster)
+        cluster, pool = self._find_pool(request.name)
+        self.work.check_idle(_split_path(request.name)[0], cluster)
         return cluster, pool
+
+    def _find_pool(self, path: str) -> tuple[api.Cluster, api.NodePool]:
+        cluster = self.work.find_cluster(*_split_path(path))
+        return cluster, self.work.find_pool(cluster, _split_pool_path(path)[4])
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +10,14 @@ import grpc
 from google.cloud import container_v1 as api
 
 from practice.clock import format_timestamp
+from practice.controllers.machines import add_machine, evict, nodes_of
+from practice.controllers.objects import is_true
 from practice.google.cloud import CLUSTER, PROJECT, REGION, PracticeGoogle, not_found_error
-from practice.google.pools import VERSION, all_clusters, nodes_of
+from practice.google.pools import VERSION, all_clusters
 from practice.google.serving import RefusalError
-from practice.objects.api_error import ApiError, Object
 from practice.objects.resources import NODES, PODS
 from practice.scene.gke import FILESTORE, install_driver
-from practice.scene.machines import RESERVED_POOL, SPOT_POOL, SYSTEM_POOL, new_node
+from practice.scene.machines import RESERVED_POOL, SPOT_POOL, SYSTEM_POOL
 
 # Google's stubs call the members of a nested enumeration numbers.
 _DONE: Any = api.Operation.Status.DONE
@@ -158,7 +158,7 @@ class PoolWork:
             self.end_operation(operation, words)
             return
         if len(names) < doing.target:
-            self._add_node(pool.name)
+            add_machine(self.world.storage, self.world.clock, pool.name, _START_SECONDS)
         else:
             self._remove_nodes(names)
         doing.done += 1
@@ -201,24 +201,6 @@ class PoolWork:
 
     # machines
 
-    def _add_node(self, pool: str) -> None:
-        storage, clock = self.world.storage, self.world.clock
-        node = new_node(pool, nodes_of(storage, pool), clock.now())
-        name = node["metadata"]["name"]
-        storage.create(NODES, node, keep_status=True)
-        clock.call_later(_START_SECONDS, lambda: self._set_node_ready(name))
-
-    def _set_node_ready(self, name: str) -> None:
-        moment = format_timestamp(self.world.clock.now())
-
-        def ready(node: Object) -> None:
-            found = next(each for each in node["status"]["conditions"] if each["type"] == "Ready")
-            found |= {"status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
-            found["lastTransitionTime"] = found["lastHeartbeatTime"] = moment
-
-        with suppress(ApiError):  # it may be gone again
-            self.world.storage.modify(NODES, "", name, ready, subresource="status")
-
     def _remove_nodes(self, names: list[str]) -> None:
         """Remove an idle node, else the last one with its pods."""
         storage = self.world.storage
@@ -228,10 +210,7 @@ class PoolWork:
             if pod["status"].get("phase") in ("Pending", "Running")
         }
         name = max(names, key=lambda each: (each not in busy, each))
-        for pod in storage.list(PODS):
-            if pod["spec"].get("nodeName") == name:
-                with suppress(ApiError):  # gone in the meantime
-                    storage.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
+        evict(storage, name)
         storage.delete(NODES, "", name)
 
     # before the opening
@@ -282,6 +261,4 @@ class PoolWork:
 
     def _is_ready(self, name: str) -> bool:
         node = self.world.storage.find(NODES, "", name)
-        return node is None or any(
-            each["type"] == "Ready" and each["status"] == "True" for each in node["status"]["conditions"]
-        )
+        return node is None or is_true(node, "Ready")

@@ -8,9 +8,9 @@ from google.cloud import container_v1 as api
 
 from practice.api.discovery import VERSION as SERVER_VERSION
 from practice.clock import format_timestamp
+from practice.controllers.machines import nodes_of
 from practice.google.cloud import CLUSTER, PROJECT, REGION, SHARED, ZONE, PracticeGoogle
 from practice.objects.resources import NODES
-from practice.objects.storage import Storage
 from practice.scene.machines import FLEX_POOL, RESERVED_POOL, SPOT_POOL, SYSTEM_POOL
 from practice.scene.machines import VERSION as NODE_VERSION
 
@@ -21,12 +21,6 @@ _DAY = 86400.0
 _B200 = api.AcceleratorConfig(accelerator_type="nvidia-b200", accelerator_count=8)
 _GPU_TAINT = api.NodeTaint(key="nvidia.com/gpu", value="present", effect=api.NodeTaint.Effect.NO_SCHEDULE)
 _QUEUED_TAINT = api.NodeTaint(key="cloud.google.com/gke-queued", value="true", effect=api.NodeTaint.Effect.NO_SCHEDULE)
-
-
-def nodes_of(storage: Storage, pool: str) -> list[str]:
-    """Names of a pool's nodes, in order."""
-    found = (node["metadata"] for node in storage.list(NODES))
-    return sorted(meta["name"] for meta in found if meta.get("labels", {}).get(POOL_LABEL) == pool)
 
 
 def all_clusters(world: PracticeGoogle) -> dict[tuple[str, str, str], api.Cluster]:

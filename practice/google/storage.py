@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -65,7 +65,8 @@ class _StorageApi:
         found = bucket.objects.get(name)
         if found is None:
             raise RefusalError(grpc.StatusCode.NOT_FOUND, f"No such object: {bucket.name}/{name}")
-        _check_generation(request.query, found)
+        wanted = request.query.get("ifGenerationMatch") or request.query.get("generation")
+        _check_generation(int(wanted or found.generation), found.generation)
         return bucket, name, found
 
     def _bucket_json(self, found: BucketState) -> dict[str, Any]:
@@ -80,7 +81,8 @@ class _StorageApi:
             for each in sorted(self.vault.buckets.values(), key=lambda each: each.name)
             if each.project == project and each.name.startswith(prefix)
         ]
-        return self._page_response(request, found)
+        page, following = self._page(request, found)
+        return web.json_response({"items": page, **following})
 
     async def create_bucket(self, request: web.Request) -> web.Response:
         project = request.query["project"]
@@ -111,14 +113,12 @@ class _StorageApi:
                 continue
             rest, cut, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
             found[f"{prefix}{rest}{cut}" if cut else name] = bool(cut)
-        page, token = self.world.paginate(
-            list(found), int(request.query.get("maxResults", 0)), request.query.get("pageToken", "")
-        )
+        page, following = self._page(request, list(found))
         items = [_object_json(bucket.name, each, bucket.objects[each]) for each in page if not found[each]]
         answer: dict[str, Any] = {"kind": "storage#objects", "items": items}
         if folders := [each for each in page if found[each]]:
             answer["prefixes"] = folders
-        return web.json_response({**answer, **({"nextPageToken": token} if token else {})})
+        return web.json_response(answer | following)
 
     async def get_object(self, request: web.Request) -> web.Response:
         if request.query.get("alt") == "media":
@@ -170,24 +170,22 @@ class _StorageApi:
 
     def _store_object(self, bucket: str, name: str, content: bytes, kind: str, wanted: int | None) -> web.Response:
         there = self.vault.buckets[bucket].objects.get(name)
-        if wanted is not None and wanted != (there.generation if there else 0):
-            words = "At least one of the pre-conditions you specified did not hold."
-            raise RefusalError(grpc.StatusCode.FAILED_PRECONDITION, words)
+        if wanted is not None:
+            _check_generation(wanted, there.generation if there else 0)
         return web.json_response(_object_json(bucket, name, self.vault.put(bucket, name, content, kind)))
 
-    def _page_response(self, request: web.Request, found: list[Any]) -> web.Response:
+    def _page(self, request: web.Request, found: list[Any]) -> tuple[list[Any], dict[str, str]]:
         size, token = int(request.query.get("maxResults", 0)), request.query.get("pageToken", "")
         page, following = self.world.paginate(found, size, token)
-        return web.json_response({"items": page, **({"nextPageToken": following} if following else {})})
+        return page, {"nextPageToken": following} if following else {}
 
 
 def _object_name(request: web.Request) -> str:
     return unquote(request.rel_url.raw_path.partition("/o/")[2])
 
 
-def _check_generation(asked: Mapping[str, str], found: StoredFile) -> None:
-    wanted = asked.get("ifGenerationMatch") or asked.get("generation")
-    if wanted and int(wanted) != found.generation:
+def _check_generation(wanted: int, found: int) -> None:
+    if wanted != found:
         words = "At least one of the pre-conditions you specified did not hold."
         raise RefusalError(grpc.StatusCode.FAILED_PRECONDITION, words)
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from practice.node.counters import counter_scripts, nvlink_case
 from practice.node.proc_files import environment, mpi_program, test_command, write_proc_files, write_ras
 from practice.node.ras_status import FIRST_PID, rank_count
-from practice.node.registries import Registries
 from practice.node.rootfs import rootfs_programs, write_rootfs
 from practice.programs import stacks
 from practice.programs.failure_modes import SICK_FACT
@@ -52,10 +51,6 @@ exec awk -v mode="$mode" -v fields="$*" -v doing="$doing" -v gpus={gpus} -v stuc
     -v sick="$(cat {sick})" -v program="$program" -v first={first} -v uuids={uuids} -f {live}
 """
 
-_NOT_RUN = """#!/bin/sh
-echo "practice cluster: {name} starts nothing here" >&2
-exit 1
-"""
 _PS = """#!/bin/sh
 # Lines of `ps aux` for what the pod would run.
 doing="$(cat {state})"
@@ -216,13 +211,11 @@ def write_fake_binaries(
     bin_folder.mkdir()
     state, sick = (shlex.quote(str(bin_folder / name)) for name in ("doing", "sick"))
     proc, last = shlex.quote(environment(folder)["A4_PROC"]), FIRST_PID + place.gpus
-    calls = {}
+    calls, training = {}, " ".join(stacks.program_command(place))
     for doing, recorded in stacks.PLACES.items():
-        dump = (
-            (_DATA / f"pyspy_{recorded}.txt").read_text().replace("@COMMAND@", " ".join(stacks.program_command(place)))
-        )
+        dump = (_DATA / f"pyspy_{recorded}.txt").read_text()
         below = "\n    ".join(stacks.stack_frames(place, doing))
-        dump = dump.replace("@FRAMES@", f"    {below}" if below else "")
+        dump = dump.replace("@COMMAND@", training).replace("@FRAMES@", f"    {below}" if below else "")
         (bin_folder / f"pyspy_{doing}.txt").write_text(dump)
         main = dump.partition('"MainThread"\n')[2].partition("\nThread")[0]
         calls[doing] = ";".join(reversed([line.strip() for line in main.splitlines() if line.strip()]))
@@ -256,7 +249,7 @@ def write_fake_binaries(
             proc=proc,
             last=last,
             torchrun=" ".join(stacks.torchrun_command(place)),
-            training=" ".join(stacks.program_command(place)),
+            training=training,
             last_test=FIRST_PID + rank_count(place, "test"),
             starter=":" if is_single_process(place) else f'echo "root        1100  0.3  0.1 {mpi_program(place)}"',
             test=" ".join(test_command(place)),
@@ -275,16 +268,12 @@ def write_fake_binaries(
             slow=FIRST_PID + slow.rank % place.gpus if slow is not None and late_here else 0,
             percent=round(100 * slow.share) if slow is not None else 0,
         ),
-        **{
-            name: f"#!/bin/sh\necho 'practice cluster: {name} is not run here' >&2\nexit 1\n"
-            for name in _programs_there(place)
-        },
         "id": _ID,
         "getent": _GETENT.format(folder=shlex.quote(str(folder))),
         "ssh": f'#!/bin/sh\nexec {shlex.join([sys.executable, "-IS", str(_SSH), str(socket)])} "$@"\n',
         "ssh-keyscan": _KEYSCAN.format(key=host_key),
         "hostname": f"#!/bin/sh\necho {shlex.quote(place.env.get('HOSTNAME', ''))}\n",
-        **{name: _NOT_RUN.format(name=name) for name in _image_programs(place)},
+        **{name: _NOT_RUN.format(name=name) for name in _programs_there(place)},
         **rootfs_programs(folder, place),
         **counter_scripts(state, place.gpus, place.nodes),
     }
@@ -293,12 +282,6 @@ def write_fake_binaries(
         path.write_text(text)
         path.chmod(0o755)
     write_rootfs(folder, place)
-
-
-def _image_programs(place: ProgramContext) -> tuple[str, ...]:
-    """Programs of the pod's image that checks look for, and that this machine may lack."""
-    images = [each.get("image", "") for each in (place.pod.get("spec") or {}).get("containers") or ()]
-    return ("torchrun", *(("sshd",) if all(map(Registries.has_sshd, images)) else ()))
 
 
 def gpu_uuid(node: str, gpu: int) -> str:

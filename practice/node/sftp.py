@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import paramiko
 from paramiko import SFTPAttributes, SFTPHandle, SFTPServer
@@ -18,18 +18,23 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer as Buffer
 
+_ResultT = TypeVar("_ResultT")
 
-def _code(error: OSError) -> int:
-    return int(SFTPServer.convert_errno(error.errno or 0))
+
+def _result_of(work: Callable[[], _ResultT]) -> _ResultT | int:
+    """Return what an operation gives, or SFTP's code of its error."""
+    try:
+        return work()
+    except OSError as error:
+        return int(SFTPServer.convert_errno(error.errno or 0))
 
 
 def _status_of(work: Callable[[], object]) -> int:
-    """Perform an operation and return SFTP's status code."""
-    try:
+    def done() -> int:
         work()
-    except OSError as error:
-        return _code(error)
-    return int(SFTP_OK)
+        return int(SFTP_OK)
+
+    return _result_of(done)
 
 
 class _File(SFTPHandle):
@@ -42,10 +47,7 @@ class _File(SFTPHandle):
 
     def read(self, offset: int, length: int) -> bytes | int:
         """Read bytes at an offset."""
-        try:
-            return os.pread(self._descriptor, length, offset)
-        except OSError as error:
-            return _code(error)
+        return _result_of(lambda: os.pread(self._descriptor, length, offset))
 
     def write(self, offset: int, data: Buffer) -> int:
         """Write bytes at an offset."""
@@ -92,30 +94,21 @@ class PodFiles(paramiko.SFTPServerInterface):
         return os.path.normpath(self._path(path))
 
     def list_folder(self, path: str) -> list[SFTPAttributes] | int:
-        try:
-            return [SFTPAttributes.from_stat(each.lstat(), each.name) for each in sorted(self._path(path).iterdir())]
-        except OSError as error:
-            return _code(error)
+        folder = self._path(path)
+        return _result_of(
+            lambda: [SFTPAttributes.from_stat(each.lstat(), each.name) for each in sorted(folder.iterdir())]
+        )
 
     def stat(self, path: str) -> SFTPAttributes | int:
-        try:
-            return SFTPAttributes.from_stat(self._path(path).stat())
-        except OSError as error:
-            return _code(error)
+        return _result_of(lambda: SFTPAttributes.from_stat(self._path(path).stat()))
 
     def lstat(self, path: str) -> SFTPAttributes | int:
-        try:
-            return SFTPAttributes.from_stat(self._path(path).lstat())
-        except OSError as error:
-            return _code(error)
+        return _result_of(lambda: SFTPAttributes.from_stat(self._path(path).lstat()))
 
     def open(self, path: str, flags: int, attr: SFTPAttributes) -> SFTPHandle | int:
         """Open a file, creating it if requested."""
-        try:
-            mode = attr.st_mode & 0o7777 if attr.st_mode is not None else 0o644
-            return _File(os.open(self._path(path), flags | os.O_CLOEXEC, mode), flags)
-        except OSError as error:
-            return _code(error)
+        mode = attr.st_mode & 0o7777 if attr.st_mode is not None else 0o644
+        return _result_of(lambda: _File(os.open(self._path(path), flags | os.O_CLOEXEC, mode), flags))
 
     def remove(self, path: str) -> int:
         return _status_of(self._path(path).unlink)
@@ -147,10 +140,7 @@ class PodFiles(paramiko.SFTPServerInterface):
         return _status_of(lambda: self._path(path).symlink_to(target_path))
 
     def readlink(self, path: str) -> str | int:
-        try:
-            return str(self._path(path).readlink())
-        except OSError as error:
-            return _code(error)
+        return _result_of(lambda: str(self._path(path).readlink()))
 
 
 class Sftp(SFTPServer):

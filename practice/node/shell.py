@@ -13,6 +13,7 @@ import shutil
 import signal
 import struct
 import termios
+from asyncio.subprocess import DEVNULL, PIPE
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -149,25 +150,27 @@ class Shells:
         for process in list(self._processes):
             await process.wait()
         for socket in await asyncio.to_thread(lambda: list((self._folder / ".tmux").glob("*/tmux-*/default"))):
-            ending = await asyncio.create_subprocess_exec(
-                "tmux",
-                "-S",
-                str(socket),
-                "kill-server",
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.DEVNULL,
-            )
-            await ending.wait()
+            argv = ("tmux", "-S", str(socket), "kill-server")
+            await (await asyncio.create_subprocess_exec(*argv, stdout=DEVNULL, stderr=DEVNULL)).wait()
 
-    async def _start(self, place: ShellPlace, argv: list[str], stdin: int) -> asyncio.subprocess.Process:
+    async def _start(
+        self,
+        place: ShellPlace,
+        argv: list[str],
+        stdin: int,
+        output: int = PIPE,
+        own: Callable[[], object] | None = None,
+    ) -> asyncio.subprocess.Process:
+        """`own`: done in the process before it becomes the program."""
         process = await asyncio.create_subprocess_exec(
             *argv,
             cwd=place.folder,
             env=place.env,
             start_new_session=True,
             stdin=stdin,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            preexec_fn=own,
         )
         self._processes.add(process)
         place.processes.add(process)
@@ -175,8 +178,7 @@ class Shells:
 
     async def _run_with_pipes(self, place: ShellPlace, argv: list[str], stdio: Stdio) -> int:
         stdin, write = stdio.stdin, stdio.write
-        pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-        process = await self._start(place, argv, pipe if stdin else nothing)
+        process = await self._start(place, argv, PIPE if stdin else DEVNULL)
         feeding = asyncio.ensure_future(_copy_to_process(process, stdin)) if stdin is not None else None
         try:
             await asyncio.gather(
@@ -189,18 +191,7 @@ class Shells:
     async def _run_with_terminal(self, place: ShellPlace, argv: list[str], stdio: Stdio) -> int:
         master, slave = pty.openpty()
         _set_size(master, 80, 24)
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            cwd=place.folder,
-            env=place.env,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
-        self._processes.add(process)
-        place.processes.add(process)
+        process = await self._start(place, argv, slave, slave, lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(slave)
         if _is_shell(argv):
             await stdio.write(1, place.notice.encode() + b"\r\n")

@@ -37,6 +37,7 @@ __all__ = ["Admission", "ApiError", "ContainerLog", "Event", "Object", "Operatio
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 Admission = Callable[[Operation, Resource, Object, Object | None], Object]
 Listener = Callable[[Event], None]
+Change = Callable[[Object], object]
 Key = tuple[str, str]
 Objects = list[Object]
 Events = list[Event]
@@ -181,18 +182,15 @@ class Storage:
         return self._store("MODIFIED", resource, new, old)
 
     def modify(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-        change: Callable[[Object], None],
-        *,
-        subresource: str = "",
+        self, resource: Resource, namespace: str | None, name: str, change: Change, subresource: str = ""
     ) -> Object:
         """Apply ``change`` to a copy of the newest version and store it."""
         draft = copy_of(self.get(resource, namespace, name))
         change(draft)
         return self.update(resource, draft, subresource=subresource)
+
+    def modify_status(self, resource: Resource, namespace: str | None, name: str, change: Change) -> Object:
+        return self.modify(resource, namespace, name, change, "status")
 
     def delete(
         self,

@@ -16,7 +16,6 @@ _FILESYSTEM = "torch/distributed/checkpoint/filesystem.py"
 _SCRIPT = {
     "train": ["backward (torch/_tensor.py:648)", "main (train.py:187)"],
     "nccl": ["average_loss (train.py:143)", "main (train.py:191)"],
-    "norm": ["average_loss (train.py:143)", "main (train.py:191)"],
     "grads": ["reduce_gradients (train.py:129)", "main (train.py:189)"],
     "params": ["share_buffers (train.py:135)", "main (train.py:188)"],
     "data": ["main (train.py:181)"],
@@ -46,17 +45,8 @@ _MEGATRON = {
     "barrier": [f"print_datetime ({_TRAINING}:178)"],
 }
 """Frames outside the schedule of forward and backward."""
-PLACES = {
-    "train": "train",
-    "nccl": "nccl",
-    "norm": "nccl",
-    "data": "data",
-    "checkpoint": "checkpoint",
-    "lock": "lock",
-    "barrier": "barrier",
-    "compile": "compile",
-    "teardown": "teardown",
-}
+PLACES = {name: name for name in ("train", "nccl", "data", "checkpoint", "lock", "barrier", "compile", "teardown")}
+PLACES["norm"] = "nccl"
 """Where a process can be -> the file of data/ with PyTorch's part of its stack."""
 
 
@@ -88,7 +78,7 @@ def stack_frames(place: ProgramContext, doing: str) -> list[str]:
     if doing == "teardown":
         return []
     if not is_megatron(place):
-        return [*_SCRIPT.get(doing, _SCRIPT["train"]), "<module> (train.py:212)"]
+        return [*_SCRIPT.get(PLACES.get(doing, doing), _SCRIPT["train"]), "<module> (train.py:212)"]
     swift = _is_swift(place)
     callers = _swift_callers(place) if swift else [*_LOOP, "<module> (pretrain_qwen.py:164)"]
     if doing in _MEGATRON:

@@ -105,7 +105,7 @@ def update_agent_status(storage: Storage) -> None:
         theirs = [node for node in nodes if not resource or node["status"]["capacity"].get(resource)]
         counts = _daemonset_status(len(theirs), sum(is_true(node, "Ready") for node in theirs))
         if agent is not None and agent.get("status") != counts:
-            storage.modify(DAEMONSETS, namespace, name, partial(_set_status, counts), subresource="status")
+            storage.modify_status(DAEMONSETS, namespace, name, partial(_set_status, counts))
 
 
 def _set_status(counts: Object, agent: Object) -> None:

@@ -141,9 +141,7 @@ def _start_system(storage: Storage) -> None:
 def _finish_start(storage: Storage, clock: Clock) -> None:
     for node in storage.list(NODES):
         if any(item["type"] == "Ready" and item["status"] == "False" for item in node["status"]["conditions"]):
-            storage.modify(
-                NODES, "", node["metadata"]["name"], lambda draft: make_ready(draft, clock.now()), subresource="status"
-            )
+            storage.modify_status(NODES, "", node["metadata"]["name"], lambda draft: make_ready(draft, clock.now()))
 
 
 def _delete_one_pod(storage: Storage, namespace: str, jobset: str) -> None:

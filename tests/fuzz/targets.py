@@ -48,7 +48,6 @@ from console.scheduling.quota_accounts import queue_account
 from console.scheduling.topology import floor, pools
 from console.scheduling.why import why
 from console.scheduling.why_job import why_jobset
-from practice.api.spdy import FrameReader as SpdyReader
 from rankscope import (
     NO_REPORT,
     HangReport,
@@ -186,13 +185,6 @@ def _frames(data: bytes) -> None:
         websocket.FrameReader(_Sink()).feed(memoryview(data))
     except ValueError:
         return  # what the WebSocket takes for the end
-
-
-def _spdy(data: bytes) -> None:
-    try:
-        list(SpdyReader().feed(data))
-    except ValueError:
-        return
 
 
 def _yaml(data: bytes) -> None:
@@ -412,7 +404,6 @@ SECRETS = (
     "https://u:p@h/ eyJhbGciOi.eyJzdWIi.c2ln curl -u a:b docker login -p x cookie: a=b?sig=abcdefgh",
 )  # fmt: skip
 DCGM = 'DCGM_FI_DEV_GPU_UTIL{gpu="0",Hostname="n",pod="p"} 97\n# HELP x\n'
-SPDY = [b"\x80\x03\x00\x01\x00\x00\x00\x04\x00\x00\x00\x01", b"\x00\x00\x00\x01\x00\x00\x00\x03abc"]
 EVENTS = [b'{"type": "MODIFIED", "object": ' + each[41:-2] + b"}" for each in _objects()]
 
 TARGETS: dict[str, Target] = {
@@ -449,7 +440,6 @@ TARGETS: dict[str, Target] = {
     "frames": Target(
         _frames, [websocket.frame(2, b"\1abc"), websocket.close_frame(), b"\x82\x7e\x00\x05hello"], longest=AT_ONCE
     ),
-    "SPDY frames": Target(_spdy, SPDY, longest=OWN),
     "YAML of the form": Target(_yaml, texts("gpus: 16\nenv:\n  A: b\nlist: [1, {a: b}]\n", KUBECONFIG), longest=OWN),
     "helm lines": Target(_helm, texts(HELM), longest=OWN),
     "stamped lines": Target(_stamped, texts("2026-11-21T07:00:00.5Z a\nb"), longest=LONGEST_LINE),

@@ -13,15 +13,12 @@ import pytest
 from aiohttp import ClientConnectionResetError, ClientWebSocketResponse, WSServerHandshakeError
 from aiohttp.web import BaseRequest, WebSocketResponse
 
-from practice.api import spdy
 from practice.api.authn import Account, Rule
 from practice.api.port_forward import _Pipe
-from practice.api.spdy import FrameReader, FrameWriter
 from tests.practice.api_client import PODS, Api, serving
 
 LOG = f"{PODS}/run/log?container=main"
 EXEC = f"{PODS}/run/exec?container=main"
-TUNNEL = "SPDY/3.1+portforward.k8s.io"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +73,7 @@ def open_exec(api: Api, command: str, protocol: str, **query: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    "path", [f"{EXEC}&command=size", f"{PODS}/run/attach?container=main", f"{PODS}/run/portforward"]
+    "path", [f"{EXEC}&command=size", f"{PODS}/run/attach?container=main", f"{PODS}/run/portforward?ports=22"]
 )
 async def test_a_client_that_goes_before_the_upgrade_is_answered_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str
@@ -90,7 +87,7 @@ async def test_a_client_that_goes_before_the_upgrade_is_answered_is_no_error(
     monkeypatch.setattr(WebSocketResponse, "prepare", gone)
     async with serving(tmp_path) as api:
         with pytest.raises(WSServerHandshakeError):
-            await api.http.ws_connect(path, protocols=("v5.channel.k8s.io", TUNNEL))
+            await api.http.ws_connect(path, protocols=("v5.channel.k8s.io", "v4.channel.k8s.io"))
     assert len(tried) == 1
     assert not caplog.records
 
@@ -154,39 +151,6 @@ async def test_a_closed_port_says_so_on_its_error_channel(tmp_path: Path) -> Non
             error = await socket.receive_bytes()
     assert error[0] == 1
     assert f"error forwarding port {port} to pod run".encode() in error
-
-
-async def test_a_port_in_a_spdy_tunnel(tmp_path: Path) -> None:
-    server, port = await listening()
-    writer, reader = FrameWriter(), FrameReader()
-    path = f"{PODS}/run/portforward"
-    async with server, serving(tmp_path) as api, api.http.ws_connect(path, protocols=(TUNNEL,)) as socket:
-        for stream, kind in ((1, "error"), (3, "data")):
-            headers = {"streamtype": kind, "port": str(port), "requestid": "0"}
-            await socket.send_bytes(writer.encode_syn_stream(stream, headers))
-        await socket.send_bytes(writer.encode_data(3, b"hi"))
-        seen: list[spdy.Frame] = []
-        while not any(frame.stream == 1 and frame.is_last for frame in seen):
-            seen += reader.feed(await socket.receive_bytes())
-    assert [frame.kind for frame in seen[:2]] == [spdy.SYN_REPLY, spdy.SYN_REPLY]
-    assert b"".join(frame.data for frame in seen if (frame.kind, frame.stream) == (spdy.DATA, 3)) == b"echo hi"
-
-
-def test_spdy_frames_survive_any_cut() -> None:
-    writer, reader = FrameWriter(), FrameReader()
-    sent = (
-        writer.encode_syn_stream(1, {"port": "2222"})
-        + writer.encode_data(1, b"x" * 300, last=True)
-        + writer.encode_reset(1)
-    )
-    seen = [frame for at in range(len(sent)) for frame in reader.feed(sent[at : at + 1])]
-    assert [frame.kind for frame in seen] == [spdy.SYN_STREAM, spdy.DATA, spdy.RST_STREAM]
-    assert (seen[0].headers, seen[1].data, seen[1].is_last) == ({"port": "2222"}, b"x" * 300, True)
-
-
-def test_what_is_not_spdy_is_noticed() -> None:
-    with pytest.raises(ValueError, match=r"not a SPDY/3.1 frame"):
-        list(FrameReader().feed(b"\x80\x02" + bytes(6)))
 
 
 async def test_the_connection_to_a_pod_is_closed_however_often_forwarding_is_cancelled() -> None:

@@ -51,6 +51,8 @@ _WIDE = (CLUSTERQUEUES, LOCALQUEUES, RESOURCEFLAVORS, TOPOLOGIES, COHORTS, NAMES
 class Admission(Controller):
     """Runs the library of Kueue's rules and records its decisions."""
 
+    source = "kueue-admission"
+
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
         self.queues = Queues(self.storage, self.clock)
@@ -123,10 +125,10 @@ class Admission(Controller):
             self.queues.set_aside(obj, workload.cluster_queue, strict=False, hopeless=False)
             return False
         now, text = self.clock.now(), decision.message
-        self.storage.modify(
-            WORKLOADS, *workload.key, lambda draft: status.evict(draft, "NodeFailures", text, now), subresource="status"
+        self.storage.modify_status(
+            WORKLOADS, *workload.key, lambda draft: status.evict(draft, "NodeFailures", text, now)
         )
-        self._record_event(obj, "Normal", "EvictedDueToNodeFailures", text)
+        self.record_event(obj, "EvictedDueToNodeFailures", text)
         return True
 
     def _admit(self, decision: Decision, snapshot: Snapshot) -> None:
@@ -135,23 +137,18 @@ class Admission(Controller):
         admission = {"clusterQueue": name, "podSetAssignments": _assignments(decision.choice, snapshot)}
         flavors = {flavor for flavor, _ in decision.choice.usage()}
         required = required_checks(snapshot.queues[name], flavors)
-        obj = self.storage.modify(
-            WORKLOADS,
-            *key,
-            lambda draft: status.reserve_quota(draft, admission, required, now, snapshot.release),
-            subresource="status",
+        obj = self.storage.modify_status(
+            WORKLOADS, *key, lambda draft: status.reserve_quota(draft, admission, required, now, snapshot.release)
         )
         self.queues.remove(key)
         text = f"Quota reserved in ClusterQueue {name}, wait time since queued was {waited:.0f}s"
         considered = decision.choice.considered()
         if not decision.workload.second_pass:
-            self._record_event(
-                obj, "Normal", "QuotaReserved", text + (f"; Flavors considered: {considered}" if considered else "")
+            self.record_event(
+                obj, "QuotaReserved", text + (f"; Flavors considered: {considered}" if considered else "")
             )
         if is_true(obj, "Admitted"):
-            self._record_event(
-                obj, "Normal", "Admitted", f"Admitted by ClusterQueue {name}, wait time since reservation was 0s"
-            )
+            self.record_event(obj, "Admitted", f"Admitted by ClusterQueue {name}, wait time since reservation was 0s")
 
     def _preempt(self, decision: Decision, snapshot: Snapshot) -> bool:
         targets = [target for target in decision.targets if not target.workload.evicted]
@@ -176,15 +173,15 @@ class Admission(Controller):
             status.set_workload_condition(draft, "Preempted", True, target.reason, text, now)
             status.evict(draft, "Preempted", text, now)
 
-        self.storage.modify(WORKLOADS, *victim.key, change, subresource="status")
+        self.storage.modify_status(WORKLOADS, *victim.key, change)
         priorities = (
             f"; preemptor effective priority: {preemptor.priority} (base: {preemptor.priority}, boost: 0); "
             f"preemptee effective priority: {victim.priority} (base: {victim.priority}, boost: 0)"
         )
-        self._record_event(leaving, "Normal", "EvictedDueToPreempted", text)
-        self._record_event(leaving, "Normal", "Preempted", text + priorities)
+        self.record_event(leaving, "EvictedDueToPreempted", text)
+        self.record_event(leaving, "Preempted", text + priorities)
         message = f"Preempted workload {'/'.join(victim.key)} (UID: {victim.uid}) in ClusterQueue "
-        self._record_event(preempting, "Normal", "PreemptedWorkload", f"{message}{victim.cluster_queue}{priorities}")
+        self.record_event(preempting, "PreemptedWorkload", f"{message}{victim.cluster_queue}{priorities}")
 
     def _set_aside(self, decision: Decision, *, hopeless: bool) -> None:
         name = decision.workload.cluster_queue
@@ -200,11 +197,8 @@ class Admission(Controller):
             status.unreserve(draft, decision.reason(release), decision.message, now, release)
             status.record_requests(draft, decision.workload)
 
-        obj = self.storage.modify(WORKLOADS, *decision.workload.key, change, subresource="status")
-        self._record_event(obj, "Warning", "Pending", decision.message)
-
-    def _record_event(self, workload: Object, kind: str, reason: str, message: str) -> None:
-        self.record(workload, kind, reason, message, source="kueue-admission", action=reason)
+        obj = self.storage.modify_status(WORKLOADS, *decision.workload.key, change)
+        self.record_event(obj, "Pending", decision.message, "Warning")
 
 
 def _assignments(choice: FlavorChoice, snapshot: Snapshot) -> list[Object]:

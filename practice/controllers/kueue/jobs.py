@@ -74,7 +74,7 @@ class ManagedJobs(Controller):
         if workload is None:
             if not _has_active_pods(job):
                 created = self.storage.create(WORKLOADS, build_workload(job, self.storage))
-                self._record_event(job, "CreatedWorkload", f"Created Workload: {'/'.join(key_of(created))}")
+                self.record_event(job, "CreatedWorkload", f"Created Workload: {'/'.join(key_of(created))}")
             return
         self._record_reclaimable_pods(job, workload)
         self._run_or_stop(job, self.storage.get(WORKLOADS, *key_of(workload)))
@@ -119,7 +119,7 @@ class ManagedJobs(Controller):
             status.set_requeued(draft, reason, text, back, now)
             status.unreserve(draft, "Pending", text, now, release)
 
-        self.storage.modify(WORKLOADS, *key_of(workload), change, subresource="status")
+        self.storage.modify_status(WORKLOADS, *key_of(workload), change)
 
     def _ensure_one_workload(self, job: Object) -> Object | None:
         """Return the Workload that matches the job; others are updated or deleted."""
@@ -137,7 +137,7 @@ class ManagedJobs(Controller):
         for item in rest:
             self.storage.delete(WORKLOADS, *key_of(item))
             self._release_workload(item)
-            self._record_event(job, "DeletedWorkload", f"Deleted not matching Workload: {'/'.join(key_of(item))}")
+            self.record_event(job, "DeletedWorkload", f"Deleted not matching Workload: {'/'.join(key_of(item))}")
         return matching[0] if matching else None
 
     def _update_workload(self, job: Object, workload: Object) -> Object:
@@ -146,7 +146,7 @@ class ManagedJobs(Controller):
             WORKLOADS, *key_of(workload), lambda draft: draft["spec"].update(podSets=wanted["podSets"])
         )
         name = "/".join(key_of(workload))
-        self._record_event(job, "UpdatedWorkload", f"Updated not matching Workload for suspended job: {name}")
+        self.record_event(job, "UpdatedWorkload", f"Updated not matching Workload for suspended job: {name}")
         return updated
 
     def _finish_job(self, job: Object, workload: Object | None) -> bool:
@@ -157,10 +157,8 @@ class ManagedJobs(Controller):
             now = self.clock.now()
             reason, text = ("Succeeded" if outcome[0] else "Failed"), outcome[1]
             key = key_of(workload)
-            self.storage.modify(
-                WORKLOADS, *key, lambda draft: status.finish(draft, reason, text, now), subresource="status"
-            )
-            self._record_event(job, "FinishedWorkload", f"Workload '{'/'.join(key)}' is declared finished")
+            self.storage.modify_status(WORKLOADS, *key, lambda draft: status.finish(draft, reason, text, now))
+            self.record_event(job, "FinishedWorkload", f"Workload '{'/'.join(key)}' is declared finished")
         return True
 
     def _start_job(self, job: Object, workload: Object) -> None:
@@ -175,7 +173,7 @@ class ManagedJobs(Controller):
 
         self.storage.modify(self.resource, *key_of(job), change)
         name = workload["status"]["admission"]["clusterQueue"]
-        self._record_event(job, "Started", f"Admitted by clusterQueue {name}")
+        self.record_event(job, "Started", f"Admitted by clusterQueue {name}")
 
     def _stop_job(self, job: Object, workload: Object | None, text: str) -> None:
         if job["spec"].get("suspend"):
@@ -194,11 +192,9 @@ class ManagedJobs(Controller):
         if self.resource is JOBS:
             # the real one suspends first, and touches the template only when the start time is gone
             self.storage.modify(JOBS, *key_of(job), lambda draft: draft["spec"].update(suspend=True))
-            self.storage.modify(
-                JOBS, *key_of(job), lambda draft: draft["status"].pop("startTime", None), subresource="status"
-            )
+            self.storage.modify_status(JOBS, *key_of(job), lambda draft: draft["status"].pop("startTime", None))
         self.storage.modify(self.resource, *key_of(job), change)
-        self._record_event(job, "Stopped", text)
+        self.record_event(job, "Stopped", text)
 
     def _record_reclaimable_pods(self, job: Object, workload: Object) -> None:
         """Record how many pods of each pod set are done and need no quota any more."""
@@ -210,11 +206,8 @@ class ManagedJobs(Controller):
                 per_job = count // max(ranks.get("subGroupCount", 1), 1)
                 given.append({"name": name, "count": min(done[name] * per_job, count)})
         if given != (workload.get("status", {}).get("reclaimablePods") or []):
-            self.storage.modify(
-                WORKLOADS,
-                *key_of(workload),
-                lambda draft: draft.setdefault("status", {}).update(reclaimablePods=given),
-                subresource="status",
+            self.storage.modify_status(
+                WORKLOADS, *key_of(workload), lambda draft: draft.setdefault("status", {}).update(reclaimablePods=given)
             )
 
     def _is_managed_child(self, job: Object) -> bool:
@@ -227,7 +220,7 @@ class ManagedJobs(Controller):
             found = controlled_by(self.storage.list(WORKLOADS, job["metadata"]["namespace"]), jobset)
             if not any(is_true(item, "Admitted") or is_true(item, "Finished") for item in found):
                 self.storage.modify(JOBS, *key_of(job), lambda draft: draft["spec"].update(suspend=True))
-                self._record_event(job, "Suspended", "Kueue managed child job suspended")
+                self.record_event(job, "Suspended", "Kueue managed child job suspended")
         return True
 
     def _finalize(self, key: Key) -> None:
@@ -239,18 +232,13 @@ class ManagedJobs(Controller):
         if IN_USE in (workload["metadata"].get("finalizers") or ()) and self.storage.find(WORKLOADS, *key_of(workload)):
             self.storage.modify(WORKLOADS, *key_of(workload), lambda draft: drop_finalizer(draft, IN_USE))
 
-    def _record_event(self, job: Object, reason: str, message: str) -> None:
-        self.record(job, "Normal", reason, message, source=self.source, action=reason)
-
 
 def release_orphan(storage: Storage, workload: Object, now: float) -> None:
     """Finish a Workload without owner to free its quota, and let its deletion proceed."""
     key = key_of(workload)
     if not is_being_deleted(workload) and not is_true(workload, "Finished"):
         text = "The workload's owner no longer exists"
-        storage.modify(
-            WORKLOADS, *key, lambda draft: status.finish(draft, "OwnerNotFound", text, now), subresource="status"
-        )
+        storage.modify_status(WORKLOADS, *key, lambda draft: status.finish(draft, "OwnerNotFound", text, now))
     elif IN_USE in (workload["metadata"].get("finalizers") or ()) and is_being_deleted(workload):
         storage.modify(WORKLOADS, *key, lambda draft: drop_finalizer(draft, IN_USE))
 

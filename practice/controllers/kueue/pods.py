@@ -60,6 +60,8 @@ def hold_pod(pod: Object) -> None:
 class ManagedPods(Controller):
     """Ports the pod integration of Kueue 0.18; a key is a namespace and the name of the Workload."""
 
+    source = "pod-kueue-controller"
+
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         return {PODS: self._workload_keys, WORKLOADS: lambda obj: [key_of(obj)] if _is_of_pods(obj) else []}
 
@@ -114,7 +116,7 @@ class ManagedPods(Controller):
                 "annotations": {_IS_GROUP: "true"},
             }
         created = self.storage.create(WORKLOADS, made)
-        self._record_event(first, "CreatedWorkload", f"Created Workload: {'/'.join(key_of(created))}")
+        self.record_event(first, "CreatedWorkload", f"Created Workload: {'/'.join(key_of(created))}")
 
     def _finish(self, members: list[Object], workload: Object) -> None:
         phases = [pod["status"].get("phase") for pod in members]
@@ -125,10 +127,8 @@ class ManagedPods(Controller):
             return
         text = f"Pods succeeded: {count}/{count}." if is_group else members[0]["status"].get("message") or ""
         reason, now = "Succeeded" if good else "Failed", self.clock.now()
-        self.storage.modify(
-            WORKLOADS, *key_of(workload), lambda draft: status.finish(draft, reason, text, now), subresource="status"
-        )
-        self._record_event(
+        self.storage.modify_status(WORKLOADS, *key_of(workload), lambda draft: status.finish(draft, reason, text, now))
+        self.record_event(
             members[0], "FinishedWorkload", f"Workload '{'/'.join(key_of(workload))}' is declared finished"
         )
 
@@ -149,7 +149,7 @@ class ManagedPods(Controller):
         for pod in members:
             if GATE in gates_of(pod):
                 self._let_go(pod, info.get(_role(pod)) or info[names[0]])
-                self._record_event(pod, "Started", f"Admitted by clusterQueue {queue}")
+                self.record_event(pod, "Started", f"Admitted by clusterQueue {queue}")
 
     def _let_go(self, pod: Object, info: Object) -> None:
         """Remove Kueue's gates from a pod; that of the topology comes back where the topology places it."""
@@ -170,15 +170,12 @@ class ManagedPods(Controller):
             status.set_requeued(draft, evicted["reason"], evicted["message"], back, now)
             status.unreserve(draft, "Pending", evicted["message"], now, release)
 
-        self.storage.modify(WORKLOADS, *key_of(workload), change, subresource="status")
+        self.storage.modify_status(WORKLOADS, *key_of(workload), change)
 
     def _end(self, pods: list[Object]) -> None:
         for pod in pods:
             if not is_being_deleted(pod):
                 self.storage.delete(PODS, *key_of(pod))
-
-    def _record_event(self, pod: Object, reason: str, message: str) -> None:
-        self.record(pod, "Normal", reason, message, source="pod-kueue-controller", action=reason)
 
 
 def _workload_name(pod: Object) -> str:

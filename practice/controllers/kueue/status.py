@@ -79,7 +79,7 @@ class QueueStatus(Controller):
             generation = draft["metadata"].get("generation")
             set_condition(draft, "Active", active, reason, text, now, generation=generation)
 
-        self.storage.modify(CLUSTERQUEUES, *key_of(queue), change, subresource="status")
+        self.storage.modify_status(CLUSTERQUEUES, *key_of(queue), change)
 
     def _local_queue(
         self, queue: Object, cluster: Object | None, holding: list[_Holder], waiting: list[Object]
@@ -109,7 +109,7 @@ class QueueStatus(Controller):
             generation = draft["metadata"].get("generation")
             set_condition(draft, "Active", active, reason, text, now, generation=generation)
 
-        self.storage.modify(LOCALQUEUES, namespace, name, change, subresource="status")
+        self.storage.modify_status(LOCALQUEUES, namespace, name, change)
 
     def _check_active(self, name: str) -> bool:
         return is_true(self.storage.get(ADMISSIONCHECKS, "", name), "Active")

@@ -19,6 +19,8 @@ from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS, Re
 class Workloads(Controller):
     """Ports the Workload reconciler of Kueue 0.18."""
 
+    source = "kueue-workload-controller"
+
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         """Follow Workloads and the queues they are in."""
         return {
@@ -127,7 +129,7 @@ class Workloads(Controller):
         self._modify(workload, lambda draft: status.sync_admitted(draft, now, release))
         waited = now - parse_timestamp(reserved["lastTransitionTime"])
         text = f"Admitted by ClusterQueue {admission['clusterQueue']}, wait time since reservation was {waited:.0f}s"
-        self._record_event(workload, "Normal", "Admitted", text)
+        self.record_event(workload, "Admitted", text)
         return True
 
     def _evict_if_check_failed(self, workload: Object) -> bool:
@@ -145,7 +147,7 @@ class Workloads(Controller):
             workload,
             lambda draft: status.set_workload_condition(draft, "DeactivationTarget", True, "AdmissionCheck", text, now),
         )
-        self._record_event(workload, "Warning", "AdmissionCheckRejected", f"Deactivated due to {text}")
+        self.record_event(workload, "AdmissionCheckRejected", f"Deactivated due to {text}", "Warning")
         return True
 
     def _check_queues(self, workload: Object) -> None:
@@ -171,7 +173,7 @@ class Workloads(Controller):
         self._modify(
             workload, lambda draft: status.set_workload_condition(draft, "DeactivationTarget", True, reason, text, now)
         )
-        self._record_event(workload, "Warning", reason, f"The maximum execution time ({limit}s) exceeded")
+        self.record_event(workload, reason, f"The maximum execution time ({limit}s) exceeded", "Warning")
 
     def _record_inadmissible(self, workload: Object) -> None:
         """Record why a Workload cannot be tried at all."""
@@ -204,7 +206,7 @@ class Workloads(Controller):
         self._modify(workload, change)
         if not quiet:
             word = f"EvictedDueTo{reason}" + (f"DueTo{cause}" if cause else "")
-            self._record_event(workload, "Normal", word, text)
+            self.record_event(workload, word, text)
 
     def _find_queues(self, workload: Object) -> tuple[Object | None, Object | None]:
         local = self.storage.find(LOCALQUEUES, workload["metadata"]["namespace"], local_queue_of(workload))
@@ -212,16 +214,7 @@ class Workloads(Controller):
         return local, cluster
 
     def _modify(self, workload: Object, change: Callable[[Object], object]) -> None:
-        self.storage.modify(
-            WORKLOADS, *key_of(workload), lambda draft: _apply_change(change, draft), subresource="status"
-        )
-
-    def _record_event(self, workload: Object, kind: str, reason: str, message: str) -> None:
-        self.record(workload, kind, reason, message, source="kueue-workload-controller", action=reason)
-
-
-def _apply_change(change: Callable[[Object], object], draft: Object) -> None:
-    change(draft)
+        self.storage.modify_status(WORKLOADS, *key_of(workload), change)
 
 
 def _accepts_workloads(queue: Object | None) -> bool:
