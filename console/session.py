@@ -6,32 +6,28 @@ Importing this is cheap: the network's libraries and Google's are imported where
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from console.errors import BadKubeconfig
-from console.kube.arrivals import CLOCK
 from console.kube.snapshot import Fleet
 from console.kube.store import FIELDS
 from console.kube.watched_cluster import Selectors, WatchedCluster
+from console.session_jobs import SessionJobs
 from console.settings import Settings
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from console.attach.exec_many import ContainerExec
     from console.attach.files.container_copies import FileCopies
     from console.attach.ssh.access import SshAccess
     from console.attach.tunnel.background import Tunnels
     from console.checkpoints.reader import CheckpointReader
-    from console.checkpoints.saved import SavedState
     from console.google.services import GoogleServices
     from console.hang.inspector import JobInspector
     from console.hang.own_jobs import OwnJobs
     from console.kube.kubeconfig import Kubeconfig
-    from console.kube.objects.jobset import JobSet
     from console.launch.choices import FieldChoices
     from console.launch.install import ChartCatalog
     from console.launch.service import LaunchService
@@ -39,13 +35,9 @@ if TYPE_CHECKING:
     from console.metrics.alarms import AlarmService
     from console.metrics.diagnosis import Diagnoses
     from console.metrics.gpu_reader import GpuReader
-    from console.metrics.job_monitor import JobMonitor
-    from console.metrics.lost_work import SeenFolder
     from console.metrics.measures import MeasureService
-    from console.metrics.seen_time import TimeSpan
     from console.preflight.all_checks import Preflight
     from console.scheduling.start_forecast import StartForecast
-    from rankscope import SlowReport
 
 
 class _ContextDependent(Protocol):
@@ -76,11 +68,12 @@ class Session:
         only: Selectors | None = None,
     ) -> None:
         self.watch = WatchedCluster(settings, kubeconfig, kinds, brief=brief, only=only)
+        self.jobs = SessionJobs(lambda: self.measures)
         beside = self.watch.beside
         if not brief and len(kinds) > 1:
             beside["chart"] = lambda: self.launch.load()
         if not brief and {"jobsets", "pods"} <= set(kinds):
-            beside["runs"] = lambda: self.launch.runs.update_periodically()
+            beside["runs"] = lambda: self.launch.recorder.update_periodically()
         if not brief and "jobsets" in kinds:
             beside["diagnoses"] = lambda: self.diagnoses.refresh_periodically()
         if tuple(kinds) == tuple(FIELDS):
@@ -101,7 +94,7 @@ class Session:
         command that looks once and ends.
         """
         kinds = tuple(FIELDS) if kinds is None else kinds
-        await asyncio.to_thread(cls.prepare)
+        await asyncio.to_thread(WatchedCluster.prepare)
         from console.kube.kubeconfig import load
 
         try:
@@ -116,11 +109,6 @@ class Session:
         session = cls(settings, kubeconfig, kinds, brief=brief, only=only)
         await session.watch.connect(settings.context, settings.namespace)
         return session
-
-    @staticmethod
-    def prepare() -> ModuleType:
-        """Import the network modules, which takes half a second, ahead of `open`."""
-        return WatchedCluster.prepare()
 
     async def close(self) -> None:
         """Close every service in use, the watch last; an error in one does not stop the others."""
@@ -153,14 +141,7 @@ class Session:
     def launch(self) -> LaunchService:
         from console.launch.service import LaunchService
 
-        return LaunchService(
-            self.watch,
-            lambda *run: self.alarms.history_of(*run) if self.alarms_enabled else (),
-            self._spans_of,
-            lambda *key: self.measures.read_log(*key),
-            lambda *key: self.alarms.find_measures(*key) if self.alarms_enabled else None,
-            self._seen_folder,
-        )
+        return LaunchService(self.watch, self.jobs)
 
     @cached_property
     def logs(self) -> LogService:
@@ -222,7 +203,8 @@ class Session:
         from console.checkpoints.reader import CheckpointReader
 
         made = CheckpointReader(self.watch, lambda: self.measures, lambda: self.copies, lambda: self.google.storage)
-        return self._reset_on_context_change(made)
+        self.jobs.checkpoints = self._reset_on_context_change(made)
+        return made
 
     @property
     def container_exec(self) -> ContainerExec:
@@ -241,7 +223,8 @@ class Session:
     def inspector(self) -> JobInspector:
         from console.hang.inspector import JobInspector
 
-        return self._reset_on_context_change(JobInspector(self.watch, keep=self.diagnoses.record))
+        self.jobs.inspector = self._reset_on_context_change(JobInspector(self.watch, keep=self.diagnoses.record))
+        return self.jobs.inspector
 
     @cached_property
     def diagnoses(self) -> Diagnoses:
@@ -271,7 +254,7 @@ class Session:
             self.watch,
             lambda: self.logs,
             lambda: self.launch.runs,
-            lambda key: self.alarms.find_measures(*key, followed=True) if self.alarms_enabled else None,
+            lambda key: self.jobs.find_measures(key, followed=True),
         )
         return self._reset_on_context_change(made)
 
@@ -280,11 +263,7 @@ class Session:
         """When waiting jobs would start."""
         from console.scheduling.start_forecast import StartForecast
 
-        return StartForecast(self.watch, lambda: self.measures.progress_reader, lambda: self.launch.runs)
-
-    @property
-    def alarms_enabled(self) -> bool:
-        return "alarms" in vars(self)
+        return StartForecast(self.watch, lambda: self.measures.progress_reader, lambda: self.launch.runs.earlier)
 
     @cached_property
     def alarms(self) -> AlarmService:
@@ -302,45 +281,9 @@ class Session:
             self.diagnoses.record_slowdown,
             self.own_jobs.find,
         )
-        return self._reset_on_context_change(AlarmService(sources))
+        self.jobs.alarms = self._reset_on_context_change(AlarmService(sources))
+        return self.jobs.alarms
 
     def _reset_on_context_change(self, part: _PartT) -> _PartT:
         self.watch.when_left.append(part.on_context_changed)
         return part
-
-    def find_monitor(self, key: tuple[str, str]) -> JobMonitor | None:
-        """The monitor of a job that is watched now."""
-        return self.alarms.find(key) if self.alarms_enabled else None
-
-    def _spans_of(self, namespace: str, name: str) -> Sequence[TimeSpan]:
-        """The time of a watched job by its log, and when a slow rank was found."""
-        from console.metrics.seen_time import SHARES, SpanKind, TimeSpan
-
-        monitor = self.find_monitor((namespace, name))
-        found = monitor.list_spans(CLOCK.now()) if monitor is not None else []
-        report = self.slow_report((namespace, name))
-        late = report.slow if report else ()
-        named = [
-            TimeSpan(report.at, report.at, SpanKind.NAMED, round(SHARES * each.share), each.rank or 0)
-            for each in late
-            if report
-        ]
-        return [*found, *named]
-
-    def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
-        """The last report on slow ranks of a job, in this session."""
-        return self.inspector.slow_reports.get(key) if "inspector" in vars(self) else None
-
-    def saved_state(self, key: tuple[str, str]) -> SavedState | None:
-        """What was last read of a job's checkpoints, in this session."""
-        return self.checkpoints.known.get(key) if "checkpoints" in vars(self) else None
-
-    def _seen_folder(self, namespace: str, name: str) -> SeenFolder | None:
-        saved = self.saved_state((namespace, name))
-        return saved.in_folder if saved is not None else None
-
-    def has_checkpoint(self, jobset: JobSet) -> bool | None:
-        """Whether a launch could go on from a checkpoint of a job, by its log and its folder; None: not known."""
-        from console.metrics.lost_work import has_checkpoint
-
-        return has_checkpoint(jobset, self.measures.find_followed(jobset.key), self._seen_folder(*jobset.key))

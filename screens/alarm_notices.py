@@ -47,14 +47,14 @@ def has_changed(app: SessionApp, line: JobLine) -> bool:
     if not app.connected:
         return bool(line.alarms or line.late)
     session = app.session
-    if (session.slow_report(key), session.saved_state(key)) != (line.slow, line.saved):
+    if (session.jobs.slow_report(key), session.jobs.saved_state(key)) != (line.slow, line.saved):
         return True
     known, shown = session.measures.progress_reader.progress_of(line.jobset.uid), line.job_progress
     if known is not None and (shown is None or known.at != shown.at):  # its log was read, though others' are not yet
         return True
     if find_diagnoses(session, line) != (line.verdict, line.slow_rank):
         return True
-    monitor = session.find_monitor(key)
+    monitor = session.jobs.find_monitor(key)
     return ((monitor.watch.active, monitor.watch.late) if monitor else ((), "")) != (line.alarms, line.late)
 
 
@@ -154,7 +154,7 @@ def notify_starts(app: SessionApp, starts: StartNotifier) -> None:
 
 def notify_new_alarms(app: SessionApp, bell: AlarmNotifier) -> None:
     """Watch running jobs; of alarms only a new one of one's own job is shown, the title counts all."""
-    if not app.connected or not (app.fleet.jobsets or app.session.alarms_enabled):
+    if not app.connected or not (app.fleet.jobsets or app.session.jobs.alarms is not None):
         return
     alarms = app.session.alarms
     alarms.watch_namespace(app.only_namespace)

@@ -85,9 +85,10 @@ def live_pages(app: SessionApp) -> list[LiveScreen]:
 
 
 def _session_class() -> type[Session]:
+    from console.kube.watched_cluster import WatchedCluster
     from console.session import Session
 
-    Session.prepare()
+    WatchedCluster.prepare()
     for needed_at_once in ("console.launch.service", "console.attach.ssh.access"):
         import_module(needed_at_once)
     return Session

@@ -489,7 +489,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
 
 def _count_alarms(app: SessionApp) -> int:
     """How many jobs have an alarm, of the namespaces that are shown."""
-    if not (app.connected and app.session.alarms_enabled):
+    if not (app.connected and app.session.jobs.alarms is not None):
         return 0
     alarms = alarms_of_session(app.session, app.fleet, app.only_namespace)
     jobs = {(each.namespace, each.job) for each in alarms if each.is_active}

@@ -55,7 +55,6 @@ from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.diagnosis import Diagnoses, diagnose_slow_ranks
 from console.metrics.gpu_metrics import GpuBoard, Source
 from console.metrics.job_monitor import JobMonitor
-from console.metrics.lost_work import has_checkpoint
 from console.metrics.measures import MeasureService
 from console.metrics.seen_time import decode_seen_time
 from console.metrics.start_phase import longest_phases
@@ -66,6 +65,7 @@ from console.scheduling.launch_forecast import LaunchDemand
 from console.scheduling.start_forecast import StartForecast
 from console.scheduling.start_windows import PastRun
 from console.scheduling.what_if import WhatIf
+from console.session_jobs import SessionJobs
 from console.settings import Settings
 from rankscope import HangReport, SlowReport, TorchAnalysis, TracedProcess
 from trainlog import PASS_LINE, RunPosition
@@ -226,12 +226,12 @@ class FakeRuns:
         self._session = session
         self.runs: list[RunRecord] = []
         self.note = ""
-        self.history = self
+        self.history = self.open = self.earlier = self
 
     async def check_writes(self) -> str:
         return self.note
 
-    async def past(self, server: str) -> list[PastRun]:
+    async def past(self) -> list[PastRun]:
         return []
 
     async def list_runs(self, recipe: str = "") -> tuple[RunRecord, ...]:
@@ -261,12 +261,12 @@ class FakeRuns:
     async def record_training(self, namespace: str, name: str, where: RunPosition, speeds: Mapping[str, float]) -> None:
         self._session._did("note_training", namespace, name, where)
 
-    async def earlier_speeds(self, recipe: str, gpus: int, metric: str) -> tuple[float, ...]:
+    async def speeds(self, recipe: str, gpus: int, metric: str) -> tuple[float, ...]:
         assert metric == "tflops_per_gpu"
         found = (run.tflops for run in self.runs if (run.recipe, run.gpus, run.open) == (recipe, gpus, False))
         return tuple(each for each in found if each is not None)
 
-    async def earlier_phases(self, job: JobSet) -> Mapping[str, float]:
+    async def phases(self, job: JobSet) -> Mapping[str, float]:
         others = (run for run in self.runs if (run.recipe, run.gpus) == (job.recipe, job.gpus) and run.uid != job.uid)
         return longest_phases(decode_seen_time(run.seen).phases for run in others)
 
@@ -670,8 +670,8 @@ class FakeSession:
         self.alarms, self.gpus, self.inspector = FakeAlarms(), FakeGpus(), FakeInspector(self)
         history = RunHistory(None)
         self.diagnoses = Diagnoses(lambda: history)
-        self.alarms_enabled = True
         self.checkpoints = FakeCheckpoints(self)
+        self.jobs = FakeJobs(self)
         self.google = FakeGoogle(self)
         self.preflight = FakePreflight(self)
         self.mine = "you"
@@ -880,22 +880,6 @@ class FakeSession:
     async def forward(self, namespace: str, pod: str, remote_port: int, *, local_port: int = 0) -> AsyncIterator[int]:
         yield int(self._did("forward", namespace, pod, remote_port, local_port, default=local_port or 40000))
 
-    def find_monitor(self, key: tuple[str, str]) -> Any:
-        return self.alarms.find(key)
-
-    def saved_state(self, key: tuple[str, str]) -> SavedState | None:
-        return self.checkpoints.known.get(key)
-
-    def has_checkpoint(self, jobset: JobSet) -> bool | None:
-        if "has_checkpoint" in self.answers:
-            return bool(self.answers["has_checkpoint"])
-        saved = self.saved_state(jobset.key)
-        folder = saved.in_folder if saved is not None else None
-        return has_checkpoint(jobset, self.measures.find_followed(jobset.key), folder)
-
-    def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
-        return self.inspector.slow_reports.get(key)
-
     @cached_property
     def measures(self) -> MeasureService:
         """The real ones, over `printed`."""
@@ -909,13 +893,27 @@ class FakeSession:
         return FakeForecast(
             cast("Any", self),
             lambda: self.measures.progress_reader,
-            lambda: cast("Any", self.launch.runs),
+            lambda: cast("Any", self.launch.runs.earlier),
             logs_folder().parent,
         )
 
     async def _read_tail(self, pod: Pod, lines: int) -> list[LogLine]:
         self._did("read_tail", pod.namespace, pod.name, lines)
         return self.printed.get(pod.key, [])[-lines:]
+
+
+class FakeJobs(SessionJobs):
+    """The real ones; `answers["has_checkpoint"]` goes before what they know."""
+
+    def __init__(self, session: FakeSession) -> None:
+        super().__init__(lambda: session.measures)
+        self._answers = session.answers
+        self.alarms, self.inspector = cast("Any", session.alarms), cast("Any", session.inspector)
+        self.checkpoints = cast("Any", session.checkpoints)
+
+    def has_checkpoint(self, jobset: JobSet) -> bool | None:
+        answer = self._answers.get("has_checkpoint")
+        return super().has_checkpoint(jobset) if answer is None else bool(answer)
 
 
 class FakeForecast(StartForecast):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -28,18 +28,16 @@ if TYPE_CHECKING:
     from console.kube.snapshot import StopReport
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.install import ChartCatalog, Launcher
+    from console.launch.known_jobs import KnownJobs
     from console.launch.plan_texts import PlanTexts
     from console.launch.profiles import Profiles
     from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe
     from console.launch.releases import Releases
+    from console.launch.run_recorder import RunRecorder
     from console.launch.runs import Runs
     from console.launch.stop import JobStopper
     from console.launch.unsaved import UnsavedWork
     from console.launch.value_checks import MeasuredSaves
-    from console.metrics.alarm import Alarm
-    from console.metrics.job_measures import JobMeasures
-    from console.metrics.lost_work import SeenFolder
-    from console.metrics.seen_time import TimeSpan
     from console.scheduling.why_answer import Why
 
 
@@ -50,22 +48,8 @@ REFUSAL_WAIT_SECONDS = 3.0  # seconds after a launch in which the first refusal 
 class LaunchService:
     """Launches on one cluster; the chart is read on first use."""
 
-    def __init__(
-        self,
-        cluster: WatchedCluster,
-        alarms: Callable[[str, str, float], tuple[Alarm, ...]],
-        spans: Callable[[str, str], Sequence[TimeSpan]],
-        read_log: Callable[[str, str], Awaitable[JobMeasures]],
-        measures: Callable[[str, str], JobMeasures | None] = lambda *_: None,
-        folder: Callable[[str, str], SeenFolder | None] = lambda *_: None,
-    ) -> None:
-        """`alarms`: a job's alarms in this session since a given time; `spans`: its time by its log.
-
-        `measures`: of a job whose log this session follows, once it is read up to now. `folder`: what was read of its
-        checkpoints in this session. `read_log`: measures up to now, read if nobody follows the log.
-        """
-        self._cluster, self._alarms, self._spans = cluster, alarms, spans
-        self._measures, self._folder, self._read_log = measures, folder, read_log
+    def __init__(self, cluster: WatchedCluster, jobs: KnownJobs) -> None:
+        self._cluster, self._jobs = cluster, jobs
         self._loaded: ChartCatalog | None = None
         self._saves: dict[str, Sequence[MeasuredSaves]] = {}
         self._before_launch: dict[tuple[str, str], Event] = {}  # events that there were before the last launch
@@ -78,6 +62,7 @@ class LaunchService:
     async def close(self) -> None:
         """Save the final state of the runs."""
         if "runs" in vars(self):
+            await self.recorder.close()
             await self.runs.close()
 
     def _catalogue(self) -> ChartCatalog:
@@ -106,9 +91,15 @@ class LaunchService:
     def runs(self) -> Runs:
         from console.launch.runs import Runs
 
-        made = Runs(self._cluster, self._catalogue, self._launcher, self._alarms, self._spans, self._measures)
+        made = Runs(self._cluster, self._jobs)
         self._cluster.when_left.append(made.on_context_changed)
         return made
+
+    @cached_property
+    def recorder(self) -> RunRecorder:
+        from console.launch.run_recorder import RunRecorder
+
+        return RunRecorder(self._cluster, self._jobs, self.runs, self._catalogue, self._launcher)
 
     @cached_property
     def profiles(self) -> Profiles:
@@ -126,7 +117,7 @@ class LaunchService:
     def unsaved(self) -> UnsavedWork:
         from console.launch.unsaved import UnsavedWork
 
-        return UnsavedWork(self._cluster, self.runs, self._read_log, self._folder)
+        return UnsavedWork(self._cluster, self.runs, self._jobs)
 
     @cached_property
     def releases(self) -> Releases:
@@ -182,24 +173,16 @@ class LaunchService:
             door = fleet.local_queues.get((plan.namespace, str(get_path(values, "queue"))))
             queue = fleet.cluster_queues.get(("", door.cluster_queue)) if door else None
             for check in queue.checks if queue else ():
-                if await self._read_check_controller(check) == PROVISIONING:
+                if await _read_check_controller(self._cluster, check) == PROVISIONING:
                     return replace(plan, values=overlay_values(plan.values, {"placement": {"flexStart": True}}))
         return plan
-
-    async def _read_check_controller(self, check: str) -> str:
-        connection = self._cluster.current_connection
-        version = await connection.catalogue.version(kind_named("clusterqueues"))
-        path = f"/apis/{KUEUE}/{version}/admissionchecks/{quote(check, safe='')}"
-        body = await connection.client.request("GET", path, doing=f"read AdmissionCheck {check}")
-        found = read_object(body, AdmissionCheckSchema)
-        return (found.spec.controller_name if found.spec else None) or ""
 
     async def install(self, plan: LaunchPlan) -> str:
         """Launch a plan, add it to the history and return the JobSet's name; a failed launch leaves nothing behind."""
         self._cluster.connection_for_change(f"launch {plan.name}")
         self._before_launch = dict(self._cluster.fleet.events)
         job = await self._launcher().launch(plan)
-        await self.runs.record_launch(plan)
+        await self.recorder.record_launch(plan)
         return job
 
     async def wait_for_refusal(self, namespace: str, name: str) -> Why | None:
@@ -230,11 +213,20 @@ class LaunchService:
     async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
         """Remove a job's release, else just the JobSet; NotFound, and Conflict if more than `only` would go."""
         with suppress(ConsoleError):  # what it came to is read now or never; the stop does not hang on it
-            await self.runs.update_open_runs()
-        late = await self.runs.record_before_stop(namespace, name)
+            await self.recorder.update_open_runs()
+        late = await self.recorder.record_before_stop(namespace, name)
         report = await self.job_stopper.stop_job(namespace, name, only)
-        await self.runs.record_stop(namespace, name, late)
+        await self.recorder.record_stop(namespace, name, late)
         return structs.replace(report, note=self.runs.note)
+
+
+async def _read_check_controller(cluster: WatchedCluster, check: str) -> str:
+    connection = cluster.current_connection
+    version = await connection.catalogue.version(kind_named("clusterqueues"))
+    path = f"/apis/{KUEUE}/{version}/admissionchecks/{quote(check, safe='')}"
+    body = await connection.client.request("GET", path, doing=f"read AdmissionCheck {check}")
+    found = read_object(body, AdmissionCheckSchema)
+    return (found.spec.controller_name if found.spec else None) or ""
 
 
 def avoid_nodes(values: Mapping[str, Value], nodes: Sequence[str]) -> dict[str, Value]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -14,35 +13,28 @@ from console.metrics.lost_work import find_followed_lost_work, find_lost_work, u
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
+    from console.launch.known_jobs import KnownJobs
     from console.launch.runs import Runs
-    from console.metrics.job_measures import JobMeasures
-    from console.metrics.lost_work import LostWork, SeenFolder
+    from console.metrics.lost_work import LostWork
     from console.scheduling.what_if import Consequence, WhatIf
 
 LOG_SECONDS = 10.0  # seconds in which a log has to be read that tells what would be lost
 
 
 class UnsavedWork:
-    def __init__(
-        self,
-        cluster: WatchedCluster,
-        runs: Runs,
-        read_log: Callable[[str, str], Awaitable[JobMeasures]],
-        folder: Callable[[str, str], SeenFolder | None],
-    ) -> None:
-        """`read_log`: measures of a job up to now; `folder`: what was read of its checkpoints in this session."""
-        self._cluster, self._runs, self._read_log, self._folder = cluster, runs, read_log, folder
+    def __init__(self, cluster: WatchedCluster, runs: Runs, jobs: KnownJobs) -> None:
+        self._cluster, self._runs, self._jobs = cluster, runs, jobs
 
     async def find_lost_work(self, namespace: str, name: str) -> LostWork | None:
         """The work that ending a job now would lose, by its log, which is read if nobody follows it, and its folder."""
         fleet, now = self._cluster.fleet, CLOCK.now()
         jobset = fleet.jobsets.get((namespace, name))
-        folder = self._folder(namespace, name)
+        folder = self._jobs.seen_folder((namespace, name))
         if jobset is None or find_lost_work(jobset, fleet, (), now, folder=folder) is None:
             return None
         try:
             async with asyncio.timeout(LOG_SECONDS):
-                measures = await self._read_log(namespace, name)
+                measures = await self._jobs.read_log(namespace, name)
             if any(measures.tracks) or measures.tests or not measures.unread:
                 return find_followed_lost_work(jobset, fleet, measures, folder, now)
             unread = unread_words(measures.unread[0])

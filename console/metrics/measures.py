@@ -46,11 +46,16 @@ READ_HOLDS = 30.0  # seconds for which a log that was read to its end is not rea
 MAX_EARLIER_RUNS = 3  # earlier runs that are laid under a curve at most
 
 
+class UsualFigures(Protocol):
+    async def speeds(self, recipe: str, gpus: int, metric: str) -> Sequence[float]: ...
+    async def phases(self, job: JobSet) -> Mapping[str, float]: ...
+
+
 class RunMemory(Protocol):
     """What the history of runs knows of earlier ones, and takes of those that run."""
 
-    async def earlier_speeds(self, recipe: str, gpus: int, metric: str) -> Sequence[float]: ...
-    async def earlier_phases(self, job: JobSet) -> Mapping[str, float]: ...
+    @property
+    def earlier(self) -> UsualFigures: ...
     async def record_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None: ...
     async def record_training(
         self, namespace: str, name: str, where: RunPosition, speeds: Mapping[str, float]
@@ -143,11 +148,11 @@ class MeasureService:
 
     async def earlier_phases(self, jobset: JobSet) -> Mapping[str, float]:
         """How long the phases before its first step took at most in earlier runs."""
-        return await self._runs().earlier_phases(jobset)
+        return await self._runs().earlier.phases(jobset)
 
     async def earlier_speeds(self, jobset: JobSet, metric: str) -> Sequence[float]:
         """That speed in earlier runs of the recipe on as many GPUs."""
-        return await self._runs().earlier_speeds(jobset.recipe, jobset.gpus, metric)
+        return await self._runs().earlier.speeds(jobset.recipe, jobset.gpus, metric)
 
     def find_followed(self, key: Key) -> JobMeasures | None:
         """The measures of a job whose log is being followed; None for others."""

@@ -36,7 +36,7 @@ class RunningJobs(Protocol):
 
 
 class PastRuns(Protocol):
-    async def past(self, server: str) -> list[PastRun]: ...
+    async def past(self) -> list[PastRun]: ...
 
 
 def _forecast(
@@ -94,7 +94,7 @@ class StartForecast:
 
     async def _forecast(self, fleet: Fleet) -> tuple[Starts, StartWindows]:
         server = self._cluster.server
-        past = await self._runs().past(server)
+        past = await self._runs().past()
         return await asyncio.to_thread(_forecast, fleet, self._running(), past, self._folder, server)
 
     async def _read_running(self) -> None:

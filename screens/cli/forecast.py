@@ -36,7 +36,7 @@ KINDS = (*WAIT_KINDS, "topologies")
 async def forecast(options: ForecastOptions) -> int:
     async with open_session(options, KINDS, brief=True, only={"pods": gpu_pods}) as session:
         fleet, forecasts = session.fleet, session.forecasts
-        await session.launch.runs.update_open_runs()  # how long runs took that ended while no console was open
+        await session.launch.recorder.update_open_runs()  # how long runs took that ended while no console was open
         starts = await expected_starts(session)
         try:
             promises = await forecasts.record_windows()

@@ -114,7 +114,7 @@ async def complete(session: Session, *, read_logs: bool = False) -> Mapping[int,
         try:
             await watching.watch.wait_until_listed(*KINDS, timeout=10)
             if read_logs:
-                await watching.launch.runs.read_open_logs()
+                await watching.launch.recorder.read_open_logs()
             else:
                 healths = await _read_healths(watching)
         finally:

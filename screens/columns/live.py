@@ -31,15 +31,15 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
         session.measures.progress_reader.progress_of(jobset.uid),
         owner=session.watch.whose(jobset.owner),
         may_stop=not session.watch.read_only,
-        slow=session.slow_report(key),
-        saved=session.saved_state(key),
+        slow=session.jobs.slow_report(key),
+        saved=session.jobs.saved_state(key),
         start=session.forecasts.starts.get(workload.key) if workload is not None else None,
     )
     line = with_diagnoses(session, line)
-    if (monitor := session.find_monitor(key)) is None:
+    if (monitor := session.jobs.find_monitor(key)) is None:
         return line
     watch, active = monitor.watch, monitor.watch.active
-    saves = bool(active) and bool(session.has_checkpoint(jobset))
+    saves = bool(active) and bool(session.jobs.has_checkpoint(jobset))
     followed = watch.has_step_cadence
     return replace(line, alarms=active, has_checkpoint=saves, late=watch.late, unknown=watch.unknown, followed=followed)
 
@@ -62,7 +62,7 @@ def find_diagnoses(session: Session, line: JobLine) -> tuple[str, Diagnosis | No
     """
     key, progress, diagnoses = line.jobset.key, line.job_progress, session.diagnoses
     slow = diagnoses.find_slow_rank(line.jobset, line.fleet)
-    monitor = session.find_monitor(key)
+    monitor = session.jobs.find_monitor(key)
     if monitor is not None and (monitor.watch.verdict or monitor.watch.has_step_cadence):
         return monitor.watch.verdict, slow
     hang = diagnoses.find_hang(line.jobset, line.fleet, progress.moved) if progress is not None else None

@@ -101,7 +101,10 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
     known = [nodes["", each] for each in blame.nodes if ("", each) in nodes]
     pools = screen.session.google.node_pools
     why_not = next((why for each in known if (why := pools.why_not_reportable(each))), "")
-    saved, kept = screen.session.saved_state(trouble.jobset.key), screen.session.has_checkpoint(trouble.jobset)
+    saved, kept = (
+        screen.session.jobs.saved_state(trouble.jobset.key),
+        screen.session.jobs.has_checkpoint(trouble.jobset),
+    )
     whole = saved is not None and saved.survey is not None and saved.survey.last_complete is not None
     whole = whole and kept is not False
     again = FROM_SAVED if whole else "Launch again"

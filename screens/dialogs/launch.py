@@ -476,7 +476,7 @@ async def begin_with_saved(session: Session, key: tuple[str, str], plan: LaunchP
     paths = {field.path for field in session.launch.fields(plan.recipe)}
     if not paths & {*STARTING_WEIGHTS}:
         return {}, "Where it begins is up to its program: the recipe has no field for it."
-    saved = session.saved_state(key)
+    saved = session.jobs.saved_state(key)
     if saved is None or saved.survey is None:
         saved = await session.checkpoints.read_job(*key)
     return starting_values(saved, paths, session.fleet.jobsets.get(key))

@@ -143,7 +143,7 @@ class HangTab(JobTab):
         if not self._asked:
             self._asked = True
             made = self.live.session.inspector.reports.get(self.key)
-            monitor = self.live.session.find_monitor(self.key)
+            monitor = self.live.session.jobs.find_monitor(self.key)
             if made is not None and monitor is not None and monitor.watch.verdict:  # made since its last step
                 self._show_report(made)
             elif made is None and (hang := self._find_hang_of_others()) is not None:
@@ -177,7 +177,10 @@ class HangTab(JobTab):
 
     def _find_slow_report(self) -> SlowReport | None:
         """The report of this session on slow ranks, unless it has none or another console measured them later."""
-        report, known = self.live.session.slow_report(self.key), self.line.slow_rank if self.line is not None else None
+        report, known = (
+            self.live.session.jobs.slow_report(self.key),
+            self.line.slow_rank if self.line is not None else None,
+        )
         if report is None or (known is not None and known.at > report.at):
             return None
         return report if report.has_verdict or report.suspects else None

@@ -82,7 +82,7 @@ class AlarmsScreen(LiveScreen):
         yield SentenceLine(id="whole")
 
     def show_fleet(self, fleet: Fleet) -> None:
-        watched = self.app.connected and self.session.alarms_enabled
+        watched = self.app.connected and self.session.jobs.alarms is not None
         found = alarms_of_session(self.session, fleet, self.app.only_namespace) if watched else []
         rows: dict[RowKey, Alarm] = {}
         for each in reversed(found):

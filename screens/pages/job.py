@@ -156,7 +156,7 @@ class JobScreen(LiveScreen):
         if self.key in self.app.fleet.jobsets:
             return
         run = next((run for run in runs if run.server == self.session.watch.server), None)
-        alarms = self.session.alarms.history_of(*self.key) if self.session.alarms_enabled else ()
+        alarms = self.session.alarms.history_of(*self.key) if self.session.jobs.alarms is not None else ()
         if run is not None and not run.open:
             self._ended = f"Run {run.number} is over, {run.mode_words}."
         elif alarms and self._line is None:

@@ -34,8 +34,8 @@ def plan(space: Space, name: str = "train", **values: Value) -> LaunchPlan:
 @pytest.fixture(autouse=True)
 async def queue(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue to launch into, and consoles that look more often than a person would notice."""
-    monkeypatch.setattr("console.launch.runs.POLL_SECONDS", 0.1)
-    monkeypatch.setattr("console.launch.runs.STOP_GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("console.launch.run_recorder.POLL_SECONDS", 0.1)
+    monkeypatch.setattr("console.launch.open_runs.STOP_GRACE_SECONDS", 0.5)
     await space.queue("team", 64)
 
 
@@ -153,7 +153,7 @@ async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(
 
 
 async def is_late(session: Session, space: Space) -> bool:
-    monitor = session.find_monitor((space.name, "train"))
+    monitor = session.jobs.find_monitor((space.name, "train"))
     return bool(monitor and monitor.watch.late)
 
 
@@ -262,7 +262,7 @@ async def test_what_is_not_there_has_nothing_to_stop(session: Session, space: Sp
 async def test_a_job_that_went_while_no_console_looked(
     cluster: Cluster, session: Session, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.launch.runs.SETTLE_SECONDS", 0.0)  # as if the person had come back later
+    monkeypatch.setattr("console.launch.open_runs.SETTLE_SECONDS", 0.0)  # as if the person had come back later
     await session.launch.install(plan(space))
     await session.close()
     await space.api.delete(space.path(JOBSETS, "jobsets", "train"), propagationPolicy="Background")

@@ -23,8 +23,8 @@ from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.pod import Container
 from console.kube.objects.queue import LocalQueue, Quota, ResourceFlavor
 from console.kube.snapshot import Fleet
+from console.launch.run_figures import latest_figures
 from console.launch.run_record import Outcome, RunRecord, finish_record, update_from_cluster, update_seen
-from console.launch.runs import latest_figures
 from console.logs.line import LogLine, PodLine
 from console.metrics.alarm import AlarmKind, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch

@@ -50,7 +50,7 @@ def service(fleet: Fleet, measured: JobMeasures | Exception, folder: SeenFolder 
             return []
 
     cluster = cast("Any", SimpleNamespace(fleet=fleet))
-    made = LaunchService(cluster, lambda *_: (), lambda *_: (), read_log, folder=lambda *_: folder)
+    made = LaunchService(cluster, cast("Any", SimpleNamespace(read_log=read_log, seen_folder=lambda _: folder)))
     vars(made)["runs"] = Runs()
     return made
 

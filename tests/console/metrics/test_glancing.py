@@ -13,8 +13,8 @@ from console.config import Thresholds
 from console.errors import Unreachable
 from console.kube.objects.meta import Condition
 from console.kube.objects.pod import Pod
+from console.launch.run_figures import training_figures
 from console.launch.run_record import RunRecord
-from console.launch.runs import training_figures
 from console.logs.line import LogLine, PodLine
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.job_measures import JobMeasures

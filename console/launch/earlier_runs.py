@@ -1,0 +1,62 @@
+"""What runs that are in the history say about others of one cluster: how fast, how soon, how long."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from math import inf
+
+from console.kube.objects.jobset import JobSet
+from console.kube.objects.meta import short_name
+from console.launch.run_database import RunHistory
+from console.launch.run_record import Outcome
+from console.metrics.seen_time import decode_seen_time
+from console.metrics.start_phase import longest_phases
+from console.scheduling.start_windows import PastRun
+
+SPEEDS_SECONDS = 60.0  # seconds for which it is believed how fast earlier runs were
+MAX_STARTS = 50  # latest runs by which it is known how long a start takes
+
+
+class EarlierRuns:
+    def __init__(self, history: RunHistory, server: str) -> None:
+        self._history, self._server = history, server
+        self._speeds: dict[tuple[str, int, str], list[float]] = {}  # of runs that have ended: recipe, GPUs, metric
+        self._speeds_at = -inf
+        self._phases: dict[str, tuple[float, Mapping[str, float]]] = {}  # by uid of a job: when it was read, and that
+
+    async def past(self) -> list[PastRun]:
+        """Runs that ended by themselves, which say how long jobs run."""
+        return [
+            PastRun(each.recipe, short_name(each.who), each.gpus, *each.ran)
+            for each in await self._history.list_runs()
+            if each.server == self._server and each.outcome is Outcome.SUCCEEDED and each.started and each.ended
+        ]
+
+    async def speeds(self, recipe: str, gpus: int, metric: str) -> Sequence[float]:
+        """Speeds by that metric in each run of the recipe on so many GPUs that has ended on this cluster."""
+        if time.monotonic() > self._speeds_at + SPEEDS_SECONDS:
+            self._speeds_at, self._speeds = time.monotonic(), {}
+            for run in await self._history.list_runs():
+                if run.open or run.server != self._server:
+                    continue
+                for name, speed in (("tflops_per_gpu", run.tflops), ("tokens_per_s", run.tokens_per_s)):
+                    if speed is not None:
+                        self._speeds.setdefault((run.recipe, run.gpus, name), []).append(speed)
+        return self._speeds.get((recipe, gpus, metric), ())
+
+    async def phases(self, job: JobSet) -> Mapping[str, float]:
+        """How long the phases of a start took at most in other runs of the job's recipe on as many GPUs."""
+        read_at, known = self._phases.get(job.uid, (-inf, {}))
+        if time.monotonic() > read_at + SPEEDS_SECONDS:
+            runs = await self._history.list_runs(job.recipe) if job.recipe else ()
+            alike = (run for run in runs if run.server == self._server and run.gpus == job.gpus)
+            others = (run for run in alike if run.uid != job.uid)
+            some = [run.seen for run in islice(others, MAX_STARTS)]
+            known = await asyncio.to_thread(lambda: longest_phases(decode_seen_time(each).phases for each in some))
+            now = time.monotonic()
+            fresh = {uid: each for uid, each in self._phases.items() if now <= each[0] + SPEEDS_SECONDS}
+            self._phases = {**fresh, job.uid: (now, known)}
+        return known

@@ -1,0 +1,71 @@
+"""The records of runs that have not ended, of one cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from math import inf
+
+from console.kube.arrivals import CLOCK
+from console.kube.objects.jobset import JobSet
+from console.launch.run_database import RunHistory
+from console.launch.run_record import RunRecord
+
+REFRESH_SECONDS = 5.0  # seconds after which the file is asked again what other consoles launched
+STOP_GRACE_SECONDS = 3.0  # seconds in which whoever stopped a job that is gone will have recorded it
+SETTLE_SECONDS = 30.0  # seconds in which the watch will have listed a job that was just launched
+
+
+class OpenRuns:
+    def __init__(self, history: RunHistory, server: str) -> None:
+        self._history, self._server = history, server
+        self._by_number: dict[int, RunRecord] = {}
+        self._read_at = -inf
+        self._alive: set[int] = set()  # runs whose job this session has seen alive
+        self._missed: dict[int, float] = {}  # since when it has not been seen any more
+
+    async def list(self, key: tuple[str, str] | None = None, *, fresh: bool = False) -> tuple[RunRecord, ...]:
+        """Those of one job if a key is given; launches of other consoles appear with a delay."""
+        if fresh or time.monotonic() - self._read_at > REFRESH_SECONDS:
+            self._read_at = time.monotonic()
+            self._by_number = {run.number: run for run in await self._history.open_runs(self._server)}
+        return tuple(run for run in self._by_number.values() if key in {None, run.key})
+
+    def expire(self) -> None:
+        self._read_at = -inf
+
+    def find_launch(self, jobset: JobSet) -> RunRecord | None:
+        """The launch of that very object by this account, as the history was last read; None: it knows of none."""
+        of_job = (run for run in self._by_number.values() if run.uid == jobset.uid and run.key == jobset.key)
+        return next(of_job, None)
+
+    def add(self, run: RunRecord) -> None:
+        if run.number:
+            self._by_number[run.number] = run
+
+    def forget(self, numbers: Collection[int]) -> None:
+        self._by_number = {number: run for number, run in self._by_number.items() if number not in numbers}
+
+    async def write(self, before: RunRecord, after: RunRecord) -> None:
+        if after == before:
+            return
+        await self._history.update_run(before, after)
+        self.add(after) if after.open else self.forget({after.number})
+
+    def see(self, run: RunRecord) -> None:
+        """Remember that its job is there now."""
+        self._alive.add(run.number)
+        self._missed.pop(run.number, None)
+
+    def was_seen(self, run: RunRecord) -> bool:
+        return run.number in self._alive
+
+    def is_gone(self, run: RunRecord, listed: float) -> bool:
+        """Whether a job that is missing in the snapshot was deleted, and is not just too new to be listed."""
+        if not self.was_seen(run):
+            return run.launched < listed and CLOCK.now() > run.launched + SETTLE_SECONDS
+        missed = self._missed.setdefault(run.number, time.monotonic())
+        if time.monotonic() < missed + STOP_GRACE_SECONDS:
+            self.expire()  # what another console has written meanwhile counts
+            return False
+        return True

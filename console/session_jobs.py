@@ -1,0 +1,78 @@
+"""What a session has found out about jobs: alarms, measures, slow ranks and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from console.kube.arrivals import CLOCK
+
+if TYPE_CHECKING:
+    from console.checkpoints.reader import CheckpointReader
+    from console.checkpoints.saved import SavedState
+    from console.hang.inspector import JobInspector
+    from console.kube.objects.jobset import JobSet
+    from console.metrics.alarm import Alarm
+    from console.metrics.alarms import AlarmService
+    from console.metrics.job_measures import JobMeasures
+    from console.metrics.job_monitor import JobMonitor
+    from console.metrics.lost_work import SeenFolder
+    from console.metrics.measures import MeasureService
+    from console.metrics.seen_time import TimeSpan
+    from rankscope import SlowReport
+
+    Key = tuple[str, str]
+
+
+class SessionJobs:
+    """`alarms`, `inspector` and `checkpoints` are there once the session has made them."""
+
+    def __init__(self, measures: Callable[[], MeasureService]) -> None:
+        self._measures = measures
+        self.alarms: AlarmService | None = None
+        self.inspector: JobInspector | None = None
+        self.checkpoints: CheckpointReader | None = None
+
+    def find_monitor(self, key: Key) -> JobMonitor | None:
+        """The monitor of a job that is watched now."""
+        return self.alarms.find(key) if self.alarms is not None else None
+
+    def find_measures(self, key: Key, *, followed: bool = False) -> JobMeasures | None:
+        return self.alarms.find_measures(*key, followed=followed) if self.alarms is not None else None
+
+    def list_alarms(self, key: Key, since: float) -> tuple[Alarm, ...]:
+        return self.alarms.history_of(*key, since) if self.alarms is not None else ()
+
+    async def read_log(self, namespace: str, name: str) -> JobMeasures:
+        return await self._measures().read_log(namespace, name)
+
+    def list_spans(self, key: Key) -> Sequence[TimeSpan]:
+        """The time of a watched job by its log, and when a slow rank was found."""
+        from console.metrics.seen_time import SHARES, SpanKind, TimeSpan
+
+        monitor, report = self.find_monitor(key), self.slow_report(key)
+        found = monitor.list_spans(CLOCK.now()) if monitor is not None else []
+        named = [
+            TimeSpan(report.at, report.at, SpanKind.NAMED, round(SHARES * each.share), each.rank or 0)
+            for each in (report.slow if report else ())
+            if report
+        ]
+        return [*found, *named]
+
+    def slow_report(self, key: Key) -> SlowReport | None:
+        """The last report on slow ranks of a job."""
+        return self.inspector.slow_reports.get(key) if self.inspector is not None else None
+
+    def saved_state(self, key: Key) -> SavedState | None:
+        """What was last read of a job's checkpoints."""
+        return self.checkpoints.known.get(key) if self.checkpoints is not None else None
+
+    def seen_folder(self, key: Key) -> SeenFolder | None:
+        saved = self.saved_state(key)
+        return saved.in_folder if saved is not None else None
+
+    def has_checkpoint(self, jobset: JobSet) -> bool | None:
+        """Whether a launch could go on from a checkpoint of a job, by its log and its folder; None: not known."""
+        from console.metrics.lost_work import has_checkpoint
+
+        return has_checkpoint(jobset, self._measures().find_followed(jobset.key), self.seen_folder(jobset.key))
