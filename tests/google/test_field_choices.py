@@ -16,13 +16,12 @@ from practice.google.cloud import Fault
 from screens.app import ConsoleApp
 from screens.pages.launch import LaunchScreen
 from tests.google.test_image_screens import practised, world_of
-from tests.screens.press import screen_of, screen_text, toasts, until
+from tests.screens.press import press, screen_of, screen_text, toasts, until
 
 
 async def field(app: ConsoleApp, pilot: Pilot[Any], path: str) -> LaunchScreen:
     """The form of the first recipe, with the cursor on that field."""
-    await pilot.press("5")
-    await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and app.screen.draft is not None)
+    await press(pilot, "5", then=lambda: isinstance(app.screen, LaunchScreen) and app.screen.draft is not None)
     screen = screen_of(app, LaunchScreen)
     await until(pilot, lambda: screen.form.page.offers.get("buckets"))
     screen.form.go(path)
@@ -40,10 +39,8 @@ async def test_lustre_fills_its_seven_fields_from_one_of_them(monkeypatch: pytes
         screen = await field(app, pilot, "storage.lustre.server")
         assert "⏎ asks Google for a list" in screen_text(app)
         assert not [name for name, _ in world_of(cluster).calls if "Lustre" in name], "nobody chose yet"
-        await pilot.press("enter")
-        await until(pilot, lambda: names(screen)[:1] == ("lustre",))
-        await pilot.press("enter")
-        await until(pilot, lambda: "lustre fills 7 fields" in toasts(app))
+        await press(pilot, "enter", then=lambda: names(screen)[:1] == ("lustre",))
+        await press(pilot, "enter", then=lambda: "lustre fills 7 fields" in toasts(app))
         planned = screen.plan()
         assert planned is not None
         lustre = planned[0].values["storage"]["lustre"]  # type: ignore[index,call-overload]
@@ -60,23 +57,18 @@ async def test_lustre_fills_its_seven_fields_from_one_of_them(monkeypatch: pytes
 async def test_a_bucket_a_share_a_pool_and_an_image_of_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     async with practised(monkeypatch) as (app, pilot, _):
         screen = await field(app, pilot, "storage.gcs")
-        await pilot.press("enter")
-        await until(pilot, lambda: BUCKET in names(screen))
+        await press(pilot, "enter", then=lambda: BUCKET in names(screen))
         await until(pilot, lambda: "same region" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: screen.form.texts["storage.gcs"] == f"{BUCKET}=/gcs")
+        await press(pilot, "enter", then=lambda: screen.form.texts["storage.gcs"] == f"{BUCKET}=/gcs")
         screen.form.go("storage.nfs.server")
-        await pilot.press("enter")
-        await until(pilot, lambda: names(screen)[:1] == ("shared",))
-        await pilot.press("enter")
-        await until(pilot, lambda: screen.form.texts["storage.nfs.claim"] == "shared-pvc")
+        await press(pilot, "enter", then=lambda: names(screen)[:1] == ("shared",))
+        await press(pilot, "enter", then=lambda: screen.form.texts["storage.nfs.claim"] == "shared-pvc")
         screen.form.go("placement.nodeSelector")
         await pilot.press("enter")
         await until(pilot, lambda: any(name.startswith("cloud.google.com/reservation-name=") for name in names(screen)))
         chosen = names(screen)[0]
         assert chosen.startswith("cloud.google.com/gke-nodepool=")
-        await pilot.press("enter")
-        await until(pilot, lambda: screen.form.texts["placement.nodeSelector"] == chosen)
+        await press(pilot, "enter", then=lambda: screen.form.texts["placement.nodeSelector"] == chosen)
         screen.form.go("image")
         await pilot.press("enter")
         stocked = "us-central1-docker.pkg.dev/practice/a4/unified-testbed-pytorch:25.06-py3"
@@ -92,12 +84,10 @@ async def test_what_google_refuses_stands_in_the_list(monkeypatch: pytest.Monkey
         world.projects["practice"].enabled.discard("lustre.googleapis.com")
         world.faults.append(Fault("ListInstances", grpc.StatusCode.PERMISSION_DENIED, "You may not", times=9))
         screen = await field(app, pilot, "storage.lustre.instance")
-        await pilot.press("enter")
-        await until(pilot, lambda: "You may not" in screen_text(app))
+        await press(pilot, "enter", then=lambda: "You may not" in screen_text(app))
         await pilot.press("escape")
         world.faults.clear()
-        await pilot.press("enter")
-        await until(pilot, lambda: "lustre.googleapis.com is not enabled" in screen_text(app))
+        await press(pilot, "enter", then=lambda: "lustre.googleapis.com is not enabled" in screen_text(app))
         assert screen.form.texts["storage.lustre.instance"] == ""
 
 

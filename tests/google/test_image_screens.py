@@ -32,7 +32,7 @@ from screens.pages.launch import LaunchScreen
 from screens.pages.storage import BucketScreen, StorageScreen, shorten_path
 from tests.fakes import present
 from tests.hostile.payloads import PAYLOADS, RAW
-from tests.screens.press import next_screen, screen_of, screen_text, toasts, until
+from tests.screens.press import next_screen, press, screen_of, screen_text, toasts, until
 
 
 @asynccontextmanager
@@ -83,13 +83,10 @@ async def images(app: ConsoleApp, pilot: Pilot[Any]) -> ImagesScreen:
 
 async def begin(app: ConsoleApp, pilot: Pilot[Any], tag: str) -> BuildScreen:
     """Press for a build of the testbed under that tag."""
-    await pilot.press("b")
-    await until(pilot, lambda: isinstance(app.screen, Pick))
-    await pilot.press(*"testbed", "enter")
-    await until(pilot, lambda: isinstance(app.screen, AskBuild))
+    await press(pilot, "b", then=lambda: isinstance(app.screen, Pick))
+    await press(pilot, *"testbed", "enter", then=lambda: isinstance(app.screen, AskBuild))
     next(each for each in app.screen.query(Input) if each.name == "_IMAGE_TAG").value = tag
-    await pilot.press("enter")
-    await until(pilot, lambda: isinstance(app.screen, BuildScreen))
+    await press(pilot, "enter", then=lambda: isinstance(app.screen, BuildScreen))
     assert isinstance(app.screen, BuildScreen)
     return app.screen
 
@@ -103,8 +100,7 @@ async def test_the_log_of_a_build_goes_on_after_a_reconnect_without_losing_or_re
         page = await begin(app, pilot, "new")
         await until(pilot, lambda: page.view.lines.total > 3)
         first = app.session
-        await pilot.press("ctrl+r")
-        await until(pilot, lambda: app.connected and app.session is not first)
+        await press(pilot, "ctrl+r", then=lambda: app.connected and app.session is not first)
         cluster.clock.speed = 400
         await until(pilot, lambda: page.view.over == "○ the build is over")
         entries = world_of(cluster).service_state(LogEntries).entries[page._about[0]]
@@ -128,10 +124,8 @@ async def test_build_follow_and_launch_with_the_new_image(monkeypatch: pytest.Mo
         image = "us-central1-docker.pkg.dev/practice/a4/testbed:new"
         assert planned[0].values["image"] == image
         await until(pilot, lambda: image in screen.form.page.offers.get("images", FieldChoices("images")).names)
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        await press(pilot, "ctrl+s", then=lambda: isinstance(app.screen, LaunchLook))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen))
         await until(pilot, lambda: any(pod.phase in {"Running", "Succeeded"} for pod in app.fleet.pods.values()))
         assert {
             container["image"]
@@ -164,16 +158,12 @@ async def test_one_is_cancelled_only_after_a_question(monkeypatch: pytest.Monkey
         await images(app, pilot)
         page = await begin(app, pilot, "gone")
         await until(pilot, lambda: page.build is not None and page.check_action("cancel", ()))
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("enter")
-        await until(pilot, lambda: app.screen is page)
+        await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "enter", then=lambda: app.screen is page)
         assert page.build is not None
         assert not page.build.over
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("y")
-        await until(pilot, lambda: "○ cancelled" in screen_text(app))
+        await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "y", then=lambda: "○ cancelled" in screen_text(app))
         assert not page.check_action("cancel", ())
 
 
@@ -181,10 +171,8 @@ async def test_one_is_cancelled_only_after_a_question(monkeypatch: pytest.Monkey
 async def test_a_form_says_what_is_wrong_while_it_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     async with practised(monkeypatch) as (app, pilot, cluster):
         await images(app, pilot)
-        await pilot.press("b")
-        await until(pilot, lambda: isinstance(app.screen, Pick))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, AskBuild))
+        await press(pilot, "b", then=lambda: isinstance(app.screen, Pick))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, AskBuild))
         form = app.screen
         fields = {each.name: each for each in form.query(Input)}
         for name, value, words in (
@@ -200,8 +188,7 @@ async def test_a_form_says_what_is_wrong_while_it_is_typed(monkeypatch: pytest.M
             assert app.screen is form
             fields[name].value = before
             await until(pilot, partial(shows, app, words, there=False))
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, ImagesScreen))
+        await press(pilot, "escape", then=lambda: isinstance(app.screen, ImagesScreen))
         assert not [name for name, _ in world_of(cluster).calls if "Create" in name]
 
 
@@ -209,8 +196,7 @@ async def test_read_only_has_no_key_that_builds(monkeypatch: pytest.MonkeyPatch)
     async with practised(monkeypatch, read_only=True) as (app, pilot, _):
         screen = await images(app, pilot)
         assert not screen.check_action("build", ())
-        await pilot.press("b")
-        await until(pilot, lambda: "read-only" in toasts(app))
+        await press(pilot, "b", then=lambda: "read-only" in toasts(app))
         assert app.screen is screen
 
 
@@ -221,12 +207,9 @@ async def test_what_google_refuses_stands_where_the_rows_would(monkeypatch: pyte
         world = world_of(cluster)
         world.faults.append(Fault("ListBuilds", grpc.StatusCode.PERMISSION_DENIED, "You may not list builds"))
         world.projects["practice"].enabled.discard("lustre.googleapis.com")
-        await pilot.press("I")
-        await until(pilot, lambda: "You may not list builds" in screen_text(app))
-        await pilot.press("r")
-        await until(pilot, lambda: "unified-testbed-pytorch" in screen_text(app))
-        await pilot.press("escape", "B")
-        await until(pilot, lambda: "lustre.googleapis.com is not enabled" in screen_text(app))
+        await press(pilot, "I", then=lambda: "You may not list builds" in screen_text(app))
+        await press(pilot, "r", then=lambda: "unified-testbed-pytorch" in screen_text(app))
+        await press(pilot, "escape", "B", then=lambda: "lustre.googleapis.com is not enabled" in screen_text(app))
         assert "practice-a4-runs" in screen_text(app)
 
 
@@ -243,8 +226,7 @@ async def test_lustre_fills_the_form_that_is_open(monkeypatch: pytest.MonkeyPatc
         await until(pilot, lambda: len(screen.table.listing.rows) == 8)
         screen.table.move_to(("Lustre", "lustre", "us-central1-a"))
         await until(pilot, lambda: "n fills the form: claim=lustre-pvc" in screen_text(app))
-        await pilot.press("n")
-        await until(pilot, lambda: app.screen is launch)
+        await press(pilot, "n", then=lambda: app.screen is launch)
         await until(pilot, lambda: "storage" in (launch.plan() or [None])[0].values)  # type: ignore[union-attr]
         planned = present(launch.plan())
         plan, problems = planned
@@ -263,25 +245,19 @@ async def test_into_the_folders_of_a_bucket_and_back_and_a_copy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async with practised(monkeypatch) as (app, pilot, _):
-        await pilot.press("B")
-        await until(pilot, lambda: isinstance(app.screen, StorageScreen) and app.screen.table.row is not None)
+        await press(pilot, "B", then=lambda: isinstance(app.screen, StorageScreen) and app.screen.table.row is not None)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, BucketScreen) and app.screen.table.row is not None)
         bucket = screen_of(app, BucketScreen)
-        await pilot.press("enter")
-        await until(pilot, lambda: len(bucket.table.listing.rows) == 12)
-        await pilot.press("escape")
-        await until(pilot, lambda: len(bucket.table.listing.rows) == 2)
+        await press(pilot, "enter", then=lambda: len(bucket.table.listing.rows) == 12)
+        await press(pilot, "escape", then=lambda: len(bucket.table.listing.rows) == 2)
         assert bucket.table.row is not None
         assert bucket.table.row.name == "datasets/"
-        await pilot.press("u")
-        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await press(pilot, "u", then=lambda: isinstance(app.screen, Prompt))
         app.screen.query_one(Input).value = str(tmp_path)
-        await pilot.press("enter")
-        await until(pilot, lambda: "12 files" in toasts(app))
+        await press(pilot, "enter", then=lambda: "12 files" in toasts(app))
         assert len(list((tmp_path / "datasets").iterdir())) == 12
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, StorageScreen))
+        await press(pilot, "escape", then=lambda: isinstance(app.screen, StorageScreen))
 
 
 @pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
@@ -293,23 +269,19 @@ async def test_names_of_objects_with_escapes_and_climbing_ones_stay_text_and_ins
     target = tmp_path / "in/here"
     target.mkdir(parents=True)
     async with practised(monkeypatch) as (app, pilot, cluster):
-        await pilot.press("B")
-        await until(pilot, lambda: isinstance(app.screen, StorageScreen) and app.screen.table.row is not None)
+        await press(pilot, "B", then=lambda: isinstance(app.screen, StorageScreen) and app.screen.table.row is not None)
         for name in names:
             world_of(cluster).service_state(BucketStore).put(BUCKET, f"evil/{name}", b"x")
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, BucketScreen) and app.screen.is_mounted)
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, BucketScreen) and app.screen.is_mounted)
         bucket = screen_of(app, BucketScreen)
         await until(pilot, lambda: bucket.table.row is not None)
         bucket.table.move_to(("evil/",))
         bucket.action_fetch()
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         app.screen.query_one(Input).value = str(target)
-        await pilot.press("enter")
-        await until(pilot, lambda: "evil/ is in" in toasts(app) and "was skipped" in toasts(app))
+        await press(pilot, "enter", then=lambda: "evil/ is in" in toasts(app) and "was skipped" in toasts(app))
         assert not RAW.search(screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: len(bucket.table.listing.rows) > len(PAYLOADS))
+        await press(pilot, "enter", then=lambda: len(bucket.table.listing.rows) > len(PAYLOADS))
         for key in ("home", *(["down"] * len(bucket.table.listing.rows)), "c", "question_mark"):
             await pilot.press(key)
             await pilot.pause()
@@ -341,12 +313,9 @@ async def test_logs_of_a_job_are_stored_by_keys(monkeypatch: pytest.MonkeyPatch)
         )  # fmt: skip
         app.open_page("bucket", f"gs://{BUCKET}")
         await until(pilot, lambda: "datasets/" in screen_text(app))
-        await pilot.press("s")
-        await until(pilot, lambda: isinstance(app.screen, Pick))
-        await pilot.press(*job, "enter")
-        await until(pilot, lambda: isinstance(app.screen, Prompt))
-        await pilot.press("enter")
-        await until(pilot, lambda: "pod-logs/coordinator.log" in toasts(app))
+        await press(pilot, "s", then=lambda: isinstance(app.screen, Pick))
+        await press(pilot, *job, "enter", then=lambda: isinstance(app.screen, Prompt))
+        await press(pilot, "enter", then=lambda: "pod-logs/coordinator.log" in toasts(app))
         assert (
             "testbed-logs/pod-logs/coordinator.log"
             in world_of(cluster).service_state(BucketStore).buckets[BUCKET].objects

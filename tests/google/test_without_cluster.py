@@ -20,7 +20,7 @@ from screens.dialogs.question import Confirm, Pick, Prompt
 from screens.pages.images import BuildScreen, ImagesScreen
 from screens.pages.storage import BucketScreen, StorageScreen
 from tests.practice_google import practice_google
-from tests.screens.press import screen_text, toasts, until
+from tests.screens.press import press, screen_text, toasts, until
 
 
 @asynccontextmanager
@@ -54,49 +54,35 @@ def shows(app: ConsoleApp, words: str) -> bool:
 @pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_an_image_is_built_from_credentials_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with alone(monkeypatch, tmp_path) as (app, pilot, _):
-        await pilot.press("I")
-        await until(pilot, lambda: shows(app, "in us-central1 no cluster: a launch needs one (a4 clusters)"))
+        await press(pilot, "I", then=lambda: shows(app, "in us-central1 no cluster: a launch needs one (a4 clusters)"))
         await until(pilot, lambda: isinstance(app.screen, ImagesScreen) and app.screen.images.listing.rows)
-        await pilot.press("b")
-        await until(pilot, lambda: isinstance(app.screen, Pick))
-        await pilot.press(*"testbed", "enter")
-        await until(pilot, lambda: isinstance(app.screen, AskBuild))
+        await press(pilot, "b", then=lambda: isinstance(app.screen, Pick))
+        await press(pilot, *"testbed", "enter", then=lambda: isinstance(app.screen, AskBuild))
         next(each for each in app.screen.query(Input) if each.name == "_IMAGE_TAG").value = "mine"
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, BuildScreen))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, BuildScreen))
         await until(pilot, lambda: shows(app, "● success") and shows(app, "testbed:mine"))
         await until(pilot, lambda: shows(app, "DONE"))
-        await pilot.press("n")
-        await until(pilot, lambda: "needs a cluster" in toasts(app))
+        await press(pilot, "n", then=lambda: "needs a cluster" in toasts(app))
         assert isinstance(app.screen, BuildScreen)
-        await pilot.press("escape")
-        await until(pilot, lambda: shows(app, "mine"))
-        await pilot.press("tab", "enter")
-        await until(pilot, lambda: "A launch needs a cluster" in toasts(app))
+        await press(pilot, "escape", then=lambda: shows(app, "mine"))
+        await press(pilot, "tab", "enter", then=lambda: "A launch needs a cluster" in toasts(app))
         assert isinstance(app.screen, ImagesScreen)
         await pilot.press("q")
 
 
 async def test_where_is_asked_when_the_login_does_not_tell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with alone(monkeypatch, tmp_path, region="", project="") as (app, pilot, _):
-        await pilot.press("I")
-        await until(pilot, lambda: isinstance(app.screen, Prompt))
-        await pilot.press("escape")
-        await until(pilot, lambda: shows(app, "no region was named"))
-        await pilot.press("w")
-        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await press(pilot, "I", then=lambda: isinstance(app.screen, Prompt))
+        await press(pilot, "escape", then=lambda: shows(app, "no region was named"))
+        await press(pilot, "w", then=lambda: isinstance(app.screen, Prompt))
         field = app.screen.query_one(Input)
         assert field.value == "/us-central1"
         field.value = "only-a-project"
-        await pilot.press("enter")
-        await until(pilot, lambda: "names no project and region" in toasts(app))
-        await pilot.press("w")
-        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await press(pilot, "enter", then=lambda: "names no project and region" in toasts(app))
+        await press(pilot, "w", then=lambda: isinstance(app.screen, Prompt))
         app.screen.query_one(Input).value = "practice/us-central1"
-        await pilot.press("enter")
-        await until(pilot, lambda: shows(app, "Builds of practice in us-central1"))
-        await pilot.press("escape", "B")
-        await until(pilot, lambda: shows(app, "to store in, project practice"))
+        await press(pilot, "enter", then=lambda: shows(app, "Builds of practice in us-central1"))
+        await press(pilot, "escape", "B", then=lambda: shows(app, "to store in, project practice"))
         await pilot.press("q")
 
 
@@ -104,18 +90,13 @@ async def test_where_is_asked_when_the_login_does_not_tell(monkeypatch: pytest.M
 async def test_a_service_is_enabled_and_a_repository_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with alone(monkeypatch, tmp_path) as (app, pilot, world):
         world.projects["practice"].enabled.discard("cloudbuild.googleapis.com")
-        await pilot.press("I")
-        await until(pilot, lambda: shows(app, "e enables it"))
-        await pilot.press("e")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "I", then=lambda: shows(app, "e enables it"))
+        await press(pilot, "e", then=lambda: isinstance(app.screen, Confirm))
         assert shows(app, "Enable cloudbuild.googleapis.com in project practice?")
-        await pilot.press("y")
-        await until(pilot, lambda: shows(app, "Builds of practice"))
-        await pilot.press("m")
-        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await press(pilot, "y", then=lambda: shows(app, "Builds of practice"))
+        await press(pilot, "m", then=lambda: isinstance(app.screen, Prompt))
         app.screen.query_one(Input).value = "fresh"
-        await pilot.press("enter")
-        await until(pilot, lambda: "practice/fresh is there" in toasts(app))
+        await press(pilot, "enter", then=lambda: "practice/fresh is there" in toasts(app))
         await pilot.press("q")
 
 
@@ -126,9 +107,7 @@ async def test_buckets_are_looked_into_from_credentials_alone(monkeypatch: pytes
         assert shows(app, "to store in, project practice no cluster: a launch needs one")
         assert not shows(app, "by the cluster")
         assert not shows(app, "between regions"), "without a cluster nothing is far from it"
-        await pilot.press("n")
-        await until(pilot, lambda: "needs a cluster" in toasts(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, BucketScreen) and app.screen.table.listing.rows)
+        await press(pilot, "n", then=lambda: "needs a cluster" in toasts(app))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, BucketScreen) and app.screen.table.listing.rows)
         assert not app.screen.check_action("store", ())
         await pilot.press("q")

@@ -30,7 +30,7 @@ from screens.sanitize import for_terminal, one_line
 from screens.widgets.line import beginning, fit, wrap
 from tests.fakes import FakeSession
 from tests.hostile.payloads import PAYLOADS, RAW
-from tests.screens.press import console, screen_text, until
+from tests.screens.press import console, press, screen_text, until
 from tests.screens.scene import scene
 
 WORDS = st.text(
@@ -233,8 +233,7 @@ async def test_a_name_with_markup_does_not_end_the_question_for_a_command() -> N
         app.open_page("job", *key)
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
         await until(pilot, lambda: "Running" in screen_text(app))
-        await pilot.press("exclamation_mark")
-        await until(pilot, lambda: isinstance(app.screen, ExecAll) and app.screen.is_mounted)
+        await press(pilot, "exclamation_mark", then=lambda: isinstance(app.screen, ExecAll) and app.screen.is_mounted)
         await pilot.press(*"true", "enter")
         await until(pilot, lambda: bool(session.called("everywhere")) and "PWNT" in screen_text(app))
         assert not RAW.search(screen_text(app))
@@ -259,6 +258,5 @@ async def test_what_pods_print_and_answer_stays_text_on_the_pages_that_show_it()
             ("slash", *"PWNT", "enter"),
             ("escape",),
         ):
-            await pilot.press(*keys)
-            await until(pilot, lambda: "PWNT" in screen_text(app))
+            await press(pilot, *keys, then=lambda: "PWNT" in screen_text(app))
             assert not RAW.search(screen_text(app)), keys

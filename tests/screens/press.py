@@ -41,6 +41,12 @@ async def until(pilot: Pilot[Any], holds: Callable[[], object]) -> None:
         rest = min(rest + 0.002, 0.05)  # what takes a second is not asked for all the time
 
 
+async def press(pilot: Pilot[Any], *keys: str, then: Callable[[], object]) -> None:
+    """Press these keys, and wait for what comes of them."""
+    await pilot.press(*keys)
+    await until(pilot, then)
+
+
 def screen_of(app: App[Any], kind: type[Shown]) -> Shown:
     """The screen in front, which is of that kind."""
     assert isinstance(app.screen, kind)

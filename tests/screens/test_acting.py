@@ -31,7 +31,7 @@ from screens.pages.jobs import JobsScreen
 from screens.widgets.form.model import LaunchRequest
 from screens.widgets.sentence_line import SentenceLine
 from tests.fakes import FakeSession, present
-from tests.screens.press import console, console_at, screen_text, toasts, until
+from tests.screens.press import console, console_at, press, screen_text, toasts, until
 from tests.screens.scene import scene
 
 KEY = "default", "nccl-0412"
@@ -93,14 +93,12 @@ async def to_page(app: ConsoleApp, pilot: Any) -> None:
 
 
 async def to_list(app: ConsoleApp, pilot: Any) -> None:
-    await pilot.press("3")
-    await until(pilot, lambda: isinstance(app.screen, JobsScreen) and "stalled" in screen_text(app))
+    await press(pilot, "3", then=lambda: isinstance(app.screen, JobsScreen) and "stalled" in screen_text(app))
     cast("JobsScreen", app.screen).table.move_to(KEY)
 
 
 async def choose(app: ConsoleApp, pilot: Any, key: str) -> None:
-    await pilot.press("X")
-    await until(pilot, lambda: isinstance(app.screen, ActDialog) and "Each asks first" in screen_text(app))
+    await press(pilot, "X", then=lambda: isinstance(app.screen, ActDialog) and "Each asks first" in screen_text(app))
     await pilot.press(key)
 
 
@@ -144,8 +142,7 @@ async def test_each_is_said_before_it_is_done_and_stands_on_the_page_of_alarms_w
             "shows what goes and what is lost", "Rank 9 (pod 1, GPU 1) is stopped",
         ):  # fmt: skip
             assert words in text, words
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, AlarmsScreen))
+        await press(pilot, "escape", then=lambda: isinstance(app.screen, AlarmsScreen))
         assert [name for name, _ in session.calls if name in {"cordon", "stop_job", "report"}] == []
 
 
@@ -157,8 +154,7 @@ async def test_at_80x24_the_list_tells_the_cause_and_all_that_can_be_done_is_rea
         session.alarms.verdicts[KEY] = VERDICT
         await to_list(app, pilot)
         await until(pilot, lambda: VERDICT in " ".join(screen_text(app).replace("│", " ").split()))
-        await pilot.press("X")
-        await until(pilot, lambda: isinstance(app.screen, ActDialog) and "Esc cancels." in screen_text(app))
+        await press(pilot, "X", then=lambda: isinstance(app.screen, ActDialog) and "Esc cancels." in screen_text(app))
         assert not [each.id for each in app.screen.query(SentenceLine) if each.is_cut]
 
 
@@ -198,8 +194,7 @@ async def test_what_is_offered_is_what_helps_against_the_cause(
     session = stalled(nodes=nodes)  # the alarm has one where it was raised before that inspection
     session.inspector.reports[KEY] = report(place)
     async with console_at(to_page, session, size=(80, 24)) as (app, pilot, _):
-        await pilot.press("X")
-        await until(pilot, lambda: isinstance(app.screen, ActDialog) and "Esc cancels." in screen_text(app))
+        await press(pilot, "X", then=lambda: isinstance(app.screen, ActDialog) and "Esc cancels." in screen_text(app))
         lines = {each.id: each for each in app.screen.query(SentenceLine)}
         assert [each for each in lines if each != "trouble"] == first
         assert not [each.id for each in lines.values() if each.is_cut]
@@ -221,8 +216,7 @@ async def test_where_no_checkpoint_is_known_none_is_promised() -> None:
     async with console_at(to_page, session, size=(160, 45)) as (app, pilot, _):
         act = "X lists what can be done, such as to launch it again"
         await until(pilot, lambda: f"{act}; Stop frees 16 GPUs" in " ".join(screen_text(app).replace("│", " ").split()))
-        await pilot.press("X")
-        await until(pilot, lambda: "from its start: no checkpoint of it is known" in screen_text(app))
+        await press(pilot, "X", then=lambda: "from its start: no checkpoint of it is known" in screen_text(app))
         await pilot.press("escape")
         session.answers["has_checkpoint"] = True
         session.checkpoints.known[KEY] = saved(step(40))  # the line is made anew
@@ -239,16 +233,13 @@ async def test_where_no_checkpoint_is_known_none_is_promised() -> None:
 async def test_on_the_page_of_alarms_one_key_does_it_after_a_question() -> None:
     async with console(stalled(), size=(160, 45)) as (app, pilot, session):
         await to_alarms(app, pilot)
-        await pilot.press("K")
-        await until(pilot, lambda: isinstance(app.screen, Confirm) and NODE in screen_text(app))
+        await press(pilot, "K", then=lambda: isinstance(app.screen, Confirm) and NODE in screen_text(app))
         assert session.called("cordon") == []
-        await pilot.press("y")
-        await until(pilot, lambda: session.called("cordon"))
+        await press(pilot, "y", then=lambda: session.called("cordon"))
         ((node, on, reason),) = session.called("cordon")
         assert (node, on) == (NODE, True)
         assert reason.startswith("nccl-0412: stall: no step for 76 s")
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm) and "Stop nccl-0412" in screen_text(app))
+        await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm) and "Stop nccl-0412" in screen_text(app))
         await pilot.press("n")
         assert session.called("stop_job") == []
 
@@ -257,10 +248,8 @@ async def test_the_host_is_reported_once_its_name_was_typed_and_says_what_that_l
     session = stalled()
     session.answers["unsaved_of_node"] = ["nccl-0412: the work since step 40 was saved 9 min ago: 2.4 GPU-hours"]
     async with console_at(to_alarms, session, size=(160, 45)) as (app, pilot, _):
-        await pilot.press("F")
-        await until(pilot, lambda: isinstance(app.screen, Pick))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await press(pilot, "F", then=lambda: isinstance(app.screen, Pick))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, Prompt))
         text = " ".join(str(each.render()) for each in app.screen.query(Static))
         assert "Lost of nccl-0412: the work since step 40 was saved 9 min ago: 2.4 GPU-hours." in text
         assert session.called("report") == session.called("cordon") == []
@@ -332,8 +321,7 @@ async def to_slow_page(app: ConsoleApp, pilot: Any) -> None:
 
 
 async def to_slow_list(app: ConsoleApp, pilot: Any) -> None:
-    await pilot.press("3")
-    await until(pilot, lambda: isinstance(app.screen, JobsScreen) and "⚠ running" in screen_text(app))
+    await press(pilot, "3", then=lambda: isinstance(app.screen, JobsScreen) and "⚠ running" in screen_text(app))
     cast("JobsScreen", app.screen).table.move_to(KEY)
 
 
@@ -363,8 +351,7 @@ async def test_the_key_is_shown_as_soon_as_it_can_be_used(way: str) -> None:
             app.open_page("job", *KEY)
             await until(pilot, lambda: isinstance(app.screen, JobScreen) and "x Stop" in screen_text(app))
         else:
-            await pilot.press("3")
-            await until(pilot, lambda: isinstance(app.screen, JobsScreen) and "x Stop" in screen_text(app))
+            await press(pilot, "3", then=lambda: isinstance(app.screen, JobsScreen) and "x Stop" in screen_text(app))
             cast("JobsScreen", app.screen).table.move_to(KEY)
         assert "X Act" not in screen_text(app)
         now = time.time()
@@ -385,8 +372,7 @@ async def test_where_another_console_has_the_report_its_archive_is_told() -> Non
     async with console_at(to_page, session, size=(160, 45)) as (app, pilot, _):
         await pilot.press("X")
         await until(pilot, lambda: isinstance(app.screen, ActDialog) and "written already:" in screen_text(app))
-        await pilot.press("b")
-        await until(pilot, lambda: archive.name in toasts(app))
+        await press(pilot, "b", then=lambda: archive.name in toasts(app))
 
 
 async def test_of_slow_data_no_node_is_blamed() -> None:
@@ -401,8 +387,7 @@ async def test_the_bundle_of_a_slow_rank_is_written() -> None:
     async with console_at(to_slow_page, await slowed(), size=(160, 45)) as (app, pilot, _):
         await choose(app, pilot, "b")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("y")
-        await until(pilot, lambda: "Bundle written" in toasts(app))
+        await press(pilot, "y", then=lambda: "Bundle written" in toasts(app))
     (written,) = state_folder().glob("hangs/nccl-0412-*.tar.gz")
     with tarfile.open(written) as archive:
         assert "nccl-0412-slow/report.json" in archive.getnames()
@@ -418,8 +403,7 @@ async def test_slower_steps_become_the_pace_of_a_job_by_a_key() -> None:
     async with console_at(to_slow_list, session, size=(160, 45)) as (app, pilot, _):
         await pilot.press("X")
         await until(pilot, lambda: isinstance(app.screen, ActDialog) and "That is its pace now" in screen_text(app))
-        await pilot.press("p")
-        await until(pilot, lambda: "That is its pace now." in toasts(app))
+        await press(pilot, "p", then=lambda: "That is its pace now." in toasts(app))
         await until(pilot, lambda: "⚠ running" not in screen_text(app))
     kept = present(session.diagnoses.find(uid, DiagnosisKind.PACE))
     assert kept.words == slower.slower

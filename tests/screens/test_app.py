@@ -28,7 +28,7 @@ from screens.pages.pods import PodsScreen
 from screens.palette import ActiveBindings, PaletteTargets
 from screens.widgets.bars import KeyBar, TitleBar
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, screen_of, screen_text, text_of, toasts, until
+from tests.screens.press import console, press, screen_of, screen_text, text_of, toasts, until
 from tests.screens.scene import scene
 
 
@@ -52,10 +52,8 @@ async def test_the_number_of_the_screen_one_is_on_leaves_the_pages_over_it() -> 
 
 async def test_a_digit_shows_its_page_whatever_was_opened_from_it_before() -> None:
     async with console() as (app, pilot, _):
-        await pilot.press("4", "enter")
-        await until(pilot, lambda: len(app.screen_stack) == 2)
-        await pilot.press("1", "4")
-        await until(pilot, lambda: isinstance(app.screen, PodsScreen))
+        await press(pilot, "4", "enter", then=lambda: len(app.screen_stack) == 2)
+        await press(pilot, "1", "4", then=lambda: isinstance(app.screen, PodsScreen))
         assert len(app.screen_stack) == 1
 
 
@@ -64,8 +62,7 @@ async def test_a_tab_can_be_clicked() -> None:
         at = text_of(app.screen.query_one(TitleBar)).index("Pods")
         await pilot.click(TitleBar, offset=(at, 0))
         assert app.current_mode == "pods"
-        await pilot.press("enter")
-        await until(pilot, lambda: not isinstance(app.screen, PodsScreen))
+        await press(pilot, "enter", then=lambda: not isinstance(app.screen, PodsScreen))
         await pilot.click(TitleBar, offset=(at, 0))
         await until(pilot, lambda: isinstance(app.screen, PodsScreen))
 
@@ -126,8 +123,7 @@ async def test_the_palette_finds_a_command_and_runs_it() -> None:
         await pilot.press(*"light")
         assert app.theme == "a4-dark"
         await until(pilot, lambda: "Light or dark" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: app.theme == "a4-light")
+        await press(pilot, "enter", then=lambda: app.theme == "a4-light")
 
 
 async def test_the_palette_finds_a_command_whose_key_the_page_has_taken() -> None:
@@ -135,10 +131,8 @@ async def test_the_palette_finds_a_command_whose_key_the_page_has_taken() -> Non
         await pilot.press("3")
         assert app.screen.active_bindings["t"].binding.action != "theme"
         await pilot.press("colon")
-        await pilot.press(*"theme")
-        await until(pilot, lambda: "Light or dark" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: app.theme == "a4-light")
+        await press(pilot, *"theme", then=lambda: "Light or dark" in screen_text(app))
+        await press(pilot, "enter", then=lambda: app.theme == "a4-light")
 
 
 async def test_read_only_leaves_no_key_that_changes_the_cluster() -> None:
@@ -171,8 +165,7 @@ async def test_no_kubeconfig_is_said_in_the_rows_place_and_ctrl_r_tries_again() 
         await pilot.press("4")
         assert "There is no kubeconfig" in screen_text(app)
         await pilot.press("l", "x", "y")  # nothing to act on, and nothing breaks
-        await pilot.press("ctrl+r")
-        await until(pilot, lambda: "llama-70b" in screen_text(app))
+        await press(pilot, "ctrl+r", then=lambda: "llama-70b" in screen_text(app))
         assert "There is no kubeconfig" not in screen_text(app)
 
 
@@ -213,8 +206,7 @@ async def test_every_size_can_be_drawn(size: tuple[int, int]) -> None:
 
 async def test_leaving_closes_the_session() -> None:
     async with console() as (app, pilot, session):
-        await pilot.press("q")
-        await until(pilot, lambda: session.closed)
+        await press(pilot, "q", then=lambda: session.closed)
         assert app.return_code in {0, None}
 
 
@@ -223,29 +215,24 @@ async def test_another_cluster_is_picked_by_name() -> None:
     session.answers["contexts"] = [ContextName("test", "c1", "default", True), ContextName("other", "c2", "ml", False)]
     async with console(session) as (app, pilot, _):
         app.only_namespace = "of-the-first-cluster"
-        await pilot.press("C")
-        await until(pilot, lambda: isinstance(app.screen, Pick))
+        await press(pilot, "C", then=lambda: isinstance(app.screen, Pick))
         await pilot.press(*"oth")
-        await pilot.press("enter")
-        await until(pilot, lambda: session.called("switch") == [("other", None)])
+        await press(pilot, "enter", then=lambda: session.called("switch") == [("other", None)])
         await until(pilot, lambda: app.only_namespace == "")
 
 
 async def test_another_namespace_may_be_one_nobody_uses_yet() -> None:
     async with console() as (app, pilot, session):
-        await pilot.press("N")
-        await until(pilot, lambda: isinstance(app.screen, Pick))
+        await press(pilot, "N", then=lambda: isinstance(app.screen, Pick))
         app.screen.query_one(Input).value = "brand-new"
-        await pilot.press("enter")
-        await until(pilot, lambda: session.called("switch") == [(None, "brand-new")])
+        await press(pilot, "enter", then=lambda: session.called("switch") == [(None, "brand-new")])
         assert session.called("require_namespace") == [("brand-new",)]
 
 
 async def test_a_namespace_that_is_not_there_is_refused_and_the_lists_stay() -> None:
     async with console() as (app, pilot, session):
         session.answers["require_namespace"] = NotFound("There is no namespace nosuch.", "There are jobs in default.")
-        await pilot.press("N")
-        await until(pilot, lambda: isinstance(app.screen, Pick))
+        await press(pilot, "N", then=lambda: isinstance(app.screen, Pick))
         app.screen.query_one(Input).value = "nosuch"
         await pilot.press("enter")
         await until(pilot, lambda: any("There is no namespace nosuch." in each.message for each in app._notifications))
@@ -270,16 +257,13 @@ async def test_lists_are_narrowed_to_the_picked_namespace_and_the_title_says_so(
         title = screen.query_one(TitleBar)
         assert "all namespaces" in text_of(title)
         every = len(screen.table.shown)
-        await pilot.press("N")
-        await until(pilot, lambda: isinstance(app.screen, Pick) and app.screen.is_mounted)
+        await press(pilot, "N", then=lambda: isinstance(app.screen, Pick) and app.screen.is_mounted)
         assert app.screen.query_one(ChoiceTable).shown[0] == ("all namespaces",)
         await pilot.press(*"kube-system", "enter")
         await until(pilot, lambda: {key[0] for key in screen.table.shown} == {"kube-system"})
         assert "practice  kube-system" in text_of(title)
-        await pilot.press("N")
-        await until(pilot, lambda: isinstance(app.screen, Pick) and app.screen.is_mounted)
-        await pilot.press(*"all name", "enter")
-        await until(pilot, lambda: len(screen.table.shown) == every)
+        await press(pilot, "N", then=lambda: isinstance(app.screen, Pick) and app.screen.is_mounted)
+        await press(pilot, *"all name", "enter", then=lambda: len(screen.table.shown) == every)
 
 
 async def test_tabs_keep_their_digits_while_they_fit() -> None:
@@ -307,8 +291,7 @@ async def test_a_refusal_is_told_with_its_brackets() -> None:
     session = FakeSession(scene())
     session.answers["manifest"] = NotAllowed("pods [get] is forbidden", "Ask for `get` on [pods].")
     async with console(session) as (app, pilot, _):
-        await pilot.press("4", "y")
-        await until(pilot, lambda: len(app._notifications) > 0)
+        await press(pilot, "4", "y", then=lambda: len(app._notifications) > 0)
         told = next(iter(app._notifications))
         assert told.message == "pods [get] is forbidden Ask for `get` on [pods]."
         assert told.markup is False
@@ -363,14 +346,11 @@ async def test_the_palette_goes_to_pages_by_the_words_of_k9s() -> None:
                 app.simulate_key(key)
             await until(pilot, partial(is_at, app, mode))
         held.set()
-        await pilot.press("colon", *"pods kube-system")
-        await until(pilot, lambda: "Go to pods in kube-system" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: app.current_mode == "pods" and app.only_namespace == "kube-system")
+        await press(pilot, "colon", *"pods kube-system", then=lambda: "Go to pods in kube-system" in screen_text(app))
+        await press(pilot, "enter", then=lambda: app.current_mode == "pods" and app.only_namespace == "kube-system")
         screen = screen_of(app, PodsScreen)
         await until(pilot, lambda: [key[0] for key in screen.table.shown] == ["kube-system"])
-        await pilot.press("colon", *"pods nowhere")
-        await until(pilot, lambda: "Go to pods in nowhere" in screen_text(app))
+        await press(pilot, "colon", *"pods nowhere", then=lambda: "Go to pods in nowhere" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: any("Nothing is listed" in each.message for each in app._notifications))
         assert app.only_namespace == "kube-system"
@@ -384,19 +364,13 @@ async def test_the_palette_switches_namespace_and_cluster_by_their_names() -> No
     async with console(session) as (app, pilot, _):
         assert await offered(app, "ns nowhere") == []
         assert await offered(app, "ctx prod") == ["Go to context Prod-EU"]
-        await pilot.press("4", "colon", *"ns kube")
-        await until(pilot, lambda: "Go to namespace kube-system" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: app.only_namespace == "kube-system")
+        await press(pilot, "4", "colon", *"ns kube", then=lambda: "Go to namespace kube-system" in screen_text(app))
+        await press(pilot, "enter", then=lambda: app.only_namespace == "kube-system")
         await until(pilot, lambda: isinstance(app.screen, PodsScreen))
-        await pilot.press("colon", *"ns all")
-        await until(pilot, lambda: "Go to namespace all namespaces" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: not app.only_namespace and isinstance(app.screen, PodsScreen))
-        await pilot.press("colon", *"ctx eu")
-        await until(pilot, lambda: "Go to context Prod-EU" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: session.context == "Prod-EU")
+        await press(pilot, "colon", *"ns all", then=lambda: "Go to namespace all namespaces" in screen_text(app))
+        await press(pilot, "enter", then=lambda: not app.only_namespace and isinstance(app.screen, PodsScreen))
+        await press(pilot, "colon", *"ctx eu", then=lambda: "Go to context Prod-EU" in screen_text(app))
+        await press(pilot, "enter", then=lambda: session.context == "Prod-EU")
 
 
 async def offered(app: ConsoleApp, typed: str) -> list[str]:
@@ -425,17 +399,14 @@ async def test_the_palette_offers_what_contains_the_words_and_each_page_once() -
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_colon_before_the_words_in_the_palette_is_left_out() -> None:
     async with console(FakeSession(scene())) as (app, pilot, _):
-        await pilot.press("colon", *":pods")
-        await until(pilot, lambda: "Go to pods" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, partial(is_at, app, "pods"))
+        await press(pilot, "colon", *":pods", then=lambda: "Go to pods" in screen_text(app))
+        await press(pilot, "enter", then=partial(is_at, app, "pods"))
 
 
 async def test_a_namespace_that_was_asked_for_narrows_the_lists_from_the_beginning() -> None:
     settings = Settings(namespace="kube-system")
     async with console(FakeSession(scene(), settings=settings), settings=settings) as (app, pilot, _):
-        await pilot.press("4")
-        await until(pilot, lambda: isinstance(app.screen, PodsScreen))
+        await press(pilot, "4", then=lambda: isinstance(app.screen, PodsScreen))
         assert isinstance(app.screen, PodsScreen)
         assert {key[0] for key in app.screen.table.shown} == {"kube-system"}
         assert "all namespaces" not in text_of(app.screen.query_one(TitleBar))
@@ -447,10 +418,8 @@ async def test_a_namespace_that_was_asked_for_narrows_the_lists_from_the_beginni
 )
 async def test_the_palette_opens_any_object_by_its_name(typed: str, crumb: str) -> None:
     async with console(FakeSession(scene())) as (app, pilot, _):
-        await pilot.press("colon", *typed)
-        await until(pilot, lambda: crumb in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, LiveScreen) and app.screen.crumb == crumb)
+        await press(pilot, "colon", *typed, then=lambda: crumb in screen_text(app))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, LiveScreen) and app.screen.crumb == crumb)
 
 
 async def test_what_is_typed_while_the_palette_still_reads_files_is_found() -> None:
@@ -458,8 +427,7 @@ async def test_what_is_typed_while_the_palette_still_reads_files_is_found() -> N
     read = session.answers["hold runs"] = asyncio.Event()
     session.launch.runs.runs = [RunRecord("nccl-all-reduce", "earlier-llama", "default", number=7)]
     async with console(session) as (app, pilot, _):
-        await pilot.press("colon", *"llama")
-        await until(pilot, lambda: "llama-70b" in screen_text(app))
+        await press(pilot, "colon", *"llama", then=lambda: "llama-70b" in screen_text(app))
         read.set()
         await until(pilot, lambda: "earlier-llama" in screen_text(app))
 
@@ -474,26 +442,21 @@ async def test_a_page_opened_from_the_palette_takes_the_place_of_one_of_its_kind
             await pilot.press("enter")
             await until(pilot, lambda typed=typed: app.screen.__dict__.get("crumb") == typed)  # type: ignore[misc]
         assert "Jobs › nccl-0412 " in text_of(app.screen.query_one(TitleBar))
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, JobsScreen))
+        await press(pilot, "escape", then=lambda: isinstance(app.screen, JobsScreen))
 
 
 async def test_the_pages_that_are_no_tab_are_behind_one_key() -> None:
     async with console(size=(150, 35)) as (app, pilot, _):
         assert "0 More" in text_of(app.screen.query_one(TitleBar))
-        await pilot.press("0")
-        await until(pilot, lambda: "Which page?" in screen_text(app))
-        await pilot.press(*"alarms", "enter")
-        await until(pilot, lambda: type(app.screen).__name__ == "AlarmsScreen")
+        await press(pilot, "0", then=lambda: "Which page?" in screen_text(app))
+        await press(pilot, *"alarms", "enter", then=lambda: type(app.screen).__name__ == "AlarmsScreen")
         await until(pilot, lambda: "More › alarms" in text_of(app.screen.query_one(TitleBar)))
 
 
 async def test_a_page_that_is_no_tab_is_under_more_from_the_palette_too() -> None:
     async with console(size=(150, 35)) as (app, pilot, _):
-        await pilot.press("3", "colon", *"alarms")
-        await until(pilot, lambda: "Go to alarms" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: type(app.screen).__name__ == "AlarmsScreen")
+        await press(pilot, "3", "colon", *"alarms", then=lambda: "Go to alarms" in screen_text(app))
+        await press(pilot, "enter", then=lambda: type(app.screen).__name__ == "AlarmsScreen")
         await until(pilot, lambda: "0 More › alarms" in text_of(app.screen.query_one(TitleBar)))
 
 
@@ -537,8 +500,7 @@ def test_a_new_connection_keeps_what_was_known_until_its_server_has_told_somethi
 
 async def test_ctrl_c_says_how_to_quit_without_markup() -> None:
     async with console() as (app, pilot, _):
-        await pilot.press("ctrl+c")
-        await until(pilot, lambda: "q leaves the console" in toasts(app))
+        await press(pilot, "ctrl+c", then=lambda: "q leaves the console" in toasts(app))
         assert "[" not in toasts(app)
         assert app.screen.active_bindings["ctrl+z"].binding.action == "suspend_process"
 

@@ -20,7 +20,7 @@ from screens.pages.doctor import DoctorScreen
 from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, toasts, until
+from tests.screens.press import console, press, screen_text, toasts, until
 from tests.screens.scene import scene
 
 READY = SshPlan(
@@ -88,13 +88,11 @@ async def job_page(
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_rank_that_is_ready_goes_straight_to_its_editors() -> None:
     async with job_page(FakeAttach()) as (app, pilot, attach):
-        await pilot.press("v")
-        await until(pilot, lambda: isinstance(app.screen, EditorDialog) and "Zed" in screen_text(app))
+        await press(pilot, "v", then=lambda: isinstance(app.screen, EditorDialog) and "Zed" in screen_text(app))
         text = screen_text(app)
         assert "ssh a4-llama-70b-1" in text
         assert "SHA256:host" in text
-        await pilot.press("enter")
-        await until(pilot, lambda: attach.started)
+        await press(pilot, "enter", then=lambda: attach.started)
         assert attach.started == [ZED]
         await until(pilot, lambda: "Zed opens a4-llama-70b-1" in toasts(app))
 
@@ -103,15 +101,12 @@ async def test_editors_of_the_first_running_pod_open_from_the_list_of_jobs() -> 
     session = FakeSession(scene())
     session.attach = attach = FakeAttach()  # type: ignore[attr-defined]
     async with console(session) as (app, pilot, _):
-        await pilot.press("3")
-        await until(pilot, lambda: isinstance(app.screen, JobsScreen) and app.screen.table.cursor)
+        await press(pilot, "3", then=lambda: isinstance(app.screen, JobsScreen) and app.screen.table.cursor)
         assert isinstance(app.screen, JobsScreen)
         app.screen.table.move_to(("default", "sweep-7"))
-        await pilot.press("v")
-        await until(pilot, lambda: "sweep-7 has no running pod." in toasts(app))
+        await press(pilot, "v", then=lambda: "sweep-7 has no running pod." in toasts(app))
         app.screen.table.move_to(("default", "llama-70b"))
-        await pilot.press("v")
-        await until(pilot, lambda: isinstance(app.screen, EditorDialog))
+        await press(pilot, "v", then=lambda: isinstance(app.screen, EditorDialog))
         assert [(plan.job, plan.rank) for plan in attach.set_up_with] == [("llama-70b", 0)]
 
 
@@ -119,18 +114,14 @@ async def test_editors_of_the_first_running_pod_open_from_the_list_of_jobs() -> 
 async def test_the_key_is_put_there_only_after_a_yes() -> None:
     lacking = replace(READY, adds_key=True, makes_key=True, adds_line=True)
     async with job_page(FakeAttach(lacking)) as (app, pilot, attach):
-        await pilot.press("v")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "v", then=lambda: isinstance(app.screen, Confirm))
         text = screen_text(app)
         assert "Pod llama-70b-workload-0-1-x7k1 does not know it" in text
         assert "/home/me/.ssh/config begins with `Include ~/.ssh/a4/config`" in text
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen))
         assert attach.set_up_with == []
-        await pilot.press("v")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("y")
-        await until(pilot, lambda: isinstance(app.screen, EditorDialog))
+        await press(pilot, "v", then=lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "y", then=lambda: isinstance(app.screen, EditorDialog))
         assert [plan.adds_key for plan in attach.set_up_with] == [True]
         assert "Created the key pair." in screen_text(app)
 
@@ -139,15 +130,13 @@ async def test_the_key_is_put_there_only_after_a_yes() -> None:
 async def test_what_is_agreed_to_can_be_read_to_its_end() -> None:
     lacking = replace(READY, adds_key=True, key=f"a4's own key (SHA256:{'k' * 43})", pod=f"llama-70b-{'x' * 30}")
     async with job_page(FakeAttach(lacking)) as (app, pilot, _):
-        await pilot.press("v")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "v", then=lambda: isinstance(app.screen, Confirm))
         await until(pilot, lambda: ", and gets it, for root:" in " ".join(screen_text(app).replace("│", " ").split()))
 
 
 async def test_without_the_editor_its_link_is_shown_and_copied() -> None:
     async with job_page(FakeAttach(editors=(CODE,))) as (app, pilot, attach):
-        await pilot.press("v")
-        await until(pilot, lambda: isinstance(app.screen, EditorDialog) and CODE.link in screen_text(app))
+        await press(pilot, "v", then=lambda: isinstance(app.screen, EditorDialog) and CODE.link in screen_text(app))
         links = {
             segment.style.link
             for strip in app.screen._compositor.render_strips()
@@ -157,8 +146,7 @@ async def test_without_the_editor_its_link_is_shown_and_copied() -> None:
         assert CODE.link in links, "the link can be clicked (OSC 8)"
         await pilot.press("c")
         assert app.clipboard == "ssh a4-llama-70b-1"
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.clipboard == CODE.link)
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen) and app.clipboard == CODE.link)
         assert attach.started == []
         assert "Install the thing." in toasts(app)
 
@@ -167,8 +155,7 @@ async def test_a_changed_host_key_is_told_and_nothing_is_set_up() -> None:
     attach = FakeAttach()
     attach.answer = HostKeyChanged("The host key is now B; it was A, and its pod is the same.", "a4 ssh --forget llama")
     async with job_page(attach) as (app, pilot, _):
-        await pilot.press("v")
-        await until(pilot, lambda: "it was A, and its pod is the same" in toasts(app))
+        await press(pilot, "v", then=lambda: "it was A, and its pod is the same" in toasts(app))
         assert isinstance(app.screen, JobScreen)
         assert attach.set_up_with == []
 
@@ -178,8 +165,7 @@ async def test_read_only_has_no_editors_and_still_a_doctor() -> None:
     attach.steps = [SetupStep(name, StepState.OK, 0.012, "Fine.") for name in STEPS]
     async with job_page(attach, read_only=True) as (app, pilot, _):
         assert "VS Code" not in screen_text(app)
-        await pilot.press("v")
-        await until(pilot, lambda: "read-only: VS Code is off." in toasts(app))
+        await press(pilot, "v", then=lambda: "read-only: VS Code is off." in toasts(app))
         await pilot.press("D")
         await until(pilot, lambda: isinstance(app.screen, DoctorScreen) and "can be reached by ssh" in screen_text(app))
 
@@ -200,10 +186,8 @@ async def test_the_doctor_shows_every_step_and_what_mends_it() -> None:
         assert "→ Port 2222: Start sshd." in text
         assert "✗" in text
         attach.steps = [SetupStep(name, StepState.OK, 0.012, "Fine.") for name in names]
-        await pilot.press("r")
-        await until(pilot, lambda: "can be reached by ssh: a4 ssh llama-70b 1" in screen_text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        await press(pilot, "r", then=lambda: "can be reached by ssh: a4 ssh llama-70b 1" in screen_text(app))
+        await press(pilot, "escape", then=lambda: isinstance(app.screen, JobScreen))
 
 
 async def test_a_pod_of_a_job_is_a_rank_too() -> None:
@@ -212,12 +196,9 @@ async def test_a_pod_of_a_job_is_a_rank_too() -> None:
     async with console(session) as (app, pilot, _):
         app.open_page("pod", "default", "llama-70b-workload-0-3-x7k3")
         await pilot.pause()
-        await pilot.press("v")
-        await until(pilot, lambda: isinstance(app.screen, EditorDialog))
+        await press(pilot, "v", then=lambda: isinstance(app.screen, EditorDialog))
         assert [plan.rank for plan in session.attach.set_up_with] == [3]  # type: ignore[attr-defined]
-        await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, EditorDialog))
+        await press(pilot, "escape", then=lambda: not isinstance(app.screen, EditorDialog))
         app.open_page("pod", "kube-system", "kube-dns-7d9f-abcde")
         await until(pilot, lambda: "kube-dns" in screen_text(app))
-        await pilot.press("v")
-        await until(pilot, lambda: "kube-dns-7d9f-abcde is not a running pod" in toasts(app))
+        await press(pilot, "v", then=lambda: "kube-dns-7d9f-abcde is not a running pod" in toasts(app))

@@ -23,7 +23,7 @@ from screens.theme import LIGHT
 from screens.widgets.bars import KeyBar
 from tests.console.test_config import BROKEN
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, screen_text, text_of, toasts, until
+from tests.screens.press import console, press, screen_text, text_of, toasts, until
 from tests.screens.scene import jobset
 from tests.web_server import server
 
@@ -48,8 +48,7 @@ async def test_start_page_theme_keys_and_columns_are_the_persons() -> None:
         assert app.theme_variables["ink-text"] == LIGHT.variables["ink-text"], "what is drawn on a light ground is dark"
         titles = text_of(app.screen.table).split("\n")[0].split()
         assert titles == ["STATE", "JOB▲"]
-        await pilot.press("f12")
-        await until(pilot, lambda: "/" in screen_text(app))
+        await press(pilot, "f12", then=lambda: "/" in screen_text(app))
         await pilot.press("escape", "4", "t")
         assert app.theme == "a4-dark"
         await pilot.press("t")
@@ -107,8 +106,7 @@ async def test_panes_have_the_persons_sizes_which_are_taken_over_while_it_runs()
         await until(pilot, lambda: pane.outer_size.width == 60)
         write("[panes]\nright = 50\n")
         await until(pilot, lambda: pane.outer_size.width == 100)
-        await pilot.press("z")
-        await until(pilot, lambda: pane.outer_size.width == 124)
+        await press(pilot, "z", then=lambda: pane.outer_size.width == 124)
         write('[panes]\nsize = "off"\n')
         await until(pilot, lambda: not pane.display)
 
@@ -135,8 +133,7 @@ async def test_a_command_of_ones_own_is_about_the_row_under_the_cursor() -> None
     write(OWN)
     async with console() as (app, pilot, _):
         assert "Top" not in text_of(app.screen.query_one(KeyBar)), "the fleet has no pod"
-        await pilot.press("4")
-        await until(pilot, lambda: "Top" in text_of(app.screen.query_one(KeyBar)))
+        await press(pilot, "4", then=lambda: "Top" in text_of(app.screen.query_one(KeyBar)))
         await pilot.press("ctrl+y")
         await until(pilot, lambda: "The pod is called 'dpo-[b]-workload-0-0-x7k0': a command may" in toasts(app))
         await pilot.press("down", "down", "ctrl+y")  # a terminal of a test cannot be lent: the line itself is shown
@@ -146,11 +143,9 @@ async def test_a_command_of_ones_own_is_about_the_row_under_the_cursor() -> None
 async def test_a_command_that_changes_the_cluster_asks_first_and_is_gone_in_read_only_mode() -> None:
     write(DRAIN)
     async with console() as (app, pilot, _):
-        await pilot.press("4", "ctrl+d")
-        await until(pilot, lambda: "Run Drain?" in screen_text(app))
+        await press(pilot, "4", "ctrl+d", then=lambda: "Run Drain?" in screen_text(app))
         assert "kubectl drain" in screen_text(app)
-        await pilot.press("escape")
-        await until(pilot, lambda: "Run Drain?" not in screen_text(app))
+        await press(pilot, "escape", then=lambda: "Run Drain?" not in screen_text(app))
         assert toasts(app) == ""
     async with console(settings=Settings(read_only=True)) as (app, pilot, _):
         await pilot.press("4", "ctrl+d")

@@ -33,7 +33,7 @@ from screens.pages.pods import PodsScreen
 from screens.widgets.bars import KeyBar, TitleBar
 from tests.fakes import FakeSession, fleet_of
 from tests.pictures.frozen import still_console, stopped_clock
-from tests.screens.press import console, screen_text, text_of, until
+from tests.screens.press import console, press, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import a4, jobset, rank, scene
 from tests.screens.test_training import said, training
@@ -84,20 +84,16 @@ async def test_the_key_of_only_mine_works_in_lists_of_pods_and_alarms_too() -> N
             return list(page.table.shown) if isinstance(page, PodsScreen | AlarmsScreen) else []
 
         for opens in "4A":
-            await pilot.press(opens)
-            await until(pilot, lambda: len({"nccl-0412" in "".join(key) for key in shown()}) > 1)
-            await pilot.press("at")
-            await until(pilot, lambda: {"nccl-0412" in "".join(key) for key in shown()} == {True})
-            await pilot.press("at")
-            await until(pilot, lambda: len({"nccl-0412" in "".join(key) for key in shown()}) > 1)
+            await press(pilot, opens, then=lambda: len({"nccl-0412" in "".join(key) for key in shown()}) > 1)
+            await press(pilot, "at", then=lambda: {"nccl-0412" in "".join(key) for key in shown()} == {True})
+            await press(pilot, "at", then=lambda: len({"nccl-0412" in "".join(key) for key in shown()}) > 1)
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("width", [100, 120, 140, 200])
 async def test_the_owner_is_a_column_from_100_columns_on(width: int) -> None:
     async with console(owned(queue_scene(), "llama"), size=(width, 40)) as (app, pilot, _):
-        await pilot.press("3")
-        await until(pilot, lambda: " OWNER " in screen_text(app))
+        await press(pilot, "3", then=lambda: " OWNER " in screen_text(app))
         assert " bob " in screen_text(app)
 
 
@@ -128,8 +124,7 @@ async def test_pages_that_are_no_tab_are_found_by_their_name(typed: str, title: 
     async with console() as (app, pilot, _):
         await pilot.press("colon", *(letter.replace(" ", "space") for letter in typed))
         await until(pilot, lambda: f"Go to {title}" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: title in titles(app))
+        await press(pilot, "enter", then=lambda: title in titles(app))
 
 
 async def test_without_colours_what_is_bad_is_no_dark_grey(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,22 +158,16 @@ async def test_a_key_that_shows_something_says_hide_while_it_is_shown() -> None:
         def keys() -> str:
             return "".join(text_of(bar) for bar in app.screen.query(KeyBar))
 
-        await pilot.press("5")
-        await until(pilot, lambda: "All fields" in keys())
-        await pilot.press("ctrl+t")
-        await until(pilot, lambda: "Hide advanced" in keys())
-        await pilot.press("ctrl+t")
-        await until(pilot, lambda: "Hide" not in keys())
+        await press(pilot, "5", then=lambda: "All fields" in keys())
+        await press(pilot, "ctrl+t", then=lambda: "Hide advanced" in keys())
+        await press(pilot, "ctrl+t", then=lambda: "Hide" not in keys())
         app.open_page("job", "default", "llama", "log")
         await until(pilot, lambda: "T Times" in keys())
-        await pilot.press("T")
-        await until(pilot, lambda: "T Hide times" in keys())
-        await pilot.press("T")
-        await until(pilot, lambda: "T Times" in keys())
+        await press(pilot, "T", then=lambda: "T Hide times" in keys())
+        await press(pilot, "T", then=lambda: "T Times" in keys())
         app.open_page("preflight")
         await until(pilot, lambda: "l What was asked" in keys())
-        await pilot.press("l")
-        await until(pilot, lambda: "l Hide requests" in keys())
+        await press(pilot, "l", then=lambda: "l Hide requests" in keys())
 
 
 def places(app: ConsoleApp) -> dict[str, Region]:
@@ -247,13 +236,10 @@ async def test_the_keys_of_pane_views_and_help_say_what_they_hide() -> None:
         await until(pilot, lambda: "z Larger pane" in keys())
         await pilot.press("question_mark")
         await until(pilot, lambda: "? or esc hides this" in screen_text(app) and "Larger pane: the" in screen_text(app))
-        await pilot.press("question_mark")
-        await until(pilot, lambda: "hides this" not in screen_text(app))
-        await pilot.press("5", "enter")
-        await until(pilot, lambda: "^o Views" in keys())
+        await press(pilot, "question_mark", then=lambda: "hides this" not in screen_text(app))
+        await press(pilot, "5", "enter", then=lambda: "^o Views" in keys())
         for verb in ("Next view", "Next view", "Next view", "Hide views", "Views"):
-            await pilot.press("ctrl+o")
-            await until(pilot, partial(shows, app, f"^o {verb}"))
+            await press(pilot, "ctrl+o", then=partial(shows, app, f"^o {verb}"))
 
 
 LONG = "llama-3-1-405b-pretraining-nemo-20261122-run-1"
@@ -281,10 +267,8 @@ async def test_names_as_long_as_those_of_gke_are_told_apart(width: int) -> None:
                 word for line in screen_text(app).split("\n") for word in line.partition("│")[0].split() if part in word
             }
 
-        await pilot.press("3")
-        await until(pilot, lambda: {word[-6:] for word in told("run-1")} == {"run-10", "run-11", "run-12"})
-        await pilot.press("4")
-        await until(pilot, lambda: len(told("-x7k")) == len(fleet.pods))
+        await press(pilot, "3", then=lambda: {word[-6:] for word in told("run-1")} == {"run-10", "run-11", "run-12"})
+        await press(pilot, "4", then=lambda: len(told("-x7k")) == len(fleet.pods))
         await until(pilot, lambda: {word[-4:] for word in told("a4-pool/0")} == {name[-4:] for _, name in fleet.nodes})
         app.open_page("pool", POOL)
         await until(pilot, lambda: {word[-4:] for word in told("a4-pool")} >= {name[-4:] for _, name in fleet.nodes})
@@ -335,10 +319,8 @@ async def test_a_page_that_was_closed_is_freed_while_nothing_changes() -> None:
     async with console() as (app, pilot, _):
         await pilot.press("3")
         for _ in range(3):
-            await pilot.press("enter")
-            await until(pilot, lambda: isinstance(app.screen, JobScreen))
-            await pilot.press("escape")
-            await until(pilot, lambda: not isinstance(app.screen, JobScreen))
+            await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen))
+            await press(pilot, "escape", then=lambda: not isinstance(app.screen, JobScreen))
         gc.unfreeze()  # else no look finds what was there at the last
         await until(
             pilot, lambda: gc.collect() >= 0 and not any(isinstance(each, JobScreen) for each in gc.get_objects())

@@ -14,7 +14,7 @@ from screens.pages.nodepools import PoolScreen
 from screens.widgets.floor_map import FloorMap, Zoom, short_name
 from screens.wording import runs_of
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, screen_of, screen_text, text_of, until
+from tests.screens.press import console, press, screen_of, screen_text, text_of, until
 from tests.screens.scene import NOW, a4, scene
 
 
@@ -49,10 +49,8 @@ async def test_arrow_keys_go_from_host_to_host_and_say_what_is_on_them() -> None
         shown = screen_text(app)
         assert "nccl-0412 pod 1" in shown
         assert "maintenance in" in shown
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, NodeScreen))
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, FleetScreen))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, NodeScreen))
+        await press(pilot, "escape", then=lambda: isinstance(app.screen, FleetScreen))
         assert app.screen.query_one(FloorMap).has_focus
 
 
@@ -62,8 +60,7 @@ async def test_a_key_goes_from_fault_to_fault_and_round_again() -> None:
         assert "n Next fault" in screen_text(app)
         seen = []
         for _ in range(3):
-            await pilot.press("n")
-            await until(pilot, lambda: floor.has_focus)
+            await press(pilot, "n", then=lambda: floor.has_focus)
             assert floor.hosts
             seen.append(short_name(floor.hosts[0].node.name))
         assert seen == ["0013", "0003", "0013"]
@@ -77,11 +74,9 @@ async def test_a_key_goes_from_fault_to_fault_and_round_again() -> None:
 
 async def test_a_pool_leads_to_its_nodes_and_a_node_to_its_pods() -> None:
     async with console() as (app, pilot, _):
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, PoolScreen))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, PoolScreen))
         await until(pilot, lambda: "NodeStatusUnknown" in screen_text(app))
-        await pilot.press("slash", *"0013", "enter", "enter")
-        await until(pilot, lambda: isinstance(app.screen, NodeScreen))
+        await press(pilot, "slash", *"0013", "enter", "enter", then=lambda: isinstance(app.screen, NodeScreen))
         await until(pilot, lambda: "Node status is now: NodeNotReady" in screen_text(app))
         assert "No pods on this node." in screen_text(app)
         assert "train-res" in screen_text(app)
@@ -89,20 +84,15 @@ async def test_a_pool_leads_to_its_nodes_and_a_node_to_its_pods() -> None:
 
 async def test_cordon_asks_by_name_and_uncordon_takes_its_place() -> None:
     async with console() as (app, pilot, session):
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, PoolScreen))
-        await pilot.press("K")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, PoolScreen))
+        await press(pilot, "K", then=lambda: isinstance(app.screen, Confirm))
         await until(pilot, lambda: "8 of 8 GPUs in use" in screen_text(app))
-        await pilot.press("y")
-        await until(pilot, lambda: session.called("cordon") == [("gke-train-a4-pool-0000", True)])
+        await press(pilot, "y", then=lambda: session.called("cordon") == [("gke-train-a4-pool-0000", True)])
         screen = screen_of(app, PoolScreen)
         screen.table.move_to(("gke-train-a4-pool-0014",))
         await until(pilot, lambda: "Uncordon" in screen_text(app))
-        await pilot.press("U")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("y")
-        await until(pilot, lambda: session.called("cordon")[1:] == [("gke-train-a4-pool-0014", False)])
+        await press(pilot, "U", then=lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "y", then=lambda: session.called("cordon")[1:] == [("gke-train-a4-pool-0014", False)])
 
 
 async def test_of_a_thousand_hosts_each_is_a_mark_until_one_zooms_in() -> None:
@@ -173,10 +163,8 @@ async def test_a_subblock_is_a_mark_that_tells_the_worst_of_it_and_enter_zooms_i
 )
 async def test_nodes_with_hardly_a_field(node: Node) -> None:
     async with console(FakeSession(fleet_of(node))) as (app, pilot, _):
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, PoolScreen))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, NodeScreen))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, PoolScreen))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, NodeScreen))
 
 
 async def test_no_nodes_at_all() -> None:

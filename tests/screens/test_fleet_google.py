@@ -10,7 +10,7 @@ from console.kube.objects.node import Provisioning
 from console.scheduling.topology import pools
 from screens.pages.nodepools import PoolScreen
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, screen_text, toasts, until
+from tests.screens.press import console, press, screen_text, toasts, until
 from tests.screens.test_pool import FLEX, POOL, facts, node, picture
 
 ZERO = replace(POOL, name="a4-zero", reservation="", least=0, most=4)
@@ -40,14 +40,12 @@ async def test_a_key_shows_pools_without_machines_and_why_they_have_none() -> No
         await until(pilot, lambda: "a All pools" in screen_text(app))
         assert "a4-flex" not in screen_text(app)
         assert "pools" not in [name for name, *_ in fake.calls]
-        await pilot.press("a")
-        await until(pilot, lambda: "a4-flex" in screen_text(app))
+        await press(pilot, "a", then=lambda: "a4-flex" in screen_text(app))
         words = ("no machine yet: 1 request to DWS waits", "no machine: up to 4 come when a job asks",
                  "No capacity in the zone", "is being created", "0/2")  # fmt: skip
         await until(pilot, lambda: all(each in screen_text(app) for each in words))
         await until(pilot, lambda: "All pools" not in screen_text(app).splitlines()[-1])
-        await pilot.press("end", "enter")
-        await until(pilot, lambda: isinstance(app.screen, PoolScreen))
+        await press(pilot, "end", "enter", then=lambda: isinstance(app.screen, PoolScreen))
 
 
 async def test_what_another_screen_has_asked_is_shown_at_once() -> None:
@@ -62,8 +60,7 @@ async def test_without_a_login_it_is_said_what_to_do_and_the_key_stays() -> None
     made.answers["pools"] = NotLoggedIn("There are no Google credentials.", "Log in with `gcloud auth`.")
     async with console(made, size=(150, 30)) as (app, pilot, _):
         await until(pilot, lambda: "a All pools" in screen_text(app))
-        await pilot.press("a")
-        await until(pilot, lambda: "Log in with `gcloud auth`." in toasts(app))
+        await press(pilot, "a", then=lambda: "Log in with `gcloud auth`." in toasts(app))
         assert "a All pools" in screen_text(app)
         assert "a4-pool" in screen_text(app)
 

@@ -26,7 +26,7 @@ from screens.dialogs.question import Confirm, Pick
 from screens.dialogs.run_in_ranks import ExecAll, QuickNccl
 from screens.dialogs.save import CopyDialog
 from tests.fakes import FakeSession
-from tests.screens.press import console_at, screen_text, toasts, until
+from tests.screens.press import console_at, press, screen_text, toasts, until
 from tests.screens.scene import scene
 
 JOB = ("default", "llama-70b")
@@ -61,20 +61,16 @@ async def test_a_quick_nccl_test_runs_in_the_chosen_pod_once_it_is_told_to() -> 
     session = FakeSession(scene())
     session.answers["quick_nccl"] = (TABLE[:1000], TABLE[1000:])
     async with console_at(to_job, session) as (app, pilot, _):
-        await pilot.press("Q")
-        await until(pilot, lambda: isinstance(app.screen, QuickNccl))
+        await press(pilot, "Q", then=lambda: isinstance(app.screen, QuickNccl))
         assert "NCCL test in pod 0 of llama-70b" in screen_text(app)
         assert "which slows down what runs there" in screen_text(app)
         assert session.called("quick_nccl") == []
-        await pilot.press("enter")
-        await until(pilot, lambda: "Done: average 84.6 GB/s. a recording" in screen_text(app))
+        await press(pilot, "enter", then=lambda: "Done: average 84.6 GB/s. a recording" in screen_text(app))
         assert "102.1" in screen_text(app)
         assert session.called("quick_nccl") == [("llama-70b-workload-0-0-x7k0", "1M", "1G")]
-        await pilot.press("enter")
-        await until(pilot, lambda: len(session.called("quick_nccl")) == 2)
+        await press(pilot, "enter", then=lambda: len(session.called("quick_nccl")) == 2)
         await until(pilot, lambda: "Done" in screen_text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, QuickNccl))
+        await press(pilot, "escape", then=lambda: not isinstance(app.screen, QuickNccl))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -82,17 +78,14 @@ async def test_what_keeps_a_quick_nccl_test_from_running_is_said_in_its_dialog()
     session = FakeSession(scene())
     session.answers["quick_nccl"] = NotFound("Pod p has no all_reduce_perf.", "The gIB diagnostic image brings it.")
     async with console_at(to_job, session) as (app, pilot, _):
-        await pilot.press("Q")
-        await until(pilot, lambda: isinstance(app.screen, QuickNccl))
-        await pilot.press("enter")
-        await until(pilot, lambda: "Pod p has no all_reduce_perf. The gIB diagnostic" in screen_text(app))
+        await press(pilot, "Q", then=lambda: isinstance(app.screen, QuickNccl))
+        await press(pilot, "enter", then=lambda: "Pod p has no all_reduce_perf. The gIB diagnostic" in screen_text(app))
 
 
 async def test_there_is_no_quick_nccl_test_in_read_only_mode() -> None:
     session = FakeSession(scene(), settings=Settings(read_only=True))
     async with console_at(to_job, session, settings=session.watch.settings) as (app, pilot, _):
-        await pilot.press("Q")
-        await until(pilot, lambda: "read-only: NCCL test is off." in toasts(app))
+        await press(pilot, "Q", then=lambda: "read-only: NCCL test is off." in toasts(app))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -100,11 +93,9 @@ async def test_a_command_in_many_ranks_shows_who_dissents() -> None:
     session = FakeSession(scene())
     session.answers["exec"] = lambda rank: (1, b"", b"no device\n") if rank == 3 else (0, b"580\n", b"")
     async with console_at(to_job, session) as (app, pilot, _):
-        await pilot.press("exclamation_mark")
-        await until(pilot, lambda: isinstance(app.screen, ExecAll))
+        await press(pilot, "exclamation_mark", then=lambda: isinstance(app.screen, ExecAll))
         assert app.screen.query(Vertical).first().styles.border_top[0] == "round"  # its own styles reach it
-        await pilot.press("enter")
-        await until(pilot, lambda: "No command was given." in screen_text(app))
+        await press(pilot, "enter", then=lambda: "No command was given." in screen_text(app))
         await pilot.press(*"uname", "enter")
         await until(pilot, lambda: "8 of 8 pods answered, 2 different answers; worst exit code 1." in screen_text(app))
         assert session.called("everywhere") == [(tuple(range(8)), ("sh", "-c", "uname"), "")]
@@ -114,8 +105,7 @@ async def test_a_command_in_many_ranks_shows_who_dissents() -> None:
         await pilot.press("tab", "end", *([*["backspace"] * 3]), *"9", "enter")
         await until(pilot, lambda: "There is no pod 9." in screen_text(app))
         assert len(session.called("everywhere")) == 1
-        await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, ExecAll))
+        await press(pilot, "escape", then=lambda: not isinstance(app.screen, ExecAll))
 
 
 async def test_a_copy_shows_how_far_it_is_and_what_was_left_out() -> None:
@@ -127,12 +117,9 @@ async def test_a_copy_shows_how_far_it_is_and_what_was_left_out() -> None:
         "out", "./out", 9, 1 << 30, 0, 3.0, CopyMethod.SFTP, Verification.SHA256, "", (problem,)
     )
     async with console_at(to_job, session) as (app, pilot, _):
-        await pilot.press("u")
-        await until(pilot, lambda: isinstance(app.screen, CopyDialog))
-        await pilot.press("enter")
-        await until(pilot, lambda: "Both lines are needed" in screen_text(app))
-        await pilot.press(*"out", "enter")
-        await until(pilot, lambda: "29 %  300 MiB of 1 GiB" in screen_text(app))
+        await press(pilot, "u", then=lambda: isinstance(app.screen, CopyDialog))
+        await press(pilot, "enter", then=lambda: "Both lines are needed" in screen_text(app))
+        await press(pilot, *"out", "enter", then=lambda: "29 %  300 MiB of 1 GiB" in screen_text(app))
         assert "ckpt/model-3" in screen_text(app)
         session.answers["hold"].set()
         await until(pilot, lambda: "⚠ 9 files, 1 GiB, by sftp, sha256 equal: ./out" in screen_text(app))
@@ -146,17 +133,13 @@ async def test_esc_stops_a_copy_and_a_failure_stays_readable() -> None:
     session = FakeSession(scene())
     session.answers["hold"] = asyncio.Event()
     async with console_at(to_job, session) as (app, pilot, _):
-        await pilot.press("U")
-        await until(pilot, lambda: isinstance(app.screen, CopyDialog))
-        await pilot.press(*"here", "enter")
-        await until(pilot, lambda: "Listing files" in screen_text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: "Stopped. What was copied is kept" in screen_text(app))
+        await press(pilot, "U", then=lambda: isinstance(app.screen, CopyDialog))
+        await press(pilot, *"here", "enter", then=lambda: "Listing files" in screen_text(app))
+        await press(pilot, "escape", then=lambda: "Stopped. What was copied is kept" in screen_text(app))
         session.answers |= {"hold": None, "send": CopyFailed("here broke off: 1 of 2 MB are there.", "Run it again.")}
         await pilot.press("enter")
         await until(pilot, lambda: "✗ here broke off: 1 of 2 MB are there. Run it again." in screen_text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, CopyDialog))
+        await press(pilot, "escape", then=lambda: not isinstance(app.screen, CopyDialog))
 
 
 async def test_read_only_looks_but_does_not_touch() -> None:
@@ -204,11 +187,9 @@ async def test_a_shell_goes_on_in_the_pod_that_takes_the_place(handed_over: list
     session = FakeSession(scene())
     session.answers["shell"] = Unreachable("The connection to the shell broke off.")
     async with console_at(to_job, session) as (app, pilot, _):
-        await pilot.press("s")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "s", then=lambda: isinstance(app.screen, Confirm))
         assert "is still there" in screen_text(app)
-        await pilot.press("n")
-        await until(pilot, lambda: not isinstance(app.screen, Confirm))
+        await press(pilot, "n", then=lambda: not isinstance(app.screen, Confirm))
         with_pods(session, lambda pod: structs.replace(pod, deleting_since=1.0))
         await until(pilot, lambda: app.fleet is session.fleet)
         await pilot.press("s")
@@ -227,8 +208,6 @@ async def test_of_several_containers_one_is_picked(handed_over: list[str]) -> No
     more = (Container("main", "running"), Container("sidecar", "running"))
     with_pods(session, lambda pod: structs.replace(pod, containers=more))
     async with console_at(to_job, session) as (app, pilot, _):
-        await pilot.press("s")
-        await until(pilot, lambda: isinstance(app.screen, Pick))
-        await pilot.press(*"side", "enter")
-        await until(pilot, lambda: [call[2] for call in session.called("shell")] == ["sidecar"])
+        await press(pilot, "s", then=lambda: isinstance(app.screen, Pick))
+        await press(pilot, *"side", "enter", then=lambda: [call[2] for call in session.called("shell")] == ["sidecar"])
         assert handed_over

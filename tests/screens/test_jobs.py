@@ -35,7 +35,7 @@ from screens.widgets.bars import KeyBar
 from screens.widgets.log.view import LogView
 from screens.wording import runs_of
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, console_at, next_screen, screen_of, screen_text, text_of, toasts, until
+from tests.screens.press import console, console_at, next_screen, press, screen_of, screen_text, text_of, toasts, until
 from tests.screens.queue_scene import queue_scene, replaced, table_text
 from trainlog import NcclResult
 
@@ -58,8 +58,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def to_jobs(app: ConsoleApp, pilot: Any) -> JobsScreen:
-    await pilot.press("3")
-    await until(pilot, lambda: isinstance(app.screen, JobsScreen) and "llama" in screen_text(app))
+    await press(pilot, "3", then=lambda: isinstance(app.screen, JobsScreen) and "llama" in screen_text(app))
     return screen_of(app, JobsScreen)
 
 
@@ -173,13 +172,10 @@ async def test_only_mine_and_everything_again() -> None:
     async with console_at(to_jobs, session, size=(120, 30)) as (app, pilot, screen):
         assert "OWNER" in screen_text(app), "whose it is has room at 120 columns"
         assert "bob" in screen_text(app)
-        await pilot.press("m")
-        await until(pilot, lambda: list(screen.table.shown) == [("default", "llama")])
+        await press(pilot, "m", then=lambda: list(screen.table.shown) == [("default", "llama")])
         await until(pilot, lambda: "@you" in screen_text(app))
-        await pilot.press("m")
-        await until(pilot, lambda: len(screen.table.shown) == len(owners))
-        await pilot.press("slash", *"you")
-        await until(pilot, lambda: list(screen.table.shown) == [("default", "llama")])
+        await press(pilot, "m", then=lambda: len(screen.table.shown) == len(owners))
+        await press(pilot, "slash", *"you", then=lambda: list(screen.table.shown) == [("default", "llama")])
 
 
 async def test_stop_names_release_and_what_stays_and_enter_keeps() -> None:
@@ -187,20 +183,16 @@ async def test_stop_names_release_and_what_stays_and_enter_keeps() -> None:
     session.answers["stop_job"] = StopReport("default", "llama", "llama", ("JobSet llama", "Service llama"))
     async with console_at(to_jobs, session) as (app, pilot, screen):
         screen.table.move_to(("default", "llama"))
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm) and "stays:" in screen_text(app))
+        await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm) and "stays:" in screen_text(app))
         text = screen_text(app)
         assert "Stop llama, launched by mira, not by you?" in text
         assert "Helm release llama" in text
         assert "6 pods with the logs, files and checkpoints inside" in text
         assert "48 GPUs are free after that" in text
-        await pilot.press("enter")
-        await until(pilot, lambda: app.screen is screen)
+        await press(pilot, "enter", then=lambda: app.screen is screen)
         assert session.called("stop_job") == []
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("y")
-        await until(pilot, lambda: session.called("stop_job") == [("default", "llama")])
+        await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "y", then=lambda: session.called("stop_job") == [("default", "llama")])
         await until(pilot, lambda: "Service llama" in toasts(app))
 
 
@@ -210,17 +202,14 @@ async def test_a_job_that_ends_while_its_stop_is_asked_is_asked_about_again() ->
     session.answers["stop_job"] = StopReport("default", "llama", "llama", ("JobSet llama",))
     async with console_at(to_jobs, session) as (app, pilot, screen):
         screen.table.move_to(("default", "llama"))
-        await pilot.press("x")
-        await until(pilot, lambda: "Stop llama" in screen_text(app))
+        await press(pilot, "x", then=lambda: "Stop llama" in screen_text(app))
         jobsets = session.fleet.jobsets
         ended = structs.replace(jobsets["default", "llama"], conditions=(Condition("Completed", "True"),))
         session.show(jobsets={**jobsets, ended.key: ended})
         await until(pilot, lambda: app.fleet.jobsets["default", "llama"].finished)
-        await pilot.press("y")
-        await until(pilot, lambda: "llama ended in the meantime" in screen_text(app))
+        await press(pilot, "y", then=lambda: "llama ended in the meantime" in screen_text(app))
         assert "llama: succeeded. Removing it deletes its pods with their logs and files." in screen_text(app)
-        await pilot.press("n")
-        await until(pilot, lambda: app.screen is screen)
+        await press(pilot, "n", then=lambda: app.screen is screen)
         assert session.called("stop_job") == []
 
 
@@ -228,10 +217,8 @@ async def test_marked_jobs_stop_together_and_a_refusal_is_told() -> None:
     session = FakeSession(queue_scene())
     session.answers["stop_job"] = NotAllowed("You may not delete JobSets.", "Ask for jobsets/delete.")
     async with console_at(to_jobs, session) as (app, pilot, screen):
-        await pilot.press("home", "space", "space", "x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("y")
-        await until(pilot, lambda: len(session.called("stop_job")) == 2)
+        await press(pilot, "home", "space", "space", "x", then=lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "y", then=lambda: len(session.called("stop_job")) == 2)
         await until(pilot, lambda: "Ask for jobsets/delete" in toasts(app))
         assert app.screen is screen
 
@@ -260,8 +247,7 @@ async def test_a_shell_has_the_terminal_until_its_end(terminal: list[str], answe
     session.answers["shell"] = answer
     async with console_at(to_jobs, session) as (app, pilot, screen):
         screen.table.move_to(("default", "llama"))
-        await pilot.press("s")
-        await until(pilot, lambda: words in toasts(app))
+        await press(pilot, "s", then=lambda: words in toasts(app))
         assert session.called("shell") == [(*RANK_0, "main", ())]
         assert terminal == ["suspended", "resumed"]
 
@@ -270,8 +256,7 @@ async def test_a_terminal_that_cannot_be_handed_over_says_so() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, session):
         screen = await to_jobs(app, pilot)
         screen.table.move_to(("default", "llama"))
-        await pilot.press("s")
-        await until(pilot, lambda: "cannot be opened in this terminal" in toasts(app))
+        await press(pilot, "s", then=lambda: "cannot be opened in this terminal" in toasts(app))
         assert session.called("shell") == []
 
 
@@ -280,11 +265,9 @@ async def test_n_goes_to_launch_and_l_to_the_log() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, session):
         screen = await to_jobs(app, pilot)
         screen.table.move_to(("default", "llama"))
-        await pilot.press("l")
-        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.switcher.current == "log")
+        await press(pilot, "l", then=lambda: isinstance(app.screen, JobScreen) and app.screen.switcher.current == "log")
         await until(pilot, lambda: RANK_0 in [call[:2] for call in session.called("follow_log")])
-        await pilot.press("escape", "n")
-        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+        await press(pilot, "escape", "n", then=lambda: isinstance(app.screen, LaunchScreen))
 
 
 def shown_tabs(app: ConsoleApp) -> list[str | None]:
@@ -301,10 +284,8 @@ async def test_tabs_open_from_the_list_by_the_keys_they_have_on_the_page() -> No
             await until(pilot, lambda tab=tab: shown_tabs(app) == [tab])  # type: ignore[misc]
             if tab == "hang":  # the job of somebody else is looked into after a question only
                 await until(pilot, lambda: isinstance(app.screen, Confirm))
-                await pilot.press("escape")
-                await until(pilot, lambda: isinstance(app.screen, JobScreen))
-            await pilot.press("escape")
-            await until(pilot, lambda: app.screen is screen)
+                await press(pilot, "escape", then=lambda: isinstance(app.screen, JobScreen))
+            await press(pilot, "escape", then=lambda: app.screen is screen)
 
 
 @pytest.mark.parametrize(
@@ -320,8 +301,7 @@ async def test_tabs_open_from_the_list_by_the_keys_they_have_on_the_page() -> No
 )
 async def test_without_jobs_it_says_why(link: WatchStatus, words: str) -> None:
     async with console(FakeSession(fleet_of(jobsets=link))) as (app, pilot, _):
-        await pilot.press("3")
-        await until(pilot, lambda: words in screen_text(app))
+        await press(pilot, "3", then=lambda: words in screen_text(app))
 
 
 # one job
@@ -340,8 +320,7 @@ async def test_job_header_ranks_and_first_failure() -> None:
         await until(pilot, lambda: "Log pod 1" in screen_text(app))  # the one that failed first
         await until(pilot, lambda: "Pod 1 failed first: exit code 137 (SIGKILL), OOMKilled" in screen_text(app))
         await until(pilot, lambda: "CUDA out of memory" in screen_text(app))
-        await pilot.press("l")
-        await until(pilot, lambda: "pod 1  sweep-workload-0-1-x7k1" in screen.query_one(LogView).status)
+        await press(pilot, "l", then=lambda: "pod 1  sweep-workload-0-1-x7k1" in screen.query_one(LogView).status)
 
 
 @pytest.mark.parametrize(("size", "oldest"), [((80, 24), 13), ((140, 42), 9)])
@@ -463,8 +442,7 @@ async def test_many_ranks_have_a_matrix_and_say_what_they_wait_for() -> None:
         screen = await to_job(app, pilot, "big")
         await until(pilot, lambda: len(screen.query_one(PodMatrix).cells) == 40)
         assert screen.query_one(PodMatrix).display
-        await pilot.press("l")
-        await until(pilot, lambda: "pod 0 has not been created yet" in screen_text(app))
+        await press(pilot, "l", then=lambda: "pod 0 has not been created yet" in screen_text(app))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -510,17 +488,13 @@ async def test_the_log_of_all_ranks_and_what_they_agree_on() -> None:
         await to_job(app, pilot, "llama", "log")
         await until(pilot, lambda: "all say this" in screen_text(app))
         assert screen_text(app).count("all say this") == 1
-        await pilot.press("m")
-        await until(pilot, lambda: screen_text(app).count("all say this") == 6)
+        await press(pilot, "m", then=lambda: screen_text(app).count("all say this") == 6)
         assert "6 of 6 live, 0 lines lost" in screen_text(app)
-        await pilot.press("m")
-        await until(pilot, lambda: screen_text(app).count("all say this") == 1)
+        await press(pilot, "m", then=lambda: screen_text(app).count("all say this") == 1)
         assert "6/6 all say this" in screen_text(app)
         assert "pod 5 only xxxxx says that" in screen_text(app)
-        await pilot.press("F", *"!only", "enter")
-        await until(pilot, lambda: "says that" not in screen_text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: "says that" in screen_text(app))
+        await press(pilot, "F", *"!only", "enter", then=lambda: "says that" not in screen_text(app))
+        await press(pilot, "escape", then=lambda: "says that" in screen_text(app))
 
 
 async def test_the_lines_that_are_shown_are_saved(tmp_path: Path) -> None:
@@ -529,11 +503,9 @@ async def test_the_lines_that_are_shown_are_saved(tmp_path: Path) -> None:
     async with console(session) as (app, pilot, _):
         await to_job(app, pilot, "llama", "log")
         await until(pilot, lambda: "hello 2" in screen_text(app))
-        await pilot.press("S")
-        await until(pilot, lambda: isinstance(app.screen, Prompt) and isinstance(app.focused, Input))
+        await press(pilot, "S", then=lambda: isinstance(app.screen, Prompt) and isinstance(app.focused, Input))
         app.screen.query_one(Input).value = str(tmp_path / "out.log")
-        await pilot.press("enter")
-        await until(pilot, lambda: "3 lines in" in toasts(app))
+        await press(pilot, "enter", then=lambda: "3 lines in" in toasts(app))
     assert (tmp_path / "out.log").read_text() == "hello 0\nhello 1\nhello 2\n"
 
 
@@ -566,8 +538,7 @@ async def test_log_follows_the_chosen_rank_and_its_next_pod() -> None:
         await until(pilot, lambda: "second life" in screen_text(app))
         await until(pilot, lambda: "pod 0  llama-workload-0-0-x7k0-again" in screen_text(app))
         assert "hello 2" in screen_text(app)
-        await pilot.press("greater_than_sign")
-        await until(pilot, lambda: "I am pod one" in screen_text(app))
+        await press(pilot, "greater_than_sign", then=lambda: "I am pod one" in screen_text(app))
         assert "second life" not in screen_text(app)
 
 
@@ -621,8 +592,7 @@ async def test_nccl_of_a_pending_job_says_what_it_waits_for() -> None:
 async def test_tabs_by_key_and_bracket() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, session):
         screen = await to_job(app, pilot, "llama")
-        await pilot.press("e")
-        await until(pilot, lambda: "Back-off [restarting]" in screen_text(app))
+        await press(pilot, "e", then=lambda: "Back-off [restarting]" in screen_text(app))
         await pilot.press("right_square_bracket")
         await until(pilot, lambda: session.called("manifest") == [("JobSet", "default", "llama")])
         await until(pilot, lambda: "kind: JobSet" in screen_text(app))
@@ -638,16 +608,13 @@ async def test_the_filter_of_a_tab_is_kept_and_shown_on_that_tab_only() -> None:
         await to_job(app, pilot, "llama")
         await pilot.press("slash", *"0-3", "enter")
         await until(pilot, lambda: "/ 0-3" in screen_text(app) and "1 of 6" in screen_text(app))
-        await pilot.press("e")
-        await until(pilot, lambda: "Back-off [restarting]" in screen_text(app))
+        await press(pilot, "e", then=lambda: "Back-off [restarting]" in screen_text(app))
         await until(pilot, lambda: "0-3" not in screen_text(app))
         await pilot.press("slash", *"BackOff", "enter")
         await until(pilot, lambda: "/ BackOff" in screen_text(app) and "1 of 2" in screen_text(app))
-        await pilot.press("r")
-        await until(pilot, lambda: "/ 0-3" in screen_text(app) and "1 of 6" in screen_text(app))
+        await press(pilot, "r", then=lambda: "/ 0-3" in screen_text(app) and "1 of 6" in screen_text(app))
         assert "/ BackOff" not in screen_text(app)
-        await pilot.press("escape")
-        await until(pilot, lambda: "/ 0-3" not in screen_text(app) and "x7k5" in screen_text(app))
+        await press(pilot, "escape", then=lambda: "/ 0-3" not in screen_text(app) and "x7k5" in screen_text(app))
 
 
 async def test_a_job_that_goes_stays_as_it_was_and_one_that_comes_appears() -> None:
@@ -671,10 +638,8 @@ async def test_stop_from_the_job_reports_a_conflict() -> None:
     session.answers["stop_job"] = Conflict("Somebody else is stopping it.")
     async with console(session) as (app, pilot, _):
         await to_job(app, pilot, "llama")
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("y")
-        await until(pilot, lambda: "Somebody else is stopping it." in toasts(app))
+        await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "y", then=lambda: "Somebody else is stopping it." in toasts(app))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")

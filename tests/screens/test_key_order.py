@@ -20,7 +20,7 @@ from screens.pages.log import LogScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_of, screen_text, toasts, until
+from tests.screens.press import console, press, screen_of, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import scene
 from tests.screens.test_launch import chart_session, to_form
@@ -68,8 +68,7 @@ async def test_letters_right_after_the_colon_are_the_palettes() -> None:
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await until(pilot, lambda: app.screen.query_one(Input).value == "tCq light")
         assert app.theme == theme
-        await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, CommandPalette))
+        await press(pilot, "escape", then=lambda: not isinstance(app.screen, CommandPalette))
 
 
 async def test_letters_right_after_the_slash_of_a_log_are_the_search() -> None:
@@ -114,8 +113,7 @@ async def test_letters_right_after_a_key_that_asks_are_the_answer(asks: str) -> 
         await until(pilot, lambda: isinstance(app.screen, Pick) and app.screen.query_one(Input).value == "xtq3")
         assert app.theme == theme
         assert app.current_mode == "pods"
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is screen)
+        await press(pilot, "escape", then=lambda: app.screen is screen)
 
 
 async def test_keys_right_after_x_are_the_answer_of_its_question() -> None:

@@ -16,7 +16,7 @@ from screens.pages.pods import PodScreen
 from screens.widgets.log.lines import LogLines
 from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
-from tests.screens.press import console, focus, next_screen, screen_text, until
+from tests.screens.press import console, focus, next_screen, press, screen_text, until
 from tests.screens.scene import scene
 
 KEY = ("default", "dpo-[b]-workload-0-1-x7k1")
@@ -43,22 +43,19 @@ async def test_a_container_of_a_pod_is_chosen_and_its_run_before() -> None:
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, LogScreen) and "iteration 7" in screen_text(app))
         assert f"log of {KEY[1]}/{names[-1]}" in screen_text(app)
-        await pilot.press("p")
-        await until(pilot, lambda: "previous run" in screen_text(app))
+        await press(pilot, "p", then=lambda: "previous run" in screen_text(app))
         asked = session.called("follow_log")
         assert [(container, previous) for _, _, container, _, _, previous, _ in asked] == [
             (names[-1], False), (names[-1], True),
         ]  # fmt: skip
-        await pilot.press("p")
-        await until(pilot, lambda: len(session.called("follow_log")) == 3)
+        await press(pilot, "p", then=lambda: len(session.called("follow_log")) == 3)
         assert session.called("follow_log")[-1][5] is False
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_pod_is_listed_with_its_node_and_its_address() -> None:
     async with console(size=(320, 35)) as (app, pilot, session):
-        await pilot.press("4")
-        await until(pilot, lambda: KEY[1] in screen_text(app))
+        await press(pilot, "4", then=lambda: KEY[1] in screen_text(app))
         line = next(each for each in screen_text(app).splitlines() if KEY[1] in each)
         pod = session.fleet.pods[KEY]
         assert pod.node
@@ -85,8 +82,7 @@ async def test_a_log_goes_on_after_a_reconnect_without_losing_or_repeating_a_lin
         assert "● following" in screen_text(app)
         sessions[1].printed[KEY] = [*sessions[0].printed[KEY], LogLine(2.0, "same"), LogLine(3.0, "three")]
         sessions[1].running.add(KEY)
-        await pilot.press("ctrl+r")
-        await until(pilot, lambda: page.view.lines.total == 5)
+        await press(pilot, "ctrl+r", then=lambda: page.view.lines.total == 5)
         assert [row.text for row in page.view.lines.text.read_rows(0, 9)] == ["same", "same", "two", "same", "three"]
         await until(pilot, lambda: "● following" in screen_text(app))
         sessions[1].say(KEY[1], "four", at=4.0)
@@ -130,8 +126,7 @@ async def test_pages_of_a_cluster_close_when_the_console_goes_to_another_one() -
         await until(pilot, lambda: isinstance(app.screen, PodScreen))
         await session.watch.switch(context="other")
         await until(pilot, lambda: len(app.screen_stack) == 1)
-        await pilot.press("4")
-        await until(pilot, lambda: app.current_mode == "pods" and len(app.screen_stack) == 1)
+        await press(pilot, "4", then=lambda: app.current_mode == "pods" and len(app.screen_stack) == 1)
 
 
 async def test_what_comes_in_while_the_page_closes_is_not_shown() -> None:

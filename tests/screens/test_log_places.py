@@ -16,7 +16,7 @@ from screens.pages.job import JobScreen
 from screens.widgets.log.view import LogView
 from tests.console.metrics.test_log_search import iteration
 from tests.fakes import FakeSession
-from tests.screens.press import console, console_at, screen_text, until
+from tests.screens.press import console, console_at, press, screen_text, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.test_reconnect import FIRST, go_on, page
 from tests.screens.test_watching import report
@@ -46,8 +46,7 @@ async def to_log(app: ConsoleApp, pilot: Any, tab: str = "log") -> JobScreen:
 async def test_the_log_opens_on_the_pod_that_prints_iterations() -> None:
     async with console_at(to_log, session_of(*map(iteration, range(1, 9))), size=(140, 35)) as (app, pilot, screen):
         await until(pilot, lambda: screen.rank == 1 and "it 8/97" in screen_text(app))
-        await pilot.press("less_than_sign")
-        await until(pilot, lambda: "libraries: run" in screen_text(app))
+        await press(pilot, "less_than_sign", then=lambda: "libraries: run" in screen_text(app))
         await pilot.press("r", "l")
         assert screen.rank == 0, "whom a person has chosen stays"
 
@@ -105,12 +104,10 @@ async def test_the_first_error_is_looked_for_in_all_pods() -> None:
     session = session_of(*map(iteration, range(1, 20)), *(iteration(number, "", "nan") for number in range(20, 60)))
     async with console_at(to_log, session, size=(140, 35)) as (app, pilot, screen):
         await until(pilot, lambda: screen.rank == 1)
-        await pilot.press("less_than_sign")
-        await until(pilot, lambda: "libraries: run" in screen_text(app))
+        await press(pilot, "less_than_sign", then=lambda: "libraries: run" in screen_text(app))
         await pilot.press("E")
         await until(pilot, lambda: "pod 0 has none; pod 1 has some, first at iteration 20: Enter" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: "errors: 1 of 40 matches" in screen_text(app))
+        await press(pilot, "enter", then=lambda: "errors: 1 of 40 matches" in screen_text(app))
         assert screen.rank == 1
         await until(pilot, lambda: "loss nan  gn nan" in screen_text(app))
         assert screen.query_one(LogView).lines.match_line == 19, "iteration 20"
@@ -119,8 +116,7 @@ async def test_the_first_error_is_looked_for_in_all_pods() -> None:
 async def test_where_no_pod_tells_of_an_error_that_is_said() -> None:
     async with console_at(to_log, session_of("ready"), size=(140, 35)) as (app, pilot, _):
         await until(pilot, lambda: "libraries: run" in screen_text(app))
-        await pilot.press("E")
-        await until(pilot, lambda: "No line of any pod contains an error." in screen_text(app))
+        await press(pilot, "E", then=lambda: "No line of any pod contains an error." in screen_text(app))
 
 
 async def test_iterations_in_few_words_are_drawn_and_not_saved() -> None:
@@ -129,8 +125,7 @@ async def test_iterations_in_few_words_are_drawn_and_not_saved() -> None:
         await until(pilot, lambda: "it 8/97  loss 10.580  gn 0.31  2.82 s  883 TF" in screen_text(app))
         text = screen.query_one(LogView).lines.text
         assert [row.text for row in text.read_rows(0, 8)] == [*map(iteration, range(1, 9))]
-        await pilot.press("C")
-        await until(pilot, lambda: "consumed samples" in screen_text(app))
+        await press(pilot, "C", then=lambda: "consumed samples" in screen_text(app))
 
 
 async def test_keys_on_a_process_are_about_its_pod() -> None:
@@ -140,8 +135,7 @@ async def test_keys_on_a_process_are_about_its_pod() -> None:
         screen = await to_log(app, pilot, "hang")
         await until(pilot, lambda: "Rank 9 (pod 1, GPU 1) is in the data loader" in screen_text(app))
         await until(pilot, lambda: screen.rank == 1)
-        await pilot.press("l")
-        await until(pilot, lambda: "I am pod 1" in screen_text(app))
+        await press(pilot, "l", then=lambda: "I am pod 1" in screen_text(app))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -156,6 +150,5 @@ async def test_what_pods_agree_on_keeps_its_reading_place_after_a_reconnect() ->
         assert (top > 0, log.follow) == (True, False)
         go_on(first, second)
         second.say(FIRST, "while away")
-        await pilot.press("ctrl+r")
-        await until(pilot, lambda: log.total == 201)
+        await press(pilot, "ctrl+r", then=lambda: log.total == 201)
         assert (log.scroll_y, log.follow) == (top, False)

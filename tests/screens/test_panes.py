@@ -12,7 +12,7 @@ from screens.paned import SIZES, PanedScreen
 from screens.widgets.line import cut_name
 from screens.wording import Span
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, screen_text, text_of, until
+from tests.screens.press import console, press, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import scene
 
@@ -28,8 +28,7 @@ async def test_the_pane_follows_the_cursor(key: str, made: Any) -> None:
         assert isinstance(screen, PanedScreen)
         await until(pilot, lambda: text_of(screen.pane).strip())
         before = text_of(screen.pane).split("\n")[0]
-        await pilot.press("down")
-        await until(pilot, lambda: text_of(screen.pane).split("\n")[0] != before)
+        await press(pilot, "down", then=lambda: text_of(screen.pane).split("\n")[0] != before)
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -51,8 +50,7 @@ async def test_its_size_is_that_of_every_page_and_off_is_off() -> None:
         screen = app.screen
         assert isinstance(screen, PanedScreen)
         assert not screen.pane_shown
-        await pilot.press("w", "2", "w")
-        await until(pilot, lambda: "dpo-b" in screen_text(app))
+        await press(pilot, "w", "2", "w", then=lambda: "dpo-b" in screen_text(app))
         await pilot.press("z")
         assert app.pane_size == SIZES[0]
         await until(pilot, lambda: text_of(app.screen.query_one("#pane")).strip())

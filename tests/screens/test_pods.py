@@ -22,7 +22,7 @@ from screens.pages.log import LogScreen
 from screens.pages.object_yaml import ObjectYamlScreen
 from screens.pages.pods import PodScreen, PodsScreen, PodTally
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import STYLES, console, screen_of, screen_text, text_of, toasts, until
+from tests.screens.press import STYLES, console, press, screen_of, screen_text, text_of, toasts, until
 from tests.screens.scene import NOW, scene
 
 
@@ -30,8 +30,7 @@ async def test_filter_as_you_type_then_back_to_all() -> None:
     async with console() as (app, pilot, _):
         await pilot.press("4")
         screen = screen_of(app, PodsScreen)
-        await pilot.press("slash", *"nccl")
-        await until(pilot, lambda: len(screen.table.shown) == 2)
+        await press(pilot, "slash", *"nccl", then=lambda: len(screen.table.shown) == 2)
         await until(pilot, lambda: "2 of 15" in screen_text(app))
         await pilot.press("enter", "down")
         assert screen.table.cursor is not None
@@ -44,36 +43,28 @@ async def test_filter_as_you_type_then_back_to_all() -> None:
 
 async def test_delete_asks_by_name_and_enter_alone_keeps() -> None:
     async with console() as (app, pilot, session):
-        await pilot.press("4", "x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "4", "x", then=lambda: isinstance(app.screen, Confirm))
         await until(pilot, lambda: "dpo-[b]-workload-0-0-x7k0" in screen_text(app))
         assert "may restart all its pods" in screen_text(app)
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, PodsScreen))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, PodsScreen))
         assert session.called("delete_pod") == []
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("y")
-        await until(pilot, lambda: session.called("delete_pod") == [("default", "dpo-[b]-workload-0-0-x7k0")])
+        await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "y", then=lambda: session.called("delete_pod") == [("default", "dpo-[b]-workload-0-0-x7k0")])
 
 
 async def test_marked_pods_go_together() -> None:
     async with console() as (app, pilot, session):
-        await pilot.press("4", "space", "space", "x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("y")
-        await until(pilot, lambda: len(session.called("delete_pod")) == 2)
+        await press(pilot, "4", "space", "space", "x", then=lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "y", then=lambda: len(session.called("delete_pod")) == 2)
 
 
 async def test_what_is_deleted_is_what_was_under_the_cursor_when_the_key_was_pressed() -> None:
     async with console() as (app, pilot, session):
-        await pilot.press("4", "x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "4", "x", then=lambda: isinstance(app.screen, Confirm))
         pods = dict(session.fleet.pods)
         session.show(pods={("a", "a-new-one"): Pod("a", "a-new-one", created=time.time()), **pods})
         await pilot.pause()
-        await pilot.press("y")
-        await until(pilot, lambda: session.called("delete_pod") == [("default", "dpo-[b]-workload-0-0-x7k0")])
+        await press(pilot, "y", then=lambda: session.called("delete_pod") == [("default", "dpo-[b]-workload-0-0-x7k0")])
 
 
 async def test_a_pod_has_a_page_with_containers_and_events() -> None:
@@ -81,8 +72,7 @@ async def test_a_pod_has_a_page_with_containers_and_events() -> None:
         await pilot.press("4")
         assert isinstance(app.screen, PodsScreen)
         app.screen.table.move_to(("default", "dpo-[b]-workload-0-1-x7k1"))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, PodScreen))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, PodScreen))
         await until(pilot, lambda: "BackOff" in screen_text(app))
         shown = screen_text(app)
         assert "CrashLoopBackOff" in shown
@@ -117,15 +107,13 @@ async def test_events_stand_newest_first_and_only_those_of_the_object_or_its_rel
         session.show(events={(each.namespace, each.name): each for each in (*told, event("New", mine, 0))})
         await until(pilot, lambda: "WasNew" in screen_text(app))
         assert re.findall(r"Was(\w+)", screen_text(app)) == ["New", "A", "B", "C", "D"]
-        await pilot.press("slash", *"WasC", "enter")
-        await until(pilot, lambda: "WasA" not in screen_text(app))
+        await press(pilot, "slash", *"WasC", "enter", then=lambda: "WasA" not in screen_text(app))
         assert f"C of {mine.name}" in screen_text(app)
 
 
 async def test_a_pod_that_goes_while_its_page_is_open() -> None:
     async with console() as (app, pilot, session):
-        await pilot.press("4", "enter")
-        await until(pilot, lambda: isinstance(app.screen, PodScreen))
+        await press(pilot, "4", "enter", then=lambda: isinstance(app.screen, PodScreen))
         session.show(pods={})
         await until(pilot, lambda: "gone" in screen_text(app))
         await pilot.press("l", "s", "y", "x")
@@ -137,8 +125,7 @@ async def test_its_log_is_followed() -> None:
     session = FakeSession(scene())
     session.printed["default", "dpo-[b]-workload-0-0-x7k0"] = [LogLine(1.0, f"iteration {n}") for n in range(200)]
     async with console(session) as (app, pilot, _):
-        await pilot.press("4", "l")
-        await until(pilot, lambda: isinstance(app.screen, LogScreen))
+        await press(pilot, "4", "l", then=lambda: isinstance(app.screen, LogScreen))
         await until(pilot, lambda: "iteration 199" in screen_text(app))
         await until(pilot, lambda: "has ended" in screen_text(app))
 
@@ -148,14 +135,12 @@ async def test_a_log_that_is_not_there_says_why() -> None:
     session = FakeSession(scene())
     session.answers["follow_log"] = NotFound("The pod is gone.", "Its log went with it.")
     async with console(session) as (app, pilot, _):
-        await pilot.press("4", "l")
-        await until(pilot, lambda: "The pod is gone. Its log went with it." in screen_text(app))
+        await press(pilot, "4", "l", then=lambda: "The pod is gone. Its log went with it." in screen_text(app))
 
 
 async def test_its_yaml() -> None:
     async with console() as (app, pilot, session):
-        await pilot.press("4", "y")
-        await until(pilot, lambda: isinstance(app.screen, ObjectYamlScreen))
+        await press(pilot, "4", "y", then=lambda: isinstance(app.screen, ObjectYamlScreen))
         await until(pilot, lambda: "kind: Pod" in screen_text(app))
         assert session.called("manifest") == [("Pod", "default", "dpo-[b]-workload-0-0-x7k0")]
 
@@ -229,8 +214,7 @@ class Drawn(PodsScreen):
 
 async def test_a_picture_that_changes_nothing_in_view_paints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with console(kind=Ageless) as (app, pilot, _):
-        await pilot.press("4")
-        await until(pilot, lambda: "nccl-0412" in screen_text(app) and not app.answering)
+        await press(pilot, "4", then=lambda: "nccl-0412" in screen_text(app) and not app.answering)
         await pilot.pause()
         painted: list[object] = []
         monkeypatch.setattr(app, "_display", lambda *what: painted.extend(what))
@@ -307,8 +291,7 @@ async def test_a_picture_does_not_wait_for_ever_for_keys(monkeypatch: pytest.Mon
     monkeypatch.setattr("screens.base.KEYS_FIRST", 0.05)
     async with console(kind=Keys) as (app, pilot, session):
         assert isinstance(app, Keys)
-        await pilot.press("4")
-        await until(pilot, lambda: "nccl-0412" in screen_text(app))
+        await press(pilot, "4", then=lambda: "nccl-0412" in screen_text(app))
         app.answers = True
         session.show(pods={})
         await until(pilot, lambda: "No pods" in screen_text(app))
@@ -340,8 +323,7 @@ async def test_every_node_of_the_list_has_its_short_name() -> None:
              "gke-practice-a4-highgpu-8g-a4-pool-79c66879-0010": "a4-pool/0010"}  # fmt: skip
     pods = [Pod("default", f"pod-{at}", uid=f"pod-{at}", created=NOW, node=node) for at, node in enumerate(names)]
     async with console(FakeSession(fleet_of(*pods)), size=(200, 35)) as (app, pilot, _):
-        await pilot.press("4")
-        await until(pilot, lambda: isinstance(app.screen, PodsScreen) and app.screen.table.cursor is not None)
+        await press(pilot, "4", then=lambda: isinstance(app.screen, PodsScreen) and app.screen.table.cursor is not None)
         assert isinstance(app.screen, PodsScreen)
         shown = text_of(app.screen.table).split()
         assert [each in shown for pair in names.items() for each in pair] == [False, True, False, True]

@@ -20,7 +20,7 @@ from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm, Pick, Prompt
 from screens.pages.nodepools import NodepoolsScreen, PoolScreen
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import screen_text, until
+from tests.screens.press import press, screen_text, until
 
 NOW = time.time()
 POOL = GkePool(
@@ -115,25 +115,21 @@ async def test_a_resize_names_the_pool_and_what_goes() -> None:
     async with page() as (app, pilot, session):
         session.answers["resize"] = RESIZE
         await until(pilot, lambda: "Resize" in screen_text(app))
-        await pilot.press("R")
-        await until(pilot, lambda: isinstance(app.screen, Prompt))
-        await pilot.press("backspace", "1", "enter")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "R", then=lambda: isinstance(app.screen, Prompt))
+        await press(pilot, "backspace", "1", "enter", then=lambda: isinstance(app.screen, Confirm))
         text = screen_text(app)
         assert "Resize a4-pool from 3 to 1 node?" in text
         assert "2 nodes go with the pods on them." in text
         assert "it would undo this" in text
         assert session.called("resize") == []
-        await pilot.press("y")
-        await until(pilot, lambda: session.called("resize") == [("a4-pool", 1)])
+        await press(pilot, "y", then=lambda: session.called("resize") == [("a4-pool", 1)])
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_what_is_no_number_is_refused_in_words() -> None:
     async with page() as (app, pilot, session):
         await until(pilot, lambda: "Resize" in screen_text(app))
-        await pilot.press("R")
-        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await press(pilot, "R", then=lambda: isinstance(app.screen, Prompt))
         await pilot.press("x", "enter")
         await until(pilot, lambda: any("not a number" in each.message for each in app._notifications))
         assert session.called("resize") == []
@@ -143,21 +139,16 @@ async def test_limits_of_the_autoscaler() -> None:
     async with page() as (app, pilot, session):
         session.answers["scale_between"] = RESIZE
         await until(pilot, lambda: "Limits" in screen_text(app))
-        await pilot.press("L")
-        await until(pilot, lambda: isinstance(app.screen, Prompt))
-        await pilot.press(*["backspace"] * 3, "0", "space", "0", "enter")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "L", then=lambda: isinstance(app.screen, Prompt))
+        await press(pilot, *["backspace"] * 3, "0", "space", "0", "enter", then=lambda: isinstance(app.screen, Confirm))
         assert "Turn autoscaling of a4-pool off?" in screen_text(app)
-        await pilot.press("y")
-        await until(pilot, lambda: session.called("scale_between") == [("a4-pool", 0, 0)])
+        await press(pilot, "y", then=lambda: session.called("scale_between") == [("a4-pool", 0, 0)])
 
 
 async def report(pilot: Pilot[int], app: ConsoleApp, typed: str) -> None:
     await until(pilot, lambda: "Report faulty" in screen_text(app))
-    await pilot.press("F")
-    await until(pilot, lambda: isinstance(app.screen, Pick))
-    await pilot.press(*"XID", "enter")
-    await until(pilot, lambda: isinstance(app.screen, Prompt))
+    await press(pilot, "F", then=lambda: isinstance(app.screen, Pick))
+    await press(pilot, *"XID", "enter", then=lambda: isinstance(app.screen, Prompt))
     await until(pilot, lambda: "local disks are wiped" in " ".join(screen_text(app).replace("│", " ").split()))
     await pilot.press(*(key if key != "-" else "minus" for key in typed), "enter")
 
@@ -206,8 +197,7 @@ async def test_all_pools_also_those_without_a_machine() -> None:
         text = screen_text(app)
         for words in ("lab/us-central1/train", "2/3", "DWS, queued", "team/flex-1 for 2 pods"):
             assert words in text
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, PoolScreen))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, PoolScreen))
 
 
 async def test_pools_are_resized_and_limited_from_their_list_too() -> None:
@@ -216,9 +206,6 @@ async def test_pools_are_resized_and_limited_from_their_list_too() -> None:
         await until(pilot, lambda: "Resize" in screen_text(app))
         await pilot.press("down")  # the pool of DWS, which sizes it itself
         await until(pilot, lambda: "Resize" not in screen_text(app))
-        await pilot.press("L")
-        await until(pilot, lambda: isinstance(app.screen, Prompt))
-        await pilot.press(*["backspace"] * 3, "0", "space", "4", "enter")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("y")
-        await until(pilot, lambda: session.called("scale_between") == [("a4-flex", 0, 4)])
+        await press(pilot, "L", then=lambda: isinstance(app.screen, Prompt))
+        await press(pilot, *["backspace"] * 3, "0", "space", "4", "enter", then=lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "y", then=lambda: session.called("scale_between") == [("a4-flex", 0, 4)])

@@ -16,7 +16,7 @@ from screens.dialogs.question import Confirm
 from screens.pages.preflight import PreflightScreen
 from screens.pages.storage import StorageScreen
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, toasts, until
+from tests.screens.press import console, press, screen_text, toasts, until
 from tests.screens.scene import scene
 from tests.screens.test_launch import session_of, to_form
 
@@ -44,8 +44,7 @@ def session(settings: Settings | None = None) -> FakeSession:
 
 async def test_each_result_has_its_mark_and_words() -> None:
     async with console(session(), size=(140, 48)) as (app, pilot, _):
-        await pilot.press("P")
-        await until(pilot, lambda: "31 ok, 1 fails" in screen_text(app) or "1 fails" in screen_text(app))
+        await press(pilot, "P", then=lambda: "31 ok, 1 fails" in screen_text(app) or "1 fails" in screen_text(app))
         text = screen_text(app)
         assert "Lustre CSI driver" in text.splitlines()[1]
         for mark in (
@@ -81,45 +80,35 @@ async def test_without_a_cluster_it_says_why_once_and_looks_as_soon_as_there_is_
         await until(pilot, lambda: isinstance(app.screen, PreflightScreen) and "no kubeconfig" in screen_text(app))
         assert "`a4 clusters` lists Google's clusters." in screen_text(app)
         assert toasts(app) == ""
-        await pilot.press("ctrl+r")
-        await until(pilot, lambda: "1 fails" in screen_text(app))
+        await press(pilot, "ctrl+r", then=lambda: "1 fails" in screen_text(app))
         assert len(made.called("preflight")) == 1
 
 
 async def test_what_was_asked_and_looking_again() -> None:
     made = session()
     async with console(made, size=(140, 48)) as (app, pilot, _):
-        await pilot.press("P")
-        await until(pilot, lambda: "1 fails" in screen_text(app))
+        await press(pilot, "P", then=lambda: "1 fails" in screen_text(app))
         await pilot.press(*["down"] * 20)
         await until(pilot, lambda: "Lustre CSI driver Seen this. Because of that. → Do this." in screen_text(app))
         assert "container: cluster a4" not in screen_text(app)
-        await pilot.press("enter")
-        await until(pilot, lambda: "container: cluster a4: answered (0.31 s)" in screen_text(app))
-        await pilot.press("r")
-        await until(pilot, lambda: made.called("preflight")[-1] == (None, ("P21",)))
-        await pilot.press("R")
-        await until(pilot, lambda: made.called("preflight")[-1] == (None, ()))
+        await press(pilot, "enter", then=lambda: "container: cluster a4: answered (0.31 s)" in screen_text(app))
+        await press(pilot, "r", then=lambda: made.called("preflight")[-1] == (None, ("P21",)))
+        await press(pilot, "R", then=lambda: made.called("preflight")[-1] == (None, ()))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_fix_asks_first_and_looks_again() -> None:
     made = session()
     async with console(made, size=(140, 48)) as (app, pilot, _):
-        await pilot.press("P")
-        await until(pilot, lambda: "1 fails" in screen_text(app))
+        await press(pilot, "P", then=lambda: "1 fails" in screen_text(app))
         assert "f Fix" not in screen_text(app), "the first check has nothing to mend"
-        await pilot.press(*["down"] * 20)
-        await until(pilot, lambda: "f Fix" in screen_text(app))
-        await pilot.press("f")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, *["down"] * 20, then=lambda: "f Fix" in screen_text(app))
+        await press(pilot, "f", then=lambda: isinstance(app.screen, Confirm))
         assert "Enable lustre.googleapis.com in project practice?" in screen_text(app)
         assert "cost money" in screen_text(app)
-        await pilot.press("n")
-        await until(pilot, lambda: isinstance(app.screen, PreflightScreen))
+        await press(pilot, "n", then=lambda: isinstance(app.screen, PreflightScreen))
         assert not made.called("repair")
-        await pilot.press("f", "y")
-        await until(pilot, lambda: made.called("repair") == [(REPAIR,)])
+        await press(pilot, "f", "y", then=lambda: made.called("repair") == [(REPAIR,)])
         await until(pilot, lambda: made.called("preflight")[-1] == (None, ("P21",)))
 
 
@@ -127,20 +116,16 @@ async def test_a_fix_that_fails_says_why() -> None:
     made = session()
     made.answers["repair"] = NotAllowed("Could not enable it: you may not.", "Ask for a role.")
     async with console(made, size=(140, 48)) as (app, pilot, _):
-        await pilot.press("P")
-        await until(pilot, lambda: "1 fails" in screen_text(app))
-        await pilot.press(*["down"] * 20, "f", "y")
-        await until(pilot, lambda: "you may not. Ask for a role." in toasts(app))
+        await press(pilot, "P", then=lambda: "1 fails" in screen_text(app))
+        await press(pilot, *["down"] * 20, "f", "y", then=lambda: "you may not. Ask for a role." in toasts(app))
 
 
 async def test_nothing_can_be_mended_in_read_only_mode() -> None:
     settings = Settings(read_only=True)
     made = session(settings)
     async with console(made, size=(140, 48), settings=settings) as (app, pilot, _):
-        await pilot.press("P")
-        await until(pilot, lambda: "1 fails" in screen_text(app))
-        await pilot.press(*["down"] * 20)
-        await until(pilot, lambda: "→ Do this." in screen_text(app))
+        await press(pilot, "P", then=lambda: "1 fails" in screen_text(app))
+        await press(pilot, *["down"] * 20, then=lambda: "→ Do this." in screen_text(app))
         assert "f Fix" not in screen_text(app)
         await pilot.press("f")
         assert isinstance(app.screen, PreflightScreen)
@@ -151,8 +136,7 @@ async def test_rows_stand_there_while_they_are_looked_at() -> None:
     made = session()
     made.preflight.held = asyncio.Event()
     async with console(made, size=(140, 48)) as (app, pilot, _):
-        await pilot.press("P")
-        await until(pilot, lambda: "36 under way" in screen_text(app))
+        await press(pilot, "P", then=lambda: "36 under way" in screen_text(app))
         assert "◐  Cluster reachable" in screen_text(app)
         made.preflight.held.set()
         await until(pilot, lambda: "1 fails" in screen_text(app))
@@ -160,10 +144,8 @@ async def test_rows_stand_there_while_they_are_looked_at() -> None:
 
 async def test_a_narrow_screen_keeps_what_matters() -> None:
     async with console(session(), size=(80, 24)) as (app, pilot, _):
-        await pilot.press("P")
-        await until(pilot, lambda: "1 fails" in screen_text(app))
-        await pilot.press(*["down"] * 20)
-        await until(pilot, lambda: "✗  Lustre" in screen_text(app))
+        await press(pilot, "P", then=lambda: "1 fails" in screen_text(app))
+        await press(pilot, *["down"] * 20, then=lambda: "✗  Lustre" in screen_text(app))
         assert "fail" in screen_text(app)
         assert "→ Do this." in screen_text(app)
 
@@ -178,7 +160,6 @@ async def test_the_launch_form_looks_by_itself_and_opens_the_checks() -> None:
         plan, ids = made.called("preflight")[-1]
         assert (plan.recipe, plan.name, ids) == ("nccl-all-reduce", "llama-2", ())
         looked = len(made.called("preflight"))
-        await pilot.press("f9")
-        await until(pilot, lambda: isinstance(app.screen, PreflightScreen))
+        await press(pilot, "f9", then=lambda: isinstance(app.screen, PreflightScreen))
         await until(pilot, lambda: len(made.called("preflight")) > looked)
         assert made.called("preflight")[-1][0] == plan

@@ -22,15 +22,14 @@ from screens.pages.object_yaml import ObjectYamlScreen
 from screens.pages.queues import QueuesScreen
 from screens.wording import Span
 from tests.fakes import FakeSession, fleet_of, live_links
-from tests.screens.press import console, focus, screen_of, screen_text, text_of, until
+from tests.screens.press import console, focus, press, screen_of, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_queues_with_bars_states_and_who_waits_why() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
-        await pilot.press("2")
-        await until(pilot, lambda: isinstance(app.screen, QueuesScreen) and "dpo-b" in screen_text(app))
+        await press(pilot, "2", then=lambda: isinstance(app.screen, QueuesScreen) and "dpo-b" in screen_text(app))
         text = screen_text(app)
         assert "48 / 64" in text
         assert "█" in text
@@ -53,8 +52,7 @@ async def test_what_waits_for_a_clusterqueue_that_is_gone_is_shown_as_the_comman
         workloads={**fleet.workloads, waits.key: waits},
     )
     async with console(FakeSession(lost), size=(160, 35)) as (app, pilot, _):
-        await pilot.press("2")
-        await until(pilot, lambda: isinstance(app.screen, QueuesScreen) and "nowhere" in screen_text(app))
+        await press(pilot, "2", then=lambda: isinstance(app.screen, QueuesScreen) and "nowhere" in screen_text(app))
         assert "ghost" in screen_text(app)
 
 
@@ -64,8 +62,7 @@ async def test_column_pane_and_commands_say_the_same_of_when_it_starts() -> None
     session = FakeSession(fleet)
     key = next(each.key for each in fleet.workloads.values() if each.is_waiting)
     async with console(session, size=(200, 50)) as (app, pilot, _):
-        await pilot.press("2")
-        await until(pilot, lambda: "at once if llama" in screen_text(app))
+        await press(pilot, "2", then=lambda: "at once if llama" in screen_text(app))
         start = session.forecasts.starts[key]
         assert start_words(start, fleet.at) == "at once if llama ends: how long llama still runs is not known"
         assert f"starts    {start_words(start, fleet.at)}" in " ".join(screen_text(app).split("│"))
@@ -83,8 +80,7 @@ async def test_column_pane_and_commands_say_the_same_of_when_it_starts() -> None
 
 async def test_the_time_in_the_queue_goes_on_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     async with console(FakeSession(queue_scene()), size=(125, 35)) as (app, pilot, _):
-        await pilot.press("2")
-        await until(pilot, lambda: isinstance(app.screen, QueuesScreen) and "dpo-b" in screen_text(app))
+        await press(pilot, "2", then=lambda: isinstance(app.screen, QueuesScreen) and "dpo-b" in screen_text(app))
         assert "3d0h" not in screen_text(app)
         later = time.time() + 86400 * 3
         monkeypatch.setattr(CLOCK, "_started", None)  # as before, in the end
@@ -95,8 +91,7 @@ async def test_the_time_in_the_queue_goes_on_while_nothing_changes(monkeypatch: 
 
 async def test_an_alarm_stands_in_a_row_as_soon_as_in_the_pane() -> None:
     async with console(FakeSession(queue_scene()), size=(125, 35)) as (app, pilot, session):
-        await pilot.press("2")
-        await until(pilot, lambda: isinstance(app.screen, QueuesScreen) and "dpo-b" in screen_text(app))
+        await press(pilot, "2", then=lambda: isinstance(app.screen, QueuesScreen) and "dpo-b" in screen_text(app))
         assert "diverged" not in screen_text(app)
         session.alarms.sound("default", "llama", AlarmKind.NAN, "loss is NaN since step 118")
         app.tick()
@@ -116,22 +111,18 @@ async def test_the_reason_follows_the_cursor_and_w_shows_all_of_it() -> None:
         await pilot.press("2")
         screen = screen_of(app, QueuesScreen)
         await until(pilot, lambda: any("dpo-b" in run.text for run in screen.reason.runs))
-        await pilot.press("down")
-        await until(pilot, lambda: any("llama" in run.text for run in screen.reason.runs))
+        await press(pilot, "down", then=lambda: any("llama" in run.text for run in screen.reason.runs))
         assert screen.reason.display
         assert "w" not in screen.active_bindings, "nothing is cut"
         await pilot.resize_terminal(26, 20)
-        await pilot.press("up")
-        await until(pilot, lambda: screen.reason.is_cut and "w" in screen.active_bindings)
+        await press(pilot, "up", then=lambda: screen.reason.is_cut and "w" in screen.active_bindings)
         await pilot.press("w")
         await until(pilot, lambda: screen.reason.lines_at(screen.reason.size.width) == screen.reason.size.height)
         assert "w" in screen.active_bindings, "it shows less again"
-        await pilot.press("w")
-        await until(pilot, lambda: screen.reason.is_cut)
+        await press(pilot, "w", then=lambda: screen.reason.is_cut)
         await pilot.resize_terminal(140, 40)
         await until(pilot, lambda: not screen.reason.display)
-        await pilot.press("w")
-        await until(pilot, lambda: screen.has_class("-large"))
+        await press(pilot, "w", then=lambda: screen.has_class("-large"))
 
 
 async def test_the_page_of_a_waiting_job_tells_when_it_would_start_and_what_for_it_waits() -> None:
@@ -148,8 +139,7 @@ async def test_a_queue_shows_its_own_workloads_and_escape_all_again() -> None:
         await until(pilot, lambda: len(screen.workloads.shown) == 2)
         assert "; 2 LocalQueues" in screen_text(app)
         await focus(pilot, screen.cluster_queues)
-        await pilot.press("down", "enter")
-        await until(pilot, lambda: screen.only == ("research",))
+        await press(pilot, "down", "enter", then=lambda: screen.only == ("research",))
         assert screen.workloads.shown == []
         assert "; 1 LocalQueue; GPUs of quota" in screen_text(app)
         await pilot.press("escape")
@@ -158,13 +148,10 @@ async def test_a_queue_shows_its_own_workloads_and_escape_all_again() -> None:
 
 async def test_enter_opens_the_job_and_y_the_object() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, session):
-        await pilot.press("2")
-        await until(pilot, lambda: "dpo-b" in screen_text(app))
-        await pilot.press("y")
-        await until(pilot, lambda: isinstance(app.screen, ObjectYamlScreen))
+        await press(pilot, "2", then=lambda: "dpo-b" in screen_text(app))
+        await press(pilot, "y", then=lambda: isinstance(app.screen, ObjectYamlScreen))
         await until(pilot, lambda: session.called("manifest") == [("Workload", "default", "jobset-dpo-b")])
-        await pilot.press("escape", "enter")
-        await until(pilot, lambda: getattr(app.screen, "key", None) == ("default", "dpo-b"))
+        await press(pilot, "escape", "enter", then=lambda: getattr(app.screen, "key", None) == ("default", "dpo-b"))
 
 
 @pytest.mark.parametrize(
@@ -182,8 +169,7 @@ async def test_enter_opens_the_job_and_y_the_object() -> None:
 async def test_without_rows_it_says_why(link: WatchStatus, words: str) -> None:
     session = FakeSession(fleet_of(workloads=link))
     async with console(session) as (app, pilot, _):
-        await pilot.press("2")
-        await until(pilot, lambda: words in screen_text(app))
+        await press(pilot, "2", then=lambda: words in screen_text(app))
 
 
 async def test_free_gpus_stand_under_their_title_and_one_namespace_has_the_sums_of_its_rows() -> None:
@@ -222,8 +208,7 @@ async def test_free_gpus_stand_under_their_title_and_one_namespace_has_the_sums_
 async def test_stale_rows_stay() -> None:
     session = FakeSession(queue_scene())
     async with console(session, size=(160, 40)) as (app, pilot, _):
-        await pilot.press("2")
-        await until(pilot, lambda: "dpo-b" in screen_text(app))
+        await press(pilot, "2", then=lambda: "dpo-b" in screen_text(app))
         assert "last known" not in screen_text(app)
         stale = {
             kind: WatchStatus(kind, WatchState.STALE, since=1.0, last_seen=1.0, why="connection refused")
@@ -236,8 +221,7 @@ async def test_stale_rows_stay() -> None:
         assert screen_text(app).count("last known:") == 3  # of the panes too
         app.open_page("job", "default", "llama")
         await until(pilot, lambda: "last known: ● running  llama" in screen_text(app))
-        await pilot.press("escape", "1")
-        await until(pilot, lambda: "last known: a4-highgpu-8g-a4-pool" in screen_text(app))
+        await press(pilot, "escape", "1", then=lambda: "last known: a4-highgpu-8g-a4-pool" in screen_text(app))
         node = next(iter(session.fleet.nodes.values()))
         app.open_page("node", node.name)
         await until(pilot, lambda: "lost: last known" in screen_text(app))

@@ -25,7 +25,7 @@ from screens.__main__ import main
 from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm
 from tests.hostile.payloads import PAYLOADS, RAW
-from tests.screens.press import STYLES, screen_text, until
+from tests.screens.press import STYLES, press, screen_text, until
 
 Watched = tuple[PracticeCluster, Callable[[Any], Any], list[tuple[bool, str]]]
 
@@ -260,7 +260,5 @@ async def test_no_key_changes_anything(seed: int, shared: Watched, monkeypatch: 
 @pytest.mark.slow(reason="hundreds of keys or command lines on a whole practice cluster")
 async def test_a_key_that_changes_something_is_noticed(shared: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     async with console(shared, monkeypatch, read_only=False) as (app, pilot, seen):
-        await pilot.press("3", "x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("y")
-        await until(pilot, lambda: any(writes for writes, _ in seen))
+        await press(pilot, "3", "x", then=lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "y", then=lambda: any(writes for writes, _ in seen))

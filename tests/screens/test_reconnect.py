@@ -20,7 +20,7 @@ from screens.base import LiveScreen
 from screens.pages.job import JobScreen
 from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
-from tests.screens.press import screen_text, toasts, until
+from tests.screens.press import press, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene, table_text
 
 pytestmark = pytest.mark.slow(reason="many keys in a whole app")
@@ -62,29 +62,24 @@ async def test_the_log_of_all_ranks_goes_on_and_stays_where_it_was_read() -> Non
     async with page("log", lines=lines) as (screen, pilot, first, second):
         log = screen.query_one(LogView).lines
         await until(pilot, lambda: log.total == 100)
-        await pilot.press("home")
-        await until(pilot, lambda: not log.follow)
+        await press(pilot, "home", then=lambda: not log.follow)
         go_on(first, second)
         second.say(FIRST, "while away")
-        await pilot.press("ctrl+r")
-        await until(pilot, lambda: log.total == 101)
+        await press(pilot, "ctrl+r", then=lambda: log.total == 101)
         second.say(FIRST, "since then")
         await until(pilot, lambda: log.total == 102)
         assert [row.text for row in log.text.read_rows(0, 102)] == [*lines, "while away", "since then"]
         assert (log.follow, log.scroll_y) == (False, 0)
-        await pilot.press("m", "m")
-        await until(pilot, lambda: "since then" in screen_text(screen.app))
+        await press(pilot, "m", "m", then=lambda: "since then" in screen_text(screen.app))
         assert second.alarms.kept == {KEY}
 
 
 async def test_what_all_ranks_agree_on_goes_on() -> None:
     async with page("log", lines=["one"]) as (screen, pilot, first, second):
-        await pilot.press("m", "m")
-        await until(pilot, lambda: "one" in screen_text(screen.app))
+        await press(pilot, "m", "m", then=lambda: "one" in screen_text(screen.app))
         go_on(first, second)
         second.say(FIRST, "two")
-        await pilot.press("ctrl+r")
-        await until(pilot, lambda: "two" in screen_text(screen.app))
+        await press(pilot, "ctrl+r", then=lambda: "two" in screen_text(screen.app))
         assert screen_text(screen.app).count("pod 0 one") == 1
 
 
@@ -104,16 +99,14 @@ async def test_a_test_is_read_on() -> None:
         assert "640.0 GB/s" not in screen_text(screen.app)
         go_on(first, second)
         second.say(FIRST, *texts[-1:])
-        await pilot.press("ctrl+r")
-        await until(pilot, lambda: "640.0 GB/s" in screen_text(screen.app))
+        await press(pilot, "ctrl+r", then=lambda: "640.0 GB/s" in screen_text(screen.app))
 
 
 async def test_gpus_are_read_on() -> None:
     async with page("gpus") as (screen, pilot, first, second):
         await until(pilot, lambda: first.gpus.readers == 1)
         second.gpus.board = GpuBoard((PodGpus(0, FIRST, "a-node-of-now", (), time.time(), "nvidia-smi"),))
-        await pilot.press("ctrl+r")
-        await until(pilot, lambda: "a-node-of-now" in screen_text(screen.app))
+        await press(pilot, "ctrl+r", then=lambda: "a-node-of-now" in screen_text(screen.app))
         assert (first.gpus.readers, second.gpus.readers) == (0, 1)
 
 
@@ -126,8 +119,7 @@ async def test_an_alarm_that_was_told_is_not_told_again() -> None:
             session.alarms.sound(*KEY, AlarmKind.NAN, "and again at 9")
         await until(pilot, lambda: "and again at 9" in toasts(app))
         app._notifications.clear()
-        await pilot.press("ctrl+r")
-        await until(pilot, lambda: app.fleet is second.fleet)
+        await press(pilot, "ctrl+r", then=lambda: app.fleet is second.fleet)
         app.tick()
         assert toasts(app) == ""
         second.alarms.sound(*KEY, AlarmKind.NAN, "a third at 11")

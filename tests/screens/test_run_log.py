@@ -20,7 +20,7 @@ from screens.widgets.log.view import LogView
 from screens.wording import begun_small, whole_path
 from tests.console.metrics.test_log_search import iteration
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, toasts, until
+from tests.screens.press import console, press, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.test_jobs import to_job
 from tests.screens.test_runs import run
@@ -63,10 +63,8 @@ async def test_a_run_that_is_gone_shows_its_curve_and_its_log(size: tuple[int, i
         app.tick()
         await until(pilot, lambda: "llama" in toasts(app))  # its log is of another run
         assert [len(track) for track in app.screen.query_one(TrainingPanel).tracks] == [29]
-        await pilot.press("l")
-        await until(pilot, lambda: app.screen.query_one(LogView).size.height > size[1] - 8)
-        await pilot.press("l")
-        await until(pilot, lambda: "values it was launched with" in screen_text(app))
+        await press(pilot, "l", then=lambda: app.screen.query_one(LogView).size.height > size[1] - 8)
+        await press(pilot, "l", then=lambda: "values it was launched with" in screen_text(app))
 
 
 async def test_a_run_of_which_no_log_is_kept_says_why_and_what_helps() -> None:
@@ -98,8 +96,7 @@ async def test_a_pod_that_has_ended_is_told_instead_of_asking_for_ports() -> Non
     async with console(FakeSession(queue_scene()), size=(140, 40)) as (app, pilot, _):
         screen = await to_job(app, pilot, "sweep")
         await until(pilot, lambda: screen.rank == 1)
-        await pilot.press("f")
-        await until(pilot, lambda: "Pod 1 has ended: OOMKilled (137)." in toasts(app))
+        await press(pilot, "f", then=lambda: "Pod 1 has ended: OOMKilled (137)." in toasts(app))
         assert app.screen is screen
 
 

@@ -21,7 +21,7 @@ from screens.pages.launch import LaunchScreen
 from screens.pages.runs import RunScreen, RunsScreen
 from screens.widgets.bars import KeyBar
 from tests.fakes import FakeSession
-from tests.screens.press import console, console_at, screen_of, screen_text, text_of, toasts, until
+from tests.screens.press import console, console_at, press, screen_of, screen_text, text_of, toasts, until
 from tests.screens.scene import NOW, scene
 from tests.screens.test_acting import asked
 from tests.screens.test_launch import session_of as launch_session
@@ -56,15 +56,13 @@ def session_of(**answers: Any) -> FakeSession:
 
 
 async def to_runs(app: Any, pilot: Any) -> RunsScreen:
-    await pilot.press("6")
-    await until(pilot, lambda: isinstance(app.screen, RunsScreen) and len(app.screen.table.shown) == 4)
+    await press(pilot, "6", then=lambda: isinstance(app.screen, RunsScreen) and len(app.screen.table.shown) == 4)
     return screen_of(app, RunsScreen)
 
 
 async def to_job(app: Any, pilot: Any) -> None:
     """The cursor on llama-70b in the list of jobs."""
-    await pilot.press("3")
-    await until(pilot, lambda: isinstance(app.screen, JobsScreen))
+    await press(pilot, "3", then=lambda: isinstance(app.screen, JobsScreen))
     await until(pilot, lambda: app.screen.table.move_to(("default", "llama-70b")))
 
 
@@ -84,8 +82,7 @@ async def test_every_run_says_how_it_ended() -> None:
         assert "env.HF_TOKEN" in "".join(run.text for run in screen.explanation.runs)
         await pilot.press("slash", *"4120")
         assert screen.table.shown == []
-        await pilot.press(*["backspace"] * 4, *"end=2G")
-        await until(pilot, lambda: screen.table.shown == [("2",)])
+        await press(pilot, *["backspace"] * 4, *"end=2G", then=lambda: screen.table.shown == [("2",)])
 
 
 async def test_the_list_follows_the_memory() -> None:
@@ -100,8 +97,7 @@ async def test_without_runs_there_are_no_keys_for_one() -> None:
     session = session_of()
     session.launch.runs.runs = []
     async with console(session) as (app, pilot, _):
-        await pilot.press("6")
-        await until(pilot, lambda: "No runs in the history" in screen_text(app))
+        await press(pilot, "6", then=lambda: "No runs in the history" in screen_text(app))
         assert "Forget" not in text_of(app.screen.query_one(KeyBar))
         session.launch.runs.runs = list(RUNS)
         session.show()
@@ -110,27 +106,22 @@ async def test_without_runs_there_are_no_keys_for_one() -> None:
 
 async def test_one_run_beside_the_last_that_succeeded() -> None:
     async with console_at(to_runs, session_of(), size=(120, 40)) as (app, pilot, _):
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.run is not None)
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, RunScreen) and app.screen.run is not None)
         await until(pilot, lambda: "compared with the last that succeeded: nccl-2" in screen_text(app))
         text = screen_text(app)
         assert "end: 4G" in text
         assert "recipe.nccl.end" in text
         assert "2G" in text
-        await pilot.press("d")
-        await until(pilot, lambda: isinstance(app.screen, Pick))
-        await pilot.press(*"train", "enter")
-        await until(pilot, lambda: "compared with train-3 (run 3, stopped" in screen_text(app))
+        await press(pilot, "d", then=lambda: isinstance(app.screen, Pick))
+        await press(pilot, *"train", "enter", then=lambda: "compared with train-3 (run 3, stopped" in screen_text(app))
         assert "qwen3-30b-pretrain" in screen_text(app)
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        await press(pilot, "escape", then=lambda: isinstance(app.screen, RunsScreen))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_two_marked_runs_side_by_side() -> None:
     async with console_at(to_runs, session_of()) as (app, pilot, _):
-        await pilot.press("space", "down", "space", "d")
-        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await press(pilot, "space", "down", "space", "d", then=lambda: isinstance(app.screen, RunScreen))
         await until(pilot, lambda: "compared with nccl-2 (run 2" in screen_text(app))
         assert isinstance(app.screen, RunScreen)
         assert app.screen.run is RUNS[0]
@@ -139,8 +130,7 @@ async def test_two_marked_runs_side_by_side() -> None:
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_launching_again_opens_the_form_with_the_values() -> None:
     async with console_at(to_runs, session_of()) as (app, pilot, _):
-        await pilot.press("n")
-        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+        await press(pilot, "n", then=lambda: isinstance(app.screen, LaunchScreen))
         assert app.launch_wish is None or app.launch_wish.values == RUNS[0].values
         assert "env.HF_TOKEN" in toasts(app) or app.launch_wish is not None
 
@@ -151,22 +141,17 @@ async def test_a_run_is_reviewed_at_once_with_its_values(where: str) -> None:
     session = launch_session()
     session.launch.runs.runs = [run(4, "nccl-4", values={"gpus": 32})]
     async with console(session) as (app, pilot, _):
-        await pilot.press("6")
-        await until(pilot, lambda: isinstance(app.screen, RunsScreen) and app.screen.table.cursor is not None)
+        await press(pilot, "6", then=lambda: isinstance(app.screen, RunsScreen) and app.screen.table.cursor is not None)
         if where == "page":
-            await pilot.press("enter")
-            await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.run is not None)
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, LaunchLook) and "32 GPUs" in screen_text(app))
+            await press(pilot, "enter", then=lambda: isinstance(app.screen, RunScreen) and app.screen.run is not None)
+        await press(pilot, "ctrl+s", then=lambda: isinstance(app.screen, LaunchLook) and "32 GPUs" in screen_text(app))
         assert session.called("launch") == [], "it is looked at first"
 
 
 async def test_the_job_of_a_run_while_it_lives() -> None:
     async with console_at(to_runs, session_of()) as (app, pilot, _):
-        await pilot.press("J")
-        await until(pilot, lambda: "not in this cluster any more" in toasts(app))
-        await pilot.press("end", "J")
-        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        await press(pilot, "J", then=lambda: "not in this cluster any more" in toasts(app))
+        await press(pilot, "end", "J", then=lambda: isinstance(app.screen, JobScreen))
         assert isinstance(app.screen, JobScreen)
         assert app.screen.key == ("default", "llama-70b")
 
@@ -174,17 +159,13 @@ async def test_the_job_of_a_run_while_it_lives() -> None:
 async def test_runs_are_forgotten_when_somebody_agrees() -> None:
     async with console(session_of()) as (app, pilot, session):
         screen = await to_runs(app, pilot)
-        await pilot.press("space", "x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "space", "x", then=lambda: isinstance(app.screen, Confirm))
         assert "Forget 1 run?" in screen_text(app)
         assert "The jobs and their output stay." in screen_text(app)
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is screen)
+        await press(pilot, "escape", then=lambda: app.screen is screen)
         assert session.called("forget") == []
-        await pilot.press("space", "x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("y")
-        await until(pilot, lambda: len(screen.table.shown) == 2)
+        await press(pilot, "space", "x", then=lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "y", then=lambda: len(screen.table.shown) == 2)
         assert session.called("forget") == [((3, 4),)]
 
 
@@ -196,8 +177,7 @@ async def test_a_run_whose_job_still_runs_is_not_forgotten() -> None:
     session.launch.runs.runs = [running, *RUNS[:-1]]
     async with console_at(to_runs, session) as (app, pilot, screen):
         screen.table.move_to((str(running.number),))
-        await pilot.press("x")
-        await until(pilot, lambda: "Nothing is forgotten of llama-70b." in toasts(app))
+        await press(pilot, "x", then=lambda: "Nothing is forgotten of llama-70b." in toasts(app))
         assert app.screen is screen
         assert session.called("forget") == []
 
@@ -214,8 +194,7 @@ async def test_read_only_launches_nothing_again() -> None:
     session = FakeSession(scene(), settings=settings)
     session.launch.runs.runs = list(RUNS)
     async with console_at(to_runs, session, settings=settings) as (app, pilot, screen):
-        await pilot.press("n")
-        await until(pilot, lambda: "read-only" in toasts(app))
+        await press(pilot, "n", then=lambda: "read-only" in toasts(app))
         assert app.screen is screen
 
 
@@ -227,32 +206,27 @@ async def test_before_a_stop_every_object_is_named() -> None:
     )  # fmt: skip
     async with console(session_of(stop_plan=plan)) as (app, pilot, session):
         await to_job(app, pilot)
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
         text = screen_text(app)
         assert "goes: JobSet llama-70b, Secret llama-70b-ssh" in text
         assert "lost: the work since step 1,240 was saved 23 min ago: 6.1 GPU-hours" in text
         assert "stays: PersistentVolumeClaim data, bucket gs://runs, mounted at /gcs" in text
-        await pilot.press("y")
-        await until(pilot, lambda: session.called("stop_job") == [("default", "llama-70b")])
+        await press(pilot, "y", then=lambda: session.called("stop_job") == [("default", "llama-70b")])
 
 
 async def test_what_a_forged_release_would_remove_is_not_asked_for() -> None:
     refused = ReleaseFailed("The release llama-70b in default holds what this chart does not make: hooks.")
     async with console(session_of(stop_plan=refused)) as (app, pilot, session):
         await to_job(app, pilot)
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
         assert "holds what this chart does not make: hooks" in screen_text(app)
-        await pilot.press("y")
-        await until(pilot, lambda: len(app._notifications) > 0)
+        await press(pilot, "y", then=lambda: len(app._notifications) > 0)
         assert session.called("stop_job") == []
 
 
 async def test_where_helm_cannot_be_read_the_picture_tells_what_goes() -> None:
     async with console_at(to_job, session_of(stop_plan=NotAllowed("You may not read secrets."))) as (app, pilot, _):
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
         assert "llama-70b in default, launched by mira, not by you: Helm release llama-70b" in screen_text(app)
         assert "stays: what it wrote" in screen_text(app)
 
@@ -267,8 +241,7 @@ async def test_a_job_is_launched_again_with_the_values_of_the_history_else_of_it
         session.launch.runs.runs = list(RUNS) if known else []
         await to_job(app, pilot)
         if where == "job":
-            await pilot.press("enter")
-            await until(pilot, lambda: isinstance(app.screen, JobScreen))
+            await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen))
         await pilot.press("n")
         wish = await asked(app, pilot)
         assert session.called("release_plan") == ([] if known else [("default", "llama-70b")])
@@ -287,8 +260,7 @@ async def test_a_job_of_a_recipe_that_no_release_made_is_launched_again_with_wha
     bare = replace(session.fleet.jobsets[key], release="", recipe="nccl-all-reduce")
     session.show(jobsets={**session.fleet.jobsets, key: bare})
     async with console_at(to_job, session) as (app, pilot, _):
-        await pilot.press("n")
-        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+        await press(pilot, "n", then=lambda: isinstance(app.screen, LaunchScreen))
         assert session.called("plan_of_job") == [("llama-70b",)]
         assert "was not launched from a recipe" not in toasts(app)
 
@@ -312,13 +284,10 @@ async def test_the_default_profile_is_in_a_new_form() -> None:
 async def test_a_profile_is_picked_and_taken_back() -> None:
     async with console_at(to_form, form_session(prod={"gpus": 8}, test={"gpus": 32})) as (app, pilot, screen):
         assert screen.form.texts["gpus"] == "16"
-        await pilot.press("f8")
-        await until(pilot, lambda: isinstance(app.screen, Pick))
-        await pilot.press(*"test", "enter")
-        await until(pilot, lambda: screen.form.texts["gpus"] == "32")
+        await press(pilot, "f8", then=lambda: isinstance(app.screen, Pick))
+        await press(pilot, *"test", "enter", then=lambda: screen.form.texts["gpus"] == "32")
         await until(pilot, lambda: app.screen is screen)
-        await pilot.press("ctrl+z")
-        await until(pilot, lambda: screen.form.texts["gpus"] == "16")
+        await press(pilot, "ctrl+z", then=lambda: screen.form.texts["gpus"] == "16")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -327,8 +296,7 @@ async def test_values_of_a_run_are_not_mixed_with_the_default_profile() -> None:
     session.launch.profiles.chosen = "prod"
     session.launch.runs.runs = [run(1, "nccl-1", values={"gpus": 32})]
     async with console(session) as (app, pilot, _):
-        await pilot.press("6")
-        await until(pilot, lambda: isinstance(app.screen, RunsScreen) and app.screen.table.cursor is not None)
+        await press(pilot, "6", then=lambda: isinstance(app.screen, RunsScreen) and app.screen.table.cursor is not None)
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and app.screen.form.texts.get("gpus") == "32")
         assert isinstance(app.screen, LaunchScreen)
@@ -337,5 +305,4 @@ async def test_values_of_a_run_are_not_mixed_with_the_default_profile() -> None:
 
 async def test_without_profiles_it_is_said_how_to_make_one() -> None:
     async with console_at(to_form, form_session()) as (app, pilot, _):
-        await pilot.press("f8")
-        await until(pilot, lambda: "a4 profiles NAME --set queue=a4" in toasts(app))
+        await press(pilot, "f8", then=lambda: "a4 profiles NAME --set queue=a4" in toasts(app))

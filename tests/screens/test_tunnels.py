@@ -15,7 +15,7 @@ from screens.pages.job import JobScreen
 from screens.pages.pods import PodScreen
 from screens.pages.tunnels import TunnelsScreen
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_of, screen_text, toasts, until
+from tests.screens.press import console, press, screen_of, screen_text, toasts, until
 from tests.screens.scene import scene
 
 
@@ -46,8 +46,7 @@ async def test_without_a_tunnel_it_says_so_and_offers_a_new_one_only() -> None:
     made = FakeSession(scene())
     made.tunnels.tunnels = []
     async with console(made, size=(160, 30)) as (app, pilot, _):
-        await pilot.press("7")
-        await until(pilot, lambda: "No tunnel is open." in screen_text(app))
+        await press(pilot, "7", then=lambda: "No tunnel is open." in screen_text(app))
         assert "n New" in screen_text(app)
         assert "x Stop" not in screen_text(app)
         await pilot.press("x", "b", "c", "a")
@@ -56,8 +55,7 @@ async def test_without_a_tunnel_it_says_so_and_offers_a_new_one_only() -> None:
 
 async def test_what_is_open_and_how_it_does() -> None:
     async with console(session(), size=(160, 30)) as (app, pilot, _):
-        await pilot.press("7")
-        await until(pilot, lambda: "16006→6006" in screen_text(app))
+        await press(pilot, "7", then=lambda: "16006→6006" in screen_text(app))
         text = screen_text(app)
         assert "dpo-[b] pod workers/1" in text
         assert "● ready" in text
@@ -77,25 +75,19 @@ def told(screen: TunnelsScreen) -> str:
 
 async def test_stopping_names_what_breaks_and_enter_alone_keeps() -> None:
     async with console(session()) as (app, pilot, fake):
-        await pilot.press("7")
-        await until(pilot, lambda: "16006→6006" in screen_text(app))
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "7", then=lambda: "16006→6006" in screen_text(app))
+        await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
         assert "2 connections open" in screen_text(app)
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, TunnelsScreen))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, TunnelsScreen))
         assert fake.called("stop_tunnel") == []
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("y")
-        await until(pilot, lambda: fake.called("stop_tunnel") == [("llama-70b-0",)])
+        await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "y", then=lambda: fake.called("stop_tunnel") == [("llama-70b-0",)])
         await until(pilot, lambda: "16006→6006" not in screen_text(app))
 
 
 async def test_one_is_handed_to_a_process_of_its_own() -> None:
     async with console(session()) as (app, pilot, fake):
-        await pilot.press("7")
-        await until(pilot, lambda: "16006→6006" in screen_text(app))
+        await press(pilot, "7", then=lambda: "16006→6006" in screen_text(app))
         await pilot.press("down", "b")
         address = PodAddress.parse("default", "dpo-[b]", "workers/1")
         await until(pilot, lambda: fake.called("open_tunnel") == [(address, ("2222:2222",), True)])
@@ -106,26 +98,20 @@ async def test_one_into_another_cluster_stays_where_it_is() -> None:
     made = session()
     made.tunnels.tunnels = tunnels("elsewhere")
     async with console(made) as (app, pilot, fake):
-        await pilot.press("7")
-        await until(pilot, lambda: "16006→6006" in screen_text(app))
-        await pilot.press("down", "b")
-        await until(pilot, lambda: "It connects to another cluster: elsewhere." in toasts(app))
+        await press(pilot, "7", then=lambda: "16006→6006" in screen_text(app))
+        await press(pilot, "down", "b", then=lambda: "It connects to another cluster: elsewhere." in toasts(app))
         assert fake.called("stop_tunnel") == []
 
 
 async def test_f_on_a_pod_asks_for_ports_and_opens_them_to_its_rank() -> None:
     async with console() as (app, pilot, fake):
-        await pilot.press("4", "slash", *"llama", "enter", "enter")
-        await until(pilot, lambda: isinstance(app.screen, PodScreen))
-        await pilot.press("f")
-        await until(pilot, lambda: isinstance(app.screen, AskPorts))
+        await press(pilot, "4", "slash", *"llama", "enter", "enter", then=lambda: isinstance(app.screen, PodScreen))
+        await press(pilot, "f", then=lambda: isinstance(app.screen, AskPorts))
         assert "6006 TensorBoard" in screen_text(app)
         app.screen.query_one(Input).value = "no"
-        await pilot.press("enter")
-        await until(pilot, lambda: "no names no ports." in screen_text(app))
+        await press(pilot, "enter", then=lambda: "no names no ports." in screen_text(app))
         app.screen.query_one(Input).value = "8888, 9000:6006"
-        await pilot.press("ctrl+g", "enter")
-        await until(pilot, lambda: fake.called("open_tunnel"))
+        await press(pilot, "ctrl+g", "enter", then=lambda: fake.called("open_tunnel"))
         assert fake.called("open_tunnel") == [(PodAddress("default", "llama-70b", 0), ("8888", "9000:6006"), True)]
 
 
@@ -133,27 +119,20 @@ async def test_f_on_a_pod_asks_for_ports_and_opens_them_to_its_rank() -> None:
 async def test_f_on_a_job_opens_to_the_chosen_rank_and_says_why_it_cannot() -> None:
     async with console() as (app, pilot, fake):
         fake.answers["open_tunnel"] = BadInput("Port 8888 of this machine is taken by another program.")
-        await pilot.press("3", "slash", *"llama", "enter", "enter")
-        await until(pilot, lambda: isinstance(app.screen, JobScreen))
-        await pilot.press("f")
-        await until(pilot, lambda: isinstance(app.screen, AskPorts))
-        await pilot.press("enter")
-        await until(pilot, lambda: any("is taken" in each.message for each in app._notifications))
+        await press(pilot, "3", "slash", *"llama", "enter", "enter", then=lambda: isinstance(app.screen, JobScreen))
+        await press(pilot, "f", then=lambda: isinstance(app.screen, AskPorts))
+        await press(pilot, "enter", then=lambda: any("is taken" in each.message for each in app._notifications))
         assert fake.called("open_tunnel") == [(PodAddress("default", "llama-70b", 0), ("8888",), False)]
 
 
 async def test_a_profile_is_saved_and_opened_again() -> None:
     async with console(session()) as (app, pilot, fake):
-        await pilot.press("7")
-        await until(pilot, lambda: "16006→6006" in screen_text(app))
-        await pilot.press("a")
-        await until(pilot, lambda: isinstance(app.screen, Prompt))
-        await pilot.press("enter")
-        await until(pilot, lambda: fake.tunnels.saved)
+        await press(pilot, "7", then=lambda: "16006→6006" in screen_text(app))
+        await press(pilot, "a", then=lambda: isinstance(app.screen, Prompt))
+        await press(pilot, "enter", then=lambda: fake.tunnels.saved)
         saved = TunnelProfile("llama-70b-0", "default", "llama-70b", "0", ("8888:8888", "16006:6006"), fake.context)
         assert fake.tunnels.saved == [saved]
-        await pilot.press("n")
-        await until(pilot, lambda: "another" in screen_text(app))
+        await press(pilot, "n", then=lambda: "another" in screen_text(app))
         await pilot.press("enter")
         address = PodAddress.parse("default", "llama-70b", "0")
         await until(pilot, lambda: fake.called("open_tunnel") == [(address, saved.ports, False)])
@@ -162,10 +141,8 @@ async def test_a_profile_is_saved_and_opened_again() -> None:
 @pytest.mark.parametrize("key", ["n", "y"])
 async def test_quitting_asks_where_a_tunnel_ends_with_it(key: str) -> None:
     async with console(session()) as (app, pilot, _):
-        await pilot.press("q")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "q", then=lambda: isinstance(app.screen, Confirm))
         assert "2222" in screen_text(app)
         assert "16006" not in screen_text(app), "it goes on without the console"
-        await pilot.press(key)
-        await until(pilot, lambda: not isinstance(app.screen, Confirm) or app._exit)
+        await press(pilot, key, then=lambda: not isinstance(app.screen, Confirm) or app._exit)
         assert app._exit is (key == "y")

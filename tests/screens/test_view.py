@@ -9,7 +9,7 @@ from textual.widgets import Static
 
 from console.logs.text import FileText
 from screens.pages.log import LogFileApp
-from tests.screens.press import text_of, until
+from tests.screens.press import press, text_of, until
 from tests.screens.test_key_order import type_at_once
 
 
@@ -24,20 +24,15 @@ async def test_a_file_is_searched_filtered_and_grows(tmp_path: Path) -> None:
         view = app.view.lines
         await until(pilot, lambda: "iteration 0/" in text_of(view))
         assert not view.follow
-        await pilot.press("E")
-        await until(pilot, lambda: "RuntimeError: broken" in text_of(view))
+        await press(pilot, "E", then=lambda: "RuntimeError: broken" in text_of(view))
         assert view.match_line == 3000
-        await pilot.press("slash", *"4999/", "enter")
-        await until(pilot, lambda: "iteration 4999/" in text_of(view))
-        await pilot.press("F", *"!iteration", "enter")
-        await until(pilot, lambda: view.shown == 1)
+        await press(pilot, "slash", *"4999/", "enter", then=lambda: "iteration 4999/" in text_of(view))
+        await press(pilot, "F", *"!iteration", "enter", then=lambda: view.shown == 1)
         await until(pilot, lambda: "RuntimeError: broken" in text_of(view))
-        await pilot.press("escape", "escape")
-        await until(pilot, lambda: view.shown == 5001)
+        await press(pilot, "escape", "escape", then=lambda: view.shown == 5001)
         with place.open("a") as file:
             file.write("one more\n")
-        await pilot.press("G")
-        await until(pilot, lambda: "one more" in text_of(view))
+        await press(pilot, "G", then=lambda: "one more" in text_of(view))
         await pilot.press("W", "home")
         assert text_of(view).startswith("iteration 0/")
         await pilot.press("q")

@@ -50,7 +50,7 @@ from screens.pages.job import JobScreen
 from screens.widgets.bars import TitleBar
 from screens.widgets.job_pane import job_lines
 from tests.fakes import FakeSession, present
-from tests.screens.press import console, screen_text, text_of, toasts, until
+from tests.screens.press import console, press, screen_text, text_of, toasts, until
 from tests.screens.queue_scene import claim, job, queue_scene
 from tests.screens.scene import scene
 from tests.screens.test_runs import run
@@ -83,10 +83,8 @@ async def test_gpus_worst_first_and_by_another_metric(size: tuple[int, int]) -> 
         rows = [key[0] for key in cast("Any", screen.here).table.shown]
         assert rows == ["1", "0", "2"]
         assert session.gpus.readers == 1
-        await pilot.press("m")
-        await until(pilot, lambda: "Memory" in screen_text(app))
-        await pilot.press("r")
-        await until(pilot, lambda: session.gpus.readers == 0)
+        await press(pilot, "m", then=lambda: "Memory" in screen_text(app))
+        await press(pilot, "r", then=lambda: session.gpus.readers == 0)
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -133,12 +131,9 @@ async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
         assert "▲ running" in screen_text(app)
         assert "look at the data set" in screen_text(app)
         assert len(session.called("inspect")) == 1
-        await pilot.press("H")
-        await until(pilot, lambda: len(session.called("inspect")) == 2)
-        await pilot.press("F")
-        await until(pilot, lambda: "nccl-0412-rank-9.svg" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: session.called("record"))
+        await press(pilot, "H", then=lambda: len(session.called("inspect")) == 2)
+        await press(pilot, "F", then=lambda: "nccl-0412-rank-9.svg" in screen_text(app))
+        await press(pilot, "enter", then=lambda: session.called("record"))
         assert session.called("record")[0][0] == 9
 
 
@@ -161,8 +156,7 @@ async def test_a_key_reads_all_stacks_where_those_of_the_suspects_were_read() ->
         await until(pilot, lambda: "in the data loader while 15 others wait." in screen_text(app))
         assert "15 not asked for a stack" in screen_text(app)
         session.inspector.report = whole
-        await pilot.press("S")
-        await until(pilot, lambda: "15 in all_reduce" in screen_text(app))
+        await press(pilot, "S", then=lambda: "15 in all_reduce" in screen_text(app))
         assert (len(session.called("inspect")), len(session.called("inspect all stacks"))) == (1, 1)
         assert not screen.here.check_action("stacks", ())
 
@@ -177,15 +171,12 @@ async def test_the_verdict_on_a_late_job_stands_in_the_list_the_header_and_the_t
         session.alarms.late_steps[key] = "no step for 40 s after step 9"
         session.alarms.verdicts[key] = found
         session.inspector.reports[key] = report()
-        await pilot.press("3")
-        await until(pilot, lambda: "Rank 9 is in the" in screen_text(app))
+        await press(pilot, "3", then=lambda: "Rank 9 is in the" in screen_text(app))
         await open_tab(app, pilot, "r")
         await until(pilot, lambda: f"no step for 40 s after step 9. {found}." in screen_text(app).replace("\n", " "))
-        await pilot.press("H")
-        await until(pilot, lambda: "15 in all_reduce, 1 in data loader" in screen_text(app))
+        await press(pilot, "H", then=lambda: "15 in all_reduce, 1 in data loader" in screen_text(app))
         assert session.called("inspect") == [], "nothing is asked that is known"
-        await pilot.press("H")
-        await until(pilot, lambda: len(session.called("inspect")) == 1)
+        await press(pilot, "H", then=lambda: len(session.called("inspect")) == 1)
 
 
 def nccl_test() -> HangReport:
@@ -263,15 +254,12 @@ async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
         assert "a4 hang nccl-0412 --rank 9 --record 10" in pane
         assert pane.count(cost) == 1
         assert (line.health.state, line.health.level) == ("running", HealthLevel.LATE)
-        await pilot.press("escape", "3")
-        await until(pilot, lambda: "⚠ running" in screen_text(app))
+        await press(pilot, "escape", "3", then=lambda: "⚠ running" in screen_text(app))
         screen = await open_tab(app, pilot, "H")
         await until(pilot, lambda: f"▲ {words}" in screen_text(app))
-        await pilot.press("r")
-        await until(pilot, lambda: "pod 0: none of its ranks is late for more than" in screen_text(app))
+        await press(pilot, "r", then=lambda: "pod 0: none of its ranks is late for more than" in screen_text(app))
         assert "0 ● △" in screen_text(app)
-        await pilot.press("down")
-        await until(pilot, lambda: f"△ {words}" in screen_text(app) and "▸    1" in screen_text(app))
+        await press(pilot, "down", then=lambda: f"△ {words}" in screen_text(app) and "▸    1" in screen_text(app))
 
 
 async def test_those_that_the_others_wait_for_at_the_same_place_have_a_row_of_their_own() -> None:
@@ -282,8 +270,7 @@ async def test_those_that_the_others_wait_for_at_the_same_place_have_a_row_of_th
     async with console(size=(160, 50)) as (app, pilot, session):
         session.inspector.report = replace(found, processes=tuple(ranks), recorded=missed)
         screen = await open_tab(app, pilot, "H")
-        await pilot.press("H")
-        await until(pilot, lambda: "never entered all_reduce #201" in screen_text(app))
+        await press(pilot, "H", then=lambda: "never entered all_reduce #201" in screen_text(app))
         table = cast("HangTab", screen.here).table
         assert [(row.suspect, row.ranks) for row in table.listing.rows.values()] == [
             (True, (9,)), (False, tuple(each.rank for each in ranks if each.rank != 9)),
@@ -298,11 +285,9 @@ async def test_flight_recorders_are_asked_with_consent_only() -> None:
         session.inspector.slow_report = SlowReport("nccl-0412", "2.28.9", "json", 16, 900, 10.0, 90, at=time.time())
         await open_tab(app, pilot, "H")
         for keys, asked in ((("enter",), 0), (("left", "enter"), 1)):
-            await pilot.press("M")
-            await until(pilot, lambda: isinstance(app.screen, Confirm))
+            await press(pilot, "M", then=lambda: isinstance(app.screen, Confirm))
             assert "halts each rank for 2 to 5 s" in screen_text(app)
-            await pilot.press(*keys)
-            await until(pilot, lambda: isinstance(app.screen, JobScreen))
+            await press(pilot, *keys, then=lambda: isinstance(app.screen, JobScreen))
             await until(pilot, lambda asked=asked: len(session.called("slow with recorders")) == asked)  # type: ignore[misc]
 
 
@@ -314,8 +299,7 @@ async def test_ones_own_job_that_makes_steps_is_inspected_after_it_was_said_that
         await open_tab(app, pilot, "H")
         await until(pilot, lambda: "recorders halts each rank for 2 to 5 s" in " ".join(screen_text(app).split()))
         assert session.called("inspect") == []
-        await pilot.press("H")
-        await until(pilot, lambda: len(session.called("inspect")) == 1)
+        await press(pilot, "H", then=lambda: len(session.called("inspect")) == 1)
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -339,16 +323,14 @@ async def test_into_a_job_that_is_not_proven_to_be_theirs_nobody_looks_unasked(
             assert "Look into the pods of llama-70b?" in screen_text(app)
             assert f"Not known to be yours: {why}" in screen_text(app)
             assert "halts each rank for 2 to 5 s" in screen_text(app)
-            await pilot.press(*keys)
-            await until(pilot, lambda: isinstance(app.screen, JobScreen))
+            await press(pilot, *keys, then=lambda: isinstance(app.screen, JobScreen))
             if looks:
                 await until(pilot, lambda: session.called("inspect") or session.called("slow"))
             else:
                 await until(pilot, lambda: f"Not inspected: {why}" in screen_text(app))
                 assert not session.called("inspect")
                 if proof is Proof.LABEL:  # its page asks once, and the key again
-                    await pilot.press("escape")
-                    await until(pilot, lambda: not isinstance(app.screen, JobScreen))
+                    await press(pilot, "escape", then=lambda: not isinstance(app.screen, JobScreen))
                     app.open_page("job", "default", "llama-70b", "hang")
                     await until(pilot, lambda: f"Not inspected: {why} H asks again." in screen_text(app))
                 await pilot.press(key)
@@ -368,14 +350,11 @@ async def test_py_spy_is_installed_with_consent_only() -> None:
         await open_tab(app, pilot, "H")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "py-spy is missing in 2 of 2 pods" in screen_text(app)
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen))
         assert session.called("install") == []
-        await pilot.press("I")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "I", then=lambda: isinstance(app.screen, Confirm))
         session.inspector.report = report()
-        await pilot.press("y")
-        await until(pilot, lambda: session.called("install") == [(("p0", "p1"),)])
+        await press(pilot, "y", then=lambda: session.called("install") == [(("p0", "p1"),)])
         await until(pilot, lambda: len(session.called("inspect")) == 2)
 
 
@@ -395,12 +374,9 @@ async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> Non
             pilot,
             lambda: f"inspected: Rank 9 waits for data. {act}" in " ".join(screen_text(app).replace("│", " ").split()),
         )
-        await pilot.press("A")
-        await until(pilot, lambda: "alarms" in screen_text(app) and "no new iteration" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.here.NAME == "hang")
-        await pilot.press("3")
-        await until(pilot, lambda: "▲ stalled" in screen_text(app))
+        await press(pilot, "A", then=lambda: "alarms" in screen_text(app) and "no new iteration" in screen_text(app))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen) and app.screen.here.NAME == "hang")
+        await press(pilot, "3", then=lambda: "▲ stalled" in screen_text(app))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -422,8 +398,7 @@ async def test_the_page_of_a_job_that_somebody_stopped_says_how_it_ended() -> No
 @pytest.mark.parametrize("page", ["1", "4", "6", "7"])
 async def test_the_key_of_alarms_works_everywhere(page: str) -> None:
     async with console() as (app, pilot, _):
-        await pilot.press(page, "A")
-        await until(pilot, lambda: isinstance(app.screen, AlarmsScreen))
+        await press(pilot, page, "A", then=lambda: isinstance(app.screen, AlarmsScreen))
         pages = len(app.screen_stack)
         await pilot.press("A")
         await pilot.pause()
@@ -437,10 +412,8 @@ async def test_runs_say_of_a_job_what_the_list_of_jobs_says_of_it() -> None:
             run(8, "nccl-0412", Outcome.RUNNING, server=session.watch.server, uid=jobset.uid, ended=0.0)
         ]
         session.alarms.late_steps["default", "nccl-0412"] = "no step for 40 s after step 9"
-        await pilot.press("3")
-        await until(pilot, lambda: "⚠ late" in screen_text(app))
-        await pilot.press("6")
-        await until(pilot, lambda: "⚠ late" in screen_text(app) and "no step for 40 s" in screen_text(app))
+        await press(pilot, "3", then=lambda: "⚠ late" in screen_text(app))
+        await press(pilot, "6", then=lambda: "⚠ late" in screen_text(app) and "no step for 40 s" in screen_text(app))
         session.launch.runs.runs = [run(8, "nccl-0412", Outcome.DIVERGED)]
         app.screen.read()  # type: ignore[attr-defined]
         await until(pilot, lambda: "✗ diverged" in screen_text(app))
@@ -598,10 +571,8 @@ async def test_a_job_that_was_deleted_while_it_ran_is_over_on_every_tab() -> Non
         await until(pilot, lambda: "The JobSet has been deleted" in screen_text(app))
         await until(pilot, lambda: "No NCCL table was printed in this job." in screen_text(app))
         assert "Stop" not in screen_text(app).splitlines()[-1]
-        await pilot.press("t")
-        await until(pilot, lambda: "No training step was printed in this job." in screen_text(app))
-        await pilot.press("r")
-        await until(pilot, lambda: "no pod" in screen_text(app))
+        await press(pilot, "t", then=lambda: "No training step was printed in this job." in screen_text(app))
+        await press(pilot, "r", then=lambda: "no pod" in screen_text(app))
         assert "Running" not in screen_text(app)
 
 
@@ -613,8 +584,7 @@ async def test_a_message_stands_once_beside_a_dialog() -> None:
         rack = ToastRack()
         await page.mount(rack)  # a test's app has none of its own
         rack.display = True  # as while there are messages
-        await pilot.press("0")
-        await until(pilot, lambda: "Which page?" in screen_text(app))
+        await press(pilot, "0", then=lambda: "Which page?" in screen_text(app))
         assert not rack.display, "a toast is visible in a rack that is not"
 
 

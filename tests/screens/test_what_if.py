@@ -10,7 +10,7 @@ from console.scheduling.what_if import Changes, what_if
 from screens.cli.forecast import result_lines
 from screens.pages.what_if import WhatIfScreen, read_changes
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, until
+from tests.screens.press import console, press, screen_text, until
 from tests.screens.queue_scene import queue_scene
 
 
@@ -19,28 +19,22 @@ async def test_what_follows_is_shown_as_the_command_prints_it() -> None:
     session = FakeSession(queue_scene())
     session.answers["unsaved"] = "the work since step 40 was saved 9 min ago: 2.4 GPU-hours"
     async with console(session, size=(140, 45)) as (app, pilot, _):
-        await pilot.press("2")
-        await until(pilot, lambda: "dpo-b" in screen_text(app))
-        await pilot.press("W")
-        await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
+        await press(pilot, "2", then=lambda: "dpo-b" in screen_text(app))
+        await press(pilot, "W", then=lambda: isinstance(app.screen, WhatIfScreen))
         assert app.screen.query_one(Input).value == "stop dpo-b", "the job under the cursor"
         lines = result_lines(what_if(session.fleet, "default", Changes(stop=("dpo-b",))), session.fleet)
         await until(pilot, lambda: all(line in screen_text(app) for line in lines))
         assert "Lost of dpo-b: the work since step 40 was saved 9 min ago: 2.4 GPU-hours." in screen_text(app)
         app.screen.query_one(Input).value = "stop llama submit a4:24"
-        await pilot.press("enter")
-        await until(pilot, lambda: "new-1" in screen_text(app))
+        await press(pilot, "enter", then=lambda: "new-1" in screen_text(app))
         assert "dpo-b default a4 32 starts" in " ".join(screen_text(app).split())
         app.screen.query_one(Input).value = "submit a4:24:high priority dpo-b:top"
         await pilot.press("enter")
         await until(pilot, lambda: "no WorkloadPriorityClass top. There are: high." in screen_text(app))
         app.screen.query_one(Input).value = "stop nobody"
-        await pilot.press("enter")
-        await until(pilot, lambda: "nobody" in screen_text(app) and "new-1" not in screen_text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, WhatIfScreen))
-        await pilot.press("3", "W")
-        await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
+        await press(pilot, "enter", then=lambda: "nobody" in screen_text(app) and "new-1" not in screen_text(app))
+        await press(pilot, "escape", then=lambda: not isinstance(app.screen, WhatIfScreen))
+        await press(pilot, "3", "W", then=lambda: isinstance(app.screen, WhatIfScreen))
 
 
 def test_changes_are_typed_as_the_options_of_the_command() -> None:

@@ -20,7 +20,7 @@ from screens.widgets.form.editors import Line
 from screens.widgets.form.form import Form
 from screens.widgets.form.lines import FormLines
 from screens.widgets.form.model import FormModel, LaunchDraft, RowKind
-from tests.screens.press import screen_text, until
+from tests.screens.press import press, screen_text, until
 from tests.screens.queue_scene import FIELDS, RECIPE
 
 QUEUES = FieldChoices("localqueues", ("a4", "research"), {"a4": "24 of 64 GPUs free"})
@@ -89,11 +89,9 @@ async def test_typing_says_only_what_was_typed_and_marks_the_change() -> None:
     async with form_of() as (form, pilot, app):
         assert app.edits == []
         form.go("gpus")
-        await pilot.press("backspace", "backspace", "8")
-        await until(pilot, lambda: app.edits[-1:] == [("gpus", "8")])
+        await press(pilot, "backspace", "backspace", "8", then=lambda: app.edits[-1:] == [("gpus", "8")])
         assert "• GPUs" in screen_text(app)
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: app.edits[-1:] == [("gpus", "16")])
+        await press(pilot, "ctrl+g", then=lambda: app.edits[-1:] == [("gpus", "16")])
         await until(pilot, lambda: "• GPUs" not in screen_text(app))
 
 
@@ -110,12 +108,10 @@ async def test_a_problem_stands_at_its_field_even_from_deep_inside() -> None:
 async def test_the_cursor_is_seen_on_a_changed_and_on_a_wrong_field() -> None:
     async with form_of() as (form, pilot, app):
         form.go("gpus")
-        await pilot.press("8")
-        await until(pilot, lambda: "▸• GPUs" in screen_text(app))
+        await press(pilot, "8", then=lambda: "▸• GPUs" in screen_text(app))
         form.show_problems({"gpus": "GPUs must be 16; 8 was given."})
         await until(pilot, lambda: "▸✗ GPUs" in screen_text(app))
-        await pilot.press("down")
-        await until(pilot, lambda: " ✗ GPUs" in screen_text(app))
+        await press(pilot, "down", then=lambda: " ✗ GPUs" in screen_text(app))
 
 
 async def test_arrows_go_through_fields_and_never_change_them() -> None:
@@ -130,8 +126,7 @@ async def test_arrows_go_through_fields_and_never_change_them() -> None:
 async def test_enter_drops_down_what_the_cluster_has() -> None:
     async with form_of() as (form, pilot, app):
         form.go("queue")
-        await pilot.press("enter")
-        await until(pilot, lambda: "24 of 64 GPUs free" in screen_text(app))
+        await press(pilot, "enter", then=lambda: "24 of 64 GPUs free" in screen_text(app))
         await pilot.press("down", "enter")
         assert form.texts["queue"] == "research"
         assert form.here == "keepAlive", "a choice that is made goes on"
@@ -143,8 +138,7 @@ async def test_enter_drops_down_what_the_cluster_has() -> None:
 async def test_typing_narrows_the_choices() -> None:
     async with form_of() as (form, pilot, app):
         form.go("queue")
-        await pilot.press("r", "e")
-        await until(pilot, lambda: "▸research" in screen_text(app))
+        await press(pilot, "r", "e", then=lambda: "▸research" in screen_text(app))
         await pilot.press("enter")
         assert form.texts["queue"] == "research"
 
@@ -154,11 +148,9 @@ async def test_nothing_to_choose_from_says_why() -> None:
     async with form_of(claims) as (form, pilot, app):
         form.offer({"pvcs": FieldChoices("pvcs", state=ChoicesState.NOT_ALLOWED, why="You may not list claims.")})
         form.go("claim")
-        await pilot.press("enter")
-        await until(pilot, lambda: "You may not list claims." in screen_text(app))
+        await press(pilot, "enter", then=lambda: "You may not list claims." in screen_text(app))
         form.offer({"pvcs": FieldChoices("pvcs", why="There are no claims.")})
-        await pilot.press("escape", "enter")
-        await until(pilot, lambda: "There are no claims." in screen_text(app))
+        await press(pilot, "escape", "enter", then=lambda: "There are no claims." in screen_text(app))
 
 
 async def test_words_and_switches_change_by_keys_and_first_letters() -> None:
@@ -208,17 +200,14 @@ async def test_several_pasted_lines_are_entries() -> None:
 async def test_what_is_typed_first_takes_the_place_of_the_value() -> None:
     async with form_of() as (form, pilot, _):
         form.go("gpus")
-        await pilot.press("8")
-        await until(pilot, lambda: form.texts["gpus"] == "8")
-        await pilot.press("0", "down", "up", "right", "1")
-        await until(pilot, lambda: form.texts["gpus"] == "801")
+        await press(pilot, "8", then=lambda: form.texts["gpus"] == "8")
+        await press(pilot, "0", "down", "up", "right", "1", then=lambda: form.texts["gpus"] == "801")
 
 
 async def test_undo_takes_back_step_by_step_and_redo_makes_it_again() -> None:
     async with form_of() as (form, pilot, _):
         form.go("gpus")
-        await pilot.press("end", "backspace", "8", "down", "x", "y")
-        await until(pilot, lambda: form.texts["queue"] == "xy")
+        await press(pilot, "end", "backspace", "8", "down", "x", "y", then=lambda: form.texts["queue"] == "xy")
         form.put_texts({"gpus": "32"})
         assert form.texts["queue"] == ""
         await pilot.press("ctrl+z")
@@ -235,16 +224,14 @@ async def test_undo_takes_back_step_by_step_and_redo_makes_it_again() -> None:
 async def test_search_finds_by_title_path_and_help_and_escape_brings_all_back() -> None:
     async with form_of() as (form, pilot, app):
         form.go("gpus")
-        await pilot.press("ctrl+f", *"topo")
-        await until(pilot, lambda: form.page.model.shown() == ("topology.request",))
+        await press(pilot, "ctrl+f", *"topo", then=lambda: form.page.model.shown() == ("topology.request",))
         # The value of the field that was left is not in sight on another's line.
         await until(pilot, lambda: "16" not in screen_text(app))
         await pilot.press("enter")
         assert form.here == "topology.request"
         await pilot.press("slash")  # here a slash is no letter of a value
         await until(pilot, lambda: form.finder.input.has_focus)
-        await pilot.press(*["backspace"] * 4, *"secret")
-        await until(pilot, lambda: form.page.model.shown() == ("hub.token",))
+        await press(pilot, *["backspace"] * 4, *"secret", then=lambda: form.page.model.shown() == ("hub.token",))
         assert "Mentioned in the help" in screen_text(app)
         await pilot.press("enter", "escape")
         assert len(form.page.model.shown()) == len(FIELDS)
@@ -254,8 +241,7 @@ async def test_search_finds_by_title_path_and_help_and_escape_brings_all_back() 
 async def test_sections_fold_and_say_what_is_changed_in_them() -> None:
     async with form_of() as (form, pilot, app):
         form.go("gpus")
-        await pilot.press("8", "f7")
-        await until(pilot, lambda: "▸ Job  3 fields, 1 changed" in screen_text(app))
+        await press(pilot, "8", "f7", then=lambda: "▸ Job  3 fields, 1 changed" in screen_text(app))
         assert "gpus" not in form.page.model.shown()
         await pilot.press("enter")
         assert "gpus" in form.page.model.shown()
@@ -297,8 +283,7 @@ async def test_a_digit_that_a_choice_begins_with_chooses_it() -> None:
 async def test_secrets_are_never_on_the_screen() -> None:
     async with form_of() as (form, pilot, app):
         form.go("hub.token")
-        await pilot.press(*"hush-hush")
-        await until(pilot, lambda: form.texts["hub.token"] == "hush-hush")
+        await press(pilot, *"hush-hush", then=lambda: form.texts["hub.token"] == "hush-hush")
         assert "hush" not in screen_text(app)
         form.put_texts({"env": "HF_TOKEN=hf_hushhushhushhushhushhushhushhush01", "hub.token": "hush"})
         form.go("gpus")
@@ -335,8 +320,7 @@ async def test_a_form_with_very_many_fields_draws_only_what_is_in_view() -> None
     many = [Field(f"f{number}", f"Field {number}", "One.", FieldKind.TEXT, "x", group="All") for number in range(900)]
     async with form_of(*many) as (form, pilot, app):
         form.go("f899")
-        await pilot.press("end", "y")
-        await until(pilot, lambda: form.texts["f899"] == "xy")
+        await press(pilot, "end", "y", then=lambda: form.texts["f899"] == "xy")
         assert "Field 899" in screen_text(app)
         assert "Field 1 " not in screen_text(app)
         assert len(app.query("*")) < 40

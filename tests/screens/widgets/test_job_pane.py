@@ -22,7 +22,7 @@ from screens.widgets.job_pane import job_lines, saved_runs
 from tests.fakes import present
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.parsing import run_of
-from tests.screens.press import console, screen_of, screen_text, text_of, until
+from tests.screens.press import console, press, screen_of, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import scene
 from trainlog import Step
@@ -158,8 +158,7 @@ def test_secrets_and_controls_of_a_log_do_not_reach_the_screen() -> None:
 
 async def test_hostile_lines_are_drawn_without_control_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
     async with console(size=(160, 45)) as (app, pilot, _):
-        await pilot.press("3")
-        await until(pilot, lambda: isinstance(app.screen, JobsScreen) and app.screen.table.row is not None)
+        await press(pilot, "3", then=lambda: isinstance(app.screen, JobsScreen) and app.screen.table.row is not None)
         screen = screen_of(app, JobsScreen)
         row = present(screen.table.row)
         monkeypatch.setattr(screen.pane, "_ask", lambda *size: job_lines(row, measured(3, *PAYLOADS.values()), *size))
@@ -186,10 +185,8 @@ async def test_the_pane_is_right_of_a_wide_list_below_a_high_one_and_off_on_a_sm
         )
         assert screen.pane.region.x > screen.table.region.x
         wide = screen.pane.size.width
-        await pilot.press("z")
-        await until(pilot, lambda: screen.pane.size.width > wide)
-        await pilot.press("z")
-        await until(pilot, lambda: not screen.pane.display or not screen.pane.size.width)
+        await press(pilot, "z", then=lambda: screen.pane.size.width > wide)
+        await press(pilot, "z", then=lambda: not screen.pane.display or not screen.pane.size.width)
         await pilot.press("z")
         await pilot.resize_terminal(100, 45)
         await until(pilot, lambda: screen.pane.region.y > screen.table.region.y)

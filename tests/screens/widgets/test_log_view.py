@@ -17,7 +17,7 @@ from screens.widgets.log.lines import LIMIT, LogLines, folded, line_style, marke
 from screens.widgets.log.view import LogView
 from screens.wording import Span
 from tests.fakes import present
-from tests.screens.press import focus, text_of, toasts, until
+from tests.screens.press import focus, press, text_of, toasts, until
 
 
 class Host(App[None]):
@@ -87,8 +87,7 @@ async def test_space_pauses_and_the_status_says_so() -> None:
 
 async def test_search_finds_as_typed_goes_on_with_n_and_ends_with_escape() -> None:
     async with log(300) as (lines, pilot, view):
-        await pilot.press("slash", *"line 12")
-        await until(pilot, lambda: lines.wanted == "line 12")
+        await press(pilot, "slash", *"line 12", then=lambda: lines.wanted == "line 12")
         assert lines.matches == 11
         await pilot.press("enter", "n")
         assert (lines.match, lines.match_line) == (0, 12)  # from the last one round to the first
@@ -212,11 +211,9 @@ async def test_where_no_line_is_shown_nothing_is_saved() -> None:
     async with log(2) as (_, pilot, _view):
         app = pilot.app
         assert isinstance(app, Host)
-        await pilot.press("F", *"nowhere", "enter", "S")
-        await until(pilot, lambda: "matches none of 2 lines" in toasts(app))
+        await press(pilot, "F", *"nowhere", "enter", "S", then=lambda: "matches none of 2 lines" in toasts(app))
         assert app.saved == []
-        await pilot.press("escape", "S")
-        await until(pilot, lambda: len(app.saved) == 1)
+        await press(pilot, "escape", "S", then=lambda: len(app.saved) == 1)
 
 
 async def test_that_no_line_tells_of_an_error_stands_below_and_covers_none() -> None:

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from console.metrics.nccl_history import MeasuredTest
 from screens.theme import DARK
 from screens.widgets.charts.nccl_panel import NcclPanel, average_so_far, summary
-from tests.screens.press import focus, screen_text, until
+from tests.screens.press import focus, press, screen_text, until
 from tests.screens.queue_scene import table
 from trainlog import NcclHalf, NcclRow, NcclTest
 
@@ -125,12 +125,10 @@ async def test_several_tests_are_turned_through() -> None:
         shown.measured = measured((*table(100.0, finished=True), *table(600.0)))
         await focus(pilot, shown.table)
         await until(pilot, lambda: "test 2 of 2" in screen_text(app))
-        await pilot.press("less_than_sign")
-        await until(pilot, lambda: "test 1 of 2" in screen_text(app))
+        await press(pilot, "less_than_sign", then=lambda: "test 1 of 2" in screen_text(app))
         assert shown.test is not None
         assert shown.test.peak_busbw == 100.0
-        await pilot.press("greater_than_sign")
-        await until(pilot, lambda: "test 2 of 2" in screen_text(app))
+        await press(pilot, "greater_than_sign", then=lambda: "test 2 of 2" in screen_text(app))
         assert shown.chosen is None
 
 

@@ -18,7 +18,7 @@ from screens.widgets.table.listing import TEXTS_AT_ONCE, Listing
 from screens.widgets.table.row_painter import SAMPLE, Notice, share
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
-from tests.screens.press import console, focus, screen_text, text_of, until
+from tests.screens.press import console, focus, press, screen_text, text_of, until
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,7 @@ async def test_what_is_in_view_does_not_jump_when_rows_come_above() -> None:
     async with table() as (it, pilot, _):
         names = [f"n{number:02d}" for number in range(50)]
         it.show_rows(things(*names), LIVE)
-        await pilot.press(*["pagedown"] * 2)
-        await until(pilot, lambda: "▸" in text_of(it))
+        await press(pilot, *["pagedown"] * 2, then=lambda: "▸" in text_of(it))
         line = next(y for y in range(12) if "▸" in it.render_line(y).text)
         it.show_rows(things("m1", "m2", *names), LIVE)
         await until(pilot, lambda: "▸" in it.render_line(line).text)
@@ -289,8 +288,7 @@ def test_a_column_that_has_no_room_gets_none_for_its_whole_names_either() -> Non
 
 async def test_columns_without_a_title_stand_each_in_its_place() -> None:
     async with console() as (app, pilot, _):
-        await pilot.press("0")
-        await until(pilot, lambda: "Which page?" in screen_text(app))
+        await press(pilot, "0", then=lambda: "Which page?" in screen_text(app))
         first = next(line for line in screen_text(app).splitlines() if "the last alarms of all" in line)
         assert first.index("alarms ") < first.index("the last alarms")
 
