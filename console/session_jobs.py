@@ -51,13 +51,11 @@ class SessionJobs:
         from console.metrics.seen_time import SHARES, SpanKind, TimeSpan
 
         monitor, report = self.find_monitor(key), self.slow_report(key)
-        found = monitor.list_spans(CLOCK.now()) if monitor is not None else []
-        named = [
-            TimeSpan(report.at, report.at, SpanKind.NAMED, round(SHARES * each.share), each.rank or 0)
-            for each in (report.slow if report else ())
-            if report
-        ]
-        return [*found, *named]
+        found = list(monitor.list_spans(CLOCK.now())) if monitor is not None else []
+        if report is not None:
+            at, kind = report.at, SpanKind.NAMED
+            found += [TimeSpan(at, at, kind, round(SHARES * each.share), each.rank or 0) for each in report.slow]
+        return found
 
     def slow_report(self, key: Key) -> SlowReport | None:
         """The last report on slow ranks of a job."""

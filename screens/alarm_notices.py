@@ -197,12 +197,8 @@ def _show(app: SessionApp, alarms: list[Alarm]) -> None:
 
 def notify_terminal(app: SessionApp, title: str, words: str) -> None:
     """Ring the bell and send a terminal notification: OSC 9 (iTerm2, Windows) and OSC 777 (rxvt)."""
-    driver = app._driver  # Textual's own bell goes this way; it has no other for what is no text
-    if driver is None or app.is_headless:
-        return
     program = os.environ.get("TERM_PROGRAM", "") or os.environ.get("TERM", "")
-    driver.write(notification(title, words, both=program.lower() not in _SHOW_BOTH))
-    driver.flush()
+    app.write_to_terminal(notification(title, words, both=program.lower() not in _SHOW_BOTH))
 
 
 def notification(title: str, words: str, *, both: bool = True) -> str:

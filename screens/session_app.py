@@ -59,6 +59,12 @@ class SessionApp(KeyOrderedApp):
         self.recent_commands: list[str] = []  # chosen in the palette, the last one first
         self.outbox = Outbox()
 
+    def write_to_terminal(self, text: str) -> None:
+        """Write what is no text to the terminal, if there is one, as Textual's own bell is."""
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(text)
+            self._driver.flush()
+
     def close_alarms(self, title: str) -> None:
         """Close the alarm toasts that begin so."""
         for each in [each for each in self._notifications if each.message.startswith(title)]:

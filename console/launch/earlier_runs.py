@@ -52,8 +52,8 @@ class EarlierRuns:
         read_at, known = self._phases.get(job.uid, (-inf, {}))
         if time.monotonic() > read_at + SPEEDS_SECONDS:
             runs = await self._history.list_runs(job.recipe) if job.recipe else ()
-            alike = (run for run in runs if run.server == self._server and run.gpus == job.gpus)
-            others = (run for run in alike if run.uid != job.uid)
+            alike = self._server, job.gpus
+            others = (run for run in runs if (run.server, run.gpus) == alike and run.uid != job.uid)
             some = [run.seen for run in islice(others, MAX_STARTS)]
             known = await asyncio.to_thread(lambda: longest_phases(decode_seen_time(each).phases for each in some))
             now = time.monotonic()

@@ -36,8 +36,8 @@ class OpenRuns:
 
     def find_launch(self, jobset: JobSet) -> RunRecord | None:
         """The launch of that very object by this account, as the history was last read; None: it knows of none."""
-        of_job = (run for run in self._by_number.values() if run.uid == jobset.uid and run.key == jobset.key)
-        return next(of_job, None)
+        object_ = jobset.uid, jobset.key
+        return next((run for run in self._by_number.values() if (run.uid, run.key) == object_), None)
 
     def add(self, run: RunRecord) -> None:
         if run.number:

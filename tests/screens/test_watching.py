@@ -50,7 +50,7 @@ from screens.pages.job import JobScreen
 from screens.widgets.bars import TitleBar
 from screens.widgets.job_pane import job_lines
 from tests.fakes import FakeSession, present
-from tests.screens.press import console, press, screen_text, text_of, toasts, until
+from tests.screens.press import STYLES, console, press, screen_text, text_of, toasts, until
 from tests.screens.queue_scene import claim, job, queue_scene
 from tests.screens.scene import scene
 from tests.screens.test_runs import run
@@ -438,10 +438,21 @@ async def test_only_a_new_alarm_of_ones_own_job_is_a_toast_and_all_are_counted(
         await until(pilot, lambda: [each.message for each in app._notifications] == expected)
 
 
-async def test_a_stall_that_was_inspected_since_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[str] = []
-    monkeypatch.setattr(alarm_notices, "notify_terminal", lambda app, title, words: sent.append(title))
-    async with console() as (app, pilot, session):
+class WithTerminal(ConsoleApp):
+    """A console that keeps the notifications of its terminal."""
+
+    CSS_PATH = STYLES
+
+    def __init__(self, *words: Any, **options: Any) -> None:
+        super().__init__(*words, **options)
+        self.sent: list[str] = []
+
+    def write_to_terminal(self, text: str) -> None:
+        self.sent.append(text.split("\x07")[1].removeprefix("\x1b]9;"))
+
+
+async def test_a_stall_that_was_inspected_since_is_told_once() -> None:
+    async with console(kind=WithTerminal) as (app, pilot, session):
         alarm = session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no step for 76 s")
         session.alarms.sound("default", "nccl-0412", AlarmKind.NAN, "no loss printed at 118")
         app.tick()
@@ -450,7 +461,8 @@ async def test_a_stall_that_was_inspected_since_is_told_once(monkeypatch: pytest
         app.tick()
         await until(pilot, lambda: "Rank 1 is in the data loader" in toasts(app))
         assert [each.message[:18] for each in app._notifications] == ["▲ nccl-0412: NaN  ", "▲ nccl-0412: stall"]
-        assert sorted(sent) == ["nccl-0412: NaN", "nccl-0412: stall"], "a terminal shows each of them for itself"
+        titles = sorted(each.rpartition(": ")[0] for each in cast("WithTerminal", app).sent)
+        assert titles == ["nccl-0412: NaN", "nccl-0412: stall"], "a terminal shows each of them for itself"
 
 
 async def test_the_page_of_alarms_says_that_limits_are_real_seconds() -> None:
@@ -486,10 +498,8 @@ async def test_read_only_offers_nothing_that_changes_pods() -> None:
 
 async def test_the_start_of_ones_own_job_that_waited_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alarm_notices, "SHOWN", 3600)  # of seconds, in which a machine may stand still
-    rung: list[tuple[str, str]] = []
-    monkeypatch.setattr(alarm_notices, "notify_terminal", lambda app, title, words: rung.append((title, words)))
     config = Config(notifications=Notifications(to=("json://localhost",)))
-    async with console(FakeSession(queue_scene())) as (app, pilot, session):
+    async with console(FakeSession(queue_scene()), kind=WithTerminal) as (app, pilot, session):
         app.loaded = structs.replace(app.loaded, config=config)
         outbox = app.outbox
         outbox.sending = True  # nothing is sent, only kept
@@ -505,11 +515,12 @@ async def test_the_start_of_ones_own_job_that_waited_is_told_once(monkeypatch: p
             app.tick()
 
         await show(*(claim(each, waits="insufficient unused quota") for each in jobs))
-        assert not rung, "what runs in the scene did not wait"
+        sent = cast("WithTerminal", app).sent
+        assert not sent, "what runs in the scene did not wait"
         for _ in range(2):
             await show(*(claim(each) for each in jobs))
         words = "Kueue has admitted it to queue a4 after 100 s: 32 GPUs"
-        assert rung == [("mine starts", words)], "that of another is nobody's business"
+        assert sent == [f"mine starts: {words}"], "that of another is nobody's business"
         assert [each.title for each in app._notifications] == ["mine starts"]
         ((title, text),) = outbox._waiting
         assert title == "mine starts"

@@ -97,8 +97,8 @@ class Script:
             yield each
 
 
-async def told(script: Script, count: int, backoff: Backoff | None = None) -> list[Any]:
-    async with aclosing(follow(script, PODS, backoff or Recorded())) as changes:
+async def told(script: Script, count: int, backoff: Backoff | None = None, reader: Any = PODS) -> list[Any]:
+    async with aclosing(follow(script, reader, backoff or Recorded())) as changes:
         return await first(count, changes)
 
 
@@ -132,17 +132,18 @@ async def test_a_list_of_few_objects_that_take_long_is_built_in_slices(more: int
     assert len(parts[0].objects) < 15
 
 
-async def test_the_next_page_is_asked_for_before_this_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_next_page_is_asked_for_before_this_one_is_read() -> None:
     script = Script([page("a", version=5, token="t1"), page("b", version=5)], [[SILENCE]])
     asked: list[list[str]] = []
-    read_page = PODS.read_page
 
-    def read(body: bytes) -> Any:
-        asked.append(list(script.tokens))
-        return read_page(body)
+    class Reader:
+        build_models = staticmethod(PODS.build_models)
 
-    monkeypatch.setattr(PODS, "read_page", read)
-    _, listed, _ = await told(script, 3)
+        def read_page(self, body: bytes) -> Any:
+            asked.append(list(script.tokens))
+            return PODS.read_page(body)
+
+    _, listed, _ = await told(script, 3, reader=Reader())
     assert asked == [["", "t1"], ["", "t1"]]
     assert names(listed) == ["a", "b"]
 

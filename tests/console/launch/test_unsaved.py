@@ -14,7 +14,7 @@ from console.checkpoints.saved import SavedState
 from console.errors import Unreachable
 from console.kube.objects.jobset import Mount
 from console.kube.snapshot import Fleet
-from console.launch.service import LaunchService
+from console.launch.unsaved import UnsavedWork
 from console.metrics.job_measures import JobMeasures
 from console.metrics.lost_work import IN_PODS, SeenFolder
 from console.scheduling.what_if import Consequence, WhatIf
@@ -37,7 +37,7 @@ def measured(now: float, *, saved: bool) -> JobMeasures:
     return found
 
 
-def service(fleet: Fleet, measured: JobMeasures | Exception, folder: SeenFolder | None = None) -> LaunchService:
+def work(fleet: Fleet, measured: JobMeasures | Exception, folder: SeenFolder | None = None) -> UnsavedWork:
     async def read_log(namespace: str, name: str) -> JobMeasures:
         if name != LLAMA[1]:
             return JobMeasures((namespace, name))
@@ -49,10 +49,8 @@ def service(fleet: Fleet, measured: JobMeasures | Exception, folder: SeenFolder 
         async def read_spans(self, namespace: str, name: str) -> list[Any]:
             return []
 
-    cluster = cast("Any", SimpleNamespace(fleet=fleet))
-    made = LaunchService(cluster, cast("Any", SimpleNamespace(read_log=read_log, seen_folder=lambda _: folder)))
-    vars(made)["runs"] = Runs()
-    return made
+    jobs = SimpleNamespace(read_log=read_log, seen_folder=lambda _: folder)
+    return UnsavedWork(cast("Any", SimpleNamespace(fleet=fleet)), cast("Any", Runs()), cast("Any", jobs))
 
 
 def fleet_with(*mounts: Mount) -> Fleet:
@@ -81,26 +79,26 @@ async def test_every_place_gives_the_same_answer(mount: Mount, saved: bool, abse
     fleet, now = fleet_with(mount), time.time()
     log = measured(now, saved=saved)
     found = SavedState(now, "/out", problem=f"{absent}.", missing=True) if absent else None
-    launch = service(fleet, log, found.in_folder if found is not None else None)
-    answer = await launch.unsaved.find_unsaved(*LLAMA)
+    unsaved = work(fleet, log, found.in_folder if found is not None else None)
+    answer = await unsaved.find_unsaved(*LLAMA)
     assert answer.startswith(words)
     if not words.endswith("GPU-hours"):
         assert answer.endswith("69.3 GPU-hours"), "of its 64 GPUs for the 65 minutes that its pods run"
-    loss = await launch.unsaved.find_lost_work(*LLAMA)
+    loss = await unsaved.find_lost_work(*LLAMA)
     assert loss is not None
     assert loss.sentence(time.time()) == answer
     node = next(pod.node for pod in fleet.pods.values() if pod.jobset == LLAMA[1])
-    assert await launch.unsaved.list_unsaved(node) == [f"llama-70b: {answer}"]
+    assert await unsaved.list_unsaved(node) == [f"llama-70b: {answer}"]
     ended = Consequence("llama-70b", "default", "a4", 64, "stopped")
-    after = await launch.unsaved.add_losses(WhatIf((ended, structs.replace(ended, what="starts")), (), (), None))
+    after = await unsaved.add_losses(WhatIf((ended, structs.replace(ended, what="starts")), (), (), None))
     assert [each.lost for each in after.consequences] == [answer, ""]
     page = saved_runs(JobLine(fleet.jobsets[LLAMA], fleet, saved=found), log, time.time())
     assert f"{answer}. " in [run.text for run in page]
 
 
 async def test_a_log_that_cannot_be_read_stands_beside_the_most_that_can_be_lost() -> None:
-    launch = service(fleet_with(Mount("/out", stays=True)), Unreachable("The kubelet does not answer."))
-    assert await launch.unsaved.find_unsaved(*LLAMA) == (
+    unsaved = work(fleet_with(Mount("/out", stays=True)), Unreachable("The kubelet does not answer."))
+    assert await unsaved.find_unsaved(*LLAMA) == (
         "its log could not be read (The kubelet does not answer): up to 69.3 GPU-hours"
     )
-    assert await launch.unsaved.list_unsaved("gke-train-system-0") == [], "a pod of no job loses no work"
+    assert await unsaved.list_unsaved("gke-train-system-0") == [], "a pod of no job loses no work"
