@@ -19,7 +19,7 @@ class Timer:
 
     due: float  # epoch seconds of practice time
     sequence: int
-    call: Callable[[], None] = field(compare=False)
+    call: Callable[[], object] = field(compare=False)
     handle: asyncio.Handle | None = field(default=None, compare=False)
     cancelled: bool = field(default=False, compare=False)
 
@@ -53,7 +53,7 @@ class Clock:
         """Whether time runs by itself."""
         return self._past is None
 
-    def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
+    def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
         """Call ``call`` once, ``seconds`` of practice time from now."""
         self._sequence += 1
         timer = Timer(self.now() + max(seconds, 0.0), self._sequence, call)
@@ -63,11 +63,11 @@ class Clock:
             heapq.heappush(self._timers, timer)
         return timer
 
-    def call_at(self, moment: float, call: Callable[[], None]) -> Timer:
+    def call_at(self, moment: float, call: Callable[[], object]) -> Timer:
         """Call ``call`` once at ``moment`` (epoch seconds), or at once when that has passed."""
         return self.call_later(moment - self.now(), call)
 
-    def call_soon(self, call: Callable[[], None]) -> None:
+    def call_soon(self, call: Callable[[], object]) -> None:
         """Call ``call`` after the current event."""
         if self._past is None and self._loop is not None:
             self._loop.call_soon(call)

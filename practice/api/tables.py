@@ -103,27 +103,21 @@ def _text_cell(path: str, empty: str = "") -> Callable[[Object], Cell]:
     return fill
 
 
-def _count_cell(path: str) -> Callable[[Object], Cell]:
-    return _field_reader(path)
-
-
 def _age_cell(path: str) -> Callable[[Object], Cell]:
     read = _field_reader(path)
     return lambda obj: format_age(read(obj))
 
 
 def _condition_cell(kind: str) -> Callable[[Object], Cell]:
+    return _typed_cell("conditions", kind, "status", "")
+
+
+def _typed_cell(listed: str, kind: str, field: str, empty: str) -> Callable[[Object], Cell]:
+    """A field of the item of that type in a list of the status."""
+
     def fill(obj: Object) -> Cell:
-        found = obj.get("status", {}).get("conditions") or []
-        return next((str(condition.get("status")) for condition in found if condition.get("type") == kind), "")
-
-    return fill
-
-
-def _address_cell(kind: str) -> Callable[[Object], Cell]:
-    def fill(obj: Object) -> Cell:
-        addresses = obj.get("status", {}).get("addresses") or []
-        return next((str(address.get("address")) for address in addresses if address.get("type") == kind), "<none>")
+        items = obj.get("status", {}).get(listed) or []
+        return next((str(item.get(field)) for item in items if item.get("type") == kind), empty)
 
     return fill
 
@@ -209,8 +203,8 @@ _COLUMNS: dict[Resource, tuple[Column, ...]] = {
         Column("Roles", _roles),
         _AGE,
         Column("Version", _text_cell("status.nodeInfo.kubeletVersion")),
-        Column("Internal-IP", _address_cell("InternalIP"), 1),
-        Column("External-IP", _address_cell("ExternalIP"), 1),
+        Column("Internal-IP", _typed_cell("addresses", "InternalIP", "address", "<none>"), 1),
+        Column("External-IP", _typed_cell("addresses", "ExternalIP", "address", "<none>"), 1),
         Column("OS-Image", _text_cell("status.nodeInfo.osImage", "<unknown>"), 1),
         Column("Kernel-Version", _text_cell("status.nodeInfo.kernelVersion", "<unknown>"), 1),
         Column("Container-Runtime", _text_cell("status.nodeInfo.containerRuntimeVersion", "<unknown>"), 1),
@@ -247,13 +241,13 @@ _COLUMNS: dict[Resource, tuple[Column, ...]] = {
     kinds.CLUSTERQUEUES: (
         Column("Cohort", _text_cell("spec.cohortName")),
         Column("Strategy", _text_cell("spec.queueingStrategy"), 1),
-        Column("Pending Workloads", _count_cell("status.pendingWorkloads"), type="integer"),
-        Column("Admitted Workloads", _count_cell("status.admittedWorkloads"), 1, "integer"),
+        Column("Pending Workloads", _field_reader("status.pendingWorkloads"), type="integer"),
+        Column("Admitted Workloads", _field_reader("status.admittedWorkloads"), 1, "integer"),
     ),
     kinds.LOCALQUEUES: (
         Column("ClusterQueue", _text_cell("spec.clusterQueue")),
-        Column("Pending Workloads", _count_cell("status.pendingWorkloads"), type="integer"),
-        Column("Admitted Workloads", _count_cell("status.admittedWorkloads"), type="integer"),
+        Column("Pending Workloads", _field_reader("status.pendingWorkloads"), type="integer"),
+        Column("Admitted Workloads", _field_reader("status.admittedWorkloads"), type="integer"),
     ),
     kinds.WORKLOADS: (
         Column("Queue", _text_cell("spec.queueName")),
@@ -263,15 +257,14 @@ _COLUMNS: dict[Resource, tuple[Column, ...]] = {
         _DATE,
     ),
     kinds.CUSTOMRESOURCEDEFINITIONS: (Column("Created At", _text_cell("metadata.creationTimestamp")),),
-    kinds.WORKLOADPRIORITYCLASSES: (Column("Value", _count_cell("value"), type="integer"),),
+    kinds.WORKLOADPRIORITYCLASSES: (Column("Value", _field_reader("value"), type="integer"),),
     kinds.PRIORITYCLASSES: (
-        Column("Value", _count_cell("value"), type="integer"),
+        Column("Value", _field_reader("value"), type="integer"),
         Column("Global-Default", lambda obj: str(bool(obj.get("globalDefault"))).lower()),
         _AGE,
     ),
 }
 
-_EVENT_NAME = Column("Name", lambda obj: str(obj["metadata"]["name"]), 1)
 _EVENTS: tuple[Column, ...] = (
     Column("Last Seen", _event_last_seen),
     Column("Type", _text_cell("type")),
@@ -282,5 +275,5 @@ _EVENTS: tuple[Column, ...] = (
     Column("Message", lambda obj: str(obj.get("message", "")).strip()),
     Column("First Seen", _age_cell("firstTimestamp"), 1),
     Column("Count", _text_cell("count", "1"), 1),
-    _EVENT_NAME,
+    Column("Name", lambda obj: str(obj["metadata"]["name"]), 1),
 )

@@ -33,6 +33,7 @@ from practice.controllers.objects import (
     is_true,
     key_of,
     owner_keys,
+    set_condition,
 )
 from practice.objects.api_error import ApiError
 from practice.objects.resources import JOBS, PODS, Resource
@@ -222,17 +223,8 @@ class Jobs(Controller):
                     job["status"]["completionTime"] = format_timestamp(self.clock.now())
 
     def _set_condition(self, job: Object, kind: str, reason: str, message: str, *, status: bool = True) -> None:
-        moment = format_timestamp(self.clock.now())
-        new = {
-            "type": kind,
-            "status": "True" if status else "False",
-            "lastProbeTime": moment,
-            "lastTransitionTime": moment,
-            "reason": reason,
-            "message": message,
-        }
-        conditions = job["status"].setdefault("conditions", [])
-        job["status"]["conditions"] = [item for item in conditions if item.get("type") != kind] + [new]
+        set_condition(job, kind, status, reason, message, self.clock.now())
+        (find_condition(job, kind) or {})["lastProbeTime"] = format_timestamp(self.clock.now())
 
     def _record_changes(self, new: Object, old: Object) -> None:
         before, after = find_condition(old, "Suspended"), find_condition(new, "Suspended")

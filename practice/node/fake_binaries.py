@@ -21,7 +21,6 @@ from practice.programs.recipes import lacks_sshd, launcher_at
 from practice.programs.stages import own_script_trains
 
 if TYPE_CHECKING:
-    from practice.programs.recipes import LauncherSteps
     from practice.programs.steps import ProgramContext
 
 _DATA = Path(__file__).parent.parent / "data"
@@ -129,7 +128,8 @@ def activity_of(place: ProgramContext) -> str:
     """Return what the pod's program is doing: idle, test, train, nccl or data (the last two hang)."""
     known = place.room.facts.get("steps", {})
     steps = known.get(place.rank)
-    if _is_running_tests(known.get(place.rank if is_single_process(place) else 0)):
+    first = known.get(place.rank if is_single_process(place) else 0)  # whose steps show that nccl-tests are running
+    if first is not None and first.current == "all-reduce":
         return "test"
     if steps is None or not (steps.current in _TRAINING or (steps.current == "script" and own_script_trains(place))):
         return "idle"
@@ -139,11 +139,6 @@ def activity_of(place: ProgramContext) -> str:
 def _programs_there(place: ProgramContext) -> tuple[str, ...]:
     """Return programs of the image, or installed by the launcher, that are found and not imitated."""
     return ("torchrun",) if lacks_sshd(place) and launcher_at(place.argv) is None else ("torchrun", "sshd")
-
-
-def _is_running_tests(steps: LauncherSteps | None) -> bool:
-    """Return whether the first pod's steps show that nccl-tests are running."""
-    return steps is not None and steps.current == "all-reduce"
 
 
 def faulty_gpu(place: ProgramContext) -> int | None:

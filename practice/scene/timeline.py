@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from practice.clock import Clock, format_timestamp
 from practice.objects.api_error import ApiError, Object
@@ -97,18 +97,11 @@ def create_seed_objects(storage: Storage, *, opening: float, seed: int, faults: 
 def schedule_story(storage: Storage, clock: Clock, opening: float) -> None:
     """Schedule the story: the start of each job, and each failure."""
     for minutes, job in _JOBS:
-        clock.call_at(opening - minutes * _MINUTE, _job_starter(storage, job))
+        clock.call_at(opening - minutes * _MINUTE, partial(storage.create, JOBSETS, build_jobset(job)))
     clock.call_at(opening - 31 * _MINUTE, lambda: _delete_one_pod(storage, "team-b", "rag-eval"))
     clock.call_later(1, lambda: _start_system(storage))
     clock.call_at(opening - 6 * _MINUTE, lambda: _ask_for_machines(storage))
     clock.call_at(opening + _READY_AFTER, lambda: _finish_start(storage, clock))
-
-
-def _job_starter(storage: Storage, job: Job) -> Callable[[], None]:
-    def start() -> None:
-        storage.create(JOBSETS, build_jobset(job))
-
-    return start
 
 
 def _ask_for_machines(storage: Storage) -> None:
