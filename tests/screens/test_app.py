@@ -307,8 +307,7 @@ async def test_before_the_session_is_open_actions_say_so() -> None:
     app = ConsoleApp(Settings(), connect=connect)
     async with app.run_test() as pilot:
         await until(pilot, lambda: app.trouble is not None)
-        await pilot.press("N")
-        await until(pilot, lambda: len(app._notifications) > 0)
+        await press(pilot, "N", then=lambda: len(app._notifications) > 0)
         assert started == [True]
 
 

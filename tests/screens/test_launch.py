@@ -33,7 +33,7 @@ from screens.pages.launch import LaunchScreen
 from screens.widgets.form.launch_words import fit_words, free_name
 from screens.widgets.form.model import LaunchRequest
 from tests.fakes import FakeSession, present
-from tests.screens.press import console, console_at, screen_of, screen_text, text_of, toasts, until
+from tests.screens.press import console, console_at, press, screen_of, screen_text, text_of, toasts, until
 from tests.screens.queue_scene import FIELDS, MANIFESTS, OTHER, RECIPE, cluster_queue, queue_scene
 
 
@@ -57,11 +57,9 @@ def session_of(**answers: Any) -> FakeSession:
 
 
 async def to_form(app: ConsoleApp, pilot: Any) -> LaunchScreen:
-    await pilot.press("5")
-    await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and "gpus" in app.screen.form.texts)
+    await press(pilot, "5", then=lambda: isinstance(app.screen, LaunchScreen) and "gpus" in app.screen.form.texts)
     screen = screen_of(app, LaunchScreen)
-    await pilot.press("enter")
-    await until(pilot, lambda: app.focused is not screen.recipes)
+    await press(pilot, "enter", then=lambda: app.focused is not screen.recipes)
     return screen
 
 
@@ -71,14 +69,11 @@ async def test_digits_open_pages_from_a_form_where_no_text_is_typed() -> None:
         for path in ("keepAlive", "topology.request"):
             screen.form.go(path)
             await until(pilot, lambda path=path: screen.form.here == path)  # type: ignore[misc]
-            await pilot.press("3")
-            await until(pilot, lambda: isinstance(app.screen, JobsScreen))
-            await pilot.press("5")
-            await until(pilot, lambda: app.screen is screen)
+            await press(pilot, "3", then=lambda: isinstance(app.screen, JobsScreen))
+            await press(pilot, "5", then=lambda: app.screen is screen)
         screen.form.go("gpus")
         await until(pilot, lambda: screen.form.here == "gpus")
-        await pilot.press("3")
-        await until(pilot, lambda: screen.form.texts["gpus"] == "3")
+        await press(pilot, "3", then=lambda: screen.form.texts["gpus"] == "3")
         assert app.screen is screen
 
 
@@ -95,15 +90,13 @@ async def test_the_main_job_form_look_launch_job() -> None:
     async with console_at(to_form, session) as (app, pilot, screen):
         assert screen.form.texts["name"] == "llama-2"  # llama is taken
         assert screen.form.texts["queue"] == "a4"  # research is stopped
-        await pilot.press("backspace", "backspace", "8", "ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
+        await press(pilot, "backspace", "backspace", "8", "ctrl+s", then=lambda: isinstance(app.screen, LaunchLook))
         await until(pilot, lambda: "The API server accepts it" in screen_text(app))
         assert "The API server checks" not in screen_text(app), "it has"
         assert "kind: JobSet" in screen_text(app)
         assert "8 GPUs = 1 node of 8" in screen_text(app)
         assert session.called("launch") == []
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen))
         plan = session.called("launch")[0][0]
         assert plan == LaunchPlan("nccl-all-reduce", "llama-2", "default", {"gpus": 8, "queue": "a4"})
         assert session.called("check") == [(plan,)]
@@ -122,14 +115,11 @@ async def test_a_number_makes_the_change_with_which_it_would_fit_now() -> None:
         await until(pilot, lambda: "would fit now with 16 GPUs (1)." in screen_text(app))
         await pilot.press("2", "3")
         assert isinstance(app.screen, LaunchLook), "there is no second change"
-        await pilot.press("1")
-        await until(pilot, lambda: isinstance(app.screen, LaunchLook) and "Fits now" in screen_text(app))
+        await press(pilot, "1", then=lambda: isinstance(app.screen, LaunchLook) and "Fits now" in screen_text(app))
         assert screen.form.texts["gpus"] == "16"
         assert "GPUs is 16 now; ctrl+z in the form takes it back." in toasts(app)
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is screen)
-        await pilot.press("ctrl+z")
-        await until(pilot, lambda: screen.form.texts["gpus"] == "32")
+        await press(pilot, "escape", then=lambda: app.screen is screen)
+        await press(pilot, "ctrl+z", then=lambda: screen.form.texts["gpus"] == "32")
         assert session.called("launch") == []
 
 
@@ -175,8 +165,7 @@ async def test_a_queue_that_was_filled_in_follows_what_is_asked_for_until_one_is
         session.show(cluster_queues={**queues, ("", "research"): cluster_queue("research", 0)})
         await until(pilot, lambda: screen.form.texts["queue"] == "research")
         screen.form.go("queue")
-        await pilot.press("ctrl+u", "a", "4")
-        await until(pilot, lambda: screen.form.texts["queue"] == "a4")
+        await press(pilot, "ctrl+u", "a", "4", then=lambda: screen.form.texts["queue"] == "a4")
         screen.form.go("gpus")
         await until(pilot, lambda: "1 changed" in screen_text(app))
         assert screen.form.texts["queue"] == "a4"
@@ -187,30 +176,24 @@ async def test_a_queue_that_was_filled_in_follows_what_is_asked_for_until_one_is
 async def test_after_a_launch_the_new_job_is_below_jobs_and_no_field_has_the_keys() -> None:
     session = session_of()
     async with console(session) as (app, pilot, _):
-        await pilot.press("3", "enter")
-        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        await press(pilot, "3", "enter", then=lambda: isinstance(app.screen, JobScreen))
         screen = await to_form(app, pilot)
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
+        await press(pilot, "ctrl+s", then=lambda: isinstance(app.screen, LaunchLook))
         await until(pilot, lambda: "The API server accepts it" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.key == ("default", "me-nccl"))
         assert len(app.screen_stack) == 2, "Jobs, and the new job on it: the other job's page is closed"
         assert screen.focused is screen.recipes
-        await pilot.press("5")
-        await until(pilot, lambda: app.screen is screen)
-        await pilot.press("3")
-        await until(pilot, lambda: app.current_mode == "jobs")
+        await press(pilot, "5", then=lambda: app.screen is screen)
+        await press(pilot, "3", then=lambda: app.current_mode == "jobs")
         assert screen.form.texts["name"] == "llama-2", "a digit is a page again, not a letter of the name"
 
 
 async def test_escape_at_the_look_launches_nothing() -> None:
     session = session_of()
     async with console_at(to_form, session) as (app, pilot, screen):
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is screen)
+        await press(pilot, "ctrl+s", then=lambda: isinstance(app.screen, LaunchLook))
+        await press(pilot, "escape", then=lambda: app.screen is screen)
         assert session.called("launch") == []
 
 
@@ -220,14 +203,12 @@ async def test_the_look_names_the_checks_that_fail_and_asks_all_the_same() -> No
     bucket = "The bucket gs://gone does not exist."
     session.preflight.found["P11"] = Check("P11", "Bucket", "storage", Result.FAIL, bucket, "", "Make it.", at=1.0)
     async with console_at(to_form, session) as (app, pilot, screen):
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
+        await press(pilot, "ctrl+s", then=lambda: isinstance(app.screen, LaunchLook))
         await until(pilot, lambda: f"✗ Bucket: {bucket}" in screen_text(app))
         assert "Fix: Make it." in screen_text(app)
         assert "1 check failed. Launch llama-2 all the same?" in screen_text(app)
         assert "launches all the same" in screen_text(app)
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is screen)
+        await press(pilot, "escape", then=lambda: app.screen is screen)
         assert session.called("launch") == []
 
 
@@ -239,10 +220,8 @@ async def test_what_is_confirmed_while_the_checks_run_launches_when_they_end() -
     session = session_of()
     session.preflight.held = asyncio.Event()
     async with console_at(to_form, session) as (app, pilot, screen):
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: "The API server checks llama-2 …" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: f"Confirmed: {CONFIRMED}" in screen_text(app))
+        await press(pilot, "ctrl+s", then=lambda: "The API server checks llama-2 …" in screen_text(app))
+        await press(pilot, "enter", then=lambda: f"Confirmed: {CONFIRMED}" in screen_text(app))
         assert screen.form.here == "gpus", "the key is no key of the form"
         assert session.called("launch") == []
         session.preflight.held.set()
@@ -256,8 +235,7 @@ async def test_the_launch_key_held_down_or_pressed_twice_confirms_nothing(monkey
     session.preflight.held = asyncio.Event()
     monkeypatch.setattr("screens.dialogs.launch.HELD", 3600.0)
     async with console_at(to_form, session) as (app, pilot, _):
-        await pilot.press("ctrl+s", "ctrl+s", "ctrl+s")
-        await until(pilot, lambda: CONFIRMED in screen_text(app))
+        await press(pilot, "ctrl+s", "ctrl+s", "ctrl+s", then=lambda: CONFIRMED in screen_text(app))
         assert "Confirmed" not in screen_text(app), "nobody has read what it asks"
         session.preflight.held.set()
         await until(pilot, lambda: "The API server accepts it" in screen_text(app))
@@ -265,8 +243,7 @@ async def test_the_launch_key_held_down_or_pressed_twice_confirms_nothing(monkey
         assert isinstance(app.screen, LaunchLook), "still held down"
         assert session.called("launch") == []
         monkeypatch.setattr("screens.dialogs.launch.HELD", 0.0)
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        await press(pilot, "ctrl+s", then=lambda: isinstance(app.screen, JobScreen))
         assert len(session.called("launch")) == 1
 
 
@@ -278,8 +255,7 @@ async def test_a_check_that_fails_drops_what_was_confirmed_and_asks_again(monkey
     session.preflight.found["P11"] = Check("P11", "Bucket", "storage", Result.FAIL, gone, "", "Make it.", at=1.0)
     monkeypatch.setattr("screens.dialogs.launch.READING", 3600.0)
     async with console_at(to_form, session) as (app, pilot, _):
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: CONFIRMED in screen_text(app))
+        await press(pilot, "ctrl+s", then=lambda: CONFIRMED in screen_text(app))
         await pilot.press("enter")
         session.preflight.held.set()
         await until(pilot, lambda: "1 check failed. Launch llama-2 all the same?" in screen_text(app))
@@ -287,8 +263,7 @@ async def test_a_check_that_fails_drops_what_was_confirmed_and_asks_again(monkey
         assert isinstance(app.screen, LaunchLook), "pressed before the failure could be read"
         assert session.called("launch") == []
         app.screen.launches_from = 0.0
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen))
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
@@ -296,10 +271,8 @@ async def test_escape_while_the_checks_run_cancels_the_launch(confirmed: bool) -
     session = session_of()
     session.preflight.held = asyncio.Event()
     async with console_at(to_form, session) as (app, pilot, screen):
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: CONFIRMED in screen_text(app))
-        await pilot.press(*(["enter"] if confirmed else []), "escape")
-        await until(pilot, lambda: app.screen is screen)
+        await press(pilot, "ctrl+s", then=lambda: CONFIRMED in screen_text(app))
+        await press(pilot, *(["enter"] if confirmed else []), "escape", then=lambda: app.screen is screen)
         session.preflight.held.set()
         await pilot.pause()
         assert app.screen is screen
@@ -315,8 +288,7 @@ async def test_the_end_of_the_checks_neither_closes_nor_launches_below_another_s
     if refused:
         session.answers["hold check"] = held
     async with console_at(to_form, session) as (app, pilot, screen):
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: CONFIRMED in screen_text(app))
+        await press(pilot, "ctrl+s", then=lambda: CONFIRMED in screen_text(app))
         await pilot.press("enter")
         above = Confirm("Another question?")
         await app.push_screen(above)
@@ -337,8 +309,7 @@ async def test_the_look_says_what_is_awaited_and_asks_about_checks_that_learnt_n
     late = "There was no answer within 8 s."
     session.preflight.found["P11"] = Check("P11", "Bucket", "storage", Result.COULD_NOT, "Nothing.", late, "", at=1.0)
     async with console_at(to_form, session) as (app, pilot, _):
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
+        await press(pilot, "ctrl+s", then=lambda: isinstance(app.screen, LaunchLook))
         await until(pilot, lambda: "The checks wait up to 8 s for Bucket, Image …" in screen_text(app))
         await pilot.press("enter")
         session.preflight.held.set()
@@ -350,15 +321,12 @@ async def test_the_look_says_what_is_awaited_and_asks_about_checks_that_learnt_n
 async def test_errors_while_typing_stand_at_the_field_and_stop_the_launch() -> None:
     session = session_of()
     async with console_at(to_form, session) as (app, pilot, screen):
-        await pilot.press("backspace", "2")
-        await until(pilot, lambda: "✗ GPUs" in screen_text(app))
+        await press(pilot, "backspace", "2", then=lambda: "✗ GPUs" in screen_text(app))
         assert "must be 8, 16 or 32." in screen_text(app)
         assert "Needs another value: GPUs." in screen_text(app)
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: "Not yet: GPUs must be 8, 16 or 32." in toasts(app))
+        await press(pilot, "ctrl+s", then=lambda: "Not yet: GPUs must be 8, 16 or 32." in toasts(app))
         assert session.called("check") == []
-        await pilot.press("x")
-        await until(pilot, lambda: "must be a whole number" in screen_text(app))
+        await press(pilot, "x", then=lambda: "must be a whole number" in screen_text(app))
         screen.form.put_texts({"gpus": "8", "queue": "nope"})
         await until(pilot, lambda: "✗ Queue" in screen_text(app))
         screen.form.put_texts({"queue": "a4"})
@@ -370,13 +338,10 @@ async def test_the_default_takes_an_unreadable_number_and_its_error_away() -> No
     session = session_of()
     async with console_at(to_form, session) as (app, pilot, screen):
         screen.form.go("gpus")
-        await pilot.press("a", "b", "c")
-        await until(pilot, lambda: "must be a whole number" in screen_text(app))
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: screen.form.texts["gpus"] == "16")
+        await press(pilot, "a", "b", "c", then=lambda: "must be a whole number" in screen_text(app))
+        await press(pilot, "ctrl+g", then=lambda: screen.form.texts["gpus"] == "16")
         await until(pilot, lambda: "must be a whole number" not in screen_text(app))
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
+        await press(pilot, "ctrl+s", then=lambda: isinstance(app.screen, LaunchLook))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -407,12 +372,10 @@ async def test_a_refusal_is_told_and_the_form_stays(method: str, error: Exceptio
 async def test_advanced_fields_come_and_go_and_keep_what_was_typed() -> None:
     async with console_at(to_form, session_of()) as (_, pilot, screen):
         assert "hub.token" not in screen.form.model.shown()
-        await pilot.press("ctrl+t")
-        await until(pilot, lambda: "hub.token" in screen.form.model.shown())
+        await press(pilot, "ctrl+t", then=lambda: "hub.token" in screen.form.model.shown())
         screen.form.go("env")
         await pilot.press("ctrl+n", *"X=2")
-        await pilot.press("ctrl+t")
-        await until(pilot, lambda: "hub.token" not in screen.form.model.shown())
+        await press(pilot, "ctrl+t", then=lambda: "hub.token" not in screen.form.model.shown())
         assert "env" in screen.form.model.shown(), "what is changed stays in sight"
         planned = present(screen.plan())
         assert planned[0].values["env"] == {"X": "2"}
@@ -425,13 +388,11 @@ async def test_f1_tells_all_of_a_field_and_the_keys() -> None:
         await until(pilot, lambda: "f1 shows all" in screen_text(app))
         assert "word199" not in screen_text(app)
         assert screen_text(app).rstrip().endswith("f1 Help"), "? is a letter of the field"
-        await pilot.press("f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen) and "word199" in screen_text(app))
+        await press(pilot, "f1", then=lambda: isinstance(app.screen, HelpScreen) and "word199" in screen_text(app))
         groups = key_groups(screen)
         assert groups[0].title == "This screen"
         assert groups[-1].title == "Typing"
-        await pilot.press("f1")
-        await until(pilot, lambda: app.screen is screen)
+        await press(pilot, "f1", then=lambda: app.screen is screen)
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -439,11 +400,9 @@ async def test_each_recipe_keeps_its_own_values() -> None:
     other = (Field("tries", "Tries", "How often.", FieldKind.INTEGER, 1, group="Job"),)
     fields: Mapping[str, Any] = {"nccl-all-reduce": FIELDS, "ddp-smoke": other}
     async with console_at(to_form, session_of(fields=fields.__getitem__)) as (_, pilot, screen):
-        await pilot.press("backspace", "backspace", "8", "escape", "down")
-        await until(pilot, lambda: "tries" in screen.form.texts)
+        await press(pilot, "backspace", "backspace", "8", "escape", "down", then=lambda: "tries" in screen.form.texts)
         assert "gpus" not in screen.form.texts
-        await pilot.press("up")
-        await until(pilot, lambda: screen.form.texts.get("gpus") == "8")
+        await press(pilot, "up", then=lambda: screen.form.texts.get("gpus") == "8")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -451,8 +410,7 @@ async def test_preview_follows_the_typing_and_says_when_it_cannot() -> None:
     async with console(session_of(), size=(190, 40)) as (app, pilot, session):
         await to_form(app, pilot)
         await until(pilot, lambda: "name: me-nccl" in screen_text(app))
-        await pilot.press("backspace", "2")
-        await until(pilot, lambda: "# Not rendered: GPUs must be" in screen_text(app))
+        await press(pilot, "backspace", "2", then=lambda: "# Not rendered: GPUs must be" in screen_text(app))
         assert session.called("launch") == []
 
 
@@ -468,16 +426,14 @@ def chart_session(**answers: Any) -> FakeSession:
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_yaml_and_form_are_one() -> None:
     async with console_at(to_form, chart_session()) as (_, pilot, screen):
-        await pilot.press("backspace", "backspace", "8", "f3")
-        await until(pilot, lambda: "gpus: 8" in screen.pane.yaml.text)
+        await press(pilot, "backspace", "backspace", "8", "f3", then=lambda: "gpus: 8" in screen.pane.yaml.text)
         assert "queue: a4" in screen.pane.yaml.text, "exactly what differs, in sight at once"
         screen.pane.yaml.move_cursor((0, 0))
         await pilot.press(*"# a small one", "enter", *"restarts: 2", "enter")
         await until(pilot, lambda: screen.form.texts["restarts"] == "2")
         await pilot.press("escape")
         screen.form.go("restarts")
-        await pilot.press("backspace", "3", "f3")
-        await until(pilot, lambda: "restarts: 3" in screen.pane.yaml.text)
+        await press(pilot, "backspace", "3", "f3", then=lambda: "restarts: 3" in screen.pane.yaml.text)
         assert screen.pane.yaml.text.startswith("# a small one\n"), "comments live on"
         await pilot.press("escape", "ctrl+z")
         assert screen.form.texts["restarts"] == "2"
@@ -490,27 +446,22 @@ async def test_a_wrong_value_of_the_form_is_told_in_the_yaml_too_which_goes_on_t
         await until(pilot, lambda: "gpus: 12" in screen.pane.yaml.text and "✗ line 1:" in screen_text(app))
         assert screen.pane.remarks == ()
         screen.form.go("gpus")
-        await pilot.press("backspace", "backspace", "8")
-        await until(pilot, lambda: "gpus: 8" in screen.pane.yaml.text)
+        await press(pilot, "backspace", "backspace", "8", then=lambda: "gpus: 8" in screen.pane.yaml.text)
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_yaml_that_cannot_be_taken_is_told_at_its_line_and_stops_the_launch() -> None:
     async with console(chart_session()) as (app, pilot, session):
         screen = await to_form(app, pilot)
-        await pilot.press("f3")
-        await until(pilot, lambda: "queue: a4" in screen.pane.yaml.text)
+        await press(pilot, "f3", then=lambda: "queue: a4" in screen.pane.yaml.text)
         screen.pane.yaml.move_cursor(screen.pane.yaml.document.end)
-        await pilot.press(*"gpuz: 8")
-        await until(pilot, lambda: "✗ line 2:" in screen_text(app))
+        await press(pilot, *"gpuz: 8", then=lambda: "✗ line 2:" in screen_text(app))
         assert "did you mean gpus?" in screen.pane.remarks[0].message
         assert screen.form.texts["gpus"] == "16"
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: "Not yet: the YAML" in toasts(app))
+        await press(pilot, "ctrl+s", then=lambda: "Not yet: the YAML" in toasts(app))
         assert session.called("check") == []
         screen.form.go("gpus")
-        await pilot.press("backspace", "backspace", "8")
-        await until(pilot, lambda: not screen.pane.remarks)
+        await press(pilot, "backspace", "backspace", "8", then=lambda: not screen.pane.remarks)
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -522,8 +473,7 @@ async def test_a_pasted_helm_line_fills_the_form_and_one_undo_takes_it_back() ->
         await until(pilot, lambda: isinstance(app.screen, PasteReport))
         await until(pilot, lambda: "○ x:" in screen_text(app))  # what was not taken is named
         assert "namespace team; launches go to default" in toasts(app)
-        await pilot.press("enter")
-        await until(pilot, lambda: app.screen is screen)
+        await press(pilot, "enter", then=lambda: app.screen is screen)
         assert (screen.form.texts["name"], screen.form.texts["gpus"]) == ("mira-llama", "32")
         assert screen.form.texts["restarts"] == "4"
         await pilot.press("ctrl+z")
@@ -533,12 +483,10 @@ async def test_a_pasted_helm_line_fills_the_form_and_one_undo_takes_it_back() ->
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_values_file_goes_through_the_dialog() -> None:
     async with console_at(to_form, chart_session()) as (app, pilot, screen):
-        await pilot.press("f6")
-        await until(pilot, lambda: isinstance(app.screen, PasteDialog) and isinstance(app.focused, TextArea))
+        await press(pilot, "f6", then=lambda: isinstance(app.screen, PasteDialog) and isinstance(app.focused, TextArea))
         app.post_message(events.Paste("gpus: 24\nenv:\n  NCCL_ALGO: Ring\n"))
         await until(pilot, lambda: "Ring" in screen_text(app))
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: screen.form.texts["gpus"] == "24")
+        await press(pilot, "ctrl+s", then=lambda: screen.form.texts["gpus"] == "24")
         assert "NCCL_ALGO=Ring" in screen.form.texts["env"].split("\n")
         await until(pilot, lambda: "ctrl+z takes it back" in toasts(app))
         assert screen.form.texts["queue"] == "a4", "values alone are laid over what is there"
@@ -565,22 +513,16 @@ async def test_the_views_turn_and_say_what_differs() -> None:
         RunRecord(ChartCatalog.from_chart().recipes()[0].id, "llama", "default", values={"gpus": 24})
     ]
     async with console_at(to_form, session, size=(150, 40)) as (app, pilot, screen):
-        await pilot.press("backspace", "backspace", "8", "f4")
-        await until(pilot, lambda: "+   gpus: 8" in screen_text(app))
+        await press(pilot, "backspace", "backspace", "8", "f4", then=lambda: "+   gpus: 8" in screen_text(app))
         await until(pilot, lambda: "beside the recipe's defaults" in screen_text(app))
-        await pilot.press("b")
-        await until(pilot, lambda: "beside llama, the last launch" in screen_text(app))
+        await press(pilot, "b", then=lambda: "beside llama, the last launch" in screen_text(app))
         await until(pilot, lambda: "-   gpus: 24" in screen_text(app))
-        await pilot.press("f5")
-        await until(pilot, lambda: "helm install me-nccl" in screen_text(app))
+        await press(pilot, "f5", then=lambda: "helm install me-nccl" in screen_text(app))
         await until(pilot, lambda: "me-nccl.values.yaml" in screen_text(app))
-        await pilot.press("i")
-        await until(pilot, lambda: "--set gpus=8" in screen_text(app))
-        await pilot.press("c")
-        await until(pilot, lambda: "in the clipboard" in toasts(app))
+        await press(pilot, "i", then=lambda: "--set gpus=8" in screen_text(app))
+        await press(pilot, "c", then=lambda: "in the clipboard" in toasts(app))
         assert app.clipboard.startswith("helm install me-nccl")
-        await pilot.press("ctrl+o")
-        await until(pilot, lambda: not screen.pane.is_open)
+        await press(pilot, "ctrl+o", then=lambda: not screen.pane.is_open)
         assert screen.form.page.has_keys
 
 
@@ -605,8 +547,7 @@ async def test_another_screen_begins_a_launch_from_earlier_values() -> None:
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_what_is_launched_is_the_form_that_is_shown_whatever_was_searched_before() -> None:
     async with console(chart_session()) as (app, pilot, _):
-        await pilot.press("5")
-        await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and app.screen.draft is not None)
+        await press(pilot, "5", then=lambda: isinstance(app.screen, LaunchScreen) and app.screen.draft is not None)
         screen = screen_of(app, LaunchScreen)
         screen.recipes.filter_by("pretrain")
         screen.take_recipe()
@@ -617,8 +558,7 @@ async def test_what_is_launched_is_the_form_that_is_shown_whatever_was_searched_
         await until(pilot, lambda: screen.draft is not None and screen.draft.recipe.id == "ddp-smoke")
         assert screen.recipes.row is not None
         assert screen.recipes.row.id == "ddp-smoke", "the list shows it and the cursor is on it"
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: not isinstance(app.screen, LaunchScreen))
+        await press(pilot, "ctrl+s", then=lambda: not isinstance(app.screen, LaunchScreen))
         assert screen.draft.recipe.id == "ddp-smoke"
         assert "llama-2" in screen_text(app)
 
@@ -639,11 +579,9 @@ async def test_a_value_added_to_the_schema_is_in_the_form_with_label_help_and_va
         await until(pilot, lambda: "Patience" in screen_text(app) and "days" in screen_text(app))
         screen.form.go("patience")
         await until(pilot, lambda: "How long one waits for good news." in screen_text(app))
-        await pilot.press("end", "5")
-        await until(pilot, lambda: "✗ Patience" in screen_text(app))
+        await press(pilot, "end", "5", then=lambda: "✗ Patience" in screen_text(app))
         await until(pilot, lambda: "must be at most 9; 55 was given" in screen_text(app))
-        await pilot.press("backspace", "backspace", "7")
-        await until(pilot, lambda: "✗" not in screen_text(app))
+        await press(pilot, "backspace", "backspace", "7", then=lambda: "✗" not in screen_text(app))
         planned = present(screen.plan())
         assert planned[0].values["patience"] == 7
 
@@ -654,13 +592,10 @@ async def test_what_is_left_of_a_failed_launch_may_be_removed() -> None:
     error.half_made = ("default", "me-nccl")
     async with console(chart_session(launch=error)) as (app, pilot, session):
         await to_form(app, pilot)
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await press(pilot, "ctrl+s", then=lambda: isinstance(app.screen, LaunchLook))
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, Confirm))
         await until(pilot, lambda: "Remove what is left of me-nccl?" in screen_text(app))
-        await pilot.press("y")
-        await until(pilot, lambda: session.called("stop_job") == [("default", "me-nccl")])
+        await press(pilot, "y", then=lambda: session.called("stop_job") == [("default", "me-nccl")])
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -671,13 +606,11 @@ async def test_choices_of_the_cluster_and_what_may_not_be_listed() -> None:
     }
     async with console_at(to_form, chart_session(choices=choices)) as (app, pilot, screen):
         screen.form.go("storage.pvc")
-        await pilot.press("enter")
-        await until(pilot, lambda: "Bound, 10Ti" in screen_text(app))
+        await press(pilot, "enter", then=lambda: "Bound, 10Ti" in screen_text(app))
         await pilot.press("enter", *"/data")
         assert screen.form.texts["storage.pvc"] == "nfs-pvc=/data"
         screen.form.go("imagePullSecrets")
-        await pilot.press("enter")
-        await until(pilot, lambda: "You may not list Secrets in default." in screen_text(app))
+        await press(pilot, "enter", then=lambda: "You may not list Secrets in default." in screen_text(app))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -689,8 +622,7 @@ async def test_while_the_number_of_gpus_is_wrong_no_queue_says_whether_it_fits()
         await until(pilot, lambda: "Whether it fits is known once" in text_of(screen.head.query_one("#fit")))
         offer = screen.form.page.offers["localqueues"]
         assert (set(offer.names), offer.about) == ({"a4", "research"}, {})
-        await pilot.press("backspace", "8")
-        await until(pilot, lambda: "(an estimate)" in text_of(screen.head.query_one("#fit")))
+        await press(pilot, "backspace", "8", then=lambda: "(an estimate)" in text_of(screen.head.query_one("#fit")))
         assert set(screen.form.page.offers["localqueues"].about) == {"a4", "research"}
 
 
@@ -698,8 +630,7 @@ async def test_before_the_cluster_answers_there_is_a_sentence() -> None:
     session = session_of()
     session.answers["recipes"] = ()
     async with console(session) as (app, pilot, _):
-        await pilot.press("5", "ctrl+s", "ctrl+t", "ctrl+o")
-        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+        await press(pilot, "5", "ctrl+s", "ctrl+t", "ctrl+o", then=lambda: isinstance(app.screen, LaunchScreen))
         assert session.called("launch") == []
 
 
@@ -722,13 +653,11 @@ async def test_a_key_in_the_whole_form_of_the_chart_is_judged_once() -> None:
 
     session = session_of(fields=catalogue.fields, problems=problems, suggest_name="me-nccl-test")
     async with console_at(to_form, session) as (_, pilot, screen):
-        await pilot.press("ctrl+t")
-        await until(pilot, lambda: "network.nccl.debug" in screen.form.model.shown())
+        await press(pilot, "ctrl+t", then=lambda: "network.nccl.debug" in screen.form.model.shown())
         screen.form.go("name")
         await pilot.pause()
         before = len(judged)
-        await pilot.press("x")
-        await until(pilot, lambda: judged[-1].name.endswith("x"))
+        await press(pilot, "x", then=lambda: judged[-1].name.endswith("x"))
         assert len(judged) - before == 1
 
 
@@ -769,15 +698,13 @@ async def test_going_down_the_recipes_makes_a_form_only_where_the_cursor_rests()
         return FIELDS
 
     async with console(session_of(fields=fields)) as (app, pilot, _):
-        await pilot.press("5")
-        await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and "gpus" in app.screen.form.texts)
+        await press(pilot, "5", then=lambda: isinstance(app.screen, LaunchScreen) and "gpus" in app.screen.form.texts)
         screen = screen_of(app, LaunchScreen)
         assert made == [RECIPE.id]
         await pilot.press("down", "up", "down", "enter")  # whoever does not wait gets the form of the one chosen
         await until(pilot, lambda: app.focused is not screen.recipes)
         assert made == [RECIPE.id, OTHER.id]
-        await pilot.press("escape", "up")
-        await until(pilot, lambda: screen.draft is not None and screen.draft.recipe == RECIPE)
+        await press(pilot, "escape", "up", then=lambda: screen.draft is not None and screen.draft.recipe == RECIPE)
         assert made == [RECIPE.id, OTHER.id], "what was typed there is kept"
 
 

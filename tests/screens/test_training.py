@@ -23,7 +23,7 @@ from screens.widgets.log.view import LogView
 from screens.wording import Span
 from tests.fakes import FakeSession
 from tests.practice.test_programs import place, printed
-from tests.screens.press import console, screen_of, screen_text, text_of, toasts, until
+from tests.screens.press import console, press, screen_of, screen_text, text_of, toasts, until
 from tests.screens.queue_scene import queue_scene, table_text
 from tests.screens.test_jobs import to_job
 
@@ -197,8 +197,7 @@ async def test_keys_choose_zoom_scroll_and_point() -> None:
         assert charts.chosen == "loss"
         assert (charts.view.span, charts.view.end) == (0.25, 0.9375)
         await until(pilot, lambda: "4× zoom" in screen_text(app))
-        await pilot.press("home", "comma")
-        await until(pilot, lambda: "at step 100" in screen_text(app))
+        await press(pilot, "home", "comma", then=lambda: "at step 100" in screen_text(app))
         await pilot.press("g", "a", "w", "z")
         assert (charts.view.log, charts.view.by_time, charts.view.smooth, charts.alone) == (True, True, False, True)
         await until(pilot, lambda: "grad norm" not in screen_text(app))
@@ -212,8 +211,7 @@ async def test_a_run_is_saved_by_its_ending(tmp_path: Path) -> None:
         await opened(app, pilot)
         await until(pilot, lambda: "step 20 of 200" in screen_text(app))
         for name, expected in (("a.csv", "run,time,step"), ("a.json", "{"), ("a.svg", "<svg"), ("a.txt", "")):
-            await pilot.press("S")
-            await until(pilot, lambda: isinstance(app.screen, Prompt))
+            await press(pilot, "S", then=lambda: isinstance(app.screen, Prompt))
             field = app.screen.query_one(Input)
             hint = app.screen.query_one(".hint", Static)
             await until(pilot, lambda hint=hint: str(Path.cwd() / "llama-training.csv") in str(hint.content))  # type: ignore[misc]
@@ -270,10 +268,8 @@ async def test_a_test_is_compared_with_an_earlier_one() -> None:
         screen = await to_job(app, pilot, "llama", "nccl")
         panel = screen.query_one(NcclPanel)
         await until(pilot, lambda: "test 2 of 2" in screen_text(app))
-        await pilot.press("a")
-        await until(pilot, lambda: isinstance(app.screen, Pick))
-        await pilot.press("enter")
-        await until(pilot, lambda: panel.against is not None)
+        await press(pilot, "a", then=lambda: isinstance(app.screen, Pick))
+        await press(pilot, "enter", then=lambda: panel.against is not None)
         await until(pilot, lambda: "10 % more GB/s than llama" in screen_text(app))
         assert "+10.0 %" in screen_text(app)
 
@@ -292,8 +288,7 @@ async def test_the_list_of_jobs_says_how_far_they_are() -> None:
     session = FakeSession(queue_scene())
     session.printed["default", last_rank(session)] = [LogLine(time.time(), text) for text in training(50)]
     async with console(session, size=(230, 30)) as (app, pilot, _):
-        await pilot.press("3")
-        await until(pilot, lambda: "loss 6.5" in screen_text(app))
+        await press(pilot, "3", then=lambda: "loss 6.5" in screen_text(app))
         assert "25 %" in screen_text(app)
         looked = {arguments[1] for arguments in session.called("read_tail")}
         assert all(name.startswith("llama") or session.fleet.pods["default", name] for name in looked)
@@ -319,12 +314,9 @@ async def test_a_point_of_the_chart_and_its_line_in_the_log_lead_to_each_other()
         assert not lines.follow
         await until(pilot, lambda: "⏎ Chart" in screen_text(app))
         panel.charts.action_whole()
-        await pilot.press("enter")
-        await until(pilot, lambda: "at step 23, " in screen_text(app))
-        await pilot.press("l", "end")
-        await until(pilot, lambda: "⏎ Chart" in screen_text(app) and "checked 60" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: "at step 60, " in screen_text(app))
+        await press(pilot, "enter", then=lambda: "at step 23, " in screen_text(app))
+        await press(pilot, "l", "end", then=lambda: "⏎ Chart" in screen_text(app) and "checked 60" in screen_text(app))
+        await press(pilot, "enter", then=lambda: "at step 60, " in screen_text(app))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -335,10 +327,8 @@ async def test_a_line_of_a_job_whose_training_was_not_looked_at_leads_to_its_ste
     async with console(session, size=(140, 40)) as (app, pilot, _):
         await to_job(app, pilot, "llama", "log")
         await until(pilot, lambda: "⏎ Chart" in screen_text(app))
-        await pilot.press("home")
-        await until(pilot, lambda: "it 1/200  loss" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: "Training loss" in screen_text(app) and "at step " in screen_text(app))
+        await press(pilot, "home", then=lambda: "it 1/200  loss" in screen_text(app))
+        await press(pilot, "enter", then=lambda: "Training loss" in screen_text(app) and "at step " in screen_text(app))
 
 
 def saved_state(*, ago: float) -> SavedState:
@@ -381,8 +371,7 @@ async def test_nothing_is_read_unasked_of_a_job_of_others_and_a_key_reads_it(*, 
         await until(pilot, lambda: "c reads its folder" in saved_text(app))
         assert "since step 50 was saved" in saved_text(app)
         assert session.called("checkpoints") == []
-        await pilot.press("c")
-        await until(pilot, lambda: "since step 40 was saved" in saved_text(app))
+        await press(pilot, "c", then=lambda: "since step 40 was saved" in saved_text(app))
         assert session.called("checkpoints") == [("default", "llama")]
 
 

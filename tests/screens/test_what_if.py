@@ -29,8 +29,7 @@ async def test_what_follows_is_shown_as_the_command_prints_it() -> None:
         await press(pilot, "enter", then=lambda: "new-1" in screen_text(app))
         assert "dpo-b default a4 32 starts" in " ".join(screen_text(app).split())
         app.screen.query_one(Input).value = "submit a4:24:high priority dpo-b:top"
-        await pilot.press("enter")
-        await until(pilot, lambda: "no WorkloadPriorityClass top. There are: high." in screen_text(app))
+        await press(pilot, "enter", then=lambda: "no WorkloadPriorityClass top. There are: high." in screen_text(app))
         app.screen.query_one(Input).value = "stop nobody"
         await press(pilot, "enter", then=lambda: "nobody" in screen_text(app) and "new-1" not in screen_text(app))
         await press(pilot, "escape", then=lambda: not isinstance(app.screen, WhatIfScreen))

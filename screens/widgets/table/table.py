@@ -358,8 +358,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
     def on_focus(self) -> None:
         self.refresh()
 
-    def on_blur(self) -> None:
-        self.refresh()
+    on_blur = on_focus
 
     def notify_style_update(self) -> None:
         super().notify_style_update()

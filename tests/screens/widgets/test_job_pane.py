@@ -6,6 +6,7 @@ import time
 
 import pytest
 from msgspec import structs
+from textual.app import App, ComposeResult
 
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.saved import SavedState
@@ -19,6 +20,7 @@ from console.scheduling.why_answer import Category, QuotaAccount, QuotaHolder, W
 from screens.columns.jobs import JobLine
 from screens.pages.jobs import JobsScreen
 from screens.widgets.job_pane import job_lines, saved_runs
+from screens.widgets.pane import Pane
 from tests.fakes import present
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.parsing import run_of
@@ -156,14 +158,18 @@ def test_secrets_and_controls_of_a_log_do_not_reach_the_screen() -> None:
     assert not any("hf_abcdefgh" in line for line in shown)
 
 
-async def test_hostile_lines_are_drawn_without_control_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with console(size=(160, 45)) as (app, pilot, _):
-        await press(pilot, "3", then=lambda: isinstance(app.screen, JobsScreen) and app.screen.table.row is not None)
-        screen = screen_of(app, JobsScreen)
-        row = present(screen.table.row)
-        monkeypatch.setattr(screen.pane, "_ask", lambda *size: job_lines(row, measured(3, *PAYLOADS.values()), *size))
-        screen.pane.renew()
-        drawn = "".join(screen.pane.render_line(y).text for y in range(screen.pane.size.height))
+async def test_hostile_lines_are_drawn_without_control_sequences() -> None:
+    fleet = queue_scene()
+    job = JobLine(fleet.jobsets["default", running(fleet)], fleet)
+
+    class OnePane(App[None]):
+        def compose(self) -> ComposeResult:
+            yield Pane(lambda *size: job_lines(job, measured(3, *PAYLOADS.values()), *size))
+
+    async with OnePane().run_test(size=(160, 45)) as pilot:
+        pane = pilot.app.query_one(Pane)
+        pane.renew()
+        drawn = text_of(pane)
         assert "last lines" in drawn
         assert not RAW.search(drawn)
 
