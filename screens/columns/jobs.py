@@ -296,7 +296,7 @@ def progress_words(job_progress: JobProgress) -> list[Span]:
         so_far = " so far" if job_progress.repeats or job_progress.passing is NcclResult.RUNNING else ""
         average = f"average {job_progress.average:,.0f}" if job_progress.average is not None else ""
         if job_progress.repeats:  # a peak that begins anew with each test is not that of the last one
-            last = f"last test {average}, " if average else ""
+            last = f"last test {average} GB/s, " if average else ""
             words = Span(f"{last}this test peak {job_progress.busbw:,.0f} GB/s{so_far}")
         else:
             words = Span(", ".join(filter(None, (f"peak {job_progress.busbw:,.0f} GB/s{so_far}", average))))

@@ -372,7 +372,7 @@ def test_what_came_of_a_job_stays_in_the_list() -> None:
     [
         (JobProgress(busbw=55.0), "peak 55 GB/s so far"),
         (JobProgress(busbw=55.0, average=416.0, passing=NcclResult.PASSED, repeats=True),
-         "✓ last test average 416, this test peak 55 GB/s so far"),
+         "✓ last test average 416 GB/s, this test peak 55 GB/s so far"),
         (JobProgress(busbw=55.0, passing=NcclResult.PASSED, repeats=True), "✓ this test peak 55 GB/s so far"),
         (JobProgress(busbw=594.0, average=416.0, passing=NcclResult.PASSED), "✓ peak 594 GB/s, average 416"),
     ],
