@@ -55,6 +55,11 @@ def load_catalog() -> ChartCatalog:
     return ChartCatalog.from_chart()
 
 
+def _reset_on_context_change(watch: WatchedCluster, part: _PartT) -> _PartT:
+    watch.when_left.append(part.on_context_changed)
+    return part
+
+
 class Session:
     """A watched cluster and the services that act on it, each created on first use."""
 
@@ -148,7 +153,7 @@ class Session:
         """Logs of containers and jobs; a job's log is followed once for all readers and stored on disk."""
         from console.logs.follow import LogService
 
-        return self._reset_on_context_change(LogService(self.watch))
+        return _reset_on_context_change(self.watch, LogService(self.watch))
 
     @property
     def preflight(self) -> Preflight:
@@ -203,7 +208,7 @@ class Session:
         from console.checkpoints.reader import CheckpointReader
 
         made = CheckpointReader(self.watch, lambda: self.measures, lambda: self.copies, lambda: self.google.storage)
-        self.jobs.checkpoints = self._reset_on_context_change(made)
+        self.jobs.checkpoints = _reset_on_context_change(self.watch, made)
         return made
 
     @property
@@ -223,7 +228,7 @@ class Session:
     def inspector(self) -> JobInspector:
         from console.hang.inspector import JobInspector
 
-        self.jobs.inspector = self._reset_on_context_change(JobInspector(self.watch, keep=self.diagnoses.record))
+        self.jobs.inspector = _reset_on_context_change(self.watch, JobInspector(self.watch, keep=self.diagnoses.record))
         return self.jobs.inspector
 
     @cached_property
@@ -256,7 +261,7 @@ class Session:
             lambda: self.launch.runs,
             lambda key: self.jobs.find_measures(key, followed=True),
         )
-        return self._reset_on_context_change(made)
+        return _reset_on_context_change(self.watch, made)
 
     @cached_property
     def forecasts(self) -> StartForecast:
@@ -281,9 +286,5 @@ class Session:
             self.diagnoses.record_slowdown,
             self.own_jobs.find,
         )
-        self.jobs.alarms = self._reset_on_context_change(AlarmService(sources))
+        self.jobs.alarms = _reset_on_context_change(self.watch, AlarmService(sources))
         return self.jobs.alarms
-
-    def _reset_on_context_change(self, part: _PartT) -> _PartT:
-        self.watch.when_left.append(part.on_context_changed)
-        return part
