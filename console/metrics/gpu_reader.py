@@ -234,7 +234,7 @@ class GpuReader:
             raise ProgramFailed(complaint[-1] if complaint else f"nvidia-smi ended with exit code {code}", code=code)
 
     def _find_exporter(self, node: str) -> Pod | None:
-        running = (pod for pod in self._cluster.fleet.pods.values() if pod.node == node and pod.phase == "Running")
+        running = (pod for pod in self._cluster.fleet.pods_by_node.get(node, ()) if pod.phase == "Running")
         return next((pod for pod in running if any(word in pod.name for word in _EXPORTERS)), None)
 
     async def _read_dcgm(
