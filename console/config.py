@@ -83,11 +83,11 @@ class PaneConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
     size: Annotated[PaneSize, Meta(description="the size at first, which the key of the pane changes")] = "usual"
     right: Annotated[
-        int, Meta(ge=20, le=80, description="percent of the columns, where a pane is right of its list")
-    ] = 42
+        int, Meta(ge=20, le=80, description="percent of the columns right of a list; not set: what the list leaves")
+    ] = 0
     below: Annotated[
-        int, Meta(ge=4, le=60, description="lines of a pane below a list that is longer than what it leaves")
-    ] = 12
+        int, Meta(ge=4, le=60, description="lines below a longer list; not set: what a lower terminal's list leaves")
+    ] = 0
 
 
 class OwnCommand(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, get_args
+from typing import ClassVar, Literal, get_args
 
-from textual import events, getters, on
+from textual import events, getters
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.geometry import Size
 from textual.widget import Widget
 
 from console.config import PaneSize
 from screens.base import LiveScreen
-from screens.widgets.pane import Lines, Pane
+from screens.widgets.pane import Lines, Pane, beside
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 
 LEAST = 8  # lines that rows have to leave to a pane below them, for it to have these
+LOWEST = 4  # lines of a pane below a longer list, which keeps the rows of a lower terminal that has none
+GAP = 4  # lines of a terminal that are none of a list: title, reason, keys
+NARROW = 60  # columns that a pane has beside a list at least
+PARTED = 150  # columns of a pane below a list from which on it has two parts
+USUAL = 42  # percent of the columns that a pane has beside a list at most
+LINES = 12  # lines that a pane has below a longer list at most
 LARGE = 62  # percent of the columns that a large pane has at least
 SIZES = get_args(PaneSize)
 
 
-def _set_height(widget: Widget, lines: int | None) -> None:
-    """Lines of a widget, or None for those of its sheet; what is as before lays nothing out again."""
+def _set_size(widget: Widget, way: Literal["width", "height"], cells: int | None) -> None:
+    """Cells of a widget, or None for those of its sheet; what is as before lays nothing out again."""
     inline = widget.styles.inline
-    if lines != (inline.height.value if inline.has_rule("height") and inline.height else None):
-        widget.styles.height = lines
+    before = getattr(inline, way) if inline.has_rule(way) else None
+    if cells != (before.value if before else None):
+        setattr(widget.styles, way, cells)
 
 
 class PanedScreen(LiveScreen):
-    """The pane is right of the list on wide terminals, below on high ones, else hidden until requested."""
+    """The pane is right of the list where that leaves all columns whole, below on high terminals, else hidden.
+
+    It takes nothing from a list that a smaller terminal shows of it.
+    """
 
     DEFAULT_CSS = """
     PanedScreen {
@@ -46,8 +57,10 @@ class PanedScreen(LiveScreen):
         & #pane.-bare { border: none; }
     }
     """
+    parted = False  # whether what may stand under a list is shown
+    _placed = "", False  # where the pane is, and whether it is large
     BELOW: ClassVar[int] = 30  # lines of a terminal from which on the pane is below the list
-    RIGHT: ClassVar[int] = 130  # columns of a terminal from which on it is right of it
+    RIGHT: ClassVar[int] = 130  # columns of a terminal from which on a large one is right of it
     TAKES: ClassVar[bool] = True  # whether a pane below a long list takes lines of it
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("z", "pane", "Pane", id="pane.size", tooltip="The pane of the row under the cursor: usual, large, off"),
@@ -63,7 +76,7 @@ class PanedScreen(LiveScreen):
             with Container(id="list"):
                 yield from parts
                 yield Pane(self.under_lines, id="under", classes="of-snapshot")
-            yield Pane(self.pane_lines, id="pane", classes="of-snapshot")
+            yield Pane(self._parts, id="pane", classes="of-snapshot")
 
     @abstractmethod
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
@@ -78,50 +91,64 @@ class PanedScreen(LiveScreen):
         self.renew_pane()
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
-        """What stands below a list that leaves room beside its pane."""
+        """What stands below a list that leaves room beside its pane, or beside a wide pane below it."""
         return []
 
-    def renew_pane(self) -> None:
-        """Draw the panes again; below a list they get the lines that the rows leave."""
-        under = self.under
+    def _parts(self, width: int, height: int, now: float) -> Lines:
+        left = width // 2
+        other = self.under_lines(width - left - 3, height, now) if self.has_class("-below") and width >= PARTED else []
+        self.parted = bool(other) or self.under.display
+        return beside(self.pane_lines(left, height, now), other, left) if other else self.pane_lines(width, height, now)
+
+    def room_beside(self, width: int, height: int) -> int:
+        """Columns that a list leaves on a terminal of that size; all of its own are whole then."""
+        return width - max(getattr(part, "columns_wanted", 0) for part in self.query_one("#list").children)
+
+    def renew_pane(self, size: Size | None = None) -> None:
+        """Draw the panes again, where the rows leave room for them on a terminal of that size."""
+        (width, height), chosen, panes = size or self.size, self.app.pane_size, self.app.loaded.config.panes
+        split, under, large = self.query_one("#split"), self.under, chosen == "large"
         *_, last = parts = [part for part in self.query_one("#list").children if part.display and part is not under]
+        others = (each for each in self.children if each.display and each is not split and each.id != "reason")
+        room = height - sum(each.outer_size.height for each in others)
         rows = sum(part.styles.margin.height + getattr(part, "lines_wanted", 1) for part in parts)
-        left = self.query_one("#split").size.height - max(rows, LEAST)
-        below = self.has_class("-below") and not self.has_class("-large")
-        usual = self.app.loaded.config.panes.below if self.TAKES else 0
-        _set_height(self.pane, (left if left >= LEAST else usual) if below else None)
-        roomy = self.has_class("-right") and left > LEAST
-        shown = roomy and under.has_lines(self.size.width, left)
+        left = room - max(rows, LEAST)
+        share = panes.right or USUAL
+        columns = width * (max(LARGE, share) if large else share) // 100
+        own = large or panes.right  # what somebody has chosen may leave a list less
+        columns = (columns if width >= self.RIGHT else 0) if own else min(columns, self.room_beside(width, height))
+        spare = (panes.below or min(LINES, room - self.BELOW + GAP)) if self.TAKES else 0
+        below = left if left >= LEAST else spare if spare >= LOWEST else 0
+        place = "-right" if columns >= NARROW else "-below" if large or (below and height >= self.BELOW) else ""
+        place = "" if chosen == "off" else place
+        for each in ("-right", "-below"):
+            self.set_class(each == place, each)
+        self.set_class(large, "-large")
+        _set_size(self.pane, "width", columns if place == "-right" else None)
+        _set_size(self.pane, "height", below if place == "-below" and not large else None)
+        shown = place == "-right" and left > LEAST and under.has_lines(width - columns, left)
         if shown != under.display:
             under.display = shown
-        _set_height(last, getattr(last, "lines_wanted", 1) if shown else None)
+        _set_size(last, "height", getattr(last, "lines_wanted", 1) if shown else None)
+        self.pane.more = "…" if large else Pane.more
         self.pane.renew()
         self.pane.set_class(not self.pane.lines, "-bare")
+        if (place, large) != self._placed:
+            self._placed = place, large
+            self.refresh_bindings()  # the pane's key says what it does next
 
     def on_mount(self) -> None:
-        self._place_pane(self.size.width, self.size.height)
+        self.renew_pane()
 
     def on_screen_resume(self) -> None:
-        self._place_pane(self.size.width, self.size.height)
+        self.renew_pane()
 
     def on_resize(self, event: events.Resize) -> None:
-        self._place_pane(event.size.width, event.size.height)
+        self.renew_pane(event.size)
 
     def take_config(self) -> None:
         super().take_config()
-        self._place_pane(self.size.width, self.size.height)
-
-    def _place_pane(self, width: int, height: int) -> None:
-        size = self.app.pane_size
-        place = "-right" if width >= self.RIGHT else "-below" if height >= self.BELOW or size == "large" else ""
-        for each in ("-right", "-below"):
-            self.set_class(each == place and size != "off", each)
-        self.set_class(size == "large", "-large")
-        usual = self.app.loaded.config.panes.right
-        columns = max(LARGE, usual) if size == "large" else usual
-        self.pane.styles.width = f"{columns}%" if place == "-right" else None
         self.renew_pane()
-        self.refresh_bindings()  # the pane's key says what it does next
 
     def hides(self) -> dict[str, str]:
         verb = "Hide pane" if self.app.pane_size == "large" else "Larger pane"
@@ -130,7 +157,7 @@ class PanedScreen(LiveScreen):
     def action_pane(self) -> None:
         """Switch to the next pane size, for every page."""
         self.app.pane_size = SIZES[(SIZES.index(self.app.pane_size) + 1) % len(SIZES)]
-        self._place_pane(self.size.width, self.size.height)
+        self.renew_pane()
         self.call_after_refresh(self.renew_pane)
 
     def _other_row(self) -> None:
@@ -140,7 +167,7 @@ class PanedScreen(LiveScreen):
 
 
 class ReasonScreen(PanedScreen):
-    """Where there is no pane, the selected row's reason is below the list; if it is cut, a key shows all of it."""
+    """Where there is no pane, the selected row's reason is below the list."""
 
     DEFAULT_CSS = """
     ReasonScreen {
@@ -149,9 +176,7 @@ class ReasonScreen(PanedScreen):
         &.-low #reason { border-top: none; background: $panel; }
     }
     """
-    SHOWS: ClassVar = {"why": ("-whole", "Hide reason")}
     reason = getters.query_one("#reason", SentenceLine)
-    _why_offered = False
 
     def with_reason(self, *parts: Widget) -> ComposeResult:
         yield from self.beside_pane(*parts)
@@ -160,34 +185,5 @@ class ReasonScreen(PanedScreen):
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < 30, "-low")
 
-    def tick(self) -> None:
-        super().tick()
-        self._offer_why()
-
     def show_reason(self, *runs: Span) -> None:
         self.reason.runs = runs
-        self.call_after_refresh(self._offer_why)  # whether it is cut is known once it is laid out
-
-    @on(SentenceLine.Resized)
-    def _offer_why(self) -> None:
-        if self._why_offered != self._has_more:
-            self.refresh_bindings()
-
-    @property
-    def _has_more(self) -> bool:
-        """Whether the key that shows all of the reason, or less again, changes anything."""
-        return self.reason.is_cut or (self.reason.display and self.has_class("-whole"))
-
-    def offers(self) -> dict[str, object]:
-        self._why_offered = self._has_more
-        return super().offers() | {"why": self._why_offered or self.pane_shown}
-
-    def action_why(self) -> None:
-        """Show all of the reason: below the list, or in the pane, which is large for it."""
-        if self.pane_shown:
-            self.app.pane_size = "usual" if self.app.pane_size == "large" else "large"
-            self._place_pane(self.size.width, self.size.height)
-            self.call_after_refresh(self.renew_pane)
-        else:
-            self.toggle_class("-whole")
-            self.refresh_bindings()

@@ -226,7 +226,8 @@ class Guide:
         if run is None or run.outcome is not Outcome.SUCCEEDED or run.average_busbw is None:
             raise ConsoleError(f"The run of {JOB_NAME} is not remembered with its end and its bandwidth.")
         print_line(
-            f"   run {run.number}, {run.name}: {run.outcome}, peak {run.peak_busbw} GB/s, average {run.average_busbw}"
+            f"   run {run.number}, {run.name}: {run.outcome}, "
+            f"peak {run.peak_busbw} GB/s, average {run.average_busbw} GB/s"
         )
         await self.settled()
         self.shot("runs")

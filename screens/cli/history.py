@@ -163,7 +163,7 @@ def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int
     print_line(f"launched {wording.clock(run.launched)} by {who} {where}")
     found = []
     if run.peak_busbw is not None:
-        average = f", average {run.average_busbw:.1f}" if run.average_busbw is not None else ""
+        average = f", average {run.average_busbw:.1f} GB/s" if run.average_busbw is not None else ""
         found.append(f"bus bandwidth: peak {run.peak_busbw:.1f} GB/s{average}")
     if run.loss is not None:
         found.append(f"last {'good ' if run.nan else ''}loss {loss_words(run)}")

@@ -291,12 +291,12 @@ def start_json(start: ExpectedStart, now: float) -> dict[str, Any]:
 
 
 def progress_words(job_progress: JobProgress) -> list[Span]:
-    """The latest figures: "loss 2.104  1,180 TFLOP/s", "✓ peak 594 GB/s, average 416"."""
+    """The latest figures: "loss 2.104  1,180 TFLOP/s", "✓ peak 594 GB/s, avg 416 GB/s"."""
     if job_progress.busbw is not None:
         so_far = " so far" if job_progress.repeats or job_progress.passing is NcclResult.RUNNING else ""
-        average = f"average {job_progress.average:,.0f}" if job_progress.average is not None else ""
+        average = f"avg {job_progress.average:,.0f} GB/s" if job_progress.average is not None else ""
         if job_progress.repeats:  # a peak that begins anew with each test is not that of the last one
-            last = f"last test {average} GB/s, " if average else ""
+            last = f"last test {average}, " if average else ""
             words = Span(f"{last}this test peak {job_progress.busbw:,.0f} GB/s{so_far}")
         else:
             words = Span(", ".join(filter(None, (f"peak {job_progress.busbw:,.0f} GB/s{so_far}", average))))

@@ -78,7 +78,7 @@ def run_sentence(run: RunRecord) -> list[Span]:
     elif why:
         runs.append(Span(f" {wording.sentence(why)}"))
     elif run.average_busbw is not None and run.peak_busbw is not None:
-        runs.append(Span(f"  peak {run.peak_busbw:,.1f} GB/s, average {run.average_busbw:,.1f}"))
+        runs.append(Span(f"  peak {run.peak_busbw:,.1f} GB/s, average {run.average_busbw:,.1f} GB/s"))
     if run.left_out:
         names = ", ".join(run.left_out)
         runs.append(Span(f"  Not kept, because secret: {one_line(names)}.", "waits"))

@@ -72,6 +72,7 @@ class FloorKey(CutLines):
     DEFAULT_CSS = "FloorKey { height: 2; }"
 
 
+LOW = 30  # lines of a pane under which its entries have one each
 ROOMY = 230  # cells of the terminal for each host from which on the map has room beside a pane
 
 
@@ -101,20 +102,20 @@ class FleetScreen(PanedScreen, PoolsScreen):
         yield from self.beside_pane(FloorMap())
         yield FloorKey()
 
-    def _place_pane(self, width: int, height: int) -> None:
-        """Right of the map only where the map shows as much beside it as it would alone."""
-        super()._place_pane(width if self._hosts <= width * height // ROOMY else 0, height)
+    def room_beside(self, width: int, height: int) -> int:
+        """None where the map would show less beside a pane than it does alone."""
+        return super().room_beside(width, height) if self._hosts <= width * height // ROOMY else 0
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
         """Hosts with something wrong, the jobs on the hosts, and those that wait for GPUs."""
-        fleet, found = self.app.fleet, list[Lines]()
+        fleet, found, low = self.app.fleet, list[Lines](), height < LOW
         odd: Lines = []
         for host in (host for pool in self._floors for host in pool.floor.hosts):
             state = node_state(host.node, now)
             names = dict.fromkeys(pip.holder.name for pip in host.pips if pip.holder)
             held = [Span(f"holds {', '.join(names)}", "dim")] if names else []
             odd += (
-                entry([Span(short_node(host.node.name), "strong")], [*state, *held], "", width)
+                entry([Span(short_node(host.node.name), "strong")], [*state, *held], "", width, low=low)
                 if state[0] != OK
                 else []
             )
@@ -127,7 +128,9 @@ class FleetScreen(PanedScreen, PoolsScreen):
             ("jobs on these hosts", sorted(run, key=lambda line: line.place)[:height]),
             ("wait for GPUs", waiting),
         ):
-            lines = [each for line in these for each in job_entry(line, self._mark_of(line.jobset), now, width)]
+            lines = [
+                each for line in these for each in job_entry(line, self._mark_of(line.jobset), now, width, low=low)
+            ]
             found.append([[Span(title, "head")], *lines, []] if lines else [])
         return [line for lines in found for line in lines]
 
@@ -156,9 +159,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
         headings = [as_last_known(heading(pool)) if stale else heading(pool) for pool in self._floors]
         floors = [pool.floor for pool in self._floors]
         self.map.show_floors(list(zip(headings, floors, strict=True)), self.app.job_style)
-        if self._hosts != (hosts := sum(len(floor.hosts) for floor in floors)):
-            self._hosts = hosts
-            self._place_pane(self.size.width, self.size.height)
+        self._hosts = sum(len(floor.hosts) for floor in floors)
         self.renew_pane()
 
     _asking = False

@@ -25,6 +25,7 @@ from screens.dialogs.act import ACT, act_on_trouble, trouble_of
 from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import RANK_ACTIONS, RankAction
 from screens.dialogs.stop import stop_jobs
+from screens.dialogs.why import ENDLESS, WHY, show_why
 from screens.job_tabs.cluster import EventsTab, YamlTab
 from screens.job_tabs.gpus import GpusTab
 from screens.job_tabs.hang import HangTab
@@ -34,7 +35,7 @@ from screens.job_tabs.ranks import RanksTab
 from screens.job_tabs.tab import JobTab
 from screens.job_tabs.training import TrainingTab
 from screens.widgets.bars import Tab, TabStrip
-from screens.widgets.job_pane import saved_runs, should_read_unasked
+from screens.widgets.job_pane import reason_lines, saved_runs, should_read_unasked
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span
 
@@ -60,6 +61,7 @@ class JobScreen(LiveScreen):
         ),
         Binding("x", "stop", "Stop", id="job.stop", tooltip="Stop this job; asks first"),
         ACT,
+        WHY,
         Binding("n", "again", "Launch again", show=False, id="job.again", tooltip="Open the form with its values"),
         Binding(
             "c",
@@ -305,6 +307,10 @@ class JobScreen(LiveScreen):
     @work(group="actions")
     async def action_act(self) -> None:
         await act_on_trouble(self, trouble_of(self, self._line, self.query_one(HangTab).report))
+
+    def action_why(self) -> None:
+        if self._line is not None:
+            show_why(self, self.key[1], reason_lines(self._line, ENDLESS, CLOCK.now(), self.app.whose))
 
     @work(group="actions")
     async def action_again(self) -> None:

@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.errors import Unreachable
+from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.scheduling.pod_slots import PodSlot
@@ -25,8 +26,9 @@ from screens.dialogs.attach import open_editor_in_rank
 from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell
 from screens.dialogs.stop import stop_jobs
+from screens.dialogs.why import ENDLESS, WHY, show_why
 from screens.paned import ReasonScreen
-from screens.widgets.job_pane import job_lines, tail_lines
+from screens.widgets.job_pane import job_lines, reason_lines, tail_lines
 from screens.widgets.pane import Lines
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -72,7 +74,7 @@ class JobsScreen(ReasonScreen):
         Binding("n", "launch", "Launch", id="jobs.launch",
                 tooltip="Start another job, from the values of the one under the cursor"),
         ONLY_MINE,
-        Binding("w", "why", "Why", id="jobs.why", tooltip="The whole reason, where it is cut; again: as before"),
+        WHY,
         WHAT_IF,
         Binding("v", "editor", "VS Code", show=False, id="jobs.editor",
                 tooltip="ssh to its first pod that runs; asks before it sets anything up"),
@@ -136,7 +138,7 @@ class JobsScreen(ReasonScreen):
         if line is None:
             return []
         measures = self.session.measures.find_followed(line.jobset.key) if self.app.connected else None
-        return job_lines(line, measures, width, height, now, self.app.whose, tail=not self.under.display)
+        return job_lines(line, measures, width, height, now, self.app.whose, tail=not self.parted)
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
         line = self.table.row
@@ -166,6 +168,10 @@ class JobsScreen(ReasonScreen):
             *((*progress, span) if waits else (span, *progress)),
             Span(f"  {own}" if own else "", "dim"),
         )
+
+    def action_why(self) -> None:
+        if (line := self.table.row) is not None:
+            show_why(self, line.jobset.name, reason_lines(line, ENDLESS, CLOCK.now(), self.app.whose))
 
     def show_mine(self) -> None:
         self.set_focus(self.table)

@@ -11,6 +11,7 @@ from textual import getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from console.kube.arrivals import CLOCK
 from console.kube.objects.workload import WorkloadState
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.quota_accounts import queue_account
@@ -29,8 +30,9 @@ from screens.columns.queues import (
     stopped,
     workload_lines,
 )
+from screens.dialogs.why import ENDLESS, WHY, show_why
 from screens.paned import ReasonScreen
-from screens.widgets.job_pane import course_lines, job_entry, job_lines, start_lines, waiting_lines
+from screens.widgets.job_pane import course_lines, job_entry, job_lines, reason_lines, start_lines, waiting_lines
 from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import SentenceLine, folded_runs
 from screens.widgets.table.row_painter import Notice
@@ -63,11 +65,6 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
     def row_text(self, row: WorkloadLine) -> str:
         return f"{super().row_text(row)} {wording.whose(row.whose, row.owner)}"
 
-    def on_resize(self) -> None:
-        least = max(24, 2 * self.size.width // 5)
-        self.set_columns([structs.replace(each, least=least) if each.fill else each for each in self.COLUMNS])
-        super().on_resize()
-
 
 class QueuesScreen(ReasonScreen):
     """ClusterQueues above, workloads in order, and the selected one's explanation below."""
@@ -76,7 +73,7 @@ class QueuesScreen(ReasonScreen):
     KINDS = ("clusterqueues", "localqueues", "workloads", "jobsets")
     BELOW = 35  # two lists stand above it
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("w", "why", "Why", id="queues.why", tooltip="The whole reason, where it is cut; again: as before"),
+        WHY,
         ONLY_MINE,
         Binding("y", "manifest", "YAML", id="queues.manifest", tooltip="The object under the cursor as YAML"),
         Binding("n", "launch", "Launch", id="queues.launch", tooltip="Start a job"),
@@ -132,10 +129,21 @@ class QueuesScreen(ReasonScreen):
             line = line_of(self.app, jobset, row.fleet)
             measures = self.session.measures.find_followed(jobset.key) if self.app.connected else None
             return job_lines(line, measures, width, height, now, self.app.whose)
-        spans = [Span(wording.sentence(row.why.sentence) or "It does not wait.")]
+        return [[Span(name_of(row.workload), "strong")], *self._reason_lines(row, width, now)]
+
+    def _reason_lines(self, row: WorkloadLine, width: int, now: float) -> Lines:
+        jobset = row.fleet.jobset_by_uid.get(row.workload.owner_uid)
+        if jobset is not None:
+            return reason_lines(line_of(self.app, jobset, row.fleet), width, now, self.app.whose)
+        words, own = wording.sentence(row.why.sentence), wording.quotation(row.why, row.why.sentence)
+        spans = [Span(words or "It does not wait."), Span(f"  {own}" if own else "", "dim")]
         starts = start_lines(row.start, width, now)
         waits = waiting_lines(row.why, width, self.app.whose)
-        return [[Span(name_of(row.workload), "strong")], *folded_runs(spans, width), [], *starts, *waits]
+        return [*folded_runs(spans, width), [], *starts, *waits]
+
+    def action_why(self) -> None:
+        if (row := self.workloads.row) is not None:
+            show_why(self, name_of(row.workload), self._reason_lines(row, ENDLESS, CLOCK.now()))
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
         """The jobs that hold quota, and how far they are; of the selected one, which the pane shows, only a line."""

@@ -24,6 +24,7 @@ from textual.strip import Strip
 
 from console.scheduling.topology import Floor, GpuState, Host, HostGpu
 from screens.widgets.line import PaintedLines, cut_sentence, fit, fit_runs, joined, line
+from screens.widgets.table.row_painter import cell_width
 from screens.wording import Span
 
 FREE = Span("·", "text")
@@ -183,6 +184,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self._pips = 0
         self._place = (0, 0)
         self.lines_wanted = 1  # of the whole map as it would be drawn with room for each host's name and job
+        self.columns_wanted = 0  # of the headings, whole
         self._asked: Zoom | None = None
         self._shape = SHAPES[0]
         self._starts = [0]
@@ -262,6 +264,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         )
         self._label = max((len(short_name(host.node.name)) for host in hosts), default=0)
         self._pips = max((host.total for host in hosts), default=0)
+        self.columns_wanted = 3 + max((cell_width(list(heading)) for heading, _ in self._floors), default=0)
         self.lines_wanted = sum(1 if line.heading else 3 for line in self._fold(SHAPES[1]))
         self._shape, self._lines = self._fitting(self._asked)
         if self._shape.rows > 1:

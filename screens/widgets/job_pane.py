@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain, zip_longest
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -37,8 +37,8 @@ from screens.columns.jobs import (
 from screens.sanitize import one_line
 from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, PlotFrame
 from screens.widgets.charts.training_plot import TrainingChartData, View, draw_chart
-from screens.widgets.line import cut_sentence, wrap
-from screens.widgets.pane import WIDE, Lines, event_lines
+from screens.widgets.line import cut_sentence, folded_at_spaces
+from screens.widgets.pane import WIDE, Lines, beside, event_lines
 from screens.widgets.sentence_line import folded_runs
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Span, runs_of
@@ -75,7 +75,15 @@ def job_lines(
 
     `tail`: with the last lines of its log, or its events.
     """
-    found = [_title(job, width, now)]
+    found = [_title(job, width, now), *reason_lines(job, width, now, whose)]
+    if job.jobset.state is not JobState.PENDING:
+        found += _progress_lines(job, measures, width, height - len(found) - LAST_LEAST * tail, now)
+    return [*found, *(tail_lines(job, measures, width, height - len(found), now) if tail else [])]
+
+
+def reason_lines(job: JobLine, width: int, now: float, whose: Callable[[str], str]) -> Lines:
+    """How a job is and why, what to do, and of one that waits the figures; an empty line ends them."""
+    found: Lines = []
     state = runs_of(state_cell(job))
     sentence, quoted = reasons(job)
     spans = [Span(f"  {sentence or place_words(job)}")]
@@ -97,9 +105,7 @@ def job_lines(
     if job.jobset.state is JobState.PENDING:
         found += start_lines(job.start, width, now)
         found += waiting_lines(job.why, width, whose)
-    else:
-        found += _progress_lines(job, measures, width, height - len(found) - LAST_LEAST * tail, now)
-    return [*found, *(tail_lines(job, measures, width, height - len(found), now) if tail else [])]
+    return found
 
 
 def course_lines(
@@ -117,32 +123,35 @@ def course_lines(
     found = _progress_lines(job, measures, left, height, now, saved=False)
     if not right:
         return [*found, *_last_lines(measures, width, height - len(found))]
-    both = zip_longest(found, right, fillvalue=list[Span]())
-    return [[*one, Span(" " * (left - cell_width(one))), Span(" │ ", "faint"), *other] for one, other in both]
+    return beside(found, right, left)
 
 
 def tail_lines(job: JobLine, measures: JobMeasures | None, width: int, room: int, now: float) -> Lines:
     return _last_lines(measures, width, room) or event_lines(events_of(job).values(), now, width, min(20, room))
 
 
-def job_entry(job: JobLine, mark: Span, now: float, width: int, *, state: bool = True) -> Lines:
+def job_entry(job: JobLine, mark: Span, now: float, width: int, *, state: bool = True, low: bool = False) -> Lines:
     """A job among others: its name, its reason, with `state` that and how far it is, and whose it is."""
     jobset = job.jobset
     reason = runs_of(last_cell(job)) if state or job.health.level in {HealthLevel.BAD, HealthLevel.LATE} else []
     shown = [*runs_of(state_cell(job)), Span("  "), *reason, Span("  "), *runs_of(progress_cell(job))]
     about = " · ".join(filter(None, (job.owner, f"{jobset.gpus} GPUs", wording.age(now - jobset.created))))
-    return entry([mark, Span(f" {jobset.name}", "strong")], shown if state else reason, about, width)
+    return entry([mark, Span(f" {jobset.name}", "strong")], shown if state else reason, about, width, low=low)
 
 
-def entry(name: list[Span], state: list[Span], about: str, width: int) -> Lines:
-    """A thing in a pane: its name, how it is, and at the right whose it is; in a narrow one in two lines."""
-    end = Span(about, "dim")
-    if width < WIDE:
-        gap = Span(" " * max(2, width - cell_width(name) - cell_width(end)))
-        return [[*name, gap, end] if about else name, [Span("  "), *cut_sentence(state, width - 2)]]
-    first = [*name, Span(" " * max(2, NAME - cell_width(name)))]
-    shown = cut_sentence(state, width - cell_width(first) - cell_width(end) - 2)
-    return [[*first, *shown, Span(" " * (width - cell_width([*first, *shown, end]))), end]]
+def entry(name: list[Span], state: list[Span], about: str, width: int, *, low: bool = False) -> Lines:
+    """A thing in a pane: its name, how it is, and whose it is; where that is too long, below each other.
+
+    `low`: of a pane that has no lines for that, whose entries are cut.
+    """
+    first, end = [*name, Span(" " * max(2, NAME - cell_width(name)))], Span(about, "dim")
+    room = width - cell_width([*first, end]) - 2
+    if width >= WIDE and (low or cell_width(state) <= room):
+        shown = cut_sentence(state, room)
+        return [[*first, *shown, Span(" " * (room + 2 - cell_width(shown))), end]]
+    gap = Span(" " * max(2, width - cell_width(name) - cell_width(end)))
+    below = folded_runs(state, width - 2) if cell_width(state) else []
+    return [[*name, gap, end] if about else name, *([Span("  "), *runs] for runs in below)]
 
 
 def _title(job: JobLine, width: int, now: float) -> list[Span]:
@@ -365,7 +374,7 @@ def _last_lines(measures: JobMeasures | None, width: int, room: int) -> Lines:
     if measures is None or not texts or measures.is_reading_old_lines:
         return []
     *before, newest = [shorten_iteration_line(text) or redact(text) for text in texts]
-    folded = wrap(newest, width)[: room - 2]
+    folded = folded_at_spaces(one_line(newest), width)[: room - 2]
     before = before[max(0, len(before) - (room - 2 - len(folded))) :]
     return [[], [Span("last lines", "head")], *([Span(text, "dim")] for text in (*before, *folded))]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from itertools import zip_longest
 from typing import ClassVar
 
 from textual.geometry import Size
@@ -13,7 +14,7 @@ from textual.strip import Strip
 from console.kube.arrivals import CLOCK
 from console.kube.objects.event import Event
 from screens import wording
-from screens.widgets.line import SnapshotText, as_last_known, dimmed, line
+from screens.widgets.line import SnapshotText, as_last_known, cut_sentence, dimmed, line
 from screens.widgets.sentence_line import folded_runs
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Fact, Span, runs_of
@@ -108,6 +109,12 @@ def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE, style: 
     return found
 
 
+def beside(one: Lines, other: Lines, width: int) -> Lines:
+    """The lines of one in that many columns, and right of them those of the other."""
+    both = zip_longest((cut_sentence(runs, width) for runs in one), other, fillvalue=list[Span]())
+    return [[*runs, Span(" " * (width - cell_width(runs))), Span(" │ ", "faint"), *right] for runs, right in both]
+
+
 def event_lines(events: Iterable[Event], now: float, width: int, room: int, *, named: bool = False) -> Lines:
     """Events under a heading, newest first, as many as fit; their texts go on below. `named`: with their objects."""
     rows: Lines = []
@@ -129,6 +136,7 @@ class Pane(SnapshotText):
     """Shows the lines that its function returns for (width, height, now); `renew` calls it again."""
 
     DEFAULT_CSS: ClassVar[str] = "Pane { padding: 0 1; }"
+    more = "… z shows more"  # in place of the lines that have no room
 
     def __init__(
         self, lines: Callable[[int, int, float], Lines], *, id: str | None = None, classes: str | None = None
@@ -144,7 +152,7 @@ class Pane(SnapshotText):
             before, lines = self.lines, self._ask(width, height - self.stale, CLOCK.now())
             if self.stale and lines:
                 lines = [[*as_last_known(())], *map(dimmed, lines)]
-            self.lines = lines if len(lines) <= height else [*lines[: height - 1], [Span("… z shows more", "dim")]]
+            self.lines = lines if len(lines) <= height else [*lines[: height - 1], [Span(self.more, "dim")]]
             if self.lines != before:
                 self.refresh()
 

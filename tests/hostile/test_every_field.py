@@ -249,7 +249,7 @@ async def test_no_page_lets_anything_through(world: str) -> None:
         found[FIELDS[kind.plural]] = kind.reader.build_models(kind.reader.read_page(body).items)[0]
     assert all(found.values()) == (world != WORLDS[0])
     session = FakeSession(Fleet(at=1.0, links=live_links(), **found))
-    pages = ("1", "enter", "2", "w", "3", "enter", "w", "e", "4", "enter", "5", "enter", "6", "question_mark")
+    pages = ("1", "enter", "2", "w", "w", "3", "enter", "w", "w", "e", "4", "enter", "5", "enter", "6", "question_mark")
     drawn = 0
     async with console(session, size=(160, 50)) as (app, pilot, _):
         for key in pages:

@@ -188,7 +188,7 @@ async def test_no_page_lets_a_payload_through() -> None:
             ("1", "enter"),
             ("2",),
             ("2", "w"),
-            ("3",),
+            ("w", "3"),
             ("3", "enter"),
             ("4",),
             ("4", "enter"),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.docs.pages import DOCS
 from tests.pictures.frozen import THEMES, Still, still_console, stopped_clock, without_ports
+from tests.pictures.moving import FIRST_JOB, draw_first_job
 from tests.pictures.views import VIEWS, View
 
 FOLDER = DOCS / "pictures"
@@ -46,19 +47,20 @@ async def draw(still: Still, view: View, ways: tuple[tuple[tuple[int, int], str]
 
 async def draw_all(folder: Path, names: list[str], *, every: bool) -> None:
     with tempfile.TemporaryDirectory() as home, stopped_clock(Path(home)):
+        wanted = [view for view in VIEWS if (view.name in names if names else every or not view.of_here)]
         async with still_console(size=SIZES[0]) as still:
-            for view in VIEWS:
-                if view.name not in names if names else view.of_here and not every:
-                    continue
+            for view in wanted:
                 usual = SHOWN_WAYS if view.name in SHOWN_IN_ALL_WAYS else (USUAL,)
                 await draw(still, view, EVERY_WAY if every else usual, folder)
                 sys.stdout.write(f"{view.name}\n")
+        if not every and (not names or FIRST_JOB in names):
+            await draw_first_job(folder)
 
 
 def main(words: list[str]) -> int:
     every = words[:1] == ["all"]
     names = words[1:] if every else words
-    if unknown := set(names) - {view.name for view in VIEWS}:
+    if unknown := set(names) - {FIRST_JOB, *(view.name for view in VIEWS)}:
         sys.stderr.write(f"No such view: {', '.join(sorted(unknown))}. There are: {', '.join(v.name for v in VIEWS)}\n")
         return 2
     folder = FOLDER / "all" if every else FOLDER

@@ -6,6 +6,7 @@ import re
 
 from tests.docs.pages import DOCS
 from tests.pictures.__main__ import FOLDER, SHOWN_IN_ALL_WAYS, SHOWN_WAYS, USUAL, file_name
+from tests.pictures.moving import FIRST_JOB
 from tests.pictures.views import VIEWS
 
 
@@ -16,6 +17,7 @@ def test_every_view_is_drawn_and_shown() -> None:
         if not view.of_here
         for way in (SHOWN_WAYS if view.name in SHOWN_IN_ALL_WAYS else (USUAL,))
     }
+    wanted.add(f"{FIRST_JOB}.svg")
     assert {path.name for path in FOLDER.glob("*.svg")} == wanted, "run `make pictures`"
     assert set(re.findall(r"\(([\w-]+\.svg)\)", (FOLDER / "README.md").read_text())) == wanted
 

@@ -87,7 +87,7 @@ LLAMA, POOL = ("default", "llama-70b/0"), "a4-highgpu-8g-a4-pool"
 VIEWS = (
     View("fleet", ("fleet",)),
     View("queues", ("queues",)),
-    View("jobs", ("jobs",), ("down",) * 3, words="stalled"),
+    View("jobs", ("jobs",), ("g", *("down",) * 3), words="stalled"),
     View("pods", ("pods",)),
     View("launch", ("launch",), words="GPUs"),
     View("runs-none", ("runs",)),

@@ -31,6 +31,7 @@ from screens.pages.alarms import AlarmsScreen
 from screens.pages.job import JobScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.bars import KeyBar, TitleBar
+from screens.widgets.table.table import ResourceTable
 from tests.fakes import FakeSession, fleet_of
 from tests.pictures.frozen import still_console, stopped_clock
 from tests.screens.press import console, press, screen_text, text_of, until
@@ -109,7 +110,7 @@ async def test_the_trail_keeps_the_end_of_a_name() -> None:
 @pytest.mark.parametrize(("passing", "mark"), [(NcclResult.FAILED, "✗"), (NcclResult.PASSED, "✓")])
 def test_the_mark_of_a_test_stands_where_no_column_cuts_it(passing: NcclResult, mark: str) -> None:
     words = progress_words(JobProgress(busbw=300, average=120, passing=passing))
-    assert "".join(run.text for run in words) == f"{mark} peak 300 GB/s, average 120"
+    assert "".join(run.text for run in words) == f"{mark} peak 300 GB/s, avg 120 GB/s"
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -262,14 +263,14 @@ async def test_names_as_long_as_those_of_gke_are_told_apart(width: int) -> None:
     async with console(FakeSession(fleet), size=(width, 40)) as (app, pilot, _):
 
         def told(part: str) -> set[str]:
-            """The words on the screen that contain it, cut or not; what the pane shows of one stands apart."""
+            """The words of the list that contain it, cut or not."""
             return {
-                word for line in screen_text(app).split("\n") for word in line.partition("│")[0].split() if part in word
+                word for table in app.screen.query(ResourceTable) for word in text_of(table).split() if part in word
             }
 
         await press(pilot, "3", then=lambda: {word[-6:] for word in told("run-1")} == {"run-10", "run-11", "run-12"})
         await press(pilot, "4", then=lambda: len(told("-x7k")) == len(fleet.pods))
-        await until(pilot, lambda: {word[-4:] for word in told("a4-pool/0")} == {name[-4:] for _, name in fleet.nodes})
+        await until(pilot, lambda: {word[-4:] for word in told("a4-pool")} == {name[-4:] for _, name in fleet.nodes})
         app.open_page("pool", POOL)
         await until(pilot, lambda: {word[-4:] for word in told("a4-pool")} >= {name[-4:] for _, name in fleet.nodes})
 

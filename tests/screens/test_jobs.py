@@ -364,7 +364,7 @@ def test_what_came_of_a_job_stays_in_the_list() -> None:
     done = next(job for job in fleet.jobsets.values() if job.state is JobState.SUCCEEDED)
     line = JobLine(done, fleet, JobProgress(size=2**34, busbw=684.0, average=412.0, passing=NcclResult.PASSED))
     said = "".join(run.text for run in runs_of(last_cell(line)))
-    assert said.startswith("✓ peak 684 GB/s, average 412  done")
+    assert said.startswith("✓ peak 684 GB/s, avg 412 GB/s  done")
 
 
 @pytest.mark.parametrize(
@@ -372,9 +372,9 @@ def test_what_came_of_a_job_stays_in_the_list() -> None:
     [
         (JobProgress(busbw=55.0), "peak 55 GB/s so far"),
         (JobProgress(busbw=55.0, average=416.0, passing=NcclResult.PASSED, repeats=True),
-         "✓ last test average 416 GB/s, this test peak 55 GB/s so far"),
+         "✓ last test avg 416 GB/s, this test peak 55 GB/s so far"),
         (JobProgress(busbw=55.0, passing=NcclResult.PASSED, repeats=True), "✓ this test peak 55 GB/s so far"),
-        (JobProgress(busbw=594.0, average=416.0, passing=NcclResult.PASSED), "✓ peak 594 GB/s, average 416"),
+        (JobProgress(busbw=594.0, average=416.0, passing=NcclResult.PASSED), "✓ peak 594 GB/s, avg 416 GB/s"),
     ],
 )  # fmt: skip
 def test_the_peak_of_a_test_that_runs_and_the_average_of_the_last_one_are_told_apart(

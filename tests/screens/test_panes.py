@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from screens.paned import SIZES, PanedScreen
 from screens.widgets.line import cut_name
 from screens.wording import Span
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, press, screen_text, text_of, until
-from tests.screens.queue_scene import queue_scene
+from tests.screens.press import console, press, screen_of, screen_text, text_of, until
+from tests.screens.queue_scene import job, queue_scene
 from tests.screens.scene import scene
 
 PAGES = (("2", queue_scene), ("3", queue_scene), ("4", scene))
@@ -50,7 +51,7 @@ async def test_its_size_is_that_of_every_page_and_off_is_off() -> None:
         screen = app.screen
         assert isinstance(screen, PanedScreen)
         assert not screen.pane_shown
-        await press(pilot, "w", "2", "w", then=lambda: "dpo-b" in screen_text(app))
+        await press(pilot, "w", "2", "w", "w", then=lambda: "dpo-b" in screen_text(app))
         await pilot.press("z")
         assert app.pane_size == SIZES[0]
         await until(pilot, lambda: text_of(app.screen.query_one("#pane")).strip())
@@ -75,10 +76,15 @@ def test_a_node_of_gke_is_called_by_its_pool_and_its_own_part() -> None:
 
 
 async def test_a_pane_that_has_no_room_for_all_says_so() -> None:
-    async with console(FakeSession(queue_scene()), size=(100, 41)) as (app, pilot, _):
+    fleet = queue_scene()
+    more = {each.key: each for each in (job(f"more-{number}", 1) for number in range(14))}
+    async with console(FakeSession(replace(fleet, jobsets={**fleet.jobsets, **more})), size=(100, 35)) as (
+        app,
+        pilot,
+        _,
+    ):
         await pilot.press("3")
-        screen = app.screen
-        assert isinstance(screen, JobsScreen)
+        screen = screen_of(app, JobsScreen)
         await until(pilot, lambda: screen.table.move_to(("default", "dpo-b")))
         await until(pilot, lambda: text_of(screen.pane).rstrip().endswith("… z shows more"))
         await pilot.press("z")

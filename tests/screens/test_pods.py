@@ -322,7 +322,7 @@ async def test_every_node_of_the_list_has_its_short_name() -> None:
     names = {"gke-practice-a4-spot-5f1d02ab-0002": "a4-spot/0002",
              "gke-practice-a4-highgpu-8g-a4-pool-79c66879-0010": "a4-pool/0010"}  # fmt: skip
     pods = [Pod("default", f"pod-{at}", uid=f"pod-{at}", created=NOW, node=node) for at, node in enumerate(names)]
-    async with console(FakeSession(fleet_of(*pods)), size=(200, 35)) as (app, pilot, _):
+    async with console(FakeSession(fleet_of(*pods)), size=(100, 35)) as (app, pilot, _):
         await press(pilot, "4", then=lambda: isinstance(app.screen, PodsScreen) and app.screen.table.cursor is not None)
         assert isinstance(app.screen, PodsScreen)
         shown = text_of(app.screen.table).split()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from email.utils import formatdate
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from msgspec import structs
@@ -18,12 +18,17 @@ from console.scheduling.why_answer import QuotaAccount
 from screens.columns.column import as_json
 from screens.columns.jobs import start_json, start_time, start_words
 from screens.columns.queues import QUEUES, WORKLOADS, QueueLine, workload_lines
+from screens.dialogs.why import WholeReason
 from screens.pages.object_yaml import ObjectYamlScreen
 from screens.pages.queues import QueuesScreen
+from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span
 from tests.fakes import FakeSession, fleet_of, live_links
 from tests.screens.press import console, focus, press, screen_of, screen_text, text_of, until
-from tests.screens.queue_scene import queue_scene
+from tests.screens.queue_scene import claim, cluster_queue, job, queue_scene
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -106,23 +111,39 @@ def test_the_figures_of_a_row_add_up() -> None:
     assert list(cells)[2:6] == ["GPUS USED / QUOTA", "TO BORROW", "LENT", "FREE"]
 
 
-async def test_the_reason_follows_the_cursor_and_w_shows_all_of_it() -> None:
+async def test_the_reason_follows_the_cursor() -> None:
     async with console(FakeSession(queue_scene()), size=(120, 34)) as (app, pilot, _):
         await pilot.press("2")
         screen = screen_of(app, QueuesScreen)
         await until(pilot, lambda: any("dpo-b" in run.text for run in screen.reason.runs))
         await press(pilot, "down", then=lambda: any("llama" in run.text for run in screen.reason.runs))
         assert screen.reason.display
-        assert "w" not in screen.active_bindings, "nothing is cut"
-        await pilot.resize_terminal(26, 20)
-        await press(pilot, "up", then=lambda: screen.reason.is_cut and "w" in screen.active_bindings)
-        await pilot.press("w")
-        await until(pilot, lambda: screen.reason.lines_at(screen.reason.size.width) == screen.reason.size.height)
-        assert "w" in screen.active_bindings, "it shows less again"
-        await press(pilot, "w", then=lambda: screen.reason.is_cut)
-        await pilot.resize_terminal(140, 40)
-        await until(pilot, lambda: not screen.reason.display)
-        await press(pilot, "w", then=lambda: screen.has_class("-large"))
+
+
+@pytest.mark.slow(reason="a page in seven sizes of a terminal")
+@pytest.mark.parametrize("page", ["jobs", "queues", "job"])
+async def test_w_shows_the_whole_reason_at_every_size(page: str) -> None:
+    places = ", ".join(f"node-{number} has {number % 8} of 8" for number in range(120))
+    waits = job("dpo-b", 4, suspended=True, owner="li")
+    claims = claim(waits, waits=f"couldn't assign flavors to pod set workload: {places}")
+    fleet = fleet_of(cluster_queue("a4", 48, pending=1), waits, claims)
+    async with console(FakeSession(fleet), size=(60, 20)) as (app, pilot, _):
+        await app.switch_mode("queues" if page == "queues" else "jobs")
+        if page == "job":
+            app.open_page("job", "default", "dpo-b")
+        for size in ((60, 20), (80, 24), (120, 35), (140, 40), (160, 24), (200, 50), (250, 70)):
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda: "dpo-b" in screen_text(app) and app.screen.check_action("why", ()))
+            await press(pilot, "w", then=lambda: isinstance(app.screen, WholeReason))
+            parts = list(app.screen.query(SentenceLine))
+            assert all(f"node-{number} has" in screen_words(parts) for number in range(120))
+            await press(pilot, "end", then=lambda: "1 in its ClusterQueue" in screen_text(app))
+            assert not any(part.is_cut for part in parts)
+            await press(pilot, "w", then=lambda: not isinstance(app.screen, WholeReason))
+
+
+def screen_words(parts: Sequence[SentenceLine]) -> str:
+    return "\n".join("".join(run.text for run in part.runs) for part in parts)
 
 
 async def test_the_page_of_a_waiting_job_tells_when_it_would_start_and_what_for_it_waits() -> None:
@@ -218,7 +239,7 @@ async def test_stale_rows_stay() -> None:
         await until(pilot, lambda: "connection refused" in screen_text(app))
         assert "dpo-b" in screen_text(app)
         assert "last known: ── all queues" in screen_text(app)
-        assert screen_text(app).count("last known:") == 3  # of the panes too
+        assert screen_text(app).count("last known:") == 2  # of the pane too
         app.open_page("job", "default", "llama")
         await until(pilot, lambda: "last known: ● running  llama" in screen_text(app))
         await press(pilot, "escape", "1", then=lambda: "last known: a4-highgpu-8g-a4-pool" in screen_text(app))

@@ -82,6 +82,10 @@ def seen(colour: str, system: ColorSystem) -> tuple[float, float, float]:
     return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
 
 
+def chroma(colour: str, system: ColorSystem) -> float:
+    return hypot(*seen(colour, system)[1:])
+
+
 @THEMES
 def test_jobs_look_like_each_other_and_like_states_nowhere(theme: Theme, system: ColorSystem) -> None:
     variables = theme.variables
@@ -91,14 +95,11 @@ def test_jobs_look_like_each_other_and_like_states_nowhere(theme: Theme, system:
     states = [seen(variables[f"ink-{name}"], system) for name in ("bad", "waits")]
     assert min(dist(job, state) for job in jobs for state in states) > FROM_STATES
 
-    def chroma(name: str) -> float:
-        return hypot(*seen(variables[name], system)[1:])
-
-    loud = min(chroma("ink-bad"), chroma("ink-waits"))
-    assert max(hypot(*job[1:]) for job in jobs) <= QUIET * chroma("ink-bad")
-    others = [name for name in variables if name.startswith("ink-") and name not in {"ink-bad", "ink-waits"}]
-    assert {name: chroma(name) for name in others if chroma(name) >= loud + LEAST_SEEN} == {}
-    assert chroma("ink-bad") == max(map(chroma, (*others, "ink-bad", "ink-waits")))
+    inks = {name: chroma(colour, system) for name, colour in variables.items() if name.startswith("ink-")}
+    bad, waits = inks.pop("ink-bad"), inks.pop("ink-waits")
+    assert max(hypot(*job[1:]) for job in jobs) <= QUIET * bad
+    assert {name: each for name, each in inks.items() if each >= min(bad, waits) + LEAST_SEEN} == {}
+    assert bad >= max(waits, *inks.values())
 
 
 def test_every_widget_that_styles_name_is_there() -> None:

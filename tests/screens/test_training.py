@@ -198,7 +198,7 @@ async def test_keys_choose_zoom_scroll_and_point() -> None:
         assert (charts.view.span, charts.view.end) == (0.25, 0.9375)
         await until(pilot, lambda: "4× zoom" in screen_text(app))
         await press(pilot, "home", "comma", then=lambda: "at step 100" in screen_text(app))
-        await pilot.press("g", "a", "w", "z")
+        await pilot.press("g", "a", "m", "z")
         assert (charts.view.log, charts.view.by_time, charts.view.smooth, charts.alone) == (True, True, False, True)
         await until(pilot, lambda: "grad norm" not in screen_text(app))
 

@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import structs
+from rich.color import Color, ColorSystem
 from textual.screen import ModalScreen
 
 from console.kube.snapshot import WatchState
 from practice.cluster import Scene
 from screens.app import ConsoleApp
+from screens.theme import DARK, LIGHT, in_256_colours
 from tests.pictures.frozen import LOOK, MOMENT, Still, still_console
-from tests.pictures.views import VIEWS
+from tests.pictures.views import VIEWS, View
+from tests.screens.test_styles import LEAST_SEEN, chroma
 
 TEXTS = Path(__file__).parent / "texts"
 MAIN = ("fleet", "queues", "jobs", "pods", "launch", "runs-none", "tunnels")
@@ -146,7 +149,37 @@ async def differences(kept: Kept) -> list[str]:
                 names = f"kept/{kept.name}/{view.name}", f"seen/{kept.name}/{view.name}"
                 lines = expected.splitlines(), seen.splitlines()
                 wrong.append("\n".join(unified_diff(*lines, *names, lineterm="", n=2)))
+            elif louder := await louder_than_faults(still, view):
+                wrong.append(f"{kept.name}/{view.name}: louder than what is wrong are {', '.join(sorted(louder))}")
     return wrong
+
+
+async def louder_than_faults(still: Still, view: View) -> set[str]:
+    """The colours of that page that are more colourful than a fault's, in both themes, in true colour and in 256."""
+    found: set[str] = set()
+    for theme in (LIGHT, DARK):
+        still.app.theme = theme.name
+        if view.then and not view.once:  # what is open over a page keeps the colours that it was opened with
+            await view.open(still)
+        ground = Color.parse(str(theme.background)).get_truecolor().hex
+        await still.until(f"{theme.name}", lambda ground=ground: ground in colours(still.app))  # type: ignore[misc]
+        for system, given in ((ColorSystem.TRUECOLOR, theme), (ColorSystem.EIGHT_BIT, in_256_colours(theme))):
+            instead = dict(zip(theme.variables.values(), given.variables.values(), strict=True))
+            bad, waits = (chroma(given.variables[f"ink-{name}"], system) for name in ("bad", "waits"))
+            faults = {theme.variables[f"ink-{name}"] for name in ("bad", "waits")}
+            most = min(bad, min(bad, waits) + LEAST_SEEN)
+            others = colours(still.app) - faults
+            found |= {f"{each} on {given.name}" for each in others if chroma(instead.get(each, each), system) > most}
+    return found
+
+
+def colours(app: ConsoleApp) -> set[str]:
+    """Those of letters and grounds on the screen."""
+    strips: Any = app.screen._compositor
+    segments = [segment for strip in strips.render_strips() for segment in strip if segment.style]
+    letters = (each.style.color for each in segments if each.text.strip())
+    grounds = (each.style.bgcolor for each in segments)
+    return {each.get_truecolor().hex for each in (*letters, *grounds) if each is not None and not each.is_default}
 
 
 async def drawn(kept: Kept) -> dict[str, str]:

@@ -275,12 +275,12 @@ def summary(
     words = f"{best.best_busbw:,.1f} GB/s at {wording.size(best.size)}"
     reference = expected_busbw(best.size) if is_comparable(test, accelerator) else None
     if reference:
-        words += f": {100 * best.best_busbw / reference:.0f} % of the A4 reference ({reference:,.0f}, 16 GPUs)"
+        words += f": {100 * best.best_busbw / reference:.0f} % of the A4 reference ({reference:,.0f} GB/s, 16 GPUs)"
     if usual and (median := usual.usual_at(best.size)):
-        of = f"{median:,.0f}, {wording.count(usual.tests, 'test')}"
+        of = f"{median:,.0f} GB/s, {wording.count(usual.tests, 'test')}"
         words += f", {100 * best.best_busbw / median:.0f} % of what is usual here ({of})"
     average = average_so_far(test)
-    words += f"; average {average:,.1f}{'' if test.finished else ' so far'}" if average is not None else ""
+    words += f"; average {average:,.1f} GB/s{'' if test.finished else ' so far'}" if average is not None else ""
     wrong = sum(half.wrong or 0 for row in test.rows for half in halves(row))
     end = Span(f"; {wording.count(wrong, 'wrong value')}" if wrong else "; 0 wrong", "bad" if wrong else "")
     verdict = judge_test(test, pass_line, accelerator)
@@ -351,10 +351,10 @@ class NcclTable(ResourceTable[NcclLine]):
 
     COLUMNS: ClassVar = (
         Column("SIZE", lambda line: wording.size(line.row.size), width=8, right=True),
-        Column("µs", value_cell("out_of_place", "time_us", "dim"), width=9, right=True, drop=3),
-        Column("ALGBW", value_cell("out_of_place", "algbw"), width=7, right=True, drop=5),
+        Column("µs", value_cell("out_of_place", "time_us", "dim"), width=9, right=True, drop=4),
+        Column("ALGBW", value_cell("out_of_place", "algbw"), width=7, right=True, drop=3),
         Column("● BUSBW", value_cell("out_of_place", "busbw", "accent"), width=7, right=True, style="accent"),
-        Column("µs", value_cell("in_place", "time_us", "dim"), width=9, right=True, drop=4),
+        Column("µs", value_cell("in_place", "time_us", "dim"), width=9, right=True, drop=5),
         Column("ALGBW", value_cell("in_place", "algbw"), width=7, right=True, drop=6),
         Column("○ BUSBW", value_cell("in_place", "busbw", "waits"), width=7, right=True, style="waits"),
         Column("WRONG", wrong_cell, width=5, right=True),
@@ -381,7 +381,7 @@ class NcclPanel(MeasuresPanel):
         & NcclTable { height: 1fr; }
         &.-wide > Container { layout: horizontal; }
         &.-wide Curve { width: 1fr; }
-        &.-wide NcclTable { width: 70; }
+        &.-wide NcclTable { width: 79; }
         &.-huge NcclTable { width: 108; }
         &.-low Curve { display: none; }
     }

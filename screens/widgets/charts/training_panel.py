@@ -210,7 +210,7 @@ class TrainingCharts(Plot, can_focus=True):
         Binding("a", "switch('by_time')", "Steps/time", id="training.axis", tooltip="Steps or time on the axis"),
         Binding("g", "switch('log')", "Log", id="training.log", tooltip="Logarithmic or linear"),
         Binding(
-            "w",
+            "m",
             "switch('smooth')",
             "Smooth",
             show=False,

@@ -102,8 +102,8 @@ def _offer(
 
 
 def recipe_words(recipe: Recipe, *, brief: bool = False) -> list[Span]:
-    """What a recipe does, needs and yields; `brief` gives only its title and duration."""
-    head = [Span(recipe.title, "strong"), Span("  ")]
+    """What a recipe does, needs and yields; `brief` gives only its names and duration."""
+    head = [Span(recipe.title, "strong"), Span(f"  {recipe.id}  ", "dim")]
     if brief:
         return [*head, Span(f"{recipe.duration}.", "dim")]
     needs = Span(" Needs ", "dim"), Span(f"{recipe.needs}. ")
@@ -251,7 +251,7 @@ class AboutLine(SentenceLine):
 class LaunchHead(Vertical):
     DEFAULT_CSS: ClassVar[str] = """
     LaunchHead { height: auto; background: $surface;
-        & > #about { max-height: 4; color: $text-muted; }
+        & > #about { max-height: 6; color: $text-muted; }
         & > #fit { height: 2; }
         & > #notes { height: 2; display: none; }
         &.-brief > #about { max-height: 1; }

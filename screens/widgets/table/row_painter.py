@@ -169,6 +169,13 @@ class RowPainter(Generic[RowT]):
         return self._layout
 
     @property
+    def columns_wanted(self) -> int:
+        """Columns in which all cells are whole; bars are drawn smaller, and nodes have their short names."""
+        empty = {number for number, text in self._alike.items() if not text}
+        kept = [(column, self._wants[number]) for number, column in enumerate(self.columns) if number not in empty]
+        return MARGIN + 1 + _line_width(kept)
+
+    @property
     def _idle(self) -> dict[int, int]:
         """Columns that are EMPTY, and optional columns whose cells are ALIKE."""
         several = self._measured > 1

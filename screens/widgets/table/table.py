@@ -209,6 +209,11 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         return 1 + (len(self.shown) or len(self._painter.notice_lines(self._notice())))
 
     @property
+    def columns_wanted(self) -> int:
+        """Columns in which nothing of its rows is cut or left out."""
+        return self._painter.columns_wanted
+
+    @property
     def cursor(self) -> RowKey | None:
         return self._cursor
 

@@ -1,0 +1,43 @@
+"""The dialog with all of a reason, however long it is, over a terminal of any size."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+
+from screens.dialogs.question import Question
+from screens.sanitize import one_line
+from screens.widgets.pane import Lines
+from screens.widgets.sentence_line import SentenceLine
+
+WHY = Binding("w", "why", "Why", id="table.why", tooltip="The whole reason, with its figures and the cluster's words")
+ENDLESS = 1000
+"""Columns in which lines are made: the dialog folds them at its own width."""
+
+
+class WholeReason(Question[None]):
+    DEFAULT_CSS = "WholeReason SentenceLine { max-height: 1000; padding: 0; }"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("w,escape,enter", "dismiss(None)", "Close", id="reason.close")]
+
+    def __init__(self, name: str, lines: Lines) -> None:
+        super().__init__()
+        self._about, self._lines = name, lines
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll() as box:
+            box.border_title, box.border_subtitle = Content(one_line(self._about)), "w or esc closes"
+            for runs in self._lines:
+                yield (part := SentenceLine())
+                part.runs = tuple(runs)
+
+
+def show_why(page: Screen[None], name: str, lines: Lines) -> None:
+    while lines and not lines[-1]:
+        lines.pop()
+    if lines:
+        page.app.push_screen(WholeReason(name, lines))
