@@ -55,6 +55,7 @@ SETTLED_WITHIN = 0.3
 """Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
 KEYS_REST = 0.3  # seconds after a key in which another one is likely
 COLLECT_EVERY, COLLECT_ALL = 10.0, 60  # seconds between two collections, and of how many one looks through all objects
+MANY_OBJECTS = 50_000  # in use, through which a collection looks in a hundredth of a second
 PAINTED_WITHIN = 0.1  # seconds after which what a key has changed has been painted
 
 
@@ -192,16 +193,18 @@ class KeyOrderedApp(App[int]):
         return self.answering or monotonic() < self._pressed_at + KEYS_REST
 
     def collect_garbage(self) -> None:
-        """Collect reference cycles: of objects made since the last time, and of all of them while nobody is there.
+        """Collect reference cycles: of young objects, and of all of them while nobody is there.
 
-        By itself Python looks so seldom here (COLLECTIONS of __main__) that a console open all day would grow.
+        By itself Python looks so seldom here (COLLECTIONS of __main__) that a console open all day would grow. What is
+        in use stays young until that is MANY_OBJECTS: a page that is open now goes with the next collection.
         """
         self._looks += 1
         if self._looks >= COLLECT_ALL and monotonic() - self._pressed_at > COLLECT_EVERY:
             self._looks = 0
             gc.unfreeze()
         gc.collect()
-        gc.freeze()
+        if len(gc.get_objects()) > MANY_OBJECTS:
+            gc.freeze()
 
     def draw_between_keys(self, what: str, draw: Callable[[], None]) -> None:
         """Draw what changes by itself; while keys come it is drawn with one of them, not after it.

@@ -478,6 +478,12 @@ async def test_reference_cycles_are_collected() -> None:
             assert circle() is not None
             app.collect_garbage()
             assert circle() is None
+            gc.freeze()  # of what there is without this test, looking takes long
+            circle = weakref.ref(held := Circle())
+            app.collect_garbage()
+            del held
+            app.collect_garbage()
+            assert circle() is None, "what was in use the last time"
         finally:
             gc.enable()
             gc.unfreeze()
