@@ -60,7 +60,7 @@ from console.metrics.seen_time import decode_seen_time
 from console.metrics.start_phase import longest_phases
 from console.preflight.all_checks import CHECKS
 from console.preflight.check import Check, Repair, Result
-from console.scheduling.expected_starts import ExpectedStart
+from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.launch_forecast import LaunchDemand
 from console.scheduling.start_forecast import StartForecast
 from console.scheduling.start_windows import PastRun

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Set
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from console.kube.objects.workload import Workload as ClusterWorkload
 from console.kube.snapshot import Fleet
+from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.kueue_messages import lasting_reason
 from console.scheduling.kueue_snapshot import (
     closed_reason,
@@ -36,19 +36,6 @@ MAX_ENDS = 200  # ends of running jobs that are looked at
 MAX_ALONE = 24  # jobs of no known end of which it is looked at what would start at once if each of them ended
 _NAMED = 3
 NO_OPEN_ENDS: Mapping[str, str] = {}
-
-
-class ExpectedStart(Struct, frozen=True):
-    """When a workload is expected to start, or why that is unknown."""
-
-    at: float = 0.0  # seconds since the epoch; 0.0: not known
-    after: str = ""  # the job whose end it waits for
-    latest: bool = False  # whether it may start sooner, as it is not known how long some jobs still run
-    unknown: str = ""  # why it is not known, a sentence without its end
-    earliest: float = 0.0  # not before that, as what is known to run on says; 0.0: it may start at any time
-    sooner: tuple[str, ...] = ()  # jobs of no known end: with the end of any of these it would start at once
-    checks: tuple[str, ...] = ()  # admission checks of its queue, on which machines wait: then all this is of its quota
-    window: tuple[float, float] | None = None  # in which it starts in 80 % of the rollouts; None: not known
 
 
 def all_gpu_flavors(fleet: Fleet) -> tuple[str, ...]:

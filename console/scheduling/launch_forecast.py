@@ -52,7 +52,7 @@ from kueue_rules import (
 )
 
 if TYPE_CHECKING:
-    from console.scheduling.expected_starts import ExpectedStart
+    from console.scheduling.expected_start import ExpectedStart
 
 _LAUNCH = "-launch-"  # names a workload that is not there, as none of a cluster can be named
 _HOST = "host"

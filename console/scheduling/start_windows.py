@@ -23,7 +23,8 @@ from msgspec import Struct, structs
 from console.kube.objects.meta import GPU, condition
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
-from console.scheduling.expected_starts import NO_OPEN_ENDS, ExpectedStart, all_gpu_flavors, cluster_of, time_limit
+from console.scheduling.expected_start import ExpectedStart
+from console.scheduling.expected_starts import NO_OPEN_ENDS, all_gpu_flavors, cluster_of, time_limit
 from console.scheduling.kueue_snapshot import job_name, queue_order
 from console.yielding import WorkSlices
 from kueue_rules import Move, VirtualCluster

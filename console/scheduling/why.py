@@ -31,7 +31,7 @@ from console.scheduling.why_answer import Category, Why
 from kueue_rules import AdmissionCheck, AdmissionVerdict, open_checks
 
 if TYPE_CHECKING:
-    from console.scheduling.expected_starts import ExpectedStart
+    from console.scheduling.expected_start import ExpectedStart
 
 _RETRYING = re.compile(r"^Retrying after failure: ")
 _LOST = {

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 if TYPE_CHECKING:
-    from console.scheduling.expected_starts import ExpectedStart
+    from console.scheduling.expected_start import ExpectedStart
 
 WAIT_KINDS = (
     "jobsets",

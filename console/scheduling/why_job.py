@@ -24,7 +24,7 @@ from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
     from console.kube.objects.event import Event
-    from console.scheduling.expected_starts import ExpectedStart
+    from console.scheduling.expected_start import ExpectedStart
 
 
 _IMAGE_NAME = lazy_pattern(r'image "([^"]+)"')

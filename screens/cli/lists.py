@@ -22,7 +22,7 @@ from screens.columns.column import COMMAND, ListLayout, as_json
 if TYPE_CHECKING:
     from console.kube.watched_cluster import Selectors
     from console.metrics.job_progress import JobProgress
-    from console.scheduling.expected_starts import ExpectedStart
+    from console.scheduling.expected_start import ExpectedStart
     from console.session import Session
     from screens.columns.queues import WorkloadLine
 

@@ -19,7 +19,7 @@ from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
 from console.metrics.alarm import INSPECTED, Alarm, AlarmReport, next_step
 from console.metrics.health import NO_STEPS, Health, HealthLevel, alarm_kind_of_health
-from console.scheduling.expected_starts import ExpectedStart
+from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.quota_accounts import workload_named
 from console.scheduling.what_if import next_victims
 from console.scheduling.why import why as why_workload

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from console.checkpoints.saved import SavedState
     from console.metrics.job_progress import JobProgress
-    from console.scheduling.expected_starts import ExpectedStart
+    from console.scheduling.expected_start import ExpectedStart
     from rankscope import SlowReport
 
 

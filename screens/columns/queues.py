@@ -15,7 +15,7 @@ from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet
 from console.metrics.health import Health, HealthLevel
-from console.scheduling.expected_starts import ExpectedStart
+from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.kueue_snapshot import cluster_queue_name, gpu_flavors, queue_order
 from console.scheduling.quota_accounts import flavor_account, queue_account
 from console.scheduling.why import why

@@ -18,7 +18,7 @@ from console.errors import Unreachable
 from console.kube.snapshot import Fleet
 from console.launch.choices import FieldChoices
 from console.launch.recipes import LaunchPlan, Recipe
-from console.scheduling.expected_starts import ExpectedStart
+from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.launch_forecast import (
     LaunchDemand,
     LaunchVerdict,

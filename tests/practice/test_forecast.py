@@ -13,7 +13,7 @@ from console.kube.objects.meta import condition
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.arrivals import read_seen_workloads
-from console.scheduling.expected_starts import ExpectedStart
+from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.kueue_snapshot import job_name
 from console.session import Session
 from console.settings import Settings

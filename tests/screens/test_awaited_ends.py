@@ -11,7 +11,8 @@ from msgspec import structs
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import LocalQueue, Quota, ResourceFlavor, Usage
 from console.kube.snapshot import Fleet
-from console.scheduling.expected_starts import ExpectedStart, expected_starts
+from console.scheduling.expected_start import ExpectedStart
+from console.scheduling.expected_starts import expected_starts
 from console.scheduling.launch_forecast import LaunchDemand, forecast, with_waiting_launch
 from console.scheduling.why import why
 from console.scheduling.why_answer import format_ends

@@ -333,7 +333,7 @@ async def test_a_page_that_was_closed_is_freed_while_its_job_is_watched(tmp_path
     """Its log, its alarms and their connections began on the page, and go on."""
     with stopped_clock(tmp_path):
         async with still_console(size=(140, 40)) as still:
-            await still.press("3", "enter")
+            await still.press("3", "slash", *"llama", "enter", "enter")
             await still.until("the job's page", lambda: isinstance(still.app.screen, JobScreen))
             for tab in "lbthHeyr":
                 await still.press(tab)

@@ -19,7 +19,7 @@ from console.launch.install import ChartCatalog
 from console.launch.recipes import Field, FieldKind, FieldProblem, LaunchPlan, Manifest
 from console.launch.run_record import RunRecord
 from console.preflight.check import Check, Result
-from console.scheduling.expected_starts import ExpectedStart
+from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.launch_forecast import LaunchDemand
 from console.settings import Settings
 from screens.app import ConsoleApp

@@ -14,7 +14,7 @@ from rich.style import Style
 from console.google.builds import Build
 from console.kube.objects.meta import Condition
 from console.launch.run_record import Outcome, RunRecord
-from console.scheduling.expected_starts import ExpectedStart
+from console.scheduling.expected_start import ExpectedStart
 from screens.columns.google import BUILDS
 from screens.columns.jobs import JOBS, JobLine
 from screens.columns.nodes import NODES, POOLS

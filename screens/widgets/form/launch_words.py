@@ -15,7 +15,7 @@ from console.kube.snapshot import Fleet, WatchState
 from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
 from console.launch.field_values import format_value
 from console.launch.recipes import Draft, Field, FieldProblem, LaunchPlan, Recipe
-from console.scheduling.expected_starts import ExpectedStart
+from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.launch_alternatives import Alternative
 from console.scheduling.launch_forecast import CHECK, LaunchDemand, LaunchVerdict, forecast, rank_queues
 from console.scheduling.topology import level_name

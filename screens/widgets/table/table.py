@@ -147,8 +147,8 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self.sort_by(own.sort or self.SORTED_BY, descending=own.descending)
 
     def _report_hidden(self) -> None:
-        """Say once which of the columns that the person has chosen have no room."""
-        if not self._own.columns or not self.size.width:
+        """Say once which of the columns that the person has chosen have no room beside its rows."""
+        if not self._own.columns or not self.size.width or not self.listing.rows:
             return
         room = {column.title for column, _ in self._painter.columns_now()}
         wanted = {column.title for column in self._painter.columns}

@@ -30,7 +30,7 @@ from console.metrics.health import HealthLevel
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
 from console.metrics.step_cadence import StepCadence
-from console.scheduling.expected_starts import ExpectedStart
+from console.scheduling.expected_start import ExpectedStart
 from console.settings import YOU
 from screens.cli import lists
 from screens.cli.launch import wait_for_end
