@@ -168,9 +168,16 @@ async def louder_than_faults(still: Still, view: View) -> set[str]:
             bad, waits = (chroma(given.variables[f"ink-{name}"], system) for name in ("bad", "waits"))
             faults = {theme.variables[f"ink-{name}"] for name in ("bad", "waits")}
             most = min(bad, min(bad, waits) + LEAST_SEEN)
-            others = colours(still.app) - faults
+            others = {each for each in colours(still.app) if not any(is_near(each, fault) for fault in faults)}
             found |= {f"{each} on {given.name}" for each in others if chroma(instead.get(each, each), system) > most}
     return found
+
+
+def is_near(one: str, other: str) -> bool:
+    """Whether two colours are the same but for what mixing with an opaque ground rounds away."""
+    return all(
+        abs(a - b) <= 1 for a, b in zip(*(Color.parse(each).get_truecolor() for each in (one, other)), strict=True)
+    )
 
 
 def colours(app: ConsoleApp) -> set[str]:
