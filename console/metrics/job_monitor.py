@@ -262,10 +262,9 @@ class JobMonitor:
 
     @property
     def is_lagging(self) -> bool:
-        """Whether a log arrives faster than it is read, so that later steps may be unread."""
-        return self.watch.is_reading_old_lines(CLOCK.now()) or any(
-            stream.is_lagging for stream in self._streams.values()
-        )
+        """Whether a log arrives faster than it is read, or that of before is still read: later steps may be unread."""
+        old = self.watch.is_reading_old_lines(CLOCK.now()) or self.measures.is_reading_old_lines
+        return old or any(stream.is_lagging for stream in self._streams.values())
 
     def list_spans(self, now: float) -> list[TimeSpan]:
         """What its log told of its time up to now, or to its last line while nobody follows it; [] while it lags."""
@@ -385,7 +384,7 @@ class JobMonitor:
                     and self.measures.complete_until((rank,)) > time.monotonic() - QUIET
                 }
             )
-            self._evaluate(CLOCK.now(), look)
+            self._evaluate(CLOCK.now(), replace(look, behind_log=self.is_lagging))
             if self.measures.trouble is not None:
                 raise self.measures.trouble
             if look.finished and self.measures.over:

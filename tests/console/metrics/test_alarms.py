@@ -23,6 +23,7 @@ from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind
 from console.metrics.alarm_rules import SETTLE_SECONDS
 from console.metrics.alarms import AlarmService
 from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, PodGpus, Source
+from console.metrics.job_measures import CatchUp
 from console.metrics.job_monitor import INSPECTION_PAUSE, QUIET_SECONDS, JobMonitor, MonitorSources
 from console.metrics.progress_reader import NanOnsetFinder
 from console.metrics.seen_time import SpanKind
@@ -323,6 +324,28 @@ async def stalled(cluster: Cluster, look: Any, **thresholds: Any) -> AlarmServic
         setattr(job.watch, name, getattr(job.watch, name) - 86_400)
     await rounds(patrol)
     return patrol
+
+
+async def test_no_step_is_late_while_the_log_of_before_is_read_on_a_page_that_was_opened() -> None:
+    """Where a page begins to read the whole log, its newest step so far is an old one."""
+    cluster = Cluster("a")
+    cluster.lines[pod("a", 1)] = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 9)]
+    patrol = cluster.alarm_monitor()
+    await rounds(patrol)
+    (job,) = patrol.jobs.values()
+    for name in ("_begun", "_listens", "step_at", "line_at", "_old_line_at"):
+        setattr(job.watch, name, getattr(job.watch, name) - 86_400)
+    found = []
+    for catch_up in (CatchUp(), job.measures.catch_up):
+        job.measures.catch_up = catch_up
+        if not found:
+            catch_up.begin()
+        evaluating = asyncio.create_task(job._evaluate_periodically())
+        await asyncio.sleep(0.05)
+        evaluating.cancel()
+        found.append([alarm.kind for alarm in job.watch.active])
+    assert found == [[], [AlarmKind.STALL]]
+    await patrol.close()
 
 
 async def test_a_job_that_has_stalled_is_inspected_by_itself_and_again_after_growing_pauses() -> None:
