@@ -254,7 +254,7 @@ async def test_what_pods_print_and_answer_stays_text_on_the_pages_that_show_it()
             ("l",),
             ("m",),
             ("home",),
-            ("w",),
+            ("W",),
             ("slash", *"PWNT", "enter"),
             ("escape",),
         ):

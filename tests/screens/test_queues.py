@@ -70,7 +70,7 @@ async def test_column_pane_and_commands_say_the_same_of_when_it_starts() -> None
         await press(pilot, "2", then=lambda: "at once if llama" in screen_text(app))
         start = session.forecasts.starts[key]
         assert start_words(start, fleet.at) == "at once if llama ends: how long llama still runs is not known"
-        assert f"starts    {start_words(start, fleet.at)}" in " ".join(screen_text(app).split("│"))
+        assert f"starts {start_words(start, fleet.at)}" in " ".join(screen_text(app).replace("│", " ").split())
         session.measures.progress_reader.known["uid-llama"] = JobProgress(step=40, total=100, pace=60.0, at=fleet.at)
         session.show()
         await until(pilot, lambda: "between " in screen_text(app))

@@ -55,10 +55,10 @@ TASKS = (
          ("▸ NCCL all-reduce", "▸  GPUs", "1 node of 8", "The API server accepts it", "3 Jobs › you-nccl-test "),
          lambda still: still.app.fleet.jobsets["default", "you-nccl-test"].gpus == 8),
     Task("an earlier run again", ("6", "ctrl+s", "enter"),
-         ("▸ nccl-all-reduce", "The API server accepts it", "3 Jobs › you-nccl-test-2 "),
+         ("  nccl-all-reduce", "The API server accepts it", "3 Jobs › you-nccl-test-2 "),
          lambda still: still.app.fleet.jobsets["default", "you-nccl-test-2"].gpus == 8, after=LAUNCH),
     Task("only mine", ("m",), ("eval-32",), lambda still: "dpo-b" not in still.text()),
-    Task("stop a job", ("m", "x", "y"), ("▸ you-nccl-test ", "Stop you-nccl-test?", ""),
+    Task("stop a job", ("m", "home", "x", "y"), ("you-nccl-test ", "▸ you-nccl-test ", "Stop you-nccl-test?", ""),
          lambda still: ("default", "you-nccl-test") not in still.app.fleet.jobsets, after=LAUNCH),
 )  # fmt: skip
 
