@@ -31,6 +31,8 @@ from console.metrics.training_run import Slowdown
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
+EIGHT_STEPS = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 9)]
+
 
 class Log:
     """The log of a pod that goes on for ever."""
@@ -116,7 +118,7 @@ async def rounds(patrol: AlarmService) -> None:
 
 async def test_the_first_and_the_last_rank_then_the_one_that_tells() -> None:
     cluster = Cluster("a")
-    cluster.lines[pod("a", 1)] = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 9)]
+    cluster.lines[pod("a", 1)] = EIGHT_STEPS
     patrol = cluster.alarm_monitor()
     patrol.update_jobs()
     await settled()
@@ -213,7 +215,7 @@ async def test_what_exporters_tell_of_the_gpus_is_kept_with_what_the_log_tells()
 
 async def test_a_job_whose_log_nobody_follows_any_more_is_not_told_to_hang() -> None:
     cluster = Cluster("a")
-    cluster.lines[pod("a", 0)] = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 9)]
+    cluster.lines[pod("a", 0)] = EIGHT_STEPS
     patrol = cluster.alarm_monitor()
     await rounds(patrol)
     (job,) = patrol.jobs.values()
@@ -315,27 +317,31 @@ async def test_whoever_takes_over_goes_on_with_the_alarms_and_tells_none_twice()
 
 async def stalled(cluster: Cluster, look: Any, **thresholds: Any) -> AlarmService:
     """A monitor of a job that has made no step for a day."""
-    cluster.lines[pod("a", 1)] = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 9)]
+    cluster.lines[pod("a", 1)] = EIGHT_STEPS
     patrol = cluster.alarm_monitor(**thresholds)
     patrol._patrol_sources = replace(patrol._patrol_sources, inspect=look)
     await rounds(patrol)
     (job,) = patrol.jobs.values()
-    for name in ("_begun", "_listens", "step_at", "line_at"):
-        setattr(job.watch, name, getattr(job.watch, name) - 86_400)
+    turn_back(job)
     await rounds(patrol)
     return patrol
+
+
+def turn_back(job: JobMonitor, *more: str) -> None:
+    """What it has read of a job was read a day ago."""
+    for name in ("_begun", "_listens", "step_at", "line_at", *more):
+        setattr(job.watch, name, getattr(job.watch, name) - 86_400)
 
 
 async def test_no_step_is_late_while_the_log_of_before_is_read_on_a_page_that_was_opened() -> None:
     """Where a page begins to read the whole log, its newest step so far is an old one."""
     cluster = Cluster("a")
-    cluster.lines[pod("a", 1)] = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 9)]
+    cluster.lines[pod("a", 1)] = EIGHT_STEPS
     patrol = cluster.alarm_monitor()
     await rounds(patrol)
     (job,) = patrol.jobs.values()
-    for name in ("_begun", "_listens", "step_at", "line_at", "_old_line_at"):
-        setattr(job.watch, name, getattr(job.watch, name) - 86_400)
-    found = []
+    turn_back(job, "_old_line_at")
+    found: list[list[AlarmKind]] = []
     for catch_up in (CatchUp(), job.measures.catch_up):
         job.measures.catch_up = catch_up
         if not found:
