@@ -57,11 +57,14 @@ def proxied(do: Callable[[Any], Any]) -> Iterator[tuple[str, list[bytes]]]:
     async def start() -> asyncio.Server:
         return await asyncio.start_server(serve, "127.0.0.1", 0)
 
+    async def close(server: asyncio.Server) -> None:
+        server.close()
+
     server = do(start())
     try:
         yield f"http://anna:{PROXY_PASSWORD}@127.0.0.1:{server.sockets[0].getsockname()[1]}", came
     finally:
-        server.close()
+        do(close(server))
 
 
 @pytest.fixture(scope="module")
