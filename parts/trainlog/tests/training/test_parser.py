@@ -405,3 +405,13 @@ def test_lines_that_are_text_are_told_apart_by_who_printed_them() -> None:
     assert (parser.unreadable.first, parser.unreadable.lines) == (31, 1)
     parser.read_line("step 40 loss 2.5\r\x1b[Kstep 41 loss 2.25", 32, 1)
     assert [step.loss for step in run.steps[-2:]] == [2.5, 2.25]
+
+
+def test_a_step_that_is_repeated_in_another_form_belongs_to_its_run() -> None:
+    log = "".join(f"iter {10 * at}: loss 6.{at}, time 20.5ms, mfu -100.00%\n" for at in range(5)).encode()
+    log += b"iter 40: loss 6\n" * 40
+    parser = TrainingParser()
+    for start in range(0, len(log), 64):
+        parser.feed(log[start : start + 64])
+    (run,) = parser.runs
+    assert (run.format, [each.step for each in run.steps]) == ("nanogpt", [0, 10, 20, 30, 40])

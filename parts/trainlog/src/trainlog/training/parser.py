@@ -219,8 +219,9 @@ class TrainingParser:
                 for each in range(at, at + taken):
                     add(StepReport(layout.format, steps[each]), label)
             at += taken
-        if merged:
-            self._open[_FAMILIES.get(layout.format, layout.format)].several = True
+        own = self._open.get(_FAMILIES.get(layout.format, layout.format))
+        if merged and own is not None:  # None: their steps went beside those of a run in another format
+            own.several = True
         if layout.draws_bar:
             self._take_progress_bar(strip_terminal_codes(last))
 
