@@ -219,9 +219,8 @@ class TrainingParser:
                 for each in range(at, at + taken):
                     add(StepReport(layout.format, steps[each]), label)
             at += taken
-        own = self._open.get(_FAMILIES.get(layout.format, layout.format))
-        if merged and own is not None:  # None: their steps went beside those of a run in another format
-            own.several = True
+        if merged and (own := self._open.get(_FAMILIES.get(layout.format, layout.format))) is not None:
+            own.several = True  # None: their steps went beside those of another format
         if layout.draws_bar:
             self._take_progress_bar(strip_terminal_codes(last))
 
