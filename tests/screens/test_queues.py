@@ -70,7 +70,8 @@ async def test_column_pane_and_commands_say_the_same_of_when_it_starts() -> None
         await press(pilot, "2", then=lambda: "at once if llama" in screen_text(app))
         start = session.forecasts.starts[key]
         assert start_words(start, fleet.at) == "at once if llama ends: how long llama still runs is not known"
-        assert f"starts {start_words(start, fleet.at)}" in " ".join(screen_text(app).replace("│", " ").split())
+        words = f"starts {start_words(start, fleet.at)}"
+        await until(pilot, lambda: words in " ".join(screen_text(app).replace("│", " ").split()))
         session.measures.progress_reader.known["uid-llama"] = JobProgress(step=40, total=100, pace=60.0, at=fleet.at)
         session.show()
         await until(pilot, lambda: "between " in screen_text(app))
@@ -80,7 +81,7 @@ async def test_column_pane_and_commands_say_the_same_of_when_it_starts() -> None
         told = as_json(WORKLOADS.columns, [line])[0]["expected_start"]
         assert told == start_json(start, session.fleet.at)
         assert told["words"].endswith(", when llama ends")
-        assert start_time(start, session.fleet.at) in screen_text(app)
+        await until(pilot, lambda: start_time(start, session.fleet.at) in screen_text(app))
 
 
 async def test_the_time_in_the_queue_goes_on_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
