@@ -19,6 +19,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -55,8 +56,16 @@ SETTLED_WITHIN = 0.3
 """Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
 KEYS_REST = 0.3  # seconds after a key in which another one is likely
 COLLECT_EVERY, COLLECT_ALL = 10.0, 60  # seconds between two collections, and of how many one looks through all objects
-MANY_OBJECTS = 50_000  # in use, through which a collection looks in a hundredth of a second
+MANY_OBJECTS = 100_000  # in use, through which a collection looks in a fiftieth of a second
 PAINTED_WITHIN = 0.1  # seconds after which what a key has changed has been painted
+
+
+@cache
+def _trim_heap() -> Callable[[int], object]:
+    """The function of glibc that gives free memory between blocks in use back, which other systems' libraries lack."""
+    from ctypes import CDLL
+
+    return getattr(CDLL(None), "malloc_trim", int)
 
 
 class ControlCharFilter(LineFilter):
@@ -196,15 +205,18 @@ class KeyOrderedApp(App[int]):
         """Collect reference cycles: of young objects, and of all of them while nobody is there.
 
         By itself Python looks so seldom here (COLLECTIONS of __main__) that a console open all day would grow. What is
-        in use stays young until that is MANY_OBJECTS: a page that is open now goes with the next collection.
+        in use stays young until that is MANY_OBJECTS, half as many more while a page is open that will be closed: from
+        then on that would not be looked through, and hold the young objects that it refers to.
         """
         self._looks += 1
         if self._looks >= COLLECT_ALL and monotonic() - self._pressed_at > COLLECT_EVERY:
             self._looks = 0
             gc.unfreeze()
         gc.collect()
-        if len(gc.get_objects()) > MANY_OBJECTS:
+        pages = sum(map(len, self._screen_stacks.values())) - len(self._screen_stacks)
+        if len(gc.get_objects()) > (MANY_OBJECTS * 3 // 2 if pages else MANY_OBJECTS):
             gc.freeze()
+        _trim_heap()(0)
 
     def draw_between_keys(self, what: str, draw: Callable[[], None]) -> None:
         """Draw what changes by itself; while keys come it is drawn with one of them, not after it.

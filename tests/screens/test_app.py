@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import platform
+import sys
 import time
 import weakref
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -466,12 +470,12 @@ async def test_a_page_that_is_being_opened_has_no_keys_yet() -> None:
         assert page.active_bindings == {}
 
 
-async def test_reference_cycles_are_collected() -> None:
+async def test_reference_cycles_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     class Circle:
         def __init__(self) -> None:
             self.itself = self
 
-    async with console() as (app, _, _):
+    async with console() as (app, pilot, _):
         gc.disable()
         try:
             circle = weakref.ref(Circle())
@@ -484,9 +488,30 @@ async def test_reference_cycles_are_collected() -> None:
             del held
             app.collect_garbage()
             assert circle() is None, "what was in use the last time"
+            await press(pilot, "question_mark", then=lambda: isinstance(app.screen, HelpScreen))
+            monkeypatch.setattr("screens.app_base.MANY_OBJECTS", len(gc.get_objects()) * 3 // 4)
+            circle = weakref.ref(held := Circle())
+            app.collect_garbage()
+            del held
+            app.collect_garbage()
+            assert circle() is None, "what was in use while a page was open that is closed later"
         finally:
             gc.enable()
             gc.unfreeze()
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="only glibc gives it back")
+async def test_memory_between_blocks_in_use_is_given_back() -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    async with console() as (app, _, _):
+        blocks = [bytes(bytearray(b"x" * 60_000)) for _ in range(1000)]
+        last, before = blocks[-1], resident()  # the heap ends behind it
+        del blocks
+        app.collect_garbage()
+        assert resident() < before - 40_000_000
+        del last
 
 
 def test_a_new_connection_keeps_what_was_known_until_its_server_has_told_something() -> None:

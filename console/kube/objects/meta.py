@@ -81,7 +81,7 @@ def launched_by(labels: Mapping[str, str], annotations: Mapping[str, str]) -> st
     return next((short for key in _TELLING if (short := short_name(found.get(key, "")))), "")
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def parse_time(text: str | None) -> float:
     """Seconds since the epoch (UTC); 0.0 for none or an empty text. Digits beyond microseconds are dropped."""
     if not text:
