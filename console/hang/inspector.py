@@ -97,6 +97,7 @@ RAS_PAUSE = 1.0  # seconds after which NCCL is asked again about ranks that it f
 END_TOLD = 3.0  # seconds within which the cluster tells that a pod has ended whose command broke off
 FLOW_SECONDS = 6.0  # seconds from the first byte of the probe's answer to its last: it is printed at once, at the end
 WHAT, WHAT_NCCL = "What the pods tell", "What the pod tells of NCCL"
+MAX_REPORTS = 16  # jobs whose last report is kept: those that were inspected last
 MAX_RECORDED = 64 << 20  # bytes of a recording
 _PROBE, _POLL_RAS = Path(probe.__file__), Path(poll_ras.__file__)
 PY_SPY = "0.4.3"
@@ -242,7 +243,10 @@ class JobInspector:
             tuple(dumps),
             describe_ways(outputs, len(able), len(every)),
         )
+        self.reports.pop((namespace, name), None)
         self.reports[namespace, name] = report
+        for old in list(self.reports)[:-MAX_REPORTS]:
+            del self.reports[old]
         if self._keep is not None:
             await self._keep(diagnose_hang(report, _jobset_uid(every)))
         return report

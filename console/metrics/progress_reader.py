@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -55,6 +55,12 @@ def find_end(lines: Sequence[LogLine], pod: int, failed: PodSlot | None) -> LogE
     return read_end([line.text for line in lines], failed.exit_code or 1, when, pod, kept=False)
 
 
+def _keep_only(uids: Collection[str], *kept: dict[str, Any]) -> None:
+    for each in kept:
+        for uid in [uid for uid in each if uid not in uids]:
+            del each[uid]
+
+
 class NanOnsetFinder:
     """Finds the step at which the loss became NaN by reading the log back, once for all readers."""
 
@@ -66,6 +72,10 @@ class NanOnsetFinder:
 
     def reset(self) -> None:
         self._known, self._searched = {}, set()
+
+    def keep_only(self, uids: Collection[str]) -> None:
+        _keep_only(uids, self._known, self._locks)
+        self._searched.intersection_update(uids)
 
     async def complete(self, measures: JobMeasures, uid: str, pods: Sequence[Pod]) -> None:
         """Search older log lines for the step since which the loss is NaN, if it is still unknown."""
@@ -136,6 +146,13 @@ class JobProgressReader:
         self._believed.clear()
         self.beginnings.reset()
 
+    def _forget_gone(self) -> None:
+        """Drop what is known of jobs that are not in the cluster any more."""
+        there = {each.uid for each in self._cluster.fleet.jobsets.values()}
+        _keep_only(there, self.known, self._asked, self._printing, self._looked, self._ends, self._failed)
+        self._over.intersection_update(there)
+        self.beginnings.keep_only(there)
+
     def progress_of(self, uid: str) -> JobProgress | None:
         return self.known.get(uid)
 
@@ -146,6 +163,7 @@ class JobProgressReader:
     async def update(self, keys: Sequence[tuple[str, str]]) -> bool:
         """Update those of these jobs that are due, by measures or the logs' ends; returns whether anything changed."""
         now, gate = time.monotonic(), asyncio.Semaphore(MAX_CONCURRENT_READS)
+        self._forget_gone()
         changed, due = False, list[JobSet]()
         for place, jobset in enumerate(filter(None, map(self._cluster.fleet.jobsets.get, keys))):
             live = self._service.find_followed(jobset.key)

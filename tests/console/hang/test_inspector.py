@@ -20,7 +20,7 @@ from msgspec import structs
 
 from console.errors import BadInput, NotAllowed, NotFound, ProgramFailed
 from console.hang import inspector
-from console.hang.inspector import PY_SPY, PY_SPY_HASHES, JobInspector
+from console.hang.inspector import MAX_REPORTS, PY_SPY, PY_SPY_HASHES, JobInspector
 from console.kube.objects.pod import Pod
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from rankscope import Activity, TracedProcess
@@ -423,6 +423,14 @@ async def test_who_asks_during_a_look_gets_the_answer_of_that_look() -> None:
     alone = len(begun)
     assert await probe.inspect_job("default", "hung") is not first
     assert len(begun) == 2 * alone
+
+
+async def test_reports_are_kept_of_the_jobs_that_were_inspected_last() -> None:
+    probe = probe_of(Cluster(), saying(answer(0, 1), answer(1)))
+    report = await probe.inspect_job("default", "hung")
+    probe.reports.update({("default", f"job-{number}"): report for number in range(MAX_REPORTS)})
+    await probe.inspect_job("default", "hung")
+    assert [name for _, name in probe.reports] == [*(f"job-{number}" for number in range(1, MAX_REPORTS)), "hung"]
 
 
 async def test_a_stopped_process_is_told_as_such() -> None:

@@ -77,6 +77,26 @@ def test_each_step_has_the_moment_of_its_own_line_though_lines_are_read_together
     assert [(each.step, each.time) for each in track.restarts] == [(60.0, 1178.0)]
 
 
+async def test_nothing_is_kept_of_jobs_that_are_gone() -> None:
+    session = FakeSession(queue_scene())
+    key, uid, reader = (
+        ("default", "llama"),
+        session.fleet.jobsets["default", "llama"].uid,
+        session.measures.progress_reader,
+    )
+    session.printed["default", "llama-workload-0-0-x7k0"] = _lines(1, 700, nan_from=20)
+
+    def kept() -> list[str]:
+        return [name for holder in (reader, reader.beginnings) for name, each in vars(holder).items()
+                if isinstance(each, (dict, set)) and uid in each]  # fmt: skip
+
+    assert await reader.update([key])
+    assert len(kept()) > 4
+    session.fleet = replace(session.fleet, jobsets={})
+    await reader.update([key])
+    assert kept() == []
+
+
 async def test_a_peak_so_far_does_not_fall_while_a_log_is_read_anew() -> None:
     """The list has read its end; then somebody begins to follow the log, and has read only its first rows."""
     session = FakeSession(queue_scene())
