@@ -7,6 +7,7 @@ jobs with many ranks only those two are read. Steps that several ranks print are
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 from threading import RLock
 
@@ -16,7 +17,7 @@ from console.metrics.nccl_history import MeasuredTest
 from console.metrics.own_formats import load_own_formats
 from console.metrics.seen_time import TableRecorder
 from console.metrics.training_run import TrainingRun
-from trainlog import NcclParser, NcclTest, TrainingParser
+from trainlog import LineLayout, NcclParser, NcclTest, OwnFormat, TrainingParser
 
 SHORT_LOG = 250  # lines; to learn a layout costs as much as to parse 300
 _NUMBERS = str.maketrans("", "", "0123456789.eE+-, ")
@@ -31,7 +32,8 @@ def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[Tra
         tracks.append(TrainingRun(program))
         return tracks[-1]
 
-    nccl, training = NcclParser(), TrainingParser(load_own_formats(), begin_run, is_short=len(lines) < SHORT_LOG)
+    own, is_short = load_own_formats(), len(lines) < SHORT_LOG
+    nccl, training = NcclParser(), TrainingParser(own, begin_run, is_short=is_short, layouts=_known_layouts(own))
 
     for _, group in groupby(lines, lambda line: line.text.translate(_NUMBERS)):
         alike, at, size = list(group), 0, 1
@@ -51,6 +53,12 @@ def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[Tra
     for track in tracks:
         track.sync(lines[-1].time)
     return nccl.tests, tracks, printed
+
+
+@lru_cache(maxsize=1)
+def _known_layouts(_own: tuple[OwnFormat, ...]) -> list[LineLayout]:
+    """Those of lines in all logs that were read: many jobs run the same program."""
+    return []
 
 
 def _count_steps(tracks: Sequence[TrainingRun]) -> tuple[int, int]:

@@ -220,6 +220,9 @@ from .training.formats.programs import (
 from .training.formats.unknown_programs import (
     OwnFormat as OwnFormat,
 )
+from .training.layout import (
+    LineLayout as LineLayout,
+)
 from .training.parser import (
     TrainingParser as TrainingParser,
 )

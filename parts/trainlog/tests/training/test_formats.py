@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from trainlog import parse_training
+from trainlog import LineLayout, parse_training
 from trainlog.training.parser import TrainingParser
 
 # program: its lines, then number, loss and what else is said of each step
@@ -262,6 +262,17 @@ def test_it_does_not_matter_how_the_bytes_arrive(program: str, size: int) -> Non
         parser.feed(data[at : at + size])
     parser.close()
     assert repr(parser.runs) == repr(parse_training(data))
+
+
+def test_forms_of_lines_in_other_logs_change_nothing() -> None:
+    known: list[LineLayout] = []
+    for _ in range(2):
+        for text, *_ in PROGRAMS.values():
+            parser = TrainingParser(layouts=known)
+            parser.feed(text.encode())
+            parser.close()
+            assert repr(parser.runs) == repr(parse_training(text.encode()))
+    assert len({layout.format for layout in known}) > 1
 
 
 def test_what_every_line_holds_that_says_something_is_looked_for() -> None:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from trainlog import parse_training
+from trainlog import LineLayout, parse_training
 from trainlog.training.formats.programs import Format
 from trainlog.training.parser import TrainingParser
 from trainlog.training.values import unwrap_numbers
@@ -139,6 +139,29 @@ def test_lines_that_change_each_other_mean_the_same_many_at_once_and_by_themselv
     figures = [(n, n % 8, chance.choice(["2.5", f"{chance.random():.9g}", f"{chance.random():.3f}"])) for n in numbers]
     data = "".join(lines.format(n=n, r=r, x=x, e=n // 20) for n, r, x in figures).encode()
     assert repr(parse_training(data)) == repr(parse_training(data, is_short=True))
+
+
+ITERATION = (
+    " [2026-11-29 16:00:00.{n:03}] iteration {n:8}/ 1200 | consumed samples: {n:9} | elapsed time per iteration (ms): "
+    "2000.{n} |{loss} loss scale: 1.0 | grad norm: {norm} | number of skipped iterations:   0 | "
+    "number of nan iterations:   {bad} |\n"
+)
+
+
+def test_steps_without_a_loss_are_read_many_at_once_and_one_of_them_that_has_it_is_none() -> None:
+    known: list[LineLayout] = []
+    losses = [" lm loss: 2.5E+00 |" if n in {90, 91} or n < 20 else "" for n in range(1, 160)]
+    bad = [int(n in {7, 60, 90}) for n in range(1, 160)]
+    norms = ["nan" if n > 100 else f"1.{n}" for n in range(1, 160)]
+    lines = enumerate(zip(losses, bad, norms, strict=True), start=1)
+    data = "".join(ITERATION.format(n=n, loss=loss, bad=nan, norm=norm) for n, (loss, nan, norm) in lines).encode()
+    parser = TrainingParser(layouts=known)
+    parser.feed(data)
+    assert repr(parser.runs) == repr(parse_training(data, is_short=True))
+    assert {(bool(each.like.get("nan")), each.like["grad_norm"] == each.like["grad_norm"]) for each in known} == {
+        (False, True), (True, True), (True, False)
+    }  # fmt: skip
+    assert [step.step for step in parser.runs[0].steps if not step.nan] == [*range(1, 7), *range(8, 20), 91]
 
 
 def test_a_closing_record_without_a_loss_is_no_unreadable_step() -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from trainlog.training.steps import PackedSteps, Step, pack_columns
+from trainlog.training.steps import PackedSteps, Step, is_same_step, pack_columns
 from trainlog.training.values import StepReport, finite_total, milliseconds_to_seconds, parse_number, reciprocal
 
 _LONGEST = 2000  # characters of a line of which a layout is made, below what is read of any line
@@ -95,9 +95,9 @@ class LineLayout(Struct, eq=False):
         """Whether the line means by this layout what its parser reads."""
         rows = self.match_all(line.encode())
         steps = self.parse_rows(rows) if rows and parsed else None
-        return bool(
-            parsed and steps and (steps[0], self.format, self.label) == (parsed[0].step, parsed[0].format, parsed[1])
-        )
+        if not parsed or not steps or (self.format, self.label) != (parsed[0].format, parsed[1]):
+            return False
+        return is_same_step(steps[0], parsed[0].step)
 
     def parse_rows(self, rows: Sequence[tuple[bytes, ...]]) -> PackedSteps | None:
         """The steps of these lines; None if one of them must be parsed by itself."""
@@ -162,7 +162,9 @@ def learn_layout(text: str, read: ParseLine) -> LineLayout | None:
     parsed = read(text)
     bars = [bar.span() for bar in re.finditer(_BAR, text)]
     places = [each for each in _NUMBER.finditer(text) if not any(at <= each.start() < end for at, end in bars)]
-    if parsed is None or parsed[0].step.nan or len(text) > _LONGEST or len(places) > _MOST or "\ufffd" in text:
+    if parsed is None or len(text) > _LONGEST or len(places) > _MOST or "\ufffd" in text:
+        return None
+    if any(value != value for value in parsed[0].step.extra.values()):  # nan, which is like no other
         return None
     if sum(text[one.end() : other.start()] in _JOINTS for one, other in pairwise(places)) > _MOST_JOINTS:
         return None
@@ -220,7 +222,7 @@ class _LayoutTrial:
         if not kinds:
             return None
         if not name:
-            return NumberSlot("", "", False, _number_pattern(kinds, signed=self._text[start] == "-"))
+            return self._free_slot(start, end, kinds)
         zero, below = self._changed_figures(start, end, _ZERO), None
         if _SIGNED.match(self._text, start - 1):
             below = self._changed_figures(start, end, _NEGATIVE)
@@ -229,6 +231,12 @@ class _LayoutTrial:
         if self._text[start] == "-" and not signed:
             return None
         return NumberSlot(name, rule or rules[0], rule is None, _number_pattern(kinds, signed=signed))
+
+    def _free_slot(self, start: int, end: int, kinds: Sequence[_Kind]) -> NumberSlot | None:
+        """The slot of a number that no field depends on; None if one does where it is 0, as a count of nan."""
+        if self._parsed[0].step.nan and self._changed_figures(start, end, _ZERO) != {}:
+            return None
+        return NumberSlot("", "", False, _number_pattern(kinds, signed=self._text[start] == "-"))
 
     def text_pattern(self, start: int, end: int) -> str:
         """A pattern for this text; padding and bars may have any width where that does not matter."""
@@ -250,7 +258,8 @@ class _LayoutTrial:
         if parsed is None or parsed[1] != self._parsed[1] or parsed[0].format != self._parsed[0].format:
             return None
         values = _step_values(parsed[0].step)
-        return {name: values.get(name) for name in values | self.values if values.get(name) != self.values.get(name)}
+        pairs = {name: (values.get(name), self.values.get(name)) for name in values | self.values}
+        return {name: new for name, (new, old) in pairs.items() if new != old and (new == new or old == old)}
 
     def _changes_only_field(self, rule: str, value: float, changed: dict[str, object] | None, name: str) -> bool:
         """Whether `value` at that position changed only the field `name`, and as the rule says."""

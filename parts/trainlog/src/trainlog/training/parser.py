@@ -83,9 +83,16 @@ class TrainingParser:
     """Parses the log of one training job, fed in pieces."""
 
     def __init__(
-        self, own: tuple[OwnFormat, ...] = (), make_run: Callable[[str], RunReader] = RunReader, is_short: bool = False
+        self,
+        own: tuple[OwnFormat, ...] = (),
+        make_run: Callable[[str], RunReader] = RunReader,
+        is_short: bool = False,
+        layouts: list[LineLayout] | None = None,
     ) -> None:
-        """`make_run`: begins a run; `is_short`: of so few lines that learning their form costs more than parsing."""
+        """`make_run`: begins a run; `is_short`: of so few lines that learning their form costs more than parsing;
+        `layouts`: of lines of known programs in logs that were read before, with the same `own`; those of this are
+        added.
+        """
         self._blocks = LineBlocks(LONGEST, returns=True)
         self._is_short, self._reach = is_short, _PIECE
         self._own, self._make_run = own, make_run
@@ -108,7 +115,8 @@ class TrainingParser:
         self._puzzle = UnparsedCounter()
         self._sure = False  # whether what could not be parsed is in a form that is known
         self._rank = ""  # who printed the line, where that is known without its labels
-        self._layouts: list[LineLayout] = []  # what the lines look like, the last learned first
+        self._layouts = [] if layouts is None else [*layouts]  # what the lines look like, the last learned first
+        self._shared = layouts
         self._alone, self._unlike, self._looked = 0, 0, 0  # since the layout fitted, and all; look-ups
 
     @property
@@ -437,6 +445,8 @@ class TrainingParser:
 
         if layout := learn_layout(raw.decode("utf-8", "replace"), parse_alone):
             self._layouts, self._alone = [layout, *self._layouts[: _LAYOUTS - 1]], 0
+            if self._shared is not None and layout.format != "key-value":
+                self._shared[:] = layout, *self._shared[: _LAYOUTS - 1]
 
     def _take_progress_bar(self, text: str) -> None:
         """Take a progress bar of the training; bars of downloads begin with a name and are ignored."""

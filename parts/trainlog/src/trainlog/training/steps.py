@@ -205,7 +205,10 @@ class PackedSteps:
 
 def pack_columns(columns: Mapping[str, Sequence[Any]]) -> PackedSteps:
     """Pack columns that have a value for every step; names of extra figures begin with a blank."""
-    made = {name: array("q" if name in _COUNTS else "d", values) for name, values in columns.items()}
+    made = {
+        name: array("q" if name in _COUNTS else "b" if name in _DEFAULTS else "d", values)
+        for name, values in columns.items()
+    }
     extra = {name[1:]: made.pop(name) for name in columns if name[0] == " "}
     return PackedSteps(made, extra, len(next(iter(columns.values()))), whole=True)
 
@@ -230,7 +233,7 @@ def _pack_steps(steps: list[Step]) -> PackedSteps | list[Step]:
     return PackedSteps(made, extra, len(steps), whole=whole)
 
 
-def _is_same(one: Step, other: Step) -> bool:
+def is_same_step(one: Step, other: Step) -> bool:
     """Whether two steps have equal figures; nan equals nan."""
     if one.step != other.step or one.extra != other.extra:
         return False
@@ -354,7 +357,7 @@ class Steps(Sequence[Step]):
 
     def __setitem__(self, at: int, step: Step) -> None:
         at += len(self) if at < 0 else 0
-        if _is_same(self[at], step):
+        if is_same_step(self[at], step):
             return  # another rank that tells of it
         self._unchanged = min(self._unchanged, at)
         if at < self._starts[-1]:
@@ -472,9 +475,12 @@ class MetricColumn:
         return self._counts[-1] + self._total_of_values(len(self._lows) * STEPS_IN_BLOCK, len(self.values))[1]
 
     def append(self, value: float | None) -> None:
-        self.values.append(value if value is not None and math.isfinite(value) else NAN)
-        if len(self.values) % STEPS_IN_BLOCK == 0:
-            self._add_block(len(self.values) - STEPS_IN_BLOCK)
+        self.extend((value,))
+
+    def extend(self, values: Sequence[float | None]) -> None:
+        self.values.extend([value if value is not None and math.isfinite(value) else NAN for value in values])
+        for start in range(len(self._lows) * STEPS_IN_BLOCK, len(self.values) - STEPS_IN_BLOCK + 1, STEPS_IN_BLOCK):
+            self._add_block(start)
 
     def _add_block(self, start: int) -> None:
         low, high = self._extremes_of_values(start, start + STEPS_IN_BLOCK)
