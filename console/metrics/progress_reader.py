@@ -82,27 +82,32 @@ class NanOnsetFinder:
         if measures.needs_nan_search and measures.track is not None:
             measures.track.earlier = await self.find_onset(uid, pods, measures.track.position())
 
-    async def find_onset(self, uid: str, pods: Sequence[Pod], where: RunPosition) -> RunPosition:
-        """The position including the step where the loss became NaN, if one of these pods' logs still has it."""
+    async def find_onset(self, uid: str, pods: Sequence[Pod], where: RunPosition, since: float = 0.0) -> RunPosition:
+        """The position including the step where the loss became NaN, if one of these pods' logs still has it.
+
+        `since`: when the first step that was read was printed, where all from it on are NaN; 0.0: not known.
+        """
         async with self._locks[uid]:
             if uid in self._known:
                 where = where.with_nan_onset(self._known[uid])
             if where.nan and where.nan_from is None and uid not in self._searched:
                 for pod in pods:
-                    if (earlier := await self._read_earlier_position(uid, pod)) is not None:
+                    if (earlier := await self._read_earlier_position(uid, pod, where, since)) is not None:
                         where = where.with_nan_onset(earlier)
                         break
             self._known[uid] = where
         return where
 
-    async def _read_earlier_position(self, uid: str, pod: Pod) -> RunPosition | None:
+    async def _read_earlier_position(self, uid: str, pod: Pod, where: RunPosition, since: float) -> RunPosition | None:
         with suppress(ConsoleError, TimeoutError):  # then it says that it is not known
             async with asyncio.timeout(READ_TIMEOUT):
                 lines = await self._read_tail(pod, NAN_SEARCH_LINES)
-            _, tracks, _ = await asyncio.to_thread(read_lines, lines)
-            if tracks:
-                self._searched.add(uid)
-                return tracks[-1].position()
+            for some in ([line for line in lines if line.time <= since], lines):
+                _, tracks, _ = await asyncio.to_thread(read_lines, some)
+                position = tracks[-1].position() if tracks else RunPosition()
+                if tracks and (some is lines or (position.nan and position.step == where.nan_by)):
+                    self._searched.add(uid)
+                    return position
         return None
 
 
@@ -265,12 +270,12 @@ class JobProgressReader:
                 in_time = in_time and not isinstance(error, TimeoutError)
                 continue
             ends += filter(None, [find_end(lines, number, first)])
-            for line in lines:
-                about.feed_start(number, line.time, line.text)
             if await self._read_rank(jobset, number, pod, lines, combine_ends(ends)):
                 if over:
                     self._over.add(jobset.uid)
                 return True
+            for line in lines:
+                about.feed_start(number, line.time, line.text)
         changed = bool(ends) and self._store_progress(
             jobset.uid, JobProgress(end=combine_ends(ends), at=CLOCK.now(), printed=max(each.time for each in ends))
         )
@@ -316,7 +321,8 @@ class JobProgressReader:
             kept = self._service.test_history
             names = {each.name for each in kept.tests}
             await kept.store(each for each in ended if each.name not in names)
-        where = await self.beginnings.find_onset(jobset.uid, [pod], found.where)
+        since = tracks[-1].times[0] if tracks and len(tracks[-1]) and not tracks[-1].rewinds else 0.0
+        where = await self.beginnings.find_onset(jobset.uid, [pod], found.where, since)
         found = replace(found, where=where, nan_words=where.nan_words, loss=where.loss, end=end)
         return await self._complete(jobset, found, about.accelerator)
 

@@ -164,6 +164,18 @@ async def test_every_page_says_since_when_the_loss_is_lost() -> None:
     assert (found.step, found.nan_words) == (800, where.nan_words)
 
 
+@pytest.mark.parametrize("first", [20, 100, 101])
+async def test_the_lines_before_those_of_a_list_say_the_same_of_a_lost_loss_as_all_of_them(first: int) -> None:
+    session = FakeSession(queue_scene())
+    key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
+    session.printed["default", "llama-workload-0-0-x7k0"] = lines = _lines(1, 700, nan_from=first)
+    assert await session.measures.progress_reader.update([key])
+    _, (track,), _ = read_lines(lines)
+    found = present(session.measures.progress_reader.progress_of(uid)).where
+    assert found == track.position()
+    assert (found.nan_from, found.loss_step, found.nan_at) == (first, first - 1, 1000.0 + first)
+
+
 async def test_a_list_that_saw_the_last_good_step_goes_on_to_say_it() -> None:
     """Of a log whose beginning is gone, as the kubelet turns it over."""
     session = FakeSession(queue_scene())
