@@ -26,7 +26,7 @@ from console.kube.kinds import reader_of
 from console.kube.objects.meta import format_time
 from console.kube.objects.pod import Pod
 from console.logs.line import LogLine, StreamState
-from console.logs.line_splitter import LineSplitter, decode_line, split_timestamps
+from console.logs.line_splitter import LineSplitter, decode_lines, split_timestamps
 from console.yielding import WorkSlices
 from trainlog import Redactor, redact_line
 
@@ -433,7 +433,8 @@ async def follow_log(
     stream = LogStream(client, wanted, memory=memory, clean=Redactor().redact_lines, backoff=backoff)
     async with aclosing(stream.batches()) as batches:
         async for batch in batches:
-            lines = [LogLine(moment, decode_line(raw).decode("utf-8", errors="replace")) for moment, raw in batch]
+            texts = (text.decode(errors="replace") for text in decode_lines([raw for _, raw in batch]))
+            lines = [LogLine(moment, text) for (moment, _), text in zip(batch, texts, strict=True)]
             if drawn and stream.open:
                 lines.append(LogLine(CLOCK.now(), stream.open.decode("utf-8", errors="replace"), open=True))
             if lines:

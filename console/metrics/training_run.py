@@ -243,22 +243,25 @@ class TrainingRun(RunReader):
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def _append_figures(self, step: Step, time: float) -> None:
+    def _append_figures(self, steps: Sequence[Step], times: Sequence[float]) -> None:
         place = len(self.numbers)
-        before = self.numbers[-1] if place else -math.inf
-        number = float(step.step) if step.step is not None else max(before + 1.0, 0.0)
-        self.numbers.append(max(before, number))
-        self.times.append(max(self.times[-1], time) if place else time)
-        for metric in STEP_METRICS:
-            value = None if metric.speed and step.warm_up else getattr(step, metric.name)
-            column = self.columns.get(metric.name)
-            if column is None:
-                if value is None:
+        number, latest = (self.numbers[-1], self.times[-1]) if place else (-math.inf, -math.inf)
+        for step, time in zip(steps, times, strict=True):
+            number = max(number, float(step.step) if step.step is not None else max(number + 1.0, 0.0))
+            latest = max(latest, time)
+            self.numbers.append(number)
+            self.times.append(latest)
+        fields = dict(zip(Step._fields, zip(*steps, strict=True), strict=False))
+        for metric in STEP_METRICS if steps else ():
+            values = fields[metric.name]
+            if metric.speed:
+                values = [None if warm else value for value, warm in zip(values, fields["warm_up"], strict=True)]
+            if metric.name not in self.columns:
+                if not any(value is not None for value in values):
                     continue
-                column = self.columns[metric.name] = MetricColumn()
-                for _ in range(place):
-                    column.append(None)
-            column.append(value)
+                self.columns[metric.name] = MetricColumn()
+                self.columns[metric.name].extend([None] * place)
+            self.columns[metric.name].extend(values)
 
     def x_axis(self, *, by_time: bool) -> array[float]:
         return self.times if by_time else self.numbers
@@ -328,8 +331,7 @@ class TrainingRun(RunReader):
         self._asked.clear()
         for column in self.columns.values():
             column.truncate(at)
-        for step, when in zip(steps[at:], times, strict=True):
-            self._append_figures(step, when)
+        self._append_figures(steps[at:], times)
         if back and printed:  # it went back at the first of the steps that were done again
             time = self.times[bisect_left(self.numbers, back[-1].first)]
         for each in back:
