@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from console.errors import NotAllowed, NotFound, Unreachable
@@ -29,6 +28,8 @@ def known_jobs_hint(name: str, known: Sequence[str]) -> str:
     """A hint that lists the jobs of the namespace, the most similar name first."""
     if not known:
         return "There are none; a4 jobs -A lists those of all namespaces."
+    from difflib import get_close_matches  # only for who errs
+
     near = get_close_matches(name, known, 1)
     return f"{f'Did you mean {near[0]}? ' if near else ''}There are: {', '.join(known)}."
 

@@ -12,7 +12,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from console.config import config_in_force
-from console.metrics.gpu_metrics import MAX_MFU, peak_tflops
 from console.metrics.step_cadence import StepCadence, cadence_of_rows, format_late_row, format_late_step, is_overdue
 from console.metrics.training_run import SLOWER_SHARE, SLOWER_SPREADS
 from trainlog import MetricColumn, NcclResult, RunPosition, judge_test
@@ -232,6 +231,8 @@ def compare_with_earlier(found: JobProgress, earlier: Sequence[float], accelerat
     spread = median(abs(each - usual) for each in earlier)
     if found.speed >= usual - max(SLOWER_SHARE * usual, SLOWER_SPREADS * spread):
         return found
+    from console.metrics.gpu_metrics import MAX_MFU, peak_tflops  # most lists of jobs need nothing of GPUs
+
     peak = peak_tflops(accelerator)
     if found.speed_metric == "tokens_per_s":
         words = f"{found.speed:,.0f} tokens/s, {usual:,.0f} is usual here"
