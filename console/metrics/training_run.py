@@ -253,7 +253,7 @@ class TrainingRun(RunReader):
             self.times.append(latest)
         fields = dict(zip(Step._fields, zip(*steps, strict=True), strict=False))
         for metric in STEP_METRICS if steps else ():
-            values = fields[metric.name]
+            values: Sequence[float | None] = fields[metric.name]
             if metric.speed:
                 values = [None if warm else value for value, warm in zip(values, fields["warm_up"], strict=True)]
             if metric.name not in self.columns:
