@@ -62,7 +62,7 @@ def test_who_borrows_least_goes_first_then_the_higher_priority() -> None:
     assert [(each.workload.uid, each.verdict) for each in found] == [
         ("modest", CycleVerdict.ADMIT), ("greedy", CycleVerdict.SKIP),
     ]  # fmt: skip
-    assert found[1].message == "SnapshotWorkload no longer fits after processing another workload"
+    assert found[1].message == "Workload no longer fits after processing another workload"
 
 
 def test_own_quota_is_reclaimed_from_whoever_borrowed_last() -> None:

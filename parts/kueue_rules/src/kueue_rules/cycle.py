@@ -17,7 +17,8 @@ from kueue_rules.preemption import PreemptionSearch, PreemptionTarget
 from kueue_rules.state import KueueRelease, Snapshot, SnapshotWorkload
 
 MAX_FAILURES = 20_000
-NO_LONGER_FITS = "SnapshotWorkload no longer fits after processing another workload"
+NO_LONGER_FITS = "Workload no longer fits after processing another workload"
+PLACELESS = "its leader takes a place that its workers lack then, which the API server refuses"
 
 
 class CycleVerdict(Enum):
@@ -179,12 +180,15 @@ class _Cycle:
             entry.verdict = CycleVerdict.HOPELESS
             return
         if any(target.workload in self._preempted for target in entry.targets):
-            entry.message = "SnapshotWorkload has overlapping preemption targets with another workload"
+            entry.message = "Workload has overlapping preemption targets with another workload"
             return
         if not (quota and places):
             entry.message = NO_LONGER_FITS
             return
         if entry.choice.mode is Mode.FIT:
+            if not all(one.places for one in entry.choice.placed()):
+                entry.message = PLACELESS
+                return
             self._admit(entry)
             return
         self._preempted += [target.workload for target in entry.targets]

@@ -177,15 +177,9 @@ def assign_together(
     def group(at: int) -> tuple[int, str]:
         tree, pod_set = listed[at]
         name = pod_set.topology.group
-        return (
-            next(
-                (first, name)
-                for first, each in enumerate(listed)
-                if each.tree is tree and each.pod_set.topology.group == name
-            )
-            if name
-            else (at, "")
-        )
+        if not name:
+            return at, ""
+        return next((lead, name) for lead, (of, one) in enumerate(listed) if of is tree and one.topology.group == name)
 
     for _, members in groupby(sorted(range(len(listed)), key=group), key=group):
         together = [(at, listed[at]) for at in members]
@@ -237,6 +231,8 @@ def replace_node(
     if within and broken:
         whole = next((each for each in reversed(asked.layers) if missing % each[1] == 0), ("", 1))
         asked = replace(asked, slice_level=whole[0], slice_size=whole[1], inner_layers=())
+        if not (asked.required or asked.preferred or asked.slice_level):  # it asked for slices alone
+            return [], "topology level not specified"
     part = replace(pod_set.scaled(missing), topology=asked)
     places, _, why = _assign(tree, part, empty=False, taken=taken, within=within)
     if not why and not places:
@@ -539,7 +535,7 @@ def _place_in_order(
         left -= taken
         domain.leader = 0
         domain.slices, domain.state = (taken, taken * size) if by_slices else (domain.slices, taken)
-    return chosen + rest
+    return [] if left or leaders else chosen + rest  # up to 0.18 a leader may take a place that its workers lack then
 
 
 def _room(domain: Domain, by_slices: bool = True, leaders: int = 0) -> int:
