@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ import pytest
 from console.kube.nested_values import Value
 from console.kube.snapshot import Fleet
 from console.launch.recipes import LaunchPlan
-from console.scheduling.launch_forecast import LaunchDemand, LaunchVerdict, forecast
+from console.scheduling.launch_forecast import LaunchVerdict, forecast
 from console.scheduling.what_if import Changes, what_if
 from console.scheduling.why import why
+from console.scheduling.why_answer import Category
 from console.session import Session
-from tests.contract.cluster import KUEUE, LIMIT
+from tests.contract.cluster import JOBSETS, KUEUE, LIMIT, eventually
 from tests.contract.space import BLOCK, GPU, SUBBLOCK, Space
 
 
@@ -74,6 +76,7 @@ SCENES = [
 """Who holds how many of the 16 machines, and who asks: by flavor h or d over the same, on one block or subblock or
 anywhere. With "dws" the machines of d come by a check.
 """
+TRIED_AGAIN = 3.0  # seconds in which Kueue has tried those that wait once more, after another has gone
 
 
 async def when(session: Session, jobs: int) -> Fleet:
@@ -106,28 +109,53 @@ async def test_what_is_expected_of_shared_nodes_and_of_those_that_a_check_brings
             await space.jobset(f"held-{number}", queue, nodes, topology=level)
             await space.admission(f"held-{number}", "Admitted")
     fleet = await when(session, len(held))
-    topology = "required" if level else "none"
-    demand = LaunchDemand(space.name, queue, gpus=8 * nodes, topology=topology, level=level or BLOCK)
-    launch = forecast(fleet, demand)
-    changes = Changes(submit=(f"{queue}:{8 * nodes}",))
+    request = {"request": "required", "level": level} if level else {}
+    demand = replace(session.launch.plan_texts.demand(plan(space, "mine", 8 * nodes, **request)), queue=queue)
+    launch, start = forecast(fleet, demand), await session.forecasts.launch_start(demand)
+    (submitted,) = what_if(fleet, space.name, Changes(submit=(f"{queue}:{8 * nodes}",))).consequences
     await space.jobset("mine", queue, nodes, topology=level)
 
     mine = await space.wait(KUEUE, "workloads", await space.workload("mine"), lambda found: bool(quota(found)))
     starts = quota(mine) == "True"
+    assert start is not None
+    assert (("could start now" in start.unknown), bool(start.checks)) == (starts, bool(check)), start
     if check:
         assert starts
         assert "when is not known" in launch.sentence, launch
     else:
         assert (launch.verdict in (LaunchVerdict.NOW, LaunchVerdict.SPLIT)) is starts, (launch, mine["status"])
-    if not level:
-        (consequence,) = what_if(fleet, space.name, changes).consequences
-        assert (consequence.what == "starts") is starts, consequence
+    if starts or not level:  # what it asks for has no level
+        assert (submitted.what == "starts") is starts, submitted
+    key = (space.name, mine["metadata"]["name"])
+    expected = Category.TOPOLOGY if not starts else Category.CHECKS if check else Category.RUNNING
+    async with asyncio.timeout(LIMIT):  # until what Kueue writes of it has come
+        async for later in session.watch.snapshots():
+            reason = why(later.workloads[key], later) if key in later.workloads else None
+            if reason and reason.category is expected:
+                break
+    assert reason
+    assert starts or "free host" in reason.sentence, reason
     if not starts:
-        async with asyncio.timeout(LIMIT):  # until what Kueue writes of it has come
-            async for later in session.watch.snapshots():
-                found = later.workloads.get((space.name, mine["metadata"]["name"]))
-                if found and "free host" in why(found, later).sentence:
-                    break
+        await it_starts_if_another_ends(session, space, later)
+
+
+async def it_starts_if_another_ends(session: Session, space: Space, fleet: Fleet) -> None:
+    """`mine`, if what-if says so of an end of `held-0`, and else not."""
+    consequences = what_if(fleet, space.name, Changes(stop=("held-0",))).consequences
+    expected = any((each.job, each.what) == ("mine", "starts") for each in consequences)
+    gone = await space.workload("held-0")
+    path = space.path(JOBSETS, "jobsets", "held-0")
+    assert (await space.api.delete(path, propagationPolicy="Background")).status == 200
+    if expected:
+        await space.admission("mine", "QuotaReserved")
+        return
+
+    async def is_gone() -> bool:
+        return (await space.api.get(space.path(KUEUE, "workloads", gone))).status == 404
+
+    await eventually(is_gone, "the workload of held-0 is gone")
+    await asyncio.sleep(TRIED_AGAIN)
+    assert (await space.admission("mine", "QuotaReserved", "False"))["status"] == "False"
 
 
 def quota(workload: dict[str, Any]) -> str:

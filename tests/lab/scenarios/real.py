@@ -375,7 +375,7 @@ class RealKueue:
             assert answer.status in (200, 409, 504), answer.body
             return answer.status == 200
 
-        await eventually(changed, f"the status of {name} is written")
+        await eventually(changed, f"the status of {name} is written", SETTLE_LIMIT)
 
     async def run(self, scenarios: Sequence[Scenario], keep: Callable[[Record], None]) -> list[Record]:
         """Play some beside each other; without those in which something else than their events made Kueue try again.
@@ -385,7 +385,7 @@ class RealKueue:
         """
         self.log.followers = {each.name: Follower() for each in scenarios}
         try:
-            objects = [await self._prepare(each) for each in scenarios]
+            objects = await asyncio.gather(*map(self._prepare, scenarios))
             async with asyncio.timeout(SETTLE_LIMIT):
                 await self.log.calm.wait()
             meeting = Meeting(scenarios)
@@ -407,7 +407,7 @@ class RealKueue:
             # A node that is ready carries the taint of one that is not for a moment longer.
             return found if all(_is(each, "Ready") and not each["spec"].get("taints") for each in found) else []
 
-        nodes = await eventually(ready, f"the nodes of {scenario.name} are ready")
+        nodes = await eventually(ready, f"the nodes of {scenario.name} are ready", SETTLE_LIMIT)
         for each in scenario.objects:
             made = await self._create(_path(each), each)
             if each["kind"] == "AdmissionCheck":  # its controller watches it, and never says that it is met
@@ -421,7 +421,7 @@ class RealKueue:
             doors = (await self.api.get(f"{KUEUE}/namespaces/{NAMESPACE}/localqueues", labelSelector=picked)).made
             return all(_is(each, "Active") for each in [*found, *doors["items"]])
 
-        await eventually(active, f"the queues of {scenario.name} are active")
+        await eventually(active, f"the queues of {scenario.name} are active", SETTLE_LIMIT)
         stored = [(await self.api.get(f"{_path(each)}/{each['metadata']['name']}")).made for each in scenario.objects]
         return [{"apiVersion": "v1", "kind": "Node", **each} for each in nodes] + stored
 

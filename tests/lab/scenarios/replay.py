@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from itertools import combinations, cycle, groupby, product, repeat
+from itertools import combinations, cycle, groupby, pairwise, product, repeat
 from pathlib import Path
 
 from msgspec import structs
@@ -99,7 +99,33 @@ def load(path: Path) -> Record:
 
 
 def read_record(found: Object) -> Record:
-    return Record(**{**found, "steps": [Step(**each) for each in found["steps"]]})
+    steps = [Step(**each) for each in found["steps"]]
+    for before, step in pairwise(steps):
+        late = _before_its_event(step)
+        before.moves, step.moves = before.moves + late, step.moves[len(late) :]
+        for name, *by in late:
+            if by:
+                before.holding.pop(name, None)
+            elif name in step.holding:
+                before.holding[name] = step.holding[name]
+    for step in steps:
+        for name in _refused(step):
+            kept = [[name]] if name in step.holding else []
+            step.moves = [each for each in step.moves if each != [name]] + kept
+    return Record(**{**found, "steps": steps})
+
+
+def _refused(step: Step) -> set[str]:
+    """Those that Kueue admits again and again, because the API server refuses what it writes."""
+    evicted = {each[0] for each in step.moves if len(each) > 1}
+    return {name for name, *by in step.moves if not by and name not in evicted and step.moves.count([name]) > 1}
+
+
+def _before_its_event(step: Step) -> list[list[str]]:
+    """Moves that are of the step before, by Kueue's log: it had not come to rest, only to the same heads."""
+    event = [step.job, {"arrives": "created", "ends": "finished"}.get(step.event, "")]
+    log = [what for count, what in step.cycles if not count]
+    return [each for each in log[: log.index(event)] if each in step.moves] if event in log else []
 
 
 def compare(record: Record) -> Comparison:
