@@ -12,9 +12,10 @@ import asyncio
 import base64
 import json
 import ssl
+import threading
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -291,6 +292,60 @@ async def eventually(says: Callable[[], object], limit: float = 5.0) -> None:
     async with asyncio.timeout(limit):
         while not says():  # noqa: ASYNC110 - what is waited for has no event of its own
             await asyncio.sleep(0.01)
+
+
+@contextmanager
+def in_thread() -> Iterator[Callable[[Any], Any]]:
+    """An event loop in a thread of its own: it runs what it is given, and what comes of that is given back."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(60)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@contextmanager
+def served_in_thread() -> Iterator[ApiServer]:
+    server = ApiServer()
+    with in_thread() as do:
+        do(server.start())
+        try:
+            yield server
+        finally:
+            do(server.stop())
+
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(serve: Serve, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """A port of this machine, each connection to which is served so; nothing of it is left at the end."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                await serve(reader, writer)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(accept, host, 0, ssl=tls)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)
 
 
 @asynccontextmanager

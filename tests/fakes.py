@@ -84,6 +84,13 @@ def monitor(key: tuple[str, str], watch: AlarmWatch | None = None) -> JobMonitor
     return JobMonitor(key, Thresholds(), cast("Any", sources), watch)
 
 
+class FakePart:
+    """A part of the session that keeps and answers what the session does."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+
+
 class FakeAlarms:
     def __init__(self) -> None:
         self.thresholds = Thresholds()
@@ -274,36 +281,24 @@ class FakeRuns:
         self._session._did("note_tests", namespace, name, tests)
 
 
-class FakeStopping:
+class FakeStopping(FakePart):
     """`console.launch.stop.Stopping`: `answers["stop_plan"]` is what is said of every job."""
-
-    def __init__(self, session: FakeSession) -> None:
-        self._session = session
 
     async def plan_stop(self, namespace: str, name: str) -> StopPlan:
         plan = plan_from_snapshot(self._session.fleet.jobsets[namespace, name], self._session.fleet)
-        answer = self._session._did("stop_plan", namespace, name, default=plan)
-        assert isinstance(answer, StopPlan)
-        return answer
+        return cast("StopPlan", self._session._did("stop_plan", namespace, name, default=plan))
 
 
-class FakeReleases:
+class FakeReleases(FakePart):
     """`console.launch.releases.Releases`: `answers["release_plan"]` is what every release was launched with."""
-
-    def __init__(self, session: FakeSession) -> None:
-        self._session = session
 
     async def plan_of_release(self, namespace: str, name: str) -> LaunchPlan:
         plan = LaunchPlan("nccl-all-reduce", name, namespace, {})
-        answer = self._session._did("release_plan", namespace, name, default=plan)
-        assert isinstance(answer, LaunchPlan)
-        return answer
+        return cast("LaunchPlan", self._session._did("release_plan", namespace, name, default=plan))
 
     def plan_of_job(self, jobset: JobSet) -> LaunchPlan:
         plan = LaunchPlan(jobset.recipe, jobset.name, jobset.namespace, {})
-        answer = self._session._did("plan_of_job", jobset.name, default=plan)
-        assert isinstance(answer, LaunchPlan)
-        return answer
+        return cast("LaunchPlan", self._session._did("plan_of_job", jobset.name, default=plan))
 
 
 class FakeProfiles:
@@ -399,9 +394,7 @@ class FakeLaunching:
 
     async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
         report = StopReport(namespace, name, deleted=(f"JobSet {name}",))
-        answer = self._session._did("stop_job", namespace, name, default=report)
-        assert isinstance(answer, StopReport)
-        return answer
+        return cast("StopReport", self._session._did("stop_job", namespace, name, default=report))
 
 
 class FakeTunnels:
@@ -482,14 +475,11 @@ class FakeNodePools:
         self._session._did("report", node, fault)
 
 
-class FakeCloud:
+class FakeCloud(FakePart):
     """The login at Google."""
 
     practice_folder = None
     practice = False
-
-    def __init__(self, session: FakeSession) -> None:
-        self._session = session
 
     async def enable_service(self, project: str, service: str) -> None:
         self._session._did("enable_service", project, service)
@@ -935,11 +925,8 @@ class FakeLogs(LogService):
         return self._session.follow_log(*args, **kwargs)
 
 
-class FakeCopies:
+class FakeCopies(FakePart):
     """Copies: `answers["fetch"]` and `["send"]` are reports or errors, `answers["progress"]` what is told before."""
-
-    def __init__(self, session: FakeSession) -> None:
-        self._session = session
 
     def for_container(
         self, namespace: str, pod: str, *, container: str = "", where: str = "", way: Any = None
@@ -967,11 +954,8 @@ class FakeContainerCopies:
         return self._session._did(name, *arguments)
 
 
-class FakeInside:
+class FakeInside(FakePart):
     """Ranks that run commands: `answers["exec"]` is (code, output, errors), or a function of the rank's number."""
-
-    def __init__(self, session: FakeSession) -> None:
-        self._session = session
 
     async def run_in_ranks(
         self, ranks: Sequence[Any], argv: Sequence[str], *, container: str = "", at_once: int = 16, limit: float = 60,

@@ -149,3 +149,12 @@ async def eventually(probe: Callable[[], Awaitable[T]], what: str, limit: float 
         assert monotonic() < deadline, f"not within {limit:.0f} s: {what}"
         await asyncio.sleep(0.05)
     return result
+
+
+async def soon(true: Callable[[], object], what: str, limit: float = LIMIT) -> None:
+    """Wait until it is so."""
+
+    async def probe() -> bool:
+        return bool(true())
+
+    await eventually(probe, what, limit)

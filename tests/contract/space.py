@@ -14,7 +14,7 @@ from pathlib import Path
 from console.session import Session
 from console.settings import Settings
 from tests.contract.client import MERGE_PATCH, Api, Object
-from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, POOL, Cluster, eventually
+from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, LIMIT, POOL, Cluster, eventually
 from tests.fakes import present
 
 GPU = "nvidia.com/gpu"
@@ -179,6 +179,14 @@ class Space:
             return answer.made if answer.status == 200 and true(answer.made) else None
 
         return present(await eventually(probe, f"{kind} {name} in {self.name}"))
+
+    async def gone(self, path: str, limit: float = LIMIT) -> None:
+        """Wait until there is nothing at that path."""
+
+        async def probe() -> bool:
+            return (await self.api.get(path)).status == 404
+
+        await eventually(probe, f"{path} is gone", limit)
 
     async def condition(self, base: str, kind: str, name: str, wanted: str, status: str = "True") -> Object:
         """The condition of that type, once it has that status."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -83,42 +82,26 @@ async def test_a_name_is_used_once(space: Space, helm: Helm) -> None:
     await helm.uninstall(name="train", namespace=space.name)
 
 
-FORGERIES: dict[str, Callable[[dict[str, Any], str], None]] = {
-    "an object of another namespace": lambda release, name: _add(
-        release, f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: theirs\n  namespace: kube-system\n{LABELS}"
-    ),
-    "a kind that the chart does not make": lambda release, name: _add(
-        release, f"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: team-b\n{LABELS}"
-    ),
-    "a kind of another group": lambda release, name: _add(
-        release, f"apiVersion: evil.example/v1\nkind: Secret\nmetadata:\n  name: x\n{LABELS}"
-    ),
-    "an object of another release": lambda release, name: _add(
-        release, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: theirs\n"
-    ),
-    "an object that only says it is its own": lambda release, name: _add(
-        release, f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: theirs\n{LABELS}"
-    ),
-    "a document hidden behind its divider": lambda release, name: _add(
-        release, f"x: 1\n---kind: Namespace\napiVersion: v1\nmetadata:\n  name: team-b\n{LABELS}"
-    ),
-    "an object of others that seems to be kept": lambda release, name: _add(
-        release,
-        f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: theirs\n{LABELS}"
-        "data:\n  a: |\n    helm.sh/resource-policy: keep\n",
-    ),
-    "a megabyte": lambda release, name: _add(release, "# a\n" * (1 << 18)),
-    "a hook": lambda release, name: release.__setitem__("hooks", [HOOK]),
-}
 LABELS = "  labels:\n    app.kubernetes.io/name: a4\n    app.kubernetes.io/instance: train\n"
+THEIRS = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: theirs\n"
+FORGERIES = {
+    "an object of another namespace": f"{THEIRS}  namespace: kube-system\n{LABELS}",
+    "a kind that the chart does not make": f"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: team-b\n{LABELS}",
+    "a kind of another group": f"apiVersion: evil.example/v1\nkind: Secret\nmetadata:\n  name: x\n{LABELS}",
+    "an object of another release": THEIRS,
+    "an object that only says it is its own": f"{THEIRS}{LABELS}",
+    "a document hidden behind its divider":
+        f"x: 1\n---kind: Namespace\napiVersion: v1\nmetadata:\n  name: team-b\n{LABELS}",
+    "an object of others that seems to be kept":
+        f"{THEIRS}{LABELS}data:\n  a: |\n    helm.sh/resource-policy: keep\n",
+    "a megabyte": "# a\n" * (1 << 18),
+    "a hook": "",
+}  # fmt: skip
+"""What a release was made to name besides."""
 HOOK: dict[str, Any] = {
     "name": "pwned", "kind": "ConfigMap", "path": "a4/templates/hook.yaml", "events": ["pre-delete"],
     "manifest": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: pwned\n  namespace: default\n",
 }  # fmt: skip
-
-
-def _add(release: dict[str, Any], text: str) -> None:
-    release["manifest"] += f"---\n{text}"
 
 
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
@@ -132,15 +115,19 @@ async def test_a_forged_release_is_not_obeyed(space: Space, session: Session, he
     secret = (await space.api.get(path)).made
     packed = base64.b64decode(base64.b64decode(secret["data"]["release"]))
     release = json.loads(gzip.decompress(packed))
-    FORGERIES[forgery](release, space.name)
+    if FORGERIES[forgery]:
+        release["manifest"] += f"---\n{FORGERIES[forgery]}"
+    else:
+        release["hooks"] = [HOOK]
     forged = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(release).encode()))).decode()
     (await space.api.send("PUT", path, {**secret, "data": {"release": forged}})).made  # noqa: B018
-    with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
-        await session.launch.job_stopper.plan_stop(space.name, "train")
-    with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
-        await session.launch.job_stopper.stop_job(space.name, "train")
-    with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
-        await session.launch.job_stopper.remove_orphaned(OrphanedResource("Release", space.name, "train", "train", ""))
+    stopper = session.launch.job_stopper
+    for asked in (
+        stopper.plan_stop(space.name, "train"), stopper.stop_job(space.name, "train"),
+        stopper.remove_orphaned(OrphanedResource("Release", space.name, "train", "train", "")),
+    ):  # fmt: skip
+        with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
+            await asked
     assert await space.items(CORE, "configmaps", fieldSelector="metadata.name=theirs")
     assert await space.items(JOBSETS, "jobsets")
     assert not await space.items(CORE, "configmaps", fieldSelector="metadata.name=pwned")
@@ -153,14 +140,14 @@ async def test_only_what_was_named_is_removed(space: Space, session: Session, he
     plan = await session.launch.job_stopper.plan_stop(space.name, "train")
     before = [each for each in plan.goes if each != "JobSet train"]
     assert 0 < len(before) == len(plan.goes) - 1
-    with pytest.raises(Conflict, match=r"it names JobSet train too\. Nothing was removed"):
-        await session.launch.job_stopper.stop_job(space.name, "train", before)
-    with pytest.raises(Conflict, match=r"it names JobSet train too\. Nothing was removed"):
-        await session.launch.job_stopper.remove_orphaned(
-            OrphanedResource("Release", space.name, "train", "train", "", goes=tuple(before))
-        )
-    with pytest.raises(Conflict, match=r"it names JobSet train too\. Nothing was removed"):
-        await helm.uninstall(name="train", namespace=space.name, only=before)
+    release = OrphanedResource("Release", space.name, "train", "train", "", goes=tuple(before))
+    for asked in (
+        session.launch.job_stopper.stop_job(space.name, "train", before),
+        session.launch.job_stopper.remove_orphaned(release),
+        helm.uninstall(name="train", namespace=space.name, only=before),
+    ):
+        with pytest.raises(Conflict, match=r"it names JobSet train too\. Nothing was removed"):
+            await asked
     assert await space.items(JOBSETS, "jobsets")
     report = await session.launch.job_stopper.stop_job(space.name, "train", plan.goes)
     assert sorted(report.deleted) == sorted(plan.goes)

@@ -31,11 +31,12 @@ from screens.app import ConsoleApp
 from screens.columns.jobs import JobLine
 from screens.columns.live import live_line
 from screens.pages.job import JobScreen
+from tests.apiserver import listening
 from tests.console.hang.test_torch_analysis import dump
 from tests.contract.client import MERGE_PATCH, Object
 from tests.contract.cluster import CORE, JOBSETS, Cluster, eventually
 from tests.contract.space import BLOCK, Space, container, public_folder
-from tests.contract.test_watching_jobs import soon
+from tests.contract.watched_job import soon
 from tests.screens.press import screen_text, text_of
 
 NODES, STUCK = 2, 1
@@ -257,11 +258,8 @@ async def exporter(text: str) -> AsyncIterator[int]:
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(serve, "0.0.0.0", 0)  # the API server asks at the address of the pod
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
+    async with listening(serve, "0.0.0.0") as port:  # the API server asks at the address of the pod
+        yield port
 
 
 def own_address() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -13,10 +13,10 @@ import pytest
 from console.kube.client import Client
 from console.session import Session
 from console.settings import Settings
-from tests.contract.cluster import Cluster, eventually
+from tests.contract.cluster import Cluster
 from tests.contract.space import Space
 from tests.contract.test_watching_jobs import steps
-from tests.contract.watched_job import LIMIT, Job
+from tests.contract.watched_job import Job, soon
 
 LOOKS = 5
 """Looks of the list, each of which read the ends of logs before."""
@@ -44,14 +44,7 @@ class Connections:
         monkeypatch.setattr(Client, "follow", counted)
 
     async def stand(self, *pods: str) -> None:
-        await true(lambda: +self.open == Counter(pods), f"one connection to each of {pods}")
-
-
-async def true(holds: Callable[[], object], what: str) -> None:
-    async def probe() -> bool:
-        return bool(holds())
-
-    await eventually(probe, what, limit=LIMIT)
+        await soon(lambda: +self.open == Counter(pods), f"one connection to each of {pods}")
 
 
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
@@ -91,12 +84,12 @@ async def test_list_alarms_page_and_wait_share_one_connection_to_each_container(
         await stack.enter_async_context(session.logs.open_job_log(*key))
         waited = await stack.enter_async_context(alarms.open_monitor(*key))
         await connections.stand(first, last)
-        await true(lambda: page.track and page.track.last and page.track.last.step == 12, "the page has the steps")
+        await soon(lambda: page.track and page.track.last and page.track.last.step == 12, "the page has the steps")
         opened = connections.opened.total()
         await job.print(1)
-        await true(lambda: waited.measures and waited.measures.track and waited.measures.track.last
+        await soon(lambda: waited.measures and waited.measures.track and waited.measures.track.last
                    and waited.measures.track.last.step == 13, "a wait hears the next step")  # fmt: skip
-        await true(lambda: not page.is_reading_old_lines, "what was printed before is read")
+        await soon(lambda: not page.is_reading_old_lines, "what was printed before is read")
         assert await look() == 13
         assert +connections.open == Counter((first, last))
         assert connections.opened.total() == opened <= 4

@@ -186,11 +186,7 @@ async def test_orphans_stay(space: Space) -> None:
     await started(space)
     options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan"}
     await space.api.delete(space.path(JOBSETS, "jobsets", "train"), options)
-
-    async def gone() -> bool:
-        return (await space.api.get(space.path(JOBSETS, "jobsets", "train"))).status == 404
-
-    await eventually(gone, "the job set is gone")
+    await space.gone(space.path(JOBSETS, "jobsets", "train"))
     (job,) = await space.jobs("train")
     assert "ownerReferences" not in job["metadata"]
     await space.api.delete(space.path(BATCH, "jobs", "train-workers-0"), propagationPolicy="Background")
@@ -225,9 +221,5 @@ async def test_a_collection_is_deleted_by_its_labels(space: Space) -> None:
 async def test_a_namespace_takes_all_with_it(space: Space) -> None:
     await started(space)
     assert (await space.api.delete(f"{CORE}/namespaces/{space.name}")).status == 200
-
-    async def gone() -> bool:
-        return (await space.api.get(f"{CORE}/namespaces/{space.name}")).status == 404
-
-    await eventually(gone, "the namespace is gone", limit=40)
+    await space.gone(f"{CORE}/namespaces/{space.name}", limit=40)
     assert await space.items(CORE, "pods") == []

@@ -19,7 +19,7 @@ from console.session import Session
 from console.settings import Settings
 from tests.contract.cable import Cable, cable
 from tests.contract.client import Object
-from tests.contract.cluster import CORE, Cluster, eventually
+from tests.contract.cluster import CORE, Cluster, eventually, soon
 from tests.contract.space import Space
 
 pytestmark = pytest.mark.slow(reason="runs jobs on a whole cluster")
@@ -62,16 +62,10 @@ class Heard:
             raise AssertionError(f"{len(missing)} lines are missing: {missing[:3]}; {self.log.coverage}") from None
 
     async def live(self, ranks: int) -> None:
-        async def all_live() -> bool:
-            return self.log.coverage.live == ranks
-
-        await eventually(all_live, "all ranks are followed")
+        await soon(lambda: self.log.coverage.live == ranks, "all ranks are followed")
 
     async def waits(self, ranks: int) -> None:
-        async def not_all() -> bool:
-            return self.log.coverage.live < ranks
-
-        await eventually(not_all, "the console notices the cut")
+        await soon(lambda: self.log.coverage.live < ranks, "the console notices the cut")
 
 
 @asynccontextmanager

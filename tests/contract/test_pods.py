@@ -221,8 +221,4 @@ async def test_a_pod_with_a_finalizer_waits_for_it(space: Space) -> None:
     held = await space.wait(CORE, "pods", "a", lambda pod: "deletionTimestamp" in pod["metadata"])
     assert held["metadata"]["finalizers"] == ["example.com/hold"]
     await space.api.send("PATCH", path, {"metadata": {"finalizers": None}}, MERGE_PATCH)
-
-    async def gone() -> bool:
-        return (await space.api.get(path)).status == 404
-
-    await eventually(gone, "the pod is gone")
+    await space.gone(path)

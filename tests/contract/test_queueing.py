@@ -7,7 +7,7 @@ import datetime
 import pytest
 
 from tests.contract.client import MERGE_PATCH, Object
-from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, eventually
+from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, eventually, soon
 from tests.contract.space import BLOCK, GPU, SUBBLOCK, Space, condition
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
@@ -33,12 +33,8 @@ async def three_jobs(space: Space) -> None:
 
 async def second_after(condition: Object) -> None:
     """Until a time written now is later: times in the API are whole seconds, and the newest is found by them."""
-    since = datetime.datetime.fromisoformat(condition["lastTransitionTime"])
-
-    async def later() -> bool:
-        return datetime.datetime.now(datetime.UTC) - since > datetime.timedelta(seconds=1)
-
-    await eventually(later, "a second has passed")
+    over = datetime.datetime.fromisoformat(condition["lastTransitionTime"]) + datetime.timedelta(seconds=1)
+    await soon(lambda: datetime.datetime.now(datetime.UTC) > over, "a second has passed")
 
 
 @pytest.mark.slow(reason="runs jobs on a whole cluster")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from console.launch.run_record import Outcome, RunRecord
 from console.launch.stop import OrphanedResource
 from console.session import Session
 from console.settings import Settings
-from tests.contract.cluster import CORE, JOBSETS, Cluster, eventually
+from tests.contract.cluster import CORE, JOBSETS, Cluster, eventually, soon
 from tests.contract.space import Space
 from tests.contract.test_session import RECORDING, seen
 
@@ -117,11 +117,7 @@ async def test_a_run_that_diverged_is_none_that_succeeded(session: Session, spac
     session.alarms.watch_namespace(space.name)
     pod = await trains(space, session)
     await space.cluster.append_log(space.api, space.name, pod, "workload", steps(1, 9, nan_from=5))
-
-    async def rang() -> bool:
-        return bool(session.alarms.latest_alarms)
-
-    await eventually(rang, "the alarm rings", 60)
+    await soon(lambda: session.alarms.latest_alarms, "the alarm rings", 60)
     for each in await space.pods("train", 2):
         await space.end(each["metadata"]["name"])
     run = await run_that_became(session, space, Outcome.DIVERGED)
@@ -182,13 +178,7 @@ async def test_volumes_stay_and_are_found_when_their_release_is_gone(session: Se
         ("PersistentVolumeClaim", "shared", True), ("PersistentVolume", f"a4-{space.name}-shared", True),
     }  # fmt: skip
     assert hidden == ()
-    for each in left:
-        await session.launch.job_stopper.remove_orphaned(each)
-
-    async def nothing() -> bool:
-        return await session.launch.job_stopper.list_orphaned(space.name) == ((), ())
-
-    await eventually(nothing, "the volume and its claim are gone")
+    await remove_all(session, space, left)
 
 
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
@@ -206,6 +196,17 @@ async def test_a_launch_says_whose_it_is_and_stays_so_when_somebody_else_changes
     meta = pod["metadata"]
     assert (meta["labels"]["a4.console/owner"], meta["annotations"]["a4.console/owner"]) == ("anna-b", "anna b")
     assert await session.launch.releases.plan_of_release(space.name, "train") == plan(space, gpus=8)
+
+
+async def remove_all(session: Session, space: Space, left: Sequence[OrphanedResource]) -> None:
+    """Remove what is left of jobs, and wait until nothing is."""
+    for each in left:
+        await session.launch.job_stopper.remove_orphaned(each)
+
+    async def nothing() -> bool:
+        return await session.launch.job_stopper.list_orphaned(space.name) == ((), ())
+
+    await eventually(nothing, "all of it is gone")
 
 
 HEADLESS: dict[str, Any] = {"clusterIP": "None", "ports": [{"protocol": "TCP", "port": 29500, "name": "training"}]}
@@ -237,13 +238,7 @@ async def test_services_and_pods_made_by_hand_are_found_and_removed(session: Ses
     assert found["Pod", "training-master"].why.endswith("and holds 4 GPUs.")
     assert found["Service", "training-master"].why == "Made by hand for training-master, which has not ended."
     assert "for training-of-dogs" in found["Service", "training-worker"].why, "whatever it is called, it has its role"
-    for each in left:
-        await session.launch.job_stopper.remove_orphaned(each)
-
-    async def nothing() -> bool:
-        return await session.launch.job_stopper.list_orphaned(space.name) == ((), ())
-
-    await eventually(nothing, "all of it is gone")
+    await remove_all(session, space, left)
 
 
 async def test_a_job_without_a_release_goes_alone(session: Session, space: Space) -> None:
@@ -266,11 +261,7 @@ async def test_a_job_that_went_while_no_console_looked(
     await session.launch.install(plan(space))
     await session.close()
     await space.api.delete(space.path(JOBSETS, "jobsets", "train"), propagationPolicy="Background")
-
-    async def gone() -> bool:
-        return (await space.api.get(space.path(JOBSETS, "jobsets", "train"))).status == 404
-
-    await eventually(gone, "the job is gone")
+    await space.gone(space.path(JOBSETS, "jobsets", "train"))
     later = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
     try:
         await later.wait_until_listed()

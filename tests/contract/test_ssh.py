@@ -21,8 +21,9 @@ from console.launch.recipes import LaunchPlan
 from console.scheduling.pod_slots import pod_slots
 from console.session import Session
 from console.settings import Settings
+from tests.apiserver import listening
 from tests.contract.client import MERGE_PATCH
-from tests.contract.cluster import CORE, Cluster, eventually
+from tests.contract.cluster import CORE, Cluster, eventually, soon
 from tests.contract.space import Space
 from tests.openssh import OpenSsh, alone
 
@@ -94,9 +95,7 @@ async def test_a_port_of_the_pod_through_ssh(session: Session, openssh: OpenSsh)
         writer.write((await reader.read()).upper())
         writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
+    async with listening(answer) as port:
         through = ("ssh", "-F", str(openssh.config), "-W", f"127.0.0.1:{port}", host.host)
         assert (await openssh.run(*through, typed=b"told")).out == "TOLD"
     refused = await openssh.run(*through, typed=b"told")
@@ -212,11 +211,7 @@ async def test_the_release_answers_for_its_pods(session: Session, openssh: OpenS
 
 async def session_sees(session: Session, job: str) -> None:
     """Wait for the picture with that job."""
-
-    async def seen() -> bool:
-        return (session.namespace, job) in session.fleet.jobsets
-
-    await eventually(seen, f"the session sees {job}")
+    await soon(lambda: (session.namespace, job) in session.fleet.jobsets, f"the session sees {job}")
 
 
 async def test_the_doctor_finds_nothing_wrong(session: Session, openssh: OpenSsh) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -14,6 +14,7 @@ from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube import port_forward
 from console.kube.port_forward import JobEnded
 from console.kube.rank_address import PodAddress, PortPair
+from tests.apiserver import listening
 from tests.contract.client import Object
 from tests.contract.cluster import CORE, JOBSETS, Cluster, eventually
 from tests.contract.space import Space, container
@@ -33,24 +34,16 @@ def reach(cluster: Cluster) -> PortForwarder:
 async def echo() -> AsyncIterator[int]:
     """A server of this machine that gives back what it gets, until it has got all."""
 
-    writers: list[asyncio.StreamWriter] = []
-
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        with suppress(ConnectionError):
+        try:
             while data := await reader.read(1 << 16):
                 writer.write(data)
                 await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        for writer in writers:  # kwok keeps its end of a connection after the client has gone
+        except asyncio.CancelledError:  # kwok keeps its end of a connection after the client has gone
             writer.transport.abort()
-        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+
+    async with listening(serve) as port:
+        yield port
 
 
 async def listen(space: Space, port: int) -> dict[str, str]:
@@ -222,11 +215,7 @@ async def test_a_rank_that_does_not_come_is_waited_for_with_words(space: Space, 
         "PATCH", space.path(JOBSETS, "jobsets", "train"), suspend, "application/merge-patch+json"
     )
     assert answer.status == 200
-
-    async def gone() -> bool:
-        return (await space.api.get(space.path(CORE, "pods", pod))).status == 404
-
-    await eventually(gone, "the pod is gone")
+    await space.gone(space.path(CORE, "pods", pod))
     said: list[str] = []
     with pytest.raises(Unreachable, match="train pod 0 cannot be reached: the job waits for quota"):
         await reach.wait_for_pod(PodAddress.parse(space.name, "train"), limit=0.3, say=said.append)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
@@ -28,9 +28,9 @@ from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
 from screens.widgets.log.view import LogView
 from tests.contract.cable import Cable, cable
-from tests.contract.cluster import Cluster, eventually
+from tests.contract.cluster import Cluster
 from tests.contract.space import Space
-from tests.contract.watched_job import LIMIT, Job, Watched, numbered, watched
+from tests.contract.watched_job import LIMIT, Job, Watched, numbered, soon, watched
 from tests.screens.press import text_of
 
 CUT = {"practice": 0.5, "lab": 20.0}
@@ -61,13 +61,6 @@ def table() -> tuple[list[str], list[int]]:
 
 def steps(first: int) -> Iterator[str]:
     return (_STEP.format(number, 4 - number / 100) for number in count(first))
-
-
-async def soon(true: Callable[[], object], what: str) -> None:
-    async def probe() -> bool:
-        return bool(true())
-
-    await eventually(probe, what, limit=LIMIT)
 
 
 async def is_cut(line: Cable, app: ConsoleApp, tests: Watched, trained: Watched, seconds: float) -> int:

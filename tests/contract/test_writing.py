@@ -79,18 +79,6 @@ async def test_an_update_that_changes_nothing_keeps_the_version(space: Space) ->
     assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
-async def test_an_update_of_nothing(space: Space) -> None:
-    answer = await space.api.send("PUT", space.path(CORE, "configmaps", "zz"), config("zz"))
-    assert answer.refused(404, "NotFound") == 'configmaps "zz" not found'
-
-
-async def test_an_update_under_another_name(space: Space) -> None:
-    await create(space, config("a"))
-    answer = await space.api.send("PUT", space.path(CORE, "configmaps", "a"), config("b"))
-    message = answer.refused(400, "BadRequest")
-    assert message == "the name of the object (b) does not match the name on the URL (a)"
-
-
 async def test_merge_patch(space: Space) -> None:
     await create(space, config("a", keep="1", drop="2"))
     changed = (await patch(space, "a", {"data": {"drop": None, "new": "3"}}, MERGE_PATCH)).made
@@ -140,17 +128,6 @@ async def test_a_merge_patch_replaces_lists(space: Space) -> None:
     assert made["metadata"]["finalizers"] == ["x.io/one", "x.io/two"]
     changed = (await patch(space, "a", {"metadata": {"finalizers": []}}, MERGE_PATCH)).made
     assert "finalizers" not in changed["metadata"]
-
-
-async def test_custom_kinds_know_no_strategic_patch(space: Space) -> None:
-    await space.queue("team", 8)
-    path = f"{KUEUE}/clusterqueues/{space.name}-team"
-    answer = await space.api.send("PATCH", path, {"metadata": {"labels": {"a": "b"}}}, STRATEGIC_PATCH)
-    message = answer.refused(415, "UnsupportedMediaType")
-    assert message == (
-        "the body of the request was in an unknown format - accepted media types include: "
-        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
-    )
 
 
 async def test_a_node_is_cordoned_and_let_go(space: Space) -> None:
@@ -211,37 +188,72 @@ async def test_apply_over_another_owner_is_a_conflict_until_forced(space: Space)
     assert forced.made["data"] == {"x": "2"}
 
 
-async def test_apply_needs_a_manager(space: Space) -> None:
-    message = (await patch(space, "a", json.dumps(config("a")), APPLY_PATCH)).refused(422, "Invalid")
-    assert message == (
-        'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
-    )
-
-
 async def test_a_dry_run_checks_and_stores_nothing(space: Space) -> None:
     assert (await create(space, config("a"), dryRun="All")).status == 201
     assert (await space.api.get(space.path(CORE, "configmaps", "a"))).status == 404
     assert (await create(space, config("Bad_Name"), dryRun="All")).status == 422
 
 
-async def test_names_are_checked(space: Space) -> None:
-    answer = await create(space, config("Bad_Name"))
-    problem = f'Invalid value: "Bad_Name": {SUBDOMAIN}'
-    assert answer.refused(422, "Invalid") == f'ConfigMap "Bad_Name" is invalid: metadata.name: {problem}'
-    assert answer.body["details"]["causes"] == [
-        {"reason": "FieldValueInvalid", "message": problem, "field": "metadata.name"}
-    ]
+MAPS = "configmaps"
+BAD_NAME = f'Invalid value: "Bad_Name": {SUBDOMAIN}'
+NO_PODS = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": []}}
+ELSEWHERE = {**config("a"), "metadata": {"name": "a", "namespace": "other"}}
+MEDIA = "the body of the request was in an unknown format - accepted media types include: "
+WRONG: dict[str, tuple[str, str, object, Object, int, str, str]] = {
+    "an update of nothing": ("PUT", "configmaps/zz", config("zz"), {}, 404, "NotFound", 'configmaps "zz" not found'),
+    "an update under another name": (
+        "PUT", "configmaps/there", config("b"), {}, 400, "BadRequest",
+        "the name of the object (b) does not match the name on the URL (there)",
+    ),
+    "a strategic patch of a custom kind": (
+        "PATCH", f"{KUEUE}/clusterqueues/a4", {"metadata": {"labels": {"a": "b"}}}, {"kind": STRATEGIC_PATCH}, 415,
+        "UnsupportedMediaType",
+        f"{MEDIA}application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+    ),
+    "an apply without a manager": (
+        "PATCH", "configmaps/a", json.dumps(config("a")), {"kind": APPLY_PATCH}, 422, "Invalid",
+        'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
+    ),
+    "a bad name": (
+        "POST", MAPS, config("Bad_Name"), {}, 422, "Invalid",
+        f'ConfigMap "Bad_Name" is invalid: metadata.name: {BAD_NAME}',
+    ),
+    "no name": (
+        "POST", MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}, {}, 422, "Invalid",
+        'ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required',
+    ),
+    "a pod without a container": (
+        "POST", "pods", NO_PODS, {}, 422, "Invalid", 'Pod "p" is invalid: spec.containers: Required value',
+    ),
+    "an unknown field, asked for strictly": (
+        "POST", MAPS, {**config("a"), "nope": 1}, {"fieldValidation": "Strict"}, 400, "BadRequest",
+        'ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: unknown field "nope"',
+    ),
+    "a namespace that is not there": (
+        "POST", f"{CORE}/namespaces/nope/configmaps", config("a"), {}, 404, "NotFound", 'namespaces "nope" not found',
+    ),
+    "another namespace than the address has": (
+        "POST", MAPS, ELSEWHERE, {}, 400, "BadRequest",
+        "the namespace of the provided object does not match the namespace sent on the request",
+    ),
+    "no JSON": ("POST", MAPS, '{"a', {}, 400, "BadRequest", ""),
+    "a body of an unknown type": ("POST", MAPS, "x", {"kind": "text/plain"}, 415, "UnsupportedMediaType", ""),
+    "a patch of an unknown type": (
+        "PATCH", "configmaps/there", {}, {"kind": "application/json"}, 415, "UnsupportedMediaType", "",
+    ),
+}  # fmt: skip
+"""Method, path (of the namespace, if it is no whole one), body and how it is sent; status, reason, message."""
 
 
-async def test_a_name_is_needed(space: Space) -> None:
-    message = (await create(space, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}})).refused(422, "Invalid")
-    assert message == 'ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required'
-
-
-async def test_a_pod_needs_a_container(space: Space) -> None:
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": []}}
-    answer = await space.api.create(f"{CORE}/namespaces/default/pods", body)
-    assert answer.refused(422, "Invalid") == 'Pod "p" is invalid: spec.containers: Required value'
+@pytest.mark.parametrize("what", WRONG)
+async def test_what_is_wrong_is_refused_in_the_servers_words(space: Space, what: str) -> None:
+    method, path, body, how, status, reason, message = WRONG[what]
+    await create(space, config("there"))
+    answer = await space.api.send(method, path if path[0] == "/" else space.path(CORE, path), body, **how)
+    assert answer.refused(status, reason) == message or not message
+    if what == "a bad name":
+        cause = {"reason": "FieldValueInvalid", "message": BAD_NAME, "field": "metadata.name"}
+        assert answer.body["details"]["causes"] == [cause]
 
 
 async def test_a_job_set_whose_names_grow_too_long_is_refused(space: Space) -> None:
@@ -275,38 +287,6 @@ async def test_a_quota_of_something_not_covered_is_refused(space: Space) -> None
         'spec.resourceGroups[0].flavors[0].resources[0].name: Invalid value: "cpu": '
         "must match the name in coveredResources"
     )
-
-
-async def test_unknown_fields_are_refused_when_asked(space: Space) -> None:
-    message = (await create(space, {**config("a"), "nope": 1}, fieldValidation="Strict")).refused(400, "BadRequest")
-    assert message == (
-        'ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: unknown field "nope"'
-    )
-
-
-async def test_a_namespace_must_exist(space: Space) -> None:
-    answer = await space.api.create(f"{CORE}/namespaces/nope/configmaps", config("a"))
-    assert answer.refused(404, "NotFound") == 'namespaces "nope" not found'
-
-
-async def test_a_namespace_must_agree_with_the_address(space: Space) -> None:
-    body = {**config("a"), "metadata": {"name": "a", "namespace": "other"}}
-    message = (await create(space, body)).refused(400, "BadRequest")
-    assert message == "the namespace of the provided object does not match the namespace sent on the request"
-
-
-async def test_a_body_that_is_not_json(space: Space) -> None:
-    (await space.api.send("POST", space.path(CORE, "configmaps"), '{"a')).refused(400, "BadRequest")
-
-
-async def test_a_body_of_an_unknown_type(space: Space) -> None:
-    answer = await space.api.send("POST", space.path(CORE, "configmaps"), "x", "text/plain")
-    answer.refused(415, "UnsupportedMediaType")
-
-
-async def test_a_patch_of_an_unknown_type(space: Space) -> None:
-    await create(space, config("a"))
-    (await patch(space, "a", {}, "application/json")).refused(415, "UnsupportedMediaType")
 
 
 async def test_a_topology_that_is_no_label_is_refused(space: Space) -> None:

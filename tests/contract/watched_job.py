@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from console.logs.job_log import JobLog
 from console.metrics.job_measures import JobMeasures
 from console.metrics.training_run import RunEvent
 from console.session import Session
+from tests.contract import cluster
 from tests.contract.client import Object
 from tests.contract.cluster import CORE, JOBSETS, eventually
 from tests.contract.space import Space, container, jobset, rank
@@ -21,6 +23,7 @@ LIMIT = 90
 """Seconds for anything that 48 pods do together on a busy machine."""
 EACH = 5
 """Lines of each rank a round."""
+soon = partial(cluster.soon, limit=LIMIT)
 _LINE = re.compile(r"(\w+) attempt (\d+) rank (\d+) line (\d+)")
 
 

@@ -9,7 +9,7 @@ import asyncio
 import random
 import tracemalloc
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +30,7 @@ from console.kube.target import User
 from console.kube.watch import Change, Disconnected, HttpSource, Listed, Unparsable, follow
 from console.launch.helm import Helm
 from console.preflight.check import CheckContext, CheckedCluster, LaunchNeeds, SharedRequests
-from tests.apiserver import ApiServer
+from tests.apiserver import ApiServer, listening
 from tests.hostile.lying_api import pages_without_end
 
 PATH = "/api/v1/pods"
@@ -363,32 +363,6 @@ async def test_a_message_of_a_command_without_end_is_given_up() -> None:
         assert got < 8 << 20
 
 
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@asynccontextmanager
-async def listening(serve: Serve) -> AsyncIterator[str]:
-    """A server that does with each connection what `serve` says; nothing of it is left at the end."""
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                await serve(reader, writer)
-        finally:
-            writer.transport.abort()
-
-    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)
-
-
 HEADS = {
     "a negative length": b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
     "a length of words": b"HTTP/1.1 200 OK\r\nContent-Length: abc\r\n\r\n",
@@ -415,9 +389,9 @@ async def test_a_tunnels_request_ends_in_words(attack: str) -> None:
         writer.write_eof()
         await reader.read()
 
-    async with ApiServer() as known, listening(serve) as address:
+    async with ApiServer() as known, listening(serve) as port:
         login = known.login()
-        login.server = address
+        login.server = f"http://127.0.0.1:{port}"
         async with limited():
             with pytest.raises(Unreachable):
                 async with open_connection(login, "look at pod p") as wire:
@@ -432,9 +406,9 @@ async def test_a_server_that_says_nothing_is_not_waited_for_without_end(monkeypa
             writer.write(b"H")
             await asyncio.sleep(0.05)
 
-    async with ApiServer() as known, listening(serve) as address:
+    async with ApiServer() as known, listening(serve) as port:
         login = known.login()
-        login.server = address
+        login.server = f"http://127.0.0.1:{port}"
         with pytest.raises(Unreachable, match="look at pod p"):
             async with open_connection(login, "look at pod p") as wire:
                 await wire.get("/api/v1/namespaces/n/pods/p")

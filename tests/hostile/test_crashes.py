@@ -23,8 +23,9 @@ from screens.cli.crash import LONGEST, cleaned, report
 from screens.pages.log import LogFileApp
 from tests.fakes import FakeSession
 from tests.hostile.payloads import PAYLOADS, RAW
-from tests.screens.press import STYLES
+from tests.screens.press import STYLES, connecting, console
 from tests.screens.scene import scene
+from tests.terminals import run_on_terminal
 
 PLANTED = "hf_PLANTEDabcdefghijkl"
 VALUE = "a value of a Secret: PLANTED-VALUE"
@@ -66,11 +67,6 @@ def test_a_report_has_an_end() -> None:
 
 @pytest.mark.parametrize("where", ["key", "mount", "timer", "draw"])
 def test_a_console_that_fails_tells_no_value(where: str, capfd: pytest.CaptureFixture[str]) -> None:
-    session = FakeSession(scene())
-
-    async def connect() -> Any:
-        return session
-
     class Failing(ConsoleApp):
         CSS_PATH = STYLES
 
@@ -86,17 +82,14 @@ def test_a_console_that_fails_tells_no_value(where: str, capfd: pytest.CaptureFi
                     self.screen.render = fail  # type: ignore[method-assign,assignment]
                     self.screen.refresh()
 
-    app = Failing(Settings(), connect=connect)
+    app = Failing(Settings(), connect=connecting(FakeSession(scene())))
     app.run(headless=True, size=(100, 30))
     assert app.return_code == 1
     check(capfd.readouterr().err)
 
 
 def test_a_worker_that_fails_is_reported_and_the_console_goes_on(capfd: pytest.CaptureFixture[str]) -> None:
-    session, output = FakeSession(scene()), list[str]()
-
-    async def connect() -> Any:
-        return session
+    output = list[str]()
 
     class Failing(ConsoleApp):
         CSS_PATH = STYLES
@@ -114,7 +107,7 @@ def test_a_worker_that_fails_is_reported_and_the_console_goes_on(capfd: pytest.C
             if "failed" in message:
                 self.call_later(self.exit, 0)  # it still handles messages
 
-    app = Failing(Settings(), connect=connect)
+    app = Failing(Settings(), connect=connecting(FakeSession(scene())))
     app.run(headless=True, size=(100, 30))
     assert app.return_code == 0
     assert any(re.match(r"A part of the console failed \(RuntimeError in test_crashes.py:\d+\)\. The rest", each)
@@ -133,11 +126,7 @@ async def test_a_worker_that_shows_something_on_a_page_being_removed_is_no_failu
             finally:
                 self.query_one("#gone")
 
-    async def connect() -> Any:
-        return FakeSession(scene())
-
-    app = ConsoleApp(Settings(), connect=connect)
-    async with app.run_test() as pilot:  # raises what a worker raised
+    async with console() as (app, pilot, _):  # raises what a worker raised
         part = Part()
         await app.screen.mount(part)
         part.wait()
@@ -225,20 +214,8 @@ def test_a_plain_command_that_fails_tells_no_value(where: str, tmp_path: Path) -
     root = str(Path(__file__).parents[2])
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(SCRIPT.format(root=root)))
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, str(program), where], stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
-    ) as process:
-        os.close(theirs)
-        shown = bytearray()
-        try:
-            while piece := os.read(ours, 65536):
-                shown += piece
-        except OSError:
-            pass  # Linux says so when the last writer is gone
-        code = process.wait(60)
-    os.close(ours)
-    check(re.sub("\r\n", "\n", shown.decode()))
+    code, shown = run_on_terminal([sys.executable, program, where])
+    check(shown)
     assert code == (1 if where == "command" else 0)
 
 

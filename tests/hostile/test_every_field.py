@@ -6,7 +6,6 @@ soon as somebody reads it.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import pty
@@ -26,10 +25,11 @@ from console.kube.kinds import KINDS, Kind
 from console.kube.snapshot import Fleet
 from console.kube.store import FIELDS
 from screens.__main__ import main
-from tests.apiserver import ApiServer
+from tests.apiserver import served_in_thread
 from tests.fakes import FakeSession, live_links
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import console, screen_text
+from tests.terminals import read_piece
 
 API = Path(__file__).parents[1] / "fixtures" / "api"
 ALL = tuple(PAYLOADS.values())
@@ -167,27 +167,12 @@ def test_every_text_that_is_read_is_attacked(kind: Kind) -> None:
 @contextmanager
 def lying(world: str, folder: Path) -> Iterator[Path]:
     """The kubeconfig of such a server, in a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-
-    def do(work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, loop).result(30)
-
-    server = ApiServer()
-    try:
-        do(server.start())
+    with served_in_thread() as server:
         for kind in KINDS:
             for each in objects(kind, world):
-                server.objects[kind.path(kind.versions[0])][each["metadata"]["namespace"], each["metadata"]["name"]] = (
-                    each
-                )
+                place = each["metadata"]["namespace"], each["metadata"]["name"]
+                server.objects[kind.path(kind.versions[0])][place] = each
         yield server.kubeconfig(folder)
-    finally:
-        do(server.stop())
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 def on_terminal(words: list[str], patch: pytest.MonkeyPatch) -> str:
@@ -196,11 +181,8 @@ def on_terminal(words: list[str], patch: pytest.MonkeyPatch) -> str:
     shown = bytearray()
 
     def read() -> None:
-        try:
-            while piece := os.read(ours, 65536):
-                shown.extend(piece)
-        except OSError:
-            return  # Linux says so when the last writer is gone
+        while piece := read_piece(ours):
+            shown.extend(piece)
 
     reader = threading.Thread(target=read)
     reader.start()

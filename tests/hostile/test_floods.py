@@ -53,6 +53,8 @@ from tests.screens.test_one_verdict import Case, printed
 JOB = jobset("train", 2)
 LIMIT = 0.5
 """Seconds that the person allows, where it is the person who says it."""
+LOG, PODS = "/api/v1/namespaces/n/pods/p/log", "/api/v1/pods"
+SLOW = pytest.mark.slow(reason="waits until something that never ends is given up")
 
 
 class Cluster:
@@ -79,6 +81,14 @@ class Cluster:
 
 
 @asynccontextmanager
+async def served(path: str, answer: Any) -> AsyncIterator[Client]:
+    """A client of an API server that answers so at this path."""
+    async with ApiServer(secure=True) as server, server.client() as client:
+        server.handlers[path] = answer
+        yield client
+
+
+@asynccontextmanager
 async def flooded(flood: str) -> AsyncIterator[Any]:
     async with ApiServer(secure=True) as server, server.client() as client:
         cluster = Cluster(client)
@@ -99,7 +109,7 @@ async def _no_phases(_: object) -> dict[str, float]:
     return {}
 
 
-@pytest.mark.slow(reason="waits until something that never ends is given up")
+@SLOW
 @pytest.mark.parametrize(
     ("flood", "unread"),
     [
@@ -209,16 +219,37 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.slow(reason="waits until something that never ends is given up")
-@pytest.mark.parametrize("flood", ["exec: lines without end", "exec: errors without end"])
-@pytest.mark.parametrize("question", QUESTIONS)
-async def test_what_is_printed_without_end_is_ended_by_its_size(question: str, flood: str) -> None:
-    async with flooded(flood) as cluster:
-        with pytest.raises(ConsoleError, match=r"(printed|longer) (more )?than \d+ [MK]iB"):
+BY_ITSELF = [name for name in QUESTIONS if name not in {"exec --all", "nccl-quick"}]
+"""Those for which nobody says how long they may take."""
+FILES = "console.attach.files.pod_files"
+SIZE = r"(printed|longer) (more )?than \d+ [MK]iB"
+
+
+@pytest.mark.parametrize(
+    ("question", "flood", "seconds", "words"),
+    [
+        *(pytest.param(each, "lines without end", {}, SIZE, marks=SLOW) for each in QUESTIONS),
+        *(pytest.param(each, "errors without end", {}, SIZE, marks=SLOW) for each in QUESTIONS),
+        *(pytest.param(each, "silence", {"console.kube.exec.BEGINS": 0.3}, r"within 0\.3 s", marks=SLOW)
+          for each in BY_ITSELF),
+        ("gpus", "readings of GPUs without end", {}, r"without a pause|more than 256 KiB"),
+        ("ls", "a folder of 800,000 entries", {}, "more than 300,000 entries"),
+        ("ls", "a drip without end", {f"{FILES}.FLOW_SECONDS": 0.3}, r"did not end, or go on, within 0\.3 s"),
+        ("ls", "bytes one by one", {f"{FILES}.FLOW_SECONDS": 30.0, f"{FILES}.LIST_TIMEOUT": 60.0},
+         "pieces of a few bytes, without an end"),
+    ],
+)  # fmt: skip
+async def test_what_a_pod_prints_without_end_or_not_at_all_is_given_up_in_words(
+    question: str, flood: str, seconds: dict[str, float], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, limit in seconds.items():
+        monkeypatch.setattr(place, limit)
+    async with flooded(f"exec: {flood}") as cluster:
+        with pytest.raises(ConsoleError, match=words):
             await QUESTIONS[question](cluster, cluster.pods[0])
 
 
-@pytest.mark.slow(reason="waits until something that never ends is given up")
+@SLOW
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_what_drips_without_end_is_ended_by_its_time(question: str) -> None:
@@ -228,29 +259,7 @@ async def test_what_drips_without_end_is_ended_by_its_time(question: str) -> Non
             await QUESTIONS[question](cluster, cluster.pods[0])
 
 
-@pytest.mark.slow(reason="waits until something that never ends is given up")
-@pytest.mark.parametrize("question", [name for name in QUESTIONS if name not in {"exec --all", "nccl-quick"}])
-async def test_a_pod_in_which_no_shell_begins_is_given_up(question: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it is asked may take longer, once a shell has said that it begins."""
-    monkeypatch.setattr("console.kube.exec.BEGINS", 0.3)
-    async with flooded("exec: silence") as cluster:
-        with pytest.raises(ConsoleError, match=r"within 0\.3 s"):
-            await QUESTIONS[question](cluster, cluster.pods[0])
-
-
-async def test_readings_of_gpus_that_come_without_a_pause_are_ended() -> None:
-    async with flooded("exec: readings of GPUs without end") as cluster:
-        with pytest.raises(ConsoleError, match=r"without a pause|more than 256 KiB"):
-            await ask_gpus(cluster, cluster.pods[0])
-
-
-async def test_a_folder_of_800000_entries_is_too_large_to_be_shown() -> None:
-    async with flooded("exec: a folder of 800,000 entries") as cluster:
-        with pytest.raises(ConsoleError, match="more than 300,000 entries"):
-            await ask_folder(cluster, cluster.pods[0])
-
-
-@pytest.mark.slow(reason="waits until something that never ends is given up")
+@SLOW
 @pytest.mark.parametrize("flood", [name for name in FLOODS if name.startswith("port:")])
 async def test_what_listens_at_the_port_of_sshd_and_never_speaks_ssh_is_given_up(
     flood: str, monkeypatch: pytest.MonkeyPatch
@@ -269,7 +278,7 @@ async def test_a_silent_pod_is_given_up_in_words() -> None:
             await executing.run_and_collect(cluster.client, "default", cluster.pods[0].name, ["true"], limit=0.2)
 
 
-@pytest.mark.slow(reason="waits until something that never ends is given up")
+@SLOW
 @pytest.mark.parametrize("question", [name for name in QUESTIONS if name != "exec --all"])
 async def test_whoever_may_run_nothing_is_told_so(question: str) -> None:
     async with flooded("exec: refused") as cluster:
@@ -297,23 +306,22 @@ async def test_an_answer_that_ends_is_whole() -> None:
             raise ProgramFailed("its own failure passes")
 
 
-@pytest.mark.slow(reason="waits until something that never ends is given up")
+@SLOW
 async def test_a_key_is_answered_before_a_log_and_a_watch_that_have_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of either is passed on while a key is answered; afterwards both go on."""
     rest = 3.0  # long enough for a busy machine to see that they rest
     monkeypatch.setattr("console.kube.client.REST", rest)
     async with ApiServer(secure=True) as server, server.client() as client:
-        log, pods = "/api/v1/namespaces/n/pods/p/log", "/api/v1/pods"
-        server.handlers[log] = FLOODS["log: lines without end"].answer
-        server.handlers[pods] = FLOODS["watch: changes without end"].answer
+        server.handlers[LOG] = FLOODS["log: lines without end"].answer
+        server.handlers[PODS] = FLOODS["watch: changes without end"].answer
         came = Counter[str]()
 
         async def follow_log() -> None:
-            async with client.follow(log, doing="read it", params={}, silence=30) as answer:
+            async with client.follow(LOG, doing="read it", params={}, silence=30) as answer:
                 await answer.stream_to(lambda _: came.update(["log"]))
 
         async def follow_pods() -> None:
-            async with HttpSource(client, pods, "pods").watch("1") as lines:
+            async with HttpSource(client, PODS, "pods").watch("1") as lines:
                 async for _ in lines:
                     came.update(["watch"])
 
@@ -335,9 +343,8 @@ async def test_others_get_their_turn_between_the_changes_that_come_in_one_piece(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("console.yielding.SLICE_SECONDS", -1.0)  # every change uses it up
-    async with ApiServer(secure=True) as server, server.client() as client:
-        many = b"".join(json.dumps(change(number, 1000)).encode() + b"\n" for number in range(500))
-        server.handlers["/api/v1/pods"] = body(many)  # type: ignore[assignment]
+    many = b"".join(json.dumps(change(number, 1000)).encode() + b"\n" for number in range(500))
+    async with served(PODS, body(many)) as client:
         turns, seen = 0, []
 
         async def others() -> None:
@@ -347,7 +354,7 @@ async def test_others_get_their_turn_between_the_changes_that_come_in_one_piece(
                 turns += 1
 
         beside = asyncio.create_task(others())
-        async with HttpSource(client, "/api/v1/pods", "pods").watch("1") as lines:
+        async with HttpSource(client, PODS, "pods").watch("1") as lines:
             async for _ in lines:
                 seen.append(turns)
         beside.cancel()
@@ -371,18 +378,16 @@ async def test_a_watch_rests_longer_than_what_is_only_read_and_longer_still_wher
     monkeypatch.setattr("console.yielding._turn_seconds", turn)
     monkeypatch.setattr("console.kube.watch.MAX_BURST", burst)
     lines = [json.dumps(change(number, 1)).encode() + b"\n" for number in range(20)]
-    async with ApiServer(secure=True) as server, server.client() as client:
-        server.handlers["/api/v1/pods"] = body(b"".join(lines))  # type: ignore[assignment]
-        async with HttpSource(client, "/api/v1/pods", "pods").watch("1") as came:
-            async for _ in came:
-                until = time.monotonic() + 0.001
-                while time.monotonic() < until:  # what is done with a change
-                    pass
+    async with served(PODS, body(b"".join(lines))) as client, HttpSource(client, PODS, "pods").watch("1") as came:
+        async for _ in came:
+            until = time.monotonic() + 0.001
+            while time.monotonic() < until:  # what is done with a change
+                pass
     assert len(rests) >= 20
     assert set(rests) == {times}
 
 
-@pytest.mark.slow(reason="waits until something that never ends is given up")
+@SLOW
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="from 3.14 on Python looks through a part at a time")
 def test_python_looks_through_few_objects_at_once_while_many_come() -> None:
     """Keys wait meanwhile."""
@@ -406,19 +411,25 @@ def test_python_looks_through_few_objects_at_once_while_many_come() -> None:
 
 async def test_the_last_lines_of_a_log_that_have_no_end_are_given_up() -> None:
     """Every running job is looked at in this way, every few seconds."""
-
-    number = 0
+    seen = []
 
     async def read(client: Client) -> None:
-        nonlocal number
         async for lines in follow_log(client, LogRequest("n", "p", tail=10, follow=False)):
-            number += len(lines)
+            seen.extend(lines)
 
-    async with ApiServer(secure=True) as server, server.client() as client:
-        server.handlers["/api/v1/namespaces/n/pods/p/log"] = FLOODS["log: lines without end"].answer
+    async with served(LOG, FLOODS["log: lines without end"].answer) as client:
         with pytest.raises(Unreadable, match="more than the last 10 lines"):
             await read(client)
-    assert number < 5000
+    assert len(seen) < 5000
+
+
+class Taken:
+    """Bytes of the lines of a log that were taken."""
+
+    size = 0
+
+    def __call__(self, batch: list[tuple[float, bytes]]) -> None:
+        self.size += sum(len(line) for _, line in batch)
 
 
 @pytest.mark.parametrize(
@@ -434,17 +445,11 @@ async def test_a_log_that_is_read_once_and_has_no_end_is_given_up_in_words(
     flood: str, tail: int | None, words: str
 ) -> None:
     """`a4 nccl` and `a4 training` read so, each container's log poured into its part."""
-    size = 0
-
-    def take(batch: list[tuple[float, bytes]]) -> None:
-        nonlocal size
-        size += sum(len(line) for _, line in batch)
-
-    async with ApiServer(secure=True) as server, server.client() as client:
-        server.handlers["/api/v1/namespaces/n/pods/p/log"] = FLOODS[flood].answer
+    take = Taken()
+    async with served(LOG, FLOODS[flood].answer) as client:
         with pytest.raises(Unreadable, match=words):
             await LogStream(client, LogRequest("n", "p", tail=tail, follow=False, most=2 << 20)).run(take)
-    assert size < 3 << 20
+    assert take.size < 3 << 20
 
 
 def test_a_line_of_500_megabytes_is_cut_in_words_and_never_held() -> None:
@@ -463,24 +468,16 @@ def test_a_line_of_500_megabytes_is_cut_in_words_and_never_held() -> None:
 
 async def test_a_log_of_a_gigabyte_in_a_megabyte_of_gzip_is_not_unpacked() -> None:
     """Logs are asked for as they are: what comes packed all the same is no more than came."""
-    size = 0
-
-    def take(batch: list[tuple[float, bytes]]) -> None:
-        nonlocal size
-        size += sum(len(line) for _, line in batch)
-
-    packed = bomb()
-    async with ApiServer(secure=True) as server, server.client() as client:
-        server.handlers["/api/v1/namespaces/n/pods/p/log"] = body(packed, **{"Content-Encoding": "gzip"})  # type: ignore[assignment, arg-type]
+    take, packed = Taken(), bomb()
+    async with served(LOG, body(packed, **{"Content-Encoding": "gzip"})) as client:  # type: ignore[arg-type]
         await LogStream(client, LogRequest("n", "p", follow=False)).run(take)
-    assert 0 < size <= len(packed) + (1 << 16)
+    assert 0 < take.size <= len(packed) + (1 << 16)
 
 
-@pytest.mark.slow(reason="waits until something that never ends is given up")
+@SLOW
 async def test_a_log_that_is_read_once_and_only_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.kube.http.SLOW_FOR", 1)
-    async with ApiServer(secure=True) as server, server.client() as client:
-        server.handlers["/api/v1/namespaces/n/pods/p/log"] = FLOODS["log: a drip without end"].answer
+    async with served(LOG, FLOODS["log: a drip without end"].answer) as client:
         with pytest.raises(Unreachable, match="in time"):
             await LogStream(client, LogRequest("n", "p", tail=10, follow=False)).run(lambda _: None)
 
@@ -500,36 +497,18 @@ def test_work_rests_once_keys_are_pressed_and_not_before(monkeypatch: pytest.Mon
         sys.setswitchinterval(interval)
 
 
-@pytest.mark.usefixtures("soon")
-async def test_a_listing_that_comes_byte_by_byte_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.attach.files.pod_files.FLOW_SECONDS", 30.0)
-    monkeypatch.setattr("console.attach.files.pod_files.LIST_TIMEOUT", 60.0)
-    async with flooded("exec: bytes one by one") as cluster:
-        with pytest.raises(ConsoleError, match="pieces of a few bytes, without an end"):
-            await ask_folder(cluster, cluster.pods[0])
-
-
-async def test_a_listing_that_drips_is_ended_long_before_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.attach.files.pod_files.FLOW_SECONDS", 0.3)
-    async with flooded("exec: a drip without end") as cluster:
-        with pytest.raises(ConsoleError, match=r"did not end, or go on, within 0\.3 s"):
-            await ask_folder(cluster, cluster.pods[0])
-
-
-async def test_a_list_that_drips_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.kube.client.DRIPS_FOR", 0.3)
-    async with ApiServer(secure=True) as server, server.client() as client:
-        server.handlers["/api/v1/pods"] = FLOODS["list: a drip without end"].answer
-        with pytest.raises(Unreachable, match="in time"):
-            await client.request("GET", "/api/v1/pods", doing="list pods")
-
-
-async def test_a_refusal_that_drips_is_told_by_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.kube.failures.WORDS_WITHIN", 0.3)
-    async with ApiServer(secure=True) as server, server.client() as client:
-        server.handlers["/api/v1/pods"] = FLOODS["list: a refusal that drips"].answer
-        with pytest.raises(NotAllowed):
-            await client.request("GET", "/api/v1/pods", doing="list pods")
+@pytest.mark.parametrize(
+    ("limit", "flood", "error", "words"),
+    [("client.DRIPS_FOR", "a drip without end", Unreachable, "in time"),
+     ("failures.WORDS_WITHIN", "a refusal that drips", NotAllowed, None)],
+)  # fmt: skip
+async def test_a_list_that_drips_is_no_answer_and_a_refusal_that_drips_is_known_by_its_status(
+    limit: str, flood: str, error: type[ConsoleError], words: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"console.kube.{limit}", 0.3)
+    async with served(PODS, FLOODS[f"list: {flood}"].answer) as client:
+        with pytest.raises(error, match=words):
+            await client.request("GET", PODS, doing="list pods")
 
 
 def test_tasks_that_work_beside_each_other_rest_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:

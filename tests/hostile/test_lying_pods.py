@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from aiohttp import web
 
 from console.kube.exec import STDERR, STDOUT
 from console.kube.kinds import KINDS
-from tests.apiserver import ApiServer, status
+from tests.apiserver import served_in_thread, status
 from tests.console.kube.kubelet import Exec, ended
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.hostile.test_every_field import API, on_terminal
@@ -106,17 +105,8 @@ SILENT = "breaks with it"
 @contextmanager
 def lying(lie: str, folder: Path) -> Iterator[Path]:
     """The kubeconfig of a server whose job `train` has such pods, in a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
     log, execute = LIES.get(lie, (logged, running))
-
-    def do(work: object) -> object:
-        return asyncio.run_coroutine_threadsafe(work, loop).result(30)  # type: ignore[arg-type]
-
-    server = ApiServer()
-    try:
-        do(server.start())
+    with served_in_thread() as server:
         for kind in KINDS:
             for path in sorted(API.glob(f"{kind.plural}.json")):
                 for each in json.loads(path.read_text())["items"]:
@@ -126,11 +116,6 @@ def lying(lie: str, folder: Path) -> Iterator[Path]:
                         at = f"/api/v1/namespaces/{place[0]}/pods/{place[1]}"
                         server.handlers[f"{at}/log"], server.handlers[f"{at}/exec"] = log, execute
         yield server.kubeconfig(folder)
-    finally:
-        do(server.stop())
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 COMMANDS = {

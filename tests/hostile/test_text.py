@@ -6,7 +6,6 @@ import io
 import os
 import pty
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -32,6 +31,7 @@ from tests.fakes import FakeSession
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import console, press, screen_text, until
 from tests.screens.scene import scene
+from tests.terminals import run_on_terminal
 
 WORDS = st.text(
     st.one_of(st.characters(), st.sampled_from("\u200d\ufe0f\u0301\x1b\x9b 🙂あ\u202e\t\n")), max_size=60
@@ -137,20 +137,7 @@ def test_a_plain_command_in_a_terminal(command: str, tmp_path: Any) -> None:
     log = tmp_path / "log"
     log.write_text(f"{LOG}# Out of bounds values : 0 OK {PAYLOADS['the title set']}\n[E] NCCL WARN {LOG}")
     words = [str(log) if each == "LOG" else each for each in COMMANDS[command]]
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "screens", *words], stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
-    ) as process:
-        os.close(theirs)
-        shown = bytearray()
-        try:
-            while piece := os.read(ours, 65536):
-                shown += piece
-        except OSError:
-            pass  # Linux says so when the last writer is gone
-        process.wait(60)
-    os.close(ours)
-    text = shown.decode(errors="replace").replace("\r\n", "\n")
+    _, text = run_on_terminal([sys.executable, "-m", "screens", *words])
     assert text
     assert not RAW.search(text)
 

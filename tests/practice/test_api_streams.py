@@ -15,6 +15,7 @@ from aiohttp.web import BaseRequest, WebSocketResponse
 
 from practice.api.authn import Account, Rule
 from practice.api.port_forward import _Pipe
+from tests.apiserver import listening
 from tests.practice.api_client import PODS, Api, serving
 
 LOG = f"{PODS}/run/log?container=main"
@@ -124,25 +125,19 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-async def listening() -> tuple[asyncio.Server, int]:
-    server = await asyncio.start_server(echo, "127.0.0.1", 0)
-    return server, server.sockets[0].getsockname()[1]
-
-
 async def test_a_port_in_channels(tmp_path: Path) -> None:
-    server, port = await listening()
-    path = f"{PODS}/run/portforward?ports={port}"
-    async with server, serving(tmp_path) as api, api.http.ws_connect(path, protocols=("v4.channel.k8s.io",)) as socket:
-        assert await socket.receive_bytes() == b"\x00" + struct.pack("<H", port)
-        assert await socket.receive_bytes() == b"\x01" + struct.pack("<H", port)
-        await socket.send_bytes(b"\x00hi")
-        assert await socket.receive_bytes() == b"\x00echo hi"
+    async with listening(echo) as port, serving(tmp_path) as api:
+        path = f"{PODS}/run/portforward?ports={port}"
+        async with api.http.ws_connect(path, protocols=("v4.channel.k8s.io",)) as socket:
+            assert await socket.receive_bytes() == b"\x00" + struct.pack("<H", port)
+            assert await socket.receive_bytes() == b"\x01" + struct.pack("<H", port)
+            await socket.send_bytes(b"\x00hi")
+            assert await socket.receive_bytes() == b"\x00echo hi"
 
 
 async def test_a_closed_port_says_so_on_its_error_channel(tmp_path: Path) -> None:
-    server, port = await listening()
-    server.close()
-    await server.wait_closed()
+    async with listening(echo) as port:
+        pass
     async with serving(tmp_path) as api:
         path = f"{PODS}/run/portforward?ports={port}"
         async with api.http.ws_connect(path, protocols=("v4.channel.k8s.io",)) as socket:

@@ -65,6 +65,19 @@ async def focus(pilot: Pilot[Any], widget: Widget) -> None:
     await until(pilot, lambda: widget.has_focus)
 
 
+def connecting(*answers: object) -> Callable[[], Awaitable[Any]]:
+    """What connects the console: it gets these answers, one each time and the last again, or errors that are raised."""
+    left = list(answers)
+
+    async def connect() -> Any:
+        answer = left.pop(0) if left[1:] else left[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return connect
+
+
 @asynccontextmanager
 async def console(
     session: FakeSession | None = None,
@@ -77,11 +90,7 @@ async def console(
     """The console on its first screen, with the session's picture on it. `messages`: whether messages are drawn."""
     settings = settings or Settings()
     session = session or FakeSession(scene(), settings=settings)
-
-    async def connect() -> Any:
-        return session
-
-    app = kind(settings, connect=connect)
+    app = kind(settings, connect=connecting(session))
     async with app.run_test(size=size, notifications=messages) as pilot:
         await until(pilot, lambda: app.fleet is session.fleet and not cast("LiveScreen", app.screen)._drawing_due)
         yield app, pilot, session

@@ -345,8 +345,7 @@ async def test_of_a_slow_rank_the_same_is_offered_as_of_an_alarm(way: Any) -> No
 @pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("way", ["list", "page"])
 async def test_the_key_is_shown_as_soon_as_it_can_be_used(way: str) -> None:
-    session = FakeSession(scene())
-    async with console(session, size=(160, 45)) as (app, pilot, _):
+    async with console(FakeSession(scene()), size=(160, 45)) as (app, pilot, session):
         if way == "page":
             app.open_page("job", *KEY)
             await until(pilot, lambda: isinstance(app.screen, JobScreen) and "x Stop" in screen_text(app))

@@ -32,7 +32,7 @@ from screens.pages.pods import PodsScreen
 from screens.palette import ActiveBindings, PaletteTargets
 from screens.widgets.bars import KeyBar, TitleBar
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, press, screen_of, screen_text, text_of, toasts, until
+from tests.screens.press import connecting, console, press, screen_of, screen_text, text_of, toasts, until
 from tests.screens.scene import scene
 
 
@@ -152,15 +152,8 @@ async def test_read_only_leaves_no_key_that_changes_the_cluster() -> None:
 
 
 async def test_no_kubeconfig_is_said_in_the_rows_place_and_ctrl_r_tries_again() -> None:
-    tries = [BadKubeconfig("There is no kubeconfig at ~/.kube/config.", "Set KUBECONFIG."), FakeSession(scene())]
-
-    async def connect() -> Any:
-        found = tries.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    app = ConsoleApp(Settings(), connect=connect)
+    missing = BadKubeconfig("There is no kubeconfig at ~/.kube/config.", "Set KUBECONFIG.")
+    app = ConsoleApp(Settings(), connect=connecting(missing, FakeSession(scene())))
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.trouble is not None)
         await pilot.pause()

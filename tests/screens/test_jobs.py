@@ -619,8 +619,7 @@ async def test_the_filter_of_a_tab_is_kept_and_shown_on_that_tab_only() -> None:
 
 async def test_a_job_that_goes_stays_as_it_was_and_one_that_comes_appears() -> None:
     fleet = queue_scene()
-    session = FakeSession(fleet)
-    async with console(session) as (app, pilot, _):
+    async with console(FakeSession(fleet)) as (app, pilot, session):
         await to_job(app, pilot, "llama")
         session.show(jobsets={key: each for key, each in fleet.jobsets.items() if each.name != "llama"})
         await until(pilot, lambda: "has been deleted" in screen_text(app))

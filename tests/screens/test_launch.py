@@ -174,8 +174,7 @@ async def test_a_queue_that_was_filled_in_follows_what_is_asked_for_until_one_is
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_after_a_launch_the_new_job_is_below_jobs_and_no_field_has_the_keys() -> None:
-    session = session_of()
-    async with console(session) as (app, pilot, _):
+    async with console(session_of()) as (app, pilot, _):
         await press(pilot, "3", "enter", then=lambda: isinstance(app.screen, JobScreen))
         screen = await to_form(app, pilot)
         await press(pilot, "ctrl+s", then=lambda: isinstance(app.screen, LaunchLook))

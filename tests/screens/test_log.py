@@ -16,7 +16,7 @@ from screens.pages.pods import PodScreen
 from screens.widgets.log.lines import LogLines
 from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
-from tests.screens.press import console, focus, next_screen, press, screen_text, until
+from tests.screens.press import connecting, console, focus, next_screen, press, screen_text, until
 from tests.screens.scene import scene
 
 KEY = ("default", "dpo-[b]-workload-0-1-x7k1")
@@ -66,15 +66,9 @@ async def test_a_pod_is_listed_with_its_node_and_its_address() -> None:
 
 async def test_a_log_goes_on_after_a_reconnect_without_losing_or_repeating_a_line() -> None:
     sessions = [FakeSession(scene()) for _ in range(2)]
-    opened: list[FakeSession] = []
-
-    async def connect() -> Any:
-        opened.append(sessions[len(opened)])
-        return opened[-1]
-
     sessions[0].say(KEY[1], "same", at=1.0)
     sessions[0].say(KEY[1], "same", "two", at=2.0)
-    app = ConsoleApp(Settings(), connect=connect)
+    app = ConsoleApp(Settings(), connect=connecting(*sessions))
     async with app.run_test(size=(120, 35)) as pilot:
         await until(pilot, lambda: app.fleet is sessions[0].fleet)
         page = await log_of(app, pilot)

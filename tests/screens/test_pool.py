@@ -14,13 +14,12 @@ from console.errors import NotLoggedIn
 from console.google.clusters import GkeCluster, GkeOperation, GkePool
 from console.google.node_pools import PoolsSnapshot, PoolStatus, ProvisioningRequest
 from console.kube.objects.node import Node, Provisioning
-from console.session import Session
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm, Pick, Prompt
 from screens.pages.nodepools import NodepoolsScreen, PoolScreen
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import press, screen_text, until
+from tests.screens.press import console, press, screen_text, until
 
 NOW = time.time()
 POOL = GkePool(
@@ -75,13 +74,7 @@ async def page(
 ) -> AsyncIterator[tuple[ConsoleApp, Pilot[int], FakeSession]]:
     session = FakeSession(fleet_of(*(nodes or (node(0), node(1), node(2)))), settings=settings)
     session.answers["pools"] = told or picture(facts(), facts(FLEX, target=0, operations=()))
-
-    async def connect() -> Session:
-        return session  # type: ignore[return-value]
-
-    app = ConsoleApp(session.watch.settings, connect=connect)
-    async with app.run_test(size=(150, 30)) as pilot:
-        await until(pilot, lambda: app.connected and app.fleet.nodes)
+    async with console(session, size=(150, 30), settings=settings) as (app, pilot, _):
         app.open_page(name) if name == "nodepools" else app.open_page("pool", name)
         await until(pilot, lambda: isinstance(app.screen, PoolScreen | NodepoolsScreen))
         yield app, pilot, session

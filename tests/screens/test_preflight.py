@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ from screens.dialogs.question import Confirm
 from screens.pages.preflight import PreflightScreen
 from screens.pages.storage import StorageScreen
 from tests.fakes import FakeSession
-from tests.screens.press import console, press, screen_text, toasts, until
+from tests.screens.press import connecting, console, press, screen_text, toasts, until
 from tests.screens.scene import scene
 from tests.screens.test_launch import session_of, to_form
 
@@ -62,15 +61,8 @@ async def test_each_result_has_its_mark_and_words() -> None:
 
 async def test_without_a_cluster_it_says_why_once_and_looks_as_soon_as_there_is_one() -> None:
     made = session()
-    tries = [BadKubeconfig("There is no kubeconfig.", "`a4 clusters` lists Google's clusters."), made]
-
-    async def connect() -> Any:
-        found = tries.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    app = ConsoleApp(Settings(), connect=connect)
+    missing = BadKubeconfig("There is no kubeconfig.", "`a4 clusters` lists Google's clusters.")
+    app = ConsoleApp(Settings(), connect=connecting(missing, made))
     async with app.run_test(size=(140, 48)) as pilot:
         await until(pilot, lambda: app.trouble is not None)
         await pilot.press("B")
@@ -85,8 +77,7 @@ async def test_without_a_cluster_it_says_why_once_and_looks_as_soon_as_there_is_
 
 
 async def test_what_was_asked_and_looking_again() -> None:
-    made = session()
-    async with console(made, size=(140, 48)) as (app, pilot, _):
+    async with console(session(), size=(140, 48)) as (app, pilot, made):
         await press(pilot, "P", then=lambda: "1 fails" in screen_text(app))
         await pilot.press(*["down"] * 20)
         await until(pilot, lambda: "Lustre CSI driver Seen this. Because of that. → Do this." in screen_text(app))
@@ -98,8 +89,7 @@ async def test_what_was_asked_and_looking_again() -> None:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_fix_asks_first_and_looks_again() -> None:
-    made = session()
-    async with console(made, size=(140, 48)) as (app, pilot, _):
+    async with console(session(), size=(140, 48)) as (app, pilot, made):
         await press(pilot, "P", then=lambda: "1 fails" in screen_text(app))
         assert "f Fix" not in screen_text(app), "the first check has nothing to mend"
         await press(pilot, *["down"] * 20, then=lambda: "f Fix" in screen_text(app))
@@ -122,8 +112,7 @@ async def test_a_fix_that_fails_says_why() -> None:
 
 async def test_nothing_can_be_mended_in_read_only_mode() -> None:
     settings = Settings(read_only=True)
-    made = session(settings)
-    async with console(made, size=(140, 48), settings=settings) as (app, pilot, _):
+    async with console(session(settings), size=(140, 48), settings=settings) as (app, pilot, made):
         await press(pilot, "P", then=lambda: "1 fails" in screen_text(app))
         await press(pilot, *["down"] * 20, then=lambda: "→ Do this." in screen_text(app))
         assert "f Fix" not in screen_text(app)

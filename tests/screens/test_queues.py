@@ -189,8 +189,7 @@ async def test_enter_opens_the_job_and_y_the_object() -> None:
     ],
 )
 async def test_without_rows_it_says_why(link: WatchStatus, words: str) -> None:
-    session = FakeSession(fleet_of(workloads=link))
-    async with console(session) as (app, pilot, _):
+    async with console(FakeSession(fleet_of(workloads=link))) as (app, pilot, _):
         await press(pilot, "2", then=lambda: words in screen_text(app))
 
 
@@ -228,8 +227,7 @@ async def test_free_gpus_stand_under_their_title_and_one_namespace_has_the_sums_
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_stale_rows_stay() -> None:
-    session = FakeSession(queue_scene())
-    async with console(session, size=(160, 40)) as (app, pilot, _):
+    async with console(FakeSession(queue_scene()), size=(160, 40)) as (app, pilot, session):
         await press(pilot, "2", then=lambda: "dpo-b" in screen_text(app))
         assert "last known" not in screen_text(app)
         stale = {

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import string
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import islice
@@ -24,6 +22,7 @@ from practice.objects.resources import JOBSETS, NODES, PODS
 from screens.__main__ import main
 from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm
+from tests.apiserver import in_thread
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import STYLES, press, screen_text, until
 
@@ -85,22 +84,13 @@ def changes_google(method: str, path: str) -> bool:
 @contextmanager
 def practised() -> Iterator[tuple[PracticeCluster, Callable[[Any], Any]]]:
     """A practice cluster in a thread of its own, and what does work there."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-
-    def do(work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, loop).result(60)
-
     cluster = PracticeCluster()
-    try:
+    with in_thread() as do:
         do(cluster.start())
-        yield cluster, do
-    finally:
-        do(cluster.stop())
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+        try:
+            yield cluster, do
+        finally:
+            do(cluster.stop())
 
 
 @contextmanager

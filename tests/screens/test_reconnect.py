@@ -20,7 +20,7 @@ from screens.base import LiveScreen
 from screens.pages.job import JobScreen
 from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
-from tests.screens.press import press, screen_text, toasts, until
+from tests.screens.press import connecting, press, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene, table_text
 
 pytestmark = pytest.mark.slow(reason="many keys in a whole app")
@@ -35,13 +35,8 @@ async def page(
 ) -> AsyncIterator[tuple[JobScreen, Pilot[Any], FakeSession, FakeSession]]:
     """The page of llama on that tab in the first of two sessions."""
     sessions = [FakeSession(queue_scene()) for _ in range(2)]
-    waiting = iter(sessions)
-
-    async def connect() -> Any:
-        return next(waiting)
-
     sessions[0].say(FIRST, *lines)
-    app = ConsoleApp(Settings(), connect=connect)
+    app = ConsoleApp(Settings(), connect=connecting(*sessions))
     async with app.run_test(size=(140, 35)) as pilot:
         await until(pilot, lambda: app.fleet is sessions[0].fleet)
         app.open_page("job", *KEY, tab)

@@ -568,8 +568,7 @@ async def test_a_job_that_has_stalled_by_its_log_is_among_the_alarms_as_in_the_l
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_job_that_was_deleted_while_it_ran_is_over_on_every_tab() -> None:
-    session = FakeSession(queue_scene())
-    async with console(session) as (app, pilot, _):
+    async with console(FakeSession(queue_scene())) as (app, pilot, session):
         await until(pilot, lambda: app.fleet.jobsets)
         app.open_page("job", "default", "llama", "nccl")
         await until(pilot, lambda: "llama" in screen_text(app) and isinstance(app.screen, JobScreen))

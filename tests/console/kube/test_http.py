@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ from console.kube.failures import CHECK_PROXY, read_error_body
 from console.kube.login import Login
 from console.kube.raw_connection import open_connection
 from console.kube.target import Cluster, Target, User
-from tests.apiserver import ApiServer
+from tests.apiserver import ApiServer, listening
 from tests.certificates import make_certificate
 
 PATH = "/version"
 VERSION = b'{"gitVersion": "v1.36.4-test"}'
+EXAMPLE = Cluster(server="https://api.example")
 
 
 async def plain(client: Client) -> bytes:
@@ -132,47 +133,49 @@ async def test_a_server_that_says_nothing_is_asked_once_for_all(monkeypatch: pyt
     async def keep_quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         callers.append(writer)
         await reader.read(1)  # the beginning of TLS; there is no answer
+        await asyncio.Event().wait()
 
-    server = await asyncio.start_server(keep_quiet, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    client = Client(Login(Target("x", "u", "d", Cluster(server=f"https://127.0.0.1:{port}"), User())))
+    async with listening(keep_quiet) as port:
+        client = Client(Login(Target("x", "u", "d", Cluster(server=f"https://127.0.0.1:{port}"), User())))
 
-    async def ask() -> str:
-        with pytest.raises(Unreachable) as caught:
-            await going_on(client)
-        return caught.value.message
+        async def ask() -> str:
+            with pytest.raises(Unreachable) as caught:
+                await going_on(client)
+            return caught.value.message
 
-    said = await asyncio.gather(*(ask() for _ in range(10)))
-    assert all(each.endswith("it did not answer in time.") for each in said)
-    assert len(callers) == 1
-    await client.close()
-    for each in callers:
-        each.close()
-    server.close()
+        said = await asyncio.gather(*(ask() for _ in range(10)))
+        assert all(each.endswith("it did not answer in time.") for each in said)
+        assert len(callers) == 1
+        await client.close()
 
 
-@asynccontextmanager
-async def proxy(asked: list[bytes], tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """An HTTP proxy that passes on what it is asked for, all of which is on this machine, and notes that."""
+async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    """Pass on what comes from either side of a connection to a port of this machine."""
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(1 << 16):
             writer.write(data)
         writer.close()
 
+    there, back = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        await asyncio.gather(pump(reader, back), pump(there, writer))
+    finally:
+        back.close()
+
+
+@asynccontextmanager
+async def proxy(asked: list[bytes], tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """An HTTP proxy that passes on what it is asked for, all of which is on this machine, and notes that."""
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         asked.append(head.split(b"\r\n")[0])
-        port = int(head.split()[1].rpartition(b":")[2])
-        there, back = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"HTTP/1.1 200 Connection established\r\nVia: test\r\n\r\n")
-        await asyncio.gather(pump(reader, back), pump(there, writer))
+        await relay(reader, writer, int(head.split()[1].rpartition(b":")[2]))
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-    try:
-        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
+    async with listening(serve, tls=tls) as port:
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{port}"
 
 
 async def test_the_proxy_of_the_kubeconfig_is_gone_through(tmp_path: Path) -> None:
@@ -198,6 +201,17 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
+async def answers(cluster: Cluster) -> set[bytes]:
+    """What comes of each way of asking: both of a client, and the connection of a tunnel."""
+    login = Login(Target("x", "u", "d", cluster, User()))
+    client = Client(login)
+    found = {await plain(client), await going_on(client)}
+    await client.close()
+    async with open_connection(login, "ask") as wire:
+        (answer,) = await wire.get(PATH)
+    return found | {answer.body}
+
+
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"])
 async def test_all_ways_of_asking_take_the_proxy_of_the_environment(
     tmp_path: Path, environment: pytest.MonkeyPatch, name: str
@@ -207,13 +221,7 @@ async def test_all_ways_of_asking_take_the_proxy_of_the_environment(
     async with ApiServer(tls) as server, proxy(asked) as through:
         environment.setenv(name, through.replace("//", "//anna:s3cr3t@"))
         cluster = Cluster(server=f"https://api.example:{server.port}", certificate_authority=str(authority))
-        login = Login(Target("x", "u", "d", cluster, User()))
-        client = Client(login)
-        assert await plain(client) == await going_on(client) == VERSION
-        await client.close()
-        async with open_connection(login, "ask") as wire:
-            (answer,) = await wire.get(PATH)
-        assert answer.body == VERSION
+        assert await answers(cluster) == {VERSION}
         assert set(asked) == {b"CONNECT api.example:%d HTTP/1.1" % server.port}
         assert len(asked) == 2  # one of all requests, and the tunnel
 
@@ -228,32 +236,21 @@ async def test_a_proxy_that_is_reached_over_tls_has_to_show_a_certificate_too(
         environment.setenv("SSL_CERT_FILE", str(authority))
     async with ApiServer(tls) as server, proxy(asked, tls) as through:
         cluster = Cluster(server=server.url, certificate_authority=str(authority), proxy_url=through)
-        login = Login(Target("x", "u", "d", cluster, User()))
-        client = Client(login)
         if trusted:
-            assert await plain(client) == VERSION
-            async with open_connection(login, "ask") as wire:
-                (answer,) = await wire.get(PATH)
-            assert answer.body == VERSION
+            assert await answers(cluster) == {VERSION}
             assert asked == [b"CONNECT 127.0.0.1:%d HTTP/1.1" % server.port] * 2
         else:
-            with pytest.raises(Unreachable, match="certificate"):
-                await plain(client)
-            with pytest.raises(Unreachable, match="certificate"):
-                async with open_connection(login, "ask"):
-                    pass
+            first, second = await said(server.url, certificate_authority=str(authority), proxy_url=through)
+            third = await said_by_wire(cluster)
+            assert [("certificate" in words, kind) for kind, words, _ in (first, second, third)] == [
+                (True, Unreachable)
+            ] * 3
             assert asked == []
-        await client.close()
 
 
 @asynccontextmanager
 async def socks(asked: list[tuple[bytes, bytes]], *, refuses: bool = False) -> AsyncIterator[str]:
     """A SOCKS 5 proxy that notes as whom, and for which host, it is asked, and connects to this machine."""
-
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-        writer.close()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         methods = await reader.readexactly((await reader.readexactly(2))[1])
@@ -267,18 +264,11 @@ async def socks(asked: list[tuple[bytes, bytes]], *, refuses: bool = False) -> A
         port = int.from_bytes(await reader.readexactly(2), "big")
         asked.append((name + b":" + password, host))
         writer.write(b"\5" + (b"\5" if refuses else b"\0") + b"\0\1" + bytes(6))
-        if refuses:
-            writer.close()
-            return
-        there, back = await asyncio.open_connection("127.0.0.1", port)
-        with suppress(ConnectionError):
-            await asyncio.gather(pump(reader, back), pump(there, writer))
+        if not refuses:
+            await relay(reader, writer, port)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"socks5://anna:s3cr3t@127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
+    async with listening(serve) as port:
+        yield f"socks5://anna:s3cr3t@127.0.0.1:{port}"
 
 
 @pytest.mark.parametrize("from_environment", [True, False])
@@ -292,13 +282,7 @@ async def test_a_socks_proxy_is_gone_through_and_resolves_the_name(
         given = None if from_environment else through
         address = f"https://api.example:{server.port}"
         cluster = Cluster(server=address, certificate_authority=str(authority), proxy_url=given)
-        login = Login(Target("x", "u", "d", cluster, User()))
-        client = Client(login)
-        assert await plain(client) == VERSION
-        await client.close()
-        async with open_connection(login, "ask") as wire:
-            (answer,) = await wire.get(PATH)
-        assert answer.body == VERSION
+        assert await answers(cluster) == {VERSION}
         assert asked == [(b"anna:s3cr3t", b"api.example")] * 2
 
 
@@ -306,7 +290,7 @@ async def test_a_socks_proxy_that_refuses_is_told_of_in_the_same_words(environme
     async with socks([], refuses=True) as through:
         environment.setenv("HTTPS_PROXY", through)
         first, _ = await said("https://api.example")
-        assert first == await said_by_wire("https://api.example")
+        assert first == await said_by_wire(EXAMPLE)
         assert first[1].endswith("cannot be reached: the proxy refuses (SOCKS).")
         assert "s3cr3t" not in f"{first}"
 
@@ -335,10 +319,10 @@ async def test_a_proxy_that_cannot_be_used_is_told_of_in_the_same_words(
         assert "s3cr3t" not in f"{first}"
 
 
-async def said_by_wire(server: str) -> tuple[type[ConsoleError], str, str]:
+async def said_by_wire(cluster: Cluster) -> tuple[type[ConsoleError], str, str]:
     """What is told where the connection is to become a tunnel."""
     with pytest.raises(ConsoleError) as caught:
-        async with open_connection(Login(Target("x", "u", "d", Cluster(server=server), User())), "ask"):
+        async with open_connection(Login(Target("x", "u", "d", cluster, User())), "ask"):
             pass
     return type(caught.value), caught.value.message, caught.value.hint
 
@@ -355,7 +339,7 @@ async def test_a_proxy_that_is_not_there_is_blamed_in_place_of_the_server(
 ) -> None:
     environment.setenv("HTTPS_PROXY", address)
     first, second = await said("https://api.example")
-    assert first == second == await said_by_wire("https://api.example")
+    assert first == second == await said_by_wire(EXAMPLE)
     assert first == (
         Unreachable,
         f"Could not ask: the API server https://api.example cannot be reached: the proxy cannot be reached: {why}.",
@@ -368,34 +352,34 @@ async def test_a_proxy_that_says_nothing_is_thought_of(
 ) -> None:
     for module in ("http", "raw_connection"):
         monkeypatch.setattr(f"console.kube.{module}.CONNECT", 0.2)
-    callers = []
 
-    async def keep_quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        callers.append(writer)
+    async def keep_quiet(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.read(1)  # the beginning of CONNECT; there is no answer
+        await asyncio.Event().wait()
 
-    server = await asyncio.start_server(keep_quiet, "127.0.0.1", 0)
-    environment.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    client = Client(Login(Target("x", "u", "d", Cluster(server="https://api.example"), User())))
-    with pytest.raises(Unreachable, match="no answer came through the proxy in time") as caught:
-        await going_on(client)
-    assert caught.value.hint == CHECK_PROXY
-    assert await said_by_wire("https://api.example") == (Unreachable, caught.value.message, CHECK_PROXY)
-    await client.close()
-    for each in callers:
-        each.close()
-    server.close()
+    async with listening(keep_quiet) as port:
+        environment.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+        client = Client(Login(Target("x", "u", "d", EXAMPLE, User())))
+        with pytest.raises(Unreachable, match="no answer came through the proxy in time") as caught:
+            await going_on(client)
+        assert caught.value.hint == CHECK_PROXY
+        assert await said_by_wire(EXAMPLE) == (
+            Unreachable,
+            caught.value.message,
+            CHECK_PROXY,
+        )
+        await client.close()
 
 
 async def test_no_password_of_a_proxy_that_refuses_is_told(environment: pytest.MonkeyPatch) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        writer.close()
 
-    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
-    environment.setenv("HTTPS_PROXY", f"http://anna:s3cr3t@127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    first, second = await said("https://api.example")
+    async with listening(refuse) as port:
+        environment.setenv("HTTPS_PROXY", f"http://anna:s3cr3t@127.0.0.1:{port}")
+        first, second = await said("https://api.example")
+        assert first == await said_by_wire(EXAMPLE)
     assert first == second
     assert first[:2] == (
         Unreachable,
@@ -403,5 +387,3 @@ async def test_no_password_of_a_proxy_that_refuses_is_told(environment: pytest.M
     )
     assert "HTTPS_PROXY" in first[2]
     assert "s3cr3t" not in f"{first}"
-    assert first == await said_by_wire("https://api.example")
-    server.close()

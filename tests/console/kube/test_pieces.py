@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from console.kube.client import Client
 from console.kube.failures import read_error_body
 from console.kube.login import Login
 from console.kube.target import Cluster, Target, User
-from tests.apiserver import ApiServer, eventually, forbidden
+from tests.apiserver import ApiServer, eventually, forbidden, listening
 from tests.certificates import make_certificate
 
 LOG = "/api/v1/namespaces/default/pods/p/log"
@@ -96,30 +96,21 @@ async def test_what_is_refused_is_asked_for_once() -> None:
 async def saying(*pieces: bytes, hold: bool = False) -> AsyncIterator[Client]:
     """A server that says just that to whoever asks, each piece in a packet of its own, and then hangs up."""
 
-    served: list[asyncio.Task[None] | None] = []
-
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        served.append(asyncio.current_task())
-        with suppress(ConnectionError):
-            await reader.readuntil(b"\r\n\r\n")
-            for piece in pieces:
-                writer.write(piece)
-                await writer.drain()
-                await asyncio.sleep(0)
-            if hold:
-                await reader.read()
-        writer.close()
+        await reader.readuntil(b"\r\n\r\n")
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)
+        if hold:
+            await reader.read()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    client = Client(Login(Target("test", "anna", "default", Cluster(server=f"http://127.0.0.1:{port}"), User())))
-    try:
-        yield client
-    finally:
-        await client.close()
-        await asyncio.gather(*(task for task in served if task))
-        server.close()
-        await server.wait_closed()
+    async with listening(serve) as port:
+        client = Client(Login(Target("test", "anna", "default", Cluster(server=f"http://127.0.0.1:{port}"), User())))
+        try:
+            yield client
+        finally:
+            await client.close()
 
 
 async def test_an_answer_byte_by_byte() -> None:

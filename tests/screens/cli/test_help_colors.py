@@ -10,29 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.terminals import run_on_terminal
+
 A4 = Path(sys.executable).with_name("a4")
 SEQUENCE = re.compile(rb"\x1b\[\d+m")
 
 
 def on_terminal(*words: str, **environment: str) -> bytes:
     """What the command writes to a terminal."""
-    ours, its = os.openpty()
     variables = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     variables |= {"TERM": "xterm-256color", "COLUMNS": "100"} | environment
-    with subprocess.Popen([A4, *words], stdout=its, stderr=its, stdin=its, env=variables) as started:
-        os.close(its)
-        said = b""
-        while True:
-            try:
-                piece = os.read(ours, 1 << 16)
-            except OSError:  # the other side is closed
-                break
-            if not piece:
-                break
-            said += piece
-    os.close(ours)
-    assert started.returncode == 0
-    return said.replace(b"\r\n", b"\n")
+    code, shown = run_on_terminal([A4, *words], env=variables)
+    assert code == 0
+    return shown.encode()
 
 
 @pytest.mark.slow(reason="commands as processes on a practice cluster")

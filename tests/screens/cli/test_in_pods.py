@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +13,7 @@ from console.attach.exec_many import OutputGroup
 from console.metrics.lost_work import IN_PODS
 from screens.cli.exec import show_group
 from tests.screens.cli.commands import Commands
+from tests.terminals import run_on_terminal
 
 ROOT = Path(__file__).resolve().parents[3]
 JOB = "llama-70b"
@@ -130,27 +127,11 @@ def test_facts_of_a_rank(a4: Commands) -> None:
 
 @pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_shell_on_a_terminal_names_the_window_and_passes_its_code_on(kubeconfig: Path) -> None:
-    outside, inside = pty.openpty()
     command = [sys.executable, "-m", "screens", "shell", "--kubeconfig", str(kubeconfig), JOB, "2", "--no-tmux"]
-    with subprocess.Popen(command, stdin=inside, stdout=inside, cwd=ROOT) as process:
-        os.close(inside)
-        shown = b""
-        typed = False
-        while True:
-            try:
-                data = os.read(outside, 65536)
-            except OSError:  # how Linux says that nobody has the terminal open any more
-                break
-            if not data:
-                break
-            shown += data
-            if not typed and re.search(rb"[#$] ", shown):
-                os.write(outside, b"hostname; exit 7\r")
-                typed = True
-        assert process.wait(LIMIT) == 7
-    os.close(outside)
-    assert f"\x1b]2;a4: pod 2 of {JOB}\x07".encode() in shown
-    assert b"llama-70b-workload-0-2" in shown
+    code, shown = run_on_terminal(command, typed=b"hostname; exit 7\r", cwd=ROOT)
+    assert code == 7
+    assert f"\x1b]2;a4: pod 2 of {JOB}\x07" in shown
+    assert "llama-70b-workload-0-2" in shown
 
 
 @pytest.mark.slow(reason="commands as processes on a practice cluster")
