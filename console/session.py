@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from console.errors import BadKubeconfig
+from console.errors import BadKubeconfig, ConsoleError
 from console.kube.snapshot import Fleet
 from console.kube.store import FIELDS
 from console.kube.watched_cluster import Selectors, WatchedCluster
@@ -288,3 +288,9 @@ class Session:
         )
         self.jobs.alarms = _reset_on_context_change(self.watch, AlarmService(sources))
         return self.jobs.alarms
+
+
+async def read_priorities(session: Session) -> None:
+    """Let forecasts of launches know the values of the cluster's priority classes, where these may be read."""
+    with suppress(ConsoleError):  # then a forecast that depends on one says that it is not known
+        session.launch.plan_texts.priorities = await session.priority_classes(["every one"])

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 ASKING = "actions"
 """Group of the workers that may ask something; others only read."""
 ASKED_WITHIN = 1.5  # seconds after a key within which what is typed belongs to the question it may bring
+STRAY_WITHIN = 0.4
+"""Seconds after a page opened that nobody typed for, or after the last such letter, in which a letter is not for it."""
 _LOOK = 0.01  # seconds between two looks whether it is there
 SETTLED_WITHIN = 0.3
 """Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
@@ -133,6 +135,8 @@ class KeyOrderedApp(App[int]):
         """Keys that came while another was being answered, or that are for a question."""
         self.typing_waits = False
         """Whether what is typed waits for the effect of the key before it, or for a question that may come."""
+        self.no_letters_until = self._letters_dropped = 0.0
+        """Until when letters are of a word that was typed on a list, whose first opened this page: they are dropped."""
         self._settling: asyncio.Task[None] | None = None  # waits for both
 
     async def on_event(self, event: events.Event) -> None:
@@ -146,21 +150,36 @@ class KeyOrderedApp(App[int]):
 
     async def _answer_next(self) -> None:
         """Handle the oldest waiting key; the next follows when this one has had its effect."""
+        while self._typed and self._typed[0].is_printable and monotonic() < self.no_letters_until:
+            self._typed.popleft()
+            if monotonic() > self._letters_dropped + ASKED_WITHIN:
+                self.notify("Letters typed before this page was there are not taken.", severity="warning", timeout=4)
+            self._letters_dropped = monotonic()
+            self.no_letters_until = self._letters_dropped + STRAY_WITHIN
         self.typing_waits = bool(self._typed and self.screen_stack)
         if not self.typing_waits:
             return
         event, screen, focused, before = self._typed.popleft(), self.screen, self.focused, set(self.workers)
+        letters = self.no_letters_until
         if not (screen.is_mounted and await self._answered(event)):
             await super().on_event(event)
         self._pressed_at = monotonic()
         self._draw_waiting()
         begun = set(self.workers) - before  # some may end before anybody looks again
-        self._settling = asyncio.create_task(self._settle(focused or screen, screen, before, begun))
+        self._settling = asyncio.create_task(self._settle(focused or screen, screen, before, begun, letters))
 
     async def _settle(
-        self, focused: MessagePump, screen: Screen[Any], before: set[Worker[Any]], begun: set[Worker[Any]]
+        self,
+        focused: MessagePump,
+        screen: Screen[Any],
+        before: set[Worker[Any]],
+        begun: set[Worker[Any]],
+        letters: float,
     ) -> None:
-        """Wait until a key has had its effect, including a question asked by a worker that it started."""
+        """Wait until a key has had its effect, including a question asked by a worker that it started.
+
+        `letters`: `no_letters_until` as it was before.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLED_WITHIN):
                 await self._passed_up(focused)
@@ -170,11 +189,14 @@ class KeyOrderedApp(App[int]):
         late = self._pressed_at + ASKED_WITHIN
         while asking and self.screen_stack and self.screen is screen:
             if monotonic() > late or all(each.is_finished for each in asking):
-                self._typed.clear()
+                if self.no_letters_until == letters:  # else a page opens, and it is told that they are dropped
+                    self._typed.clear()
                 break
             await asyncio.sleep(_LOOK)
         while asking and self.screen_stack and not self.screen.is_mounted:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(_LOOK)
+        if self.no_letters_until != letters:  # however long its page took to come
+            self.no_letters_until = monotonic() + STRAY_WITHIN
         self.call_later(self._answer_next)
 
     async def _passed_up(self, node: MessagePump | None) -> None:

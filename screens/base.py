@@ -258,13 +258,17 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         if behind and not self._drawing_due:
             self._draw_after(rest, self._latest_drawing())  # however short the rest: not within this call
 
-    @work(group="starts", exclusive=True)
-    async def follow_starts(self, wanted: Callable[[], bool]) -> None:
-        """Look at intervals when what waits would start, while this page is in front and wants it."""
+    @work(group="jobs", exclusive=True)
+    async def follow_jobs(self, jobs: Callable[[], Sequence[Key]], starts: Callable[[], bool] = lambda: True) -> None:
+        """Look at intervals how far these jobs are and, where it is wanted, when what waits would start.
+
+        Only while this page is in front.
+        """
         while True:
-            if self.is_active and self.app.connected and wanted():
+            if self.is_active and self.app.connected:
                 with suppress(Unreachable):  # the session was closed meanwhile, which the title says
-                    if await self.session.forecasts.poll():
+                    news = await self.session.measures.progress_reader.update(jobs())
+                    if (starts() and await self.session.forecasts.poll()) or news:
                         self.show_fleet(self.app.fleet)
             await asyncio.sleep(GLANCE_EVERY)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.reactive import reactive
@@ -14,7 +15,7 @@ from console.errors import ConsoleError, Unreachable
 from console.kube.snapshot import Fleet
 from console.metrics.notify import Outbox
 from console.settings import Settings
-from screens.app_base import KeyOrderedApp
+from screens.app_base import STRAY_WITHIN, KeyOrderedApp
 from screens.wording import JobColors, whose
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ class SessionApp(KeyOrderedApp):
 
     def open_launch(self, wish: LaunchRequest) -> None:
         self.launch_wish = wish
+        self.no_letters_until = monotonic() + STRAY_WITHIN
         self.switch_mode("launch")
         while len(self.screen_stack) > 1:
             self.pop_screen()  # a page that was opened from the form stands before it

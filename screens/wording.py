@@ -106,9 +106,10 @@ def clock(when: float) -> str:
 
 
 def clock_time(when: float, now: float) -> str:
-    """A time: "16:40", with the day if it is not today."""
+    """A time: "16:40", in the six days to come "Mon 00:56", on another day "30 Nov 00:56"."""
     at, today = (datetime.fromtimestamp(each).astimezone() for each in (when, now))
-    return f"{at:%H:%M}" if at.date() == today.date() else f"{at:%a %d %b, %H:%M}"
+    days = (at.date() - today.date()).days
+    return f"{at:{'%a %H:%M' if 0 < days < 7 else '%d %b %H:%M' if days else '%H:%M'}}"
 
 
 def moment(when: float, now: float) -> str:

@@ -72,12 +72,15 @@ class PlanTexts:
         self._rendered: tuple[LaunchPlan, tuple[Manifest, ...]] | None = None  # the last difference's base
         self._known = [path for path, part in iter_fields(catalogue.schema) if not part.get("x-hidden")]
 
+        self.priorities: Mapping[str, int] = {}  # values of the cluster's priority classes, once they were read
+
     def values(self, plan: LaunchPlan) -> dict[str, Value]:
         return self._catalogue.values(plan)
 
     def demand(self, plan: LaunchPlan) -> LaunchDemand:
         """What the plan requests from the cluster, for a forecast."""
-        return demand_of(self._catalogue.values(plan), plan.namespace)
+        ask = demand_of(self._catalogue.values(plan), plan.namespace)
+        return replace(ask, priority=self.priorities.get(ask.priority_class))
 
     def write_yaml(self, plan: LaunchPlan, before: str = "") -> str:
         """The plan's changed values as YAML; comments and order of the person's text `before` are kept."""

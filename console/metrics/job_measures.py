@@ -229,6 +229,11 @@ class JobMeasures:
         return next((span.start for span in self.tables.list_spans() if span.kind is SpanKind.ROWS), 0.0)
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it has made a step, or measured a row."""
+        return bool(self.first_step_at) or any(each.test.rows for each in self.tests)
+
+    @property
     def phases(self) -> dict[str, float]:
         """How long each phase before its first step took at most in any pod; empty until that is seen.
 
@@ -240,7 +245,7 @@ class JobMeasures:
     def start(self) -> StartPhase | None:
         """What it does by its log before its first step; None once that is made, and where nothing was printed."""
         read = [each for each in self._starts.values() if each.printed]
-        if not read or self.first_step_at or any(each.test.rows for each in self.tests):
+        if not read or self.has_begun:
             return None
         slowest = min(read, key=lambda each: each.since if each.name else inf)
         last = max(read, key=lambda each: each.printed)

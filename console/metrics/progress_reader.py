@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 ReadTail = Callable[[Pod, int], Awaitable[list[LogLine]]]
 POLL_SECONDS = 8.0  # seconds after which a running job is looked at again
+PHASE_SECONDS = 4 * POLL_SECONDS  # seconds after which what a job does before its first step is not known any more
 MAX_FAILURES = 5  # refused looks at a finished job after which it is not looked at again; each waits twice as long
 MAX_CONCURRENT_READS = 4  # logs that are read at once
 MAX_JOBS = 32  # jobs that are looked at, those on the screen
@@ -159,7 +160,17 @@ class JobProgressReader:
         self.beginnings.keep_only(there)
 
     def progress_of(self, uid: str) -> JobProgress | None:
-        return self.known.get(uid)
+        """The last known progress of a job; None where it may be past what it did before its first step by now."""
+        found = self.known.get(uid)
+        if found is None or found.start is None or found.end is not None:
+            return found
+        fleet = self._cluster.fleet
+        jobset = fleet.jobset_by_uid.get(uid)
+        live = self._service.find_followed(jobset.key) if jobset is not None else None
+        past = (live is not None and live.has_begun) or (CLOCK.now() - found.at > PHASE_SECONDS and not found.late)
+        if not past and jobset is not None and found.start.name == PULL:
+            past = pull_phase(pod_slots(jobset, fleet), 0.0) is None
+        return None if past else found
 
     def foresee_ends(self, fleet: Fleet) -> tuple[dict[str, float], dict[str, str]]:
         """See `foreseen_ends`; may run in a thread."""

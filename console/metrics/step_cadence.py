@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MIN_STEPS_FOR_PACE = 5  # steps after which the pace of a run is known: the first ones compile, and fill caches
 MIN_STEPS_FOR_LATE = 2  # steps after which the next one may be late, by the longest of those before
 RECENT = 20  # latest steps by which the pace is judged
+STEADY, ALIKE = 200, 0.05  # and at most, where those before came as fast as the latest but for this share
 PAUSE_FACTOR = 3.0  # times by which a pause is longer than what usually passes from one line to the next
 PAUSES_WITHIN = 2500  # latest steps among which a pause is looked for again, such as that of every thousandth step
 MAX_SINGLE_PAUSE = 300.0  # seconds that a pause made only once counts at most: longer, it may have been a fault
@@ -109,8 +110,27 @@ def pace_by_timestamps(numbers: Sequence[float], times: Sequence[float], paced_f
             steps -= sum(numbers[at] - numbers[at - 1] for at in paused)
         return took / steps if steps > 0 and took > 0 else None
     if not paused:
-        return took / steps
+        return _steady_pace(numbers, times, first, max(1, paced_from), least)
     return _pace_around_pause(numbers, times, paused[0], paused[-1], first, paced_from)
+
+
+def _steady_pace(
+    numbers: Sequence[float], times: Sequence[float], first: int, paced_from: int, longest: float
+) -> float:
+    """Seconds per step by the lines from `first` on, and by those before that came as fast, none after `longest`.
+
+    By the latest alone one line that comes late would move an end that is hours away by minutes.
+    """
+    pace = (times[-1] - times[first]) / (numbers[-1] - numbers[first])
+    while first - RECENT >= paced_from and len(times) - first < STEADY:
+        before = first - RECENT
+        if max(after - each for each, after in pairwise(times[before : first + 1])) > longest:
+            break
+        steps, earlier = numbers[first] - numbers[before], times[first] - times[before]
+        if steps <= 0 or abs(earlier / steps - pace) > ALIKE * pace:
+            break
+        first = before
+    return (times[-1] - times[first]) / (numbers[-1] - numbers[first])
 
 
 def _pace_around_pause(

@@ -159,17 +159,18 @@ class _StartSimulation:
                 if started.preempted_by is None:
                     sooner[started.workload.key].append(job_name(self._fleet.workloads[each.key]))
         for key in open_ended:
-            bound = earliest.get(key, 0.0)
+            bound, after = earliest.get(key, (0.0, ""))
             self._found[key] = replace(
                 self._found[key],
                 earliest=bound if bound > self._fleet.at else 0.0,
+                earliest_after=after if bound > self._fleet.at else "",
                 sooner=tuple(sooner[key][:_NAMED]) if bound <= self._fleet.at else (),
             )
 
-    def _earliest(self) -> dict[Key, float]:
-        """The earliest start of each, if all jobs of unknown end ended now, and the jobs that start at once too."""
+    def _earliest(self) -> dict[Key, tuple[float, str]]:
+        """The earliest start of each, and with whose end: if all jobs of unknown end ended now, and what starts too."""
         self._restore()
-        found: dict[Key, float] = {}
+        found: dict[Key, tuple[float, str]] = {}
         for each in (*self._endless, *self._limited):
             self._cluster.end(each)
         for at, ended in [(self._fleet.at, None), *self._ends[:MAX_ENDS]]:
@@ -179,7 +180,8 @@ class _StartSimulation:
                 self._cluster.end(ended)
             while started := [each.workload for each in self._cluster.admit(self._fleet.at) if not each.preempted_by]:
                 for workload in started:
-                    found.setdefault(workload.key, at)
+                    after = job_name(self._fleet.workloads[ended.key]) if ended is not None else ""
+                    found.setdefault(workload.key, (at, after))
                     if self._cluster.holds(workload):
                         self._cluster.end(workload)
         return found

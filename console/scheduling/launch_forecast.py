@@ -79,6 +79,7 @@ class LaunchDemand:
     topology: str = "none"  # preferred, required or none
     level: str = BLOCK  # Node label whose value the pods should or must share
     priority_class: str = ""
+    priority: int | None = None  # the value of that class in the cluster; None: not known
     target_nodes: tuple[str, ...] = ()
     avoid_nodes: tuple[str, ...] = ()
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -194,7 +195,8 @@ def forecast(fleet: Fleet, demand: LaunchDemand, start: ExpectedStart | None = N
     if not demand.queue:
         return replace(_without_queue(fleet, demand), need=demand.gpus)
     found = closed_queue_forecast(fleet, demand) or _best_flavor_forecast(fleet, demand)
-    waits = found.verdict is LaunchVerdict.WAITS and not found.preempts and (found.short_by or found.unblocks)
+    known = not found.preempts and priority_of(fleet, demand) is not None
+    waits = found.verdict is LaunchVerdict.WAITS and known and (found.short_by or found.unblocks)
     until = awaited_ends(found.unblocks, start) if waits else ""
     return replace(found, need=demand.gpus, sentence=found.sentence + free_when(found.short_by, until))
 
@@ -241,9 +243,10 @@ def _best_flavor_forecast(fleet: Fleet, demand: LaunchDemand) -> Forecast:
 
 
 def _forecast_in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: LaunchDemand) -> Forecast:
-    have, priority = flavor_account(fleet, queue.name, flavor), _priority(fleet, demand)
+    have, priority = flavor_account(fleet, queue.name, flavor), priority_of(fleet, demand)
     own = max(0, have.nominal - have.used)
-    ahead = (each for each in queue_order(fleet, queue.name).pending if each.priority >= priority)
+    pending = queue_order(fleet, queue.name).pending
+    ahead = (each for each in pending if priority is not None and each.priority >= priority)
     draft = Forecast(
         LaunchVerdict.NOW,
         "",
@@ -264,6 +267,9 @@ def _forecast_in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: 
         return replace(draft, verdict=LaunchVerdict.NEVER, sentence=never)
     if demand.gpus > have.free:
         return _forecast_without_quota(fleet, queue, demand, draft)
+    if queue.strategy == "StrictFIFO" and pending and priority is None:
+        words = f"{have.sum_text}, but {queue.name} is StrictFIFO, and {unknown_priority(demand)}"
+        return replace(draft, verdict=LaunchVerdict.UNKNOWN, sentence=words)
     if queue.strategy == "StrictFIFO" and draft.ahead:
         words = f"{have.sum_text}, but {queue.name} is StrictFIFO: nothing passes {named_holders(draft.ahead)}"
         return replace(draft, verdict=LaunchVerdict.WAITS, sentence=words)
@@ -303,6 +309,8 @@ def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, demand: LaunchDem
     words, unblocks = shortage(book, queue.name, demand.gpus, held, [each.gpus for each in draft.ahead], evicted)
     if draft.ahead:
         words += f"; {len(draft.ahead)} ahead in the queue"
+    if priority_of(fleet, demand) is None:
+        words, unblocks = f"{words}; {unknown_priority(demand)}", ()
     return replace(
         draft,
         verdict=LaunchVerdict.WAITS,
@@ -317,8 +325,10 @@ def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, demand: LaunchDem
 def _victims(fleet: Fleet, book: QuotaLedger, queue: str, demand: LaunchDemand) -> tuple[QuotaHolder, ...]:
     """The jobs that Kueue would evict for it; empty if none need to be, or eviction does not suffice."""
     flavor, resource = book.at
+    if (priority := priority_of(fleet, demand)) is None:
+        return ()
     asks = SnapshotPodSet("all", 1, {resource: demand.gpus}, {}, tolerations=demand.tolerations)
-    asked = SnapshotWorkload(("", ""), "", queue, _priority(fleet, demand), float("inf"), [asks])
+    asked = SnapshotWorkload(("", ""), "", queue, priority, float("inf"), [asks])
     preemption = PreemptionSearch(book.snapshot, asked)
     choice = FlavorAssigner(asked, book.snapshot.queues[queue], book.snapshot, preemption.simulate).assign()
     found = preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else ()
@@ -329,15 +339,21 @@ def with_waiting_launch(fleet: Fleet, demand: LaunchDemand) -> tuple[Fleet, tupl
     """The snapshot with the launch waiting in its queue, and the key of its workload there."""
     required = demand.level if demand.topology == "required" else ""
     pods = QueuedPodSet("workload", demand.pods, ((GPU, demand.size),), required_topology=required)
-    rank, where = _priority(fleet, demand), (demand.namespace, _LAUNCH)
+    rank, where = priority_of(fleet, demand) or 0, (demand.namespace, _LAUNCH)
     waiting = QueuedWorkload(*where, _LAUNCH, fleet.at, demand.queue, priority=rank, pod_sets=(pods,))
     return replace(fleet, workloads={**fleet.workloads, waiting.key: waiting}), waiting.key
 
 
-def _priority(fleet: Fleet, demand: LaunchDemand) -> int:
-    """The value of its priority class, as seen on other workloads; 0 if unknown."""
+def priority_of(fleet: Fleet, demand: LaunchDemand) -> int | None:
+    """The value of its priority class, in the cluster or as other workloads have it; None: not known."""
+    if not demand.priority_class or demand.priority is not None:
+        return demand.priority or 0
     same = (each.priority for each in fleet.workloads.values() if each.priority_class == demand.priority_class)
-    return next(same, 0) if demand.priority_class else 0
+    return next(same, None)
+
+
+def unknown_priority(demand: LaunchDemand) -> str:
+    return f"which priority {demand.priority_class} has is not known"
 
 
 def _forecast_placement(

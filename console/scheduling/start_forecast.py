@@ -83,10 +83,12 @@ class StartForecast:
 
     async def launch_start(self, ask: LaunchDemand) -> ExpectedStart | None:
         """When a launch that has to wait would start; None: too many wait before it, or it is bound to some nodes."""
-        from console.scheduling.launch_forecast import with_waiting_launch
+        from console.scheduling.launch_forecast import priority_of, unknown_priority, with_waiting_launch
 
         if ask.target_nodes or ask.avoid_nodes:
             return None  # the forecast counts GPUs and places of all
+        if priority_of(self._cluster.fleet, ask) is None:
+            return ExpectedStart(unknown=unknown_priority(ask))
         await self._read_running()
         fleet, key = with_waiting_launch(self._cluster.fleet, ask)
         async with self._one:

@@ -259,6 +259,7 @@ class _Rollouts:
         open_ends: Mapping[str, str],
     ) -> None:
         self.fleet, self._left, self.times, self.arrivals, self.dice = fleet, left, times, arrivals, Random(seed)
+        self._seed, self._dice_of = seed, dict[str, Random]()
         cluster = cluster_of(fleet, all_gpu_flavors(fleet))
         self.waiting = {each.key for alike in cluster.waiting.values() for each in alike}
         self.cluster = _SharedCluster(cluster)
@@ -312,20 +313,24 @@ class _Rollouts:
 
     def seconds_left(self, uid: str, ran: float) -> float:
         if uid in self._left:
-            return self._sample_duration(self._left[uid], PROGRESS_SPREAD)
+            return self._sample_duration(self._left[uid], PROGRESS_SPREAD, uid)
         if uid in self._limits:
             return max(0.0, self._limits[uid] - ran)
-        return self.rest(self.times[uid], ran)
+        return self.rest(self.times[uid], ran, uid)
 
-    def rest(self, known: RunTime, ran: float) -> float:
+    def rest(self, known: RunTime, ran: float, uid: str = "") -> float:
         """Of a job that has run for so long."""
         for _ in range(_TRIES):
-            if (whole := self._sample_duration(known.median, known.spread)) > ran:
+            if (whole := self._sample_duration(known.median, known.spread, uid)) > ran:
                 return whole - ran
-        return self._sample_duration(known.median * known.spread, known.spread)  # it runs longer than any run before it
+        return self._sample_duration(
+            known.median * known.spread, known.spread, uid
+        )  # it runs longer than any run before it
 
-    def _sample_duration(self, middle: float, spread: float) -> float:
-        return middle * math.exp(self.dice.gauss(0.0, spread))
+    def _sample_duration(self, middle: float, spread: float, uid: str) -> float:
+        """Each job has dice of its own: what is foreseen of one does not jump where others end or begin."""
+        dice = self._dice_of.get(uid) or self._dice_of.setdefault(uid, Random(f"{self._seed} {uid}"))
+        return middle * math.exp(dice.gauss(0.0, spread))
 
 
 class _Rollout:
@@ -379,17 +384,18 @@ class _Rollout:
 
     def _start(self, started: KueueWorkload) -> None:
         self._held[started.key] = started
-        known = self._come.get(started.key)
+        known, uid = self._come.get(started.key), ""
         if known is None:
             if started.key in self._all.waiting:
                 self._found.setdefault(started.key, self._now)
-            known = self._all.times.get(self._all.fleet.workloads[started.key].job_uid)
+            uid = self._all.fleet.workloads[started.key].job_uid
+            known = self._all.times.get(uid)
         before = self._ran.get(started.key, 0.0) if known and known.resumes else 0.0
         self._began[started.key] = self._now - before
         if self._now > self._endless_since:
             self._all.after_endless.add(started.key)
         if known:
-            self._end_at(self._now + self._all.rest(known, before), started)
+            self._end_at(self._now + self._all.rest(known, before, uid), started)
         else:
             self._endless_since = min(self._endless_since, self._now)
 

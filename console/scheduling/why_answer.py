@@ -159,10 +159,12 @@ _NAMED = 3  # jobs that are named in a sentence; the rest is counted
 
 
 def start_after(start: ExpectedStart | None) -> tuple[str, ...]:
-    """The job after whose end it starts by the forecast, or those of which any one's end would do; empty: not known."""
+    """The job after whose end it starts, or before which it does not, or any whose end would do; empty: not known."""
     if start is None:
         return ()
-    return start.sooner or ((start.after,) if start.after and start.at else ())
+    if start.sooner or start.at:
+        return start.sooner or ((start.after,) if start.after else ())
+    return (start.earliest_after,) if start.earliest_after else ()
 
 
 def awaited_ends(unblocks: Sequence[QuotaHolder], start: ExpectedStart | None) -> str:

@@ -46,8 +46,8 @@ _JOBS: tuple[tuple[float, Job], ...] = (
         192,
         Job(
             "llama-70b", "qwen3-30b-pretrain", 64, "a4", "high", "mira", topology=("required", _BLOCK),
-            env={"A4_TRAIN_ITERATIONS": "10000"},
-            notes={"a4-practice/fault": "spike:3980,slow:4060", "a4-practice/pace": "2.76"},
+            env={"A4_TRAIN_ITERATIONS": "10000", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": "/tmp/a4-recorder-"},
+            notes={"a4-practice/fault": "spike:3980,slow:4060,slowrank:41:26%:gpu", "a4-practice/pace": "2.0424"},
         ),
     ),
     (

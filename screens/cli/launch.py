@@ -27,7 +27,7 @@ from console.scheduling.launch_alternatives import launch_alternatives
 from console.scheduling.launch_forecast import CHECK, PAST, QUEUE_KINDS, choose_queue, forecast
 from console.scheduling.why_answer import WAIT_KINDS, Category
 from console.scheduling.why_job import why_jobset
-from console.session import Session, load_catalog
+from console.session import Session, load_catalog, read_priorities
 from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 from screens.cli.arguments import (
     ALARM,
@@ -237,6 +237,7 @@ async def with_queue(session: Session, plan: LaunchPlan, *, looks: bool = False)
 
     An error where none is named and the queues are not known, unless it only `looks`.
     """
+    await read_priorities(session)
     ask = session.launch.plan_texts.demand(plan)
     if "queue" in plan.values:
         if ask.gpus and not ask.queue:
@@ -297,6 +298,7 @@ def take_drafts(session: Session, laid: dict[str, Value], drafts: Sequence[tuple
 
 async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
     manifests = await session.launch.render(plan)
+    await read_priorities(session)
     fleet, ask = await session.wait_until_listed(*FIT_KINDS), session.launch.plan_texts.demand(plan)
     fits, others = forecast(fleet, ask), launch_alternatives(fleet, ask)
     if as_json:

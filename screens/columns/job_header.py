@@ -11,7 +11,7 @@ from console.metrics.health import HealthLevel
 from console.scheduling.pod_slots import first_failure
 from screens import wording
 from screens.columns.column import RowKey
-from screens.columns.jobs import JobLine, attempt_cell, failure_words, place_words, ranks_cell, reasons, state_cell
+from screens.columns.jobs import JobLine, attempt_cell, failure_words, ranks_cell, reasons, state_cell
 from screens.wording import Cell, Span, runs_of
 
 if TYPE_CHECKING:
@@ -30,19 +30,19 @@ def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, now: float =
     left = wording.age(max(0.0, jobset.removed_at - at)) if jobset.removed_at and not gone else ""
     parts: list[tuple[str, Cell]] = [
         ("", line.owner),
-        ("GPUs", str(jobset.gpus or "")),
+        ("", f"{jobset.gpus}\u00a0GPUs" if jobset.gpus else ""),
         ("pods", "" if line.up == jobset.ranks or jobset.state is JobState.SUCCEEDED else ranks_cell(line)),
-        ("queue", jobset.queue or "none"),
         ("attempt", attempt_cell(line) if jobset.restarts else ""),
+        ("queue", jobset.queue or "none"),
         ("", jobset.recipe),
-        ("priority", jobset.priority_class),
         ("", wording.age(at - jobset.created) if jobset.created else ""),
+        ("priority", jobset.priority_class),
         ("removed in", left),
     ]
     for label, cell in parts:
         values = [run for run in runs_of(cell, "dim") if run.text]
         # The spaces inside a part do not break, so a label stays with its value.
-        runs += [Span("  ·\u00a0", "faint"), Span(f"{label}\u00a0" if label else "", "dim"), *values] if values else []
+        runs += [Span(" ·\u00a0", "faint"), Span(f"{label}\u00a0" if label else "", "dim"), *values] if values else []
     return runs
 
 
@@ -66,7 +66,7 @@ SHOWN_IN = {
 
 
 def explanation(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
-    """The explanation as spans; `ended`: how it ended, for a job that is gone."""
+    """Why it is as it is, as spans, none where nothing is wrong; `ended`: how it ended, for a job that is gone."""
     if line is None:
         return [Span(ended) if ended else Span("Waiting for the JobSet to appear in the cluster.", "dim")]
     if gone:
@@ -95,8 +95,6 @@ def explanation(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Sp
         runs.append(Span(f"{sentence}. {found}" if sentence and found else found or f"{sentence} ", style))
     if own:
         runs.append(Span(own, "dim"))
-    if not runs:
-        runs.append(Span(_text_if_healthy(line), "dim"))
     return runs
 
 
@@ -108,16 +106,6 @@ def _verdict_words(line: JobLine) -> str:
     if found and line.may_stop and not line.jobset.finished:
         act = "X lists what can be done. " if line.has_trouble else "M in the Hang tab measures whether they wait. "
     return f"{wording.short_nodes(found)}. {act}" if found else ""
-
-
-def _text_if_healthy(line: JobLine) -> str:
-    """The text for a job without known problems."""
-    place = place_words(line)
-    if line.jobset.state is JobState.SUCCEEDED:
-        return "Done."
-    if line.health.level is not HealthLevel.WELL:
-        return f"It is {line.health.state}."
-    return f"No problem found, {place}." if place else "No problem found."
 
 
 def rank_waits(rank: int, pod: Pod | None, *, over: bool = False) -> str:

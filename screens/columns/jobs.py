@@ -243,8 +243,9 @@ def start_words(start: ExpectedStart, now: float) -> str:
     after = f", when {format_ends([start.after])}" if start.after and start.at else ""
     sooner = f"at once if {awaited_ends((), start)}" if start.sooner else ""
     if not start.at:
-        bound = "; ".join(filter(None, (sooner, _bound(start, now))))
-        when = f"{bound or 'not known'}: {start.unknown}"
+        end = f", when {format_ends([start.earliest_after])}" if start.earliest_after else ""
+        bound = "; ".join(filter(None, (sooner, _bound(start, now) + end)))
+        when = f"{bound}; {start.unknown}" if end else f"{bound or 'not known'}: {start.unknown}"
     elif start.latest:
         bound = "" if sooner else _bound(start, now)
         when = "; ".join(
@@ -296,7 +297,7 @@ def progress_words(job_progress: JobProgress) -> list[Span]:
         so_far = " so far" if job_progress.repeats or job_progress.passing is NcclResult.RUNNING else ""
         average = f"avg {job_progress.average:,.0f} GB/s" if job_progress.average is not None else ""
         if job_progress.repeats:  # a peak that begins anew with each test is not that of the last one
-            last = f"last test {average}, " if average else ""
+            last = f"{average} last test, " if average else ""
             words = Span(f"{last}this test peak {job_progress.busbw:,.0f} GB/s{so_far}")
         else:
             words = Span(", ".join(filter(None, (f"peak {job_progress.busbw:,.0f} GB/s{so_far}", average))))
@@ -316,7 +317,9 @@ def progress_cell(line: JobLine) -> Cell:
     """Progress and remaining time; for a waiting job its expected start."""
     if line.start is not None and line.start.at and line.jobset.state is JobState.PENDING:
         when = start_time(line.start, line.fleet.at)
-        return Span(when if when.startswith(("between", "quota")) else f"starts {when}", "dim")
+        if " and " in when:  # shorter than in a sentence
+            return Span(when.replace("quota between ", "quota ").replace("between ", "").replace(" and ", "–"), "dim")
+        return Span(when if line.start.checks else f"starts {when}", "dim")
     job_progress = line.job_progress
     if job_progress is None or line.jobset.finished:
         return ""

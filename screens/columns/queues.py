@@ -315,10 +315,10 @@ WORKLOADS: ListLayout[WorkloadLine] = ListLayout(
         Column("WHEN", lambda line: Span(start_time(line.start, line.fleet.at) if line.start else "", "dim"),
                "expected_start", "when it would start: at (seconds since the epoch; null: not known), after, "
                "latest, window, bounds, unknown and words as a4 forecast has them; null: it does not wait",
-               lambda line: start_json(line.start, line.fleet.at) if line.start else None, least=15, most=24, drop=2),
+               lambda line: start_json(line.start, line.fleet.at) if line.start else None, least=15, most=35, drop=2),
         fact("category", "what kind of thing it waits for", lambda line: line.why.category),
         Column("WHY", _reason, "why", "why it waits, in one sentence", lambda line: line.why.sentence, fill=True,
-               least=24),
+               least=27),
         fact("short_by", "GPUs missing", lambda line: line.why.short_by),
         fact("holders", "who holds what it could use: namespace, name, gpus, owner",
              lambda line: _holders_json(line.why.holders)),

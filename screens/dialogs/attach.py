@@ -126,7 +126,10 @@ async def open_editor_in_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) 
     attach, jobset = screen.session.attach, line.jobset
     plan = await attach.plan_setup(jobset.namespace, jobset.name, slot.number, wait=WAIT, needs_server=True)
     if plan.adds_key or plan.adds_line:
-        lines = ["VS Code and the other editors connect through it.", *consequences(plan)]
+        opens = (
+            f"`ssh {plan.host}` connects then, and `code --remote ssh-remote+{plan.host}` or another editor opens it."
+        )
+        lines = [opens, *consequences(plan)]
         question = Confirm(f"Set up SSH to {plan.job}?", lines, verb="Set up", keep="Leave")
         if not await screen.app.push_screen_wait(question):
             return

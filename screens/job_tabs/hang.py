@@ -52,7 +52,7 @@ class HangGroupTable(ResourceTable["HangGroup"]):
     """Groups of processes at the same place; those that the others wait for come first."""
 
     NOUN = "group"
-    EMPTY = Notice("This job has not been inspected yet.", "H inspects it: where its processes are.")
+    EMPTY = Notice("", glyph="")  # what is known, or what can be done, stands above it
     COLUMNS: ClassVar = (
         Column("", lambda group: group_sign(group), width=1),
         Column("COUNT", lambda group: f"{len(group.members)}", width=5, right=True),
@@ -307,7 +307,6 @@ class HangTab(JobTab):
             return
         doing = "Reading the stacks of all processes" if all_stacks else "Asking where the processes are"
         self._show_summary("waits", "◐ ", f"{doing}…")
-        self.table.show_trouble(Notice("", glyph=""))
 
         def answered(done: int, every: int) -> None:
             pods = wording.count(every, "pod")
@@ -323,8 +322,6 @@ class HangTab(JobTab):
             else:
                 self._show_summary("bad", "✗ ", str(error))
             return
-        finally:
-            self.table.show_trouble(None)
         self._show_report(report)
         if report.without_py_spy and not self.live.app.settings.read_only:
             await self._ask_to_install(report)

@@ -105,7 +105,8 @@ class TrainingTab(JobTab):
         if track is not None and track.last is not None:
             loss = track.latest_value("loss")
             late = wording.plain_text(health_runs(self.panel.late)) if self.panel.late is not None else ""
-            known = f"loss {loss:.4g}" if loss is not None else ""
+            done = wording.percent(track.last.step, track.total) if track.last.step and track.total else ""
+            known = "  ".join(filter(None, (done, f"loss {loss:.4g}" if loss is not None else "")))
             self.note = f"{wording.ALARM.text} {track.position().what}" if track.nan else late or known
 
     def _show(self) -> None:

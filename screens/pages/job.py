@@ -10,7 +10,6 @@ from msgspec import structs
 from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container
 from textual.widgets import ContentSwitcher
 
 from console.kube.arrivals import CLOCK
@@ -94,11 +93,8 @@ class JobScreen(LiveScreen):
         self._watched_by: object | None = None  # the connection by which alarms come
 
     def body(self) -> ComposeResult:
-        yield SentenceLine(id="head", classes="of-snapshot")
-        with Container(id="facts"):
-            for name, title in (("explanation", "why"), ("saved", "if it ended now")):
-                yield (box := SentenceLine(id=name, classes="of-snapshot"))
-                box.border_title = title
+        for name in ("head", "explanation", "saved"):
+            yield SentenceLine(id=name, classes="of-snapshot")
         yield TabStrip()
         jobset = self.app.fleet.jobsets.get(self.key)
         self._first_tab = self._first_tab or first_tab(jobset)
@@ -109,7 +105,9 @@ class JobScreen(LiveScreen):
         for tab in self.tabs.values():
             self.watch(tab, "note", self._show_tabs, init=False)
         self.action_tab(self._first_tab)
-        self.follow_starts(lambda: self._line is not None and self._line.jobset.state is JobState.PENDING)
+        self.follow_jobs(
+            lambda: [self.key], lambda: self._line is not None and self._line.jobset.state is JobState.PENDING
+        )
 
     @property
     def rank(self) -> int:
@@ -170,7 +168,7 @@ class JobScreen(LiveScreen):
     def _tell_reason(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
         self.reason.runs = tuple(explanation(self._line, gone=gone, ended=self._ended))
-        self._fit_facts()
+        self.reason.display = bool(self.reason.runs)
 
     def _show_header(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
@@ -190,7 +188,6 @@ class JobScreen(LiveScreen):
         self.saved.display = bool(runs)
         failed = line is not None and line.saved is not None and line.saved.survey is None
         self.saved.set_class(failed, "-failed")  # why is at the end of the line
-        self._fit_facts()
 
     @work(group="checkpoints", exclusive=True)
     async def _read_checkpoints(self) -> None:
@@ -218,14 +215,6 @@ class JobScreen(LiveScreen):
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < 28, "-low")
-        self.set_class(event.size.width >= 100 and event.size.height >= 32, "-boxed")
-
-    @on(SentenceLine.Resized)
-    def _fit_facts(self) -> None:
-        """Boxes beside each other have the lines of the one with more."""
-        boxes = [each for each in (self.reason, self.saved) if each.display and each.content_size.width]
-        rows = max((each.lines_at(each.content_size.width) for each in boxes), default=0)
-        self.query_one("#facts").styles.height = min(8, max(2, rows) + 2) if self.has_class("-boxed") else None
 
     # tabs
 

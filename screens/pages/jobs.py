@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import ClassVar
 
 from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.errors import Unreachable
 from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.scheduling.pod_slots import PodSlot
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
-from screens.base import GLANCE_EVERY, ONLY_MINE, WHAT_IF
+from screens.base import ONLY_MINE, WHAT_IF
 from screens.columns.column import RowKey
 from screens.columns.jobs import JOBS, JobLine, place_words, progress_cell, reasons, state_cell
 from screens.dialogs.act import ACT, act_on_trouble, trouble_of
@@ -114,19 +111,7 @@ class JobsScreen(ReasonScreen):
         self._tell_reason()
 
     def on_mount(self) -> None:
-        self._glance()
-
-    @work(group="job_progress", exclusive=True)
-    async def _glance(self) -> None:
-        """Update the progress figures of the listed jobs at intervals, only while this page is in front."""
-        while True:
-            if self.is_active and self.app.connected:
-                keys = [(key[0], key[1]) for table in self.query(JobTable) for key in table.shown]
-                with suppress(Unreachable):  # the session was closed meanwhile, which the title says
-                    news = await self.session.measures.progress_reader.update(keys)
-                    if await self.session.forecasts.poll() or news:
-                        self.show_fleet(self.app.fleet)
-            await asyncio.sleep(GLANCE_EVERY)
+        self.follow_jobs(lambda: [(key[0], key[1]) for table in self.query(JobTable) for key in table.shown])
 
     def tick(self) -> None:
         if any(has_changed(self.app, line) for line in self.table.listing.rows.values()):

@@ -26,6 +26,7 @@ from console.scheduling.launch_forecast import (
     closed_queue_forecast,
     forecast,
 )
+from console.session import read_priorities
 from screens.columns.column import RowKey
 from screens.dialogs.launch import (
     DraftScreen,
@@ -163,6 +164,7 @@ class LaunchScreen(DraftScreen):
         if not (self.app.connected and self.is_current):
             return
         self._listed_in = self.session.namespace
+        await read_priorities(self.session)
         self._listed = await self.session.read_choices()
         self._offer()
 

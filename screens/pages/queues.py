@@ -94,7 +94,7 @@ class QueuesScreen(ReasonScreen):
 
     def on_mount(self) -> None:
         self.workloads.focus()
-        self.follow_starts(lambda: True)
+        self.follow_jobs(lambda: [each.jobset.key for each in self._jobs])
 
     _jobs: Sequence[JobLine] = ()
     """Of the workloads that run: what is known of them may change without a new snapshot."""

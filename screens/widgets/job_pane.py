@@ -39,7 +39,7 @@ from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, PlotFrame
 from screens.widgets.charts.training_plot import TrainingChartData, View, draw_chart
 from screens.widgets.line import cut_sentence, folded_at_spaces
 from screens.widgets.pane import WIDE, Lines, beside, event_lines
-from screens.widgets.sentence_line import folded_runs
+from screens.widgets.sentence_line import cut_runs, folded_runs
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Span, runs_of
 from trainlog import STEP_METRICS, redact, shorten_iteration_line
@@ -222,11 +222,14 @@ def _progress_lines(
     """
     figures = _figures(job, measures, width)
     pods, cost = _pods(job, width) if job.ranks else [], _cost(job, now)
-    at_risk = saved_runs(job, measures, now) if saved else []
+    at_risk = folded_runs(runs, width) if saved and (runs := saved_runs(job, measures, now)) else []
     if pods and cell_width(pods[0]) + cell_width(cost) + 3 <= width:
         pods[0] += [Span("   "), *cost] if cost else []
         cost = []
-    pods += [*(folded_runs(at_risk, width) if at_risk else []), *([cost] if cost and pods else [])]
+    most = max(1, room - len(figures) - len(pods) - bool(cost) - 1 - CURVE_LEAST)
+    if curve and len(at_risk) > most and _curve(measures, width, CURVE_LEAST):  # its page has all of that
+        at_risk[most - 1 :] = [cut_runs(at_risk[most - 1], width - 2, " …")]
+    pods += [*at_risk, *([cost] if cost and pods else [])]
     pods = pods[: max(1, room - len(figures))]
     busy = _gpus_busy(job, measures, width, now)[not curve :]
     if len(figures) + (CURVE_LEAST + 1) * curve + len(pods) + len(busy) > room:

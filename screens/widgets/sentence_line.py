@@ -8,7 +8,6 @@ from typing import ClassVar
 from rich.cells import cell_len
 from rich.segment import Segment
 from textual.geometry import Size
-from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
@@ -75,9 +74,6 @@ class SentenceLine(Heading):
     cut = " …"  # stands at the end of what there is no room for
     _high = -1
 
-    class Resized(Message):
-        """It has other lines than before, so that it may be cut or whole."""
-
     def watch_runs(self, runs: tuple[Span, ...]) -> None:
         """Request a layout only if the number of lines changed."""
         if self.display and self.styles.is_auto_height and self.lines_at(self.size.width) != self._high:
@@ -89,9 +85,6 @@ class SentenceLine(Heading):
 
     def lines_at(self, width: int) -> int:
         return len(folded_runs(self.spans, width))
-
-    def on_resize(self) -> None:
-        self.post_message(self.Resized())
 
     @property
     def is_cut(self) -> bool:

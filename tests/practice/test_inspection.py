@@ -72,6 +72,12 @@ async def test_a_training_that_goes_on_has_nobody_who_stands_out(session: Sessio
 
 
 @pytest.mark.slow(reason="a practice cluster runs a job")
+async def test_of_a_training_whose_steps_are_slow_the_rank_is_named(session: Session) -> None:
+    report = await session.inspector.find_slow_ranks("default", "llama-70b", 10.0, recorder=True)
+    assert [each.rank for each in report.slow] == [41], report.words
+
+
+@pytest.mark.slow(reason="a practice cluster runs a job")
 async def test_many_pods_are_asked_through_one_of_them(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     streams: list[str] = []
     executing = console.kube.exec.run

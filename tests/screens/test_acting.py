@@ -284,7 +284,7 @@ async def test_read_only_has_no_key_for_it_and_a_job_without_alarm_neither() -> 
         assert "Launch without" not in screen_text(app).replace("\u00a0", " ")
     async with console(FakeSession(scene()), size=(160, 45)) as (app, pilot, session):
         app.open_page("job", *KEY)
-        await until(pilot, lambda: isinstance(app.screen, JobScreen) and "No problem found" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and "● running" in screen_text(app))
         assert not app.screen.check_action("act", ())
         session.inspector.reports[KEY] = report()
 

@@ -117,6 +117,7 @@ async def test_the_key_is_put_there_only_after_a_yes() -> None:
         await press(pilot, "v", then=lambda: isinstance(app.screen, Confirm))
         text = screen_text(app)
         assert "Pod llama-70b-workload-0-1-x7k1 does not know it" in text
+        assert "code --remote ssh-remote+a4-llama-70b-1" in " ".join(text.replace("│", " ").split())
         assert "/home/me/.ssh/config begins with `Include ~/.ssh/a4/config`" in text
         await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen))
         assert attach.set_up_with == []

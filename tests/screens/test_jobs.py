@@ -19,7 +19,11 @@ from console.kube.objects.meta import Condition
 from console.kube.snapshot import StopReport, WatchState, WatchStatus
 from console.logs.line import LogLine
 from console.metrics.alarm import Alarm, AlarmKind
+from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
+from console.metrics.measured_log import read_lines
+from console.metrics.nccl_history import MeasuredTest
+from console.metrics.start_phase import PULL, StartPhase
 from console.scheduling.failure import FailureCard, PodFailure
 from console.settings import Settings
 from screens.app import ConsoleApp
@@ -33,8 +37,9 @@ from screens.pages.jobs import SETTLED, TABS, JobsScreen, JobTable
 from screens.pages.launch import LaunchScreen
 from screens.widgets.bars import KeyBar
 from screens.widgets.log.view import LogView
+from screens.widgets.sentence_line import folded_runs
 from screens.wording import runs_of
-from tests.fakes import FakeSession, fleet_of
+from tests.fakes import FakeSession, fleet_of, present
 from tests.screens.press import console, console_at, next_screen, press, screen_of, screen_text, text_of, toasts, until
 from tests.screens.queue_scene import queue_scene, replaced, table_text
 from trainlog import NcclResult
@@ -323,6 +328,36 @@ async def test_job_header_ranks_and_first_failure() -> None:
         await press(pilot, "l", then=lambda: "pod 1  sweep-workload-0-1-x7k1" in screen.query_one(LogView).status)
 
 
+async def test_a_page_is_never_at_an_earlier_phase_than_the_log_of_its_job() -> None:
+    """The list has read that its image is pulled; since then nobody has looked at that list."""
+    session = FakeSession(queue_scene())
+    reader = session.measures.progress_reader
+    reader.known["uid-llama"] = JobProgress(start=StartPhase(PULL, CLOCK.now() - 9), at=CLOCK.now())
+    assert reader.progress_of("uid-llama") is None, "its pods have started"
+    session.printed[RANK_0] = [LogLine(time.time(), "step 12 train: run")]
+    async with console(session, size=(120, 35)) as (app, pilot, _):
+        await to_job(app, pilot, "llama")
+        await until(pilot, lambda: "in stage 12 train since" in screen_text(app))
+    followed = JobMeasures(("default", "llama"))
+    followed.tests = (MeasuredTest(read_lines([LogLine(1.0, text) for text in table_text(110.0)])[0][0]),)
+    session.measures.find_monitored = {followed.key: followed}.get
+    assert reader.progress_of("uid-llama") is None, "whoever follows its log has read a row"
+    session.measures.find_monitored = dict[tuple[str, str], JobMeasures]().get
+    assert present(reader.progress_of("uid-llama")).start
+    reader.known["uid-llama"] = structs.replace(reader.known["uid-llama"], at=CLOCK.now() - 60)
+    assert reader.progress_of("uid-llama") is None, "a minute ago"
+
+
+async def test_what_a_job_has_nothing_to_say_of_has_no_row() -> None:
+    async with console(FakeSession(queue_scene()), size=(120, 35)) as (app, pilot, _):
+        screen = await to_job(app, pilot, "llama", "log")
+        assert screen.strip.region.y == 2
+        assert screen.query_one(LogView).size.height == 31
+        await pilot.app.pop_screen()
+        screen = await to_job(app, pilot, "dpo-b")
+        assert screen.strip.region.y == 2 + len(folded_runs(screen.reason.runs, 118))
+
+
 @pytest.mark.parametrize(("size", "oldest"), [((80, 24), 13), ((140, 42), 9)])
 async def test_the_card_of_a_failure_ends_with_the_newest_line(size: tuple[int, int], oldest: int) -> None:
     session = FakeSession(queue_scene())
@@ -372,7 +407,7 @@ def test_what_came_of_a_job_stays_in_the_list() -> None:
     [
         (JobProgress(busbw=55.0), "peak 55 GB/s so far"),
         (JobProgress(busbw=55.0, average=416.0, passing=NcclResult.PASSED, repeats=True),
-         "✓ last test avg 416 GB/s, this test peak 55 GB/s so far"),
+         "✓ avg 416 GB/s last test, this test peak 55 GB/s so far"),
         (JobProgress(busbw=55.0, passing=NcclResult.PASSED, repeats=True), "✓ this test peak 55 GB/s so far"),
         (JobProgress(busbw=594.0, average=416.0, passing=NcclResult.PASSED), "✓ peak 594 GB/s, avg 416 GB/s"),
     ],

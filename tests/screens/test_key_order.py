@@ -11,11 +11,13 @@ from textual.command import CommandPalette
 from textual.widgets import Input
 
 from console.errors import Unreachable
+from console.launch.recipes import LaunchPlan
 from console.logs.line import LogLine
 from screens.dialogs.question import Choice, Pick
 from screens.job_tabs.ranks import RankTable
 from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
+from screens.pages.launch import LaunchScreen
 from screens.pages.log import LogScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.log.view import LogView
@@ -140,6 +142,19 @@ async def test_keys_for_a_question_that_does_not_come_are_dropped() -> None:
         assert app.screen is screen
         type_at_once(app, "4")
         await until(pilot, lambda: isinstance(app.screen, PodsScreen))
+
+
+async def test_letters_of_a_word_that_opens_the_form_by_its_first_are_not_typed_into_it() -> None:
+    plan = LaunchPlan("nccl-all-reduce", "llama", "default", {"gpus": 8})
+    async with console(chart_session(release_plan=plan)) as (app, pilot, _):
+        await pilot.press("3")
+        screen = screen_of(app, JobsScreen)
+        await until(pilot, lambda: screen.table.move_to(("default", "llama")))
+        type_at_once(app, *"nccl-64")
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and not app.typing_waits)
+        form = screen_of(app, LaunchScreen).form
+        await until(pilot, lambda: "not taken" in toasts(app) and form.texts.get("gpus") == "8")
+        assert app.current_mode == "launch"
 
 
 async def test_what_fills_a_page_ends_before_its_widgets_do_but_not_what_closes_it() -> None:

@@ -248,6 +248,19 @@ def test_several_pauses_that_were_never_made_before_are_no_rhythm() -> None:
     assert regular.step_interval() == pytest.approx(3.74 + 2, rel=0.1)
 
 
+def test_an_end_that_is_hours_away_does_not_move_by_minutes_where_lines_come_late_by_a_second() -> None:
+    dice, foreseen = random.Random(1), list[float]()
+    for last in range(4200, 4400, 10):
+        printed = [1000.0 + 3.74 * at + dice.random() for at in range(1, last + 1)]
+        made = run_of((Step(at, 10_000, 1.0, step_time_s=3.74) for at in range(1, last + 1)), printed=printed)
+        foreseen.append(printed[-1] + present(made.eta()))
+    assert max(foreseen) - min(foreseen) < 60.0
+    slower = run_of((Step(at, 10_000, 1.0) for at in range(1, 361)), printed=[
+        1000.0 + 2.76 * min(at, 300) + 3.74 * max(0, at - 300) for at in range(1, 361)
+    ])  # fmt: skip
+    assert slower.step_interval() == pytest.approx(3.74), "not by the steps before they were slower"
+
+
 @pytest.mark.parametrize("slow", range(2, 5))
 def test_a_slow_step_among_the_first_does_not_make_the_time_left_longer(slow: int) -> None:
     printed = [1000.0 + 3.74 * at + (22.0 if at >= slow else 0.0) for at in range(1, 6)]

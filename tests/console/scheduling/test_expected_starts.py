@@ -15,6 +15,7 @@ from console.kube.objects.workload import TopologyDomain, Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.expected_starts import expected_starts
+from console.scheduling.why_answer import awaited_ends
 from screens.columns.jobs import start_json, start_time, start_words
 from tests.fakes import fleet_of, present
 from tests.screens.queue_scene import claim, cluster_queue, job, queue_scene
@@ -57,6 +58,9 @@ def test_a_start_that_is_not_known_to_the_minute_has_bounds() -> None:
     fleet = scene(runs("a", 2), runs("b", 6), waits("wide", 8))
     assert start_of(fleet, "wide", b=500) == (0, "", False, "how long a still runs is not known")
     assert bounds_of(fleet, "wide", b=500) == (500, ()), "whatever becomes of a"
+    (start,) = expected_starts(fleet, {uid(fleet, "b"): 500.0}).values()
+    assert start_words(start, fleet.at).endswith(", when b ends; how long a still runs is not known")
+    assert awaited_ends((), start) == "b ends", "its reason names the same"
     either = scene(runs("a", 4), runs("b", 4), waits("c", 4))
     assert start_of(either, "c", b=500) == (500, "b", True, "")
     assert bounds_of(either, "c", b=500) == (0, ("a",))
@@ -74,6 +78,8 @@ def test_a_start_that_is_not_known_to_the_minute_has_bounds() -> None:
          "not known"),
         (ExpectedStart(unknown="how long a still runs is not known", earliest=DAY + 3600),
          "not before 01:00: how long a still runs is not known", "not before 01:00"),
+        (ExpectedStart(unknown="how long a still runs is not known", earliest=DAY + 3600, earliest_after="b"),
+         "not before 01:00, when b ends; how long a still runs is not known", "not before 01:00"),
         (ExpectedStart(DAY + 3600, "b", latest=True, sooner=("a",)),
          "at once if a ends; at the latest 01:00, in 1 h, when b ends", "by 01:00"),
         (ExpectedStart(DAY + 7200, "b", latest=True, earliest=DAY + 3600),

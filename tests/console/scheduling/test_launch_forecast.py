@@ -237,6 +237,19 @@ def test_a_strict_queue_lets_nobody_pass() -> None:
     assert told(cluster(waiting("first", 64), queues=(DOOR, queue(32, 8))), 8).verdict is LaunchVerdict.NOW
 
 
+def test_a_priority_class_of_no_workload_has_its_value_in_the_cluster_or_is_not_known() -> None:
+    rules = queue(32, 32, preemption=Preemption(within_queue="LowerPriority"))
+    fleet = cluster(*holding("low", 32, 1), waiting("first", 8, 50), queues=(DOOR, rules))
+    known = told(fleet, 16, priority_class="urgent", priority=100)
+    assert (known.preempts, known.ahead) == (True, ())
+    unknown = told(fleet, 16, priority_class="urgent")
+    assert (unknown.verdict, unknown.preempts, unknown.ahead) == (LaunchVerdict.WAITS, False, ())
+    assert unknown.sentence.endswith("which priority urgent has is not known")
+    strict = cluster(waiting("first", 64), queues=(DOOR, queue(32, 8, strategy="StrictFIFO")))
+    assert told(strict, 8, priority_class="urgent").verdict is LaunchVerdict.UNKNOWN
+    assert told(strict, 8, priority_class="urgent", priority=1).verdict is LaunchVerdict.NOW
+
+
 def test_no_block_is_free_and_who_would_have_to_end() -> None:
     jobs = [*holding("a", 8, at="n1"), *holding("b", 8, at="n4")]
     found = told(cluster(*jobs, queues=(DOOR, queue(64, 16))), 24, topology="required")

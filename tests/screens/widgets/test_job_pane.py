@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -215,6 +216,14 @@ def test_the_pane_of_a_training_says_what_is_saved_and_a_wide_one_keeps_its_curv
     assert "/out, read" in shown
     assert any("pods" in each and "GPU-hours since its admission" in each for each in lines), "both fit in one line"
     assert any("⠀" < letter <= "⣿" for each in lines for letter in each), "a curve of braille dots"
+
+    def has_curve(shown: JobLine, height: int) -> bool:
+        rows = job_lines(shown, measured(50), 60, height, fleet.at + 60, tail=False)
+        return any("⠀" < letter <= "⣿" for runs in rows for run in runs for letter in run.text)
+
+    unread = replace(job, saved=None)
+    assert {has_curve(unread, height) for height in range(6, 30)} == {True, False}
+    assert all(has_curve(job, height) for height in range(6, 30) if has_curve(unread, height)), "c replaces no curve"
 
 
 @pytest.mark.parametrize(
