@@ -813,7 +813,7 @@ class FakeSession:
 
     async def follow_log(
         self, wanted: LogRequest, *, drawn: bool = False, memory: ResumeCursor | None = None
-    ) -> AsyncIterator[list[LogLine]]:
+    ) -> AsyncGenerator[list[LogLine], None]:
         """Those of `printed`; a key in `running` says that its container has not ended."""
         self._did("follow_log", *structs.astuple(wanted)[:4], 0.0, wanted.previous, wanted.follow)
         key, at, woken, connected = (wanted.namespace, wanted.pod), 0, asyncio.Event(), self.current_connection
@@ -923,6 +923,11 @@ class FakeLogs(LogService):
 
     def follow_pod(self, *args: Any, **kwargs: Any) -> Any:
         return self._session.follow_log(*args, **kwargs)
+
+    async def read_pod(self, wanted: LogRequest) -> AsyncGenerator[str, None]:
+        async with aclosing(self._session.follow_log(wanted)) as batches:
+            async for lines in batches:
+                yield "".join([f"{line.text}\n" for line in lines])
 
 
 class FakeCopies(FakePart):

@@ -441,6 +441,23 @@ async def follow_log(
                 yield lines
 
 
+async def read_text(client: Client, wanted: LogRequest) -> AsyncGenerator[str, None]:
+    """Yield the redacted text of a log as it is now, in blocks of whole lines, in a third of the time of its lines."""
+    path, doing = pod_path(wanted.namespace, wanted.pod, "log"), f"read the log of pod {wanted.pod}"
+    params = {name: value for name, value in _query_parameters(wanted, 0.0).items() if name != "timestamps"}
+    cutter, redactor, room = LineSplitter(stamped=False), Redactor(), SizeLimit(wanted)
+    async with (
+        client.follow(path, doing=doing, params=params, silence=SILENCE_TIMEOUT, at_once=True) as answer,
+        aclosing(answer.iter_chunks()) as pieces,
+    ):
+        async for piece in pieces:
+            room.count_chunk(piece)
+            if block := cutter.feed_text(piece):
+                yield redactor.redact_text(block).decode(errors="replace")
+    for line in cutter.flush():
+        yield redactor.redact_text(line + b"\n").decode(errors="replace")
+
+
 async def read_tail(client: Client, pod: Pod, lines: int) -> list[LogLine]:
     """The last lines of the pod's main container."""
     wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", lines, follow=False)

@@ -172,6 +172,12 @@ class LogService:
 
         return follow_log(self._cluster.current_connection.client, wanted, drawn=drawn, memory=memory)
 
+    def read_pod(self, wanted: LogRequest) -> AsyncGenerator[str, None]:
+        """Yield the text of a container's log as it is now, in blocks of lines."""
+        from console.logs.container_log import read_text
+
+        return read_text(self._cluster.current_connection.client, wanted)
+
     @asynccontextmanager
     async def open_job_log(
         self,

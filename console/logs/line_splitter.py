@@ -60,7 +60,9 @@ _STAMP = 31  # length of 2026-11-21T07:00:00.000000000Z and the space behind it
 class LineSplitter:
     """Splits bytes into lines: the first mebibyte of each, and of redrawn ones what `ProgressBarFilter` keeps."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, stamped: bool = True) -> None:
+        """`stamped`: whether each line begins with its timestamp."""
+        self._stamped = stamped
         self._rest = bytearray()
         self._dropped = 0
         self._head = b""  # timestamp of the line whose pictures these are, and the space after it
@@ -87,6 +89,14 @@ class LineSplitter:
             self._buffer_piece(last)
         return whole
 
+    def feed_text(self, chunk: bytes) -> bytes:
+        """As `feed`, with a line end behind each line: a block of plain lines is passed on as it came."""
+        end = chunk.rfind(b"\n") + 1
+        if self._pictures or b"\r" in chunk or not end or len(self._rest) + len(chunk) > LONGEST_LINE:
+            return b"".join([line + b"\n" for line in self.feed(chunk)])
+        block, self._rest = bytes(self._rest) + chunk[:end], bytearray(chunk[end:])
+        return block
+
     def flush(self) -> list[bytes]:
         """The last line, if the log stopped without a line end."""
         return self._split_overlong() if self._rest or self._pictures else []
@@ -103,7 +113,7 @@ class LineSplitter:
             if self._pictures is None:
                 self._pictures = ProgressBarFilter()
                 stamp, space, behind = text.partition(b" ")
-                self._head, text = (stamp + space, behind) if is_timestamp(stamp) else (b"", text)
+                self._head, text = (stamp + space, behind) if self._stamped and is_timestamp(stamp) else (b"", text)
             lines += self._pictures.add_frame(text)
             self._buffer_piece(each)
         return [self._head + line for line in lines]

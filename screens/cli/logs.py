@@ -347,6 +347,12 @@ async def one_rank(session: Session, pod: Pod, options: LogsOptions) -> int:
     drawn, was_open = options.follow and sys.stdout.isatty(), False
     wanted = LogRequest(pod.namespace, pod.name, tail=options.tail, follow=options.follow)
     # Nobody may read on (`| head`): what it is made of ends one after the other.
+    if not options.follow:
+        async with aclosing(session.logs.read_pod(wanted)) as text_blocks:
+            async for block in text_blocks:
+                sys.stdout.write(block)
+                sys.stdout.flush()
+        return 0
     async with aclosing(session.logs.follow_pod(wanted, drawn=drawn)) as log:
         async for lines in log:
             if (text := "".join([f"{line.text}\n" for line in lines if not line.open])) and was_open:

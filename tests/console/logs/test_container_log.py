@@ -19,10 +19,11 @@ from console.errors import NotAllowed, NotFound, Refused, Unreachable
 from console.kube.backoff import Backoff
 from console.kube.client import Client
 from console.kube.objects.meta import parse_time
-from console.logs.container_log import LogRequest, LogStream, ResumeCursor, RetryPolicy, follow_log
+from console.logs.container_log import LogRequest, LogStream, ResumeCursor, RetryPolicy, follow_log, read_text
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import LONGEST_LINE, LineSplitter, decode_line, split_timestamps
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
+from trainlog import Redactor
 
 POD = "/api/v1/namespaces/default/pods/p"
 QUICK = Backoff(first=0.01, most=0.02, refused=0.02)
@@ -91,7 +92,7 @@ class Container:
                 at += 1
                 if second < since:
                     continue
-                line = f"{stamp(second)} ".encode() + text + b"\n"
+                line = (f"{stamp(second)} ".encode() if "timestamps" in request.query else b"") + text + b"\n"
                 if sent == drop:
                     await answer.write(line[: len(line) // 2])
                     assert request.transport is not None
@@ -150,6 +151,42 @@ async def test_no_line_is_lost_or_repeated_over_drops(seed: int) -> None:
         container.end()
         container.drops = [chance.randrange(0, 120) for _ in range(10)]
         assert await texts(server) == written
+
+
+KEY = (b"-----BEGIN RSA PRIVATE KEY-----", b"MIIEowIBAAKCAQEA", b"def==", b"-----END RSA PRIVATE KEY----- tail")
+DAY = b"2026-11-21T07:00:01.5Z"
+PRINTED = (
+    b"plain", b"", "ü".encode(), b"\xff\xc3", b"HF_TOKEN=my-secret-value", b"\x1b[1mbold\x1b[0m token=abcdefgh",
+    bar(1) + bar(2, ", loss=2.5"), DAY + bar(3) + bar(4), b"x" * 20_000, b"with a return\r", b"hf_AbCdEfGhIjKlMnOp.",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("tail", [None, 3, 11])
+async def test_the_text_of_a_log_is_that_of_its_lines(
+    server: ApiServer, container: Container, tail: int | None
+) -> None:
+    container.say(1, *PRINTED, *PRINTED[:7])
+    container.draw(b"without an end")
+    wanted = LogRequest("default", "p", tail=tail, follow=False)
+    async with server.client() as client:
+        text = "".join([block async for block in read_text(client, wanted)])
+    assert text == "".join([f"{line}\n" for line in await texts(server, tail=tail, follow=False)])
+    assert container.queries[0] == ({} if tail is None else {"tailLines": f"{tail}"})
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_does_not_matter_where_the_text_of_a_log_is_cut(seed: int) -> None:
+    chance = random.Random(seed)
+    printed = [*PRINTED, b"y" * (LONGEST_LINE + 9), b"end"]
+    chance.shuffle(printed)
+    data, at = b"".join([line + b"\n" for line in printed]), 0
+    cutter, redactor, found = LineSplitter(stamped=False), Redactor(), b""
+    while at < len(data):
+        size = chance.choice([1, 30, 5000, 100_000])
+        found += redactor.redact_text(cutter.feed_text(data[at : at + size]))
+        at += size
+    lines, redactor = LineSplitter(stamped=False).feed(data), Redactor()
+    assert found.splitlines() == [redactor.redact_lines([b"- " + line])[0][2:] for line in lines]
 
 
 async def test_a_clean_end_of_the_connection_is_not_the_end_of_the_container(

@@ -248,6 +248,17 @@ class Redactor:
             at += len(line) + 1
         return clean
 
+    def redact_text(self, block: bytes) -> bytes:
+        """A block of whole lines without timestamps, with secrets redacted."""
+        if self._left or b"PRIVATE KEY" in block or b"\x1b" in block:
+            *lines, _ = block.split(b"\n")
+            return b"".join([line[1:] + b"\n" for line in self.redact_lines([b" " + line for line in lines])])
+        clean, at = list[bytes](), 0
+        for start, end in sorted(_WORDS.find_lines(block).items()):
+            clean += block[at:start], redact_line(block[start:end])
+            at = end
+        return b"".join([*clean, block[at:]])
+
     def _redact_next_line(self, line: bytes) -> bytes:
         head, space, text = line.partition(b" ")
         if self._left:
