@@ -332,11 +332,6 @@ def test_nan_behind_and_faults_last() -> None:
     assert watched.active == ()
 
 
-def test_alarms_that_nobody_wants() -> None:
-    watched = watch(off=(AlarmKind.NAN,))
-    assert watched.evaluate(0, replace(WELL, nan="nan")) == []
-
-
 def test_thresholds_of_the_person(tmp_path: Path) -> None:
     place = tmp_path / "config.toml"
     assert load_config(place).config.alarms == Thresholds()
