@@ -10,6 +10,8 @@ from msgspec import structs
 
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import GPU
+from console.kube.objects.node import Node
+from console.kube.objects.pod import Pod
 from console.kube.objects.queue import LocalQueue, Preemption, Quota, ResourceFlavor, Topology
 from console.kube.objects.workload import TopologyDomain, Workload
 from console.kube.snapshot import Fleet
@@ -34,15 +36,6 @@ def start_of(fleet: Fleet, name: str, **left: float) -> tuple[float, str, bool, 
     workload = present(fleet.workload_of(fleet.jobsets["default", name]))
     found = starts[workload.key]
     return found.at and round(found.at - fleet.at, 3), found.after, found.latest, found.unknown
-
-
-def test_a_job_starts_when_the_quota_that_it_waits_for_is_free() -> None:
-    fleet = queue_scene()
-    assert start_of(fleet, "dpo-b", llama=600) == (600, "llama", False, "")
-
-
-def test_without_the_progress_of_what_runs_nobody_can_know() -> None:
-    assert start_of(queue_scene(), "dpo-b") == (0, "", False, "how long llama still runs is not known")
 
 
 def bounds_of(fleet: Fleet, name: str, **left: float) -> tuple[float, tuple[str, ...]]:
@@ -134,19 +127,25 @@ def test_those_in_front_take_the_room_first_and_small_ones_pass_them() -> None:
     assert start_of(strict, "small", a=100, b=200)[3].startswith("others start before it (big)")
 
 
-def test_a_job_whose_end_is_not_known_makes_it_the_latest_moment() -> None:
-    fleet = scene(runs("a", 4), runs("b", 4), waits("c", 4))
-    assert start_of(fleet, "c", a=100) == (100, "a", True, "")
+NO_ROOM = "it has no room even when all that runs has ended"
 
 
-def test_what_is_larger_than_its_queue_never_starts() -> None:
-    fleet = scene(runs("a", 4), waits("huge", 9))
-    assert start_of(fleet, "huge", a=100)[3] == "it has no room even when all that runs has ended"
-
-
-def test_in_a_stopped_queue_the_start_cannot_be_known() -> None:
-    fleet = scene(runs("a", 8), waits("c", 4), stop_policy="Hold")
-    assert start_of(fleet, "c", a=1.0)[3] == "queue a4 is stopped (stop policy Hold) and admits nothing"
+@pytest.mark.parametrize(
+    ("fleet", "name", "left", "start"),
+    [
+        (queue_scene(), "dpo-b", {"llama": 600.0}, (600, "llama", False, "")),
+        (queue_scene(), "dpo-b", {}, (0, "", False, "how long llama still runs is not known")),
+        (scene(runs("a", 4), runs("b", 4), waits("c", 4)), "c", {"a": 100.0}, (100, "a", True, "")),
+        (scene(runs("a", 4), waits("huge", 9)), "huge", {"a": 100.0}, (0, "", False, NO_ROOM)),
+        (scene(runs("a", 4), waits("huge", 9)), "huge", {}, (0, "", False, NO_ROOM)),
+        (scene(runs("a", 8), waits("c", 4), stop_policy="Hold"), "c", {"a": 1.0},
+         (0, "", False, "queue a4 is stopped (stop policy Hold) and admits nothing")),
+    ],
+)  # fmt: skip
+def test_a_start_is_when_what_it_waits_for_is_free_or_why_it_is_not_known(
+    fleet: Fleet, name: str, left: dict[str, float], start: tuple[float, str, bool, str]
+) -> None:
+    assert start_of(fleet, name, **left) == start
 
 
 def test_what_is_preempted_and_starts_again_does_not_end_when_it_would_have() -> None:
@@ -172,15 +171,18 @@ BLOCK = "cloud.google.com/gce-topology-block"
 POOL = "cloud.google.com/gke-nodepool"
 
 
+def placed(name: str, node: Node, flavor: str = "a4") -> tuple[JobSet, Workload, Pod]:
+    """A job of one pod, which runs on that node."""
+    made = job(name, 1)
+    held = claim(made)
+    group = structs.replace(held.pod_sets[0], domains=(TopologyDomain((node.name,), 1),), flavors=((GPU, flavor),))
+    return made, structs.replace(held, pod_sets=(group,)), rank(made, 0, node.name)
+
+
 def test_places_count_as_well_as_quota() -> None:
     """Four nodes in two blocks: the quota is there, but a block is free only once both of its jobs have ended."""
     nodes = [structs.replace(a4(number), block=f"blk-{number // 2}", pool="pool") for number in range(4)]
-    placed = []
-    for number, name in enumerate(("a", "b", "c")):
-        made = job(name, 1)
-        held = claim(made)
-        group = structs.replace(held.pod_sets[0], domains=(TopologyDomain((nodes[number].name,), 1),))
-        placed.append((made, structs.replace(held, pod_sets=(group,)), rank(made, 0, nodes[number].name)))
+    jobs = [placed(name, node) for name, node in zip("abc", nodes, strict=False)]
     wide = job("wide", 2, suspended=True)
     wish = claim(wide, waits="topology")
     group = structs.replace(wish.pod_sets[0], required_topology=BLOCK)
@@ -188,7 +190,7 @@ def test_places_count_as_well_as_quota() -> None:
     fleet = fleet_of(
         cluster_queue("a4", 48), LocalQueue("default", "a4", cluster_queue="a4"), flavor, *nodes,
         Topology("net", levels=(BLOCK, "kubernetes.io/hostname")),
-        *(each for parts in placed for each in parts), wide, structs.replace(wish, pod_sets=(group,)),
+        *(each for parts in jobs for each in parts), wide, structs.replace(wish, pod_sets=(group,)),
     )  # fmt: skip
     assert start_of(fleet, "wide", a=100, b=300, c=200)[:2] == (200, "c"), "blk-1 has one node free already"
     assert start_of(fleet, "wide", a=100, b=300)[:3] == (300, "b", True)
@@ -201,13 +203,7 @@ def test_only_holders_whose_end_could_matter_are_named_as_the_reason() -> None:
     """
     nodes = [structs.replace(a4(number), block="blk-0" if number < 2 else "blk-9",
                              pool="pool" if number < 2 else "spot") for number in range(4)]  # fmt: skip
-    placed = []
-    for number, (name, flavor) in enumerate((("b", "a4"), ("idle", "a4"), ("cheap", "spot"))):
-        made = job(name, 1)
-        held = claim(made)
-        group = structs.replace(held.pod_sets[0], domains=(TopologyDomain((nodes[number].name,), 1),),
-                                flavors=((GPU, flavor),))  # fmt: skip
-        placed.append((made, structs.replace(held, pod_sets=(group,)), rank(made, 0, nodes[number].name)))
+    jobs = [placed("b", nodes[0]), placed("idle", nodes[1]), placed("cheap", nodes[2], "spot")]
     wide = job("wide", 2, suspended=True)
     wish = claim(wide, waits="topology")
     group = structs.replace(wish.pod_sets[0], required_topology=BLOCK)
@@ -217,7 +213,7 @@ def test_only_holders_whose_end_could_matter_are_named_as_the_reason() -> None:
     fleet = fleet_of(
         both, LocalQueue("default", "a4", cluster_queue="a4"), *flavors, *nodes,
         Topology("net", levels=(BLOCK, "kubernetes.io/hostname")),
-        *(each for parts in placed for each in parts), wide, structs.replace(wish, pod_sets=(group,)),
+        *(each for parts in jobs for each in parts), wide, structs.replace(wish, pod_sets=(group,)),
     )  # fmt: skip
     assert start_of(fleet, "wide")[3] == "how long b, idle still run is not known"
     assert start_of(fleet, "wide", b=100)[3] == "how long idle still runs is not known"
@@ -225,8 +221,3 @@ def test_only_holders_whose_end_could_matter_are_named_as_the_reason() -> None:
     less = structs.replace(both, quotas=(Quota("a4", GPU, 16), Quota("spot", GPU, 16)))
     short = replace(fleet, cluster_queues={("", "a4"): less})
     assert start_of(short, "wide")[3] == "how long cheap, b, idle still run is not known"
-
-
-def test_what_would_fit_on_no_flavor_waits_for_nobodys_end() -> None:
-    fleet = scene(runs("a", 4), waits("huge", 9))
-    assert start_of(fleet, "huge")[3] == "it has no room even when all that runs has ended"

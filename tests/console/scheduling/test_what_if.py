@@ -10,25 +10,16 @@ from msgspec import structs
 from console.errors import BadInput, NotFound, NotThere
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.queue import LocalQueue, Preemption, ResourceFlavor, Topology
-from console.kube.objects.workload import TopologyDomain, Workload
+from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.expected_starts import expected_starts
 from console.scheduling.what_if import Changes, NextVictims, WhatIf, next_victims, what_if
 from screens.cli.forecast import result_lines
 from screens.cli.why import _preempted_next
+from tests.console.scheduling.test_expected_starts import placed, runs, waits
 from tests.fakes import fleet_of
-from tests.screens.queue_scene import claim, cluster_queue, job
+from tests.screens.queue_scene import cluster_queue, job
 from tests.screens.scene import a4, rank
-
-
-def runs(name: str, nodes: int, **more: object) -> tuple[JobSet, Workload]:
-    made = job(name, nodes)
-    return made, structs.replace(claim(made), **more)
-
-
-def waits(name: str, nodes: int, **more: object) -> tuple[JobSet, Workload]:
-    made = job(name, nodes, suspended=True)
-    return made, structs.replace(claim(made, waits="insufficient unused quota"), **more)
 
 
 def scene(*jobs: tuple[JobSet, Workload], **queue: object) -> Fleet:
@@ -111,12 +102,7 @@ def placed_fleet(spare: int) -> Fleet:
     nodes = [
         structs.replace(a4(number), block="blk", pool="pool", host=f"host-{number}") for number in range(2 + spare)
     ]
-    parts: list[object] = []
-    for number, name in enumerate(("a", "b")):
-        made = job(name, 1)
-        held = claim(made)
-        group = structs.replace(held.pod_sets[0], domains=(TopologyDomain((nodes[number].name,), 1),))
-        parts += [made, structs.replace(held, pod_sets=(group,)), rank(made, 0, nodes[number].name)]
+    parts = [*placed("a", nodes[0]), *placed("b", nodes[1])]
     return fleet_of(
         cluster_queue("a4", 16), LocalQueue("default", "door", cluster_queue="a4"),
         ResourceFlavor("a4", topology="net"), Topology("net", levels=("kubernetes.io/hostname",)), *nodes, *parts,
