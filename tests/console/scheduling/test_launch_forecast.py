@@ -80,8 +80,8 @@ def waiting(name: str, gpus: int, priority: int = 0) -> Workload:
     return Workload("team", f"w-{name}", uid=name, queue="lq", priority=priority, owner_name=name, pod_sets=groups)
 
 
-def cluster(*more: Any, queues: tuple[Any, ...] = (), **links: WatchStatus) -> Fleet:
-    return fleet_of(*HOSTS, FLAVOR, TOPOLOGY, *(queues or (DOOR, queue())), *more, **links)
+def cluster(*more: Any, queues: tuple[Any, ...] = ()) -> Fleet:
+    return fleet_of(*HOSTS, FLAVOR, TOPOLOGY, *(queues or (DOOR, queue())), *more)
 
 
 def told(fleet: Fleet, gpus: int = 16, **more: Any) -> Forecast:
@@ -308,7 +308,8 @@ FORECASTS: list[tuple[Fleet, int, dict[str, Any], LaunchVerdict, str]] = [
      "32 own - 8 used = 24 free, but cq is StrictFIFO: nothing passes first (64)"),
     (cluster(FIRST, queues=(DOOR, queue(32, 8))), 8, {}, NOW, "…"),
     # what may not be seen
-    *((cluster(**{kind: WatchStatus(kind, state)}), 16, {}, verdict, words) for kind, state, verdict, words in (
+    *((fleet_of(*HOSTS, FLAVOR, DOOR, queue(), **{kind: WatchStatus(kind, state)}), 16, {}, verdict, words)
+      for kind, state, verdict, words in (
         ("localqueues", WatchState.LISTING, UNKNOWN, "…the LocalQueues are still being listed…"),
         ("localqueues", WatchState.FORBIDDEN, UNKNOWN, "…no permission to list LocalQueues…"),
         ("clusterqueues", WatchState.FORBIDDEN, UNKNOWN, "…no permission to list ClusterQueues…"),
