@@ -101,6 +101,7 @@ async def test_a_program_is_asked_once_and_again_before_its_token_ends(tmp_path:
         ("print('\\033[2J\\033]52;c;AAAA\\007')", "gave no ExecCredential"),
         ("print('a' * 100_000_000)", "prints more than 1 MiB"),
         ("print('e' * 100_000_000, file=sys.stderr); sys.exit(1)", "failed with exit code -9: eeee"),
+        ("__import__('os').system('head -c 3000000 /dev/zero >&2')", "failed with exit code -9"),
         (
             "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'x', 'status': {}}))",
             "gave neither a token nor a certificate",
