@@ -327,7 +327,7 @@ async def test_a_line_of_a_job_whose_training_was_not_looked_at_leads_to_its_ste
         await to_job(app, pilot, "llama", "log")
         await until(pilot, lambda: "⏎ Chart" in screen_text(app))
         await press(pilot, "home", then=lambda: "it 1/200  loss" in screen_text(app))
-        await press(pilot, "enter", then=lambda: "  loss " in screen_text(app) and "at step " in screen_text(app))
+        await press(pilot, "enter", then=lambda: "loss 2.5" in screen_text(app) and "at step " in screen_text(app))
 
 
 def saved_state(*, ago: float) -> SavedState:

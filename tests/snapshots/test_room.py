@@ -17,7 +17,7 @@ from tests.snapshots.pages import JOB, MAIN, OF_OBJECTS
 
 SIZES = (80, 24), (120, 35), (160, 45), (200, 50)
 LISTS = (*MAIN, "pool", "alarms", "images", "storage", "nodepools")
-INSTEAD = {"#reason"}
+INSTEAD = {"#reason", "#explanation"}
 """What a pane says instead, where there is one."""
 
 
