@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from itertools import combinations, cycle, groupby, pairwise, product, repeat
+from itertools import combinations, cycle, groupby, pairwise, product, repeat, takewhile
 from pathlib import Path
 
 from msgspec import structs
@@ -174,6 +174,7 @@ class _IdlingCluster(VirtualCluster):
         super().__init__(snapshot, strict)
         self._waits: Iterator[int] = repeat(0)
         self._turns: _LateTurns = _LateTurns()
+        self.at_once: frozenset[str] = frozenset()  # after the end of these, all are tried again before the next cycle
 
     def begin_step(self, timing: Timing) -> None:
         """Let cycles pass before its event."""
@@ -187,6 +188,11 @@ class _IdlingCluster(VirtualCluster):
             return True
         changed = [super(_IdlingCluster, self)._cycle(moves, now) for _ in range(next(self._waits))]
         return any(changed)
+
+    def end(self, workload: SnapshotWorkload) -> None:
+        super().end(workload)
+        if workload.key[1] in self.at_once:
+            self._unpark()
 
     def try_again(self, roots: Collection[str]) -> None:
         self._freed |= {queue.root for queue in self.snapshot.queues.values() if queue.root.name in roots}
@@ -268,6 +274,7 @@ class _Replay:
 
     def _same_decisions(self, at: int, step: Step, before: Mapping[str, Object]) -> bool:
         self._cluster.begin_step(self._timings.get(at, Timing()))
+        self._cluster.at_once = frozenset(_tried_again_at_once(step))
         ours = []
         if step.event == "arrives":
             self._cluster.submit(self._jobs[step.job])
@@ -322,6 +329,15 @@ def _tried_again(step: Step) -> set[str]:
     between = [what for count, what in step.cycles if not count]
     last = max((at for at, what in enumerate(between) if what[-1] == "pending"), default=len(between))
     return {cohort[0] for kind, *cohort in between[last:] if kind == "move" and cohort}
+
+
+def _tried_again_at_once(step: Step) -> Iterator[str]:
+    """Those after whose end Kueue tried all again before its next cycle, not in one of those that follow."""
+    for at, (_, what) in enumerate(step.cycles):
+        if what and what[-1] in ("finished", "pending"):
+            between = takewhile(lambda each: not each[0], step.cycles[at:])
+            if any(each[1][0] == "move" for each in between):
+                yield what[0]
 
 
 def _evictions(moves: Iterable[list[str]]) -> list[list[str]]:
