@@ -259,6 +259,9 @@ CUT = ROW.index("    34.35")
 HALF, BOTH, WORDS = structs.replace(FIRST, in_place=None), (FIRST, SECOND), ROW.split()
 EACH = "    33.10    36.20    35.90    1.20"
 OLD = "#       size         count    type     time   algbw   busbw  error     time   algbw   busbw  error\n"
+OLD_HALVES = NcclHalf(13744.0, 71.61, 71.61, None), NcclHalf(8837.0, 111.38, 111.38, None)
+FIRST_HALVES = NcclHalf(1628.0, 6.14, 9.21, None), NcclHalf(1932.0, 5.18, 7.77, None)
+WRONG_HALVES = NcclHalf(34.65, 30.26, 52.96, 268435000), NcclHalf(34.35, 30.52, 53.41, 1000000)
 ROWS: dict[str, tuple[str, tuple[NcclRow, ...]]] = {
     "a date behind it": (ROW.rstrip() + " 2026-03-01 12:30:59\n", (FIRST,)),
     "columns of each iteration": ("  ".join([*WORDS[:9], EACH, *WORDS[9:], EACH]) + "\n", (FIRST,)),
@@ -284,57 +287,21 @@ ROWS: dict[str, tuple[str, tuple[NcclRow, ...]]] = {
     ),
     "more wrong elements than fit": (
         ROW.replace("52.96       0", "52.96  2.68435e+08").replace("53.41       0", "53.41  1e+06"),
-        (
-            structs.replace(
-                FIRST,
-                out_of_place=NcclHalf(34.65, 30.26, 52.96, 268435000),
-                in_place=NcclHalf(34.35, 30.52, 53.41, 1000000),
-            ),
-        ),
+        (structs.replace(FIRST, out_of_place=WRONG_HALVES[0], in_place=WRONG_HALVES[1]),),
     ),
     "an old table, whole microseconds": (
         OLD + "  1073741808      22369621   float    13744   71.61   71.61  1e+00   8837.0  111.38  111.38  0e+00\n",
-        (
-            NcclRow(
-                1073741808,
-                22369621,
-                "float",
-                None,
-                None,
-                NcclHalf(13744.0, 71.61, 71.61, None),
-                NcclHalf(8837.0, 111.38, 111.38, None),
-            ),
-        ),
+        (NcclRow(1073741808, 22369621, "float", None, None, *OLD_HALVES),),
     ),
     "an old table with a root and no operation": (
         OLD.replace("type ", "type    root ")
         + "   1024  256   float       3    13744   71.61   71.61  0e+00   8837.0  111.38  111.38  0e+00\n",
-        (
-            NcclRow(
-                1024,
-                256,
-                "float",
-                None,
-                3,
-                NcclHalf(13744.0, 71.61, 71.61, None),
-                NcclHalf(8837.0, 111.38, 111.38, None),
-            ),
-        ),
+        (NcclRow(1024, 256, "float", None, 3, *OLD_HALVES),),
     ),
     "the first tables, in milliseconds": (
         "#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  busbw      res\n"
         "    10000000      10000000    char     sum    1.628   6.14   9.21    0e+00    1.932   5.18   7.77    N/A\n",
-        (
-            NcclRow(
-                10000000,
-                10000000,
-                "char",
-                "sum",
-                None,
-                NcclHalf(1628.0, 6.14, 9.21, None),
-                NcclHalf(1932.0, 5.18, 7.77, None),
-            ),
-        ),
+        (NcclRow(10000000, 10000000, "char", "sum", None, *FIRST_HALVES),),
     ),
     **{
         f"a row of {kind}": (ROW.replace("   float", f"{kind:>8}"), (structs.replace(FIRST, type=kind),))
