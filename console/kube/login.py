@@ -111,7 +111,7 @@ MAX_OUTPUT = 1 << 20  # bytes that a plugin may print: an ExecCredential has a f
 
 
 async def _read_output(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None) -> bytes:
-    """What a program prints; one that prints too much is killed, and the rest is dropped: its end is known behind it."""
+    """What a program prints; one that prints too much is killed, and the rest dropped: its end is known behind it."""
     found = bytearray()
     while stream is not None and (piece := await stream.read(1 << 16)):
         if len(found) <= MAX_OUTPUT:
