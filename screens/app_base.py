@@ -58,7 +58,7 @@ SETTLED_WITHIN = 0.3
 """Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
 KEYS_REST = 0.3  # seconds after a key in which another one is likely
 COLLECT_EVERY, COLLECT_ALL = 10.0, 60  # seconds between two collections, and of how many one looks through all objects
-MANY_OBJECTS = 100_000  # in use, through which a collection looks in a fiftieth of a second
+MANY_OBJECTS = 100_000  # in use, through which a collection looks in a thirtieth of a second
 PAINTED_WITHIN = 0.1  # seconds after which what a key has changed has been painted
 
 
@@ -130,6 +130,7 @@ class KeyOrderedApp(App[int]):
         self.theme = DARK.name
         self._pressed_at = 0.0
         self._looks = 0
+        self._frozen = False  # whether anything is that may go: modules stay
         self._with_next_key: dict[str, Callable[[], None]] = {}
         self._typed: deque[events.Key] = deque()
         """Keys that came while another was being answered, or that are for a question."""
@@ -224,19 +225,20 @@ class KeyOrderedApp(App[int]):
         return self.answering or monotonic() < self._pressed_at + KEYS_REST
 
     def collect_garbage(self) -> None:
-        """Collect reference cycles: of young objects, and of all of them while nobody is there.
+        """Collect reference cycles: of young objects, and of all of them, if more were frozen, while nobody is there.
 
         By itself Python looks so seldom here (COLLECTIONS of __main__) that a console open all day would grow. What is
         in use stays young until that is MANY_OBJECTS, half as many more while a page is open that will be closed: from
         then on that would not be looked through, and hold the young objects that it refers to.
         """
         self._looks += 1
-        if self._looks >= COLLECT_ALL and monotonic() - self._pressed_at > COLLECT_EVERY:
+        if self._frozen and self._looks >= COLLECT_ALL and monotonic() - self._pressed_at > COLLECT_EVERY:
             self._looks = 0
             gc.unfreeze()
         gc.collect()
         pages = sum(map(len, self._screen_stacks.values())) - len(self._screen_stacks)
         if len(gc.get_objects()) > (MANY_OBJECTS * 3 // 2 if pages else MANY_OBJECTS):
+            self._frozen = True
             gc.freeze()
         _trim_heap()(0)
 

@@ -463,11 +463,12 @@ async def test_a_page_that_is_being_opened_has_no_keys_yet() -> None:
         assert page.active_bindings == {}
 
 
-async def test_reference_cycles_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Circle:
-        def __init__(self) -> None:
-            self.itself = self
+class Circle:
+    def __init__(self) -> None:
+        self.itself = self
 
+
+async def test_reference_cycles_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     async with console() as (app, pilot, _):
         gc.disable()
         try:
@@ -491,6 +492,20 @@ async def test_reference_cycles_are_collected(monkeypatch: pytest.MonkeyPatch) -
         finally:
             gc.enable()
             gc.unfreeze()
+
+
+async def test_what_stays_is_looked_through_only_with_what_was_frozen_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with console() as (app, _, _):
+        monkeypatch.setattr("screens.app_base.COLLECT_ALL", 0)
+        app._pressed_at = -60.0
+        circle = weakref.ref(Circle())
+        gc.freeze()
+        app.collect_garbage()
+        assert circle() is not None
+        monkeypatch.setattr("screens.app_base.MANY_OBJECTS", 0)
+        app.collect_garbage()
+        app.collect_garbage()
+        assert circle() is None
 
 
 @pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="only glibc gives it back")
