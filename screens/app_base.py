@@ -30,6 +30,7 @@ from textual import events
 from textual.app import App
 from textual.command import CommandPalette
 from textual.css.query import NoMatches
+from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
 from textual.message_pump import MessagePump
 from textual.widgets import Input, TextArea
@@ -117,13 +118,25 @@ def terminal_has_hung_up() -> bool:
     return any(happened & select.POLLHUP for _, happened in poll.poll(0))
 
 
+class TerminalDriver(LinuxDriver):
+    """Takes the terminal back only after it was handed over.
+
+    Whoever stops and continues a process, as a debugger or a service manager, sends SIGCONT with no SIGTSTP before it:
+    each would start two more threads, one of which reads keys, and leave the terminal raw in the end.
+    """
+
+    def _sigcont_application(self, *signal: object) -> None:
+        if self._must_signal_resume:
+            super()._sigcont_application(*signal)
+
+
 class KeyOrderedApp(App[int]):
     """An app that completes a key's action before it handles the next key, and in which no text is obeyed."""
 
     PALETTE: ClassVar[type[CommandPalette]] = CommandPalette
 
     def __init__(self, **textual: Any) -> None:
-        super().__init__(**textual)
+        super().__init__(driver_class=TerminalDriver, **textual)
         self._text_gate = ControlCharFilter()
         self.animation_level = "none"  # a scroll that glides settles after 0.9 s
         self.add_themes(DARK, LIGHT)

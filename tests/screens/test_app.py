@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import platform
+import signal
 import sys
 import time
 import weakref
@@ -520,6 +521,20 @@ async def test_memory_between_blocks_in_use_is_given_back() -> None:
         app.collect_garbage()
         assert resident() < before - 40_000_000
         del last
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["stopped by others", "suspended"])
+async def test_a_process_that_goes_on_takes_the_terminal_back_that_it_gave(asked: bool) -> None:
+    before = {each: signal.getsignal(each) for each in (signal.SIGTSTP, signal.SIGCONT)}
+    try:
+        driver, taken = ConsoleApp(Settings()).driver_class(cast("Any", None)), list[bool]()
+        driver.start_application_mode = lambda: taken.append(True)  # type: ignore[method-assign]
+        driver._must_signal_resume = asked  # type: ignore[attr-defined]
+        os.kill(os.getpid(), signal.SIGCONT)
+        assert taken == [True] * asked
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def test_a_new_connection_keeps_what_was_known_until_its_server_has_told_something() -> None:
