@@ -24,6 +24,7 @@ from console.kube.snapshot import ContextName, Fleet, WatchState, WatchStatus
 from console.launch.run_record import RunRecord
 from console.settings import Settings
 from screens.app import ConsoleApp, keep_known
+from screens.app_base import TerminalDriver
 from screens.base import LiveScreen
 from screens.dialogs.question import ChoiceTable, Pick
 from screens.pages.fleet import FleetScreen
@@ -523,15 +524,22 @@ async def test_memory_between_blocks_in_use_is_given_back() -> None:
         del last
 
 
+class Taken(TerminalDriver):
+    taken = 0
+
+    def start_application_mode(self) -> None:
+        self.taken += 1
+
+
 @pytest.mark.parametrize("asked", [False, True], ids=["stopped by others", "suspended"])
 async def test_a_process_that_goes_on_takes_the_terminal_back_that_it_gave(asked: bool) -> None:
     before = {each: signal.getsignal(each) for each in (signal.SIGTSTP, signal.SIGCONT)}
     try:
-        driver, taken = ConsoleApp(Settings()).driver_class(cast("Any", None)), list[bool]()
-        driver.start_application_mode = lambda: taken.append(True)  # type: ignore[method-assign]
-        driver._must_signal_resume = asked  # type: ignore[attr-defined]
+        assert ConsoleApp(Settings()).driver_class is TerminalDriver
+        driver = Taken(cast("Any", None))
+        driver._must_signal_resume = asked
         os.kill(os.getpid(), signal.SIGCONT)
-        assert taken == [True] * asked
+        assert driver.taken == asked
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
