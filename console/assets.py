@@ -11,9 +11,9 @@ from pathlib import Path
 
 from console.errors import Unreadable
 
-_PACKAGE = Path(__file__).resolve().parent
-_PLACES = (_PACKAGE.parent, _PACKAGE / "_data")
-CHILDREN = "/"
+_CONSOLE_FOLDER = Path(__file__).resolve().parent
+_DATA_FOLDERS = (_CONSOLE_FOLDER.parent, _CONSOLE_FOLDER / "_data")
+CHILD_WORKING_FOLDER = "/"
 """Where modules start that run as processes of their own: the current folder may have been copied from anywhere."""
 
 
@@ -28,7 +28,7 @@ def launchers_folder() -> Path:
 
 def _find_folder(name: str, proof: str) -> Path:
     """The first candidate folder that contains the file `proof`, to skip unrelated folders of the same name."""
-    for place in _PLACES:
+    for place in _DATA_FOLDERS:
         if (place / name / proof).is_file():
             return place / name
     raise Unreadable(f"The folder {name}/ of this installation is missing or incomplete.", "Install a4-console again.")
@@ -42,7 +42,7 @@ def module_command(module: str, *arguments: str) -> list[str]:
 def module_environment() -> dict[str, str]:
     """The environment for `module_command`, with this program's module path."""
     given = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if Path(each).is_absolute()]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(_PACKAGE.parent), *given))}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(_CONSOLE_FOLDER.parent), *given))}
 
 
 def release_name() -> str:
@@ -57,11 +57,11 @@ def _read_commit() -> str:
     """The commit according to git or to the wheel's metadata; empty if unknown."""
     import subprocess
 
-    if (_PACKAGE.parent / ".git").exists():
-        asked = ["git", "-C", str(_PACKAGE.parent), "describe", "--always", "--dirty", "--exclude=*"]
+    if (_CONSOLE_FOLDER.parent / ".git").exists():
+        asked = ["git", "-C", str(_CONSOLE_FOLDER.parent), "describe", "--always", "--dirty", "--exclude=*"]
         try:
             return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
         except (OSError, subprocess.SubprocessError):  # no git here, or a repository that it refuses to read
             return ""
-    built = _PACKAGE / "_data" / "commit"
+    built = _CONSOLE_FOLDER / "_data" / "commit"
     return built.read_text().strip() if built.is_file() else ""

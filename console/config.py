@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from console.errors import BadInput
-from console.folders import config_folder, read_own
+from console.folders import config_folder, read_own_file
 from trainlog import LONGEST_PATTERN, compile_pattern, lazy_pattern
 
 Color = Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description='a colour such as "#5fd38d"')]
@@ -24,12 +24,12 @@ Page = Literal["fleet", "queues", "jobs", "pods", "launch", "runs", "tunnels"]
 PaneSize = Literal["usual", "large", "off"]
 AlarmName = Literal["stall", "nan", "spike", "busbw", "behind", "restart", "failed", "gpu", "kept"]
 Seconds = Annotated[float, Meta(ge=1, lt=1e9)]
-ADDRESS = "^[a-zA-Z0-9+.-]{1,20}://."
+ADDRESS_PATTERN = "^[a-zA-Z0-9+.-]{1,20}://."
 MIN_REFRESH_SECONDS = 0.25
 """Seconds between two snapshots of the cluster."""
 PLACEHOLDERS = ("job", "pod", "node", "namespace", "context")
 """What a command of one's own may name, each in braces or as a variable: {job}, $A4_JOB."""
-_SHELL = lazy_pattern(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|<<.*|\$?\{(\w+)\}", re.DOTALL)
+_SHELL_TOKEN = lazy_pattern(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|<<.*|\$?\{(\w+)\}", re.DOTALL)
 """Of a shell's text what is quoted, a here-document and all after it, and what stands in braces otherwise."""
 
 
@@ -106,7 +106,7 @@ class OwnCommand(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     @property
     def script(self) -> str:
         """What sh runs: a name is never part of it, but the value of a variable."""
-        return _SHELL.sub(
+        return _SHELL_TOKEN.sub(
             lambda each: f'"$A4_{each[1].upper()}"' if each[0][0] == "{" and each[1] in PLACEHOLDERS else each[0],
             self.command,
         )
@@ -123,7 +123,9 @@ class Notifications(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     """Where alarms are sent. Addresses hold secrets: neither this nor what holds it shows them."""
 
     to: Annotated[
-        tuple[Annotated[str, Meta(pattern=ADDRESS, description="an address as apprise takes it, SCHEME://…")], ...],
+        tuple[
+            Annotated[str, Meta(pattern=ADDRESS_PATTERN, description="an address as apprise takes it, SCHEME://…")], ...
+        ],
         Meta(description="addresses that apprise takes: Slack, mail, webhooks, ntfy, …"),
     ] = ()
 
@@ -198,7 +200,7 @@ def config_path() -> Path:
     return config_folder() / "config.toml"
 
 
-MAX_CONFIG = 1 << 20  # bytes of the settings
+MAX_CONFIG_BYTES = 1 << 20  # bytes of the settings
 
 
 def config_mtime() -> int:
@@ -213,7 +215,7 @@ def load_config(path: Path | None = None) -> LoadedConfig:
     """Read the settings file; invalid lines are skipped and reported. Blocking."""
     path = path or config_path()
     try:
-        text = read_own(path, MAX_CONFIG).decode()
+        text = read_own_file(path, MAX_CONFIG_BYTES).decode()
     except FileNotFoundError:
         return LoadedConfig(path, Config())
     except (OSError, ValueError) as error:
@@ -225,7 +227,7 @@ def load_config(path: Path | None = None) -> LoadedConfig:
     return LoadedConfig(path, config, tuple(sorted(problems, key=lambda each: each.line)), text)
 
 
-_in_force: tuple[Path, int, LoadedConfig] | None = None
+_loaded_config: tuple[Path, int, LoadedConfig] | None = None
 
 
 def positive_variable(name: str) -> float | None:
@@ -239,11 +241,11 @@ def positive_variable(name: str) -> float | None:
 
 def config_in_force() -> LoadedConfig:
     """The current settings, read again only if the file has changed. Blocking."""
-    global _in_force
+    global _loaded_config
     now = config_path(), config_mtime()
-    if _in_force is None or _in_force[:2] != now:
-        _in_force = (*now, load_config(now[0]))
-    return _in_force[2]
+    if _loaded_config is None or _loaded_config[:2] != now:
+        _loaded_config = (*now, load_config(now[0]))
+    return _loaded_config[2]
 
 
 def with_thresholds(before: Thresholds, given: Mapping[str, Any]) -> Thresholds:
@@ -260,7 +262,7 @@ def json_schema() -> dict[str, Any]:
 
 
 MAX_WRONG_LINES = 50
-_AT = lazy_pattern(r"\(at (?:line (\d+), column \d+|end of document)\)")
+_ERROR_PLACE = lazy_pattern(r"\(at (?:line (\d+), column \d+|end of document)\)")
 
 
 def _parse(text: str, problems: list[ConfigProblem]) -> dict[str, Any]:
@@ -272,11 +274,11 @@ def _parse(text: str, problems: list[ConfigProblem]) -> dict[str, Any]:
         try:
             return tomllib.loads("\n".join(lines))
         except tomllib.TOMLDecodeError as error:
-            at = _AT.search(str(error))
+            at = _ERROR_PLACE.search(str(error))
             number = int(at[1]) if at and at[1] else len(lines)
             while number > 1 and not lines[number - 1].strip():
                 number -= 1  # a text or list that is not closed is noticed where the next line begins
-            message = _AT.sub("", str(error)).strip()
+            message = _ERROR_PLACE.sub("", str(error)).strip()
             problems.append(ConfigProblem(number, f"This is no TOML: {message[:1].lower()}{message[1:]}."))
             lines[number - 1] = ""
     return {}
@@ -351,7 +353,7 @@ def _pattern_error(pattern: str) -> str:
 
 def _placeholder_error(command: str) -> str:
     """What of a command is not put in as one word, as the end of a sentence, and what to write; empty for nothing."""
-    for part in _SHELL.finditer(command):
+    for part in _SHELL_TOKEN.finditer(command):
         text, name = part[0], part[1]
         if text.startswith("$") and name in PLACEHOLDERS:
             return f"has ${{{name}}}: write {{{name}}}, or $A4_{name.upper()}."
@@ -404,9 +406,9 @@ def _format_path(path: tuple[str | int, ...]) -> str:
     return text
 
 
-_HEADER = lazy_pattern(r"\s*(\[\[?)([^\[\]]+)\]")
-_KEY = lazy_pattern(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
-_PART = lazy_pattern(r"[\w-]+|\"[^\"]*\"|'[^']*'")
+_TABLE_HEADER = lazy_pattern(r"\s*(\[\[?)([^\[\]]+)\]")
+_KEY_AT_LINE_START = lazy_pattern(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
+_KEY_PART = lazy_pattern(r"[\w-]+|\"[^\"]*\"|'[^']*'")
 
 
 def find_line(text: str, path: tuple[str | int, ...]) -> int:
@@ -415,12 +417,12 @@ def find_line(text: str, path: tuple[str | int, ...]) -> int:
     counts: dict[tuple[str | int, ...], int] = {}
     best, found = -1, 1
     for number, line in enumerate(text.split("\n"), 1):
-        if header := _HEADER.match(line):
+        if header := _TABLE_HEADER.match(line):
             here = table = _split_path(header[2])
             if header[1] == "[[":
                 counts[table] = counts.get(table, -1) + 1
                 here = table = (*table, counts[table])
-        elif key := _KEY.match(line):
+        elif key := _KEY_AT_LINE_START.match(line):
             here = (*table, *_split_path(key[1]))
         else:
             continue
@@ -432,4 +434,4 @@ def find_line(text: str, path: tuple[str | int, ...]) -> int:
 
 
 def _split_path(dotted: str) -> tuple[str | int, ...]:
-    return tuple(each.strip("\"'") for each in _PART.findall(dotted))
+    return tuple(each.strip("\"'") for each in _KEY_PART.findall(dotted))

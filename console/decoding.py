@@ -23,8 +23,8 @@ from rankscope import check_cost as check_answer_cost
 
 T = TypeVar("T")
 
-UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)  # what reading JSON may raise
-DECODING_SECONDS = 20.0  # after which a decoder is given up; what a peer sends takes one or two on an idle machine
+DECODING_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)  # what reading JSON may raise
+MAX_DECODING_SECONDS = 20.0  # after which a decoder is given up; what a peer sends takes one or two on an idle machine
 
 
 def check_cost(data: bytes, what: str) -> None:
@@ -39,7 +39,7 @@ class _GivenUp(BaseException):
     """Raised in the thread of a decoder for which nobody waits any more."""
 
 
-async def decode_apart(what: str, decode: Callable[[], T], seconds: float = DECODING_SECONDS) -> T:
+async def decode_apart(what: str, decode: Callable[[], T], seconds: float = MAX_DECODING_SECONDS) -> T:
     """The result of a decoder of bytes from outside; Unreadable if it fails in any way or takes too long.
 
     `what` begins the sentence, as "What the pods tell of NCCL". When the caller is cancelled, the decoder ends too.

@@ -61,7 +61,7 @@ def make_owner_only(folder: Path) -> None:
     folder.chmod(0o700)
 
 
-def mend_own_folders() -> None:
+def make_own_folders_private() -> None:
     """Keep others from writing in a4's folders; BadInput if these are not one's own. Blocking."""
     for folder in (state_folder(), config_folder()):
         try:
@@ -72,10 +72,10 @@ def mend_own_folders() -> None:
             raise BadInput(f"{folder} cannot be used: {error.strerror}.", hint) from error
 
 
-MAX_OWN_FILE = 64 << 20  # bytes of a file of a4 that is read as a whole
+MAX_OWN_FILE_BYTES = 64 << 20  # bytes of a file of a4 that is read as a whole
 
 
-def open_own(path: Path, flags: int = os.O_RDONLY, *, most: float = inf) -> int:
+def open_own_file(path: Path, flags: int = os.O_RDONLY, *, most: float = inf) -> int:
     """Open a file of a4 at once; OSError, too, if it is none: a pipe, a device, a folder, or larger than `most`."""
     try:
         handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
@@ -92,9 +92,9 @@ def open_own(path: Path, flags: int = os.O_RDONLY, *, most: float = inf) -> int:
     return handle
 
 
-def read_own(path: Path, most: int = MAX_OWN_FILE) -> bytes:
-    """The content of a file of a4; OSError as `open_own`. Blocking."""
-    with os.fdopen(open_own(path, most=most), "rb") as file:
+def read_own_file(path: Path, most: int = MAX_OWN_FILE_BYTES) -> bytes:
+    """The content of a file of a4; OSError as `open_own_file`. Blocking."""
+    with os.fdopen(open_own_file(path, most=most), "rb") as file:
         return file.read(most)
 
 
@@ -155,7 +155,7 @@ def _publish_file(beside: str, place: Path) -> None:
 def file_lock(path: Path) -> Iterator[None]:
     """Hold a lock for that file among all threads and processes of this account. Blocking."""
     make_private(path.parent)
-    lock = open_own(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR)
+    lock = open_own_file(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

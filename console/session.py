@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from console.errors import BadKubeconfig, ConsoleError
 from console.kube.snapshot import Fleet
-from console.kube.store import FIELDS
+from console.kube.store import FLEET_FIELDS
 from console.kube.watched_cluster import Selectors, WatchedCluster
 from console.session_jobs import SessionJobs
 from console.settings import Settings
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from console.checkpoints.reader import CheckpointReader
     from console.google.services import GoogleServices
     from console.hang.inspector import JobInspector
-    from console.hang.own_jobs import OwnJobs
+    from console.hang.own_jobs import OwnJobInspector
     from console.kube.kubeconfig import Kubeconfig
     from console.launch.choices import FieldChoices
     from console.launch.install import ChartCatalog
@@ -81,7 +81,7 @@ class Session:
             beside["runs"] = lambda: self.launch.recorder.update_periodically()
         if not brief and "jobsets" in kinds:
             beside["diagnoses"] = lambda: self.diagnoses.refresh_periodically()
-        if tuple(kinds) == tuple(FIELDS):
+        if tuple(kinds) == tuple(FLEET_FIELDS):
             beside["hosts"] = lambda: self.attach.remove_ended_periodically()
 
     @classmethod
@@ -98,7 +98,7 @@ class Session:
         Raises BadKubeconfig; a context gke_PROJECT_LOCATION_NAME that no file has is asked of Google. `brief`: for a
         command that looks once and ends.
         """
-        kinds = tuple(FIELDS) if kinds is None else kinds
+        kinds = tuple(FLEET_FIELDS) if kinds is None else kinds
         await asyncio.to_thread(WatchedCluster.prepare)
         from console.kube.kubeconfig import load
 
@@ -239,10 +239,10 @@ class Session:
         return Diagnoses(lambda: self.launch.runs.history)
 
     @cached_property
-    def own_jobs(self) -> OwnJobs:
-        from console.hang.own_jobs import OwnJobs
+    def own_jobs(self) -> OwnJobInspector:
+        from console.hang.own_jobs import OwnJobInspector
 
-        return OwnJobs(self.watch, lambda: self.launch.runs, lambda: self.inspector, self.diagnoses)
+        return OwnJobInspector(self.watch, lambda: self.launch.runs, lambda: self.inspector, self.diagnoses)
 
     @cached_property
     def tunnels(self) -> Tunnels:

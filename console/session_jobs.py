@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 
 if TYPE_CHECKING:
     from console.checkpoints.reader import CheckpointReader
@@ -48,13 +48,13 @@ class SessionJobs:
 
     def list_spans(self, key: Key) -> Sequence[TimeSpan]:
         """The time of a watched job by its log, and when a slow rank was found."""
-        from console.metrics.seen_time import SHARES, SpanKind, TimeSpan
+        from console.metrics.seen_time import PARTS_OF_STEP, SpanKind, TimeSpan
 
         monitor, report = self.find_monitor(key), self.slow_report(key)
-        found = list(monitor.list_spans(CLOCK.now())) if monitor is not None else []
+        found = list(monitor.list_spans(SERVER_CLOCK.now())) if monitor is not None else []
         if report is not None:
             at, kind = report.at, SpanKind.NAMED
-            found += [TimeSpan(at, at, kind, round(SHARES * each.share), each.rank or 0) for each in report.slow]
+            found += [TimeSpan(at, at, kind, round(PARTS_OF_STEP * each.share), each.rank or 0) for each in report.slow]
         return found
 
     def slow_report(self, key: Key) -> SlowReport | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
-YOU = "you"  # stands for the name of the person at the console
+OWN_NAME = "you"  # stands for the name of the person at the console
 
 
 class Settings(NamedTuple):

@@ -20,7 +20,7 @@ SLICE_SECONDS = 0.005
 """Seconds of work before others get their turn."""
 KEY_RECENT_SECONDS = 3.0
 """Seconds after a key in which another one is likely."""
-RESTS, RESTS_SOON = 1.0, 3.0
+REST_PER_WORK, REST_PER_WORK_NEAR_KEYS = 1.0, 3.0
 """How much longer than a slice the rest after it is; and while keys are likely."""
 KEY_BURST_END_SECONDS = 1.0
 """Seconds without a slice that is used up after which a burst of work has ended."""
@@ -29,39 +29,39 @@ MAX_REST_SECONDS = 0.25
 SWITCH_SECONDS = 0.0005
 """Seconds after which a thread that works lets another one go on: answering a key takes many such turns."""
 
-_pressed = -math.inf
-_free_at = 0.0
-_NEVER = threading.Event()
+_last_key_press = -math.inf
+_next_turn_at = 0.0
+_NEVER_SET = threading.Event()
 
 
 def note_key_press() -> None:
-    global _pressed
-    if _pressed == -math.inf:
+    global _last_key_press
+    if _last_key_press == -math.inf:
         sys.setswitchinterval(SWITCH_SECONDS)
-    _pressed = time.monotonic()
+    _last_key_press = time.monotonic()
 
 
 def key_expected() -> bool:
     """Whether a key was pressed so recently that another is likely."""
-    return time.monotonic() < _pressed + KEY_RECENT_SECONDS
+    return time.monotonic() < _last_key_press + KEY_RECENT_SECONDS
 
 
 def rest_seconds(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
     """Seconds to pause after `worked` seconds of work, multiplied by `times`; `likely`: as if keys were."""
-    if _pressed == -math.inf and not likely:
+    if _last_key_press == -math.inf and not likely:
         return 0.0
-    share = RESTS_SOON if likely or key_expected() else RESTS
+    share = REST_PER_WORK_NEAR_KEYS if likely or key_expected() else REST_PER_WORK
     return min(MAX_REST_SECONDS, times * share * worked)
 
 
 def _turn_seconds(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
     """Seconds until this task may continue: all tasks together pause as long as one alone would."""
-    global _free_at
+    global _next_turn_at
     rest, now = rest_seconds(worked, times, likely=likely), time.monotonic()
     if not rest:
         return 0.0
-    _free_at = max(_free_at, now) + rest
-    return _free_at - now
+    _next_turn_at = max(_next_turn_at, now) + rest
+    return _next_turn_at - now
 
 
 async def rest_after_slice() -> None:
@@ -96,27 +96,27 @@ class WorkSlices:
     def pause_thread(self) -> None:
         if (worked := time.monotonic() - self._begun) > SLICE_SECONDS:
             if rest := rest_seconds(worked, self._rests):
-                _NEVER.wait(rest)
+                _NEVER_SET.wait(rest)
             self._begun = time.monotonic()
 
 
-_finishing = 0
-_finished = threading.Condition()
+_unfinished_count = 0
+_all_finished = threading.Condition()
 
 
 def finish(work: Callable[[], T]) -> T:
     """Do what the program's end waits for: cut off, it would leave something half made."""
-    global _finishing
-    with _finished:
-        _finishing += 1
+    global _unfinished_count
+    with _all_finished:
+        _unfinished_count += 1
     try:
         return work()
     finally:
-        with _finished:
-            _finishing -= 1
-            _finished.notify_all()
+        with _all_finished:
+            _unfinished_count -= 1
+            _all_finished.notify_all()
 
 
 def wait_until_finished() -> None:
-    with _finished:
-        _finished.wait_for(lambda: not _finishing)
+    with _all_finished:
+        _all_finished.wait_for(lambda: not _unfinished_count)

@@ -42,7 +42,7 @@ class PracticeProcess:
             stdout=subprocess.PIPE,
             stderr=complaints,
             text=True,
-            cwd=assets.CHILDREN,
+            cwd=assets.CHILD_WORKING_FOLDER,
             env=assets.module_environment(),
             start_new_session=True,  # Ctrl-C in the terminal is meant for the console
         )

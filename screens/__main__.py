@@ -87,10 +87,10 @@ def run_command(argv: list[str], *, is_closed: bool = False) -> int:
         check_limits()
         if is_closed:
             raise ConsoleError("The output could not be written: standard output is closed.", "Redirect it.")
-        from console.folders import mend_own_folders
+        from console.folders import make_own_folders_private
         from screens.cli import command_line
 
-        mend_own_folders()
+        make_own_folders_private()
         return run(command_line.parse(argv))
     except ConsoleError as error:
         return print_error(error)

@@ -10,13 +10,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import GPU, condition
 from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet
-from console.metrics.alarm import GLYPH, Alarm, AlarmKind, format_alarm
-from console.settings import YOU
+from console.metrics.alarm import ALARM_GLYPH, Alarm, AlarmKind, format_alarm
+from console.settings import OWN_NAME
 from screens.columns.jobs import JobLine
 from screens.columns.live import find_diagnoses, live_line
 from screens.session_app import SessionApp
@@ -81,7 +81,7 @@ class AlarmNotifier:
         self._connection: object | None = None
         self._cluster = ""
         self._since = 0.0
-        self._opened = CLOCK.now()
+        self._opened = SERVER_CLOCK.now()
         self._notified: Counter[tuple[str, str, str]] = Counter()
         self._before: Counter[tuple[str, str, str]] = Counter()
         self._unexplained: set[tuple[str, str, float]] = set()
@@ -104,7 +104,7 @@ class AlarmNotifier:
     def concerns(self, app: SessionApp, alarm: Alarm) -> bool:
         """Whether it is of a job of this person, and began while the console was open."""
         jobset = app.fleet.jobsets.get((alarm.namespace, alarm.job))
-        return jobset is not None and app.whose(jobset.owner) == YOU and alarm.since >= self._opened
+        return jobset is not None and app.whose(jobset.owner) == OWN_NAME and alarm.since >= self._opened
 
     def explained(self, alarms: Iterable[Alarm]) -> list[Alarm]:
         """Stall alarms that were shown before the rank that causes them was known, and is known now."""
@@ -138,7 +138,7 @@ class StartNotifier:
             for uid in sorted(before - self._waiting)
             if known[uid].state is WorkloadState.ADMITTED
             and (job := fleet.jobset_by_uid.get(uid)) is not None
-            and whose(job.owner) == YOU
+            and whose(job.owner) == OWN_NAME
         ]
 
 
@@ -189,7 +189,7 @@ def _send(app: SessionApp, messages: Sequence[tuple[str, str, str]], *, to_termi
 def _show(app: SessionApp, alarms: list[Alarm]) -> None:
     """Show alarms as toasts of one line."""
     for each in alarms:
-        title = f"{GLYPH} {each.job}: {each.kind.label}"
+        title = f"{ALARM_GLYPH} {each.job}: {each.kind.label}"
         app.close_alarms(title)  # a stall that has been inspected since replaces its earlier message
         line = cut_sentence([Span(f"{title}  {each.text}")], app.size.width - 6)
         app.notify("".join(run.text for run in line), severity="warning", timeout=SHOWN)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from console.durations import DAY, HOUR, MINUTE, format_duration
-from console.kube.arrivals import CLOCK
-from console.metrics.alarm import GLYPH
-from console.settings import YOU
+from console.kube.arrivals import SERVER_CLOCK
+from console.metrics.alarm import ALARM_GLYPH
+from console.settings import OWN_NAME
 from screens.sanitize import one_line
 from trainlog import lazy_pattern
 
@@ -51,7 +51,7 @@ IDLE = Span("○", "dim")
 DONE = Span("✓", "ok")
 CARE = Span("⚠", "waits")
 BAD = Span("✗", "bad")
-ALARM = Span(GLYPH, "bad")
+ALARM = Span(ALARM_GLYPH, "bad")
 HELD = Span("‖", "waits")
 SIGNS = (
     (OK, "works: runs, or is ready"),
@@ -272,7 +272,7 @@ def job_glyph(state: str) -> Span:
 
 def since(when: float | None) -> str:
     """How long ago a time was, for a column; "" if unknown."""
-    return age(CLOCK.now() - when) if when else ""
+    return age(SERVER_CLOCK.now() - when) if when else ""
 
 
 def loss_words(run: RunRecord) -> str:
@@ -300,20 +300,20 @@ def quotation(why: Why, shown: str, otherwise: str = "") -> str:
     if not own or own in shown or why.agrees:
         return ""
     if why.differs:
-        when = f"{age(CLOCK.now() - why.reported_at)} ago" if why.reported_at else "earlier"
+        when = f"{age(SERVER_CLOCK.now() - why.reported_at)} ago" if why.reported_at else "earlier"
         return f"Kueue said {when}, before the cluster was as it is now: “{own}”"
     return f"In the cluster's words: “{own}”"
 
 
-MINE = f"@{YOU}"  # what the filter finds the things of whoever looks by
+MINE = f"@{OWN_NAME}"  # what the filter finds the things of whoever looks by
 ALL_NAMESPACES = "all namespaces"
 
 
 def owner(name: str) -> Span:
     """The owner as a span; "you" stands out."""
-    return Span(name, "accent" if name == YOU else "dim")
+    return Span(name, "accent" if name == OWN_NAME else "dim")
 
 
 def whose(shown: str, name: str) -> str:
     """The owner as text for filters: the name, and a mark for this person's own."""
-    return f"{name} {MINE}" if shown == YOU else name
+    return f"{name} {MINE}" if shown == OWN_NAME else name

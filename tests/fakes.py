@@ -53,7 +53,7 @@ from console.logs.store import logs_folder
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.diagnosis import Diagnoses, diagnose_slow_ranks
-from console.metrics.gpu_metrics import GpuBoard, Source
+from console.metrics.gpu_metrics import GpuBoard, GpuSource
 from console.metrics.job_monitor import JobMonitor
 from console.metrics.measures import MeasureService
 from console.metrics.seen_time import decode_seen_time
@@ -149,12 +149,14 @@ class FakeGpus:
         self.board = GpuBoard()
         self.readers = 0
         self.exporter = ""
-        self.source: Source = ""
+        self.source: GpuSource = ""
 
     def exporter_of(self, namespace: str, name: str) -> str:
         return self.exporter
 
-    async def follow_boards(self, namespace: str, name: str, *, source: Source = "") -> AsyncGenerator[GpuBoard, None]:
+    async def follow_boards(
+        self, namespace: str, name: str, *, source: GpuSource = ""
+    ) -> AsyncGenerator[GpuBoard, None]:
         self.readers, self.source = self.readers + 1, source
         try:
             yield self.board
@@ -162,7 +164,7 @@ class FakeGpus:
         finally:
             self.readers -= 1
 
-    async def read_once(self, namespace: str, name: str, *, source: Source = "") -> GpuBoard:
+    async def read_once(self, namespace: str, name: str, *, source: GpuSource = "") -> GpuBoard:
         return self.board
 
 

@@ -52,9 +52,9 @@ class ContainerFacts:
     gpus: tuple[Gpu, ...] = ()  # read from the table of nvidia-smi
 
 
-ABSENT = 44
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE|AUTH", re.IGNORECASE)
-_MASK = "(hidden)"
+EXIT_NOT_FOUND = 44
+_SECRET_VARIABLE = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE|AUTH", re.IGNORECASE)
+_HIDDEN_VALUE = "(hidden)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +66,29 @@ class FactQuestion:
     limit: float = 10.0  # seconds
 
 
-_GPUS = "command -v nvidia-smi >/dev/null || exit 44; exec nvidia-smi"
-_DISKS = """
+_GPUS_SCRIPT = "command -v nvidia-smi >/dev/null || exit 44; exec nvidia-smi"
+_DISKS_SCRIPT = """
 command -v df >/dev/null || exit 44
 df -hP 2>/dev/null | grep -Ev '^(shm|devtmpfs|udev) '
 """
-_MOUNTS = """
+_MOUNTS_SCRIPT = """
 mounts="${A4_PROC:-/proc}/mounts"  # which A4_PROC says stands elsewhere
 [ -r "$mounts" ] || exit 44
 awk '$3 !~ /^(proc|sysfs|cgroup2?|devpts|mqueue|securityfs|debugfs|tracefs|bpf|pstore|configfs|fusectl|devtmpfs)$/ {
   print $2 "  " $3 "  " $1 "  " substr($4, 1, 60)
 }' "$mounts"
 """
-_ENVIRONMENT = "env | grep -E '^[A-Za-z0-9_]*(NCCL|RANK|MASTER|WORLD)[A-Za-z0-9_]*=' | sort || :"
-_INFINIBAND = """
+_ENVIRONMENT_SCRIPT = "env | grep -E '^[A-Za-z0-9_]*(NCCL|RANK|MASTER|WORLD)[A-Za-z0-9_]*=' | sort || :"
+_INFINIBAND_SCRIPT = """
 [ -d /dev/infiniband ] || [ -d "${A4_RDMA:-}" ] || exit 44
 ls -l /dev/infiniband 2>/dev/null; ls "${A4_RDMA:-/sys/class/infiniband}" 2>/dev/null || :
 """
-_LIBC = """
+_LIBC_SCRIPT = """
 getconf GNU_LIBC_VERSION 2>/dev/null && exit
 command -v ldd >/dev/null || exit 44
 ldd --version 2>&1 | head -n 2
 """
-_PYTHON = """
+_PYTHON_SCRIPT = """
 p=$(command -v python3 || command -v python) || exit 44
 echo "$p"; "$p" --version 2>&1
 exec "$p" -c '
@@ -99,21 +99,23 @@ for n in ("torch", "megatron-core", "transformer-engine", "ms-swift", "nvidia-nc
 '
 """
 
-QUESTIONS = (
+FACT_QUESTIONS = (
     FactQuestion(
         "environment",
         "Environment",
-        _ENVIRONMENT,
+        _ENVIRONMENT_SCRIPT,
         "No variable of NCCL, RANK, MASTER or WORLD is set for the container; its launcher may set them later.",
     ),
     FactQuestion(
-        "infiniband", "InfiniBand", _INFINIBAND, "There is no /dev/infiniband: the container has no RDMA device."
+        "infiniband", "InfiniBand", _INFINIBAND_SCRIPT, "There is no /dev/infiniband: the container has no RDMA device."
     ),
-    FactQuestion("libc", "C library", _LIBC, "There is neither getconf nor ldd in this image."),
-    FactQuestion("python", "Python", _PYTHON, "There is no Python in this image."),
-    FactQuestion("disks", "Disks", _DISKS, "There is no df in this image.", 20.0),
-    FactQuestion("mounts", "Mounts", _MOUNTS, "The container has no /proc/mounts."),
-    FactQuestion("gpus", "GPUs", _GPUS, "There is no nvidia-smi in this image, or the container has no GPU.", 20.0),
+    FactQuestion("libc", "C library", _LIBC_SCRIPT, "There is neither getconf nor ldd in this image."),
+    FactQuestion("python", "Python", _PYTHON_SCRIPT, "There is no Python in this image."),
+    FactQuestion("disks", "Disks", _DISKS_SCRIPT, "There is no df in this image.", 20.0),
+    FactQuestion("mounts", "Mounts", _MOUNTS_SCRIPT, "The container has no /proc/mounts."),
+    FactQuestion(
+        "gpus", "GPUs", _GPUS_SCRIPT, "There is no nvidia-smi in this image, or the container has no GPU.", 20.0
+    ),
 )
 
 
@@ -122,12 +124,12 @@ def mask_secrets(text: str) -> str:
     lines = []
     for line in text.splitlines():
         name, equals, _ = line.partition("=")
-        lines.append(f"{name}={_MASK}" if equals and _SECRET.search(name) else line)
+        lines.append(f"{name}={_HIDDEN_VALUE}" if equals and _SECRET_VARIABLE.search(name) else line)
     return "\n".join(lines)
 
 
-TIMED_OUT = 124  # exit code of a rank that took too long, as `timeout` has it
-_RANGE = re.compile(r"(\d{1,6})(?:\s*-\s*(\d{1,6}))?")
+EXIT_TIMED_OUT = 124  # exit code of a rank that took too long, as `timeout` has it
+_RANK_RANGE = re.compile(r"(\d{1,6})(?:\s*-\s*(\d{1,6}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ def parse_ranks(text: str, known: Collection[int]) -> tuple[int, ...]:
     """Parse a list such as `0-3,7` to ranks in order; BadInput for unknown ranks and other text."""
     found: set[int] = set()
     for part in text.split(","):
-        match = _RANGE.fullmatch(part.strip())
+        match = _RANK_RANGE.fullmatch(part.strip())
         if match is None:
             raise BadInput(f"{text!r} is not a list of pods.", "Write it such as 0-3,7.")
         low, high = int(match[1]), int(match[2] or match[1])
@@ -199,7 +201,7 @@ def parse_ranks(text: str, known: Collection[int]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-MAX_CONCURRENT = 16  # ranks in which a command runs at the same time
+MAX_CONCURRENT_RANKS = 16  # ranks in which a command runs at the same time
 DEFAULT_TIMEOUT = 60.0  # seconds after which a rank is given up, unless another limit is asked for
 MAX_KEPT_BYTES = 1 << 20  # bytes of each rank's output that are kept
 MAX_OUTPUT_BYTES = 8 << 20  # bytes that a rank may print in all; then the command is ended there
@@ -216,7 +218,7 @@ class ContainerExec:
         argv: Sequence[str],
         *,
         container: str = "",
-        at_once: int = MAX_CONCURRENT,
+        at_once: int = MAX_CONCURRENT_RANKS,
         limit: float = DEFAULT_TIMEOUT,
         on_output: Callable[[int, int, bytes], None] = lambda *_: None,
         ended: Callable[[RankOutput], None] = lambda _: None,
@@ -316,7 +318,7 @@ class ContainerExec:
 
         doing = f"run the NCCL test in pod {pod.name}"
         code, failure = await self._run(pod, test.argv, container, limit, take, doing)
-        if code == ABSENT or code in _COMMAND_NOT_FOUND:
+        if code == EXIT_NOT_FOUND or code in _COMMAND_NOT_FOUND:
             hint = "The gIB diagnostic image brings it (network.gib.image); so do images with nccl-tests."
             raise NotFound(f"Pod {pod.name} has no all_reduce_perf.", hint, status=404)
         if failure or code:
@@ -343,7 +345,7 @@ class ContainerExec:
                     client, pod.namespace, pod.name, argv, take, container=container, doing=doing
                 ), ""
         except TimeoutError:
-            return TIMED_OUT, f"It did not end within {limit:g} s; it may still run there."
+            return EXIT_TIMED_OUT, f"It did not end within {limit:g} s; it may still run there."
         except ProgramFailed as error:
             return error.code, error.message
         except (Unreachable, Unreadable) as error:
@@ -362,7 +364,7 @@ class ContainerExec:
                 refusals.append(error)
                 return ContainerFact(question.name, question.title, FactState.FAILED, words=error.message)
 
-        facts = await asyncio.gather(*map(answer_question, QUESTIONS))
+        facts = await asyncio.gather(*map(answer_question, FACT_QUESTIONS))
         if len(refusals) == len(facts):
             raise refusals[0]
         gpus = _parse_gpus(next(fact.text for fact in facts if fact.name == "gpus"))
@@ -372,7 +374,7 @@ class ContainerExec:
         from console.kube import exec as executing
 
         began, client = time.monotonic(), self._watched.current_connection.client
-        argv = ("sh", "-c", executing.BEGUN + question.script)
+        argv = ("sh", "-c", executing.ANNOUNCE_START + question.script)
 
         def make_fact(state: FactState, words: str = "", text: str = "") -> ContainerFact:
             seconds = round(time.monotonic() - began, 3)
@@ -387,7 +389,7 @@ class ContainerExec:
                 container=container or _main_container(pod),
                 most=MAX_KEPT_BYTES,
                 limit=question.limit,
-                begins=executing.BEGINS,
+                begins=executing.START_TIMEOUT,
                 doing=f"ask pod {pod.name} for its {question.title}",
             )
         except Refused:
@@ -397,7 +399,7 @@ class ContainerExec:
                 return make_fact(FactState.ABSENT, "There is no shell (sh) in this image to ask with.")
             return make_fact(FactState.FAILED, error.message)
         text = mask_secrets(output.decode(errors="replace")).strip("\n")
-        if code == ABSENT or (not code and not text):
+        if code == EXIT_NOT_FOUND or (not code and not text):
             return make_fact(FactState.ABSENT, question.absent, text)
         if code:
             complaint = complained.decode(errors="replace").strip()
@@ -433,9 +435,9 @@ def format_gpus(gpus: Sequence[Gpu]) -> str:
     return ", ".join(words)
 
 
-_SIZE = re.compile(r"([1-9]\d{0,14})([KMG]?)")
-_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
-SCRIPT = r"""
+_MESSAGE_SIZE = re.compile(r"([1-9]\d{0,14})([KMG]?)")
+_UNIT_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
+NCCL_QUICK_SCRIPT = r"""
 perf=/third_party/nccl-tests/build/all_reduce_perf
 [ -x "$perf" ] || perf=$(command -v all_reduce_perf) || exit 44
 if [ -r /tmp/export_init_env.sh ]; then
@@ -471,11 +473,11 @@ class QuickTest:
     @property
     def argv(self) -> tuple[str, ...]:
         self.require_valid()
-        return ("bash", "-c", SCRIPT, "nccl-quick", self.first, self.last, str(self.gpus))
+        return ("bash", "-c", NCCL_QUICK_SCRIPT, "nccl-quick", self.first, self.last, str(self.gpus))
 
 
 def _parse_size(size: str) -> int:
-    found = _SIZE.fullmatch(size)
+    found = _MESSAGE_SIZE.fullmatch(size)
     if found is None:
         raise BadInput(f"{size} is not a message size.", "Give a number of bytes such as 8, 512K, 1M or 1G.")
-    return int(found[1]) << _UNITS[found[2]]
+    return int(found[1]) << _UNIT_SHIFTS[found[2]]

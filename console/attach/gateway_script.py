@@ -20,14 +20,14 @@ import signal
 import sys
 from typing import Any
 
-AT_ONCE = 64
+MAX_CONCURRENT_PODS = 64
 """Pods to which there are connections at the same time."""
-PIECE = 1 << 15
-MAGIC = b"a4-gateway\n"
-ABSENT, TIMED_OUT = 44, 124
-AFTER_KILL = 2.0
+READ_BYTES = 1 << 15
+ANSWER_HEAD = b"a4-gateway\n"
+EXIT_NO_SSH, EXIT_TIMED_OUT = 44, 124
+KILL_GRACE_SECONDS = 2.0
 """Seconds until a killed command is taken to have left a process behind that keeps its output open."""
-CONNECT = "5"
+SSH_CONNECT_TIMEOUT = "5"
 """Seconds until a pod has answered."""
 KEY_EXCHANGE = "curve25519-sha256,ecdh-sha2-nistp256"
 """Newer OpenSSH's default takes this pod six times as long for each of hundreds of connections."""
@@ -56,7 +56,7 @@ def kill(process: Any) -> None:
 async def pass_on(process: Any, stream: asyncio.StreamReader, number: int, channel: int, left: list[int]) -> None:
     """Print what comes; once all streams with the same `left` have brought more than that, it is killed."""
     while True:
-        piece = await stream.read(PIECE)
+        piece = await stream.read(READ_BYTES)
         if not piece:
             return
         left[0] -= len(piece)
@@ -68,7 +68,7 @@ async def pass_on(process: Any, stream: asyncio.StreamReader, number: int, chann
 
 async def drain(process: Any, stream: asyncio.StreamReader) -> None:
     """Read the rest: asyncio does not see a process end while somebody still has to read what it printed."""
-    while await stream.read(PIECE):
+    while await stream.read(READ_BYTES):
         kill(process)
 
 
@@ -91,11 +91,11 @@ async def run_in_pod(number: int, argv: list[str], data: bytes, limit: float, mo
         await asyncio.wait_for(asyncio.gather(*passing, feed(process, data)), limit)
         code = await process.wait()
     except asyncio.TimeoutError:
-        code, why = TIMED_OUT, "it did not answer within %g s" % limit
+        code, why = EXIT_TIMED_OUT, "it did not answer within %g s" % limit
         kill(process)
         rest = [drain(process, stream) for stream, _ in streams]
         try:
-            await asyncio.wait_for(asyncio.gather(*rest, process.wait()), AFTER_KILL)
+            await asyncio.wait_for(asyncio.gather(*rest, process.wait()), KILL_GRACE_SECONDS)
         except asyncio.TimeoutError:
             why += "; a process of it still runs"
     if left[0] < 0:
@@ -104,8 +104,8 @@ async def run_in_pod(number: int, argv: list[str], data: bytes, limit: float, mo
 
 
 async def run_in_all(asked: dict[str, Any], data: bytes, folder: str) -> None:
-    room = asyncio.Semaphore(AT_ONCE)
-    over = ["ssh", "-F", folder + "/config", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=" + CONNECT]
+    room = asyncio.Semaphore(MAX_CONCURRENT_PODS)
+    over = ["ssh", "-F", folder + "/config", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=" + SSH_CONNECT_TIMEOUT]
     over += ["-o", "KexAlgorithms=" + KEY_EXCHANGE]
     command = " ".join(map(shlex.quote, asked["argv"]))
 
@@ -124,10 +124,10 @@ def main() -> None:
     folder = ssh_folder()
     if not folder or not shutil.which("ssh"):
         sys.stderr.write("there is no ssh, or no key of the release, in this pod\n")
-        sys.exit(ABSENT)
+        sys.exit(EXIT_NO_SSH)
     asked = json.loads(sys.stdin.buffer.readline())
     data = sys.stdin.buffer.read(asked["input"])
-    sys.stdout.buffer.write(MAGIC)
+    sys.stdout.buffer.write(ANSWER_HEAD)
     sys.stdout.buffer.flush()
     asyncio.run(run_in_all(asked, data, folder))
 

@@ -30,18 +30,18 @@ Exec = Callable[["Pod", Sequence[str], bytes, Callable[[int, bytes], None]], Awa
 
 MAX_CONCURRENT_PODS = 16  # streams for one pod each at the same time
 FEW_PODS = 4  # so many get a stream each in any case
-_NO_ROOM = HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.SERVICE_UNAVAILABLE  # "No agent available": nothing has run
-STREAM_PAUSES = 1.0, 2.0  # seconds after which a stream that was refused for want of room is tried again
-GATEWAY_TRIES = 3  # pods that are tried as gateways; no other after a silent one, where all have room for a stream
-GATEWAY_BEGINS = 2.0  # seconds until a gateway has begun, and from its first byte to the first of its answer
+_NO_STREAM_STATUSES = HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.SERVICE_UNAVAILABLE  # so that nothing has run
+STREAM_RETRY_PAUSES = 1.0, 2.0  # seconds after which a stream that was refused for want of room is tried again
+MAX_GATEWAYS_TRIED = 3  # pods that are tried as gateways; no other after a silent one, where all have room for a stream
+GATEWAY_START_TIMEOUT = 2.0  # seconds until a gateway has begun, and from its first byte to the first of its answer
 GATEWAY_CONNECTIONS = 64  # pods that the gateway asks at the same time
-STARTING = 10.0  # seconds that the gateway has beside those of the commands
+GATEWAY_EXTRA_SECONDS = 10.0  # seconds that the gateway has beside those of the commands
 MAX_ANSWER_BYTES = 8 << 20  # bytes that one pod may print
-MAX_TOGETHER = 64 << 20  # bytes that all pods may print
+MAX_ANSWERS_BYTES = 64 << 20  # bytes that all pods may print
 _STDOUT, _STDERR = 1, 2
-_MAGIC, _MAX_NOISE, _MAX_HEADER = b"a4-gateway\n", 1 << 16, 32
-_NO_GATEWAY, _TIMED_OUT, _SSH_FAILED = 44, 124, 255
-_SCRIPT = Path(__file__).with_name("gateway_script.py")
+_ANSWER_HEAD, _MAX_BYTES_BEFORE_HEAD, _MAX_HEADER = b"a4-gateway\n", 1 << 16, 32
+_EXIT_NO_SSH, _EXIT_TIMED_OUT, _EXIT_SSH_FAILED = 44, 124, 255
+_GATEWAY_SCRIPT = Path(__file__).with_name("gateway_script.py")
 # The script is read from standard input by its length: neither the URL of an exec nor an open input limits it. Nothing
 # that an image adds to Python is loaded: it may be slow to start, or fail.
 PYTHON_FROM_INPUT = (
@@ -73,14 +73,14 @@ def _failure(code: int, errors: bytes | bytearray) -> ProgramFailed:
 
 
 def _too_much() -> Unreadable:
-    return Unreadable(f"The pods print more than {MAX_TOGETHER >> 20} MiB together.")
+    return Unreadable(f"The pods print more than {MAX_ANSWERS_BYTES >> 20} MiB together.")
 
 
 def _begin_with_a_word(argv: Sequence[str]) -> tuple[str, ...]:
-    from console.kube.exec import BEGUN
+    from console.kube.exec import ANNOUNCE_START
 
     shell, option, script, *arguments = argv
-    return (shell, option, BEGUN + script, *arguments)
+    return (shell, option, ANNOUNCE_START + script, *arguments)
 
 
 async def run_and_collect(
@@ -94,9 +94,9 @@ async def run_and_collect(
     flow: float | None = None,
 ) -> bytes:
     """What a shell's script prints in a pod; ProgramFailed if it fails, Unreachable or Unreadable beyond a limit."""
-    from console.kube.exec import BEGINS, limit_output
+    from console.kube.exec import START_TIMEOUT, limit_output
 
-    async with limit_output(pod.name, most=most, limit=limit, flow=flow, begins=BEGINS) as answer:
+    async with limit_output(pod.name, most=most, limit=limit, flow=flow, begins=START_TIMEOUT) as answer:
         code = await run(pod, _begin_with_a_word(argv), stdin, answer.add)
     if code:
         raise _failure(code, answer.errors)
@@ -105,12 +105,12 @@ async def run_and_collect(
 
 async def in_turn(room: asyncio.Semaphore, begin: Callable[[], Awaitable[T]]) -> T:
     """Run a command in a stream of its own once there is room; again if the API server had no room for the stream."""
-    for pause in STREAM_PAUSES:
+    for pause in STREAM_RETRY_PAUSES:
         try:
             async with room:
                 return await begin()
         except Unreachable as error:
-            if error.status not in _NO_ROOM:
+            if error.status not in _NO_STREAM_STATUSES:
                 raise
         await asyncio.sleep(pause)
     async with room:
@@ -136,7 +136,7 @@ async def run_in_pods(
     def take(slot: PodSlot, answer: Answer) -> None:
         nonlocal together
         together += len(answer) if isinstance(answer, bytes) else 0
-        if together > MAX_TOGETHER:
+        if together > MAX_ANSWERS_BYTES:
             answer = _too_much()
         answers.found[slot.number] = answer
         answered(slot)
@@ -166,9 +166,9 @@ async def _run_through_gateway(
     take: Callable[[PodSlot, Answer], None],
 ) -> None:
     """Collect answers by ssh from one of the pods; those of pods that it does not reach are missing."""
-    script = await asyncio.to_thread(_SCRIPT.read_bytes)
+    script = await asyncio.to_thread(_GATEWAY_SCRIPT.read_bytes)
     now, few = asyncio.get_running_loop().time, len(ranks) <= MAX_CONCURRENT_PODS
-    for gateway in ranks[:GATEWAY_TRIES]:
+    for gateway in ranks[:MAX_GATEWAYS_TRIED]:
         asked = {
             "pods": [
                 (rank.number, rank.name, "" if rank is gateway else _address(rank))
@@ -181,7 +181,7 @@ async def _run_through_gateway(
             "most": MAX_ANSWER_BYTES,
         }
         read, begun = _FrameReader(gateway.name, ranks, take), now()
-        whole = limit * ceil(len(ranks) / GATEWAY_CONNECTIONS) + STARTING
+        whole = limit * ceil(len(ranks) / GATEWAY_CONNECTIONS) + GATEWAY_EXTRA_SECONDS
         data = script + json.dumps(asked).encode() + b"\n" + stdin
         try:
             code, answers.no_gateway = await _run_gateway(run, gateway, len(script), data, whole, read)
@@ -193,7 +193,7 @@ async def _run_through_gateway(
             code, answers.no_gateway = 1, error.message
         if read.answered:
             answers.gateway, answers.through_it = gateway.number, read.answered
-        if not code or code == _NO_GATEWAY or read.answered or (few and now() - begun >= GATEWAY_BEGINS):
+        if not code or code == _EXIT_NO_SSH or read.answered or (few and now() - begun >= GATEWAY_START_TIMEOUT):
             return  # another one has no key either, or the rest is asked directly
 
 
@@ -204,8 +204,8 @@ async def _run_gateway(
     from console.kube.exec import limit_output
 
     assert gateway.pod is not None
-    soon = GATEWAY_BEGINS
-    async with limit_output(gateway.name, most=MAX_TOGETHER, limit=limit, flow=soon, begins=soon) as answer:
+    soon = GATEWAY_START_TIMEOUT
+    async with limit_output(gateway.name, most=MAX_ANSWERS_BYTES, limit=limit, flow=soon, begins=soon) as answer:
 
         def pass_on(channel: int, piece: bytes) -> None:
             answer.add(channel, piece)
@@ -241,14 +241,14 @@ class _FrameReader:
         """Read the next bytes; Unreadable if they are no such frames."""
         self._rest += data
         self._length += len(data)
-        if self._length > MAX_TOGETHER:
+        if self._length > MAX_ANSWERS_BYTES:
             for rank, _, _ in self._open.values():
                 self._take(rank, _too_much())
             raise _too_much()
         if not self.begun:
-            _, magic, rest = self._rest.partition(_MAGIC)
+            _, magic, rest = self._rest.partition(_ANSWER_HEAD)
             if not magic:
-                if len(self._rest) > _MAX_NOISE:
+                if len(self._rest) > _MAX_BYTES_BEFORE_HEAD:
                     raise self._unreadable()
                 return
             self.begun, self._rest = True, rest
@@ -288,11 +288,11 @@ class _FrameReader:
         if not re.fullmatch("[0-9]{1,3}", digits):
             raise self._unreadable()
         code = int(digits)
-        if code == _SSH_FAILED and not errors.startswith(b"\n"):
+        if code == _EXIT_SSH_FAILED and not errors.startswith(b"\n"):
             return  # no shell has begun there: the pod was not reached
         self.answered += 1
         if why:
             pod = f"Pod {rank.name}"
-            self._take(rank, Unreachable(f"{pod}: {why}.") if code == _TIMED_OUT else Unreadable(f"{pod}: {why}."))
+            self._take(rank, Unreachable(f"{pod}: {why}.") if code == _EXIT_TIMED_OUT else Unreadable(f"{pod}: {why}."))
         else:
             self._take(rank, _failure(code, errors) if code else bytes(output))

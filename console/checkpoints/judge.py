@@ -18,32 +18,32 @@ from posixpath import basename, dirname
 from typing import Any, Protocol
 
 from console.checkpoints.layouts import (
-    COMMITTED,
-    RANKS,
-    STEP,
-    WEIGHTS,
+    ORBAX_COMMIT_FILE,
+    RANK_FILE,
+    STEP_IN_NAME,
+    WEIGHTS_FILE,
     Layout,
     detect_layout,
     find_home,
     parse_step,
 )
-from console.checkpoints.plain_pickle import Built, Pairs, read_pickle
+from console.checkpoints.plain_pickle import Pairs, UnbuiltObject, read_pickle
 from console.decoding import check_cost, decode_apart
 from console.errors import Unreadable
 
-POINTERS = ("latest_checkpointed_iteration.txt", "latest")  # name the one to go on from: Megatron's and DeepSpeed's
+POINTER_FILES = ("latest_checkpointed_iteration.txt", "latest")  # Megatron's and DeepSpeed's: where to go on from
 WRITING_SECONDS = 300.0  # seconds since the last change of an incomplete checkpoint in which it may still be written
 JUDGING_SECONDS = 60.0  # after which judging 100,000 files is given up
-MAX_METADATA = 16 << 20  # bytes of the largest that is read: that of a model of some 100,000 shards has 10 MB
+MAX_METADATA_BYTES = 16 << 20  # bytes of the largest that is read: that of a model of some 100,000 shards has 10 MB
 MAX_JSON_BYTES = 4 << 20
-MAX_MISSING = 1000  # files of all checkpoints together that are named as missing: names can announce 99,999 each
-MAX_SIZE, MAX_NAME = 1 << 62, 4096  # bytes of a file, and characters of its name, that are believed
+MAX_NAMED_MISSING = 1000  # files of all checkpoints together that are named as missing: names can announce 99,999 each
+MAX_FILE_BYTES, MAX_PATH_CHARACTERS = 1 << 62, 4096  # bytes of a file, and characters of its name, that are believed
 MAX_HEADER_BYTES = 8 << 20  # bytes of the header of a safetensors file; one tensor takes about 100
 _UNFINISHED = re.compile(r"(?i)^tmp[-_.]|\.tmp$|[-_.](?:incomplete|unfinished|partial)$|\.orbax-checkpoint-tmp")
 _UNFINISHED_MARK = "-unfinished"  # NeMo's empty file beside a checkpoint, until the save is done
 _UNNAMED_RANK = re.compile(r"(?:^|/)mp_rank_\d{2}(?:_\d{3}){0,2}$")
 _ZIP_SUFFIXES = re.compile(r"\.(?:pt|pth|bin|ckpt)(?:\.lora)?$")
-_READ = re.compile(  # files whose beginning is looked at, and of which none is empty
+_FILES_WITH_HEADERS = re.compile(  # files whose beginning is looked at, and of which none is empty
     r"\.(?:pt|pth|bin|ckpt|distcp|json|safetensors)(?:\.lora)?$|(?:^|/)\.metadata$"
 )
 _SAVED_BY_TORCH = re.compile(
@@ -55,10 +55,10 @@ _TRAINING_STATE = re.compile(  # files of a training state that each checkpoint 
     r"\.(?:pt|pth|bin)$|(?:^|/)(?:trainer_state|config|metadata|args|adapter_config)\.json$"
     r"|(?:^|/)(?:adapter_)?model\.safetensors$|(?:^|/)\.metadata$"
 )
-_WORLD = re.compile(r"_world_size_(\d{1,5})_rank_$")
-_END_OF_ZIP = 22
-_FIRST_BYTES = {".json": MAX_JSON_BYTES, ".safetensors": 8, ".distcp": 4}  # that are read
-_FIELDS = ("relative_path", "offset", "length")  # of a place in DCP's metadata
+_WORLD_SIZE = re.compile(r"_world_size_(\d{1,5})_rank_$")
+_ZIP_END_BYTES = 22
+_HEAD_BYTES = {".json": MAX_JSON_BYTES, ".safetensors": 8, ".distcp": 4}  # that are read
+_STORAGE_FIELDS = ("relative_path", "offset", "length")  # of a place in DCP's metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ async def survey_checkpoints(
 ) -> Survey:
     """Judge the checkpoints among these files; `name` is that of the folder looked through, `folders` those in it."""
     what = "What the folder holds"
-    if any(len(each.path) > MAX_NAME for each in files):
-        raise Unreadable(f"The folder holds a file whose path has more than {MAX_NAME:,} characters.")
+    if any(len(each.path) > MAX_PATH_CHARACTERS for each in files):
+        raise Unreadable(f"The folder holds a file whose path has more than {MAX_PATH_CHARACTERS:,} characters.")
     homes = await decode_apart(what, lambda: _group_by_checkpoint(files, name, folders), JUDGING_SECONDS)
     contents = await _read_ends(homes, files, reader)
     return await decode_apart(what, lambda: _judge_all(homes, files, contents, now, name), JUDGING_SECONDS)
@@ -127,17 +127,18 @@ def _judge_all(
     name: str,
 ) -> Survey:
     layouts = {home: detect_layout(held) for home, held in homes.items()}
-    lacking, room = _common_files(homes, layouts), _Room()
+    lacking, room = _common_files(homes, layouts), _NameRoom()
     marked = {file.path.removesuffix(_UNFINISHED_MARK) for file in files if file.path.endswith(_UNFINISHED_MARK)}
-    committed = {dirname(home) for home, held in homes.items() if COMMITTED in held}
+    committed = {dirname(home) for home, held in homes.items() if ORBAX_COMMIT_FILE in held}
     found = []
     for path, held in homes.items():
         reasons = (
             [f"{basename(path)}{_UNFINISHED_MARK} stands beside it: the save did not finish"] if path in marked else []
         )
         layout = layouts[path]
-        if dirname(path) in committed and COMMITTED not in held and layout is not None and layout.name == "Orbax":
-            reasons.append(f"{COMMITTED} is missing: it is written last, so the save did not finish")
+        is_orbax = layout is not None and layout.name == "Orbax"
+        if dirname(path) in committed and ORBAX_COMMIT_FILE not in held and is_orbax:
+            reasons.append(f"{ORBAX_COMMIT_FILE} is missing: it is written last, so the save did not finish")
         found.append(_judge_checkpoint(path, held, layout, contents, lacking[path], room, now, name, reasons))
     found.sort(key=lambda each: (dirname(each.path), -1 if each.step is None else each.step, each.modified))
     return Survey(tuple(found), tuple(_pointer_notes(found, files, contents)))
@@ -156,16 +157,16 @@ def _group_by_checkpoint(
             continue
         inside = file.path.removeprefix(f"{home}/") if file.path != home else basename(home)
         all_of[home][inside] = file
-        if home in numbered or WEIGHTS.search(file.path):
+        if home in numbered or WEIGHTS_FILE.search(file.path):
             with_weights.add(home)
-    families = {dirname(home) for home in with_weights if STEP.search(basename(home) or name)}
+    families = {dirname(home) for home in with_weights if STEP_IN_NAME.search(basename(home) or name)}
     for folder in folders:
-        if dirname(folder) in families and STEP.search(basename(folder)):
+        if dirname(folder) in families and STEP_IN_NAME.search(basename(folder)):
             all_of.setdefault(folder, {})
     return {
         home: held
         for home, held in all_of.items()
-        if home in with_weights or (dirname(home) in families and STEP.search(basename(home)))
+        if home in with_weights or (dirname(home) in families and STEP_IN_NAME.search(basename(home)))
     }
 
 
@@ -181,14 +182,14 @@ def _folder_in(folders: Collection[str], path: str) -> str | None:
 
 def _checkpoint_folder(path: str, name: str) -> str | None:
     """The folder of the checkpoint that a file belongs to: "" is the root; None: the file only points to one."""
-    if STEP.search(name):
+    if STEP_IN_NAME.search(name):
         return ""
     at = path.find("/")
     while at >= 0:
-        if STEP.search(basename(path[:at])):
+        if STEP_IN_NAME.search(basename(path[:at])):
             return path[:at]
         at = path.find("/", at + 1)
-    if basename(path) in POINTERS:
+    if basename(path) in POINTER_FILES:
         return None
     home = dirname(path)
     return find_home(path) or (dirname(home) if _UNNAMED_RANK.search(home) else home)
@@ -202,14 +203,14 @@ async def _read_ends(
     tails: dict[str, int] = {}
     for file in (each for held in homes.values() for each in held.values()):
         end = basename(file.path)
-        if end == ".metadata" and file.size <= MAX_METADATA:
+        if end == ".metadata" and file.size <= MAX_METADATA_BYTES:
             heads[file.path] = file.size
-        elif (suffix := end[end.rfind(".") :]) in _FIRST_BYTES:
-            heads[file.path] = min(file.size, _FIRST_BYTES[suffix])
+        elif (suffix := end[end.rfind(".") :]) in _HEAD_BYTES:
+            heads[file.path] = min(file.size, _HEAD_BYTES[suffix])
         elif _ZIP_SUFFIXES.search(end):
-            heads[file.path], tails[file.path] = 4, _END_OF_ZIP
+            heads[file.path], tails[file.path] = 4, _ZIP_END_BYTES
     for file in files:
-        if basename(file.path) in POINTERS:
+        if basename(file.path) in POINTER_FILES:
             heads[file.path] = min(file.size, 200)
     found = dict(await reader.read_heads({path: size for path, size in heads.items() if size}))
     sizes = {file.path: file.size for file in files}
@@ -225,11 +226,11 @@ async def _read_ends(
     return found
 
 
-class _Room:
+class _NameRoom:
     """The room for names of missing files in the whole answer; each checkpoint has one name at least."""
 
     def __init__(self) -> None:
-        self.left = MAX_MISSING
+        self.left = MAX_NAMED_MISSING
 
     def take(self, missing: Iterable[str], *, named: bool) -> list[str]:
         """The first of these; `named`: whether something of that checkpoint is wrong already."""
@@ -256,7 +257,7 @@ def _common_files(
     lacking: dict[str, Sequence[str]] = {}
     for members in families.values():
         states = {
-            home: {path for path in homes[home] if _TRAINING_STATE.search(path) or RANKS.match(path)}
+            home: {path for path in homes[home] if _TRAINING_STATE.search(path) or RANK_FILE.match(path)}
             for home in members
         }
         counts = Counter(path for held in states.values() for path in held)
@@ -274,7 +275,7 @@ def _judge_checkpoint(
     layout: Layout | None,
     contents: Mapping[str, bytes],
     lacking: Sequence[str],
-    room: _Room,
+    room: _NameRoom,
     now: float,
     name: str,
     reasons: Sequence[str],
@@ -285,7 +286,8 @@ def _judge_checkpoint(
         problems.append("its name says that the save did not finish")
     if not held:
         problems.append("it is empty")
-    full = [path for path in held if _READ.search(path) or (WEIGHTS.search(path) and path != COMMITTED)]
+    weights = [path for path in held if WEIGHTS_FILE.search(path) and path != ORBAX_COMMIT_FILE]
+    full = [path for path in held if path in weights or _FILES_WITH_HEADERS.search(path)]
     problems += [f"{path} is empty" for path in full if not held[path].size]
     folders: dict[str, dict[str, StoredFile]] = defaultdict(dict)
     for path, file in held.items():
@@ -294,8 +296,8 @@ def _judge_checkpoint(
         _judge_dcp(folder, inside, contents, problems, unknown, room)
         _judge_shards(folder, inside, contents, problems, room)
     for path, file in held.items():
-        too_large = path.endswith(".metadata") and file.size > MAX_METADATA  # that is a reason already
-        if file.size and file.path not in contents and _READ.search(path) and not too_large:
+        too_large = path.endswith(".metadata") and file.size > MAX_METADATA_BYTES  # that is a reason already
+        if file.size and file.path not in contents and _FILES_WITH_HEADERS.search(path) and not too_large:
             unknown.append(f"{path} cannot be read")
         _judge_file(path, file, contents, problems, unknown)
     problems += _wrong_pointers(held, contents)
@@ -305,7 +307,7 @@ def _judge_checkpoint(
     if len(each_rank) > 1:
         ranks = ", ".join(f"{count} {basename(before)}*" for count, before in sorted(each_rank.items()))
         unknown.append(f"each rank has a file of a kind, but there are {ranks}")
-    if layout is not None and layout.unknown and COMMITTED not in held:
+    if layout is not None and layout.unknown and ORBAX_COMMIT_FILE not in held:
         unknown.append(layout.unknown)
     named, known = {each.partition(" is ")[0] for each in problems} | held.keys(), frozenset(lacking)
     gone = chain(lacking, (each for each in _missing_numbered_files(families) if each not in known))
@@ -344,7 +346,7 @@ def _judge_dcp(
     contents: Mapping[str, bytes],
     problems: list[str],
     unknown: list[str],
-    room: _Room,
+    room: _NameRoom,
 ) -> None:
     shards = [each for each in inside if each.endswith(".distcp")]
     metadata = inside.get(".metadata")
@@ -355,9 +357,9 @@ def _judge_dcp(
     megatron = inside.keys() & {"common.pt", "metadata.json"}
     if len(megatron) == 1:
         problems.append(f"{_join(folder, min({'common.pt', 'metadata.json'} - megatron))} is missing")
-    if metadata.size > MAX_METADATA:
+    if metadata.size > MAX_METADATA_BYTES:
         unknown.append(
-            f"{_join(folder, '.metadata')} has {metadata.size >> 20} MiB, at most {MAX_METADATA >> 20} are read"
+            f"{_join(folder, '.metadata')} has {metadata.size >> 20} MiB, at most {MAX_METADATA_BYTES >> 20} are read"
         )
         return
     if not metadata.size:
@@ -377,7 +379,7 @@ def _judge_dcp(
 
 
 def _judge_shards(
-    folder: str, inside: Mapping[str, StoredFile], contents: Mapping[str, bytes], problems: list[str], room: _Room
+    folder: str, inside: Mapping[str, StoredFile], contents: Mapping[str, bytes], problems: list[str], room: _NameRoom
 ) -> None:
     """Files that an index of Hugging Face names, or the numbers in their names announce."""
     wanted: dict[str, None] = {}
@@ -402,7 +404,7 @@ def _judge_shards(
     )
     absent = (each for each in chain(numbered, wanted) if each not in inside)
     missing = dict.fromkeys(room.take(absent, named=bool(problems)))
-    problems += [f"{_join(folder, each[:MAX_NAME])} is missing" for each in sorted(missing)]
+    problems += [f"{_join(folder, each[:MAX_PATH_CHARACTERS])} is missing" for each in sorted(missing)]
 
 
 def _judge_file(
@@ -423,7 +425,7 @@ def _judge_file(
         problems.append(f"{path} begins with zeros: its content was never written")
     elif _ZIP_SUFFIXES.search(path) and data.startswith(b"PK\3\4"):
         end = contents.get(f"{file.path}!", b"")
-        if not (end.startswith(b"PK\5\6") and len(end) == _END_OF_ZIP):
+        if not (end.startswith(b"PK\5\6") and len(end) == _ZIP_END_BYTES):
             problems.append(f"{path} is cut off: the end of a file of torch.save is missing")
 
 
@@ -445,7 +447,7 @@ def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[
         if isinstance(each, dict) and isinstance(each.get("data_offsets"), list) and len(each["data_offsets"]) == 2
     ]
     size = 8 + length + max((each for each in ends if isinstance(each, int)), default=0)
-    if size > MAX_SIZE:
+    if size > MAX_FILE_BYTES:
         problems.append(f"{path} has a damaged header")
     elif file.size != size:
         problems.append(f"{path} has {file.size:,} of {size:,} bytes")
@@ -455,7 +457,7 @@ def _rank_families(held: Iterable[str]) -> dict[tuple[str, str, str], set[tuple[
     """Numbers of the files that each rank has, by what is before them, their form, and what is behind."""
     families: dict[tuple[str, str, str], set[tuple[int, ...]]] = defaultdict(set)
     for path in held:
-        if found := RANKS.match(path):
+        if found := RANK_FILE.match(path):
             before, numbers, after = (each for each in found.groups() if each is not None)
             form = re.sub(r"\d+", lambda digits: f"{{:0{len(digits[0])}}}", numbers)
             families[before, form, after].add(tuple(map(int, re.findall(r"\d+", numbers))))
@@ -471,7 +473,7 @@ def _missing_numbered_files(families: Mapping[tuple[str, str, str], Collection[t
         grids[before, form] = tuple(max(pair) for pair in zip_longest(seen, known, fillvalue=0))
     for (before, form, after), present in families.items():
         sizes = grids[before, form]
-        if world := _WORLD.search(before):
+        if world := _WORLD_SIZE.search(before):
             sizes = (int(world[1]),)
         elif len(present) < 2:
             continue
@@ -488,7 +490,7 @@ def _pointer_notes(
         if each.step is not None and each.path:
             by_folder[dirname(each.path)].append(each)
     for file in files:
-        beside = by_folder.get(dirname(file.path)) if basename(file.path) in POINTERS else None
+        beside = by_folder.get(dirname(file.path)) if basename(file.path) in POINTER_FILES else None
         if not beside:
             continue
         text = contents.get(file.path, b"").decode("utf-8", "replace").strip()
@@ -524,15 +526,17 @@ def _parse_json(path: str, data: bytes) -> Any:
 def read_needed_sizes(data: bytes) -> dict[str, int]:
     """Bytes that each file must have by a DCP's `.metadata`, a pickle of which nothing is run; Unreadable."""
     whole = read_pickle(data)
-    places = whole.find("storage_data") if isinstance(whole, Built) else None
+    places = whole.find("storage_data") if isinstance(whole, UnbuiltObject) else None
     if not isinstance(places, Pairs) or not places:
         raise Unreadable("It names no files.")
     sizes: dict[str, int] = {}
     for place in places.values():
-        path, offset, length = (place.find(name) if isinstance(place, Built) else None for name in _FIELDS)
+        path, offset, length = (
+            place.find(name) if isinstance(place, UnbuiltObject) else None for name in _STORAGE_FIELDS
+        )
         if not (isinstance(path, str) and isinstance(offset, int) and isinstance(length, int)):
             raise Unreadable("It names no files in a form that is known here.")
-        if not (0 <= offset + length <= MAX_SIZE and len(path) <= MAX_NAME):
+        if not (0 <= offset + length <= MAX_FILE_BYTES and len(path) <= MAX_PATH_CHARACTERS):
             raise Unreadable("It is damaged: no file has such a name or size.")
         sizes[path] = max(sizes.get(path, 0), offset + length)
     return sizes

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from posixpath import basename
 
-COMMITTED = "commit_success.txt"  # Orbax writes it last, in buckets alone
-STEP = re.compile(r"(?i)(?:^|[^a-z])(iter|checkpoint|ckpt|global_step|step|epoch)[-_=]?(\d{1,12})(?!\d)")
+ORBAX_COMMIT_FILE = "commit_success.txt"  # Orbax writes it last, in buckets alone
+STEP_IN_NAME = re.compile(r"(?i)(?:^|[^a-z])(iter|checkpoint|ckpt|global_step|step|epoch)[-_=]?(\d{1,12})(?!\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class Layout:
 
 
 LAYOUTS = (
-    Layout("Orbax", rf"{COMMITTED}|_(?:CHECKPOINT_)?METADATA",
+    Layout("Orbax", rf"{ORBAX_COMMIT_FILE}|_(?:CHECKPOINT_)?METADATA",
            home=r"((?:.*/)?\d{1,12}(?:\.orbax-checkpoint-tmp[^/]*)?)/(?:\w+/)?",
-           unknown=f"it has no {COMMITTED}, which is written in buckets alone"),
+           unknown=f"it has no {ORBAX_COMMIT_FILE}, which is written in buckets alone"),
     Layout("nanotron", r"[^/]*pp-rank-\d+-of-\d+_tp-rank-\d+-of-\d+\.safetensors",
            home=r"((?:.*/)?\d{1,12})/model/(?:.*/)?", unknown="which files belong to this layout is not known here"),
     Layout("NVRx local", r"(iter_\d{7})_\d+_local(?:\.dirty)?\.pt", home=r"((?:.*/)?)\d{1,6}/",
@@ -41,9 +41,9 @@ LAYOUTS = (
     Layout("Lightning", r"([^/]+\.ckpt)", home=r"((?:.*/)?)"),
     Layout("torch.save", r"(?:pytorch_model[^/]*|adapter_model)\.bin"),
 )  # fmt: skip
-WEIGHTS = re.compile(rf"(?:^|/)(?:{'|'.join(each.files for each in LAYOUTS)})$")
-RANKS = re.compile(rf"^(?:{'|'.join(each.ranks for each in LAYOUTS if each.ranks)})$")
-_HOMES = re.compile("|".join(f"{each.home}(?:{each.files})" for each in LAYOUTS if each.home))
+WEIGHTS_FILE = re.compile(rf"(?:^|/)(?:{'|'.join(each.files for each in LAYOUTS)})$")
+RANK_FILE = re.compile(rf"^(?:{'|'.join(each.ranks for each in LAYOUTS if each.ranks)})$")
+_STEPLESS_CHECKPOINT = re.compile("|".join(f"{each.home}(?:{each.files})" for each in LAYOUTS if each.home))
 
 
 def detect_layout(paths: Iterable[str]) -> Layout | None:
@@ -56,13 +56,13 @@ def detect_layout(paths: Iterable[str]) -> Layout | None:
 
 def find_home(path: str) -> str:
     """The checkpoint that a file belongs to where no folder is called by its step; empty if the path says nothing."""
-    found = _HOMES.fullmatch(path)
+    found = _STEPLESS_CHECKPOINT.fullmatch(path)
     return "".join(each for each in found.groups() if each) if found else ""
 
 
 def parse_step(name: str, layout: Layout | None) -> int | None:
     """The step in the name of a checkpoint, which may be the name where its layout has such; an epoch is none."""
-    steps = [number for word, number in STEP.findall(name) if word.lower() != "epoch"]
+    steps = [number for word, number in STEP_IN_NAME.findall(name) if word.lower() != "epoch"]
     if layout is not None and layout.home:
         steps += re.findall(r"^(\d{1,12})(?:$|\.orbax-checkpoint-tmp)", name)
     return int(steps[0]) if steps else None

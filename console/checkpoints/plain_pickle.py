@@ -16,17 +16,17 @@ from typing import Any
 
 from console.errors import Unreadable
 
-MAX_MEMORY = 240 << 20  # bytes that the objects may take; those of 100,000 shards, 15 MB, take 166 MiB
-_TEXT, _NUMBER, _OBJECT, _LIST, _PLACE = 64, 40, 56, 88, 8  # bytes of memory for each, and for a place in a list
+MAX_MEMORY_BYTES = 240 << 20  # bytes that the objects may take; those of 100,000 shards, 15 MB, take 166 MiB
+_TEXT_BYTES, _NUMBER_BYTES, _OBJECT_BYTES, _LIST_BYTES, _REFERENCE_BYTES = 64, 40, 56, 88, 8  # of memory, for each
 _INT2, _INT4, _UINT4, _UINT8, _FLOAT = Struct("<H"), Struct("<i"), Struct("<I"), Struct("<Q"), Struct(">d")
-_TEXTS = {pickle.SHORT_BINUNICODE[0]: 1, pickle.BINUNICODE[0]: 4, pickle.BINUNICODE8[0]: 8}
-_BYTES = {pickle.SHORT_BINBYTES[0]: 1, pickle.BINBYTES[0]: 4, pickle.BINBYTES8[0]: 8}
-_TUPLES = {pickle.TUPLE1[0]: 1, pickle.TUPLE2[0]: 2, pickle.TUPLE3[0]: 3}
-_CONTAINERS = pickle.MARK, pickle.EMPTY_DICT, pickle.EMPTY_LIST, pickle.EMPTY_SET
-_CONSTANTS = {pickle.NONE[0]: None, pickle.NEWTRUE[0]: True, pickle.NEWFALSE[0]: False}
-_CALLS = {pickle.REDUCE[0]: 2, pickle.NEWOBJ[0]: 2, pickle.NEWOBJ_EX[0]: 3}
-_PUTS = {pickle.BINPUT[0]: 1, pickle.LONG_BINPUT[0]: 4}
-_GETS = {pickle.BINGET[0]: 1, pickle.LONG_BINGET[0]: 4}
+_TEXT_OPCODES = {pickle.SHORT_BINUNICODE[0]: 1, pickle.BINUNICODE[0]: 4, pickle.BINUNICODE8[0]: 8}
+_BYTES_OPCODES = {pickle.SHORT_BINBYTES[0]: 1, pickle.BINBYTES[0]: 4, pickle.BINBYTES8[0]: 8}
+_TUPLE_OPCODES = {pickle.TUPLE1[0]: 1, pickle.TUPLE2[0]: 2, pickle.TUPLE3[0]: 3}
+_CONTAINER_OPCODES = pickle.MARK, pickle.EMPTY_DICT, pickle.EMPTY_LIST, pickle.EMPTY_SET
+_CONSTANT_OPCODES = {pickle.NONE[0]: None, pickle.NEWTRUE[0]: True, pickle.NEWFALSE[0]: False}
+_CALL_OPCODES = {pickle.REDUCE[0]: 2, pickle.NEWOBJ[0]: 2, pickle.NEWOBJ_EX[0]: 3}
+_PUT_OPCODES = {pickle.BINPUT[0]: 1, pickle.LONG_BINPUT[0]: 4}
+_GET_OPCODES = {pickle.BINGET[0]: 1, pickle.LONG_BINGET[0]: 4}
 
 
 class Pairs(list[Any]):
@@ -43,7 +43,7 @@ class Pairs(list[Any]):
         return (self[at] for at in range(1, len(self), 2))
 
 
-class Built:
+class UnbuiltObject:
     """An object of some class, or what some function returned: only its state is known."""
 
     __slots__ = ("state",)
@@ -58,7 +58,9 @@ class Built:
 
 def read_pickle(data: bytes) -> Any:
     """The data in a pickle; Unreadable if it is damaged or not plain data."""
-    if sum(data.count(each) for each in _CONTAINERS) > 1000 + len(data) // 8:  # those of real metadata are 1 in 30
+    if (
+        sum(data.count(each) for each in _CONTAINER_OPCODES) > 1000 + len(data) // 8
+    ):  # those of real metadata are 1 in 30
         raise Unreadable("It is damaged: it consists of empty lists.")
     try:
         return _read(data)
@@ -70,47 +72,47 @@ def _read(data: bytes) -> Any:  # noqa: C901, PLR0912, PLR0915 - one loop: a cal
     stack: list[Any] = []
     marks: list[int] = []
     memo: list[Any] = []
-    at, left = 0, MAX_MEMORY
+    at, left = 0, MAX_MEMORY_BYTES
     while True:
         code = data[at]
         at += 1
         if code == 0x94:  # MEMOIZE
             memo.append(stack[-1])
-            left -= _PLACE
-        elif size := _GETS.get(code, 0):
+            left -= _REFERENCE_BYTES
+        elif size := _GET_OPCODES.get(code, 0):
             stack.append(memo[int.from_bytes(data[at : at + size], "little")])
             at += size
-            left -= _PLACE
-        elif size := _TEXTS.get(code, 0):
+            left -= _REFERENCE_BYTES
+        elif size := _TEXT_OPCODES.get(code, 0):
             begin = at + size
             at = begin + int.from_bytes(data[at:begin], "little")
             text = data[begin:at].decode("utf-8", "surrogatepass")
             stack.append(text)
-            left -= _TEXT + len(text) * (1 if text.isascii() else 4)
+            left -= _TEXT_BYTES + len(text) * (1 if text.isascii() else 4)
         elif code == 0x4B:  # BININT1
             stack.append(data[at])
             at += 1
-            left -= _PLACE
+            left -= _REFERENCE_BYTES
         elif code == 0x28:  # MARK
             marks.append(len(stack))
-            left -= _NUMBER
-        elif size := _TUPLES.get(code, 0):
+            left -= _NUMBER_BYTES
+        elif size := _TUPLE_OPCODES.get(code, 0):
             stack[-size:] = [[stack[-size], *stack[len(stack) - size + 1 :]]]
-            left -= _LIST
-        elif size := _CALLS.get(code, 0):
+            left -= _LIST_BYTES
+        elif size := _CALL_OPCODES.get(code, 0):
             stack[-size]
-            stack[-size:] = [Built()]
-            left -= _OBJECT
+            stack[-size:] = [UnbuiltObject()]
+            left -= _OBJECT_BYTES
         elif code == 0x29:  # EMPTY_TUPLE
             stack.append(())
-            left -= _PLACE
+            left -= _REFERENCE_BYTES
         elif code == 0x62:  # BUILD
             state = stack.pop()
-            if isinstance(stack[-1], Built):
+            if isinstance(stack[-1], UnbuiltObject):
                 stack[-1].state = state
         elif code == 0x7D:  # EMPTY_DICT
             stack.append(Pairs())
-            left -= _LIST
+            left -= _LIST_BYTES
         elif code in b"ue\x90sa":  # SETITEMS, APPENDS, ADDITEMS; SETITEM, APPEND
             begin = marks.pop() if code in b"ue\x90" else len(stack) - (2 if code == 0x73 else 1)
             into = stack[begin - 1] if begin > 0 else stack[len(stack)]
@@ -120,55 +122,55 @@ def _read(data: bytes) -> Any:  # noqa: C901, PLR0912, PLR0915 - one loop: a cal
                 raise ValueError("a key without a value")
             if isinstance(into, Pairs) == (code in b"us") and isinstance(into, list):
                 into += added
-            left += _NUMBER * (code in b"ue\x90") - _PLACE * len(added)
+            left += _NUMBER_BYTES * (code in b"ue\x90") - _REFERENCE_BYTES * len(added)
         elif code == 0x4D:  # BININT2
             stack.append(_INT2.unpack_from(data, at)[0])
             at += 2
-            left -= _NUMBER
+            left -= _NUMBER_BYTES
         elif code == 0x4A:  # BININT
             stack.append(_INT4.unpack_from(data, at)[0])
             at += 4
-            left -= _NUMBER
+            left -= _NUMBER_BYTES
         elif code == 0x8A:  # LONG1
             begin, at = at + 1, at + 1 + data[at]
             stack.append(int.from_bytes(data[begin:at], "little", signed=True))
-            left -= _NUMBER + 255
-        elif size := _PUTS.get(code, 0):
+            left -= _NUMBER_BYTES + 255
+        elif size := _PUT_OPCODES.get(code, 0):
             place = int.from_bytes(data[at : at + size], "little")
             at += size
             if place > len(memo) + len(data):
                 raise ValueError("a place that no pickle of this size has")
-            left -= _PLACE * (1 + max(0, place - len(memo)))
+            left -= _REFERENCE_BYTES * (1 + max(0, place - len(memo)))
             if left > 0:
                 memo += [None] * (place + 1 - len(memo))
                 memo[place] = stack[-1]
-        elif code in _CONSTANTS:
-            stack.append(_CONSTANTS[code])
-            left -= _PLACE
+        elif code in _CONSTANT_OPCODES:
+            stack.append(_CONSTANT_OPCODES[code])
+            left -= _REFERENCE_BYTES
         elif code in b"]\x8f":  # EMPTY_LIST, EMPTY_SET
             stack.append([])
-            left -= _LIST
+            left -= _LIST_BYTES
         elif code in b"tld\x91":  # TUPLE, LIST, DICT, FROZENSET
             begin = marks.pop()
             made = stack[begin:]
             stack[begin:] = [Pairs(made) if code == 0x64 else made]
-            left += _NUMBER - _LIST - _PLACE * len(made)
+            left += _NUMBER_BYTES - _LIST_BYTES - _REFERENCE_BYTES * len(made)
         elif code == 0x93:  # STACK_GLOBAL
-            stack[-2:] = [Built()]
-            left -= _OBJECT
+            stack[-2:] = [UnbuiltObject()]
+            left -= _OBJECT_BYTES
         elif code == 0x63:  # GLOBAL
             at = data.index(b"\n", data.index(b"\n", at) + 1) + 1
-            stack.append(Built())
-            left -= _OBJECT
+            stack.append(UnbuiltObject())
+            left -= _OBJECT_BYTES
         elif code == 0x47:  # BINFLOAT
             stack.append(_FLOAT.unpack_from(data, at)[0])
             at += 8
-            left -= _NUMBER
-        elif size := _BYTES.get(code, 0):
+            left -= _NUMBER_BYTES
+        elif size := _BYTES_OPCODES.get(code, 0):
             begin = at + size
             at = begin + int.from_bytes(data[at:begin], "little")
             stack.append(data[begin:at])
-            left -= _TEXT + min(at - begin, len(data))
+            left -= _TEXT_BYTES + min(at - begin, len(data))
         elif code in b"01":  # POP, POP_MARK
             del stack[(marks.pop() if code == 0x31 else len(stack) - 1) :]
         elif code == 0x95:  # FRAME

@@ -17,7 +17,7 @@ from console.checkpoints.saved import SavedState
 from console.errors import ConsoleError, NotFound, Unreachable, Unreadable
 from console.google.gcs_place import GcsPlace, parse_gcs_address
 from console.google.storage import CloudStorage
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.find_job import find_job
 from console.metrics.lost_work import saved_folder
 from console.scheduling.pod_slots import pod_slots
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 READ_TIMEOUT = 60.0  # seconds after which a folder that was not asked for by a command is given up
 MAX_FILES_UNASKED = 20_000  # that are looked at then
 MAX_FILES = 100_000  # below the folder that is looked through
-MAX_READ = 256 << 20  # bytes of headers and small files that are read of all checkpoints together
+MAX_READ_BYTES = 256 << 20  # bytes of headers and small files that are read of all checkpoints together
 BATCH_BYTES = 16 << 20  # bytes that one command in a container reads
-FIRST_READ = 4096  # bytes of the beginning of a safetensors file, more than the header of most
+SAFETENSORS_HEAD_BYTES = 4096  # bytes of the beginning of a safetensors file, more than the header of most
 
 
 class CheckpointReader:
@@ -67,7 +67,7 @@ class CheckpointReader:
         """Read a job's checkpoints, by commands in its first pod or from the bucket; `problem` is why that failed."""
         key = namespace, name
         async with self._one:
-            begun, found = time.monotonic(), SavedState(CLOCK.now())
+            begun, found = time.monotonic(), SavedState(SERVER_CLOCK.now())
             try:
                 async with asyncio.timeout(READ_TIMEOUT):
                     found = replace(found, place=await self.find_folder(*key))
@@ -151,7 +151,7 @@ async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float, most
         parts = {
             path: (max(0, sizes[path] - size), size)
             if tail
-            else (0, max(size, FIRST_READ if path.endswith(".safetensors") else 0))
+            else (0, max(size, SAFETENSORS_HEAD_BYTES if path.endswith(".safetensors") else 0))
             for path, size in wanted.items()
             if path not in known
         }
@@ -176,7 +176,7 @@ class _BatchedReader:
     """Reads in parts of limited size, and not more than all together may have."""
 
     read: Callable[[Mapping[str, int], bool], Awaitable[dict[str, bytes]]]
-    left: int = MAX_READ
+    left: int = MAX_READ_BYTES
 
     async def read_heads(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
         return await self._read_all(wanted, tail=False)
@@ -188,7 +188,7 @@ class _BatchedReader:
         self.left -= sum(wanted.values())
         if self.left < 0:
             hint = "Name a folder with fewer."
-            raise Unreadable(f"The headers of these checkpoints have more than {MAX_READ >> 20} MiB.", hint)
+            raise Unreadable(f"The headers of these checkpoints have more than {MAX_READ_BYTES >> 20} MiB.", hint)
         found: dict[str, bytes] = {}
         rest = iter(wanted.items())
         while part := dict(islice(rest, 1)):

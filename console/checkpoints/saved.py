@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
-from console.metrics.lost_work import IN_PODS, SeenFolder
+from console.metrics.lost_work import CHECKPOINTS_IN_PODS, SeenFolder
 
 if TYPE_CHECKING:
     from console.kube.nested_values import Value
     from console.kube.objects.jobset import JobSet
     from console.metrics.job_measures import JobMeasures
 
-EVERY = 300.0  # seconds after which the checkpoints of a job that is looked at are read again
+REREAD_SECONDS = 300.0  # seconds after which the checkpoints of a job that is looked at are read again
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class SavedState:
 
     def should_be_read_again(self, now: float, measures: JobMeasures | None) -> bool:
         """Whether another checkpoint may be whole by now: the log tells of a later one, or the last one was not."""
-        if now - self.at < EVERY:
+        if now - self.at < REREAD_SECONDS:
             return False
         last = last_saved(measures)
         whole = self.survey is not None and self.survey.last_complete in self.survey.checkpoints[-1:]
@@ -64,7 +64,7 @@ def list_faults(survey: Survey) -> list[str]:
     """Saves that are incomplete or being written, the newest first, and pointers that are wrong; a sentence each."""
     found = []
     for each in reversed(survey.checkpoints):
-        name = _name(each)
+        name = _describe_checkpoint(each)
         if each.state is CheckpointState.INCOMPLETE:
             found.append(f"{name} is incomplete: {each.problems[0]}")
         elif each.state is CheckpointState.WRITING:
@@ -72,7 +72,7 @@ def list_faults(survey: Survey) -> list[str]:
     return [*found, *survey.notes]
 
 
-STARTING_WEIGHTS = ("recipe.train.checkpoint", "recipe.swift.load")  # fields of recipes: the weights to begin with
+STARTING_WEIGHT_FIELDS = ("recipe.train.checkpoint", "recipe.swift.load")  # the weights that a run begins with
 
 
 def starting_values(
@@ -83,24 +83,25 @@ def starting_values(
     `jobset`: what saved it, if that is known.
     """
     if jobset is not None and saved.place and jobset.keeps(saved.place) is False:
-        return {}, f"It begins as the job did: {IN_PODS}."
+        return {}, f"It begins as the job did: {CHECKPOINTS_IN_PODS}."
     last = saved.survey.last_complete if saved.survey is not None else None
     if last is None:
         why = saved.problem or "None of its checkpoints is known to be complete."
         return {}, f"It begins as the job did: {why}"
     if saved.place.startswith("gs:"):
-        return {}, f"Its last complete checkpoint is {_name(last)} in {saved.place}: choose the weights to begin with."
+        found = _describe_checkpoint(last)
+        return {}, f"Its last complete checkpoint is {found} in {saved.place}: choose the weights to begin with."
     # Megatron takes the folder around its steps, and goes by the pointer in it.
     around = last.format.startswith("Megatron")
     folder = posixpath.normpath(posixpath.join(saved.place, posixpath.dirname(last.path) if around else last.path))
     wrong = f" But {saved.survey.notes[0]}." if around and saved.survey is not None and saved.survey.notes else ""
     values: dict[str, Value] = {}
-    for path in STARTING_WEIGHTS:
+    for path in STARTING_WEIGHT_FIELDS:
         if path in paths:
             group, part, field = path.split(".")
             values = {group: {part: {field: folder}}}
-    return values, f"It begins with the weights of {_name(last)}, in {folder}.{wrong}"
+    return values, f"It begins with the weights of {_describe_checkpoint(last)}, in {folder}.{wrong}"
 
 
-def _name(checkpoint: Checkpoint) -> str:
+def _describe_checkpoint(checkpoint: Checkpoint) -> str:
     return f"step {checkpoint.step:,}" if checkpoint.step is not None else checkpoint.path or "the folder"

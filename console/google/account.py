@@ -29,8 +29,8 @@ AnswerT = TypeVar("AnswerT")
 ClientT = TypeVar("ClientT")
 PRACTICE_PATH = "/practice/google"
 MAX_CONCURRENT_PROJECTS = 8  # projects that are asked at the same time
-_CONTEXT = re.compile(r"^gke_([^_]+)_([^_]+)_(.+)$")
-_PROVIDER = re.compile(r"^gce://([^/]+)/([^/]+)/")
+_GKE_CONTEXT_NAME = re.compile(r"^gke_([^_]+)_([^_]+)_(.+)$")
+_GCE_PROVIDER_ID = re.compile(r"^gce://([^/]+)/([^/]+)/")
 
 
 class Cloud:
@@ -115,7 +115,7 @@ class Cloud:
         )
         try:
             items: Sequence[dict[str, Any]] = json.loads(answer).get("items") or ()
-            named = _PROVIDER.match(items[0].get("spec", {}).get("providerID", "")) if items else None
+            named = _GCE_PROVIDER_ID.match(items[0].get("spec", {}).get("providerID", "")) if items else None
         except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
             raise Unreadable("The API server's list of nodes cannot be read.") from error
         if named is None:
@@ -235,7 +235,7 @@ class Cloud:
 
 def parse_place(context: str) -> ClusterPlace | None:
     """The place in a context name of gcloud's form, gke_PROJECT_LOCATION_NAME; None for other names."""
-    named = _CONTEXT.match(context)
+    named = _GKE_CONTEXT_NAME.match(context)
     return ClusterPlace(*named.groups()) if named else None
 
 
@@ -263,7 +263,7 @@ async def kubeconfig_from_google(context: str) -> Kubeconfig:
 
 
 ANSWER_TIMEOUT = 4.0  # seconds in which an address has to take a connection
-_PLUGIN = "gke-gcloud-auth-plugin"
+_GKE_LOGIN_PLUGIN = "gke-gcloud-auth-plugin"
 _RUNNING_STATES = frozenset({"RUNNING", "RECONCILING", "DEGRADED"})
 
 
@@ -345,7 +345,7 @@ def add_to_kubeconfig(
 
 
 def _login_program() -> tuple[str, tuple[str, ...]]:
-    if found := shutil.which(_PLUGIN):
+    if found := shutil.which(_GKE_LOGIN_PLUGIN):
         return Path(found).name, ()
     beside = Path(sys.executable).with_name("a4")
     return shutil.which("a4") or str(beside), ("clusters", "token")

@@ -14,13 +14,13 @@ from typing import Any
 
 from console import assets
 from console.errors import BadInput
-from console.folders import atomic_write, file_lock, read_own
+from console.folders import atomic_write, file_lock, read_own_file
 from console.kube.safe_yaml import load_yaml
 
-MACHINES = ("e2-highcpu-32", "e2-highcpu-8", "e2-medium", "n1-highcpu-32", "n1-highcpu-8")  # the first is usual
-DEFAULT_TIMEOUT = 7200  # seconds that a build may take, as in the documents: two hours
-REGISTRY, NAME, TAG = "_ARTIFACT_REGISTRY", "_IMAGE_NAME", "_IMAGE_TAG"  # substitutions of every included build
-RUNNING = frozenset({"PENDING", "QUEUED", "WORKING"})
+BUILD_MACHINES = ("e2-highcpu-32", "e2-highcpu-8", "e2-medium", "n1-highcpu-32", "n1-highcpu-8")  # the first is usual
+DEFAULT_BUILD_SECONDS = 7200  # seconds that a build may take, as in the documents: two hours
+REGISTRY_KEY, NAME_KEY, TAG_KEY = "_ARTIFACT_REGISTRY", "_IMAGE_NAME", "_IMAGE_TAG"  # substitutions of every build
+RUNNING_STATES = frozenset({"PENDING", "QUEUED", "WORKING"})
 _SUBSTITUTION = re.compile(r"\$\{?(?P<name>[A-Z_][A-Z0-9_]*)\}?")
 _REPOSITORY = re.compile(r"^(?P<location>[a-z0-9-]+)-docker\.pkg\.dev/(?P<project>[^/]+)/(?P<name>[^/]+)$")
 
@@ -47,7 +47,7 @@ class Build:
 
     @property
     def over(self) -> bool:
-        return self.status not in RUNNING
+        return self.status not in RUNNING_STATES
 
     @property
     def succeeded(self) -> bool:
@@ -81,8 +81,8 @@ class BuildPlan:
     project: str
     location: str
     substitutions: Mapping[str, str] = field(default_factory=dict)
-    machine: str = MACHINES[0]
-    time_out: int = DEFAULT_TIMEOUT
+    machine: str = BUILD_MACHINES[0]
+    time_out: int = DEFAULT_BUILD_SECONDS
 
     @property
     def image(self) -> str:
@@ -138,7 +138,9 @@ def repository_parts(address: str) -> tuple[str, str, str] | None:
     return (found["project"], found["location"], found["name"]) if found else None
 
 
-_GOOGLE = re.compile(r"[a-z0-9-]+-docker\.pkg\.dev|(?:[a-z0-9-]+\.)?gcr\.io")  # whole names of hosts that get its token
+_GOOGLE_REGISTRY_HOST = re.compile(
+    r"[a-z0-9-]+-docker\.pkg\.dev|(?:[a-z0-9-]+\.)?gcr\.io"
+)  # whole names of hosts that get its token
 _DOCKER_HUB = "registry-1.docker.io"
 
 
@@ -160,7 +162,7 @@ class ImageReference:
 
     @property
     def google(self) -> bool:
-        return bool(_GOOGLE.fullmatch(self.host))
+        return bool(_GOOGLE_REGISTRY_HOST.fullmatch(self.host))
 
     @property
     def repository(self) -> tuple[str, str, str] | None:
@@ -190,13 +192,13 @@ class ImageFacts:
 
     def shows(self, program: str) -> str:
         """The evidence that the image contains a program; empty if there is none."""
-        variables, words = _SIGNS[program]
+        variables, words = _PROGRAM_VERSIONS[program]
         if named := next((name for name in variables if self.env.get(name)), ""):
             return f"{named}={self.env[named]}"
         return "a step of its build" if any(words.search(step) for step in self.history) else ""
 
 
-_SIGNS = {  # programs -> variables that tell their version, and what stands in the step that brings them
+_PROGRAM_VERSIONS = {  # programs -> variables that tell their version, and what stands in the step that brings them
     "sshd": ((), re.compile(r"\bopenssh-server\b|\bsshd\b")),
     "mpirun": (("OPENMPI_VERSION", "MPI_HOME"), re.compile(r"\bopenmpi(?:-bin)?\b|\bmpirun\b|\bhpcx\b")),
     "torchrun": (("PYTORCH_VERSION", "PYTORCH_BUILD_VERSION"), re.compile(r"\bpip3? install\b.*\btorch\b")),
@@ -204,14 +206,14 @@ _SIGNS = {  # programs -> variables that tell their version, and what stands in 
 }
 
 
-DESCRIPTIONS = ("cloudbuild.yaml", "cloudbuild.yml", "cloudbuild.json")
+BUILD_DESCRIPTIONS = ("cloudbuild.yaml", "cloudbuild.yml", "cloudbuild.json")
 MAX_CONTEXT_BYTES = 1 << 30  # bytes in a folder beyond which it is surely another one that was meant
-MAX_DESCRIPTION_BYTES = 86400  # seconds that Cloud Build lets a build take
+MAX_BUILD_SECONDS = 86400  # seconds that Cloud Build lets a build take
 _IGNORED_NAMES = {".git", "__pycache__", ".venv", "node_modules"}
 _SUBSTITUTION_USE = re.compile(r"\$\{?(_[A-Z][A-Z0-9_]*)\}?")
-_NAME = re.compile(r"^[a-z0-9]+(?:(?:[._]|__|-+|/)[a-z0-9]+)*$")
-_TAG = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
-_IMAGE = f"${{{REGISTRY}}}/${{{NAME}}}:${{{TAG}}}"
+_VALID_IMAGE_NAME = re.compile(r"^[a-z0-9]+(?:(?:[._]|__|-+|/)[a-z0-9]+)*$")
+_VALID_TAG = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
+_IMAGE = f"${{{REGISTRY_KEY}}}/${{{NAME_KEY}}}:${{{TAG_KEY}}}"
 
 
 def bundled_contexts() -> tuple[BuildContext, ...]:
@@ -253,19 +255,19 @@ def _image_names(described: Mapping[str, Any]) -> tuple[str, ...]:
 
 def read_build_description(folder: Path, dockerfile: str = "") -> dict[str, Any]:
     """The build description: its cloudbuild.yml, else one step that builds the Dockerfile; BadInput."""
-    for name in () if dockerfile else DESCRIPTIONS:
+    for name in () if dockerfile else BUILD_DESCRIPTIONS:
         if (folder / name).is_file():
             return _read_description(folder / name)
     dockerfile = dockerfile or "Dockerfile"
     if not (folder / dockerfile).is_file():
-        raise BadInput(f"{folder} has no {dockerfile}.", f"It needs one, or a {DESCRIPTIONS[0]}.")
+        raise BadInput(f"{folder} has no {dockerfile}.", f"It needs one, or a {BUILD_DESCRIPTIONS[0]}.")
     name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "image"
     return {
         "steps": [
             {"name": "gcr.io/cloud-builders/docker", "args": ["build", f"--tag={_IMAGE}", f"--file={dockerfile}", "."]}
         ],
         "images": [_IMAGE],
-        "substitutions": {NAME: name, TAG: "latest"},
+        "substitutions": {NAME_KEY: name, TAG_KEY: "latest"},
         "options": {"logging": "CLOUD_LOGGING_ONLY"},
     }
 
@@ -304,16 +306,19 @@ def _iter_problems(plan: BuildPlan) -> Iterator[tuple[str, str]]:
             yield name, f"{plan.context.name} has no substitution {name}: it uses {', '.join(wanted) or 'none'}."
     for name in wanted:
         if not values.get(name):
-            hint = ": LOCATION-docker.pkg.dev/PROJECT/REPOSITORY" if name == REGISTRY else ""
+            hint = ": LOCATION-docker.pkg.dev/PROJECT/REPOSITORY" if name == REGISTRY_KEY else ""
             yield name, f"{name} has no value{hint}."
-    if (registry := values.get(REGISTRY)) and REGISTRY in wanted and repository_parts(registry) is None:
+    if (registry := values.get(REGISTRY_KEY)) and REGISTRY_KEY in wanted and repository_parts(registry) is None:
         words = f"{registry} is not a repository of Artifact Registry"
-        yield REGISTRY, f"{words}: it is written LOCATION-docker.pkg.dev/PROJECT/REPOSITORY."
-    if (image := values.get(NAME)) and NAME in wanted and not _NAME.match(image):
-        yield NAME, f"{image} cannot be the name of an image: small letters, digits and . _ - between them."
-    if (tag := values.get(TAG)) and TAG in wanted and not _TAG.match(tag):
-        yield TAG, f"{tag} cannot be a tag: letters, digits, _ . -, at most 128."
-    if not 1 <= plan.time_out <= MAX_DESCRIPTION_BYTES:
+        yield REGISTRY_KEY, f"{words}: it is written LOCATION-docker.pkg.dev/PROJECT/REPOSITORY."
+    if (image := values.get(NAME_KEY)) and NAME_KEY in wanted and not _VALID_IMAGE_NAME.match(image):
+        yield (
+            NAME_KEY,
+            f"{image} cannot be the name of an image: small letters, digits and . _ - between them.",
+        )
+    if (tag := values.get(TAG_KEY)) and TAG_KEY in wanted and not _VALID_TAG.match(tag):
+        yield TAG_KEY, f"{tag} cannot be a tag: letters, digits, _ . -, at most 128."
+    if not 1 <= plan.time_out <= MAX_BUILD_SECONDS:
         yield "", "A build may take from a second to 24 hours."
 
 
@@ -366,13 +371,13 @@ class BuiltImage:
 
     @property
     def under_way(self) -> bool:
-        return self.status in RUNNING
+        return self.status in RUNNING_STATES
 
 
 def read_built_images(path: Path) -> tuple[BuiltImage, ...]:
     """The recorded images, newest first; empty if there is no valid file."""
     try:
-        return tuple(BuiltImage(**each) for each in json.loads(read_own(path)))
+        return tuple(BuiltImage(**each) for each in json.loads(read_own_file(path)))
     except (OSError, ValueError, TypeError):
         return ()
 

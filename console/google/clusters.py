@@ -147,12 +147,12 @@ class Clusters:
         raise NotFound(f"There is no cluster {name}.", "`a4 clusters` lists those that can be seen.")
 
 
-_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:.*?-gke\.(\d+))?")
+_GKE_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:.*?-gke\.(\d+))?")
 
 
 def parse_version(version: str) -> tuple[int, ...]:
     """The numbers of a version for comparison, the last is GKE's patch; empty if it is no version."""
-    found = _VERSION.match(version)
+    found = _GKE_VERSION.match(version)
     return tuple(int(each) for each in found.groups() if each is not None) if found else ()
 
 
@@ -183,7 +183,7 @@ class Reservation:
     status: str  # READY, CREATING, DELETING ...
 
 
-_PRIVATE = ("10.", "172.16.", "192.168.", "0.0.0.0", "100.64.", "240.")
+_PRIVATE_ADDRESSES = ("10.", "172.16.", "192.168.", "0.0.0.0", "100.64.", "240.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +203,8 @@ class Firewall:
 def is_port_open(rules: tuple[Firewall, ...], port: int) -> bool:
     """Whether the firewall rule with the highest priority for the port allows a private range; default is closed."""
     for rule in rules:
-        if rule.covers_port(port) and any(each.startswith(_PRIVATE) or "." not in each for each in rule.sources):
+        if rule.covers_port(port) and any(
+            each.startswith(_PRIVATE_ADDRESSES) or "." not in each for each in rule.sources
+        ):
             return rule.allows
     return False

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from console.errors import BadInput
 
-_ADDRESS = re.compile(r"^gs://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(.*))?$", re.DOTALL)
+_GCS_ADDRESS = re.compile(r"^gs://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(.*))?$", re.DOTALL)
 
 
-_ITERATION = re.compile(r"^iter_(\d+)$")
+_ITERATION_FOLDER = re.compile(r"^iter_(\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class GcsPlace:
 
 def parse_gcs_address(text: str) -> GcsPlace:
     """Parse `gs://BUCKET/PATH`; BadInput for anything else."""
-    found = _ADDRESS.match(text.strip())
+    found = _GCS_ADDRESS.match(text.strip())
     if found is None:
         raise BadInput(f"{text} is not a path in a bucket.", "Write gs://BUCKET or gs://BUCKET/FOLDER.")
     return GcsPlace(found[1], found[2] or "")
@@ -85,5 +85,5 @@ class StoredObject:
     @property
     def iteration(self) -> int | None:
         """The iteration of a checkpoint folder (`iter_0000500/`); None for others."""
-        found = _ITERATION.match(self.title.rstrip("/")) if self.is_folder else None
+        found = _ITERATION_FOLDER.match(self.title.rstrip("/")) if self.is_folder else None
         return int(found[1]) if found else None

@@ -13,14 +13,14 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 import msgspec
 import pycurl
 
-from console.decoding import UNREADABLE
+from console.decoding import DECODING_ERRORS
 from console.errors import TRY_AGAIN, NotAllowed, NotFound, Refused, Unreachable, Unreadable
 from console.google.builds import ImageFacts, ImageReference
-from console.kube.http import AGENT, use_system_certificates
+from console.kube.http import USER_AGENT, use_system_certificates
 from console.kube.objects.meta import ApiSchema
 
 TIMEOUT = 12.0
-_KINDS = ", ".join(
+_MANIFEST_TYPES = ", ".join(
     (
         "application/vnd.oci.image.index.v1+json",
         "application/vnd.docker.distribution.manifest.list.v2+json",
@@ -28,9 +28,9 @@ _KINDS = ", ".join(
         "application/vnd.docker.distribution.manifest.v2+json",
     )
 )
-_PART = re.compile(r'(\w+)="([^"]*)"')
-_REDIRECT_STATUSES = 10
-_MAX_ANSWER = 4 << 20  # bytes of a manifest or a configuration that are read
+_CHALLENGE_PARAMETER = re.compile(r'(\w+)="([^"]*)"')
+_MAX_REDIRECTS = 10
+_MAX_ANSWER_BYTES = 4 << 20  # bytes of a manifest or a configuration that are read
 
 
 class _Layer(ApiSchema):
@@ -105,10 +105,12 @@ class RegistryClient:
     async def _get(self, wanted: ImageReference, rest: str, bearer: dict[str, str]) -> tuple[bytes, str]:
         for attempt in (1, 2):
             root = f"{self._stand_in}/registry/{wanted.host}" if self._stand_in else f"https://{wanted.host}"
-            answer = await self._request(wanted, f"{root}/v2/{wanted.path}/{rest}", {"Accept": _KINDS, **bearer})
+            answer = await self._request(
+                wanted, f"{root}/v2/{wanted.path}/{rest}", {"Accept": _MANIFEST_TYPES, **bearer}
+            )
             asked = answer.headers.get("www-authenticate", "")
             if answer.status == 401 and attempt == 1 and asked.lower().startswith("bearer"):
-                bearer["Authorization"] = await self._fetch_bearer(wanted, dict(_PART.findall(asked)))
+                bearer["Authorization"] = await self._fetch_bearer(wanted, dict(_CHALLENGE_PARAMETER.findall(asked)))
                 continue
             if not 200 <= answer.status < 300:
                 raise _refusal_error(wanted, answer.status)
@@ -152,19 +154,19 @@ class RegistryClient:
 
         def piece(data: bytes) -> int | None:
             body.extend(data)
-            return None if len(body) <= _MAX_ANSWER else 0
+            return None if len(body) <= _MAX_ANSWER_BYTES else 0
 
         schemes = pycurl.PROTO_HTTPS | (pycurl.PROTO_HTTP if self._stand_in else 0)
         try:
             curl.reset()
             curl.setopt(pycurl.URL, address)
             curl.setopt(pycurl.HTTPHEADER, [f"{name}: {value}" for name, value in headers.items()])
-            curl.setopt(pycurl.USERAGENT, AGENT)
+            curl.setopt(pycurl.USERAGENT, USER_AGENT)
             curl.setopt(pycurl.ACCEPT_ENCODING, "gzip")
             curl.setopt(pycurl.PROTOCOLS, schemes)
             curl.setopt(pycurl.REDIR_PROTOCOLS, schemes)
             curl.setopt(pycurl.FOLLOWLOCATION, int(follows))
-            curl.setopt(pycurl.MAXREDIRS, _REDIRECT_STATUSES)
+            curl.setopt(pycurl.MAXREDIRS, _MAX_REDIRECTS)
             curl.setopt(pycurl.TIMEOUT_MS, int(1000 * TIMEOUT))
             curl.setopt(pycurl.NOSIGNAL, 1)
             curl.setopt(pycurl.HEADERFUNCTION, header)
@@ -175,9 +177,9 @@ class RegistryClient:
                 curl.setopt(pycurl.NOPROXY, "*")
             curl.perform()
         except pycurl.error as error:
-            if len(body) > _MAX_ANSWER:
+            if len(body) > _MAX_ANSWER_BYTES:
                 raise Unreadable(
-                    f"The registry {wanted.host} answers with more than {_MAX_ANSWER >> 20} MiB."
+                    f"The registry {wanted.host} answers with more than {_MAX_ANSWER_BYTES >> 20} MiB."
                 ) from error
             raise Unreachable(f"The registry {wanted.host} does not answer.", TRY_AGAIN) from error
         return Answer(int(curl.getinfo(pycurl.RESPONSE_CODE)), found, bytes(body))
@@ -215,5 +217,5 @@ def _manifest_for_amd64(manifests: list[_Layer]) -> _Layer:
 def _decode(raw: bytes, type_: type[Any]) -> Any:
     try:
         return msgspec.json.decode(raw, type=type_)
-    except UNREADABLE as error:
+    except DECODING_ERRORS as error:
         raise Unreadable(f"The registry's answer cannot be read: {error}.") from error

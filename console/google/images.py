@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotAllowed, NotFound, NotThere, Refused
 from console.google.api import loaded
 from console.google.builds import (
-    REGISTRY,
+    REGISTRY_KEY,
     Build,
     BuildContext,
     BuildLine,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from console.launch.choices import FieldChoices
 
 
-MAX_CONCURRENT = 4  # repositories that are read at the same time
+MAX_CONCURRENT_REPOSITORIES = 4  # repositories that are read at the same time
 POLL_SECONDS = 3.0  # seconds between two looks at a build: Cloud Logging answers sixty times a minute
 MAX_LISTED_BUILDS = 50  # builds that a look at the list brings unless more are asked for
 REFRESH_TIMEOUT = 10.0  # seconds for which the launch form waits to hear what became of builds that were under way
@@ -98,7 +98,7 @@ class Images:
         """A new build plan, with the region's first Docker repository if there is one."""
         project, location = await self.build_location(project, location)
         plan = BuildPlan(context, project, location)
-        if REGISTRY not in context.wanted or context.defaults.get(REGISTRY):
+        if REGISTRY_KEY not in context.wanted or context.defaults.get(REGISTRY_KEY):
             return plan
         found = []
         try:
@@ -111,7 +111,7 @@ class Images:
             raise
         except NotAllowed:
             pass  # whoever may push to a repository need not be allowed to list them: its name is asked for
-        return replace(plan, substitutions={REGISTRY: found[0].address}) if found else plan
+        return replace(plan, substitutions={REGISTRY_KEY: found[0].address}) if found else plan
 
     def plan_problems(self, plan: BuildPlan) -> tuple[tuple[str, str], ...]:
         """Why the plan cannot be built: (name of the substitution or empty, sentence)."""
@@ -220,7 +220,7 @@ class Images:
     async def survey_registry(self, project: str = "", location: str = "") -> RegistrySurvey:
         """All images of the project in the cluster's region, whose errors are raised, and its multi-region."""
         registries, (project, location) = await self._registries(), await self.build_location(project, location)
-        around, room = location.partition("-")[0], asyncio.Semaphore(MAX_CONCURRENT)
+        around, room = location.partition("-")[0], asyncio.Semaphore(MAX_CONCURRENT_REPOSITORIES)
         places = [location, around] if around in {"us", "europe", "asia"} else [location]
         unread: list[tuple[str, str]] = []
 

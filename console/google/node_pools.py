@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import structs
 
-from console.decoding import UNREADABLE
+from console.decoding import DECODING_ERRORS
 from console.errors import BadInput, Conflict, ConsoleError, NotFound, Unreadable
 from console.google.clusters import GkeCluster, GkeOperation, GkePool
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.find_job import require_listed
 from console.kube.objects.meta import parse_time
 from console.kube.objects.node import Node, Provisioning
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 HEALTHY_STATES = frozenset({"RUNNING"})
 FAILED_STATES = frozenset({"ERROR", "RUNNING_WITH_ERROR"})
 FAILURE_SHOWN_SECONDS = 7 * 86400.0  # seconds for which an operation that failed is still shown
-_WORDS = {
+_OPERATION_WORDS = {
     "CREATE_NODE_POOL": "is being created",
     "DELETE_NODE_POOL": "is being deleted",
     "SET_NODE_POOL_SIZE": "is being resized",
@@ -41,8 +41,8 @@ _WORDS = {
     "UPGRADE_MASTER": "the control plane is being upgraded",
     "REPAIR_CLUSTER": "the control plane is being repaired",
 }
-_STATES = {"PROVISIONING": "is being created", "STOPPING": "is being deleted"}  # where no operation tells more
-_NODES = {
+_POOL_STATE_WORDS = {"PROVISIONING": "is being created", "STOPPING": "is being deleted"}
+_NODE_OPERATION_WORDS = {
     "UPGRADE_NODES": "being upgraded",
     "AUTO_UPGRADE_NODES": "being upgraded",
     "AUTO_REPAIR_NODES": "being repaired",
@@ -91,8 +91,8 @@ class PoolStatus:
             [self.pool.message.strip().rstrip(".")] if self.pool.status in FAILED_STATES and self.pool.message else []
         )
         found += [format_operation(each, self.nodes) for each in self.operations]
-        if not found and self.pool.status in _STATES:
-            found.append(_STATES[self.pool.status])
+        if not found and self.pool.status in _POOL_STATE_WORDS:
+            found.append(_POOL_STATE_WORDS[self.pool.status])
         repaired = any("REPAIR" in each.kind for each in self.operations)
         if self.repairing and not repaired:
             found.append(f"{self.repairing} of {_format_nodes(self.nodes)} {_is_or_are(self.repairing)} being repaired")
@@ -211,14 +211,14 @@ def _pool_status(
 def format_operation(operation: GkeOperation, nodes: int = 0) -> str:
     """What an operation does and its progress: "3 of 16 nodes are being repaired"."""
     done, total = operation.done, operation.total
-    if doing := _NODES.get(operation.kind):
+    if doing := _NODE_OPERATION_WORDS.get(operation.kind):
         if total is None:
             return f"nodes are {doing}"
         if "REPAIR" in operation.kind:
             left = total - (done or 0)
             return f"{left} of {_format_nodes(max(nodes, total))} {_is_or_are(left)} {doing}"
         return f"{done or 0} of {_format_nodes(total)} upgraded, the rest {_is_or_are(total - (done or 0))} {doing}"
-    words = _WORDS.get(operation.kind, format_operation_kind(operation.kind).lower())
+    words = _OPERATION_WORDS.get(operation.kind, format_operation_kind(operation.kind).lower())
     return f"{words}: {done or 0} of {_format_nodes(total)} done" if total else words
 
 
@@ -286,7 +286,7 @@ ACTIVE_POLL_SECONDS = 3.0  # seconds between two looks while something is under 
 POLL_SECONDS = 20.0
 MAX_POLL_SECONDS = 120.0  # seconds between two looks otherwise, and after many that failed
 MAX_NODES = 5000  # no pool of GKE's has more
-FAULTS = {  # what a host may be reported for
+HOST_FAULTS = {  # what a host may be reported for
     "PERFORMANCE": "slow: GPUs or network below what they should reach",
     "SDC": "silent data corruption: wrong results without an error",
     "XID": "the driver reports an XID error",
@@ -323,7 +323,7 @@ class NodePools:
             asyncio.gather(*counts),
         )
         groups = {pool.name: group for pool, group in zip(cluster.pools, counted, strict=True)}
-        pools = join_pool_data(cluster, operations, groups, self._watched.fleet, CLOCK.now())
+        pools = join_pool_data(cluster, operations, groups, self._watched.fleet, SERVER_CLOCK.now())
         mine = tuple(each for each in operations if each.cluster == cluster.name)
         picture = PoolsSnapshot(cluster, pools, mine, found, tuple(sorted(unread.items())))
         self._seen[self._watched.context] = picture
@@ -358,7 +358,7 @@ class NodePools:
             else None
             for each in picture.pools
         }
-        pools = join_pool_data(picture.cluster, picture.operations, groups, self._watched.fleet, CLOCK.now())
+        pools = join_pool_data(picture.cluster, picture.operations, groups, self._watched.fleet, SERVER_CLOCK.now())
         return replace(picture, pools=pools)
 
     async def resize(self, pool: str, nodes: int) -> GkeOperation:
@@ -410,8 +410,8 @@ class NodePools:
 
     def require_reportable(self, node: str, fault: str) -> None:
         """Raise BadInput, NotFound or Conflict if Google would not accept this report."""
-        if fault not in FAULTS:
-            raise BadInput(f"The fault is not known: {fault!r}.", f"Give one of {', '.join(FAULTS)}.")
+        if fault not in HOST_FAULTS:
+            raise BadInput(f"The fault is not known: {fault!r}.", f"Give one of {', '.join(HOST_FAULTS)}.")
         found = self._watched.fleet.nodes.get(("", node))
         if found is None:
             require_listed(self._watched.fleet, "nodes", f"Whether there is a node {node}")
@@ -450,27 +450,29 @@ async def _request_or_default(default: T, unread: dict[str, str], what: str, req
         return default
 
 
-_PATH = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"
-_REQUEST_STATES = (  # conditions, the one that tells most first
+_PROVISIONING_REQUESTS = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"
+_REQUEST_CONDITIONS = (  # conditions, the one that tells most first
     ("Failed", "failed"),
     ("CapacityRevoked", "revoked"),
     ("BookingExpired", "expired"),
     ("Provisioned", "provisioned"),
     ("Accepted", "accepted"),
 )
-_MAX_REQUESTS = "500"
+_REQUESTS_LIMIT = "500"
 
 
 async def list_provisioning_requests(client: Client) -> tuple[ProvisioningRequest, ...]:
     """ProvisioningRequests of all namespaces, latest first; empty if the cluster has no DWS."""
     try:
-        body = await client.request("GET", _PATH, params={"limit": _MAX_REQUESTS}, doing="list ProvisioningRequests")
+        body = await client.request(
+            "GET", _PROVISIONING_REQUESTS, params={"limit": _REQUESTS_LIMIT}, doing="list ProvisioningRequests"
+        )
     except NotFound:
         return ()
     try:
         items = msgspec.json.decode(body).get("items") or []
         found = [_parse_request(each) for each in items]
-    except (*UNREADABLE, AttributeError, KeyError, TypeError) as error:
+    except (*DECODING_ERRORS, AttributeError, KeyError, TypeError) as error:
         raise Unreadable(f"The ProvisioningRequests cannot be read: {error}.") from error
     return tuple(sorted(found, key=lambda each: -each.created))
 
@@ -481,7 +483,7 @@ def _parse_request(item: dict[str, Any]) -> ProvisioningRequest:
     state, about = next(
         (
             (word, conditions[kind])
-            for kind, word in _REQUEST_STATES
+            for kind, word in _REQUEST_CONDITIONS
             if conditions.get(kind, {}).get("status") == "True"
         ),
         ("pending", conditions.get("Provisioned") or conditions.get("Accepted") or {}),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.follow import LogService
 
-_POOL, _RESERVATION = "cloud.google.com/gke-nodepool", "cloud.google.com/reservation-name"
+_POOL_LABEL, _RESERVATION_LABEL = "cloud.google.com/gke-nodepool", "cloud.google.com/reservation-name"
 
 
 class GoogleServices:
@@ -122,11 +122,11 @@ async def _pool_choices(google: GoogleServices) -> FieldChoices:
     about = {}
     for pool in (each for each in cluster.pools if each.accelerators):
         limits = f"{pool.least} to {pool.most} nodes" if pool.autoscaling else ""
-        about[f"{_POOL}={pool.name}"] = ", ".join(filter(None, (pool.dynamic, limits, pool.machine_type)))
+        about[f"{_POOL_LABEL}={pool.name}"] = ", ".join(filter(None, (pool.dynamic, limits, pool.machine_type)))
     for pool in cluster.pools:
         name = pool.reservation.rpartition("/")[2] if "/reservationBlocks/" not in pool.reservation else ""
         if name and name != "any":
-            about[f"{_RESERVATION}={name}"] = f"reservation of pool {pool.name}"
+            about[f"{_RESERVATION_LABEL}={name}"] = f"reservation of pool {pool.name}"
     return FieldChoices("nodelabels", tuple(about), about, why="" if about else "The cluster has no pool with GPUs.")
 
 

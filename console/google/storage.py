@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LATEST_MARKER = "latest_checkpointed_iteration.txt"
 """The file by which Megatron says which checkpoint is the last whole one."""
-TENSORBOARD = "tensorboard"  # the folder of a result tree that TensorBoard is to be pointed at
+TENSORBOARD_FOLDER = "tensorboard"  # the folder of a result tree that TensorBoard is to be pointed at
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,8 @@ def sort_and_mark_checkpoints(objects: Iterable[StoredObject], latest: int | Non
     return tuple(sorted(found, key=lambda each: (not each.is_folder, each.iteration or 0, each.name)))
 
 
-MAX_FETCHED = 1_000_000  # objects that one fetch brings
-MAX_CONCURRENT = 4  # objects that come at the same time
+MAX_FETCHED_OBJECTS = 1_000_000  # objects that one fetch brings
+MAX_CONCURRENT_OBJECTS = 4  # objects that come at the same time
 
 
 class CloudStorage:
@@ -225,8 +225,10 @@ class CloudStorage:
             async for each in found:
                 if each.name.endswith("/"):
                     continue  # a folder that was made by hand: its name is all it is
-                if len(wanted) + len(problems) >= MAX_FETCHED:
-                    raise Unreadable(f"There are more than {MAX_FETCHED:,} objects below {place}.", "Fetch less of it.")
+                if len(wanted) + len(problems) >= MAX_FETCHED_OBJECTS:
+                    raise Unreadable(
+                        f"There are more than {MAX_FETCHED_OBJECTS:,} objects below {place}.", "Fetch less of it."
+                    )
                 inside = each.name[len(base) :].lstrip("/")
                 parts = PurePosixPath(inside).parts
                 if not inside or inside.startswith("/") or ".." in parts or "\0" in inside or "//" in inside:
@@ -237,7 +239,7 @@ class CloudStorage:
             raise NotFound(f"There is nothing at {place}.", "a4 ls shows what there is.")
         meter, kept = CopyMeter(progress), 0
         meter.total, meter.all_files = sum(each.bytes for each, _ in wanted), len(wanted)
-        room = asyncio.Semaphore(MAX_CONCURRENT)
+        room = asyncio.Semaphore(MAX_CONCURRENT_OBJECTS)
 
         async def bring(stored: StoredObject, target: Path) -> None:
             nonlocal kept
@@ -324,8 +326,8 @@ def _listing_note(place: GcsPlace, objects: Sequence[StoredObject], latest: int 
             if latest == max(iterations)
             else f"{words} {LATEST_MARKER} names {latest}: later ones may be incomplete."
         )
-    folder = next((each for each in objects if each.title == f"{TENSORBOARD}/"), None)
-    inside = f"/{TENSORBOARD}/" in f"/{place.path}"
+    folder = next((each for each in objects if each.title == f"{TENSORBOARD_FOLDER}/"), None)
+    inside = f"/{TENSORBOARD_FOLDER}/" in f"/{place.path}"
     if folder is None and not inside:
         return ""
     path = folder.name if folder else place.path

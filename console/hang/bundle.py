@@ -32,11 +32,11 @@ from rankscope import (
 )
 from trainlog import redact, redact_tree
 
-LOGS, LINES = 8, 5_000  # pods whose log is looked through, and lines at its end
-READING = 20.0  # seconds for one log
+MAX_LOGS, MAX_LOG_LINES = 8, 5_000  # pods whose log is looked through, and lines at its end
+LOG_TIMEOUT = 20.0  # seconds for one log
 LAST_LINES = 100  # of each log
-KEPT = 30  # archives that were written unasked
-_WORDS = ("NCCL", "Xid", "ProcessGroup", "Watchdog")
+MAX_UNASKED_BUNDLES = 30  # archives that were written unasked
+_KEPT_LINE_WORDS = ("NCCL", "Xid", "ProcessGroup", "Watchdog")
 
 
 def bundle_folder(cluster: WatchedCluster) -> Path:
@@ -73,7 +73,7 @@ def find_unasked_bundle(cluster: WatchedCluster, job: str, since: float) -> Path
 
 def _remove_old(folder: Path) -> None:
     every = sorted(folder.glob("*.tar.gz"), key=lambda path: path.stat().st_mtime)
-    for path in every[:-KEPT]:
+    for path in every[:-MAX_UNASKED_BUNDLES]:
         path.unlink(missing_ok=True)
 
 
@@ -84,7 +84,7 @@ async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangRepo
     jobset = find_job(fleet, namespace, report.job)
     every = pod_slots(jobset, fleet)
     suspects = _list_suspected_pods(report)
-    chosen = sorted(every, key=lambda rank: (rank.number not in suspects, rank.number))[:LOGS]
+    chosen = sorted(every, key=lambda rank: (rank.number not in suspects, rank.number))[:MAX_LOGS]
     logs = await asyncio.gather(*(_read_log(cluster, rank, suspected=rank.number in suspects) for rank in chosen))
     nodes = {rank.node for rank in every}
     # The events of a node name it in place of a uid.
@@ -95,7 +95,7 @@ async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangRepo
         "nodes.json": [msgspec.to_builtins(node) for node in fleet.nodes.values() if node.name in nodes],
         "events.json": [msgspec.to_builtins(event) for event in (*fleet.events_of(jobset), *of_nodes)],
     }
-    data = await asyncio.to_thread(_packed, report, files)
+    data = await asyncio.to_thread(_pack_archive, report, files)
     await asyncio.to_thread(write_new_file, place, data)
     return len(data)
 
@@ -139,23 +139,23 @@ async def _read_log(cluster: WatchedCluster, slot: PodSlot, *, suspected: bool) 
     head, pod = f"── pod {slot.number} {slot.name}{', for which the others wait' if suspected else ''}", slot.pod
     if pod is None:
         return _LogLines(*[[f"{head}: there is no such pod"]] * 2)
-    wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", LINES, follow=False)
+    wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", MAX_LOG_LINES, follow=False)
     of_nccl, last = list[str](), deque[str](maxlen=LAST_LINES)
     try:
         async with (
-            asyncio.timeout(READING),
+            asyncio.timeout(LOG_TIMEOUT),
             aclosing(follow_log(cluster.current_connection.client, wanted)) as printed,
         ):
             async for lines in printed:
                 last += (line.text for line in lines)
-                of_nccl += (line.text for line in lines if any(word in line.text for word in _WORDS))
+                of_nccl += (line.text for line in lines if any(word in line.text for word in _KEPT_LINE_WORDS))
     except (ConsoleError, TimeoutError) as error:
         why = f"its log was not read to its end: {error or 'no answer'}"
         return _LogLines([head, *of_nccl, why], [head, *last, why])
     return _LogLines([head, *of_nccl], [head, *last])
 
 
-def _packed(report: HangReport | SlowReport, files: dict[str, Any]) -> bytes:
+def _pack_archive(report: HangReport | SlowReport, files: dict[str, Any]) -> bytes:
     packed, kind = io.BytesIO(), "slow" if isinstance(report, SlowReport) else "hang"
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for name, content in files.items():

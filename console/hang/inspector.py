@@ -24,7 +24,7 @@ from console.attach.many_pods import (
 from console.decoding import decode_apart
 from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused
 from console.folders import check_new_file, write_new_file
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.find_job import find_job
 from console.metrics.diagnosis import diagnose_hang, diagnose_slow_ranks
 from console.scheduling.pod_slots import PodSlot, pod_slots
@@ -89,9 +89,9 @@ def own_py_spy() -> bytes:
 
 
 PROBE_TIMEOUT = 90.0  # seconds after which a pod is given up
-INSTALL_LIMIT = 300.0  # seconds for `pip install py-spy`
+INSTALL_TIMEOUT = 300.0  # seconds for `pip install py-spy`
 RAS_TRIES = 3  # pods whose NCCL is asked, one after the other, until one answers: it answers for the whole job
-RAS_LIMIT = 45.0  # seconds for NCCL's answer, which waits itself for ranks that do not answer
+RAS_TIMEOUT = 45.0  # seconds for NCCL's answer, which waits itself for ranks that do not answer
 ANALYSER_TIMEOUT = 90.0  # seconds; the script itself gives up each interpreter after 60
 RAS_PAUSE = 1.0  # seconds after which NCCL is asked again about ranks that it found behind
 END_TOLD = 3.0  # seconds within which the cluster tells that a pod has ended whose command broke off
@@ -106,24 +106,24 @@ PY_SPY_HASHES = (
     "bbcec46930d464b3bfc142d6d02ade4dd8ad5627823263b3eff0280e80c7c132",
 )
 """SHA-256 of its wheels for x86-64 and 64-bit Arm, as in uv.lock: whatever index a pod uses, pip takes nothing else."""
-_INSTALL = (
+_INSTALL_PY_SPY = (
     "p=$(command -v python3 || command -v python) || exit 44; "
-    f"printf '%s\\n' 'py-spy=={PY_SPY} {' '.join(f'--hash=sha256:{each}' for each in PY_SPY_HASHES)}' "
+    f"printf '%s\\n' 'py-spy=={PY_SPY_VERSION} {' '.join(f'--hash=sha256:{each}' for each in PY_SPY_HASHES)}' "
     '| "$p" -m pip install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes '
     "-r /dev/stdin"
 )
 # Beside its name until it is whole and runs.
-_COPY = (
+_COPY_PY_SPY = (
     'for to in /usr/local/bin "$HOME/.local/bin"; do mkdir -p "$to" 2>/dev/null && [ -w "$to" ] && break; done; '
     'head -c "$1" > "$to/.py-spy.a4" && [ "$(wc -c < "$to/.py-spy.a4")" -eq "$1" ] && chmod 755 "$to/.py-spy.a4" '
     '&& "$to/.py-spy.a4" --version && mv "$to/.py-spy.a4" "$to/py-spy" || { rm -f "$to/.py-spy.a4"; exit 1; }'
 )
 # Idle threads too: one that hangs is idle.
-_RECORD = (
+_RECORD_PROFILE = (
     'f=$(mktemp /tmp/a4-flame.XXXXXX) && "$1" record --output "$f" --format "$4" --idle --duration "$2" '
     '--pid "$3" >&2 && cat "$f"; code=$?; rm -f "$f"; exit $code'
 )
-_FILES = {
+_FACT_SCRIPTS = {
     "status": 'cat "$1/status"',
     "limits": 'cat "$1/limits"',
     "fd": 'ls -l "$1/fd"',
@@ -182,7 +182,7 @@ class JobInspector:
         NotFound if there is no such job or nothing of it runs; NotAllowed in read-only mode, and Refused and its kin
         where every pod refuses. What fails in one pod is in the report.
         """
-        asked = CLOCK.now()
+        asked = SERVER_CLOCK.now()
         async with self._looks.setdefault((namespace, name), asyncio.Lock()):
             last = self.reports.get((namespace, name))
             return (
@@ -196,7 +196,7 @@ class JobInspector:
     ) -> HangReport:
         every = self.running_ranks(namespace, name)
         self._cluster.connection_for_change(f"inspect {name}")
-        probe, done = await asyncio.to_thread(_PROBE.read_bytes), 0
+        probe, done = await asyncio.to_thread(_PROBE_SCRIPT.read_bytes), 0
 
         def count_pod(_: PodSlot) -> None:
             nonlocal done
@@ -208,31 +208,34 @@ class JobInspector:
             + ["all-stacks"] * all_stacks
             + ["no-recorder"] * (not recorder)
         )
-        outputs = await run_in_pods(self._run, every, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS, answered=count_pod)
+        outputs = await run_in_pods(
+            self._run, every, argv, probe, PROBE_TIMEOUT, flow=ANSWER_FLOW_SECONDS, answered=count_pod
+        )
         answers: Answers[PodSlot] = await decode_apart(
-            WHAT, lambda: refuse_foreign_ranks([(rank, parse_or_explain(outputs.texts[rank.number])) for rank in every])
+            PODS_ANSWER,
+            lambda: refuse_foreign_ranks([(rank, parse_or_explain(outputs.texts[rank.number])) for rank in every]),
         )
         refusals = [each for each in outputs.found.values() if isinstance(each, Refused)]
         if len(refusals) == len(every):
             raise refusals[0]
         able = [rank for rank, answer in answers if isinstance(answer, PodAnswer)]
         ras, problem = await self._query_ras(able[:RAS_TRIES])
-        _, processes = await decode_apart(WHAT, partial(list_processes, answers))
+        _, processes = await decode_apart(PODS_ANSWER, partial(list_processes, answers))
         ras = ras.with_job_ranks(rank_by_process(processes, every, ras))
         answers = await self._ask_suspects(answers, processes, ras)
-        pods, processes = await decode_apart(WHAT, partial(list_processes, answers))
+        pods, processes = await decode_apart(PODS_ANSWER, partial(list_processes, answers))
         absent = self._absent_pods(namespace, name, every)
         pid_or_none = (None,) if ras.covers_all(len(processes)) else ()
         nodes = {(each.rank, pid): each.node for each in processes if each.node for pid in (each.pid, *pid_or_none)}
         dumps = list_dumps(answers)
-        found = await decode_apart(WHAT, partial(judge_processes, dumps, processes))
+        found = await decode_apart(PODS_ANSWER, partial(judge_processes, dumps, processes))
         report = HangReport(
             name,
             tuple(pods),
             tuple(processes),
             ras.with_node_names(nodes),
             problem,
-            CLOCK.now(),
+            SERVER_CLOCK.now(),
             absent,
             found,
             describe_dumps(dumps)
@@ -276,12 +279,12 @@ class JobInspector:
         spared = list_spared(answers)
         if not spared:
             return answers
-        found = await decode_apart(WHAT, partial(judge_processes, list_dumps(answers), processes))
+        found = await decode_apart(PODS_ANSWER, partial(judge_processes, list_dumps(answers), processes))
         recorded = found is not None and found.kind is not Desync.NETWORK
         named = set(found.ranks) if found is not None and recorded else list_named_by_nccl(processes, ras)
         if named:
             answers = await self._add_stacks(answers, named & spared)
-            _, whole = await decode_apart(WHAT, partial(list_processes, answers))
+            _, whole = await decode_apart(PODS_ANSWER, partial(list_processes, answers))
             suspects = [each for each in whole if each.rank in named]
             if not recorded:
                 enough = any(
@@ -291,7 +294,7 @@ class JobInspector:
             else:
                 # Who seems to have skipped a collective may itself wait for somebody in what is not recorded.
                 waits = any(each.where.doing.waits_for_ranks for each in suspects)
-                again = await decode_apart(WHAT, partial(judge_processes, list_dumps(answers), whole))
+                again = await decode_apart(PODS_ANSWER, partial(judge_processes, list_dumps(answers), whole))
                 enough = again == found and not (found is not None and found.kind is Desync.MISSED and waits)
             if enough:
                 return answers
@@ -305,12 +308,12 @@ class JobInspector:
         ]
         if not wanted:
             return answers
-        probe = await asyncio.to_thread(_PROBE.read_bytes)
+        probe = await asyncio.to_thread(_PROBE_SCRIPT.read_bytes)
         numbers = ",".join(map(str, sorted(ranks)))
         argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), "stacks", numbers)
-        outputs = await run_in_pods(self._run, wanted, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS)
+        outputs = await run_in_pods(self._run, wanted, argv, probe, PROBE_TIMEOUT, flow=ANSWER_FLOW_SECONDS)
         return await decode_apart(
-            WHAT,
+            PODS_ANSWER,
             lambda: [
                 (rank, answer.add_stacks(parse_or_explain(outputs.texts[rank.number]), ranks))
                 if isinstance(answer, PodAnswer) and rank.number in outputs.found
@@ -339,12 +342,12 @@ class JobInspector:
         every, reports = self.running_ranks(namespace, name), self.slow_reports
         read = await self._poll_nccl(namespace, name, every, seconds, most)
         report = add_locations(
-            await decode_apart(WHAT_NCCL, partial(find_slow_ranks, read)), lambda late: locate_late_rank(late, every)
+            await decode_apart(RAS_ANSWER, partial(find_slow_ranks, read)), lambda late: locate_late_rank(late, every)
         )
         if recorder:
             report = await self._add_times(report, every, argv=("times", f"{seconds:g}"))
         report = await self._add_samples(report, every, seconds_to_sample(report, seconds))
-        report, known = replace(report, job=name, at=CLOCK.now()), reports.get((namespace, name))
+        report, known = replace(report, job=name, at=SERVER_CLOCK.now()), reports.get((namespace, name))
         if not (only_nccl and known is not None and known.slow):  # which was measured, and is more than what NCCL tells
             reports[namespace, name] = report
         if self._keep is not None:
@@ -356,7 +359,7 @@ class JobInspector:
         self, namespace: str, name: str, every: Sequence[PodSlot], seconds: float, most: float
     ) -> RasPolls:
         self._cluster.connection_for_change(f"ask NCCL in {name}")
-        script = await asyncio.to_thread(_POLL_RAS.read_bytes)
+        script = await asyncio.to_thread(_POLL_RAS_SCRIPT.read_bytes)
         words = (str(len(script)), f"{seconds:g}", f"{most:g}", str(MIN_STEPS), str(MIN_POLLS))
         # Pods that do not run count too; and a pod may have more processes than GPUs.
         pods = pod_slots(find_job(self._cluster.fleet, namespace, name), self._cluster.fleet)
@@ -370,9 +373,9 @@ class JobInspector:
                     ("sh", "-c", PYTHON_FROM_INPUT, "sh", *words),
                     script,
                     max(seconds, most) + PROBE_TIMEOUT,
-                    flow=FLOW_SECONDS,
+                    flow=ANSWER_FLOW_SECONDS,
                 )
-                read = await decode_apart(WHAT_NCCL, partial(parse_polls, output, most_ranks))
+                read = await decode_apart(RAS_ANSWER, partial(parse_polls, output, most_ranks))
             except ConsoleError as error:
                 if ended := await self._how_it_ended(namespace, name, rank):
                     raise NotFound(f"{name} ended while it was measured: {ended}.", f"a4 why {name}") from error
@@ -384,9 +387,9 @@ class JobInspector:
         return read
 
     async def _add_times(self, report: SlowReport, every: Sequence[PodSlot], argv: Sequence[str]) -> SlowReport:
-        probe = await asyncio.to_thread(_PROBE.read_bytes)
+        probe = await asyncio.to_thread(_PROBE_SCRIPT.read_bytes)
         whole = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), *argv)
-        outputs = await run_in_pods(self._run, every, whole, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS)
+        outputs = await run_in_pods(self._run, every, whole, probe, PROBE_TIMEOUT, flow=ANSWER_FLOW_SECONDS)
         addresses = {rank.pod.ip: rank.number for rank in every if rank.pod is not None}
         times = await decode_apart("What the pods tell of times", partial(read_times, outputs.texts, addresses))
         return add_times(report, times, {rank.number: rank.node for rank in every})
@@ -395,7 +398,7 @@ class JobInspector:
         numbers = choose_sampled(report, every)
         if not numbers:
             return report
-        probe = await asyncio.to_thread(_PROBE.read_bytes)
+        probe = await asyncio.to_thread(_PROBE_SCRIPT.read_bytes)
         argv = (
             "sh",
             "-c",
@@ -407,7 +410,7 @@ class JobInspector:
             ",".join(map(str, numbers)),
         )
         wanted = [rank for rank in every if any(number // rank.gpus == rank.number for number in numbers)]
-        outputs = await run_in_pods(self._run, wanted, argv, probe, seconds + PROBE_TIMEOUT, flow=FLOW_SECONDS)
+        outputs = await run_in_pods(self._run, wanted, argv, probe, seconds + PROBE_TIMEOUT, flow=ANSWER_FLOW_SECONDS)
         return await decode_apart(
             "What py-spy told in the pods", lambda: add_samples(report, *read_samples(outputs.texts))
         )
@@ -429,7 +432,7 @@ class JobInspector:
         A command in a pod breaks off before the cluster tells that the pod has ended.
         """
         assert slot.pod is not None
-        until = time.monotonic() + END_TOLD
+        until = time.monotonic() + POD_END_TIMEOUT
         while True:
             fleet = self._cluster.fleet
             jobset, pod = fleet.jobsets.get((namespace, name)), fleet.pods.get((namespace, slot.pod.name))
@@ -439,7 +442,7 @@ class JobInspector:
                 return f"it {jobset.state}" if jobset.finished else f"pod {slot.number} does not run any more"
             if time.monotonic() >= until:
                 return ""
-            await asyncio.sleep(END_TOLD / 20)
+            await asyncio.sleep(POD_END_TIMEOUT / 20)
 
     def _absent_pods(self, namespace: str, name: str, running: Sequence[PodSlot]) -> tuple[tuple[int, str], ...]:
         """Pods of the running parts of the job that have ended or do not exist: (pod index, status)."""
@@ -466,7 +469,7 @@ class JobInspector:
     async def _ask_ras(self, slot: PodSlot) -> tuple[RasReport | None, str]:
         """NCCL's report from that pod; or None, and why there is none."""
         assert slot.pod is not None
-        probe = await asyncio.to_thread(_PROBE.read_bytes)
+        probe = await asyncio.to_thread(_PROBE_SCRIPT.read_bytes)
         argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), "ras-only")
 
         def decode(output: bytes) -> tuple[RasReport | None, str]:
@@ -474,8 +477,8 @@ class JobInspector:
             return (parse_ras(answer.text), "") if answer.text else (None, answer.why)
 
         try:
-            output = await run_and_collect(self._run, slot.pod, argv, probe, RAS_LIMIT, flow=FLOW_SECONDS)
-            return await decode_apart(WHAT_NCCL, partial(decode, output))
+            output = await run_and_collect(self._run, slot.pod, argv, probe, RAS_TIMEOUT, flow=ANSWER_FLOW_SECONDS)
+            return await decode_apart(RAS_ANSWER, partial(decode, output))
         except ConsoleError as error:
             return None, error.message.rstrip(".")
 
@@ -486,8 +489,8 @@ class JobInspector:
         self._cluster.connection_for_change(f"install py-spy in {name}")
         wanted = [rank for rank in self.running_ranks(namespace, name) if rank.name in pods]
         program = await asyncio.to_thread(own_py_spy)
-        argv = ("sh", "-c", _COPY, "sh", str(len(program))) if program else ("sh", "-c", _INSTALL)
-        outputs = await run_in_pods(self._run, wanted, argv, program, INSTALL_LIMIT)
+        argv = ("sh", "-c", _COPY_PY_SPY, "sh", str(len(program))) if program else ("sh", "-c", _INSTALL_PY_SPY)
+        outputs = await run_in_pods(self._run, wanted, argv, program, INSTALL_TIMEOUT)
         beside = "" if program else "; and this machine's py-spy runs on no A4"
         return {
             rank.name: f"{found.message}{beside}" if isinstance(found, ConsoleError) else ""
@@ -515,9 +518,11 @@ class JobInspector:
         pod = next((rank.pod for rank in self.running_ranks(namespace, name) if rank.name == process.pod), None)
         if pod is None:
             raise NotFound(f"Pod {process.pod} no longer runs.")
-        argv = ("sh", "-c", _RECORD, "sh", py_spy or "py-spy", f"{seconds:g}", str(process.pid), form)
+        argv = ("sh", "-c", _RECORD_PROFILE, "sh", py_spy or "py-spy", f"{seconds:g}", str(process.pid), form)
         try:
-            recorded = await run_and_collect(self._run, pod, argv, b"", seconds + PROBE_TIMEOUT, most=MAX_RECORDED)
+            recorded = await run_and_collect(
+                self._run, pod, argv, b"", seconds + PROBE_TIMEOUT, most=MAX_RECORDING_BYTES
+            )
         except ProgramFailed as error:
             raise ProgramFailed(
                 f"py-spy could not record rank {process.rank}: {error.message}.", code=error.code
@@ -532,7 +537,7 @@ class JobInspector:
         pod = next((rank.pod for rank in self.running_ranks(namespace, name) if rank.name == process.pod), None)
         if pod is None or process.pid is None:
             raise NotFound(f"Rank {process.rank} of {name} has no process.")
-        script = _FILES[what].replace('"$1', '"${A4_PROC:-/proc}/$1')
+        script = _FACT_SCRIPTS[what].replace('"$1', '"${A4_PROC:-/proc}/$1')
         argv = ("sh", "-c", script, "sh", str(process.pid), str(process.pid))
         output = await run_and_collect(self._run, pod, argv, b"", PROBE_TIMEOUT)
         return output.decode(errors="replace")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from console.config import config_in_force
 from console.errors import NotAllowed
 from console.launch.ownership import Proof
-from console.settings import YOU
+from console.settings import OWN_NAME
 
 if TYPE_CHECKING:
     from console.hang.inspector import JobInspector
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str]
 
-MAX_AT_ONCE = 2  # jobs that are inspected at the same time, and as many that are asked who is late
+MAX_CONCURRENT_JOBS = 2  # jobs that are inspected at the same time, and as many that are asked who is late
 
 
-class OwnJobs:
+class OwnJobInspector:
     def __init__(
         self,
         cluster: WatchedCluster,
@@ -32,15 +32,15 @@ class OwnJobs:
         diagnoses: Diagnoses,
     ) -> None:
         self._cluster, self._runs, self._inspector, self._diagnoses = cluster, runs, inspector, diagnoses
-        self._inspections = asyncio.Semaphore(MAX_AT_ONCE)
+        self._inspections = asyncio.Semaphore(MAX_CONCURRENT_JOBS)
         # Apart, as this takes up to five minutes, for which a hang does not wait.
-        self._measurements = asyncio.Semaphore(MAX_AT_ONCE)
+        self._measurements = asyncio.Semaphore(MAX_CONCURRENT_JOBS)
 
     def proof_of(self, jobset: JobSet) -> Proof:
         """The proof that a job belongs to the person who looks, as the history and the answers were last read."""
         if self._runs().find_launch(jobset) is not None:
             return Proof.LAUNCHED
-        if self._cluster.whose(jobset.owner) != YOU:
+        if self._cluster.whose(jobset.owner) != OWN_NAME:
             return Proof.NONE
         if jobset.owner_labelled and self._cluster.context in config_in_force().config.actions.trusts:
             return Proof.PROTECTED

@@ -9,28 +9,30 @@ from urllib.parse import quote
 import msgspec
 import yaml
 
-from console.decoding import UNREADABLE
+from console.decoding import DECODING_ERRORS
 from console.errors import BadInput, NotFound, Refused, Unreadable
 from console.kube.kinds import KINDS, Kind, KindReader, W, reader_of
-from console.kube.objects.node import CORDON_REASON
+from console.kube.objects.node import CORDON_REASON_ANNOTATION
 from console.kube.objects.on_demand import read_object
 
 if TYPE_CHECKING:
     from console.kube.client import ApiDiscovery, Client
     from console.kube.objects.jobset import JobSet
 
-_MERGE = "application/merge-patch+json"
-_ALSO_SHOWN = ("secrets", "configmaps", "services", "persistentvolumeclaims", "persistentvolumes", "namespaces")
-_CLUSTER_WIDE = frozenset({"namespaces", "persistentvolumes"})
-_MASK = "(hidden)"
+_MERGE_PATCH_TYPE = "application/merge-patch+json"
+_UNWATCHED_KINDS = ("secrets", "configmaps", "services", "persistentvolumeclaims", "persistentvolumes", "namespaces")
+_CLUSTER_SCOPED_KINDS = frozenset({"namespaces", "persistentvolumes"})
+_HIDDEN_VALUE = "(hidden)"
 
 
-def _object(collection: str, name: str) -> str:
+def _collection_or_object(collection: str, name: str) -> str:
     return f"{collection}/{quote(name, safe='')}"
 
 
 def pod_path(namespace: str, name: str, sub: str = "") -> str:
-    return _object(f"/api/v1/namespaces/{quote(namespace, safe='')}/pods", name) + (f"/{sub}" if sub else "")
+    return _collection_or_object(f"/api/v1/namespaces/{quote(namespace, safe='')}/pods", name) + (
+        f"/{sub}" if sub else ""
+    )
 
 
 async def is_allowed(
@@ -58,7 +60,7 @@ async def is_allowed(
     )
     try:
         return msgspec.json.decode(body, type=dict[str, Any])["status"]["allowed"] is True
-    except (*UNREADABLE, LookupError, TypeError) as error:
+    except (*DECODING_ERRORS, LookupError, TypeError) as error:
         raise Unreadable(f"The API server's answer about rights cannot be read: {error}.") from error
 
 
@@ -71,7 +73,7 @@ async def whoami(client: Client) -> str:
             "POST", path, doing="read the name of the account", body=msgspec.json.encode(review)
         )
         return str(msgspec.json.decode(body, type=dict[str, Any])["status"]["userInfo"]["username"] or "")
-    except (Refused, *UNREADABLE, LookupError, TypeError):
+    except (Refused, *DECODING_ERRORS, LookupError, TypeError):
         return ""
 
 
@@ -83,7 +85,7 @@ async def set_node_labels(client: Client, node: str, labels: Mapping[str, str | 
 async def cordon(client: Client, node: str, *, on: bool, reason: str = "") -> None:
     """Mark a node unschedulable (`on`), or schedulable again; the reason is an annotation that goes with the mark."""
     patch = {
-        "metadata": {"annotations": {CORDON_REASON: reason if on and reason else None}},
+        "metadata": {"annotations": {CORDON_REASON_ANNOTATION: reason if on and reason else None}},
         "spec": {"unschedulable": True if on else None},
     }
     await _patch_node(client, node, patch, f"{'cordon' if on else 'uncordon'} node {node}")
@@ -91,7 +93,9 @@ async def cordon(client: Client, node: str, *, on: bool, reason: str = "") -> No
 
 async def _patch_node(client: Client, node: str, patch: Mapping[str, Any], doing: str) -> None:
     body = msgspec.json.encode(patch)
-    await client.request("PATCH", _object("/api/v1/nodes", node), doing=doing, body=body, content=_MERGE)
+    await client.request(
+        "PATCH", _collection_or_object("/api/v1/nodes", node), doing=doing, body=body, content=_MERGE_PATCH_TYPE
+    )
 
 
 async def delete_pod(client: Client, namespace: str, name: str) -> None:
@@ -105,14 +109,14 @@ async def _path(catalogue: ApiDiscovery, word: str, namespace: str, name: str) -
     names = {wanted, f"{wanted}s", f"{wanted}es", f"{wanted.removesuffix('y')}ies"}
     kind = next((each for each in KINDS if each.plural in names), None)
     if kind is None:
-        plural = next((each for each in _ALSO_SHOWN if each in names), None)
+        plural = next((each for each in _UNWATCHED_KINDS if each in names), None)
         if plural is None:
             raise BadInput(f"{word} is not a kind that can be shown.")
-        kind = Kind(plural, "", ("v1",), plural not in _CLUSTER_WIDE)
+        kind = Kind(plural, "", ("v1",), plural not in _CLUSTER_SCOPED_KINDS)
     version = await catalogue.version(kind)
     if not version:
         raise NotFound(f"This cluster does not serve {kind.plural}.", status=404)
-    return _object(kind.path(version, quote(namespace, safe="") if kind.namespaced else ""), name)
+    return _collection_or_object(kind.path(version, quote(namespace, safe="") if kind.namespaced else ""), name)
 
 
 async def read_manifest(client: Client, catalogue: ApiDiscovery, word: str, namespace: str, name: str) -> str:
@@ -126,7 +130,7 @@ async def read_manifest(client: Client, catalogue: ApiDiscovery, word: str, name
     if data.get("kind") == "Secret":
         for field in ("data", "stringData"):
             if isinstance(data.get(field), Mapping):
-                data[field] = dict.fromkeys(data[field], _MASK)
+                data[field] = dict.fromkeys(data[field], _HIDDEN_VALUE)
         if isinstance(metadata, dict) and isinstance(metadata.get("annotations"), dict):
             metadata["annotations"].pop("kubectl.kubernetes.io/last-applied-configuration", None)
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)

@@ -9,15 +9,15 @@ from datetime import UTC, datetime
 
 from console.kube.snapshot import WatchState, WatchStatus
 
-QUIET = 12.0  # seconds without a byte of the server after which what came before may not be all that there was
+SERVER_QUIET_SECONDS = 12.0  # without a byte of the server, after which what came before may not be all that there was
 
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine sleeps
-MAX_SKEW = 5.0  # seconds that this machine's clock may differ from the server's
+_MONOTONIC_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine sleeps
+MAX_CLOCK_SKEW = 5.0  # seconds that this machine's clock may differ from the server's
 
 
-class Clock:
+class ServerClock:
     """The time of the servers, where that of this machine is wrong, or is set while the console runs."""
 
     def __init__(self) -> None:
@@ -29,22 +29,22 @@ class Clock:
             _, day, month, year, clock, _ = date.split()
             hour, minute, second = map(int, clock.split(":"))
             at = datetime(int(year), _MONTHS.index(month) + 1, int(day), hour, minute, second, tzinfo=UTC)
-            self._started = at.timestamp() - time.clock_gettime(_STEADY)
+            self._started = at.timestamp() - time.clock_gettime(_MONOTONIC_CLOCK)
 
     def now(self) -> float:
         wall = time.time()
-        server = wall if self._started is None else self._started + time.clock_gettime(_STEADY)
-        return server if abs(server - wall) > MAX_SKEW else wall
+        server = wall if self._started is None else self._started + time.clock_gettime(_MONOTONIC_CLOCK)
+        return server if abs(server - wall) > MAX_CLOCK_SKEW else wall
 
 
-CLOCK = Clock()
+SERVER_CLOCK = ServerClock()
 
 
 class Arrivals:
     """The last byte of the server, by the monotonic clock, and its latest pause."""
 
     def __init__(self) -> None:
-        self.last, self.quiet = time.monotonic(), QUIET
+        self.last, self.quiet = time.monotonic(), SERVER_QUIET_SECONDS
         self.pause = 0.0, 0.0  # the last byte before it and the first after it
 
     def note(self) -> None:
@@ -60,7 +60,7 @@ class Arrivals:
 
 def complete_until(links: Sequence[WatchStatus], arrivals: Arrivals) -> float:
     """The moment up to which these watches are complete; now, where none was quiet."""
-    shift = (now := CLOCK.now()) - time.monotonic()
+    shift = (now := SERVER_CLOCK.now()) - time.monotonic()
     known = [link for link in links if link.state in {WatchState.LIVE, WatchState.STALE}]
     complete = [arrivals.complete_until(link.received) + shift for link in known]
     return min([now, *complete, *(link.since for link in known if link.state is WatchState.STALE)])

@@ -16,14 +16,14 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Refused, Unreadable
 from console.kube.failures import (
-    MAX_OF_REFUSAL,
+    MAX_ERROR_BODY_BYTES,
     bad_address_error,
     connection_error,
     error_from_status,
     read_error_body,
 )
 from console.kube.http import HttpConnections, HttpRequest
-from console.kube.kinds import KUEUE, Kind, ListSchema
+from console.kube.kinds import KUEUE_GROUP, Kind, ListSchema
 from console.kube.login import Login
 from console.kube.objects.meta import ApiSchema
 from console.kube.objects.on_demand import BuildSchema, GroupSchema, WorkloadControllerSchema, read_object
@@ -40,20 +40,20 @@ if TYPE_CHECKING:
 
 Params = Mapping[str, str] | Sequence[tuple[str, str]]
 
-KEEP_ALIVE = 5.0  # seconds without a byte of the server after which it is asked for one
-ANSWER = 60.0  # seconds of silence after which a plain request is given up
-PATIENCE = 8.0  # longest Retry-After, in seconds, that a request waits for by itself
-TRIES = 4
-MOST = 32 << 20  # bytes of one answer that are read: a page of 500 objects of 64 KiB each
-DRIP, DRIPS_FOR = 1 << 10, 5.0  # bytes that are too few in so many seconds once an answer has begun
-MAX_PIECES = 1 << 12  # in which an answer is kept before they are joined: each costs memory, however small it is
-LARGE = 1 << 20  # bytes of an answer beyond which it is read alone: a server may answer without an end
-REST, BETWEEN_RESTS = 0.15, 0.05  # seconds for which streams wait for a key, and go on between rests
+KEEP_ALIVE_SECONDS = 5.0  # seconds without a byte of the server after which it is asked for one
+ANSWER_TIMEOUT = 60.0  # seconds of silence after which a plain request is given up
+MAX_RETRY_AFTER = 8.0  # longest Retry-After, in seconds, that a request waits for by itself
+MAX_TRIES = 4
+MAX_ANSWER_BYTES = 32 << 20  # bytes of one answer that are read: a page of 500 objects of 64 KiB each
+MIN_FLOW_BYTES, MIN_FLOW_SECONDS = 1 << 10, 5.0  # bytes that are too few in so many seconds once an answer has begun
+MAX_ANSWER_PIECES = 1 << 12  # in which an answer is kept before they are joined: each costs memory, however small it is
+LARGE_ANSWER_BYTES = 1 << 20  # bytes of an answer beyond which it is read alone: a server may answer without an end
+KEYPRESS_REST_SECONDS, SECONDS_BETWEEN_RESTS = 0.15, 0.05  # for which streams wait for a key, and then go on
 _TOO_MANY = HTTPStatus.TOO_MANY_REQUESTS
 _JSON = "application/json"
 
 
-async def _read_on(pieces: AsyncIterator[bytes], found: list[bytes], most: int) -> int:
+async def _append_up_to(pieces: AsyncIterator[bytes], found: list[bytes], most: int) -> int:
     """Append pieces to `found` up to `most` bytes; returns their size. TimeoutError if they arrive too slowly."""
     loop = asyncio.get_running_loop()
     size = sum(map(len, found))
@@ -61,10 +61,10 @@ async def _read_on(pieces: AsyncIterator[bytes], found: list[bytes], most: int) 
     async for piece in pieces:
         found.append(piece)
         size += len(piece)
-        if len(found) > MAX_PIECES:
+        if len(found) > MAX_ANSWER_PIECES:
             found[:] = (b"".join(found),)
-        if (now := loop.time()) > since + DRIPS_FOR:
-            if size < before + DRIP:
+        if (now := loop.time()) > since + MIN_FLOW_SECONDS:
+            if size < before + MIN_FLOW_BYTES:
                 raise TimeoutError
             since, before = now, size
         if size > most:
@@ -75,7 +75,8 @@ async def _read_on(pieces: AsyncIterator[bytes], found: list[bytes], most: int) 
 async def _error_from_response(answer: HttpResponse, doing: str) -> ConsoleError:
     """The error for a response with a failure status; closes the response."""
     try:
-        after, body = answer.headers.get("retry-after", ""), await read_error_body(answer.iter_chunks(), MAX_OF_REFUSAL)
+        after = answer.headers.get("retry-after", "")
+        body = await read_error_body(answer.iter_chunks(), MAX_ERROR_BODY_BYTES)
     finally:
         answer.close()
     return error_from_status(answer.status, body, doing=doing, retry_after=float(after) if after.isdecimal() else 0.0)
@@ -99,15 +100,15 @@ class Client:
         """Pause logs and watches briefly so that a key press is handled first."""
         note_key_press()
         now = asyncio.get_running_loop().time()
-        if now > self._http.rests_until + BETWEEN_RESTS:
-            self._http.rests_until = now + REST
+        if now > self._http.rests_until + SECONDS_BETWEEN_RESTS:
+            self._http.rests_until = now + KEYPRESS_REST_SECONDS
 
     async def wait_for_keypress_pause(self) -> None:
         loop = asyncio.get_running_loop()
         if self._http.rests_until > loop.time():
             await asyncio.sleep(self._http.rests_until - loop.time())
 
-    async def keep_alive(self, every: float = KEEP_ALIVE) -> None:
+    async def keep_alive(self, every: float = KEEP_ALIVE_SECONDS) -> None:
         """Ask for the version whenever nothing has come for a while: a silence says something while answers come."""
         asked = 0.0
         while True:
@@ -165,7 +166,7 @@ class Client:
     async def _send_until_accepted(self, request: HttpRequest, doing: str) -> HttpResponse:
         """The first successful response, after at most one renewal of the credentials and a few waits."""
         renewed = False
-        for attempt in range(1, TRIES + 1):
+        for attempt in range(1, MAX_TRIES + 1):
             who = await self.login.headers()
             answer = await self._http.send(request, who, doing=doing)
             if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
@@ -175,7 +176,7 @@ class Client:
                 renewed = True
                 continue
             wait = error.retry_after if isinstance(error, Refused) and error.status == _TOO_MANY else 0.0
-            if attempt == TRIES or not 0 < wait <= PATIENCE:
+            if attempt == MAX_TRIES or not 0 < wait <= MAX_RETRY_AFTER:
                 raise await self.login.explain(error)
             await asyncio.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
@@ -189,7 +190,7 @@ class Client:
         params: Params | None = None,
         body: bytes | None = None,
         content: str = _JSON,
-        silence: float = ANSWER,
+        silence: float = ANSWER_TIMEOUT,
         accept: str = _JSON,
     ) -> bytes:
         """The body of the response to a request; raises as `stream` does."""
@@ -198,15 +199,16 @@ class Client:
             pieces: AsyncIterator[bytes] = answer.iter_chunks()
             found: list[bytes] = []
             try:
-                size = await _read_on(pieces, found, LARGE)
-                if size > LARGE:
+                size = await _append_up_to(pieces, found, LARGE_ANSWER_BYTES)
+                if size > LARGE_ANSWER_BYTES:
                     async with self._reads_large:
-                        size = await _read_on(pieces, found, MOST)
+                        size = await _append_up_to(pieces, found, MAX_ANSWER_BYTES)
             except TimeoutError as error:
                 raise connection_error(self.login, doing, error) from error
-            if size > MOST:
+            if size > MAX_ANSWER_BYTES:
                 found.clear()  # the error keeps this frame alive
-                raise Unreadable(f"Could not {doing}: the API server answers with more than {MOST >> 20} MiB.")
+                most = MAX_ANSWER_BYTES >> 20
+                raise Unreadable(f"Could not {doing}: the API server answers with more than {most} MiB.")
             return b"".join(found)
 
     @asynccontextmanager
@@ -242,7 +244,7 @@ class _Resources(ApiSchema):
     resources: list[NamedSchema] | None = None
 
 
-_BUILT_IN = frozenset({"", "batch"})
+_GROUPS_OF_EVERY_SERVER = frozenset({"", "batch"})
 KUEUE_NAMESPACE = "kueue-system"
 _KUEUE_IMAGE = re.compile(r"/kueue:v?(0\.\d{1,3}\.\d{1,3})\b")
 
@@ -267,7 +269,7 @@ class ApiDiscovery:
 
     async def version(self, kind: Kind) -> str:
         """The best version of that kind that the server offers; empty if it offers none."""
-        if kind.group in _BUILT_IN:
+        if kind.group in _GROUPS_OF_EVERY_SERVER:
             return kind.versions[0]
         async with self._asking:
             if self._groups is None:
@@ -283,12 +285,12 @@ class ApiDiscovery:
 
     async def kueue_version(self) -> KueueVersion:
         """By the image of Kueue's controller, which not every account may see, and by the versions of its API."""
-        served = (self._groups or {}).get(KUEUE, ())
+        served = (self._groups or {}).get(KUEUE_GROUP, ())
         for place in ("", f"/namespaces/{KUEUE_NAMESPACE}"):
             with suppress(ConsoleError):  # then it is not known, and whoever goes by it says so
                 body = await self._client.request(
                     "GET", f"/apis/apps/v1{place}/deployments", doing="read the version of Kueue",
-                    params={"labelSelector": "app.kubernetes.io/name=kueue"}, silence=KEEP_ALIVE,
+                    params={"labelSelector": "app.kubernetes.io/name=kueue"}, silence=KEEP_ALIVE_SECONDS,
                 )  # fmt: skip
                 listed = read_object(body, ListSchema[WorkloadControllerSchema]).items or ()
                 images = [image for each in listed for image in each.images]

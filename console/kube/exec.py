@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 
-LONGEST_ANSWER = 1 << 20  # bytes that a command which is asked something short may print
-ANSWER_LIMIT = 7.0  # seconds that such a command may be silent
-TOGETHER = 50  # pieces of an output that are passed on before others get their turn
-BEGUN = "echo >&2; "  # the first words of a script: an empty line on stderr tells that a shell has begun
-BEGINS = 6.0  # seconds until that line has come
-FLOW = 6.0  # seconds from the first byte of such an answer to its last: it is printed at once
+MAX_ANSWER_BYTES = 1 << 20  # bytes that a command which is asked something short may print
+ANSWER_TIMEOUT = 7.0  # seconds that such a command may be silent
+PIECES_PER_TURN = 50  # pieces of an output that are passed on before others get their turn
+ANNOUNCE_START = "echo >&2; "  # the first words of a script: an empty line on stderr tells that a shell has begun
+START_TIMEOUT = 6.0  # seconds until that line has come
+ANSWER_FLOW_SECONDS = 6.0  # seconds from the first byte of such an answer to its last: it is printed at once
 
-MAX_OF_MESSAGE = 4 << 20  # bytes of one message; API servers send 32 KiB at a time
-HELD, MAX_PIECES = 1 << 18, 1 << 12  # bytes, and pieces, of output beyond which the command is kept waiting
+MAX_MESSAGE_BYTES = 4 << 20  # bytes of one message; API servers send 32 KiB at a time
+MAX_BUFFERED_BYTES, MAX_BUFFERED_PIECES = 1 << 18, 1 << 12  # of output, beyond which the command is kept waiting
 
 Output = Callable[[int, bytes], None]  # called with 1 (output) or 2 (errors) and the bytes
 
@@ -89,7 +89,7 @@ class Process:
                     self._socket.resume()
                 yield channel, data
                 pieces += 1
-                if not pieces % TOGETHER:  # those that are there already come without a turn of the event loop
+                if not pieces % PIECES_PER_TURN:  # those that are there already come without a turn of the event loop
                     await rest_after_slice()
             else:
                 self._more.clear()
@@ -104,7 +104,7 @@ class Process:
 
     def feed(self, data: memoryview) -> None:
         self._length += len(data)
-        if self._length > MAX_OF_MESSAGE or len(self._status) > MAX_OF_MESSAGE:
+        if self._length > MAX_MESSAGE_BYTES or len(self._status) > MAX_MESSAGE_BYTES:
             self._socket.abort("a message of it has no end")
             return
         if self._channel < 0 and data:
@@ -116,7 +116,7 @@ class Process:
             self._held += len(data)
 
     def flushed(self) -> None:
-        if self._held > HELD or len(self._parts) > MAX_PIECES:
+        if self._held > MAX_BUFFERED_BYTES or len(self._parts) > MAX_BUFFERED_PIECES:
             self._socket.pause()
         self._more.set()
 
@@ -252,16 +252,16 @@ class CommandOutput:
 async def limit_output(
     pod: str,
     *,
-    most: int = LONGEST_ANSWER,
-    limit: float = ANSWER_LIMIT,
-    flow: float | None = FLOW,
+    most: int = MAX_ANSWER_BYTES,
+    limit: float = ANSWER_TIMEOUT,
+    flow: float | None = ANSWER_FLOW_SECONDS,
     begins: float | None = None,
 ) -> AsyncIterator[CommandOutput]:
     """Collect the output of a command that runs in this block, as in `run(..., collected.add)`.
 
     The block ends with Unreadable once there are more than `most` bytes, or more than `flow` seconds between the first
     byte of its output and the end; with Unreachable after `limit` seconds, or where nothing at all has come after
-    `begins` seconds: a script that starts with `BEGUN` says something at once.
+    `begins` seconds: a script that starts with `ANNOUNCE_START` says something at once.
     """
     try:
         async with asyncio.timeout(limit) as clock:
@@ -285,8 +285,8 @@ async def run_and_collect(
     *,
     container: str = "",
     stdin: bytes | None = None,
-    most: int = LONGEST_ANSWER,
-    limit: float = ANSWER_LIMIT,
+    most: int = MAX_ANSWER_BYTES,
+    limit: float = ANSWER_TIMEOUT,
     begins: float | None = None,
     doing: str = "",
 ) -> tuple[int, bytes, bytes]:
@@ -310,31 +310,32 @@ async def _feed(process: Process, stdin: bytes | AsyncIterator[bytes], socket: W
     process.close_input()
 
 
-ASKED = 1.0  # seconds that the tmux around this terminal has to tell its prefix
-_BEGIN = "TERM=${TERM:-xterm-256color}; export TERM; [ -t 0 ] && stty sane 2>/dev/null; "
-_TMUX = (
+TMUX_QUERY_SECONDS = 1.0  # seconds that the tmux around this terminal has to tell its prefix
+_SANE_TERMINAL = "TERM=${TERM:-xterm-256color}; export TERM; [ -t 0 ] && stty sane 2>/dev/null; "
+_OPEN_TMUX = (
     'command -v tmux >/dev/null && [ -z "$TMUX" ] && {'
     ' code=${TMUX_TMPDIR:-/tmp}/tmux-$(id -u)/default.a4; rm -f "$code"; ',
     "; } && {"
     ' tmux has-session -t a4 2>/dev/null && exit; end=0; [ -r "$code" ] && read -r end <"$code"; exit "$end"; }; ',
 )
-_IN_TMUX = 'if command -v bash >/dev/null; then bash; else sh; fi; echo $? >"${TMUX%%,*}.a4"'
+_SHELL_IN_TMUX = 'if command -v bash >/dev/null; then bash; else sh; fi; echo $? >"${TMUX%%,*}.a4"'
 """The shell of each window. tmux itself ends with 0, so the shell's exit code is written down beside tmux's socket."""
-_SESSION = "a4"
-_PREFIX = "C-b"
-_SHELL = "command -v bash >/dev/null && exec bash; exec sh"
-_TITLE, _TITLE_BACK = "\x1b[22;2t\x1b]2;{}\x07", "\x1b[23;2t"
-_SANE = "\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>\x1b[0m\r\n"
+_TMUX_SESSION = "a4"
+_TMUX_PREFIX_KEY = "C-b"
+_BASH_OR_SH = "command -v bash >/dev/null && exec bash; exec sh"
+_SET_WINDOW_TITLE, _RESTORE_WINDOW_TITLE = "\x1b[22;2t\x1b]2;{}\x07", "\x1b[23;2t"
+_RESET_TERMINAL = "\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>\x1b[0m\r\n"
 """What a program leaves switched on that could not say goodbye: other screen, no cursor, mouse, paste, colours."""
 
 
 def best_shell(*, tmux: bool, name: str = "", nested: bool = False) -> tuple[str, ...]:
     """The command for a shell: tmux's session `a4`, else bash, else sh; `nested`: inside another tmux."""
-    return "/bin/sh", "-c", _BEGIN + (shlex.join(_tmux(name, nested=nested)).join(_TMUX) if tmux else "") + _SHELL
+    in_tmux = shlex.join(_tmux_script(name, nested=nested)).join(_OPEN_TMUX) if tmux else ""
+    return "/bin/sh", "-c", _SANE_TERMINAL + in_tmux + _BASH_OR_SH
 
 
-def _tmux(name: str, *, nested: bool) -> Iterator[str]:
-    yield from ("tmux", "-u", "new-session", "-A", "-s", _SESSION, _IN_TMUX)
+def _tmux_script(name: str, *, nested: bool) -> Iterator[str]:
+    yield from ("tmux", "-u", "new-session", "-A", "-s", _TMUX_SESSION, _SHELL_IN_TMUX)
     leave = f"{'ctrl-b ctrl-b d' if nested else 'ctrl-b d'} leaves it running, exit ends it"
     shown = "".join(each for each in name if each.isprintable())
     shown = shown.replace("#", "##").replace("%", "%%")  # neither a format of tmux nor a time
@@ -345,10 +346,10 @@ def _tmux(name: str, *, nested: bool) -> Iterator[str]:
         "status-right-length": "60",
         "status-left": left,
         "status-right": right,
-        "default-command": _IN_TMUX,
+        "default-command": _SHELL_IN_TMUX,
     }
     for option, value in options.items():
-        yield from (";", "set-option", "-t", _SESSION, option, value)
+        yield from (";", "set-option", "-t", _TMUX_SESSION, option, value)
 
 
 async def is_nested() -> bool:
@@ -358,11 +359,11 @@ async def is_nested() -> bool:
     asks = ("tmux", "show-options", "-gv", "prefix")
     try:
         process = await asyncio.create_subprocess_exec(*asks, stdout=PIPE, stderr=DEVNULL, stdin=DEVNULL)
-        async with asyncio.timeout(ASKED):
+        async with asyncio.timeout(TMUX_QUERY_SECONDS):
             output, _ = await process.communicate()
     except (OSError, TimeoutError):
         return True
-    return output.decode(errors="replace").strip() in ("", _PREFIX)
+    return output.decode(errors="replace").strip() in ("", _TMUX_PREFIX_KEY)
 
 
 async def shell(
@@ -395,18 +396,18 @@ async def shell(
             try:
                 return await _relay_terminal(process, sys.stdin.fileno(), screen)
             except BaseException:
-                _write(screen, _SANE.encode())
+                _write(screen, _RESET_TERMINAL.encode())
                 raise
 
 
 @contextmanager
 def _window_title(screen: int, name: str) -> Iterator[None]:
     plain = "".join(each for each in f"a4: {name}" if each.isprintable())
-    _write(screen, _TITLE.format(plain).encode())
+    _write(screen, _SET_WINDOW_TITLE.format(plain).encode())
     try:
         yield
     finally:
-        _write(screen, _TITLE_BACK.encode())
+        _write(screen, _RESTORE_WINDOW_TITLE.encode())
 
 
 async def _relay_terminal(process: Process, keys: int, screen: int) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.decoding import UNREADABLE
+from console.decoding import DECODING_ERRORS
 from console.errors import (
     TRY_AGAIN,
     BadKubeconfig,
@@ -26,7 +26,7 @@ from console.errors import (
     Unreachable,
 )
 from console.kube.objects.meta import ApiSchema
-from console.kube.objects.pod import AFTER_THE_END
+from console.kube.objects.pod import HINT_AFTER_THE_END
 from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
@@ -51,31 +51,33 @@ class StatusSchema(ApiSchema):
     details: DetailsSchema | None = None
 
 
-_LONGEST_WAIT = 86_400  # seconds: no server asks for more
-_STATUS = msgspec.json.Decoder(StatusSchema)
-_KINDS: dict[int, type[Refused]] = {401: NotLoggedIn, 403: NotAllowed, 404: NotFound, 409: Conflict, 410: Gone}
+_MAX_RETRY_AFTER = 86_400  # seconds: no server asks for more
+_STATUS_DECODER = msgspec.json.Decoder(StatusSchema)
+_ERROR_CLASSES: dict[int, type[Refused]] = {401: NotLoggedIn, 403: NotAllowed, 404: NotFound, 409: Conflict, 410: Gone}
 _FORBIDDEN = lazy_pattern(
     r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'
 )
 
 
-_NOT_RUNNING = lazy_pattern(  # what a kubelet says of a container in which nothing can be done, with status 500
-    r'container not found(?: \("(?P<name>[^"]+)"\))?|cannot exec in a (?:stopped|deleted)|no running task found'
-    r"|container .{0,120} is not (?:running|created or running)|not in running state"
+_CONTAINER_NOT_RUNNING = (
+    lazy_pattern(  # what a kubelet says of a container in which nothing can be done, with status 500
+        r'container not found(?: \("(?P<name>[^"]+)"\))?|cannot exec in a (?:stopped|deleted)|no running task found'
+        r"|container .{0,120} is not (?:running|created or running)|not in running state"
+    )
 )
 
 
 def read_status(body: bytes) -> StatusSchema:
     """The Status in an error body; a body of plain text becomes its message."""
     try:
-        return _STATUS.decode(body)
-    except UNREADABLE:
+        return _STATUS_DECODER.decode(body)
+    except DECODING_ERRORS:
         text = " ".join(body[:400].decode(errors="replace").split())
         return StatusSchema(message="" if text.startswith("<") else text)
 
 
-def _hint(code: int, message: str) -> str:
+def _hint_for_status(code: int, message: str) -> str:
     if code == HTTPStatus.FORBIDDEN:
         found = _FORBIDDEN.search(message)
         if not found:
@@ -103,26 +105,26 @@ def error_from_status(
     known = code in set(HTTPStatus)
     why = (status.message or status.reason or (HTTPStatus(code).phrase if known else "unknown status")).strip()
     message = f"Could not {doing}: {why}" + ("" if why.endswith((".", "!", "?")) else ".")
-    if code == HTTPStatus.INTERNAL_SERVER_ERROR and (gone := _NOT_RUNNING.search(why)):
+    if code == HTTPStatus.INTERNAL_SERVER_ERROR and (gone := _CONTAINER_NOT_RUNNING.search(why)):
         name = f"container {gone['name']}" if gone["name"] else "its container"
-        return Unreachable(f"Could not {doing}: {name} has ended, or has not started yet.", AFTER_THE_END)
+        return Unreachable(f"Could not {doing}: {name} has ended, or has not started yet.", HINT_AFTER_THE_END)
     if code >= HTTPStatus.INTERNAL_SERVER_ERROR and code != HTTPStatus.INSUFFICIENT_STORAGE:
         return Unreachable(f"{message[:-1]} (the API server answered {code}).", TRY_AGAIN, status=code)
-    seconds = min(retry_after or (status.details.retry_after_seconds or 0 if status.details else 0), _LONGEST_WAIT)
-    return _KINDS.get(code, Refused)(
-        message, _hint(code, why), status=code, reason=status.reason or "", retry_after=float(seconds)
+    seconds = min(retry_after or (status.details.retry_after_seconds or 0 if status.details else 0), _MAX_RETRY_AFTER)
+    return _ERROR_CLASSES.get(code, Refused)(
+        message, _hint_for_status(code, why), status=code, reason=status.reason or "", retry_after=float(seconds)
     )
 
 
-WORDS_WITHIN = 5.0  # seconds that the words of a refusal may take
-MAX_OF_REFUSAL = 1 << 16  # bytes of a refusal that are read; the sentence in it is a few hundred
+ERROR_BODY_TIMEOUT = 5.0  # seconds that the words of a refusal may take
+MAX_ERROR_BODY_BYTES = 1 << 16  # bytes of a refusal that are read; the sentence in it is a few hundred
 
 
 async def read_error_body(pieces: AsyncIterator[bytes], most: int) -> bytes:
     """At most a little more than `most` bytes of an error response, or what arrives within a few seconds."""
     found = bytearray()
     with suppress(TimeoutError):  # the status tells enough
-        async with asyncio.timeout(WORDS_WITHIN):
+        async with asyncio.timeout(ERROR_BODY_TIMEOUT):
             async for piece in pieces:
                 found += piece
                 if len(found) > most:
@@ -130,22 +132,22 @@ async def read_error_body(pieces: AsyncIterator[bytes], most: int) -> bytes:
     return bytes(found)
 
 
-_NO_NAME = "its name cannot be resolved"
-_LATE = "it did not answer in time"
-_WORDS = {
+_NAME_NOT_RESOLVED = "its name cannot be resolved"
+_NO_ANSWER_IN_TIME = "it did not answer in time"
+_REASON_BY_ERRNO = {
     errno.ECONNREFUSED: "nothing answers there (connection refused)",
     errno.ECONNRESET: "the connection was reset",
     errno.EPIPE: "the connection was closed",
     errno.ENETUNREACH: "the network is unreachable",
     errno.EHOSTUNREACH: "there is no route to it",
-    errno.ETIMEDOUT: _LATE,
+    errno.ETIMEDOUT: _NO_ANSWER_IN_TIME,
 }
 _NO_API_SERVER = "what answers there is not an API server"
-_LOST = "the connection was lost"
+_CONNECTION_LOST = "the connection was lost"
 CHECK_PROXY = "Check its address, name and password (proxy-url in the kubeconfig, else HTTPS_PROXY), or use NO_PROXY."
-_NAMES = lazy_pattern(r"//[^/\s]*@")  # of an address: who asks, and a password perhaps
-_OTHER_NAME = lazy_pattern(r"(?:target ?host ?name|not valid for) '([^']{1,253})'")
-CHECK = "Check the network, a VPN, and the address in the kubeconfig."
+_USER_IN_URL = lazy_pattern(r"//[^/\s]*@")  # of an address: who asks, and a password perhaps
+_NAME_IN_CERTIFICATE = lazy_pattern(r"(?:target ?host ?name|not valid for) '([^']{1,253})'")
+CHECK_NETWORK = "Check the network, a VPN, and the address in the kubeconfig."
 
 
 class NotConnected(Exception):
@@ -181,25 +183,27 @@ def failure_cause(error: BaseException, *, proxied: bool = False) -> tuple[str, 
     if isinstance(error, ProxyRefused):
         return f"the proxy refuses ({error})", CHECK_PROXY
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _certificate(error)
+        return _certificate_failure(error)
     if isinstance(error, ssl.SSLError):
-        return _system(error), CHECK
+        return _system_failure(error), CHECK_NETWORK
     if isinstance(error, TimeoutError) and not error.errno:
         late = connecting and proxied  # may be either's fault
-        return ("no answer came through the proxy in time", CHECK_PROXY) if late else (_LATE, CHECK)
+        return (
+            ("no answer came through the proxy in time", CHECK_PROXY) if late else (_NO_ANSWER_IN_TIME, CHECK_NETWORK)
+        )
     if isinstance(error, asyncio.LimitOverrunError):
-        return _NO_API_SERVER, CHECK
+        return _NO_API_SERVER, CHECK_NETWORK
     if not isinstance(error, OSError):
-        return _LOST, TRY_AGAIN
+        return _CONNECTION_LOST, TRY_AGAIN
     if proxied and connecting:  # nobody has asked the server yet
-        return f"the proxy cannot be reached: {_system(error)}", CHECK_PROXY
-    return _system(error), CHECK if connecting else TRY_AGAIN
+        return f"the proxy cannot be reached: {_system_failure(error)}", CHECK_PROXY
+    return _system_failure(error), CHECK_NETWORK if connecting else TRY_AGAIN
 
 
-def _certificate(error: ssl.SSLError) -> tuple[str, str]:
+def _certificate_failure(error: ssl.SSLError) -> tuple[str, str]:
     """Why a server's certificate is refused, and what to do about it."""
     reason = getattr(error, "verify_message", "") or str(error.args[-1] if error.args else error)
-    if name := _OTHER_NAME.search(reason):
+    if name := _NAME_IN_CERTIFICATE.search(reason):
         return f"its certificate is not for {name[1]}", "Correct the address, or tls-server-name, in the kubeconfig."
     if "has expired" in reason:
         return "its certificate has expired", "Ask the cluster's administrator to renew it."
@@ -210,22 +214,24 @@ def _certificate(error: ssl.SSLError) -> tuple[str, str]:
     return f"its certificate is refused ({reason})", "Write the kubeconfig again."
 
 
-def _system(error: OSError) -> str:
+def _system_failure(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or 'handshake'})".replace("_", " ").lower().replace("tls", "TLS")
     if isinstance(error, socket.gaierror):
-        return _NO_NAME
-    if error.errno in _WORDS:
-        return _WORDS[error.errno]
+        return _NAME_NOT_RESOLVED
+    if error.errno in _REASON_BY_ERRNO:
+        return _REASON_BY_ERRNO[error.errno]
     refused = "Connect call failed" in str(error) and "111" in str(error)  # several addresses, each refused
-    return _WORDS[errno.ECONNREFUSED] if refused else (error.strerror or str(error) or "no connection")
+    return _REASON_BY_ERRNO[errno.ECONNREFUSED] if refused else (error.strerror or str(error) or "no connection")
 
 
 def unreachable_error(server: str, doing: str, reason: str, hint: str) -> Unreachable:
     """The Unreachable error for a server and reason; a user name and password in the server's URL are left out."""
     text = f"Could not {doing}: the API server {server} cannot be reached: {reason}."
-    return Unreachable(_NAMES.sub("//", text), hint)
+    return Unreachable(_USER_IN_URL.sub("//", text), hint)
 
 
 def bad_address_error(server: str) -> BadKubeconfig:
-    return BadKubeconfig(_NAMES.sub("//", f"The kubeconfig's server address {server} is not a URL."), "Correct it.")
+    return BadKubeconfig(
+        _USER_IN_URL.sub("//", f"The kubeconfig's server address {server} is not a URL."), "Correct it."
+    )

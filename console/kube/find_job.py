@@ -62,14 +62,16 @@ def require_listed(fleet: Fleet, kind: str, what: str) -> None:
         raise NotFound(link.why, link.hint, status=404)
 
 
-_VERBS = (  # those that look in one namespace
+_NAMESPACED_COMMANDS = (  # those that look in one namespace
     "alarms", "code", "cp", "doctor", "exec", "facts", "forward", "gpus", "hang", "jobs", "launch", "logs",
     "ls", "nccl", "nccl-quick", "pods", "preflight", "releases", "rm", "shell", "ssh", "stop",
     "store-logs", "training", "wait", "why", "workloads",
 )  # fmt: skip
-_COMMAND = lazy_pattern(rf"\ba4 (?=(?:{'|'.join(sorted(_VERBS, key=len, reverse=True))})\b(?!-)(?! -A)(?! --orphaned))")
+_NAMESPACED_COMMAND = lazy_pattern(
+    rf"\ba4 (?=(?:{'|'.join(sorted(_NAMESPACED_COMMANDS, key=len, reverse=True))})\b(?!-)(?! -A)(?! --orphaned))"
+)
 
 
 def with_namespace_option(text: str, namespace: str) -> str:
     """Add `-n NAMESPACE` to the a4 commands in a text; unchanged for an empty namespace."""
-    return _COMMAND.sub(lambda _: f"a4 -n {namespace} ", text) if namespace else text
+    return _NAMESPACED_COMMAND.sub(lambda _: f"a4 -n {namespace} ", text) if namespace else text

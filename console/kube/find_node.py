@@ -11,7 +11,7 @@ from console.errors import BadInput
 if TYPE_CHECKING:
     from console.kube.objects.node import Node
 
-MOST = 8  # nodes that a refusal names
+MAX_NAMED_NODES = 8  # nodes that a refusal names
 
 
 def find_node(nodes: Mapping[tuple[str, str], Node], word: str) -> Node | None:
@@ -25,7 +25,7 @@ def find_node(nodes: Mapping[tuple[str, str], Node], word: str) -> Node | None:
     )
     found = [node for node in nodes.values() if end and "-" not in end and name.fullmatch(node.name)]
     if len(found) > 1:
-        more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
-        names = ", ".join(sorted(node.name for node in found)[:MOST])
+        more = f" and {len(found) - MAX_NAMED_NODES} more" if len(found) > MAX_NAMED_NODES else ""
+        names = ", ".join(sorted(node.name for node in found)[:MAX_NAMED_NODES])
         raise BadInput(f"{word} is the end of several nodes' names: {names}{more}.", "Give the whole name.")
     return found[0] if found else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from console.decoding import UNREADABLE
+from console.decoding import DECODING_ERRORS
 from console.errors import ConsoleError
 from console.kube.kinds import ListSchema
 from console.kube.objects.meta import ApiSchema, ObjectSchema, controller_of, labels_of
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from console.kube.client import Client
 
 S = TypeVar("S")
-HOLDING = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-_REVISION = "controller-revision-hash"
-_MOST_REVISIONS = 200  # that are named to the API server: pods of others are listed too
+HOLDS_ITS_NODE = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+_REVISION_LABEL = "controller-revision-hash"
+_MAX_NAMED_REVISIONS = 200  # that are named to the API server: pods of others are listed too
 
 
 class _SpecSchema(ApiSchema):
@@ -49,18 +49,18 @@ async def gpu_pods(client: Client, fields: str = "") -> Mapping[str, str]:
     it likes.
     """
     query = {"fieldSelector": fields} if fields else {}
-    with suppress(ConsoleError, *UNREADABLE):
+    with suppress(ConsoleError, *DECODING_ERRORS):
         revisions = await _items(client, "/apis/apps/v1/controllerrevisions", _RevisionSchema, {"limit": "500"})
-        idle = {labels_of(each.metadata).get(_REVISION): each for each in revisions if each.asks_for_none}
+        idle = {labels_of(each.metadata).get(_REVISION_LABEL): each for each in revisions if each.asks_for_none}
         for each in revisions:
             if not each.asks_for_none:
-                idle.pop(labels_of(each.metadata).get(_REVISION), None)
-        names = ",".join(sorted(filter(None, idle))[:_MOST_REVISIONS])
+                idle.pop(labels_of(each.metadata).get(_REVISION_LABEL), None)
+        names = ",".join(sorted(filter(None, idle))[:_MAX_NAMED_REVISIONS])
         theirs = {each.metadata.namespace for each in revisions if each.asks_for_none}
         elsewhere = ",".join(f"metadata.namespace!={each}" for each in sorted(filter(None, theirs)))
-        claims = {"labelSelector": f"{_REVISION} in ({names})", "fieldSelector": elsewhere, "limit": "1"}
+        claims = {"labelSelector": f"{_REVISION_LABEL} in ({names})", "fieldSelector": elsewhere, "limit": "1"}
         if names and not await _items(client, "/api/v1/pods", ObjectSchema, claims):
-            query["labelSelector"] = f"{_REVISION} notin ({names})"
+            query["labelSelector"] = f"{_REVISION_LABEL} notin ({names})"
     return query
 
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pycurl
 
 from console.errors import Unreachable
-from console.kube.arrivals import CLOCK, Arrivals
+from console.kube.arrivals import SERVER_CLOCK, Arrivals
 from console.kube.failures import NotConnected, ProxyRefused, bad_address_error, connection_error, translate_errors
 from console.tasks import call_apart, start_task
 from console.yielding import SLICE_SECONDS, rest_seconds
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _HTTP2_STREAM, _PROXY_HANDSHAKE = 92, 97  # CURLE_HTTP2_STREAM and CURLE_PROXY, to which pycurl gives no names
-_BROKE_OFF = frozenset(
+_CONNECTION_BROKEN_CODES = frozenset(
     {
         pycurl.E_PARTIAL_FILE,
         pycurl.E_GOT_NOTHING,
@@ -40,8 +40,8 @@ _BROKE_OFF = frozenset(
         _HTTP2_STREAM,
     }
 )
-_NO_NAME = frozenset({pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_RESOLVE_PROXY})
-_NO_URL = frozenset({pycurl.E_URL_MALFORMAT, pycurl.E_UNSUPPORTED_PROTOCOL})
+_NAME_NOT_RESOLVED_CODES = frozenset({pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_RESOLVE_PROXY})
+_BAD_URL_CODES = frozenset({pycurl.E_URL_MALFORMAT, pycurl.E_UNSUPPORTED_PROTOCOL})
 
 
 def _as_raised_by_sockets(error: pycurl.error, curl: pycurl.Curl) -> Exception:
@@ -49,9 +49,9 @@ def _as_raised_by_sockets(error: pycurl.error, curl: pycurl.Curl) -> Exception:
     code, message = error.args[0], str(error.args[-1])
     if (status := int(curl.getinfo(pycurl.HTTP_CONNECTCODE))) >= HTTPStatus.MULTIPLE_CHOICES:
         return ProxyRefused(status)
-    if code in _BROKE_OFF:
+    if code in _CONNECTION_BROKEN_CODES:
         return EOFError(message)
-    if code in _NO_NAME:
+    if code in _NAME_NOT_RESOLVED_CODES:
         return NotConnected(socket.gaierror(message))
     if code == pycurl.E_OPERATION_TIMEDOUT:
         return NotConnected(TimeoutError(message))
@@ -69,7 +69,7 @@ def _as_raised_by_sockets(error: pycurl.error, curl: pycurl.Curl) -> Exception:
     return OSError(message)
 
 
-HELD = 1 << 18  # bytes of an answer that are held for who reads it; the server is kept waiting with more
+MAX_BUFFERED_BYTES = 1 << 18  # bytes of an answer that are held for who reads it; the server is kept waiting with more
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -129,13 +129,13 @@ class HttpResponse:
             self.headers[name.strip().lower()] = value.strip()
         elif self.status >= 200:  # below, another head follows
             self._of.arrivals.note()
-            CLOCK.note(self.headers.get("date", ""))
+            SERVER_CLOCK.note(self.headers.get("date", ""))
             self._has_begun = True
             self._wake()
 
     def _on_data(self, piece: bytes) -> int | None:
         self._of.arrivals.note()
-        if self._held > HELD:
+        if self._held > MAX_BUFFERED_BYTES:
             self._paused = True
             return pycurl.WRITEFUNC_PAUSE
         self._received_at = self._loop.time()
@@ -245,19 +245,19 @@ class HttpResponse:
         self._end()
 
 
-STREAMS = 16  # answers over one connection; a hundred cost libcurl a third more processor time
-AGENT = "a4"
-CONNECT = 10.0  # seconds until a connection has to stand
-FIRST = 1.0  # seconds for which others wait for the answer to the first request before they ask by themselves
-SLOWEST, SLOW_FOR = 100, 6  # bytes a second that are too few, for so many seconds, of an answer that is there
-DEAD = 30  # seconds after which a connection whose other end confirms nothing is taken for cut
+STREAMS_PER_CONNECTION = 16  # answers over one connection; a hundred cost libcurl a third more processor time
+USER_AGENT = "a4"
+CONNECT_TIMEOUT = 10.0  # seconds until a connection has to stand
+FIRST_ANSWER_WAIT = 1.0  # for which others wait for the answer to the first request before they ask by themselves
+MIN_BYTES_PER_SECOND, MIN_SPEED_SECONDS = 100, 6  # fewer bytes, for so many seconds, end an answer that has begun
+TCP_USER_TIMEOUT_SECONDS = 30  # seconds after which a connection whose other end confirms nothing is taken for cut
 _SUPPRESS_CONNECT_HEADERS = 265  # CURLOPT_SUPPRESS_CONNECT_HEADERS, to which pycurl gives no name
 
 
 def _connections() -> pycurl.AsyncCurlMulti:
     made = pycurl.AsyncCurlMulti()
     made.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
-    made.setopt(pycurl.M_MAX_CONCURRENT_STREAMS, STREAMS)
+    made.setopt(pycurl.M_MAX_CONCURRENT_STREAMS, STREAMS_PER_CONNECTION)
     return made
 
 
@@ -266,7 +266,7 @@ def _set_user_timeout(fd: int, purpose: int) -> int:
     option = getattr(socket, "TCP_USER_TIMEOUT", None)
     if option is not None:
         with socket.socket(fileno=os.dup(fd)) as same:
-            same.setsockopt(socket.IPPROTO_TCP, option, 1000 * DEAD)
+            same.setsockopt(socket.IPPROTO_TCP, option, 1000 * TCP_USER_TIMEOUT_SECONDS)
     return 0
 
 
@@ -342,8 +342,8 @@ class HttpConnections:
         # Those that come together wait for one connection. Without HTTP/2 some would do so for ever.
         curl.setopt(pycurl.PIPEWAIT, int(shares))
         if request.at_once:
-            curl.setopt(pycurl.LOW_SPEED_LIMIT, SLOWEST)
-            curl.setopt(pycurl.LOW_SPEED_TIME, SLOW_FOR)
+            curl.setopt(pycurl.LOW_SPEED_LIMIT, MIN_BYTES_PER_SECOND)
+            curl.setopt(pycurl.LOW_SPEED_TIME, MIN_SPEED_SECONDS)
         answer = HttpResponse(self, curl, doing, request.silence)
         try:
             answer.follow(call_apart(self._connections.add_handle, curl))
@@ -387,7 +387,7 @@ class HttpConnections:
     async def _supports_http2(self, headers: Mapping[str, str]) -> bool:
         """Whether the server supports HTTP/2; one probe request answers all callers."""
         if self._shares is None and self._first is not None:
-            await asyncio.wait((self._first,), timeout=FIRST)
+            await asyncio.wait((self._first,), timeout=FIRST_ANSWER_WAIT)
         if self._shares is None:
             if self._probe is None:
                 self._probe = start_task(self._probe_http2(headers), "multiplex:probe")
@@ -403,7 +403,7 @@ class HttpConnections:
     async def _probe_http2(self, headers: Mapping[str, str]) -> bool:
         """Probe for HTTP/2 with a request for /version, which every server answers at once, unlike a log."""
         curl = await self._prepare(f"{self.login.server}/version", headers)
-        curl.setopt(pycurl.TIMEOUT_MS, int(1000 * CONNECT))
+        curl.setopt(pycurl.TIMEOUT_MS, int(1000 * CONNECT_TIMEOUT))
         curl.setopt(pycurl.WRITEFUNCTION, len)
         try:
             await self._connections.perform(curl)
@@ -426,7 +426,9 @@ class HttpConnections:
             self._set_target(curl, url, headers)
             await self._set_certificates(curl)
         except pycurl.error as error:
-            raise (bad_address_error(self.login.server) if error.args[0] in _NO_URL else OSError(str(error))) from error
+            raise (
+                bad_address_error(self.login.server) if error.args[0] in _BAD_URL_CODES else OSError(str(error))
+            ) from error
         return curl
 
     def _set_target(self, curl: pycurl.Curl, url: str, headers: Mapping[str, str]) -> None:
@@ -438,14 +440,14 @@ class HttpConnections:
             headers = {"Host": parts.netloc, **headers}
             url = urlunsplit(parts._replace(netloc=f"{login.server_name}:{port}"))
         curl.setopt(pycurl.URL, url)
-        headers = {"User-Agent": AGENT, **headers}
+        headers = {"User-Agent": USER_AGENT, **headers}
         curl.setopt(pycurl.HTTPHEADER, [f"{name}: {value}".rstrip() for name, value in headers.items()])
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
-        curl.setopt(pycurl.CONNECTTIMEOUT_MS, int(1000 * CONNECT))
+        curl.setopt(pycurl.CONNECTTIMEOUT_MS, int(1000 * CONNECT_TIMEOUT))
         curl.setopt(pycurl.TCP_KEEPALIVE, 1)
-        curl.setopt(pycurl.TCP_KEEPIDLE, DEAD)
-        curl.setopt(pycurl.TCP_KEEPINTVL, DEAD // 3)
+        curl.setopt(pycurl.TCP_KEEPIDLE, TCP_USER_TIMEOUT_SECONDS)
+        curl.setopt(pycurl.TCP_KEEPINTVL, TCP_USER_TIMEOUT_SECONDS // 3)
         curl.setopt(pycurl.SOCKOPTFUNCTION, _set_user_timeout)
         curl.setopt(pycurl.BUFFERSIZE, 1 << 17)
         curl.setopt(pycurl.NOSIGNAL, 1)

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from console.decoding import UNREADABLE
+from console.decoding import DECODING_ERRORS
 from console.errors import Unreadable
 from console.kube.failures import StatusSchema
 from console.kube.objects.meta import ApiSchema, Meta, ObjectSchema
@@ -33,7 +33,7 @@ class ListSchema(ApiSchema, Generic[M]):
     items: list[M] | None = None
 
 
-class LineSchema(ApiSchema):
+class WatchLineSchema(ApiSchema):
     type: str | None = None
     object: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -58,10 +58,10 @@ class WatchEvent(Struct, Generic[M], frozen=True):
     unreadable: str = ""
 
 
-_NAMELESS = "its name is missing."
-_META = msgspec.json.Decoder(ObjectSchema)
-_LINE = msgspec.json.Decoder(LineSchema)
-_STATUS = msgspec.json.Decoder(StatusSchema)
+_NAME_MISSING = "its name is missing."
+_META_DECODER = msgspec.json.Decoder(ObjectSchema)
+_WATCH_LINE_DECODER = msgspec.json.Decoder(WatchLineSchema)
+_STATUS_DECODER = msgspec.json.Decoder(StatusSchema)
 
 
 def object_key(meta: Meta) -> Key:
@@ -87,12 +87,12 @@ class KindReader(Generic[W, M]):
 
     def read_page(self, body: bytes) -> ListPage[W]:
         """Decode a list response, of a long one only where its objects are; Unreadable if it is not a list."""
-        with suppress(*UNREADABLE):
-            if len(body) <= AT_ONCE:
-                return _page(self._list_decoder.decode(body))
+        with suppress(*DECODING_ERRORS):
+            if len(body) <= MAX_PAGE_DECODED_AT_ONCE:
+                return _list_page(self._list_decoder.decode(body))
         try:
-            return _page(msgspec.json.decode(body, type=ListSchema[msgspec.Raw]))
-        except UNREADABLE as error:
+            return _list_page(msgspec.json.decode(body, type=ListSchema[msgspec.Raw]))
+        except DECODING_ERRORS as error:
             raise Unreadable(f"The API server's list cannot be read: {error}.") from error
 
     def decode(self, item: W | msgspec.Raw) -> W:
@@ -101,7 +101,7 @@ class KindReader(Generic[W, M]):
             return item
         try:
             return self._object_decoder.decode(item)
-        except UNREADABLE as error:
+        except DECODING_ERRORS as error:
             raise Unreadable(str(error)) from error
 
     def build_models(
@@ -113,10 +113,10 @@ class KindReader(Generic[W, M]):
             try:
                 decoded = self.decode(item)
                 if not (key := object_key(decoded.metadata))[1]:
-                    raise Unreadable(_NAMELESS)
+                    raise Unreadable(_NAME_MISSING)
                 made[key] = parse(decoded)
             except Unreadable as error:
-                unreadable[_key(item) if isinstance(item, msgspec.Raw) else key] = error.message
+                unreadable[_key_of_raw_object(item) if isinstance(item, msgspec.Raw) else key] = error.message
             if time.monotonic() > ends:
                 break
         return made, unreadable
@@ -131,51 +131,51 @@ class KindReader(Generic[W, M]):
     def read_event(self, text: bytes) -> WatchEvent[M]:
         """Decode a watch event; Unreadable if it is not one, such as a line that was cut off."""
         try:
-            event = _LINE.decode(text)
+            event = _WATCH_LINE_DECODER.decode(text)
             if event.type == "ERROR":
-                return WatchEvent("ERROR", status=_STATUS.decode(event.object))
-            meta = _META.decode(event.object).metadata
-        except UNREADABLE as error:
+                return WatchEvent("ERROR", status=_STATUS_DECODER.decode(event.object))
+            meta = _META_DECODER.decode(event.object).metadata
+        except DECODING_ERRORS as error:
             raise Unreadable(f"The API server's watch sent an unreadable line: {error}.") from error
         key, kind, version = object_key(meta), event.type or "", meta.resource_version or ""
         if kind not in {"ADDED", "MODIFIED"}:
             return WatchEvent(kind, key, version)
         if not key[1]:
-            return WatchEvent(kind, key, version, unreadable=_NAMELESS)
+            return WatchEvent(kind, key, version, unreadable=_NAME_MISSING)
         try:
             return WatchEvent(kind, key, version, self._parse(self._object_decoder.decode(event.object)))
-        except (*UNREADABLE, Unreadable) as error:
+        except (*DECODING_ERRORS, Unreadable) as error:
             return WatchEvent(kind, key, version, unreadable=str(error))
 
 
-AT_ONCE = 8 << 20  # bytes of a page that is decoded in one step; 500 pods have some 5 MB
-PEEK = 1 << 12  # bytes of a page in which its metadata are looked for
+MAX_PAGE_DECODED_AT_ONCE = 8 << 20  # bytes of a page that is decoded in one step; 500 pods have some 5 MB
+PEEK_BYTES = 1 << 12  # bytes of a page in which its metadata are looked for
 
 
-def peek(body: bytes) -> ListMetaSchema:
+def peek_list_meta(body: bytes) -> ListMetaSchema:
     """What a list says of its pages, if it precedes the items, as API servers write it; else empty."""
-    head, items, _ = body[:PEEK].partition(b'"items":')
-    with suppress(*UNREADABLE):
+    head, items, _ = body[:PEEK_BYTES].partition(b'"items":')
+    with suppress(*DECODING_ERRORS):
         if items and (found := msgspec.json.decode(head.rstrip(b", \n") + b"}", type=ListSchema[msgspec.Raw]).metadata):
             return found
     return ListMetaSchema()
 
 
-def _page(listed: ListSchema[Any]) -> ListPage[Any]:
+def _list_page(listed: ListSchema[Any]) -> ListPage[Any]:
     meta = listed.metadata or ListMetaSchema()
     return ListPage(listed.items or [], meta.next or "", meta.resource_version or "", meta.remaining)
 
 
-def _key(raw: msgspec.Raw) -> Key:
+def _key_of_raw_object(raw: msgspec.Raw) -> Key:
     """Namespace and name of an object that may not be decodable as a whole."""
     try:
-        return object_key(_META.decode(raw).metadata)
-    except UNREADABLE:
+        return object_key(_META_DECODER.decode(raw).metadata)
+    except DECODING_ERRORS:
         return "", ""
 
 
-JOBSET = "jobset.x-k8s.io"
-KUEUE = "kueue.x-k8s.io"
+JOBSET_GROUP = "jobset.x-k8s.io"
+KUEUE_GROUP = "kueue.x-k8s.io"
 
 
 class Kind(Struct, frozen=True):
@@ -224,20 +224,20 @@ def reader_of(plural: str) -> KindReader[Any, Any]:
             return KindReader(*queue.PARSERS[plural])
 
 
-_QUEUES = ("v1beta2", "v1beta1", "v1alpha1")
+_KUEUE_VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
 
 KINDS: tuple[Kind, ...] = (
     Kind("nodes", "", ("v1",), False),
     Kind("pods", "", ("v1",), True),
     Kind("events", "", ("v1",), True),
-    Kind("jobsets", JOBSET, ("v1alpha2",), True),
+    Kind("jobsets", JOBSET_GROUP, ("v1alpha2",), True),
     Kind("jobs", "batch", ("v1",), True),
-    Kind("clusterqueues", KUEUE, _QUEUES, False),
-    Kind("localqueues", KUEUE, _QUEUES, True),
-    Kind("workloads", KUEUE, _QUEUES, True),
-    Kind("resourceflavors", KUEUE, _QUEUES, False),
-    Kind("topologies", KUEUE, _QUEUES, False),
-    Kind("cohorts", KUEUE, _QUEUES, False),
+    Kind("clusterqueues", KUEUE_GROUP, _KUEUE_VERSIONS, False),
+    Kind("localqueues", KUEUE_GROUP, _KUEUE_VERSIONS, True),
+    Kind("workloads", KUEUE_GROUP, _KUEUE_VERSIONS, True),
+    Kind("resourceflavors", KUEUE_GROUP, _KUEUE_VERSIONS, False),
+    Kind("topologies", KUEUE_GROUP, _KUEUE_VERSIONS, False),
+    Kind("cohorts", KUEUE_GROUP, _KUEUE_VERSIONS, False),
 )
 
 

@@ -17,14 +17,16 @@ from msgspec import Struct
 
 from console.errors import BadKubeconfig
 from console.folders import atomic_write, make_private
-from console.kube.safe_yaml import MOST_CHARACTERS, load_yaml, safe_loader
+from console.kube.safe_yaml import MAX_CHARACTERS, load_yaml, safe_loader
 from console.kube.snapshot import ContextName
 from console.kube.target import Cluster, Masked, Target, User
 
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-PRACTICE = "a4.practice"  # the extension by which a practice cluster's entry tells what it is
-_GET_ONE = "Name one by --kubeconfig FILE or KUBECONFIG, take one of Google's (`a4 clusters`), or try `a4 --demo`."
-_REPAIR = "Repair that file, or name another one by --kubeconfig FILE or KUBECONFIG."
+SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+PRACTICE_EXTENSION = "a4.practice"  # the extension by which a practice cluster's entry tells what it is
+_HOW_TO_GET_A_KUBECONFIG = (
+    "Name one by --kubeconfig FILE or KUBECONFIG, take one of Google's (`a4 clusters`), or try `a4 --demo`."
+)
+_REPAIR_KUBECONFIG = "Repair that file, or name another one by --kubeconfig FILE or KUBECONFIG."
 
 
 class Context(Masked):
@@ -33,7 +35,7 @@ class Context(Masked):
     namespace: str | None = None
 
 
-class _Named(Masked):
+class _NamedEntry(Masked):
     """An entry of `clusters`, `users` or `contexts`; exactly one of the three fields is set."""
 
     name: str
@@ -42,10 +44,10 @@ class _Named(Masked):
     context: Context | None = None
 
 
-class _File(Masked):
-    clusters: list[_Named] | None = None
-    users: list[_Named] | None = None
-    contexts: list[_Named] | None = None
+class _KubeconfigFile(Masked):
+    clusters: list[_NamedEntry] | None = None
+    users: list[_NamedEntry] | None = None
+    contexts: list[_NamedEntry] | None = None
     current_context: str | None = None
 
 
@@ -61,10 +63,10 @@ class Kubeconfig:
 
     def merge(self, path: Path) -> None:
         """Add what a file defines and no earlier file did."""
-        read = _read(path)
+        read = _read_file(path)
         for named in read.clusters or ():
             cluster = named.cluster or Cluster()
-            practice = any(each.get("name") == PRACTICE for each in cluster.extensions or ())
+            practice = any(each.get("name") == PRACTICE_EXTENSION for each in cluster.extensions or ())
             cluster.practice_folder = path.parent if practice else None
             self.clusters.setdefault(named.name, _absolute(cluster, path.parent))
         for user in read.users or ():
@@ -124,28 +126,30 @@ def _absolute(entry: Any, folder: Path) -> Any:
     return entry
 
 
-def _read(path: Path) -> _File:
+def _read_file(path: Path) -> _KubeconfigFile:
     try:
-        data = _load(path)[1]
-        return msgspec.convert(data if data is not None else {}, _File, strict=False)
+        data = _load_yaml(path)[1]
+        return msgspec.convert(data if data is not None else {}, _KubeconfigFile, strict=False)
     except msgspec.ValidationError as error:
-        raise BadKubeconfig(f"The kubeconfig {path} has unexpected contents: {error}.", _REPAIR) from None
+        raise BadKubeconfig(f"The kubeconfig {path} has unexpected contents: {error}.", _REPAIR_KUBECONFIG) from None
 
 
-def _load(path: Path) -> tuple[str, Any]:
+def _load_yaml(path: Path) -> tuple[str, Any]:
     """Text and data of a kubeconfig. It may hold secrets: only place and kind of a mistake are repeated, no text."""
     try:
         with path.open(encoding="utf-8") as file:
-            text = file.read(MOST_CHARACTERS + 1)
+            text = file.read(MAX_CHARACTERS + 1)
         return text, load_yaml(text)
     except OSError as error:
-        raise BadKubeconfig(f"The kubeconfig {path} cannot be read: {error.strerror}.", _REPAIR) from error
+        raise BadKubeconfig(f"The kubeconfig {path} cannot be read: {error.strerror}.", _REPAIR_KUBECONFIG) from error
     except UnicodeDecodeError as error:
-        raise BadKubeconfig(f"The kubeconfig {path} is not a text file.", _REPAIR) from error
+        raise BadKubeconfig(f"The kubeconfig {path} is not a text file.", _REPAIR_KUBECONFIG) from error
     except yaml.YAMLError as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or "syntax error"
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise BadKubeconfig(f"The kubeconfig {path} cannot be read as YAML: {place}{problem}.", _REPAIR) from None
+        raise BadKubeconfig(
+            f"The kubeconfig {path} cannot be read as YAML: {place}{problem}.", _REPAIR_KUBECONFIG
+        ) from None
 
 
 def _in_cluster(folder: Path) -> Kubeconfig:
@@ -163,19 +167,19 @@ def _in_cluster(folder: Path) -> Kubeconfig:
     return found
 
 
-def load(path: Path | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> Kubeconfig:
+def load(path: Path | None = None, *, service_account: Path = SERVICE_ACCOUNT_FOLDER) -> Kubeconfig:
     """Load that file, else those of KUBECONFIG, ~/.kube/config, or the pod's account. Blocking; BadKubeconfig."""
     listed = [Path(each).expanduser() for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
     home = Path.home() / ".kube" / "config"
     paths = [path.expanduser()] if path else [each for each in listed if each.exists()] or ([] if listed else [home])
     if path and not paths[0].exists():
-        raise BadKubeconfig(f"The kubeconfig {paths[0]} does not exist.", _GET_ONE)
+        raise BadKubeconfig(f"The kubeconfig {paths[0]} does not exist.", _HOW_TO_GET_A_KUBECONFIG)
     if not path and not any(each.exists() for each in paths):
         if "KUBERNETES_SERVICE_HOST" in os.environ and (service_account / "token").exists():
             return _in_cluster(service_account)
         named = ", ".join(map(str, listed))
         why = f"KUBECONFIG names {named}, which does not exist" if listed else f"{home} does not exist"
-        raise BadKubeconfig(f"No kubeconfig was found: {why}.", _GET_ONE)
+        raise BadKubeconfig(f"No kubeconfig was found: {why}.", _HOW_TO_GET_A_KUBECONFIG)
     found = Kubeconfig()
     found.source = ", ".join(map(str, paths))
     for each in paths:
@@ -220,7 +224,7 @@ def default_path() -> Path:
 def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
     """Add or replace the entry in one step, for the owner only; whether it replaced one. Blocking. BadKubeconfig."""
     path = path.expanduser().resolve()  # a link stays a link
-    text, config = _load(path) if path.exists() else ("", None)
+    text, config = _load_yaml(path) if path.exists() else ("", None)
     config = {"apiVersion": "v1", "kind": "Config"} if config is None else config
     if not isinstance(config, dict):
         raise BadKubeconfig(f"The file {path} is not a kubeconfig; it was not changed.", "Name another file.")
@@ -244,7 +248,7 @@ def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
         make_private(path.parent)
         atomic_write(path, (edited if edited and same else _dump_yaml(config)).encode())
     except OSError as error:
-        raise BadKubeconfig(f"The kubeconfig {path} cannot be written: {error.strerror}.", _REPAIR) from None
+        raise BadKubeconfig(f"The kubeconfig {path} cannot be written: {error.strerror}.", _REPAIR_KUBECONFIG) from None
     return any(at is not None for at, _ in parts.values())
 
 
@@ -263,7 +267,7 @@ def _insert_entry(text: str, name: str, parts: dict[str, tuple[int | None, dict[
         found = keys.get(plural)
         if not isinstance(found, yaml.SequenceNode) or found.flow_style or not found.value:
             return None
-        cuts.append(_cut(text, found, at, part))
+        cuts.append(_entry_edit(text, found, at, part))
     if "current-context" not in keys:
         cuts.append((len(text), len(text), ("" if text.endswith("\n") else "\n") + f"current-context: {name}\n"))
     elif not keys["current-context"].value:
@@ -274,7 +278,7 @@ def _insert_entry(text: str, name: str, parts: dict[str, tuple[int | None, dict[
     return text
 
 
-def _cut(text: str, listed: yaml.SequenceNode, at: int | None, part: dict[str, Any]) -> tuple[int, int, str]:
+def _entry_edit(text: str, listed: yaml.SequenceNode, at: int | None, part: dict[str, Any]) -> tuple[int, int, str]:
     """Which range of the text to replace, and by what: the entry at that place, else a new one before the first."""
     if at is not None:
         node = listed.value[at]

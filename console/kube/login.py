@@ -28,13 +28,13 @@ from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreadable
 from console.kube.objects.meta import parse_time
 from console.kube.target import Cluster, Secret, Target, User, is_loopback, proxy_of
 
-LIMIT = 60.0  # seconds a credential plugin may take
-SLOW = 10.0  # seconds after which one that has not answered is named
-AGAIN = "Run it by hand, or log in again (for GKE: gcloud auth login)."
-_GKE_PLUGIN = (
+PLUGIN_TIMEOUT = 60.0  # seconds a credential plugin may take
+PLUGIN_SLOW_SECONDS = 10.0  # seconds after which one that has not answered is named
+LOG_IN_AGAIN = "Run it by hand, or log in again (for GKE: gcloud auth login)."
+_INSTALL_GKE_PLUGIN = (
     "Install gke-gcloud-auth-plugin, then write the entry again: gcloud container clusters get-credentials CLUSTER."
 )
-_LONGEST = 300  # characters of a program's complaint that are shown
+_MAX_SHOWN_STDERR = 300  # characters of a program's complaint that are shown
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,7 +47,7 @@ class Credential:
     expires: float = 0.0  # when it has to be asked for again; 0.0 if it did not say
 
 
-async def run_program(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
+async def run_credential_plugin(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
     """Run the exec credential program of a kubeconfig user for that cluster; raises NotLoggedIn."""
     program = str(spec.get("command") or "")
     if not program or not spec.get("apiVersion"):
@@ -55,11 +55,11 @@ async def run_program(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
         raise NotLoggedIn(f"The kubeconfig's credential plugin has no {missing}.", "Write the kubeconfig again.")
     if spec.get("interactiveMode") == "Always":
         why = f"The credential plugin {program} needs a terminal of its own (interactiveMode: Always)."
-        raise NotLoggedIn(why, AGAIN)
+        raise NotLoggedIn(why, LOG_IN_AGAIN)
     try:
-        async with asyncio.timeout(LIMIT):
-            environment = await asyncio.to_thread(_environment, spec, cluster)
-            code, out, complaint = await _run([program, *map(str, spec.get("args") or ())], environment)
+        async with asyncio.timeout(PLUGIN_TIMEOUT):
+            environment = await asyncio.to_thread(_plugin_environment, spec, cluster)
+            code, out, complaint = await _run_program([program, *map(str, spec.get("args") or ())], environment)
     except FileNotFoundError as error:
         hint = str(spec.get("installHint") or "").strip() or f"Install {program}, or put it on the PATH."
         raise NotLoggedIn(f"The credential plugin {program} of the kubeconfig is not installed.", hint) from error
@@ -67,14 +67,18 @@ async def run_program(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
         why = f"The credential plugin {program} of the kubeconfig cannot be executed (permission denied)."
         raise NotLoggedIn(why) from error
     except TimeoutError as error:
-        raise NotLoggedIn(f"The credential plugin {program} did not answer within {LIMIT:.0f} s.", AGAIN) from error
-    if len(out) > MAX_OUTPUT:
-        raise NotLoggedIn(f"The credential plugin {program} prints more than {MAX_OUTPUT >> 20} MiB.", AGAIN)
+        raise NotLoggedIn(
+            f"The credential plugin {program} did not answer within {PLUGIN_TIMEOUT:.0f} s.", LOG_IN_AGAIN
+        ) from error
+    if len(out) > MAX_PLUGIN_OUTPUT_BYTES:
+        raise NotLoggedIn(
+            f"The credential plugin {program} prints more than {MAX_PLUGIN_OUTPUT_BYTES >> 20} MiB.", LOG_IN_AGAIN
+        )
     if code:
-        words = " ".join(complaint.decode(errors="replace").split())[-_LONGEST:].rstrip(".")
+        words = " ".join(complaint.decode(errors="replace").split())[-_MAX_SHOWN_STDERR:].rstrip(".")
         reason = f": {words}" if words else ""
-        raise NotLoggedIn(f"The credential plugin {program} failed with exit code {code}{reason}.", AGAIN)
-    return _credential(program, out, str(spec["apiVersion"]))
+        raise NotLoggedIn(f"The credential plugin {program} failed with exit code {code}{reason}.", LOG_IN_AGAIN)
+    return _parse_credential(program, out, str(spec["apiVersion"]))
 
 
 async def _ask_provider(provider: dict[str, Any]) -> Credential:
@@ -92,22 +96,22 @@ async def _ask_provider(provider: dict[str, Any]) -> Credential:
     }
     found = client.Configuration()
     try:
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PLUGIN_TIMEOUT):
             await KubeConfigLoader(kubeconfig).load_and_set(found)
     except (config.ConfigException, ValueError, KeyError, binascii.Error, OSError, TimeoutError) as error:
         if name == "gcp":
             why = (
                 'The kubeconfig logs in by the auth provider "gcp", which Kubernetes has removed, and it gave no token.'
             )
-            raise NotLoggedIn(why, _GKE_PLUGIN) from error
-        raise NotLoggedIn(f'The auth provider "{name}" of the kubeconfig failed: {error}.', AGAIN) from error
+            raise NotLoggedIn(why, _INSTALL_GKE_PLUGIN) from error
+        raise NotLoggedIn(f'The auth provider "{name}" of the kubeconfig failed: {error}.', LOG_IN_AGAIN) from error
     token = found.api_key.get("BearerToken", "")
     if not token:
-        raise NotLoggedIn(f'The kubeconfig uses the auth provider "{name}", which gave no token.', AGAIN)
+        raise NotLoggedIn(f'The kubeconfig uses the auth provider "{name}", which gave no token.', LOG_IN_AGAIN)
     return Credential(token)
 
 
-MAX_OUTPUT = 1 << 20  # bytes that a plugin may print: an ExecCredential has a few thousand
+MAX_PLUGIN_OUTPUT_BYTES = 1 << 20  # bytes that a plugin may print: an ExecCredential has a few thousand
 
 
 async def _read_output(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None) -> bytes:
@@ -121,7 +125,7 @@ async def _read_output(process: asyncio.subprocess.Process, stream: asyncio.Stre
     return bytes(found)
 
 
-async def _run(argv: list[str], environment: dict[str, str]) -> tuple[int, bytes, bytes]:
+async def _run_program(argv: list[str], environment: dict[str, str]) -> tuple[int, bytes, bytes]:
     """Run a program and return its exit code, stdout and stderr; it is killed if the caller is cancelled."""
     process = await asyncio.create_subprocess_exec(
         *argv,
@@ -143,10 +147,12 @@ async def _run(argv: list[str], environment: dict[str, str]) -> tuple[int, bytes
     return process.returncode or 0, out, complaint
 
 
-def _environment(spec: Mapping[str, Any], cluster: Cluster) -> dict[str, str]:
+def _plugin_environment(spec: Mapping[str, Any], cluster: Cluster) -> dict[str, str]:
     asked: dict[str, Any] = {"interactive": False}
     if spec.get("provideClusterInfo"):
-        authority = _pem(cluster.certificate_authority_data, cluster.certificate_authority, "certificate authority")
+        authority = _read_pem(
+            cluster.certificate_authority_data, cluster.certificate_authority, "certificate authority"
+        )
         extensions = {each.get("name"): each.get("extension") for each in cluster.extensions or ()}
         facts = {
             "server": cluster.server,
@@ -162,7 +168,7 @@ def _environment(spec: Mapping[str, Any], cluster: Cluster) -> dict[str, str]:
     return {**os.environ, **more, "KUBERNETES_EXEC_INFO": json.dumps(info)}
 
 
-def _credential(program: str, out: bytes, version: str) -> Credential:
+def _parse_credential(program: str, out: bytes, version: str) -> Credential:
     try:
         answer = json.loads(out)
         status, printed = answer["status"], answer.get("apiVersion")
@@ -171,11 +177,13 @@ def _credential(program: str, out: bytes, version: str) -> Credential:
         )
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
         # Without the cause: it would carry the output, and so perhaps a token, into a traceback.
-        raise NotLoggedIn(f"The credential plugin {program} gave no ExecCredential.", AGAIN) from None
+        raise NotLoggedIn(f"The credential plugin {program} gave no ExecCredential.", LOG_IN_AGAIN) from None
     if printed != version:
-        raise NotLoggedIn(f"The credential plugin {program} speaks {printed}; the kubeconfig expects {version}.", AGAIN)
+        raise NotLoggedIn(
+            f"The credential plugin {program} speaks {printed}; the kubeconfig expects {version}.", LOG_IN_AGAIN
+        )
     if not token and not (certificate and key):
-        raise NotLoggedIn(f"The credential plugin {program} gave neither a token nor a certificate.", AGAIN)
+        raise NotLoggedIn(f"The credential plugin {program} gave neither a token nor a certificate.", LOG_IN_AGAIN)
     try:
         expires = parse_time(status.get("expirationTimestamp"))
     except Unreadable:
@@ -183,10 +191,10 @@ def _credential(program: str, out: bytes, version: str) -> Credential:
     return Credential(f"Bearer {token}" if token else "", certificate, key, expires)
 
 
-RENEW_BEFORE = 120.0  # seconds before its end at which a token is renewed
-REREAD_AFTER = 60.0  # seconds after which a token file is read again: the kubelet replaces it while it is in use
-ASK_AGAIN_AFTER = 600.0  # seconds after which a plug-in is asked again that did not say how long its token lives
-ASK_AT_MOST_EVERY = 10.0  # seconds between two runs of a plug-in whose tokens are about to end
+RENEW_BEFORE_SECONDS = 120.0  # seconds before its end at which a token is renewed
+REREAD_TOKEN_FILE_SECONDS = 60.0  # after which a token file is read again: the kubelet replaces it while it is in use
+PLUGIN_TOKEN_SECONDS = 600.0  # seconds after which a plug-in is asked again that did not say how long its token lives
+MIN_SECONDS_BETWEEN_PLUGIN_RUNS = 10.0  # seconds between two runs of a plug-in whose tokens are about to end
 
 
 @dataclass(frozen=True, repr=False)
@@ -222,7 +230,7 @@ class Login:
             return None
         program, since = self._asked
         words = f"The credential plugin {program} has not answered for {self._clock() - since:.0f} s."
-        return NotLoggedIn(words, AGAIN)
+        return NotLoggedIn(words, LOG_IN_AGAIN)
 
     def idle(self) -> float:
         """Seconds since a credential plugin ended; 0 while one runs."""
@@ -257,7 +265,7 @@ class Login:
         async with self._renewing:
             if self._failed is not None and self._failed[0] >= began:  # who waited for it does not run it once more
                 raise NotLoggedIn(self._failed[1].message, self._failed[1].hint)
-            if not self._ready or self._clock() > self._expires - RENEW_BEFORE:
+            if not self._ready or self._clock() > self._expires - RENEW_BEFORE_SECONDS:
                 await self._obtain_credentials()
         acts = {name: values[0] for name, values in self.target.user.impersonation().items()}
         return acts | ({"Authorization": self._authorization} if self._authorization else {})
@@ -291,12 +299,12 @@ class Login:
         if user.source:
             token, ends = await user.source()
             self._authorization = Secret(f"Bearer {token}")
-            self._expires = max(ends, self._clock() + RENEW_BEFORE + ASK_AT_MOST_EVERY)
+            self._expires = max(ends, self._clock() + RENEW_BEFORE_SECONDS + MIN_SECONDS_BETWEEN_PLUGIN_RUNS)
         elif user.exec or user.auth_provider:
             await self._ask_plugin(user)
         elif user.token_file:
             self._authorization = Secret("Bearer " + await asyncio.to_thread(_read_secret, user.token_file))
-            self._expires = self._clock() + REREAD_AFTER + RENEW_BEFORE
+            self._expires = self._clock() + REREAD_TOKEN_FILE_SECONDS + RENEW_BEFORE_SECONDS
         elif user.token:
             self._authorization = Secret(f"Bearer {user.token.strip()}")
         elif user.username and user.password is not None:
@@ -313,7 +321,7 @@ class Login:
         if user.exec:
             self._asked = str(user.exec.get("command") or ""), self._clock()
             try:
-                given = await run_program(user.exec, self.target.cluster)
+                given = await run_credential_plugin(user.exec, self.target.cluster)
             except NotLoggedIn as error:
                 self._failed = self._clock(), error
                 raise
@@ -323,9 +331,9 @@ class Login:
             given = await _ask_provider(user.auth_provider or {})
         self._authorization = Secret(given.authorization)
         now = self._clock()
-        lives = given.expires - now if given.expires else ASK_AGAIN_AFTER + RENEW_BEFORE
+        lives = given.expires - now if given.expires else PLUGIN_TOKEN_SECONDS + RENEW_BEFORE_SECONDS
         # A token that is handed out shortly before its end must not make every request run the program.
-        self._expires = now + max(lives, RENEW_BEFORE + ASK_AT_MOST_EVERY)
+        self._expires = now + max(lives, RENEW_BEFORE_SECONDS + MIN_SECONDS_BETWEEN_PLUGIN_RUNS)
         pair = Secret(f"{given.certificate}\n{given.key}" if given.certificate else "")
         if pair and pair != self._certificate:
             self._certificate = pair
@@ -337,7 +345,9 @@ class Login:
 
     def _read_certificates(self) -> Certificates:
         cluster = self.target.cluster
-        authority = _pem(cluster.certificate_authority_data, cluster.certificate_authority, "certificate authority")
+        authority = _read_pem(
+            cluster.certificate_authority_data, cluster.certificate_authority, "certificate authority"
+        )
         if authority and cluster.insecure_skip_tls_verify:
             why = f'Context "{self.target.context}" sets both a certificate authority and insecure-skip-tls-verify.'
             raise BadKubeconfig(why, "Remove one of the two from the kubeconfig.")
@@ -353,7 +363,7 @@ class Login:
             context = ssl.create_default_context(cadata=given.authority or None)
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # many clusters' authorities predate what it asks for
             if given.client:
-                _load_pair(context, given.client)
+                _load_certificate_pair(context, given.client)
         except (ssl.SSLError, ValueError, TypeError) as error:
             what = getattr(error, "reason", "") or "not a certificate"
             why = f'The certificates of context "{self.target.context}" cannot be used: {what}.'
@@ -368,8 +378,8 @@ class Login:
         if self._certificate:
             return self._certificate
         user = self.target.user
-        certificate = _pem(user.client_certificate_data, user.client_certificate, "client certificate")
-        key = _pem(user.client_key_data, user.client_key, "client key")
+        certificate = _read_pem(user.client_certificate_data, user.client_certificate, "client certificate")
+        key = _read_pem(user.client_key_data, user.client_key, "client key")
         if bool(certificate) != bool(key):
             what = "client certificate without its key" if certificate else "client key without its certificate"
             raise BadKubeconfig(f'User "{self.target.user_name}" has a {what}.', "Write the kubeconfig again.")
@@ -414,7 +424,7 @@ def _read_secret(path: str) -> Secret:
         raise BadKubeconfig(f"The file {path} that the kubeconfig names cannot be read: {why}.") from None
 
 
-def _pem(data: str | None, path: str | None, what: str) -> Secret:
+def _read_pem(data: str | None, path: str | None, what: str) -> Secret:
     """PEM text from base64 data, else from a file; empty if neither is given."""
     if not data:
         return _read_secret(path) if path else Secret()
@@ -425,7 +435,7 @@ def _pem(data: str | None, path: str | None, what: str) -> Secret:
         raise BadKubeconfig(f"The {what} in the kubeconfig is not valid base64.", hint) from None
 
 
-def _load_pair(context: ssl.SSLContext, pem: str) -> None:
+def _load_certificate_pair(context: ssl.SSLContext, pem: str) -> None:
     """Load a client certificate through a temporary file (mode 0600): OpenSSL reads certificates from files only."""
     import tempfile  # costs 5 ms, and many accounts have no certificate
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from console.kube.websocket import WebSocket
 
 
-JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2"
+JOBSET_API_PATH = "/apis/jobset.x-k8s.io/v1alpha2"
 _OK, _NOT_FOUND = 200, 404
-_SOME = 500  # jobs that are listed to find the one that was meant
+_MAX_LISTED_JOBS = 500  # jobs that are listed to find the one that was meant
 
 
 class JobEnded(NotFound):
@@ -47,32 +47,32 @@ async def locate(connection: RawConnection, login: Login, address: PodAddress) -
     """The live pod of a rank, or why there is none yet. BadInput, JobEnded, Refused and its subclasses."""
     if address.pod:
         return await _find_named_pod(connection, login, address)
-    path = f"{JOBSETS}{_in_namespace(address)}/jobsets/{quote(address.job, safe='')}"
-    jobset_answer, pods_answer = await connection.get(path, _pods(address, completion_index=address.number))
+    path = f"{JOBSET_API_PATH}{_describe_namespace(address)}/jobsets/{quote(address.job, safe='')}"
+    jobset_answer, pods_answer = await connection.get(path, _pods_path(address, completion_index=address.number))
     body = await _body(jobset_answer, login, f"read job {address.job}")
     if body is None:
-        hint = await _hint(connection, login, address)
+        hint = await _other_jobs_hint(connection, login, address)
         raise JobEnded(f"There is no job {address.job} in namespace {address.namespace}.", hint, status=_NOT_FOUND)
     jobset: JobSet = reader_of("jobsets").read_object(body, f"Job {address.job}")
-    number, place = _place(jobset, address)
+    number, place = _place_in_job(jobset, address)
     if place[2] != address.number:  # the guess that saved a round trip was wrong
-        (pods_answer,) = await connection.get(_pods(address, completion_index=place[2]))
+        (pods_answer,) = await connection.get(_pods_path(address, completion_index=place[2]))
     listed = await _body(pods_answer, login, f"find {address}") or b"{}"
     pods = reader_of("pods")
     found: dict[tuple[str, str], Pod] = pods.build_models(pods.read_page(listed).items)[0]
     pod = jobset.live_pods(pod for pod in found.values() if pod.jobset_uid in {jobset.uid, ""}).get(place)
-    return _choose(jobset, number, pod)
+    return _live_pod_at(jobset, number, pod)
 
 
-def _in_namespace(address: PodAddress) -> str:
+def _describe_namespace(address: PodAddress) -> str:
     return f"/namespaces/{quote(address.namespace, safe='')}"
 
 
-async def _hint(connection: RawConnection, login: Login, address: PodAddress) -> str:
+async def _other_jobs_hint(connection: RawConnection, login: Login, address: PodAddress) -> str:
     """A hint that names other namespaces with a job of that name, else the jobs that may be listed."""
 
     async def jobs(path: str) -> Iterable[tuple[str, str]]:
-        (answer,) = await connection.get(f"{JOBSETS}{path}")
+        (answer,) = await connection.get(f"{JOBSET_API_PATH}{path}")
         found = await _body(answer, login, f"look for job {address.job}") or b"{}"
         reader = reader_of("jobsets")
         return sorted(reader.build_models(reader.read_page(found).items)[0])
@@ -83,16 +83,17 @@ async def _hint(connection: RawConnection, login: Login, address: PodAddress) ->
             return there
     with suppress(ConsoleError):
         return known_jobs_hint(
-            address.job, [name for _, name in await jobs(f"{_in_namespace(address)}/jobsets?limit={_SOME}")]
+            address.job,
+            [name for _, name in await jobs(f"{_describe_namespace(address)}/jobsets?limit={_MAX_LISTED_JOBS}")],
         )
     return "`a4 jobs -A` lists all there are."
 
 
-def _pods(address: PodAddress, completion_index: int) -> str:
+def _pods_path(address: PodAddress, completion_index: int) -> str:
     selector = (
         f"jobset.sigs.k8s.io/jobset-name={address.job},batch.kubernetes.io/job-completion-index={completion_index}"
     )
-    return f"/api/v1{_in_namespace(address)}/pods?{urlencode({'labelSelector': selector})}"
+    return f"/api/v1{_describe_namespace(address)}/pods?{urlencode({'labelSelector': selector})}"
 
 
 async def _body(answer: RawResponse, login: Login, doing: str) -> bytes | None:
@@ -104,7 +105,7 @@ async def _body(answer: RawResponse, login: Login, doing: str) -> bytes | None:
     return answer.body
 
 
-def _place(jobset: JobSet, address: PodAddress) -> tuple[int, tuple[str, int, int]]:
+def _place_in_job(jobset: JobSet, address: PodAddress) -> tuple[int, tuple[str, int, int]]:
     """The pod's index and its (replicated job, Job, completion index); NotThere lists the existing ones."""
     groups = list(dict.fromkeys(group.name for group in jobset.groups))
     if address.group and address.group not in groups:
@@ -117,15 +118,15 @@ def _place(jobset: JobSet, address: PodAddress) -> tuple[int, tuple[str, int, in
     return within[address.number]
 
 
-def _choose(jobset: JobSet, number: int, pod: Pod | None) -> LivePod | PodPending:
+def _live_pod_at(jobset: JobSet, number: int, pod: Pod | None) -> LivePod | PodPending:
     """The pod of that index, or why it cannot be connected to."""
     if pod and _is_running(pod):
-        return _target(pod, number)
+        return _live_pod_of(pod, number)
     for word in ("Completed", "Failed"):
         if jobset.terminal_state == word or is_condition_true(jobset.conditions, word):
             raise JobEnded(f"{jobset.name} has ended ({word.lower()}): no pod of it can be reached.", status=_NOT_FOUND)
     if pod and not pod.deleting_since and not pod.finished:
-        return PodPending(f"its pod {pod.name} is {_why_not(pod)}")
+        return PodPending(f"its pod {pod.name} is {_why_not_running(pod)}")
     if pod:
         state = "is being deleted" if pod.deleting_since else f"has ended ({pod.phase.lower()})"
         return PodPending(f"its pod {pod.name} {state} and no other is there yet")
@@ -134,17 +135,17 @@ def _choose(jobset: JobSet, number: int, pod: Pod | None) -> LivePod | PodPendin
 
 async def _find_named_pod(connection: RawConnection, login: Login, address: PodAddress) -> LivePod | PodPending:
     """The pod of that name, or why it cannot be connected to; JobEnded once it is gone, as nothing replaces it."""
-    (answer,) = await connection.get(f"/api/v1{_in_namespace(address)}/pods/{quote(address.pod, safe='')}")
+    (answer,) = await connection.get(f"/api/v1{_describe_namespace(address)}/pods/{quote(address.pod, safe='')}")
     body = await _body(answer, login, f"read pod {address.pod}")
     if body is None:
         raise JobEnded(f"There is no pod {address.pod} in namespace {address.namespace}.", status=_NOT_FOUND)
     pod: Pod = reader_of("pods").read_object(body, f"Pod {address.pod}")
     if pod.finished:
         raise JobEnded(f"Pod {address.pod} has ended ({pod.phase.lower()}).", status=_NOT_FOUND)
-    return _target(pod, -1) if _is_running(pod) else PodPending(f"it is {_why_not(pod)}")
+    return _live_pod_of(pod, -1) if _is_running(pod) else PodPending(f"it is {_why_not_running(pod)}")
 
 
-def _target(pod: Pod, number: int) -> LivePod:
+def _live_pod_of(pod: Pod, number: int) -> LivePod:
     return LivePod(pod.namespace, pod.name, pod.uid, pod.main.name if pod.main else "", number)
 
 
@@ -152,7 +153,7 @@ def _is_running(pod: Pod) -> bool:
     return pod.phase == "Running" and not pod.deleting_since
 
 
-def _why_not(pod: Pod) -> str:
+def _why_not_running(pod: Pod) -> str:
     """Why a pod does not run yet, as the scheduler or the kubelet reports it."""
     if pod.deleting_since:
         return "being deleted"
@@ -163,10 +164,10 @@ def _why_not(pod: Pod) -> str:
     return f"pending ({reason})" if reason else pod.phase.lower()
 
 
-CHANNELS = "v4.channel.k8s.io"
-DATA, ERROR = 0, 1
-_PORT = 2  # bytes with which each channel begins: the port number, for a request may ask for several
-PIECE = 1 << 16  # most bytes in one message: a kubelet holds each as a whole
+CHANNEL_PROTOCOL = "v4.channel.k8s.io"
+DATA_CHANNEL, ERROR_CHANNEL = 0, 1
+_PORT_BYTES = 2  # bytes with which each channel begins: the port number, for a request may ask for several
+MAX_MESSAGE_BYTES = 1 << 16  # most bytes in one message: a kubelet holds each as a whole
 
 
 class Receiver(Protocol):
@@ -190,8 +191,8 @@ class Pipe:
         self._parts: list[memoryview | bytes] = []
         self._error_text = bytearray()  # what the error channel says
         self._fresh = False  # whether a message has begun whose channel has not come yet
-        self._channel = DATA
-        self._heads = [_PORT, _PORT]
+        self._channel = DATA_CHANNEL
+        self._heads = [_PORT_BYTES, _PORT_BYTES]
         self.closed = False
 
     def attach(self, receiver: Receiver) -> None:
@@ -200,8 +201,8 @@ class Pipe:
         self._socket.listen(self)
 
     def write(self, data: bytes) -> None:
-        for at in range(0, len(data), PIECE):
-            self._socket.send(b"\x00", data[at : at + PIECE])
+        for at in range(0, len(data), MAX_MESSAGE_BYTES):
+            self._socket.send(b"\x00", data[at : at + MAX_MESSAGE_BYTES])
 
     def pause(self) -> None:
         self._socket.pause()
@@ -229,13 +230,13 @@ class Pipe:
         """Take a part of a message; it begins with its channel, and each channel with the port."""
         if self._fresh:
             self._fresh, self._channel, data = False, data[0], data[1:]
-        if self._channel > ERROR:
+        if self._channel > ERROR_CHANNEL:
             return
         if head := self._heads[self._channel]:
             taken = min(head, len(data))
             self._heads[self._channel] -= taken
             data = data[taken:]
-        if self._channel == ERROR:
+        if self._channel == ERROR_CHANNEL:
             self._error_text += data
         elif data:
             self._parts.append(data)
@@ -276,11 +277,13 @@ async def open_pipe(connection: RawConnection, login: Login, namespace: str, pod
     """Open a pipe to that port over this connection; raises Refused and its subclasses, Unreachable."""
     what = f"port {port} of pod {pod}"
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/portforward"
-    made = await connection.upgrade(f"{path}?ports={port}", CHANNELS)
+    made = await connection.upgrade(f"{path}?ports={port}", CHANNEL_PROTOCOL)
     if isinstance(made, RawResponse):
         await _explain(made, login, f"reach {what}")
         hint = f"Try: kubectl port-forward -n {namespace} pod/{pod} {port}"
-        raise Unreachable(f"Could not reach {what}: the API server does not take the protocol {CHANNELS}.", hint)
+        raise Unreachable(
+            f"Could not reach {what}: the API server does not take the protocol {CHANNEL_PROTOCOL}.", hint
+        )
     return Pipe(made, what)
 
 
@@ -289,11 +292,11 @@ async def _explain(answer: RawResponse, login: Login, doing: str) -> None:
     if answer.status < 300:
         return
     error = await error_from_raw_response(login, answer, doing)
-    if isinstance(error, NotFound | NotLoggedIn) or _is_verdict(error):
+    if isinstance(error, NotFound | NotLoggedIn) or _is_about_pod(error):
         raise error
 
 
-def _is_verdict(error: ConsoleError) -> bool:
+def _is_about_pod(error: ConsoleError) -> bool:
     """Whether it is about rights or state; a server that does not know a protocol says 400, 403, 405, 426 or 501."""
     if isinstance(error, NotAllowed):
         return error.reason == "Forbidden"

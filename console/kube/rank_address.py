@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from console.errors import BadInput
 
 SSH_PORT = 2222
-_POD = "pod/"
-_LAST_PORT = 65535
+_POD_PREFIX = "pod/"
+_MAX_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class PodAddress:
     @classmethod
     def parse(cls, namespace: str, job: str, rank: str = "") -> PodAddress:
         """Parse the arguments JOB and RANK (a number or REPLICATED/INDEX), or pod/NAME; BadInput for others."""
-        if job.startswith(_POD):
+        if job.startswith(_POD_PREFIX):
             if rank:
                 raise BadInput(f"{job} is a pod name: it takes no index.")
-            return cls(namespace, "", pod=job.removeprefix(_POD))
+            return cls(namespace, "", pod=job.removeprefix(_POD_PREFIX))
         group, slash, index = rank.rpartition("/")
         if not job:
             raise BadInput("No job was named.", "Name it: JOB POD, or pod/NAME.")
@@ -45,7 +45,7 @@ class PodAddress:
 
     @property
     def job_text(self) -> str:
-        return f"{_POD}{self.pod}" if self.pod else self.job
+        return f"{_POD_PREFIX}{self.pod}" if self.pod else self.job
 
     @property
     def slug(self) -> str:
@@ -77,10 +77,10 @@ class PortPair:
         first, colon, second = text.partition(":")
         local, remote = (first, second) if colon else ("0", first)
         numbers = [
-            int(each) if each.isdecimal() and len(each) <= len(str(_LAST_PORT)) else -1
+            int(each) if each.isdecimal() and len(each) <= len(str(_MAX_PORT)) else -1
             for each in (remote, local or "0")
         ]
-        if not (1 <= numbers[0] <= _LAST_PORT and 0 <= numbers[1] <= _LAST_PORT):
+        if not (1 <= numbers[0] <= _MAX_PORT and 0 <= numbers[1] <= _MAX_PORT):
             raise BadInput(f"{text} names no ports.", "Write REMOTE or LOCAL:REMOTE, such as 8888 or 9000:8888.")
         return cls(*numbers)
 

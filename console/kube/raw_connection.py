@@ -24,20 +24,20 @@ from msgspec import Struct
 
 from console.errors import ConsoleError
 from console.kube.failures import NotConnected, ProxyRefused, bad_address_error, error_from_status, translate_errors
-from console.kube.target import PORTS
+from console.kube.target import DEFAULT_PROXY_PORTS
 from console.kube.websocket import WebSocket
 
 if TYPE_CHECKING:
     from console.kube.login import Login
 
-CONNECT = 10.0  # seconds until a connection has to stand
-AHEAD_SECONDS = 60.0  # seconds for which a connection that was made ahead is used; API servers keep them longer
-ANSWER = 20.0  # seconds until requests have to be answered whole
-_ROOM = 1 << 16
-_MOST = 16 << 20  # bytes of an answer: a pod, or the pods of one job
-_PORTS = {"http": 80, "https": 443}
+CONNECT_TIMEOUT = 10.0  # seconds until a connection has to stand
+MAX_IDLE_SECONDS = 60.0  # seconds for which a connection that was made ahead is used; API servers keep them longer
+ANSWER_TIMEOUT = 20.0  # seconds until requests have to be answered whole
+_READ_BUFFER_BYTES = 1 << 16
+_MAX_ANSWER_BYTES = 16 << 20  # bytes of an answer: a pod, or the pods of one job
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _OK, _SWITCHING = 200, 101
-_SOCKS, _OPEN, _NAMED = 5, 0, 2  # version 5, and its ways to log in: none, and name and password
+_SOCKS_VERSION, _SOCKS_NO_LOGIN, _SOCKS_PASSWORD_LOGIN = 5, 0, 2  # as RFC 1928 numbers them
 
 
 class RawResponse(Struct, frozen=True):
@@ -58,7 +58,7 @@ class RawConnection:
 
     async def get(self, path: str, *more: str, accept: str = "application/json") -> list[RawResponse]:
         """Send several GETs at once and return their responses in order; raises OSError and its subclasses."""
-        async with asyncio.timeout(ANSWER):
+        async with asyncio.timeout(ANSWER_TIMEOUT):
             for each in (path, *more):
                 await self._ask(each, (f"Accept: {accept}",))
             return [await self._answer() for _ in (path, *more)]
@@ -73,7 +73,7 @@ class RawConnection:
             f"Sec-WebSocket-Key: {key}",
             f"Sec-WebSocket-Protocol: {', '.join(protocols)}",
         )
-        async with asyncio.timeout(ANSWER):
+        async with asyncio.timeout(ANSWER_TIMEOUT):
             await self._ask(path, asked)
             answer = await self._answer()
         protocol = answer.headers.get("sec-websocket-protocol", "")
@@ -107,16 +107,18 @@ class RawConnection:
         if headers.get("transfer-encoding", "").lower() != "chunked":
             size = headers.get("content-length")
             if size is not None:
-                return await self._reader.readexactly(_length(size, 10))
-            body = await self._reader.read(_MOST + 1)
-            while (piece := await self._reader.read(_ROOM)) and len(body) <= _MOST:
+                return await self._reader.readexactly(_parse_length(size, 10))
+            body = await self._reader.read(_MAX_ANSWER_BYTES + 1)
+            while (piece := await self._reader.read(_READ_BUFFER_BYTES)) and len(body) <= _MAX_ANSWER_BYTES:
                 body += piece
-            _length(str(len(body)), 10)
+            _parse_length(str(len(body)), 10)
             return body
         parts = bytearray()
-        while length := _length((await self._reader.readuntil(b"\r\n")).split(b";")[0].strip().decode("latin-1"), 16):
+        while length := _parse_length(
+            (await self._reader.readuntil(b"\r\n")).split(b";")[0].decode("latin-1").strip(), 16
+        ):
             parts += await self._reader.readexactly(length)
-            _length(str(len(parts)), 10)
+            _parse_length(str(len(parts)), 10)
             await self._reader.readexactly(2)
         while (await self._reader.readuntil(b"\r\n")) != b"\r\n":
             """A trailer, which says nothing here."""
@@ -132,13 +134,13 @@ class RawConnection:
             self._writer.transport.abort()
 
 
-def _length(text: str, base: int) -> int:
+def _parse_length(text: str, base: int) -> int:
     """Parse a number of bytes; ConnectionError if it is no number, or larger than any response expected here."""
     try:
         size = int(text, base) if text.isalnum() else -1
     except ValueError:
         size = -1
-    if not 0 <= size <= _MOST:
+    if not 0 <= size <= _MAX_ANSWER_BYTES:
         raise ConnectionError(f"what answers there announces {text[:20]!r} bytes")
     return size
 
@@ -158,7 +160,7 @@ async def open_connection(login: Login, doing: str, ahead: RawConnection | None 
     """
     with translate_errors(login, doing):
         try:
-            async with asyncio.timeout(CONNECT):
+            async with asyncio.timeout(CONNECT_TIMEOUT):
                 connection = ahead or await connect(login)
         except TimeoutError as error:
             raise NotConnected(error) from error
@@ -184,17 +186,19 @@ async def connect_stream(
     Raises OSError and its subclasses, EOFError, and NotConnected when nothing answered.
     """
     base = urlsplit(login.server)
-    if base.scheme not in _PORTS or not base.hostname:
+    if base.scheme not in _DEFAULT_PORTS or not base.hostname:
         raise bad_address_error(login.server)
-    port = base.port or _PORTS[base.scheme]
+    port = base.port or _DEFAULT_PORTS[base.scheme]
     name = (login.server_name or base.hostname) if context else None
     if not login.proxy:
-        return await _opened(base.hostname, port, context, name)
+        return await _open_stream(base.hostname, port, context, name)
     proxy = urlsplit(login.proxy)
     over_tls = ssl.create_default_context() if proxy.scheme == "https" else None
-    reader, writer = await _opened(proxy.hostname or "", proxy.port or PORTS[proxy.scheme], over_tls, None)
+    reader, writer = await _open_stream(
+        proxy.hostname or "", proxy.port or DEFAULT_PROXY_PORTS[proxy.scheme], over_tls, None
+    )
     try:
-        ask = _through_socks if proxy.scheme.startswith("socks") else _connect_through_proxy
+        ask = _connect_through_socks if proxy.scheme.startswith("socks") else _connect_through_proxy
         await ask(proxy, base.hostname, port, reader, writer)
         if context:
             await writer.start_tls(context, server_hostname=name)
@@ -204,11 +208,11 @@ async def connect_stream(
     return reader, writer
 
 
-async def _opened(
+async def _open_stream(
     host: str, port: int, context: ssl.SSLContext | None, name: str | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     try:
-        return await asyncio.open_connection(host, port, ssl=context, server_hostname=name, limit=_ROOM)
+        return await asyncio.open_connection(host, port, ssl=context, server_hostname=name, limit=_READ_BUFFER_BYTES)
     except TimeoutError:
         raise
     except OSError as error:
@@ -230,17 +234,18 @@ async def _connect_through_proxy(
         raise ProxyRefused(status)
 
 
-async def _through_socks(
+async def _connect_through_socks(
     proxy: SplitResult, host: str, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """Ask a SOCKS 5 proxy (RFC 1928 and 1929) for a connection to the host, whose name it resolves."""
     name, password = unquote(proxy.username or "").encode(), unquote(proxy.password or "").encode()
-    writer.write(bytes([_SOCKS, 2, _OPEN, _NAMED]) if name else bytes([_SOCKS, 1, _OPEN]))
+    methods = [_SOCKS_NO_LOGIN, *([_SOCKS_PASSWORD_LOGIN] if name else [])]
+    writer.write(bytes([_SOCKS_VERSION, len(methods), *methods]))
     version, method = await reader.readexactly(2)
-    if method == _NAMED and name and max(len(name), len(password)) < 256:
+    if method == _SOCKS_PASSWORD_LOGIN and name and max(len(name), len(password)) < 256:
         writer.write(bytes([1, len(name)]) + name + bytes([len(password)]) + password)
         method = (await reader.readexactly(2))[1]
-    if version != _SOCKS or method != _OPEN:
+    if version != _SOCKS_VERSION or method != _SOCKS_NO_LOGIN:
         raise ProxyRefused("SOCKS")
     try:
         address = ipaddress.ip_address(host)
@@ -248,7 +253,7 @@ async def _through_socks(
     except ValueError:
         named = host.encode("idna")
         place = bytes([3, len(named)]) + named
-    writer.write(bytes([_SOCKS, 1, 0]) + place + port.to_bytes(2, "big"))
+    writer.write(bytes([_SOCKS_VERSION, 1, 0]) + place + port.to_bytes(2, "big"))
     _, refused, _, kind = await reader.readexactly(4)
     if refused:
         raise ProxyRefused("SOCKS")
@@ -260,7 +265,7 @@ async def error_from_raw_response(login: Login, answer: RawResponse, doing: str)
     return await login.explain(error_from_status(answer.status, answer.body, doing=doing))
 
 
-_PIECE = 1 << 16
+_COPY_BYTES = 1 << 16
 
 
 class ApiServerProxy:
@@ -286,14 +291,14 @@ class ApiServerProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(CONNECT):
+            async with asyncio.timeout(CONNECT_TIMEOUT):
                 asked = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n", 1)[0].decode("latin-1").split(" ")
             if asked[:2] != ["CONNECT", self._place]:
                 self.elsewhere = asked[1] if len(asked) > 1 else "another address"
                 writer.write(b"HTTP/1.1 403 Forbidden\r\n\r\n")
                 return
             try:
-                async with asyncio.timeout(CONNECT):
+                async with asyncio.timeout(CONNECT_TIMEOUT):
                     there_reader, there_writer = await connect_stream(self._login)
             except (OSError, EOFError, NotConnected, asyncio.LimitOverrunError) as error:
                 self.failure = error
@@ -301,7 +306,7 @@ class ApiServerProxy:
                 return
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             try:
-                await asyncio.gather(_copy(reader, there_writer), _copy(there_reader, writer))
+                await asyncio.gather(_copy_stream(reader, there_writer), _copy_stream(there_reader, writer))
             finally:
                 there_writer.transport.abort()
         except (OSError, EOFError, asyncio.LimitOverrunError):
@@ -312,8 +317,8 @@ class ApiServerProxy:
             writer.close()
 
 
-async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    while piece := await source.read(_PIECE):
+async def _copy_stream(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    while piece := await source.read(_COPY_BYTES):
         target.write(piece)
         await target.drain()
     with suppress(OSError):

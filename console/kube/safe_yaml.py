@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-DEEPEST = 40  # levels of lists and maps within each other: far more than anything we read needs
-_DEEP_IN_C = 400  # levels that libyaml takes on the smallest stack; it ends the process on too many
-MOST_CHARACTERS, MOST_ENTRIES = 16 << 20, 200_000  # of 4,000 contexts of a kubeconfig; seconds of work at most
+MAX_DEPTH = 40  # levels of lists and maps within each other: far more than anything we read needs
+_MAX_DEPTH_OF_LIBYAML = 400  # levels that libyaml takes on the smallest stack; it ends the process on too many
+MAX_CHARACTERS, MAX_ENTRIES = 16 << 20, 200_000  # of 4,000 contexts of a kubeconfig; seconds of work at most
 
 
 class NotPlainError(ValueError):
@@ -23,20 +23,20 @@ def safe_loader() -> Any:
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where there is one
 
 
-def load_yaml(text: str, deepest: int = _DEEP_IN_C, *, plain: bool = False) -> Any:
+def load_yaml(text: str, deepest: int = _MAX_DEPTH_OF_LIBYAML, *, plain: bool = False) -> Any:
     """Parse YAML; every failure is a YAMLError, also for too much or too deep, invalid dates, numbers and booleans."""
     import yaml
 
-    if len(text) > MOST_CHARACTERS:
-        raise yaml.MarkedYAMLError(problem=f"it has more than {MOST_CHARACTERS >> 20} million characters")
-    _refuse_cost(text, deepest, plain)
+    if len(text) > MAX_CHARACTERS:
+        raise yaml.MarkedYAMLError(problem=f"it has more than {MAX_CHARACTERS >> 20} million characters")
+    _check_cost(text, deepest, plain)
     try:
         return yaml.load(text, Loader=safe_loader())
     except (ValueError, LookupError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         raise yaml.YAMLError(f"a value does not match its tag ({type(error).__name__})") from error
 
 
-def _refuse_cost(text: str, deepest: int, plain: bool) -> None:
+def _check_cost(text: str, deepest: int, plain: bool) -> None:
     """Raise YAMLError for too many entries, with all references written out, for too deep ones, and what is not plain.
 
     It reads parser events and does not recurse.
@@ -59,8 +59,8 @@ def _refuse_cost(text: str, deepest: int, plain: bool) -> None:
             sizes[anchor] = size - before
         if len(begun) > deepest:
             problem = "it is nested too deep"
-        if size > MOST_ENTRIES:
-            problem = f"it has more than {MOST_ENTRIES:,} entries"
+        if size > MAX_ENTRIES:
+            problem = f"it has more than {MAX_ENTRIES:,} entries"
         if problem:
             mark: Any = event.start_mark
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
@@ -74,7 +74,7 @@ def load_without_references(text: str) -> Any:
         line = text.count("\n", 0, found.start()) + 1
         raise NotPlainError(f"the character U+{ord(found[0]):04X} is not allowed", line)
     try:
-        return load_yaml(text, DEEPEST, plain=True)
+        return load_yaml(text, MAX_DEPTH, plain=True)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise NotPlainError(getattr(error, "problem", None) or str(error), mark.line + 1 if mark else 0) from error

@@ -9,15 +9,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.snapshot import Fleet, Key, KueueVersion, WatchState, WatchStatus
 
-PAUSE = 0.25  # seconds between two snapshots
-GROWTH, LONGEST_PAUSE = 1.2, 1.0  # how much longer, or later, a growing list is shown again: showing it is dear
+SNAPSHOT_SECONDS = 0.25  # seconds between two snapshots
+REDRAW_GROWTH, MAX_REDRAW_PAUSE = 1.2, 1.0  # so much longer, or seconds later, a list that grows is drawn again
 
-MOST_EVENTS = 40_000  # events that are kept, the latest
+MAX_EVENTS = 40_000  # events that are kept, the latest
 
-FIELDS: Mapping[str, str] = {  # plural name of a kind -> its field in Fleet
+FLEET_FIELDS: Mapping[str, str] = {  # plural name of a kind -> its field in Fleet
     "nodes": "nodes",
     "pods": "pods",
     "events": "events",
@@ -35,7 +35,7 @@ FIELDS: Mapping[str, str] = {  # plural name of a kind -> its field in Fleet
 class Store:
     """The objects of each kind as the watches report them, and the state of each watch."""
 
-    def __init__(self, kinds: Iterable[str] = FIELDS, *, clock: Callable[[], float] = CLOCK.now) -> None:
+    def __init__(self, kinds: Iterable[str] = FLEET_FIELDS, *, clock: Callable[[], float] = SERVER_CLOCK.now) -> None:
         self._clock = clock
         self._woken: set[asyncio.Event] = set()
         self._failure: BaseException | None = None
@@ -76,7 +76,7 @@ class Store:
         self._published.pop(kind, None)
         count, now = len(self._objects[kind]), time.monotonic()
         shown, at = self._shown.get(kind, (0, 0.0))
-        if count > GROWTH * shown or now > at + LONGEST_PAUSE:
+        if count > REDRAW_GROWTH * shown or now > at + MAX_REDRAW_PAUSE:
             self._shown[kind] = count, now
             self._wake()
 
@@ -98,10 +98,10 @@ class Store:
     def _forget(self, kind: str) -> None:
         """Drop the oldest events, a tenth of them at once, where there are too many."""
         objects = self._objects[kind]
-        if kind == "events" and len(objects) > MOST_EVENTS:
+        if kind == "events" and len(objects) > MAX_EVENTS:
             by_age = sorted(objects.items(), key=lambda each: each[1].last)
-            self._objects[kind] = dict(by_age[-(MOST_EVENTS * 9 // 10) :])
-            self._notes[kind] = f"only the latest {MOST_EVENTS:,} of more events are kept"
+            self._objects[kind] = dict(by_age[-(MAX_EVENTS * 9 // 10) :])
+            self._notes[kind] = f"only the latest {MAX_EVENTS:,} of more events are kept"
 
     def mark_unparsable(self, kind: str, key: Key, why: str) -> None:
         """Record that an object cannot be parsed: it keeps its last known version, and the watch status names it."""
@@ -163,7 +163,7 @@ class Store:
             for kind, objects in self._objects.items():
                 if kind not in self._published:
                     self._published[kind] = objects.copy()
-            fields = {FIELDS[kind]: objects for kind, objects in self._published.items()}
+            fields = {FLEET_FIELDS[kind]: objects for kind, objects in self._published.items()}
             self._fleet = Fleet(at=self._clock(), links=self._links.copy(), kueue=self.kueue, **fields)
         return self._fleet
 
@@ -188,7 +188,7 @@ class Store:
         """Yield the current snapshot and new ones after changes, with a pause in which changes accumulate."""
         async for _ in self.changes():
             yield self.fleet
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(SNAPSHOT_SECONDS)
 
     def fail(self, error: BaseException) -> None:
         """Record that a watch ended with a bug of this program: everyone who reads snapshots gets the exception."""

@@ -91,38 +91,38 @@ class Target(Masked):
     user: User
 
 
-PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}  # default ports of proxies
-_PORTS = {"http": 80, "https": 443}
+DEFAULT_PROXY_PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}  # default ports of proxies
+_DEFAULT_SERVER_PORTS = {"http": 80, "https": 443}
 
 
 def proxy_of(server: str, given: str | None, environment: Mapping[str, str] = os.environ) -> Secret:
     """URL of a server's proxy (`given`: the kubeconfig's), empty if none; BadKubeconfig, without its password."""
     if given:
-        return _usable(given, "The kubeconfig's proxy-url")
+        return _check_proxy_address(given, "The kubeconfig's proxy-url")
     try:
         parts = urlsplit(server)
-        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+        host, port = parts.hostname or "", parts.port or _DEFAULT_SERVER_PORTS.get(parts.scheme, 0)
     except ValueError:
         return Secret()  # the request to such a server fails with the reason
     if not port or is_loopback(host):
         return Secret()
-    name, address = _variable(environment, f"{parts.scheme}_proxy")
+    name, address = _read_variable(environment, f"{parts.scheme}_proxy")
     if not address:
-        name, address = _variable(environment, "all_proxy")
+        name, address = _read_variable(environment, "all_proxy")
         if not _with_scheme(address).startswith(("http:", "https:")):
             return Secret()
-    left_out = (each.strip().lower() for each in _variable(environment, "no_proxy")[1].split(","))
-    if any(_matches(each, host.lower(), _address(host), port) for each in left_out if each):
+    left_out = (each.strip().lower() for each in _read_variable(environment, "no_proxy")[1].split(","))
+    if any(_matches_no_proxy(each, host.lower(), _parse_ip_address(host), port) for each in left_out if each):
         return Secret()
-    return _usable(address, name)
+    return _check_proxy_address(address, name)
 
 
 def is_loopback(host: str) -> bool:
-    address = _address(host)
+    address = _parse_ip_address(host)
     return address.is_loopback if address else host == "localhost"
 
 
-def _variable(environment: Mapping[str, str], name: str) -> tuple[str, str]:
+def _read_variable(environment: Mapping[str, str], name: str) -> tuple[str, str]:
     """The name as it is spelled in the environment, and the value; upper case counts before lower case."""
     return next(((each, environment[each]) for each in (name.upper(), name) if environment.get(each)), ("", ""))
 
@@ -133,7 +133,7 @@ def _with_scheme(address: str) -> str:
     return address if not address or "://" in address else f"http://{address}"
 
 
-def _usable(address: str, where: str) -> Secret:
+def _check_proxy_address(address: str, where: str) -> Secret:
     whole = _with_scheme(address)
     try:
         parts = urlsplit(whole)
@@ -144,21 +144,21 @@ def _usable(address: str, where: str) -> Secret:
     if parts is None or not named:
         # What cannot be read may hold a password anywhere, so it is not repeated.
         raise BadKubeconfig(f"{where} is not the address of a proxy.", "Write it as http://HOST:PORT.")
-    if parts.scheme not in PORTS:
+    if parts.scheme not in DEFAULT_PROXY_PORTS:
         hint = "Give an http:// or socks5:// one."
         raise BadKubeconfig(f"{where} names a proxy of an unsupported scheme ({parts.scheme}).", hint)
     return Secret("socks5h" + whole[len("socks5") :] if parts.scheme == "socks5" else whole)
 
 
-def _matches(entry: str, host: str, address: Address | None, port: int) -> bool:
+def _matches_no_proxy(entry: str, host: str, address: Address | None, port: int) -> bool:
     if entry == "*":
         return True
     if "/" in entry:
-        return address is not None and _is_within(address, entry)
+        return address is not None and _is_in_network(address, entry)
     name, only = _without_port(entry)
     if only and only != str(port):
         return False
-    known = _address(name)
+    known = _parse_ip_address(name)
     if known is not None or address is not None:
         return known == address
     suffix = name.removeprefix("*")
@@ -174,14 +174,14 @@ def _without_port(entry: str) -> tuple[str, str]:
     return (entry, "") if ":" in port else (name, port)
 
 
-def _is_within(address: Address, entry: str) -> bool:
+def _is_in_network(address: Address, entry: str) -> bool:
     try:
         return address in ipaddress.ip_network(entry, strict=False)
     except ValueError:
         return False
 
 
-def _address(host: str) -> Address | None:
+def _parse_ip_address(host: str) -> Address | None:
     """Parse an IP address; an IPv4-mapped IPv6 address becomes the IPv4 one. None for a host name."""
     try:
         found = ipaddress.ip_address(host)

@@ -21,7 +21,7 @@ from console.errors import ConsoleError, Gone, NotAllowed, NotFound, Refused, Un
 from console.kube.backoff import DEFAULT_BACKOFF, Backoff, Retries
 from console.kube.failures import StatusSchema, error_from_status
 from console.kube.http import HttpRequest
-from console.kube.kinds import JOBSET, KUEUE, Kind, WatchEvent, peek
+from console.kube.kinds import JOBSET_GROUP, KUEUE_GROUP, Kind, WatchEvent, peek_list_meta
 from console.kube.snapshot import WatchState
 from console.yielding import SLICE_SECONDS, WorkSlices, key_expected
 
@@ -34,12 +34,12 @@ Selection = Mapping[str, str] | Callable[["Client"], Awaitable[Mapping[str, str]
 
 M = TypeVar("M")
 
-PAGE = 500
-SELECTED_PAGE = 2000
+LIST_PAGE_OBJECTS = 500
+SELECTED_PAGE_OBJECTS = 2000
 """Of a command, which draws nothing before all have come; servers do not count what a selector finds, see UNCOUNTED."""
-LONG_LIST = 1000  # objects beyond the first page from which on it is asked which of them are needed
-SEND_TURNS = 3  # of the event loop, in which a request leaves
-SILENCE = 90.0  # seconds without a line after which a watch is taken for dead; bookmarks come about every 60
+LONG_LIST_OBJECTS = 1000  # objects beyond the first page from which on it is asked which of them are needed
+TURNS_UNTIL_SENT = 3  # of the event loop, in which a request leaves
+SILENCE_TIMEOUT = 90.0  # seconds without a line after which a watch is taken for dead; bookmarks come about every 60
 WATCH_SECONDS = (240, 480)  # least and most seconds after which the server is asked to end a watch
 
 
@@ -99,12 +99,12 @@ class _EndedAtOnce(Unreachable):
 
 
 MAX_OBJECTS = 160_000  # of a kind; Kubernetes is made for 150,000 pods, and each fills some 900 bytes here
-MAX_OF_LIST = 4 << 30  # bytes of a list beyond which it is given up; 150,000 pods have some 10 kB each
-UNCOUNTED = 100  # pages of a list without a count, which every server since Kubernetes 1.15 tells
+MAX_LIST_BYTES = 4 << 30  # bytes of a list beyond which it is given up; 150,000 pods have some 10 kB each
+MAX_UNCOUNTED_PAGES = 100  # pages of a list without a count, which every server since Kubernetes 1.15 tells
 MAX_LIST_GROWTH = 5000  # objects by which a list may be longer than its first page announced
 REST_PER_SECOND = 3.0  # seconds of rest after a second of work on changes: they are drawn, too
-MAX_BURST = 0.25  # seconds that work on changes may take until it is taken to have no end
-MAX_OF_LINE = 4 << 20  # bytes of a watch event, decoded in one step: etcd keeps objects of 1.5 MiB
+MAX_BURST_SECONDS = 0.25  # seconds that work on changes may take until it is taken to have no end
+MAX_LINE_BYTES = 4 << 20  # bytes of a watch event, decoded in one step: etcd keeps objects of 1.5 MiB
 
 
 async def follow(
@@ -127,10 +127,10 @@ async def follow(
                 retries.begin()
                 if storm is None:
                     yield Heartbeat()
-                async with aclosing(_lasting(lines, backoff.settled if storm else None)) as texts:
+                async with aclosing(_lines_with_marker(lines, backoff.settled if storm else None)) as texts:
                     async for text in texts:
                         line = reader.read_event(text) if text else WatchEvent("BOOKMARK")
-                        change, version, storm = _change(line), line.version or version, None
+                        change, version, storm = _parse_change(line), line.version or version, None
                         yield change
             if not retries.lasted():
                 raise _EndedAtOnce("Could not watch for changes: the server ended the watch within seconds.")
@@ -146,7 +146,7 @@ async def follow(
                 await asyncio.sleep(backoff.wait(error, failures))
 
 
-async def _lasting(lines: AsyncIterator[bytes], settled: float | None) -> AsyncGenerator[bytes, None]:
+async def _lines_with_marker(lines: AsyncIterator[bytes], settled: float | None) -> AsyncGenerator[bytes, None]:
     """The lines of a watch, and an empty one where none has come until it was `settled`."""
     if settled is not None:
         coming = asyncio.ensure_future(anext(lines, None))
@@ -162,7 +162,7 @@ async def _lasting(lines: AsyncIterator[bytes], settled: float | None) -> AsyncG
         yield text
 
 
-class _Length:
+class _ListLimits:
     """Counts the pages, objects and bytes of a list, and decides when it is too long to be real."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class _Length:
         self._pages += 1
         self._objects += found
         self._bytes += size
-        if self._objects > MAX_OBJECTS or self._bytes > MAX_OF_LIST:
+        if self._objects > MAX_OBJECTS or self._bytes > MAX_LIST_BYTES:
             return f"{self._objects:,} objects in {self._bytes >> 20:,} MiB so far"
         if not page.next:
             return ""
@@ -183,7 +183,7 @@ class _Length:
             return "a page " + ("is followed by itself" if found else "without objects is followed by another")
         if page.remaining is None:
             why = f"{self._objects:,} objects so far, and not said how many are to come"
-            return why if self._pages >= UNCOUNTED else ""
+            return why if self._pages >= MAX_UNCOUNTED_PAGES else ""
         whole = self._objects + page.remaining
         self._announced = whole if self._announced is None else self._announced
         if whole > MAX_OBJECTS:
@@ -198,7 +198,7 @@ async def _list(
     """Yield the whole list with its resourceVersion; the next page is fetched while this one is decoded."""
     everything: dict[Key, M] = {}
     unreadable: dict[Key, str] = {}
-    length, slices = _Length(), WorkSlices()
+    length, slices = _ListLimits(), WorkSlices()
     token = version = ""
     fetching: asyncio.Task[bytes] | None = asyncio.ensure_future(source.page(""))
     try:
@@ -208,9 +208,9 @@ async def _list(
                 fetching = asyncio.ensure_future(source.page(""))
                 yield "", FirstListPage({})  # the server has answered
                 continue
-            ahead = peek(body).next
+            ahead = peek_list_meta(body).next
             fetching = asyncio.ensure_future(source.page(ahead)) if ahead else None
-            for _ in range(SEND_TURNS if ahead else 0):
+            for _ in range(TURNS_UNTIL_SENT if ahead else 0):
                 await asyncio.sleep(0)
             slices.begin()
             page = reader.read_page(body)
@@ -237,7 +237,7 @@ async def _list(
     yield version, Listed(everything, unreadable)
 
 
-def _change(line: WatchEvent[Any]) -> Change:
+def _parse_change(line: WatchEvent[Any]) -> Change:
     """Convert a watch event to a change; raises Gone, Unreachable and other errors for an event of type ERROR."""
     if line.type == "ERROR":
         status = line.status or StatusSchema()
@@ -256,7 +256,7 @@ class HttpSource:
     """Lists and watches one collection of the API server over HTTP."""
 
     def __init__(
-        self, client: Client, path: str, what: str, *, silence: float = SILENCE, query: Selection | None = None
+        self, client: Client, path: str, what: str, *, silence: float = SILENCE_TIMEOUT, query: Selection | None = None
     ) -> None:
         self._client = client
         self._path = path
@@ -267,12 +267,12 @@ class HttpSource:
         self._selects = query if callable(query) else None
 
     async def page(self, token: str) -> bytes:
-        limit = str(SELECTED_PAGE if self._query else PAGE)
+        limit = str(SELECTED_PAGE_OBJECTS if self._query else LIST_PAGE_OBJECTS)
         params = {"limit": limit, **self._query, **({"continue": token} if token else {})}
         return await self._client.request("GET", self._path, doing=f"list {self._what}", params=params)
 
     async def narrow(self, first: bytes) -> bool:
-        if self._selects is None or (peek(first).remaining or 0) <= LONG_LIST:
+        if self._selects is None or (peek_list_meta(first).remaining or 0) <= LONG_LIST_OBJECTS:
             return False
         selects, self._selects = self._selects, None
         self._query = await selects(self._client)
@@ -297,7 +297,7 @@ class HttpSource:
 
     async def _at_rest(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         """Yield the lines of a watch, pausing after key presses and during long bursts of changes."""
-        slices = WorkSlices(rests=REST_PER_SECOND, burst=MAX_BURST)
+        slices = WorkSlices(rests=REST_PER_SECOND, burst=MAX_BURST_SECONDS)
 
         async def arrived() -> AsyncIterator[bytes]:
             async for chunk in chunks:
@@ -305,7 +305,7 @@ class HttpSource:
                 slices.begin()
                 yield chunk
 
-        async with aclosing(_lines(arrived())) as lines:
+        async with aclosing(_split_lines(arrived())) as lines:
             async for line in lines:
                 yield line
                 if await slices.pause():  # within a chunk too: it may hold thousands of changes
@@ -313,7 +313,7 @@ class HttpSource:
                     slices.begin()
 
 
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+async def _split_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     """Yield whole lines of any length; Unreachable if the last one has no line end."""
     rest: list[bytes] = []
     length = 0
@@ -321,8 +321,8 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         first, *others = chunk.split(b"\n")
         rest.append(first)
         length = len(others[-1]) if others else length + len(first)
-        if length > MAX_OF_LINE:
-            why = f"Could not watch for changes: a line of the watch is longer than {MAX_OF_LINE >> 20} MiB."
+        if length > MAX_LINE_BYTES:
+            why = f"Could not watch for changes: a line of the watch is longer than {MAX_LINE_BYTES >> 20} MiB."
             raise Unreachable(why)
         for other in others:
             line = b"".join(rest)
@@ -333,7 +333,7 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         raise Unreachable("Could not watch for changes: the watch broke off in the middle of a line.")
 
 
-_OPERATORS = {JOBSET: "JobSet", KUEUE: "Kueue"}
+_OPERATOR_NAMES = {JOBSET_GROUP: "JobSet", KUEUE_GROUP: "Kueue"}
 
 
 class Served(Struct, frozen=True):
@@ -357,7 +357,7 @@ async def watch_kind(
         try:
             version = await catalogue.version(kind)
         except ConsoleError as error:
-            yield Disconnected(error, _state(error))
+            yield Disconnected(error, _watch_state_of(error))
             await asyncio.sleep(backoff.wait(error, retries.fail()))
             continue
         if not version:
@@ -380,15 +380,15 @@ async def watch_kind(
                         yield Disconnected(_not_served_error(kind), WatchState.ABSENT)
                         await asyncio.sleep(backoff.pause(retries.fail(), backoff.refused))
                         break
-                    change = Disconnected(change.error, _state(change.error))
+                    change = Disconnected(change.error, _watch_state_of(change.error))
                 yield change
 
 
-def _state(error: ConsoleError) -> WatchState:
+def _watch_state_of(error: ConsoleError) -> WatchState:
     return WatchState.FORBIDDEN if isinstance(error, NotAllowed) else WatchState.STALE
 
 
 def _not_served_error(kind: Kind) -> NotFound:
-    operator = _OPERATORS.get(kind.group, kind.group)
+    operator = _OPERATOR_NAMES.get(kind.group, kind.group)
     words = f"This cluster does not serve {kind.plural}: {operator} is not installed, or an older version of it."
     return NotFound(words, f"Install {operator}, or work without it.", status=404)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import TRY_AGAIN, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, in_read_only_mode
-from console.kube.arrivals import CLOCK, complete_until
+from console.kube.arrivals import SERVER_CLOCK, complete_until
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import ContextName, Fleet, WatchState
 from console.kube.store import Store
-from console.settings import YOU, Settings, login_name
+from console.settings import OWN_NAME, Settings, login_name
 from console.tasks import start_task
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from console.kube.watch import Change, Selection, Served
 
 Selectors = Mapping[str, "Selection | None"]
-_BY_ITSELF = "Retrying automatically."
-SILENT = 7.0  # seconds after which a list of which nothing comes is given up by whoever waits for it
-_MAY_AGAIN = 60.0  # seconds for which an answer about rights is believed
+_RETRIES_AUTOMATICALLY = "Retrying automatically."
+LIST_SILENCE_TIMEOUT = 7.0  # seconds after which a list of which nothing comes is given up by whoever waits for it
+_PERMISSION_CACHE_SECONDS = 60.0  # seconds for which an answer about rights is believed
 
 
 class WatchedCluster:
@@ -149,9 +149,9 @@ class WatchedCluster:
     @property
     def slow_plugin(self) -> ConsoleError | None:
         """That a credential plugin has not answered for a while; None: none is late."""
-        from console.kube.login import SLOW
+        from console.kube.login import PLUGIN_SLOW_SECONDS
 
-        return self.current_connection.client.login.unanswered(SLOW)
+        return self.current_connection.client.login.unanswered(PLUGIN_SLOW_SECONDS)
 
     def pause_for_keypress(self) -> None:
         """Call on each key press: it is handled before further data from the cluster."""
@@ -174,7 +174,7 @@ class WatchedCluster:
         until, answer = self._rights.get(asked, (0.0, False))
         if time.monotonic() >= until:
             answer = await actions.is_allowed(self.current_connection.client, *asked)
-            self._rights[asked] = (time.monotonic() + _MAY_AGAIN, answer)
+            self._rights[asked] = (time.monotonic() + _PERMISSION_CACHE_SECONDS, answer)
         return answer
 
     async def require_namespace(self, name: str) -> None:
@@ -219,7 +219,7 @@ class WatchedCluster:
 
     def whose(self, owner: str) -> str:
         """The owner as shown: "you" for what this person launched, else the name."""
-        return YOU if owner and owner == short_name(self._me) else owner
+        return OWN_NAME if owner and owner == short_name(self._me) else owner
 
     async def _watch_kind(self, kind: str) -> None:
         from console.kube.kinds import kind_named
@@ -262,7 +262,7 @@ class WatchedCluster:
                 (self._in_one_namespace.add if note else self._in_one_namespace.discard)(kind)
             case watch.Disconnected(error, state):
                 self._errors[kind] = error.with_traceback(None)  # its frames hold what was read, 32 MiB perhaps
-                hint = _BY_ITSELF if error.hint == TRY_AGAIN else error.hint
+                hint = _RETRIES_AUTOMATICALLY if error.hint == TRY_AGAIN else error.hint
                 store.mark_lost(kind, state, error.message, hint)
 
     def is_watched(self, kind: str, namespace: str) -> bool:
@@ -298,7 +298,7 @@ class WatchedCluster:
         """Yield the latest snapshot, then new ones at most four times a second, until `close`."""
         return self._store.snapshots()
 
-    async def wait_until_listed(self, *kinds: str, timeout: float = 30, silent: float = SILENT) -> Fleet:  # noqa: ASYNC109
+    async def wait_until_listed(self, *kinds: str, timeout: float = 30, silent: float = LIST_SILENCE_TIMEOUT) -> Fleet:  # noqa: ASYNC109
         """Wait for these kinds (or all), listed, forbidden or absent; Unreachable after `timeout` or `silent` s."""
         wanted, loop, login = kinds or self._kinds, asyncio.get_running_loop(), self.current_connection.client.login
         ends, before = loop.time() + timeout, None
@@ -314,10 +314,10 @@ class WatchedCluster:
                         break
                     if slow != before:
                         before = slow
-                        quiet = CLOCK.now() - max(max(link.since, link.last_seen) for link in slow)
+                        quiet = SERVER_CLOCK.now() - max(max(link.since, link.last_seen) for link in slow)
                         clock.reschedule(min(ends, loop.time() + max(0.0, silent - min(quiet, login.idle()))))
         except TimeoutError as error:
-            from console.kube.failures import CHECK, unreachable_error
+            from console.kube.failures import CHECK_NETWORK, unreachable_error
 
             if login.idle() < silent:  # the server was not asked while a credential plugin ran
                 while not login.idle():
@@ -331,13 +331,13 @@ class WatchedCluster:
             reason = (
                 f"after {timeout:g} s it still lists" if loop.time() >= ends else f"it listed nothing for {silent:g} s"
             )
-            raise unreachable_error(self.server, f"list {late}", reason, CHECK) from error
+            raise unreachable_error(self.server, f"list {late}", reason, CHECK_NETWORK) from error
         return self.fleet
 
     def missing_seconds(self, *kinds: str) -> float:
         """Seconds up to now of which changes of these kinds may not have come yet."""
         links = [self.fleet.links[kind] for kind in kinds if kind in self._kinds]
-        return CLOCK.now() - complete_until(links, self.current_connection.client.arrivals)
+        return SERVER_CLOCK.now() - complete_until(links, self.current_connection.client.arrivals)
 
     async def cordon(self, node: str, *, on: bool = True, reason: str = "") -> None:
         from console.kube import actions

@@ -11,10 +11,10 @@ from functools import cache
 from typing import Protocol, cast
 
 CONTINUED, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
-_FIN, _MASKED = 0x80, 0x80
-_SHORT, _MIDDLE = 126, 127
-_LARGEST_CONTROL = 125
-_LONG = 4096
+_FINAL_FRAME_BIT, _MASK_BIT = 0x80, 0x80
+_LENGTH_IN_2_BYTES, _LENGTH_IN_8_BYTES = 126, 127
+_MAX_CONTROL_BYTES = 125
+_LONG_PAYLOAD = 4096
 """Bytes from which on the compiled function is worth its import, which the first key of a shell does not need."""
 
 
@@ -52,7 +52,7 @@ class FrameReader:
 
     def _read_header(self, data: memoryview, at: int) -> int:
         """Read a header that arrived whole, the usual case; else buffer its beginning."""
-        skipped, length = _header(data, at)
+        skipped, length = _parse_header(data, at)
         if skipped and data[at] & 0x0F < CLOSE:
             self._start(data[at], length)
             return at + skipped
@@ -62,7 +62,7 @@ class FrameReader:
     def _collect(self, data: memoryview, at: int) -> int:
         """Add one byte to a split header, or the rest of a control frame."""
         self._head.append(data[at])
-        skipped, length = _header(self._head, 0)
+        skipped, length = _parse_header(self._head, 0)
         first, body = self._head[0], bytes(self._head[skipped:])
         if skipped and first & 0x0F < CLOSE:
             self._head.clear()
@@ -78,43 +78,43 @@ class FrameReader:
         self._left = length
 
 
-def _header(data: memoryview | bytearray, at: int) -> tuple[int, int]:
+def _parse_header(data: memoryview | bytearray, at: int) -> tuple[int, int]:
     """Size of the frame header in bytes (0 if incomplete) and the length of the payload."""
     if len(data) - at < 2:
         return 0, 0
     length = data[at + 1]
-    if length & _MASKED:
+    if length & _MASK_BIT:
         raise ValueError("a server does not mask")
-    if length < _SHORT:
+    if length < _LENGTH_IN_2_BYTES:
         return 2, length
-    size = 2 if length == _SHORT else 8
+    size = 2 if length == _LENGTH_IN_2_BYTES else 8
     if len(data) - at < 2 + size:
         return 0, 0
     return 2 + size, int.from_bytes(data[at + 2 : at + 2 + size], "big")
 
 
-def frame(kind: int, *parts: bytes) -> bytes:
+def frame_header(kind: int, *parts: bytes) -> bytes:
     data = b"".join(parts)
     size = len(data)
-    if size < _SHORT:
-        head = struct.pack(">BB", _FIN | kind, _MASKED | size)
+    if size < _LENGTH_IN_2_BYTES:
+        head = struct.pack(">BB", _FINAL_FRAME_BIT | kind, _MASK_BIT | size)
     elif size <= 0xFFFF:
-        head = struct.pack(">BBH", _FIN | kind, _MASKED | _SHORT, size)
+        head = struct.pack(">BBH", _FINAL_FRAME_BIT | kind, _MASK_BIT | _LENGTH_IN_2_BYTES, size)
     else:
-        head = struct.pack(">BBQ", _FIN | kind, _MASKED | _MIDDLE, size)
+        head = struct.pack(">BBQ", _FINAL_FRAME_BIT | kind, _MASK_BIT | _LENGTH_IN_8_BYTES, size)
     mask = os.urandom(4)
     return b"".join((head, mask, apply_mask(data, mask)))
 
 
 def apply_mask(data: bytes, mask: bytes) -> bytes:
-    if len(data) >= _LONG:
-        return _compiled()(data, mask)
+    if len(data) >= _LONG_PAYLOAD:
+        return _load_compiled_mask()(data, mask)
     key = (mask * (len(data) // 4 + 1))[: len(data)]
     return (int.from_bytes(data, "little") ^ int.from_bytes(key, "little")).to_bytes(len(data), "little")
 
 
 @cache
-def _compiled() -> Callable[[bytes, bytes], bytes]:
+def _load_compiled_mask() -> Callable[[bytes, bytes], bytes]:
     try:
         from websockets.speedups import apply_mask as compiled
     except ImportError:  # built without a compiler, where there is no wheel
@@ -123,21 +123,21 @@ def _compiled() -> Callable[[bytes, bytes], bytes]:
 
 
 def close_frame() -> bytes:
-    return frame(CLOSE, struct.pack(">H", 1000))
+    return frame_header(CLOSE, struct.pack(">H", 1000))
 
 
 def close_reason(body: bytes) -> tuple[int, str]:
     """The code and reason of a close frame; 1005 if it has none."""
     if len(body) < 2:
         return 1005, ""
-    return struct.unpack_from(">H", body)[0], body[2:_LARGEST_CONTROL].decode(errors="replace")
+    return struct.unpack_from(">H", body)[0], body[2:_MAX_CONTROL_BYTES].decode(errors="replace")
 
 
-KEEP_ALIVE = 20.0  # seconds of silence after which the other side is pinged; proxies cut idle lines
-PATIENCE = 10.0  # seconds it has for the answer
-FAREWELL = 1.0  # seconds the server has to answer a goodbye
-_ROOM = 1 << 18
-WAITING = 1 << 18  # bytes not yet sent above which the sender is asked to wait
+PING_AFTER_SECONDS = 20.0  # seconds of silence after which the other side is pinged; proxies cut idle lines
+PONG_TIMEOUT = 10.0  # seconds it has for the answer
+CLOSE_TIMEOUT = 1.0  # seconds the server has to answer a goodbye
+_READ_BUFFER_BYTES = 1 << 18
+MAX_UNSENT_BYTES = 1 << 18  # bytes not yet sent above which the sender is asked to wait
 
 
 class MessageListener(Protocol):
@@ -165,7 +165,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._writer = writer  # kept, for it would close the connection when it is forgotten
         self._transport = cast("asyncio.Transport", writer.transport)  # asyncio declares only the writing half
         self._before = before
-        self._buffer = memoryview(bytearray(_ROOM))
+        self._buffer = memoryview(bytearray(_READ_BUFFER_BYTES))
         self._listener: MessageListener | None = None
         self._reader = FrameReader(self)
         self._received_at = self._loop.time()
@@ -190,13 +190,13 @@ class WebSocket(asyncio.BufferedProtocol):
     def listen(self, listener: MessageListener) -> None:
         """Take over the connection, including bytes that have already arrived."""
         self._listener = listener
-        self._transport.set_write_buffer_limits(high=WAITING)
+        self._transport.set_write_buffer_limits(high=MAX_UNSENT_BYTES)
         # Reading it would wait when it is empty, and asyncio has no question whether it is.
         held = bytes(self._before._buffer)  # type: ignore[attr-defined]
         over = not self.is_open
         self._transport.set_protocol(self)
         self._transport.resume_reading()
-        self._timer = self._loop.call_later(KEEP_ALIVE, self._watch)
+        self._timer = self._loop.call_later(PING_AFTER_SECONDS, self._watch)
         if held:
             self._on_received(memoryview(held))
         if over or self._transport.is_closing():
@@ -204,7 +204,7 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def send(self, *parts: bytes) -> None:
         if not self.closed:
-            self._transport.write(frame(BINARY, *parts))
+            self._transport.write(frame_header(BINARY, *parts))
 
     def pause(self) -> None:
         if not self.closed and not self._paused:
@@ -221,7 +221,7 @@ class WebSocket(asyncio.BufferedProtocol):
         if not self.closed:
             self._transport.write(close_frame())
             self._transport.close()
-            self._loop.call_later(FAREWELL, self._drop)
+            self._loop.call_later(CLOSE_TIMEOUT, self._drop)
             self._finish("")
 
     async def close_gracefully(self) -> None:
@@ -229,7 +229,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self.close()
         if self._goodbye is None and self._timer is not None:  # without a listener there is no one to notify of the end
             with suppress(TimeoutError):
-                async with asyncio.timeout(FAREWELL):
+                async with asyncio.timeout(CLOSE_TIMEOUT):
                     await self._gone.wait()
         self._abort_transport()
 
@@ -237,7 +237,7 @@ class WebSocket(asyncio.BufferedProtocol):
         """Abort the connection of a server that does not answer the close frame, once everything has been sent."""
         with suppress(AttributeError):  # as in _abort_transport
             if self._transport.get_write_buffer_size():
-                self._loop.call_later(FAREWELL, self._drop)
+                self._loop.call_later(CLOSE_TIMEOUT, self._drop)
                 return
         self._abort_transport()
 
@@ -254,22 +254,22 @@ class WebSocket(asyncio.BufferedProtocol):
         """Send a ping to check that the other side still answers, for example after the machine slept."""
         if not self.closed and not self._asked:
             self._asked = self._loop.time()
-            self._transport.write(frame(PING))
+            self._transport.write(frame_header(PING))
             if self._timer:
                 self._timer.cancel()
-            self._timer = self._loop.call_later(PATIENCE, self._watch)
+            self._timer = self._loop.call_later(PONG_TIMEOUT, self._watch)
 
     def _watch(self) -> None:
         now = self._loop.time()
         if self._paused:  # no answer can be read now
             self._received_at, self._asked = now, 0.0
-        if self._asked and now - self._asked >= PATIENCE:
+        if self._asked and now - self._asked >= PONG_TIMEOUT:
             self.abort("the API server no longer answers on it")
             return
-        if not self._asked and now - self._received_at >= KEEP_ALIVE:
+        if not self._asked and now - self._received_at >= PING_AFTER_SECONDS:
             self.ping()
             return
-        due = self._asked + PATIENCE if self._asked else self._received_at + KEEP_ALIVE
+        due = self._asked + PONG_TIMEOUT if self._asked else self._received_at + PING_AFTER_SECONDS
         self._timer = self._loop.call_later(max(0.5, due - now), self._watch)
 
     # what asyncio calls
@@ -321,12 +321,12 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def control(self, kind: int, data: bytes) -> None:
         if kind == PING and not self.closed:
-            self._transport.write(frame(PONG, data))
+            self._transport.write(frame_header(PONG, data))
         elif kind == CLOSE and self._goodbye is None:
             self._goodbye = close_reason(data)
             if self._listener and not self.closed:
                 self._listener.flushed()
-            self._transport.write(frame(CLOSE, data))
+            self._transport.write(frame_header(CLOSE, data))
             self._transport.close()
             code, words = self._goodbye  # 1000 is a goodbye as it should be, 1005 one without a code
             self._finish("" if code in {1000, 1005} else words or f"the server closed it with code {code}")

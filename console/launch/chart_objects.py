@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from console.errors import Conflict, NotAllowed, NotFound
 from console.kube.actions import list_objects
 from console.kube.objects.meta import ObjectSchema, annotations_of, labels_of
-from console.launch.helm import KINDS, POLICY, object_path
+from console.launch.helm import CHART_KINDS, RESOURCE_POLICY, object_path
 
 if TYPE_CHECKING:
     from console.kube.client import Client
@@ -32,7 +32,7 @@ async def list_chart_objects(client: Client, namespace: str) -> tuple[tuple[Char
     """Objects with the chart's labels (an empty namespace means all), and the kinds that may not be listed."""
     found: list[ChartObject] = []
     hidden: list[str] = []
-    for kind in KINDS:
+    for kind in CHART_KINDS:
         try:
             listed = list_objects(client, object_path(kind, namespace), ObjectSchema, f"{kind}s", params=CHART_LABEL)
             async for item in listed:
@@ -45,7 +45,7 @@ async def list_chart_objects(client: Client, namespace: str) -> tuple[tuple[Char
                         meta.name or "",
                         release or labels_of(meta).get("app.kubernetes.io/instance", ""),
                         annotations.get("meta.helm.sh/release-namespace") or meta.namespace or "",
-                        annotations.get(POLICY) == "keep",
+                        annotations.get(RESOURCE_POLICY) == "keep",
                     )
                 )
         except NotFound:

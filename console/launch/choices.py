@@ -13,8 +13,8 @@ import msgspec
 
 from console.errors import ConsoleError, NotAllowed, NotFound
 from console.kube.actions import list_objects
-from console.kube.kinds import JOBSET, KUEUE, Kind
-from console.kube.objects.meta import OURS, ApiSchema, ObjectSchema, labels_of, parse_time
+from console.kube.kinds import JOBSET_GROUP, KUEUE_GROUP, Kind
+from console.kube.objects.meta import A4_PREFIX, ApiSchema, ObjectSchema, labels_of, parse_time
 
 if TYPE_CHECKING:
     from console.kube.client import ApiDiscovery, Client
@@ -107,7 +107,7 @@ def _describe_claims(items: Sequence[_Item]) -> NamedItems:
 
 def _describe_names(items: Sequence[_Item]) -> NamedItems:
     """Names of the objects; those that launches of this program created are left out."""
-    others = (each for each in items if not any(key.startswith(OURS) for key in labels_of(each.metadata)))
+    others = (each for each in items if not any(key.startswith(A4_PREFIX) for key in labels_of(each.metadata)))
     return sorted((each.name, "") for each in others)
 
 
@@ -129,7 +129,7 @@ def _describe_priorities(items: Sequence[_Item]) -> NamedItems:
     return [(each.name, f"priority {each.value or 0}") for each in found]
 
 
-_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _MAX_ITEMS = 2000  # objects of one list; nobody chooses from more
 _OWN_SECRETS = "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-token"
 
@@ -143,32 +143,34 @@ class _ChoiceSource:
     selector: str = ""
 
 
-_SOURCES: Mapping[str, _ChoiceSource] = {
+_CHOICE_SOURCES: Mapping[str, _ChoiceSource] = {
     "pvcs": _ChoiceSource(
         "PersistentVolumeClaims", Kind("persistentvolumeclaims", "", ("v1",), True), _describe_claims
     ),
-    "secrets": _ChoiceSource("Secrets", Kind("secrets", "", ("v1",), True), _describe_names, _METADATA, _OWN_SECRETS),
+    "secrets": _ChoiceSource(
+        "Secrets", Kind("secrets", "", ("v1",), True), _describe_names, _METADATA_ONLY, _OWN_SECRETS
+    ),
     "serviceaccounts": _ChoiceSource(
-        "ServiceAccounts", Kind("serviceaccounts", "", ("v1",), True), _describe_names, _METADATA
+        "ServiceAccounts", Kind("serviceaccounts", "", ("v1",), True), _describe_names, _METADATA_ONLY
     ),
     "priorityclasses": _ChoiceSource(
         "WorkloadPriorityClasses",
-        Kind("workloadpriorityclasses", KUEUE, ("v1beta2", "v1beta1"), False),
+        Kind("workloadpriorityclasses", KUEUE_GROUP, ("v1beta2", "v1beta1"), False),
         _describe_priorities,
     ),
-    "images": _ChoiceSource("JobSets", Kind("jobsets", JOBSET, ("v1alpha2",), True), _describe_images),
+    "images": _ChoiceSource("JobSets", Kind("jobsets", JOBSET_GROUP, ("v1alpha2",), True), _describe_images),
 }
 
 
 async def list_choices(client: Client, catalogue: ApiDiscovery, namespace: str) -> dict[str, FieldChoices]:
     """Choices by the name in `Field.choices_from`; a list that may not be read carries the reason."""
-    found = await asyncio.gather(*(_read_choices(client, catalogue, namespace, name) for name in _SOURCES))
+    found = await asyncio.gather(*(_read_choices(client, catalogue, namespace, name) for name in _CHOICE_SOURCES))
     return {offer.kind: offer for offer in found}
 
 
 async def list_priority_classes(client: Client, catalogue: ApiDiscovery) -> dict[str, int]:
     """The values of the cluster's WorkloadPriorityClasses, the highest first."""
-    source = _SOURCES["priorityclasses"]
+    source = _CHOICE_SOURCES["priorityclasses"]
     if not (version := await catalogue.version(source.kind)):
         return {}
     found = [each async for each in list_objects(client, source.kind.path(version, ""), _Item, source.noun)]
@@ -176,7 +178,7 @@ async def list_priority_classes(client: Client, catalogue: ApiDiscovery) -> dict
 
 
 async def _read_choices(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> FieldChoices:
-    source = _SOURCES[name]
+    source = _CHOICE_SOURCES[name]
     absent = FieldChoices(name, state=ChoicesState.ABSENT, why=f"This cluster has no {source.noun}.")
     try:
         version = await catalogue.version(source.kind)

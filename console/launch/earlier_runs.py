@@ -16,8 +16,8 @@ from console.metrics.seen_time import decode_seen_time
 from console.metrics.start_phase import longest_phases
 from console.scheduling.start_windows import PastRun
 
-SPEEDS_SECONDS = 60.0  # seconds for which it is believed how fast earlier runs were
-MAX_STARTS = 50  # latest runs by which it is known how long a start takes
+SPEED_CACHE_SECONDS = 60.0  # seconds for which it is believed how fast earlier runs were
+MAX_STARTS_COMPARED = 50  # latest runs by which it is known how long a start takes
 
 
 class EarlierRuns:
@@ -37,7 +37,7 @@ class EarlierRuns:
 
     async def speeds(self, recipe: str, gpus: int, metric: str) -> Sequence[float]:
         """Speeds by that metric in each run of the recipe on so many GPUs that has ended on this cluster."""
-        if time.monotonic() > self._speeds_at + SPEEDS_SECONDS:
+        if time.monotonic() > self._speeds_at + SPEED_CACHE_SECONDS:
             self._speeds_at, self._speeds = time.monotonic(), {}
             for run in await self._history.list_runs():
                 if run.open or run.server != self._server:
@@ -50,13 +50,13 @@ class EarlierRuns:
     async def phases(self, job: JobSet) -> Mapping[str, float]:
         """How long the phases of a start took at most in other runs of the job's recipe on as many GPUs."""
         read_at, known = self._phases.get(job.uid, (-inf, {}))
-        if time.monotonic() > read_at + SPEEDS_SECONDS:
+        if time.monotonic() > read_at + SPEED_CACHE_SECONDS:
             runs = await self._history.list_runs(job.recipe) if job.recipe else ()
             alike = self._server, job.gpus
             others = (run for run in runs if (run.server, run.gpus) == alike and run.uid != job.uid)
-            some = [run.seen for run in islice(others, MAX_STARTS)]
+            some = [run.seen for run in islice(others, MAX_STARTS_COMPARED)]
             known = await asyncio.to_thread(lambda: longest_phases(decode_seen_time(each).phases for each in some))
             now = time.monotonic()
-            fresh = {uid: each for uid, each in self._phases.items() if now <= each[0] + SPEEDS_SECONDS}
+            fresh = {uid: each for uid, each in self._phases.items() if now <= each[0] + SPEED_CACHE_SECONDS}
             self._phases = {**fresh, job.uid: (now, known)}
         return known

@@ -11,7 +11,7 @@ from console.kube.nested_values import overlay_values
 from console.launch.helm_command import CommandWord
 from console.launch.recipes import Remark
 from console.launch.schema import iter_leaf_values
-from console.launch.set_values import File, SetValues, format_key_path
+from console.launch.set_values import FileValue, SetValues, format_key_path
 from trainlog import is_confidential, looks_confidential
 
 HelmPath = tuple[str, ...]
@@ -65,7 +65,7 @@ DERIVED_VALUES: tuple[HelmPath, ...] = (  # values that follow from others here,
     ("launchers",),
 )
 
-ENV: dict[str, str] = {  # a variable that is a value of its own here
+RENAMED_VARIABLES: dict[str, str] = {  # a variable that is a value of its own here
     "SSH_PUBLIC_KEY": "ssh.publicKey",
     "SLEEP_INFINITY": "keepAlive",
     "PAI_WORKSPACE_ROOT": "recipe.workspace",
@@ -88,7 +88,7 @@ ENV: dict[str, str] = {  # a variable that is a value of its own here
     "MEGATRON_LM_PATH": "recipe.swift.megatron",
 }
 
-ENV_UNUSED = (  # variables that no recipe of the documents reads
+UNUSED_VARIABLES = (  # variables that no recipe of the documents reads
     "NEMO_CONFIG_PATH",
     "NEMO_CONFIG_NAME",
     "NEMO_LAUNCH_SCRIPT",
@@ -108,15 +108,17 @@ TESTBED_ENVS = (  # workload.envs of the testbed's values.yaml, by place: what -
     "PAI_WORKSPACE_ROOT",
 )
 
-TESTBED = "torchrun-stratup.sh"  # spelled so; it tests connections and all-reduce, keeps its pods, and collects logs
+TESTBED_SCRIPT = (
+    "torchrun-stratup.sh"  # spelled so; it tests connections and all-reduce, keeps its pods, and collects logs
+)
 
-LAUNCHERS: dict[str, str] = {  # the documents' scripts, and the recipe that each is here
+RECIPE_OF_SCRIPT: dict[str, str] = {  # the documents' scripts, and the recipe that each is here
     "nccl-test.sh": "nccl-all-reduce",
     "torchrun-ddp-test.sh": "ddp-smoke",
     "pai-megatron-qwen3.sh": "qwen3-30b-pretrain",
     "pai-megatron-qwen3-next.sh": "qwen3-next-pretrain",
     "torchrun-startup.sh": "interactive",
-    TESTBED: "nccl-all-reduce",
+    TESTBED_SCRIPT: "nccl-all-reduce",
 }
 
 RECIPE_KEYS = {
@@ -193,20 +195,20 @@ def translate_values(root: dict[str, Any], own: set[str], texts: Mapping[str, st
 def _translate_scripts(root: dict[str, Any], texts: Mapping[str, str], out: TranslatedValues) -> None:
     launcher, training = pop_at(root, ("workload_launcher",)), pop_at(root, ("pai_training_script",))
     config = pop_at(root, ("workload_config",))
-    if isinstance(launcher, File):
-        out.recipe = LAUNCHERS.get(launcher.name, "own-script")
+    if isinstance(launcher, FileValue):
+        out.recipe = RECIPE_OF_SCRIPT.get(launcher.name, "own-script")
         if out.recipe == "own-script":
             _translate_own_script(launcher, "workload_launcher", "recipe.script.text", texts, out)
-        elif launcher.name == TESTBED and training is None:
+        elif launcher.name == TESTBED_SCRIPT and training is None:
             out.testbed = True
             out.set_value("keepAlive", True)
-    if isinstance(training, File):
+    if isinstance(training, FileValue):
         if training.name == "qwen3.sh":
             out.recipe = "qwen3-30b-pretrain-pai"
         else:
             out.recipe = "own-script"
             _translate_own_script(training, "pai_training_script", "recipe.script.text", texts, out)
-    if isinstance(config, File):
+    if isinstance(config, FileValue):
         _translate_own_script(config, "workload_config", "recipe.script.config", texts, out)
 
 
@@ -219,7 +221,9 @@ def _keep_testbed_logs(out: TranslatedValues) -> None:
         out.add_note("storage.logs", "The testbed keeps its logs in its bucket: none is known, so none are kept.")
 
 
-def _translate_own_script(file: File, key: str, path: str, texts: Mapping[str, str], out: TranslatedValues) -> None:
+def _translate_own_script(
+    file: FileValue, key: str, path: str, texts: Mapping[str, str], out: TranslatedValues
+) -> None:
     if str(file) in texts:
         out.set_value(path, texts[str(file)])
     else:
@@ -260,10 +264,10 @@ def _translate_env(name: str, value: str, out: TranslatedValues) -> None:
             out.leave_out(name, "choose the recipe instead: qwen3-next-pretrain or qwen3-next-sft")
     elif name == "USE_JSON_SFT" and out.recipe == "qwen3-next-sft" and value == "true":
         out.recipe = "qwen3-next-sft-json"
-    elif name in ENV:
+    elif name in RENAMED_VARIABLES:
         if value or name != "SSH_PUBLIC_KEY":
-            out.set_value(ENV[name], value)
-    elif value and name in ENV_UNUSED:
+            out.set_value(RENAMED_VARIABLES[name], value)
+    elif value and name in UNUSED_VARIABLES:
         out.leave_out(name, "no recipe reads this variable")
     elif value and (is_confidential(name, value) or looks_confidential(value)):
         out.leave_out(name, f"secrets stay in Secrets; name one instead: secrets.{name}=SECRET/KEY")
@@ -326,9 +330,9 @@ def _translate_file_systems(root: dict[str, Any], out: TranslatedValues) -> None
 
 
 def _translate_gib(root: dict[str, Any], out: TranslatedValues) -> None:
-    given = pop_at(root, ("network", "gibVersion"), MISSING)
+    given = pop_at(root, ("network", "gibVersion"), NOT_SET)
     image = _as_text(given or "")
-    if given is MISSING:
+    if given is NOT_SET:
         return
     if not image:
         out.set_value("network.gib.enabled", False)
@@ -349,7 +353,7 @@ def _as_text(value: Any) -> str:
     return str(value).strip()
 
 
-MISSING = object()  # nothing stands there, not even null
+NOT_SET = object()  # nothing stands there, not even null
 
 
 def pop_at(root: dict[str, Any], way: tuple[str, ...], otherwise: object = None) -> Any:

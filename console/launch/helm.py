@@ -104,7 +104,7 @@ def first_sentence(text: str) -> str:
 T = TypeVar("T")
 
 _REMOVAL_PAUSES = (0.0, 1.0, 3.0)  # seconds before each try to remove what a failed install has made
-KINDS = {  # kinds that the chart makes, and their API groups, in the order in which they can be deleted
+CHART_KINDS = {  # kinds that the chart makes, and their API groups, in the order in which they can be deleted
     "JobSet": "jobset.x-k8s.io",
     "Service": "",
     "ConfigMap": "",
@@ -113,10 +113,10 @@ KINDS = {  # kinds that the chart makes, and their API groups, in the order in w
     "PersistentVolume": "",
     "ResourceClaimTemplate": "resource.k8s.io",
 }
-_VERSIONS = {"JobSet": "jobset.x-k8s.io/v1alpha2", "ResourceClaimTemplate": "resource.k8s.io/v1"}  # not v1
-_HELM_SPLITS = re.compile(r"(?:^|\s*\n)---\s*")  # where Helm itself divides a manifest
-POLICY = "helm.sh/resource-policy"
-MAX_MANIFEST = 1 << 20  # characters of a release of this chart, which has a fifth of that
+_API_VERSIONS = {"JobSet": "jobset.x-k8s.io/v1alpha2", "ResourceClaimTemplate": "resource.k8s.io/v1"}  # not v1
+_DOCUMENT_SEPARATOR = re.compile(r"(?:^|\s*\n)---\s*")  # where Helm itself divides a manifest
+RESOURCE_POLICY = "helm.sh/resource-policy"
+MAX_MANIFEST_CHARACTERS = 1 << 20  # characters of a release of this chart, which has a fifth of that
 RECIPE_LABEL = "a4.console/recipe"
 
 
@@ -283,7 +283,7 @@ class RemovalPlan:
 
 def object_path(kind: str, namespace: str, name: str = "", *, api: str = "") -> str:
     """URL path of an object of the chart, or of a list of its kind (of all namespaces if none is given)."""
-    api = api or _VERSIONS.get(kind, "v1")
+    api = api or _API_VERSIONS.get(kind, "v1")
     place = f"/namespaces/{quote(namespace, safe='')}" if namespace and kind != "PersistentVolume" else ""
     path = f"{'/apis' if '/' in api else '/api'}/{api}{place}/{kind.lower()}s"
     return f"{path}/{quote(name, safe='')}" if name else path
@@ -395,9 +395,9 @@ def _read_own_objects(config: Config, name: str, namespace: str) -> tuple[str, .
     """The objects of a release if this chart creates such objects in that namespace; else ReleaseFailed."""
     found = config.get_all(name)
     manifest = str((found.get("summary") or {}).get("manifest") or config.status(name)["manifest"])
-    documents = [part for part in _HELM_SPLITS.split(manifest) if part.strip()]
+    documents = [part for part in _DOCUMENT_SEPARATOR.split(manifest) if part.strip()]
     strange = ["hooks"] if found.get("hooks") else []
-    if len(manifest) > MAX_MANIFEST:
+    if len(manifest) > MAX_MANIFEST_CHARACTERS:
         strange, documents = [f"a manifest of {len(manifest) >> 20} MiB"], []
     strange += [words for text in documents if (words := _find_foreign_part(text, name, namespace))]
     if strange:
@@ -421,10 +421,10 @@ def _split_removal(documents: Sequence[str]) -> RemovalPlan:
 
 
 def _is_kept_object(text: str) -> bool:
-    if not is_kept(text) or text.count(POLICY) != 1:
+    if not is_kept(text) or text.count(RESOURCE_POLICY) != 1:
         return False
     annotations = load_yaml(text)["metadata"].get("annotations")
-    return isinstance(annotations, dict) and annotations.get(POLICY) == "keep"
+    return isinstance(annotations, dict) and annotations.get(RESOURCE_POLICY) == "keep"
 
 
 def _find_foreign_part(text: str, name: str, namespace: str) -> str:
@@ -440,7 +440,7 @@ def _find_foreign_part(text: str, name: str, namespace: str) -> str:
     except (yaml.YAMLError, LookupError, AttributeError, TypeError, ValueError):
         return "an object that cannot be read"
     placed = where in (None, namespace) if kind != "PersistentVolume" else title.startswith(f"a4-{namespace}-")
-    if KINDS.get(kind) == group and mine and placed and (kind, title) == kind_and_name(text):
+    if CHART_KINDS.get(kind) == group and mine and placed and (kind, title) == kind_and_name(text):
         return ""
     return f"{kind} {where + '/' if isinstance(where, str) else ''}{title}"
 

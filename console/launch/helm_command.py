@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from console.errors import BadInput
 from console.kube.nested_values import Value
-from console.launch.set_values import ORDER
+from console.launch.set_values import SET_OPTIONS
 
-_IN_VALUES = re.compile(r"[\\,]")
-_IN_NAMES = re.compile(r"[\\.,=\[\]]")  # what Helm takes for grammar unless a backslash stands before it
-_ESCAPED = r"\\\g<0>"
+_ESCAPED_IN_VALUES = re.compile(r"[\\,]")
+_ESCAPED_IN_NAMES = re.compile(r"[\\.,=\[\]]")  # what Helm takes for grammar unless a backslash stands before it
+_WITH_BACKSLASH = r"\\\g<0>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ def iter_set_options(values: Mapping[str, Value], above: Sequence[str] = ()) -> 
     """Yield the options that set nested values: --set-string for text, --set for numbers, --set-json for lists."""
     for name, value in values.items():
         way = (*above, name)
-        path = ".".join(_IN_NAMES.sub(_ESCAPED, each) for each in way)
+        path = ".".join(_ESCAPED_IN_NAMES.sub(_WITH_BACKSLASH, each) for each in way)
         if isinstance(value, Mapping) and value:
             yield from iter_set_options(value, way)
         elif isinstance(value, str) and not value.startswith("{"):
-            yield "--set-string", f"{path}={_IN_VALUES.sub(_ESCAPED, value)}"
+            yield "--set-string", f"{path}={_ESCAPED_IN_VALUES.sub(_WITH_BACKSLASH, value)}"
         elif value is None or isinstance(value, int):
             yield "--set", f"{path}={json.dumps(value)}"
         else:
@@ -69,20 +69,22 @@ def iter_set_options(values: Mapping[str, Value], above: Sequence[str] = ()) -> 
 def escape_path(path: str) -> str:
     r"""The path with dots in its last name escaped for Helm (launchers.run\.sh)."""
     first, _, rest = path.partition(".")
-    return f"{first}.{_IN_NAMES.sub(_ESCAPED, rest)}" if first == "launchers" else path
+    return f"{first}.{_ESCAPED_IN_NAMES.sub(_WITH_BACKSLASH, rest)}" if first == "launchers" else path
 
 
 _VARIABLE = r"\$(?:(?P<name>\w+)|\{(?P<braced>\w+)(?::?-(?P<default>[^}]*))?\})"
 _SUBSTITUTION = r"`[^`]*(?:`|\Z)|\$\([^)]*(?:\)|\Z)"
-_EXPANDED = rf"{_VARIABLE} | (?P<replaced>{_SUBSTITUTION}|<[A-Za-z][\w .-]*>)"  # what the person has to replace, too
-_SHELL = re.compile(
+_SHELL_EXPANSION = (
+    rf"{_VARIABLE} | (?P<replaced>{_SUBSTITUTION}|<[A-Za-z][\w .-]*>)"  # what the person has to replace, too
+)
+_SHELL_PART = re.compile(
     rf"""(?P<end>[\n;|&]) | (?P<blank>[^\S\n]+) | (?P<comment>(?<![^\s;|&])\#[^\n]*) | '(?P<single>[^']*)'
     | "(?P<double>(?>\\.|{_SUBSTITUTION}|[^"\\])*+)" | (?P<open>['"]) | \\(?P<escaped>.\#*|\Z)
-    | {_EXPANDED} | (?P<text>.)""",
+    | {_SHELL_EXPANSION} | (?P<text>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_DOUBLE_QUOTED = re.compile(rf"""\\(?P<escaped>["\\$`]) | {_EXPANDED} | (?P<text>.)""", re.VERBOSE | re.DOTALL)
-_SETS = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_DOUBLE_QUOTED = re.compile(rf"""\\(?P<escaped>["\\$`]) | {_SHELL_EXPANSION} | (?P<text>.)""", re.VERBOSE | re.DOTALL)
+_ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -109,12 +111,12 @@ def split_commands(text: str, variables: Mapping[str, str]) -> list[list[Command
     made: list[list[CommandWord]] = []
     for words in _iter_commands(text, known):
         rest = list(words)
-        while rest and (assigned := _SETS.fullmatch(rest[0].text)) and not rest[0].unknown:
+        while rest and (assigned := _ASSIGNMENT.fullmatch(rest[0].text)) and not rest[0].unknown:
             known[assigned[1]] = assigned[2]
             rest.pop(0)
         if rest and rest[0].text == "export":
             for word in rest[1:]:
-                assigned = _SETS.fullmatch(word.text)
+                assigned = _ASSIGNMENT.fullmatch(word.text)
                 if assigned and not word.unknown:
                     known[assigned[1]] = assigned[2]
         elif rest:
@@ -127,7 +129,7 @@ def _iter_commands(text: str, variables: Mapping[str, str]) -> Iterator[list[Com
     text = re.sub(r"\\[ \t]*\r?\n", " ", text).replace("\r\n", "\n")
     words: list[CommandWord] = []
     word: CommandWord | None = None
-    for found in _SHELL.finditer(text):
+    for found in _SHELL_PART.finditer(text):
         kind = found.lastgroup
         if kind == "open":
             line = text.count("\n", 0, found.start()) + 1
@@ -152,7 +154,7 @@ def _iter_commands(text: str, variables: Mapping[str, str]) -> Iterator[list[Com
         yield words
 
 
-_VERBS = {"install", "upgrade", "template"}
+_INSTALL_COMMANDS = {"install", "upgrade", "template"}
 _SHORT_OPTIONS = {"-n": "--namespace", "-f": "--values", "-l": "--labels", "-g": "--generate-name", "-i": "--install"}
 _FLAG_OPTIONS = {
     "--install", "--generate-name", "--create-namespace", "--wait", "--wait-for-jobs", "--atomic", "--debug", "--devel",
@@ -201,14 +203,14 @@ def parse_helm_line(text: str, variables: Mapping[str, str]) -> HelmLine:
         line.namespace = _known_text(line, word)
     line.labels = ",".join(word.text for word in given.get("--labels", ()))
     line.files = [each for word in given.get("--values", ()) for each in word.text.split(",") if each]
-    line.settings = [(option, word) for option in ORDER for word in given.get(option, ())]
+    line.settings = [(option, word) for option in SET_OPTIONS for word in given.get(option, ())]
     return line
 
 
 def _install_arguments(words: list[CommandWord]) -> list[CommandWord] | None:
     texts = [word.text for word in words]
     for at, text in enumerate(texts[:-1]):
-        if text.rpartition("/")[2] == "helm" and texts[at + 1] in _VERBS:
+        if text.rpartition("/")[2] == "helm" and texts[at + 1] in _INSTALL_COMMANDS:
             return words[at + 2 :]
     return None
 

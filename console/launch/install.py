@@ -21,7 +21,15 @@ from console.errors import BadInput, Conflict, NotAllowed, NotFound, NotThere, U
 from console.kube.actions import list_objects
 from console.kube.nested_values import Value, get_path, merge_values, overlay_values
 from console.kube.objects.meta import ObjectSchema
-from console.launch.helm import POLICY, RECIPE_LABEL, Helm, RemovalPlan, kind_and_name, load_manifest, object_path
+from console.launch.helm import (
+    RECIPE_LABEL,
+    RESOURCE_POLICY,
+    Helm,
+    RemovalPlan,
+    kind_and_name,
+    load_manifest,
+    object_path,
+)
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release
 from console.launch.schema import (
     Schema,
@@ -54,7 +62,7 @@ async def server_dry_run(client: Client, namespace: str, manifests: Sequence[str
             await _dry_run_create(client, namespace, made)
         except Conflict:
             # A volume or claim that others use already is used, not made.
-            if (made["metadata"].get("annotations") or {}).get(POLICY) != "keep":
+            if (made["metadata"].get("annotations") or {}).get(RESOURCE_POLICY) != "keep":
                 raise
         if made["kind"] == "JobSet":
             await _dry_run_jobs(client, namespace, made)
@@ -125,7 +133,7 @@ def find_field_of_message(message: str, fields: Sequence[Field]) -> str:
     return next((path for pattern, path in _FIELD_PATTERNS if path in known and re.search(pattern, message)), "")
 
 
-CHART = "a4"
+CHART_NAME = "a4"
 MAX_NAME_LENGTH = 43  # of a release: pods are named NAME-workload-0-INDEX-xxxxx, of at most 63 characters
 _COMMON_LAUNCHERS = (
     "run.sh",
@@ -384,7 +392,7 @@ class Launcher:
 
     async def releases(self, namespace: str = "") -> tuple[Release, ...]:
         """Releases of this chart; an empty namespace means all namespaces."""
-        return await self.helm.list_releases(CHART, namespace)
+        return await self.helm.list_releases(CHART_NAME, namespace)
 
     async def values(self, namespace: str, name: str) -> dict[str, Value]:
         """The values of a release without launch scripts and owner, as a plan to launch again needs them."""

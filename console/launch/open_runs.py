@@ -6,14 +6,14 @@ import time
 from collections.abc import Collection
 from math import inf
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobSet
 from console.launch.run_database import RunHistory
 from console.launch.run_record import RunRecord
 
 REFRESH_SECONDS = 5.0  # seconds after which the file is asked again what other consoles launched
 STOP_GRACE_SECONDS = 3.0  # seconds in which whoever stopped a job that is gone will have recorded it
-SETTLE_SECONDS = 30.0  # seconds in which the watch will have listed a job that was just launched
+LISTING_DELAY_SECONDS = 30.0  # seconds in which the watch will have listed a job that was just launched
 
 
 class OpenRuns:
@@ -63,7 +63,7 @@ class OpenRuns:
     def is_gone(self, run: RunRecord, listed: float) -> bool:
         """Whether a job that is missing in the snapshot was deleted, and is not just too new to be listed."""
         if not self.was_seen(run):
-            return run.launched < listed and CLOCK.now() > run.launched + SETTLE_SECONDS
+            return run.launched < listed and SERVER_CLOCK.now() > run.launched + LISTING_DELAY_SECONDS
         missed = self._missed.setdefault(run.number, time.monotonic())
         if time.monotonic() < missed + STOP_GRACE_SECONDS:
             self.expire()  # what another console has written meanwhile counts

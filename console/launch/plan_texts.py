@@ -14,8 +14,8 @@ from console import assets
 from console.errors import BadInput, Conflict, ConsoleError, NotFound
 from console.kube.nested_values import Value, get_path, overlay_values, set_path
 from console.launch.gpu_recipes_import import (
-    LAUNCHERS,
     RECIPE_KEYS,
+    RECIPE_OF_SCRIPT,
     TranslatedValues,
     merge_sources,
     pop_at,
@@ -41,9 +41,9 @@ from console.launch.recipes import (
 )
 from console.launch.releases import ObjectDiff, diff_manifests
 from console.launch.schema import Schema, iter_fields, iter_leaf_values, suggest_path
-from console.launch.set_values import File, coerce_value, iter_field_values
+from console.launch.set_values import FileValue, coerce_value, iter_field_values
 from console.launch.yaml_read import (
-    MAX_TEXT,
+    MAX_TEXT_CHARACTERS,
     ParsedValues,
     YamlNode,
     YamlSyntaxError,
@@ -305,7 +305,7 @@ class PlanTexts:
         trees = [tree for path in line.files if (tree := self._values_file(path, texts, out)) is not None]
         root = merge_sources(trees, line.settings, out)
         given: Any = [each for _, each in iter_leaf_values(root, ())]
-        texts |= await asyncio.to_thread(_read_files, [str(each) for each in given if isinstance(each, File)])
+        texts |= await asyncio.to_thread(_read_files, [str(each) for each in given if isinstance(each, FileValue)])
         label = f"{RECIPE_LABEL}="
         named = next((each.removeprefix(label) for each in line.labels.split(",") if each.startswith(label)), "")
         own = get_path(root, "recipe.id")
@@ -412,10 +412,10 @@ def _read_files(paths: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in paths:
         file = Path(path).expanduser()
-        if Path(path).name in LAUNCHERS:
+        if Path(path).name in RECIPE_OF_SCRIPT:
             continue
         try:
-            if file.is_file() and file.stat().st_size <= MAX_TEXT:
+            if file.is_file() and file.stat().st_size <= MAX_TEXT_CHARACTERS:
                 found[path] = file.read_text()
         except (OSError, UnicodeDecodeError, ValueError):
             continue

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from console.errors import BadInput, NotThere
-from console.folders import atomic_write, config_folder, make_private, read_own
+from console.folders import atomic_write, config_folder, make_private, read_own_file
 from console.kube.nested_values import Value, get_path, overlay_values, set_path
 from console.kube.safe_yaml import NotPlainError, load_without_references
 from console.launch.recipes import Field, FieldProblem
@@ -35,8 +35,8 @@ PLACE_KEYS = {
 
 bucket and queue are values of the chart too; the others are kept for these variables alone.
 """
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,62}")
-_HEAD = "# Default values for the form of every recipe; a4 profiles NAME shows them.\n"
+_VALID_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,62}")
+_FILE_COMMENT = "# Default values for the form of every recipe; a4 profiles NAME shows them.\n"
 
 
 def default_folder() -> Path:
@@ -106,7 +106,7 @@ class Profiles:
 
     async def change_profile(self, name: str, settings: Sequence[str] = (), unset: Sequence[str] = ()) -> LaunchProfile:
         """Set (`path=value`) and unset (`path`) values in a profile, which is created if it does not exist."""
-        if not _NAME.fullmatch(name) or name == "default":
+        if not _VALID_NAME.fullmatch(name) or name == "default":
             raise BadInput(f"{name} cannot be the name of a profile.", "Letters, digits, dots, dashes; not default.")
         return await asyncio.to_thread(self._change_in_thread, name, settings, unset)
 
@@ -120,11 +120,11 @@ class Profiles:
         return self.folder / f"{name}.yaml"
 
     def _list_names(self) -> tuple[str, ...]:
-        return tuple(sorted(path.stem for path in self.folder.glob("*.yaml") if _NAME.fullmatch(path.stem)))
+        return tuple(sorted(path.stem for path in self.folder.glob("*.yaml") if _VALID_NAME.fullmatch(path.stem)))
 
     def _read(self, name: str) -> LaunchProfile:
         path = self._path(name)
-        if not _NAME.fullmatch(name) or not path.is_file():
+        if not _VALID_NAME.fullmatch(name) or not path.is_file():
             known = ", ".join(self._list_names())
             hint = f"There are: {known}." if known else f"Make one: a4 profiles {name} --set queue=a4"
             raise NotThere(f"There is no profile {name}.", hint)
@@ -162,7 +162,7 @@ class Profiles:
             if not isinstance(level, dict) or last not in level:
                 raise BadInput(f"Profile {name} does not set {each}.")
             del level[last]
-        self._write(path, _HEAD + yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+        self._write(path, _FILE_COMMENT + yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
         return self._read(name)
 
     def _write(self, path: Path, text: str) -> None:
@@ -176,7 +176,7 @@ class Profiles:
 
 def _load_values(path: Path) -> dict[str, Value]:
     try:
-        found = load_without_references(read_own(path, MAX_FILE_BYTES).decode())
+        found = load_without_references(read_own_file(path, MAX_FILE_BYTES).decode())
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise BadInput(f"The profile {path} cannot be read: {why}.") from error

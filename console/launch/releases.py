@@ -128,24 +128,24 @@ def _diff_lines(old: list[str], new: list[str]) -> Iterator[DiffLine]:
 MAX_RELEASE_BYTES = (
     32 << 20
 )  # bytes of one unpacked release; the chart's have 0.2 MB, and the largest charts there are some 10
-PAGE = "40"  # secrets asked for at a time: each has a megabyte at most
-_GZIP = 31
+PAGE_SECRETS = "40"  # secrets asked for at a time: each has a megabyte at most
+_GZIP_WINDOW_BITS = 31
 
 
-class _Data(ApiSchema):
+class _SecretData(ApiSchema):
     release: str | None = None
 
 
-class _Secret(ObjectSchema):
-    data: _Data | None = None
+class _SecretSchema(ObjectSchema):
+    data: _SecretData | None = None
 
 
 async def require_small(client: Client, namespace: str, name: str = "") -> None:
     """Raise ReleaseFailed if a release's Secret (all if no name is given) unpacks to more than LARGEST bytes."""
     where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-    params = {"labelSelector": f"owner=helm,name={name}" if name else "owner=helm", "limit": PAGE}
+    params = {"labelSelector": f"owner=helm,name={name}" if name else "owner=helm", "limit": PAGE_SECRETS}
     with suppress(NotAllowed):
-        async for secret in list_objects(client, f"/api/v1{where}/secrets", _Secret, "releases", params=params):
+        async for secret in list_objects(client, f"/api/v1{where}/secrets", _SecretSchema, "releases", params=params):
             if secret.data and secret.data.release and not _is_small(secret.data.release):
                 meta = secret.metadata
                 raise ReleaseFailed(
@@ -160,7 +160,7 @@ def _is_small(release: str) -> bool:
     try:
         packed = base64.b64decode(base64.b64decode(release))
         while packed and left > 0:  # Helm unpacks all of several gzips in a row
-            unpacking = zlib.decompressobj(_GZIP)
+            unpacking = zlib.decompressobj(_GZIP_WINDOW_BITS)
             left -= len(unpacking.decompress(packed, left))
             packed = unpacking.unconsumed_tail or unpacking.unused_data
             left = 0 if unpacking.unconsumed_tail else left

@@ -24,17 +24,17 @@ import msgspec
 
 from console.errors import TRY_AGAIN, Unreadable
 from console.folders import file_lock, state_folder
-from console.kube.arrivals import CLOCK
-from console.launch.run_record import OPEN, Outcome, RunRecord, merge_alarms
+from console.kube.arrivals import SERVER_CLOCK
+from console.launch.run_record import OPEN_OUTCOMES, Outcome, RunRecord, merge_alarms
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.seen_time import decode_seen_time
 from trainlog import redact, redact_tree
 
-BUSY_TIMEOUT = 5.0  # seconds to wait while another console writes
+LOCK_TIMEOUT = 5.0  # seconds to wait while another console writes
 
 
-class _Damaged(sqlite3.DatabaseError):
+class _DamagedFileError(sqlite3.DatabaseError):
     """The file is not a valid run database."""
 
     sqlite_errorcode = sqlite3.SQLITE_CORRUPT
@@ -44,20 +44,20 @@ T = TypeVar("T")
 
 _UNWRITTEN = "The history of runs cannot be written to"
 
-VERSION = 7  # of the tables below; one more for each table or column that is added
-_NUMBER = "number INTEGER PRIMARY KEY AUTOINCREMENT"
-_TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
-_MAX_RUNS = tuple(each for each in fields(RunRecord) if each.name not in {"number", "now", "looked"})
-_COLUMNS = {each.name: _TYPES.get(str(each.type), "TEXT") for each in _MAX_RUNS}
-_DIAGNOSIS_COLUMNS = {each: _TYPES.get(str(kind), "TEXT") for each, kind in Diagnosis.__annotations__.items()}
+SCHEMA_VERSION = 7  # of the tables below; one more for each table or column that is added
+_NUMBER_COLUMN = "number INTEGER PRIMARY KEY AUTOINCREMENT"
+_SQL_TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
+_STORED_FIELDS = tuple(each for each in fields(RunRecord) if each.name not in {"number", "now", "looked"})
+_COLUMNS = {each.name: _SQL_TYPES.get(str(each.type), "TEXT") for each in _STORED_FIELDS}
+_DIAGNOSIS_COLUMNS = {each: _SQL_TYPES.get(str(kind), "TEXT") for each, kind in Diagnosis.__annotations__.items()}
 _RUN_BYTES = 1 << 16  # that a run takes at most in the usual case
-_KEPT_SECONDS = 30 * 86400.0  # seconds for which a diagnosis is kept: jobs run for weeks at most
+_DIAGNOSIS_SECONDS = 30 * 86400.0  # seconds for which a diagnosis is kept: jobs run for weeks at most
 _TABLES = (
-    "CREATE TABLE runs (" + ", ".join([_NUMBER, *(f'"{name}" {kind}' for name, kind in _COLUMNS.items())]) + ")",
+    "CREATE TABLE runs (" + ", ".join([_NUMBER_COLUMN, *(f'"{name}" {kind}' for name, kind in _COLUMNS.items())]) + ")",
     "CREATE INDEX runs_by_place ON runs (server, namespace, name)",
 )
-_DIAGNOSES = "CREATE TABLE IF NOT EXISTS diagnoses (uid TEXT, kind TEXT, PRIMARY KEY (uid, kind))"
-_ENDED = tuple(str(each) for each in Outcome if each not in OPEN and each is not Outcome.UNKNOWN)
+_DIAGNOSES_TABLE = "CREATE TABLE IF NOT EXISTS diagnoses (uid TEXT, kind TEXT, PRIMARY KEY (uid, kind))"
+_FINAL_OUTCOMES = tuple(str(each) for each in Outcome if each not in OPEN_OUTCOMES and each is not Outcome.UNKNOWN)
 
 
 def default_path() -> Path:
@@ -81,8 +81,8 @@ class RunHistory:
 
     async def open_runs(self, server: str) -> tuple[RunRecord, ...]:
         """Runs on that cluster that have not ended."""
-        asked = f"WHERE server = ? AND outcome IN ({', '.join('?' * len(OPEN))})"
-        return await self._query_runs(asked, server, *(str(each) for each in OPEN))
+        asked = f"WHERE server = ? AND outcome IN ({', '.join('?' * len(OPEN_OUTCOMES))})"
+        return await self._query_runs(asked, server, *(str(each) for each in OPEN_OUTCOMES))
 
     async def _query_runs(self, asked: str, *wanted: str) -> tuple[RunRecord, ...]:
         def work(connection: sqlite3.Connection) -> tuple[RunRecord, ...]:
@@ -135,10 +135,10 @@ class RunHistory:
                 asked = connection.execute("SELECT seen FROM runs WHERE number = ?", (before.number,)).fetchone()
                 known = decode_seen_time(asked["seen"] if asked else "")
                 row["seen"] = known.merge(decode_seen_time(after.seen)).encode()
-            for part, only in ((row, ""), (ends, f" AND outcome NOT IN ({', '.join('?' * len(_ENDED))})")):
+            for part, only in ((row, ""), (ends, f" AND outcome NOT IN ({', '.join('?' * len(_FINAL_OUTCOMES))})")):
                 if part:
                     settings = ", ".join(f'"{name}" = ?' for name in part)
-                    given = (*part.values(), before.number, *(_ENDED if only else ()))
+                    given = (*part.values(), before.number, *(_FINAL_OUTCOMES if only else ()))
                     connection.execute(f"UPDATE runs SET {settings} WHERE number = ?{only}", given)
 
         await self._run_in_thread(work, None, writes=True)
@@ -164,7 +164,7 @@ class RunHistory:
                 f"ON CONFLICT (uid, kind) DO UPDATE SET {changes} WHERE excluded.at > at",
                 tuple(row.values()),
             )
-            connection.execute("DELETE FROM diagnoses WHERE at < ?", (CLOCK.now() - _KEPT_SECONDS,))
+            connection.execute("DELETE FROM diagnoses WHERE at < ?", (SERVER_CLOCK.now() - _DIAGNOSIS_SECONDS,))
 
         await self._run_in_thread(work, None, writes=True)
 
@@ -251,8 +251,8 @@ class RunHistory:
         try:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-                raise _Damaged
-            if version > VERSION:
+                raise _DamagedFileError
+            if version > SCHEMA_VERSION:
                 connection.close()
                 self._writable = False
                 self.note = f"The history of runs was written by a newer a4: it is shown read-only ({place})."
@@ -270,15 +270,15 @@ class RunHistory:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
                 if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                    raise _Damaged  # a database, but of something else
+                    raise _DamagedFileError  # a database, but of something else
                 for statement in _TABLES:
                     connection.execute(statement)
-            connection.execute(_DIAGNOSES)
+            connection.execute(_DIAGNOSES_TABLE)
             _add_columns(connection, "runs", _COLUMNS)
             _add_columns(connection, "diagnoses", _DIAGNOSIS_COLUMNS)
             if 0 < version < 3:  # what is stalled has not ended since then
                 connection.execute("UPDATE runs SET outcome = 'stopped' WHERE outcome = 'stalled'")
-            connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         return connection
 
     def _close(self, for_good: bool = False) -> None:
@@ -290,7 +290,7 @@ class RunHistory:
 
 
 def _connect(database: str, *, uri: bool = False) -> sqlite3.Connection:
-    connection = sqlite3.connect(database, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False, uri=uri)
+    connection = sqlite3.connect(database, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False, uri=uri)
     connection.row_factory = sqlite3.Row
     return connection
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from console.config import config_in_force
 from console.errors import ConsoleError
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.launch.run_record import RunRecord, merge_alarms
 from console.metrics.job_progress import progress_of_measures
-from console.metrics.progress_reader import END_LINES, find_end
+from console.metrics.progress_reader import FAILURE_TAIL_LINES, find_end
 from console.metrics.seen_time import TimeSpan
 from console.scheduling.pod_slots import first_failure, pod_slots
 from trainlog import RunPosition
@@ -49,7 +49,7 @@ async def read_last_figures(
         try:
             async with asyncio.timeout(READ_TIMEOUT):
                 found, late, spans, phases = await _read_pod_figures(
-                    cluster, number, pod, first, jobset.finished_at or CLOCK.now()
+                    cluster, number, pod, first, jobset.finished_at or SERVER_CLOCK.now()
                 )
         except (ConsoleError, TimeoutError):
             continue  # a log that is gone or slow: the run is complete without
@@ -72,12 +72,12 @@ async def _read_pod_figures(
     reader = LogReader(measures, 1)
     await asyncio.to_thread(reader.feed_lines, [PodLine(0, line.time, line.text) for line in lines])
     reader.close()
-    if (end := find_end(lines[-END_LINES:], number, failed)) is not None:
+    if (end := find_end(lines[-FAILURE_TAIL_LINES:], number, failed)) is not None:
         measures.ends[number] = end
     for line in lines:
         measures.feed_start(number, line.time, line.text)
     spans = measures.list_spans(until, config_in_force().config.alarms)
-    late = measures.tracks[-1].late_text(CLOCK.now()) if measures.tracks and not measures.tests else ""
+    late = measures.tracks[-1].late_text(SERVER_CLOCK.now()) if measures.tracks and not measures.tests else ""
     return latest_figures(measures), late, spans, measures.phases
 
 
@@ -116,7 +116,7 @@ def latest_figures(measures: JobMeasures) -> dict[str, Any]:
 
 def failure_figures(measures: JobMeasures) -> dict[str, Any]:
     """Why a program failed, as its log tells; nothing of one that has not."""
-    progress = progress_of_measures(measures, CLOCK.now(), config_in_force().config.alarms.pass_line)
+    progress = progress_of_measures(measures, SERVER_CLOCK.now(), config_in_force().config.alarms.pass_line)
     end = progress.end if progress is not None else None
     if progress is None or end is None or not end.code:
         return {}

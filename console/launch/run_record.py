@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.meta import condition
 from console.kube.snapshot import Fleet
-from console.metrics.alarm import STOPPED, Alarm, AlarmKind
+from console.metrics.alarm import JOB_STOPPED, Alarm, AlarmKind
 from console.metrics.ledger import Ledger, RunMoments, reckon_ledger
 from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan, decode_seen_time
-from console.metrics.start_phase import PULL, pull_seconds
+from console.metrics.start_phase import PULL_PHASE, pull_seconds
 from console.scheduling.failure import rank_failures
 from console.scheduling.pod_slots import pod_slots
 from console.scheduling.why_job import why_jobset
@@ -36,8 +36,8 @@ class Outcome(StrEnum):
 
 
 _NO_PHASES: Mapping[str, float] = MappingProxyType({})
-OPEN = frozenset({Outcome.WAITING, Outcome.RUNNING})  # what may still become something else
-STALLED = "stalled"  # the state of a run that goes on, but makes no steps
+OPEN_OUTCOMES = frozenset({Outcome.WAITING, Outcome.RUNNING})  # what may still become something else
+STALLED_STATE = "stalled"  # the state of a run that goes on, but makes no steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class RunRecord:
 
     @property
     def open(self) -> bool:
-        return self.outcome in OPEN
+        return self.outcome in OPEN_OUTCOMES
 
     @property
     def kept_end(self) -> TimeSpan | None:
@@ -110,15 +110,15 @@ class RunRecord:
             if end is not None:
                 return Outcome.SUCCEEDED
             if AlarmKind.STALL in kinds:
-                return STALLED
+                return STALLED_STATE
         return self.outcome
 
     @property
     def had_problem(self) -> bool:
         """Whether the run ended with a problem, or has one now."""
-        if self.state in {Outcome.DIVERGED, STALLED}:
+        if self.state in {Outcome.DIVERGED, STALLED_STATE}:
             return True
-        return self.outcome not in {*OPEN, Outcome.FAILED} and bool(self.active_alarms(self.ended))
+        return self.outcome not in {*OPEN_OUTCOMES, Outcome.FAILED} and bool(self.active_alarms(self.ended))
 
     @property
     def reason(self) -> str:
@@ -268,7 +268,7 @@ def update_seen(
     up = jobset.restarts == 0 and len(started) == len(every) and all(started)
     suspended = condition(jobset.conditions, "Suspended")
     waits = jobset.suspended and run.started and suspended and suspended.since > run.started
-    pull = {PULL: took} if (took := pull_seconds(every)) else {}
+    pull = {PULL_PHASE: took} if (took := pull_seconds(every)) else {}
     failures = {each.attempt: each.time for each in reversed(rank_failures(jobset, fleet))}  # the first of each
     now = SeenTime(
         jobset.created,
@@ -292,7 +292,7 @@ def finish_record(run: RunRecord, *, late: str = "") -> RunRecord:
         run = replace(run, outcome=Outcome.FAILED if end.last else Outcome.SUCCEEDED)
     if run.outcome is Outcome.STOPPED:
         ended = (
-            each if each.over or not each.kind.is_lasting else replace(each, over=run.ended, ended=STOPPED)
+            each if each.over or not each.kind.is_lasting else replace(each, over=run.ended, ended=JOB_STOPPED)
             for each in run.alarms
         )
         run = replace(run, alarms=tuple(ended))

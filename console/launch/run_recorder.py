@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import ConsoleError
 from console.kube.actions import read_jobset
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.nested_values import merge_values
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet, WatchState
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 1.0  # seconds between two looks at the snapshot
 BEFORE_STOP_TIMEOUT = 4.0  # seconds for which the stop of a job waits for the last figures of its log
-SEEN_SECONDS = 30.0  # seconds between two notes of what a run's time goes into
+SECONDS_BETWEEN_LEDGER_NOTES = 30.0  # seconds between two notes of what a run's time goes into
 MAX_CONCURRENT_READS = 8  # logs that are read at the same time
 
 
@@ -68,7 +68,7 @@ class RunRecorder:
             context=target.context,
             server=target.cluster.server,
             chart=version[1] if version else "",
-            launched=CLOCK.now(),
+            launched=SERVER_CLOCK.now(),
             who=await self._cluster.me(),
             uid=uid,
             gpus=gpus if isinstance(gpus, int) else 0,
@@ -100,7 +100,7 @@ class RunRecorder:
                 with_alarms(run, self._jobs),
                 outcome=Outcome.STOPPED,
                 why=run.why if run.kept_end is not None else "",
-                ended=CLOCK.now(),
+                ended=SERVER_CLOCK.now(),
             )
             await self._runs.open.write(run, finish_record(ended, late=late))
 
@@ -127,12 +127,16 @@ class RunRecorder:
                     self._runs.open.see(run)
                     await self._record_state(run, jobset, fleet)
                 elif self._cluster.is_watched("jobsets", run.namespace) and self._runs.open.is_gone(run, link.since):
-                    ended = replace(with_alarms(run, self._jobs), ended=CLOCK.now(), **await self._outcome_of_gone(run))
+                    ended = replace(
+                        with_alarms(run, self._jobs), ended=SERVER_CLOCK.now(), **await self._outcome_of_gone(run)
+                    )
                     await self._runs.open.write(run, finish_record(ended))
 
     async def _record_state(self, run: RunRecord, jobset: JobSet, fleet: Fleet) -> None:
         now = with_alarms(update_from_cluster(run, jobset, fleet), self._jobs)
-        due = time.monotonic() > self._seen.get(run.number, 0.0) + SEEN_SECONDS or len(now.alarms) > len(run.alarms)
+        due = time.monotonic() > self._seen.get(run.number, 0.0) + SECONDS_BETWEEN_LEDGER_NOTES or len(
+            now.alarms
+        ) > len(run.alarms)
         if due or not now.open:
             now = replace(now, **known_figures(run, self._jobs))
         spans, phases = self._jobs.list_spans(run.key), known_phases(run, self._jobs)

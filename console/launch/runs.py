@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.errors import NotThere
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.nested_values import Value
 from console.kube.objects.jobset import JobSet
 from console.launch.earlier_runs import EarlierRuns
@@ -74,7 +74,7 @@ class Runs:
         """An open run with what this session knows by now, as its record is written at intervals only."""
         if not run.open or run.server != self._target.cluster.server:
             return run
-        fleet, now = self._cluster.fleet, CLOCK.now()
+        fleet, now = self._cluster.fleet, SERVER_CLOCK.now()
         jobset = fleet.jobsets.get(run.key)
         if jobset is None or not is_run_of_job(run, jobset):
             return run

@@ -124,7 +124,7 @@ def _parse_example(example: object) -> str:
     return str(example)
 
 
-_KINDS = {
+_FIELD_KINDS = {
     "integer": "a whole number",
     "number": "a number",
     "string": "text",
@@ -178,7 +178,7 @@ def _problems_of_error(error: ValidationError, schema: Schema, parts: Mapping[st
         return _unknown_name_problems(error, schema, path)
     part = parts.get(path)
     if part is None:
-        kind = _KINDS.get(str(error.validator_value), "something else")
+        kind = _FIELD_KINDS.get(str(error.validator_value), "something else")
         return [FieldProblem(path, f"{path or 'The values'} must be {kind}{quote_value(error.instance)}.")]
     # A name that a map may not have is reported on the map.
     keys = [*rest, str(error.instance)] if "propertyNames" in error.absolute_schema_path else rest
@@ -219,7 +219,7 @@ def _format_problem(part: Schema, error: ValidationError, rest: Sequence[str | i
         missing = [name for name in expected if name not in value]
         return f"{title} must have {', '.join(missing)}{given}."
     if error.validator == "type":
-        return f"{title} must be {_KINDS.get(str(expected), expected)}{given}."
+        return f"{title} must be {_FIELD_KINDS.get(str(expected), expected)}{given}."
     if error.validator == "enum":
         return f"{title} must be one of {', '.join(map(str, expected))}{given}."
     rule = str(part.get("x-rule", ""))
@@ -232,7 +232,7 @@ def _format_problem(part: Schema, error: ValidationError, rest: Sequence[str | i
     return f"{title} {rule or 'does not fit'}{given}."
 
 
-_NAMED = (("nodes", "gpus"), ("pods", "gpus"))  # what else values are looked for by
+_OTHER_NAMES = (("nodes", "gpus"), ("pods", "gpus"))  # what else values are looked for by
 
 
 def suggest_path(path: str, known: Sequence[str]) -> str:
@@ -244,12 +244,16 @@ def suggest_path(path: str, known: Sequence[str]) -> str:
     near = near or [f"{above}{one}" for one in difflib.get_close_matches(name, names, n=1)]
     if not near and group and names:
         return f"; {group} has {', '.join(names)}."
-    leaves = {one.rpartition(".")[2]: one for one in known} | {other: one for other, one in _NAMED if one in known}
+    leaves = {one.rpartition(".")[2]: one for one in known} | {
+        other: one for other, one in _OTHER_NAMES if one in known
+    }
     near = near or [leaves[one] for one in difflib.get_close_matches(name, leaves, n=1, cutoff=0.75) if len(name) > 2]
     return f"; did you mean {near[0]}?" if near else "."
 
 
-_ASSIGNED = re.compile(r"(?m)^\s*(?:export\s+)?([A-Za-z_]\w*)=[\"']?(?!\$)([^\s\"']+)")  # a variable set in a script
+_SHELL_ASSIGNMENT = re.compile(
+    r"(?m)^\s*(?:export\s+)?([A-Za-z_]\w*)=[\"']?(?!\$)([^\s\"']+)"
+)  # a variable set in a script
 
 
 def confidential_problems(values: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
@@ -304,7 +308,7 @@ def without_secrets(fields: Sequence[Field], values: Mapping[str, Value]) -> tup
 
 def _is_secret(variable: str, value: Value) -> bool:
     if isinstance(value, str):
-        assigned = any(is_confidential(name, each) for name, each in _ASSIGNED.findall(value))
+        assigned = any(is_confidential(name, each) for name, each in _SHELL_ASSIGNMENT.findall(value))
         return is_confidential(variable, value) or looks_confidential(value) or assigned
     if isinstance(value, Sequence):
         return any(_is_secret(str(keys[-1]), leaf) for keys, leaf in iter_leaf_values(value, ()) if leaf)

@@ -14,8 +14,8 @@ from urllib.parse import quote
 from msgspec import structs
 
 from console.errors import ConsoleError
-from console.kube.arrivals import CLOCK
-from console.kube.kinds import KUEUE, kind_named
+from console.kube.arrivals import SERVER_CLOCK
+from console.kube.kinds import KUEUE_GROUP, kind_named
 from console.kube.nested_values import get_path, overlay_values
 from console.kube.objects.on_demand import AdmissionCheckSchema, read_object
 from console.settings import login_name
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from console.scheduling.why_answer import Why
 
 
-PROVISIONING = "kueue.x-k8s.io/provisioning-request"  # the controller of AdmissionChecks that ask for machines
+PROVISIONING_CONTROLLER = (
+    "kueue.x-k8s.io/provisioning-request"  # the controller of AdmissionChecks that ask for machines
+)
 REFUSAL_WAIT_SECONDS = 3.0  # seconds after a launch in which the first refusal of its pods is waited for
 
 
@@ -173,7 +175,7 @@ class LaunchService:
             door = fleet.local_queues.get((plan.namespace, str(get_path(values, "queue"))))
             queue = fleet.cluster_queues.get(("", door.cluster_queue)) if door else None
             for check in queue.checks if queue else ():
-                if await _read_check_controller(self._cluster, check) == PROVISIONING:
+                if await _read_check_controller(self._cluster, check) == PROVISIONING_CONTROLLER:
                     return replace(plan, values=overlay_values(plan.values, {"placement": {"flexStart": True}}))
         return plan
 
@@ -199,7 +201,7 @@ class LaunchService:
             pods_of = f"{name}-workload-"
             ours = [each for each in fresh if each.object_name == name or each.object_name.startswith(pods_of)]
             if (refused := latest_refusal(ours)) is not None:
-                return why_refused(refused, CLOCK.now())
+                return why_refused(refused, SERVER_CLOCK.now())
             if any(each.reason == "SuccessfulCreate" and each.kind == "Job" for each in ours):
                 return None
             if any(
@@ -223,7 +225,7 @@ class LaunchService:
 async def _read_check_controller(cluster: WatchedCluster, check: str) -> str:
     connection = cluster.current_connection
     version = await connection.catalogue.version(kind_named("clusterqueues"))
-    path = f"/apis/{KUEUE}/{version}/admissionchecks/{quote(check, safe='')}"
+    path = f"/apis/{KUEUE_GROUP}/{version}/admissionchecks/{quote(check, safe='')}"
     body = await connection.client.request("GET", path, doing=f"read AdmissionCheck {check}")
     found = read_object(body, AdmissionCheckSchema)
     return (found.spec.controller_name if found.spec else None) or ""

@@ -20,16 +20,16 @@ from console.launch.field_values import parse_value
 from console.launch.recipes import Field, FieldKind
 from console.launch.schema import suggest_path
 
-ORDER = ("--set-json", "--set", "--set-string", "--set-file", "--set-literal")  # as Helm applies them
-MAX_INDEX, MAX_DOTS = 65536, 30  # Helm's: of a place in a list, and of dots in a path
+SET_OPTIONS = ("--set-json", "--set", "--set-string", "--set-file", "--set-literal")  # as Helm applies them
+MAX_LIST_INDEX, MAX_DOTS_IN_PATH = 65536, 30  # Helm's: of a place in a list, and of dots in a path
 _MAX_DEPTH = 100  # names and places of one path; Helm counts the dots alone
-_MAX_PLACES = 1 << 20  # that lists are filled up to, all together; Helm has no bound
-_COMMAS = r"Write path=value; a comma within a value as \, and a list as {a,b}."
+_MAX_LIST_ITEMS = 1 << 20  # that lists are filled up to, all together; Helm has no bound
+_COMMA_HINT = r"Write path=value; a comma within a value as \, and a list as {a,b}."
 KeyPath = tuple[str | int, ...]  # names and places in lists: ("workload", "envs", 7, "value")
-File = PurePosixPath  # a value of --set-file: the text of that file
+FileValue = PurePosixPath  # a value of --set-file: the text of that file
 
 
-class _End(Exception):
+class _EndOfText(Exception):
     """The text ends before a value: what was opened in a list for it is dropped, as in Helm."""
 
 
@@ -43,7 +43,7 @@ class SetValues:
     _text: str = ""
     _at: int = 0
     _way: list[str | int] = field(default_factory=list)
-    _room: int = _MAX_PLACES
+    _room: int = _MAX_LIST_ITEMS
 
     def add(self, option: str, text: str, unknown: Collection[str] = ()) -> None:
         """Set what an option gives, except what holds a variable that is not known; BadInput."""
@@ -61,7 +61,7 @@ class SetValues:
                 given = text[start : self._at]
                 names = tuple(each for each in unknown if each in given)
                 # The name of a launcher tells the recipe, wherever its folder is.
-                if names and not (option == "--set-file" and "$" not in File(given).name):
+                if names and not (option == "--set-file" and "$" not in FileValue(given).name):
                     self.left_out.append((tuple(self._way), names))
                     continue
                 self._at = start
@@ -69,7 +69,7 @@ class SetValues:
 
     def _add_one(self, root: dict[str, Any]) -> None:
         self._way = []
-        with suppress(_End):
+        with suppress(_EndOfText):
             self._set_key(root, 0)
 
     def _error(self, what: str, hint: str = "") -> BadInput:
@@ -79,15 +79,15 @@ class SetValues:
         name, end = self._read_until("=[." if self._option == "--set-literal" else "=[.,")
         self._enter(name)
         if not name or end in {"", ","}:
-            raise self._error("has no value" if name else "has an empty name", _COMMAS)
+            raise self._error("has no value" if name else "has an empty name", _COMMA_HINT)
         if end == "=":
             level[name] = ""
             level[name] = self._read_value()
         elif end == "[":
             level[name] = self._open(level, name, list)
             self._set_item(level[name], self._read_index(), dots)
-        elif dots == MAX_DOTS:
-            raise self._error(f"nests deeper than {MAX_DOTS} levels")
+        elif dots == MAX_DOTS_IN_PATH:
+            raise self._error(f"nests deeper than {MAX_DOTS_IN_PATH} levels")
         else:
             inner = self._open(level, name, dict)
             try:
@@ -100,7 +100,7 @@ class SetValues:
         if stray:
             raise self._error(f"is followed by {stray[:40]}", "After ] comes a dot, [ or =.")
         if not end:
-            raise _End
+            raise _EndOfText
         value: Any = ""
         if end == "=":
             value = self._read_value() if self._at < len(self._text) or self._option == "--set-json" else ""
@@ -114,8 +114,8 @@ class SetValues:
             self._set_key(value, dots)
         more = max(0, place + 1 - len(items))
         self._room -= more
-        if place > MAX_INDEX or self._room < 0:
-            raise self._error(f"counts beyond {MAX_INDEX:,} entries")
+        if place > MAX_LIST_INDEX or self._room < 0:
+            raise self._error(f"counts beyond {MAX_LIST_INDEX:,} entries")
         items += [None] * more
         items[place] = value
 
@@ -159,7 +159,7 @@ class SetValues:
             self._skip_comma()
             return value
         if self._at == len(self._text):
-            raise _End
+            raise _EndOfText
         if self._text[self._at] != "{":
             return self._convert(self._read_until(",")[0])
         items, end = [], ""
@@ -181,7 +181,7 @@ class SetValues:
     def _decode_json(self) -> Any:
         start = len(self._text) - len(self._text[self._at :].lstrip())
         try:
-            value, self._at = _JSON.raw_decode(self._text, start)
+            value, self._at = _JSON_DECODER.raw_decode(self._text, start)
         except (ValueError, RecursionError) as error:
             raise self._error("is not valid JSON") from error
         return value
@@ -189,16 +189,16 @@ class SetValues:
     def _convert(self, text: str) -> Any:
         """The value of --set: true, false, null in any case, and integers, are converted; --set-string keeps text."""
         if self._option != "--set":
-            return File(text) if self._option == "--set-file" else text
-        if text.casefold() in _WORDS:
-            return _WORDS[text.casefold()]
+            return FileValue(text) if self._option == "--set-file" else text
+        if text.casefold() in _CONSTANTS:
+            return _CONSTANTS[text.casefold()]
         if re.fullmatch(r"0|[-+]\d{1,999}|[1-9]\d{0,18}", text, re.ASCII) and -(1 << 63) <= int(text) < 1 << 63:
             return int(text)
         return text
 
 
-_WORDS = {"true": True, "false": False, "null": None}
-_JSON = json.JSONDecoder(parse_constant=int)  # which refuses NaN and Infinity: they are no JSON
+_CONSTANTS = {"true": True, "false": False, "null": None}
+_JSON_DECODER = json.JSONDecoder(parse_constant=int)  # which refuses NaN and Infinity: they are no JSON
 
 
 def format_key_path(way: Iterable[str | int]) -> str:
@@ -243,7 +243,7 @@ def iter_field_values(
 
 def coerce_value(field: Field, given: Any) -> Value:
     """Convert a value as Helm takes it to the field's type; BadInput if that is impossible."""
-    if isinstance(given, File):
+    if isinstance(given, FileValue):
         raise BadInput(f"{field.title} takes no file.")
     match field.kind:
         case FieldKind.MAP if isinstance(given, Mapping):
@@ -268,7 +268,7 @@ def _coerce_entry(field: Field, name: str, item: Any) -> str:
         inner, item = next(iter(item.items()))
         name += rf"\.{inner}"
         hint = rf"A dot within a name is written \.: {field.path}.{name}=TEXT"
-    if hint or isinstance(item, (list, Mapping, File)):
+    if hint or isinstance(item, (list, Mapping, FileValue)):
         raise BadInput(f"{field.title} takes one text for each name.", hint)
     return as_word(item)
 

@@ -206,9 +206,9 @@ def _format_volume(volume: dict[str, Any]) -> str:
     return f"bucket gs://{bucket}" if bucket else ""
 
 
-_ROLES = re.compile(r"training-(?:master|worker)(?:-\d+)?")
-_STATEFUL = "megatron"
-_ENDED = frozenset({"Succeeded", "Failed"})
+_SWIFT_POD_NAME = re.compile(r"training-(?:master|worker)(?:-\d+)?")
+_MEGATRON_STATEFUL_SET = "megatron"
+_ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 class _HandMadeSpec(PodSpecSchema):
@@ -216,13 +216,13 @@ class _HandMadeSpec(PodSpecSchema):
     selector: dict[str, str] | None = None
 
 
-class _Status(ApiSchema):
+class _PhaseSchema(ApiSchema):
     phase: str | None = None
 
 
 class _HandMadeSchema(ObjectSchema):
     spec: _HandMadeSpec = msgspec.field(default_factory=_HandMadeSpec)
-    status: _Status = msgspec.field(default_factory=_Status)
+    status: _PhaseSchema = msgspec.field(default_factory=_PhaseSchema)
 
 
 async def list_hand_made(client: Client, namespace: str) -> tuple[tuple[OrphanedResource, ...], tuple[str, ...]]:
@@ -247,7 +247,7 @@ async def list_hand_made(client: Client, namespace: str) -> tuple[tuple[Orphaned
 
 def _is_pod(item: _HandMadeSchema) -> bool:
     name, role = item.metadata.name or "", labels_of(item.metadata).get("role", "")
-    right = role in {"master", "worker"} and name.startswith(f"training-{role}") and _ROLES.fullmatch(name)
+    right = role in {"master", "worker"} and name.startswith(f"training-{role}") and _SWIFT_POD_NAME.fullmatch(name)
     return bool(right) and not item.metadata.owner_references
 
 
@@ -256,14 +256,14 @@ def _is_service(item: _HandMadeSchema) -> bool:
     if meta.owner_references or item.spec.cluster_ip != "None":
         return False
     role = f"training-{selector.get('role', '')}"
-    if meta.name == _STATEFUL:
-        return selector == {"app": _STATEFUL}
-    return meta.name == role and bool(_ROLES.fullmatch(role))
+    if meta.name == _MEGATRON_STATEFUL_SET:
+        return selector == {"app": _MEGATRON_STATEFUL_SET}
+    return meta.name == role and bool(_SWIFT_POD_NAME.fullmatch(role))
 
 
 def _orphaned_pod(item: _HandMadeSchema) -> OrphanedResource:
     phase = item.status.phase or "Pending"
-    if phase in _ENDED:
+    if phase in _ENDED_PHASES:
         return _make_orphaned("Pod", item, f"Made by hand: it has ended ({phase}).", runs=False)
     gpus = gpus_of(item.spec)
     held = f" and holds {gpus} GPUs" if gpus else ""
@@ -280,7 +280,7 @@ def _orphaned_service(item: _HandMadeSchema, pods: list[_HandMadeSchema], *, see
         for pod in pods
         if pod.metadata.namespace == item.metadata.namespace
         and selector <= labels_of(pod.metadata).items()
-        and pod.status.phase not in _ENDED
+        and pod.status.phase not in _ENDED_PHASES
     )
     if behind:
         return _make_orphaned("Service", item, f"Made by hand for {', '.join(behind)}, which has not ended.", runs=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from console.errors import ConsoleError
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.metrics.lost_work import find_followed_lost_work, find_lost_work, unread_words
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from console.metrics.lost_work import LostWork
     from console.scheduling.what_if import Consequence, WhatIf
 
-LOG_SECONDS = 10.0  # seconds in which a log has to be read that tells what would be lost
+LOG_TIMEOUT = 10.0  # seconds in which a log has to be read that tells what would be lost
 
 
 class UnsavedWork:
@@ -27,19 +27,19 @@ class UnsavedWork:
 
     async def find_lost_work(self, namespace: str, name: str) -> LostWork | None:
         """The work that ending a job now would lose, by its log, which is read if nobody follows it, and its folder."""
-        fleet, now = self._cluster.fleet, CLOCK.now()
+        fleet, now = self._cluster.fleet, SERVER_CLOCK.now()
         jobset = fleet.jobsets.get((namespace, name))
         folder = self._jobs.seen_folder((namespace, name))
         if jobset is None or find_lost_work(jobset, fleet, (), now, folder=folder) is None:
             return None
         try:
-            async with asyncio.timeout(LOG_SECONDS):
+            async with asyncio.timeout(LOG_TIMEOUT):
                 measures = await self._jobs.read_log(namespace, name)
             if any(measures.tracks) or measures.tests or not measures.unread:
                 return find_followed_lost_work(jobset, fleet, measures, folder, now)
             unread = unread_words(measures.unread[0])
         except TimeoutError:
-            unread = f"its log could not be read in {LOG_SECONDS:g} s"
+            unread = f"its log could not be read in {LOG_TIMEOUT:g} s"
         except ConsoleError as error:
             unread = unread_words(error)
         spans = await self._runs.read_spans(namespace, name)  # what consoles saw of it before
@@ -48,7 +48,7 @@ class UnsavedWork:
     async def find_unsaved(self, namespace: str, name: str) -> str:
         """The same as a sentence without its end; empty: it would lose nothing."""
         loss = await self.find_lost_work(namespace, name)
-        return loss.sentence(CLOCK.now()) if loss is not None else ""
+        return loss.sentence(SERVER_CLOCK.now()) if loss is not None else ""
 
     async def list_unsaved(self, node: str) -> list[str]:
         """Of each job with pods on a node what its end would lose: "NAME: the work since step 40 …"."""

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 GPUS_PER_NODE = 8
-_LAYERS = {"0.6B": 28, "1.7B": 28, "4B": 36, "8B": 36, "14B": 40, "32B": 64, "A3B": 48, "A22B": 94}
-_NEXT_LAYERS = 96
-_EXPERTS = {"A3B": 128, "A22B": 128}
-_NEXT_EXPERTS = 512
-_WHOLE = {"A3B": "30B-A3B", "A22B": "235B-A22B"}  # sizes as the model's name has them, where the scripts have less
-_NEXT_SIZE = "80B-A3B"
-_SIZE = re.compile(r"(?<![\w.])\d+(\.\d+)?B(-A\d+B)?(?!\w)", re.IGNORECASE)
-_FAMILY = re.compile(r"qwen-?(\d(?:\.\d)?)(-next)?(?![\w.])", re.IGNORECASE)
-_ANY_MODEL = ("qwen3-download", "qwen3-eval")  # recipes for which the model is no more than a name
-_ONE_POD = {
+_LAYERS_BY_SIZE = {"0.6B": 28, "1.7B": 28, "4B": 36, "8B": 36, "14B": 40, "32B": 64, "A3B": 48, "A22B": 94}
+_QWEN_NEXT_LAYERS = 96
+_EXPERTS_BY_SIZE = {"A3B": 128, "A22B": 128}
+_QWEN_NEXT_EXPERTS = 512
+_FULL_SIZE_NAMES = {"A3B": "30B-A3B", "A22B": "235B-A22B"}  # as the model's name has them, where the scripts have less
+_QWEN_NEXT_SIZE = "80B-A3B"
+_SIZE_IN_NAME = re.compile(r"(?<![\w.])\d+(\.\d+)?B(-A\d+B)?(?!\w)", re.IGNORECASE)
+_QWEN_FAMILY = re.compile(r"qwen-?(\d(?:\.\d)?)(-next)?(?![\w.])", re.IGNORECASE)
+_RECIPES_OF_ANY_MODEL = ("qwen3-download", "qwen3-eval")  # recipes for which the model is no more than a name
+_RECIPES_OF_ONE_POD = {
     "nccl-one-pod": "measures the GPUs of one pod",
     "qwen3-eval": "evaluates on one node",
     "swift-export": "exports in one pod",
@@ -48,7 +48,7 @@ def fit_problems(recipe: str, paths: Collection[str], values: Values) -> tuple[F
     """Conflicts between complete, schema-valid values of a recipe whose form has these paths."""
     rules = (_amount_problems, _mount_problems, _claim_problems, _log_problems)
     found = [*_pod_problems(recipe, values), *(each for rule in rules for each in rule(values))]
-    for path, problems in _RULES:
+    for path, problems in _RULES_BY_FIELD:
         if path in paths:
             found += problems(recipe, values)
     first: dict[str, str] = {}
@@ -80,9 +80,9 @@ def model_id(values: Values) -> str:
     if named := get_path(values, "recipe.model.id"):
         return str(named)
     if str(get_path(values, "recipe.id")).startswith("qwen3-next-"):
-        return f"Qwen/Qwen3-Next-{_NEXT_SIZE}-Instruct"
+        return f"Qwen/Qwen3-Next-{_QWEN_NEXT_SIZE}-Instruct"
     size = str(get_path(values, "recipe.model.size"))
-    return f"Qwen/Qwen3-{_WHOLE.get(size, size)}"
+    return f"Qwen/Qwen3-{_FULL_SIZE_NAMES.get(size, size)}"
 
 
 def iterations(values: Values) -> int:
@@ -111,8 +111,8 @@ def _pod_problems(recipe: str, values: Values) -> FieldProblems:
     gpus = _int_at(values, "gpus")
     if gpus == 0 and recipe != "qwen3-download":
         yield "gpus", "GPUs must be 1 at least; only a download needs none."
-    if recipe in _ONE_POD and gpus > GPUS_PER_NODE:
-        yield "gpus", f"GPUs must be {GPUS_PER_NODE} at most, because this recipe {_ONE_POD[recipe]}."
+    if recipe in _RECIPES_OF_ONE_POD and gpus > GPUS_PER_NODE:
+        yield "gpus", f"GPUs must be {GPUS_PER_NODE} at most, because this recipe {_RECIPES_OF_ONE_POD[recipe]}."
 
 
 def _amount_problems(values: Values) -> FieldProblems:
@@ -232,12 +232,12 @@ def _code_problems(_: str, values: Values) -> FieldProblems:
 
 def _model_name_problems(recipe: str, values: Values) -> FieldProblems:
     """Problems if a model name contradicts the size or family; a name that shows neither is accepted."""
-    if recipe in _ANY_MODEL:
+    if recipe in _RECIPES_OF_ANY_MODEL:
         return
     named, following = str(get_path(values, "recipe.model.id")), recipe.startswith("qwen3-next-")
     size = str(get_path(values, "recipe.model.size"))
-    whole, wanted = (_NEXT_SIZE, "Qwen3-Next") if following else (_WHOLE.get(size, size), "Qwen3")
-    family, sized = _FAMILY.search(named), _SIZE.search(named)
+    whole, wanted = (_QWEN_NEXT_SIZE, "Qwen3-Next") if following else (_FULL_SIZE_NAMES.get(size, size), "Qwen3")
+    family, sized = _QWEN_FAMILY.search(named), _SIZE_IN_NAME.search(named)
     if family and f"Qwen{family[1]}{'-Next' if family[2] else ''}" != wanted:
         yield "recipe.model.id", f"Model must be a {wanted} for this recipe; {named} is not."
     elif sized and sized[0].upper() != whole:
@@ -262,7 +262,7 @@ def _training_problems(recipe: str, values: Values) -> FieldProblems:
         yield "gpus", f"GPUs must be a multiple of TP x PP x CP = {tp} x {pp} x {cp} = {size}; {gpus} are not."
         return
     yield from _batch_problems("recipe.train", values, gpus // size)
-    if str(get_path(values, "recipe.model.size")) not in _EXPERTS:
+    if str(get_path(values, "recipe.model.size")) not in _EXPERTS_BY_SIZE:
         ep = etp = 1  # the scripts pass neither for a model without experts
     if gpus % (etp * ep * pp):
         product = f"ETP x EP x PP = {etp} x {ep} x {pp} = {etp * ep * pp}"
@@ -279,10 +279,10 @@ def _model_problems(recipe: str, values: Values) -> FieldProblems:
         yield "recipe.model.size", f"Model size must be A3B, the only one of Qwen3-Next; {size} was given."
         return
     ep, pp = _int_at(values, "recipe.train.ep"), _int_at(values, "recipe.train.pp")
-    experts = _NEXT_EXPERTS if following else _EXPERTS.get(size, 0)
+    experts = _QWEN_NEXT_EXPERTS if following else _EXPERTS_BY_SIZE.get(size, 0)
     if experts and experts % ep:
         yield "recipe.train.ep", f"Expert parallel must divide the model's {experts} experts; {ep} does not."
-    layers = _NEXT_LAYERS if following else _LAYERS[size]
+    layers = _QWEN_NEXT_LAYERS if following else _LAYERS_BY_SIZE[size]
     if layers % pp and not _int_at(values, "recipe.train.firstStage"):
         yield (
             "recipe.train.pp",
@@ -344,7 +344,9 @@ def _int_at(values: Values, path: str) -> int:
     return found
 
 
-_RULES: tuple[tuple[str, Callable[[str, Values], FieldProblems]], ...] = (  # field -> rules where the form has it
+_RULES_BY_FIELD: tuple[
+    tuple[str, Callable[[str, Values], FieldProblems]], ...
+] = (  # field -> rules where the form has it
     ("recipe.workspace", _workspace_problems),
     ("recipe.code.folder", _code_problems),
     ("recipe.model.id", _model_name_problems),
@@ -355,10 +357,10 @@ _RULES: tuple[tuple[str, Callable[[str, Values], FieldProblems]], ...] = (  # fi
 )
 
 
-COST = 0.02  # share of the time that saving may take
-EVERY = "recipe.train.saveInterval"  # of the recipes that say how many iterations they make
-EVERY_OF_SWIFT = "recipe.swift.saveInterval"  # of recipes that count epochs
-_SAMPLES = re.compile(r"#(\d{1,12})$")
+MAX_SAVE_SHARE = 0.02  # share of the time that saving may take
+SAVE_INTERVAL_FIELD = "recipe.train.saveInterval"  # of the recipes that say how many iterations they make
+SWIFT_SAVE_INTERVAL_FIELD = "recipe.swift.saveInterval"  # of recipes that count epochs
+_SAMPLE_COUNT = re.compile(r"#(\d{1,12})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +375,7 @@ class MeasuredSaves:
     @property
     def interval(self) -> int:
         """Steps from one save to the next by which saving takes no more than COST of the time, a round number."""
-        least = math.ceil(self.save * (1 - COST) / COST / self.step)
+        least = math.ceil(self.save * (1 - MAX_SAVE_SHARE) / MAX_SAVE_SHARE / self.step)
         unit: int = 10 ** max(0, len(str(least)) - 2) * (5 if least >= 10 else 1)
         return math.ceil(least / unit) * unit
 
@@ -398,7 +400,7 @@ def measure_saves(runs: Iterable[RunRecord]) -> list[MeasuredSaves]:
 def _most_swift_iterations(values: Values) -> int | None:
     """Iterations that SWIFT makes at most, packed or not; None if a data set does not say how many samples it takes."""
     datasets, batch = get_path(values, "recipe.swift.datasets"), _int_at(values, "recipe.swift.globalBatch")
-    counted = [_SAMPLES.search(str(each)) for each in datasets] if isinstance(datasets, list) else []
+    counted = [_SAMPLE_COUNT.search(str(each)) for each in datasets] if isinstance(datasets, list) else []
     if not counted or not all(counted) or batch < 1:
         return None
     samples = sum(int(each[1]) for each in counted if each)
@@ -410,9 +412,11 @@ def save_note(paths: Collection[str], values: Mapping[str, Value], measured: Ite
 
     `values` are all of a recipe with these paths.
     """
-    field = next((each for each in (EVERY, EVERY_OF_SWIFT) if each in paths), "")
+    field = next((each for each in (SAVE_INTERVAL_FIELD, SWIFT_SAVE_INTERVAL_FIELD) if each in paths), "")
     every, gpus = get_path(values, field) if field else None, get_path(values, "gpus")
-    total = None if not field else iterations(values) if field == EVERY else _most_swift_iterations(values)
+    total = (
+        None if not field else iterations(values) if field == SAVE_INTERVAL_FIELD else _most_swift_iterations(values)
+    )
     if not isinstance(every, int) or total is None or every <= total:
         return ""
     words = f"Save every {every:,} is more than its {total:,} iterations: nothing is saved before the end."
@@ -420,5 +424,5 @@ def save_note(paths: Collection[str], values: Mapping[str, Value], measured: Ite
     if like is None:
         return words
     took, pause = format_duration(like.save), format_duration(like.interval * like.step)
-    costs = f"every {like.interval:,} ({pause}) it costs {COST * 100:g} % at most"
+    costs = f"every {like.interval:,} ({pause}) it costs {MAX_SAVE_SHARE * 100:g} % at most"
     return f"{words} A save took {took} in {like.run}: {costs}."

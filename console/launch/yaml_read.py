@@ -17,33 +17,33 @@ from console.launch.recipes import HIDDEN, Remark
 from console.launch.schema import Schema, iter_fields, suggest_path
 from trainlog import is_confidential, looks_confidential
 
-Keys = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
-_NULL = {"", "~", "null", "Null", "NULL"}
-_TRUE = {"true", "yes", "on"}
-_FALSE = {"false", "no", "off"}
+_NULL_WORDS = {"", "~", "null", "Null", "NULL"}
+_TRUE_WORDS = {"true", "yes", "on"}
+_FALSE_WORDS = {"false", "no", "off"}
 _INTEGER = re.compile(r"[-+]?(0|[1-9][\d_]*)|0x[\da-fA-F_]+|0o?[0-7_]+")
 _NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)([eE][-+]?\d+)?")
-_LONGEST = 40  # characters of a number; longer ones are text
+_MAX_NUMBER_CHARACTERS = 40  # characters of a number; longer ones are text
 
 
 @dataclass(slots=True)
 class ParsedValues:
     known: Sequence[str]  # paths that the schema has
     values: dict[str, Value] = field(default_factory=dict)
-    lines: dict[Keys, int] = field(default_factory=dict)  # where each value stands, by the way to it
+    lines: dict[KeyPath, int] = field(default_factory=dict)  # where each value stands, by the way to it
     recipe: str = ""
     problems: list[Remark] = field(default_factory=list)
     notes: list[Remark] = field(default_factory=list)
 
-    def line_of(self, keys: Keys) -> int:
+    def line_of(self, keys: KeyPath) -> int:
         """The line of the closest enclosing key with a known line; 0 if there is none."""
         for length in range(len(keys), 0, -1):
             if keys[:length] in self.lines:
                 return self.lines[keys[:length]]
         return 0
 
-    def parse_group(self, node: YamlNode, part: Schema, keys: Keys, kept: Mapping[str, Value]) -> dict[str, Value]:
+    def parse_group(self, node: YamlNode, part: Schema, keys: KeyPath, kept: Mapping[str, Value]) -> dict[str, Value]:
         """Parse a map whose names are properties in the schema."""
         values: dict[str, Value] = {}
         for entry in node.entries or ():
@@ -66,14 +66,14 @@ class ParsedValues:
                 values[entry.name] = self.parse_group(
                     entry.value, inner, way, under if isinstance(under, Mapping) else {}
                 )
-            elif "properties" in inner and not (entry.value.plain and entry.value.text in _NULL):
+            elif "properties" in inner and not (entry.value.plain and entry.value.text in _NULL_WORDS):
                 words = f"{path} must be a map of names and values."
                 self.problems.append(Remark(path, words, entry.value.line))
             elif "properties" not in inner:
                 values[entry.name] = self._parse_value(entry.value, inner, way, under)
         return values
 
-    def _parse_value(self, node: YamlNode, part: Schema, keys: Keys, kept: Value) -> Value:
+    def _parse_value(self, node: YamlNode, part: Schema, keys: KeyPath, kept: Value) -> Value:
         """Parse any other value; `kept` is the previous value, for `(hidden)`."""
         self.lines.setdefault(keys, node.line)
         if node.entries is not None:
@@ -140,7 +140,7 @@ def _child_schema(part: Schema, key: str | int) -> Schema:
 def parse_scalar(node: YamlNode, part: Schema) -> Value:
     """A scalar in its field's type: for a text field it keeps its spelling, also 1e-5 and yes."""
     text, kind = node.text, part.get("type")
-    if node.plain and text in _NULL:
+    if node.plain and text in _NULL_WORDS:
         return None
     if kind == "string" or (not node.plain and kind not in ("integer", "number", "boolean")):
         return text
@@ -149,9 +149,9 @@ def parse_scalar(node: YamlNode, part: Schema) -> Value:
 
 def _convert_scalar(text: str, kind: str) -> Value:
     word = text.strip()
-    if kind in ("boolean", "") and word.lower() in _TRUE | _FALSE:
-        return word.lower() in _TRUE
-    if len(word) > _LONGEST:
+    if kind in ("boolean", "") and word.lower() in _TRUE_WORDS | _FALSE_WORDS:
+        return word.lower() in _TRUE_WORDS
+    if len(word) > _MAX_NUMBER_CHARACTERS:
         return text
     if kind != "boolean" and _INTEGER.fullmatch(word):
         plain = word.replace("_", "")
@@ -163,7 +163,7 @@ def _convert_scalar(text: str, kind: str) -> Value:
     return text
 
 
-MAX_TEXT = 1 << 20  # characters of a text; the values of a launch are a few thousand at most
+MAX_TEXT_CHARACTERS = 1 << 20  # characters of a text; the values of a launch are a few thousand at most
 MAX_DEPTH = 20  # levels of lists and maps within each other
 
 
@@ -178,12 +178,12 @@ class YamlNode:
     text: str = ""  # of a single value, as it is spelled
     plain: bool = False  # a single value without quotes
     flow: bool = False  # a list or map in brackets
-    entries: tuple[Entry, ...] | None = None  # of a map
+    entries: tuple[YamlEntry, ...] | None = None  # of a map
     items: tuple[YamlNode, ...] | None = None  # of a list
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class YamlEntry:
     name: str
     key: YamlNode
     value: YamlNode
@@ -208,8 +208,8 @@ def parse_text(text: str) -> tuple[YamlNode | None, tuple[Remark, ...]]:
     """Parse YAML into a mapping (None if empty), and its duplicate keys; raises TextFault."""
     import yaml  # only forms with a text, and values files, pay for it
 
-    if len(text) > MAX_TEXT:
-        raise YamlSyntaxError(f"The text has {len(text):,} characters; values have {MAX_TEXT:,} at most.")
+    if len(text) > MAX_TEXT_CHARACTERS:
+        raise YamlSyntaxError(f"The text has {len(text):,} characters; values have {MAX_TEXT_CHARACTERS:,} at most.")
     reading = _YamlReader(text, iter(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))))
     try:
         return _read_document(reading), tuple(reading.repeated)
@@ -274,7 +274,7 @@ def _read_node(reading: _YamlReader, event: Any, depth: int) -> YamlNode:
 
 
 def _read_map(reading: _YamlReader, opened: Any, depth: int) -> YamlNode:
-    entries: list[Entry] = []
+    entries: list[YamlEntry] = []
     seen: dict[str, int] = {}
     while not _is_event(event := next(reading.events), "MappingEndEvent"):
         key = _read_node(reading, event, depth + 1)
@@ -287,7 +287,7 @@ def _read_map(reading: _YamlReader, opened: Any, depth: int) -> YamlNode:
             message = f"{key.text} is set twice, here and in line {seen[key.text]}; keep one of them."
             reading.repeated.append(Remark(key.text, message, key.line))
         seen.setdefault(key.text, key.line)
-        entries.append(Entry(key.text, key, value))
+        entries.append(YamlEntry(key.text, key, value))
     first = entries[0].key if entries else None
     block = not opened.flow_style and first is not None
     return YamlNode(

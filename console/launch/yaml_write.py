@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from console.kube.nested_values import Value
 from console.launch.recipes import Field, Recipe
-from console.launch.yaml_read import Entry, YamlNode, YamlSyntaxError, parse_text
+from console.launch.yaml_read import YamlEntry, YamlNode, YamlSyntaxError, parse_text
 
 if TYPE_CHECKING:
     HasValue = Callable[[tuple[str, ...], YamlNode, Value], bool]  # whether a node of the text says that value
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
         [tuple[str, ...], YamlNode], bool
     ]  # whether a node may stay though the values have nothing there
 
-_PLAIN = re.compile(r"[A-Za-z_/][\w./@+-]*(?:[:=][\w./@+-]+)*|\d[\w.-]*[A-Za-z_][\w./-]*")
+_PLAIN_TEXT = re.compile(r"[A-Za-z_/][\w./@+-]*(?:[:=][\w./@+-]+)*|\d[\w.-]*[A-Za-z_][\w./-]*")
 _NOT_PLAIN = re.compile(  # not text to every YAML reader: Helm's is of YAML 1.1
     r"y|n|yes|no|on|off|true|false|null|[-+.]?[\d_,.:]*(?:e[-+]?\d+)?|0x[\da-f_]+|0o[0-7_]+|\.?(?:nan|inf)"
     r"|\d{4}-\d\d?-\d\d?.*",
     re.IGNORECASE,
 )
-_BLOCK = re.compile(r"(?:[^ \t\n\x00-\x1f\x7f-\x9f\ufeff][^\x00-\x09\x0b-\x1f\x7f-\x9f\ufeff]*)", re.DOTALL)
+_BLOCK_TEXT = re.compile(r"(?:[^ \t\n\x00-\x1f\x7f-\x9f\ufeff][^\x00-\x09\x0b-\x1f\x7f-\x9f\ufeff]*)", re.DOTALL)
 
 
 def write_values(values: Mapping[str, Value]) -> str:
@@ -66,7 +66,7 @@ def _indent(lines: Sequence[str], by: int = 2) -> list[str]:
 
 
 def _scalar_lines(value: Value) -> list[str]:
-    if isinstance(value, str) and "\n" in value and _BLOCK.fullmatch(value):
+    if isinstance(value, str) and "\n" in value and _BLOCK_TEXT.fullmatch(value):
         body = value.rstrip("\n")
         ends = len(value) - len(body)
         mark = {0: "|-", 1: "|"}.get(ends, "|+")
@@ -80,7 +80,7 @@ def _format_single(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        if _PLAIN.fullmatch(value) and not _NOT_PLAIN.fullmatch(value):
+        if _PLAIN_TEXT.fullmatch(value) and not _NOT_PLAIN.fullmatch(value):
             return value
         quoted = json.dumps(value, ensure_ascii=False)
         return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", quoted)
@@ -143,7 +143,7 @@ def _edit_map(edits: _TextEdits, node: YamlNode, values: Mapping[str, Value], ke
     """Rewrite a YAML mapping in place to these values; new names come after its last entry."""
     entries = node.entries or ()
     there = {entry.name for entry in entries}
-    last: Entry | None = None
+    last: YamlEntry | None = None
     for entry in entries:
         if _edit_entry(edits, entry, values, (*keys, entry.name)):
             last = entry
@@ -155,7 +155,7 @@ def _edit_map(edits: _TextEdits, node: YamlNode, values: Mapping[str, Value], ke
     edits.insert(edits.end_of_line(last.value.end) if last else start, new, column)
 
 
-def _edit_entry(edits: _TextEdits, entry: Entry, values: Mapping[str, Value], keys: tuple[str, ...]) -> bool:
+def _edit_entry(edits: _TextEdits, entry: YamlEntry, values: Mapping[str, Value], keys: tuple[str, ...]) -> bool:
     """Edit or remove one entry; returns whether it still exists."""
     node = entry.value
     if entry.name not in values:
@@ -181,7 +181,7 @@ def _can_stay(edits: _TextEdits, node: YamlNode, keys: tuple[str, ...]) -> bool:
     return edits.spare(keys, node)
 
 
-def _replace_value(edits: _TextEdits, entry: Entry, value: Value) -> None:
+def _replace_value(edits: _TextEdits, entry: YamlEntry, value: Value) -> None:
     node = entry.value
     first, *rest = entry_lines(entry.name, value)
     new = first.partition(":")[2] if not first.startswith('"') else first[len(_format_single(entry.name)) + 1 :]
@@ -215,7 +215,7 @@ def _insert_items(edits: _TextEdits, place: int, items: Sequence[Value], column:
         edits.insert(place, lines, column)
 
 
-_WIDTH = 110
+_COMMENT_WIDTH = 110
 
 
 def defaults_yaml(recipe: Recipe, fields: Sequence[Field]) -> str:
@@ -237,7 +237,7 @@ def defaults_yaml(recipe: Recipe, fields: Sequence[Field]) -> str:
             level = below
         level[last] = field
     tree.setdefault("recipe", {"id": recipe.id})
-    wrapped = (part for line in head for part in _wrap_comment(line, _WIDTH))
+    wrapped = (part for line in head for part in _wrap_comment(line, _COMMENT_WIDTH))
     return "".join(f"{line}\n" for line in (*wrapped, *_default_lines(tree, 0)))
 
 
@@ -268,6 +268,6 @@ def _field_lines(name: str, field: object, pad: str) -> Iterator[str]:
         words += f" One of {', '.join(field.choices)}."
     if field.examples:
         words += f" For example {'; '.join(' '.join(each.split()) for each in field.examples)}."
-    yield from (pad + line for line in _wrap_comment(words, _WIDTH - len(pad)))
+    yield from (pad + line for line in _wrap_comment(words, _COMMENT_WIDTH - len(pad)))
     for line in entry_lines(name, field.default):
         yield pad + line if line else ""

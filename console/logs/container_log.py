@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from console.errors import ConsoleError, NotFound, Refused, Unreachable, Unreadable
 from console.kube.actions import pod_path
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.backoff import DEFAULT_BACKOFF, Backoff, Retries
 from console.kube.kinds import reader_of
 from console.kube.objects.meta import format_time
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 OVERLAP_SECONDS = 2  # that are asked for again after a drop: lines of two streams may be a little out of order
 MAX_REMEMBERED_LINES = 4096  # lines of one stream that are remembered
 RUNTIME_PART_BYTES = 1 << 14  # bytes of a part of a line, as the runtime writes it
-MAX_BEFORE = 8  # lines of one moment that are remembered beyond those seconds
+MAX_LINES_BEFORE_OVERLAP = 8  # lines of one moment that are remembered beyond those seconds
 
 
 class ResumeCursor:
@@ -106,7 +106,7 @@ class ResumeCursor:
         oldest = int(self.last) - OVERLAP_SECONDS
         while lines and lines[0][0] < oldest:
             gone = lines.popleft()
-            if not self._before or gone[0] != self._before[0][0] or len(self._before) == MAX_BEFORE:
+            if not self._before or gone[0] != self._before[0][0] or len(self._before) == MAX_LINES_BEFORE_OVERLAP:
                 self._before = []
             self._before.append(gone)
         while len(lines) > MAX_REMEMBERED_LINES:
@@ -163,11 +163,11 @@ def _is_container_waiting(error: ConsoleError) -> bool:
     )
 
 
-SETTLES = 10.0  # seconds after a break in which what was printed meanwhile comes and is read
+CATCH_UP_SECONDS = 10.0  # seconds after a break in which what was printed meanwhile comes and is read
 SILENCE_TIMEOUT = 120.0  # seconds without a line after which the connection is made anew
-TAIL_ROOMS = ((1 << 20, 4096), (16 << 20, 512))  # bytes that last lines may have: in all, and each; the less counts
-LINE_ROOM = 1 << 20  # bytes of one line of these
-TAIL_MORE = 1000  # lines that may have come while the server looked for the first of the tail
+TAIL_BYTE_LIMITS = ((1 << 20, 4096), (16 << 20, 512))  # of the last lines: in all, and each; the less counts
+MAX_TAIL_LINE_BYTES = 1 << 20  # bytes of one line of these
+TAIL_EXTRA_LINES = 1000  # lines that may have come while the server looked for the first of the tail
 
 
 class LogRequest(Struct, frozen=True):
@@ -189,7 +189,7 @@ class SizeLimit:
         self._pod, self._tail = wanted.pod, wanted.tail
         rooms = [wanted.most] if wanted.most else []
         if wanted.tail is not None:
-            rooms += [room + line * wanted.tail for room, line in TAIL_ROOMS]
+            rooms += [room + line * wanted.tail for room, line in TAIL_BYTE_LIMITS]
         self._most = min(rooms, default=0)
         self._bytes = self._lines = self._line = 0
 
@@ -198,14 +198,14 @@ class SizeLimit:
         self._bytes += len(piece)
         if self._tail is not None:
             self._lines += piece.count(b"\n")
-            if self._lines > self._tail + TAIL_MORE:
+            if self._lines > self._tail + TAIL_EXTRA_LINES:
                 raise self._limit_error(
                     f"the API server sends more than the last {self._tail:,} lines, which were asked for"
                 )
         end = piece.rfind(b"\n") + 1
         self._line = len(piece) - end + (0 if end else self._line)
-        if self._most and self._line > LINE_ROOM:
-            raise self._limit_error(f"a line of it goes on after {LINE_ROOM >> 20} MiB")
+        if self._most and self._line > MAX_TAIL_LINE_BYTES:
+            raise self._limit_error(f"a line of it goes on after {MAX_TAIL_LINE_BYTES >> 20} MiB")
         if self._most and self._bytes > self._most:
             raise self._limit_error(f"it goes on after {self._most >> 20} MiB")
 
@@ -265,7 +265,7 @@ class LogStream:
         if self.state is not StreamState.LIVE:
             return self._client.arrivals.last
         known = self._client.arrivals.complete_until(self._received)
-        return known if monotonic() > self._mended + SETTLES else min(known, self._broken)
+        return known if monotonic() > self._mended + CATCH_UP_SECONDS else min(known, self._broken)
 
     def _on_piece(self) -> None:
         """Note that the server sends something of this log, perhaps after a break."""
@@ -320,7 +320,7 @@ class LogStream:
             yield batch
         if self._trouble.broke:
             # The pod is gone. A connection that ended well brought all it printed, one that broke may not have.
-            self.state, now = StreamState.CUT, CLOCK.now()
+            self.state, now = StreamState.CUT, SERVER_CLOCK.now()
             self.gaps.append((self.memory.last or now, now))
 
     def _on_connection_lost(self) -> None:
@@ -436,7 +436,7 @@ async def follow_log(
             texts = (text.decode(errors="replace") for text in decode_lines([raw for _, raw in batch]))
             lines = [LogLine(moment, text) for (moment, _), text in zip(batch, texts, strict=True)]
             if drawn and stream.open:
-                lines.append(LogLine(CLOCK.now(), stream.open.decode("utf-8", errors="replace"), open=True))
+                lines.append(LogLine(SERVER_CLOCK.now(), stream.open.decode("utf-8", errors="replace"), open=True))
             if lines:
                 yield lines
 

@@ -123,7 +123,7 @@ def _segment_order(part: LogSegment) -> tuple[int, float]:
     return part.attempt, part.times[-1]
 
 
-LINES = 12  # last lines on the card
+FAILURE_CARD_LINES = 12  # last lines on the card
 READ_TIMEOUT = 4.0  # seconds that reading them may take
 FAILURE_TAIL_LINES = 400  # last lines that are looked through for failures that they name
 
@@ -305,7 +305,7 @@ class LogService:
         texts, unread = await self._last_lines(key, first[0], stored)
         named = parse_failures("\n".join(texts).encode())
         step = find_failed_stage(texts, named)
-        return FailureCard(*first, tuple(texts[-LINES:]), (step, *named) if step else named, unread)
+        return FailureCard(*first, tuple(texts[-FAILURE_CARD_LINES:]), (step, *named) if step else named, unread)
 
     async def _last_lines(
         self, key: tuple[str, str], ending: PodFailure, stored: JobLogStore | None

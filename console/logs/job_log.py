@@ -78,7 +78,7 @@ class ChangeSubscription:
             self._timer.cancel()
 
 
-PAGE, LEAST = 4000, 50  # lines that one reading takes at most, and of one part at least
+PAGE_LINES, MIN_PAGE_LINES_PER_SEGMENT = 4000, 50  # lines that one reading takes at most, and of one part at least
 
 
 class LogCursor:
@@ -94,7 +94,7 @@ class LogCursor:
         pages: list[tuple[LogSegment, int, int]] = []
         upto = float("inf")
         changed = self._news.take_changed()
-        most = max(LEAST, PAGE // max(1, len(changed)))
+        most = max(MIN_PAGE_LINES_PER_SEGMENT, PAGE_LINES // max(1, len(changed)))
         for part in changed:
             start, length = self._at.get(part, 0), len(part)
             if start < length and (self._wanted is None or part.rank in self._wanted):
@@ -120,7 +120,7 @@ def _last_lines(part: LogSegment) -> list[TimedLine]:
     return list(part.iter_timed_lines(len(part) - MAX_COMPARED_LINES))
 
 
-ONCE, LEAST_ONCE = 96 << 20, 12 << 20  # bytes of all logs read at once, and of one; a kubelet keeps 10 MiB a file
+MAX_ONCE_BYTES, MIN_ONCE_BYTES_PER_LOG = 96 << 20, 12 << 20  # of logs that are read once; kubelets keep 10 MiB a file
 WRITE_SECONDS = 0.25  # seconds between two writings to the disk
 DISK_RETRY_SECONDS = 5.0  # seconds until a disk that took nothing is tried again
 REFUSED_RETRY_SECONDS = 1.0  # seconds between two looks for logs that were refused and are to be asked for again
@@ -275,7 +275,7 @@ class JobLog:
 
         memory = ResumeCursor(given, whole=self._tail is None and len(given) < MAX_COMPARED_LINES)
         tail = None if given else self._tail
-        most = max(LEAST_ONCE, ONCE // max(1, self._reads))
+        most = max(MIN_ONCE_BYTES_PER_LOG, MAX_ONCE_BYTES // max(1, self._reads))
         wanted = LogRequest(pod.namespace, pod.name, container.name, tail, follow=not self.once, most=most)
         return self._streams(wanted, memory, redactor.redact_lines, container.restarts)
 

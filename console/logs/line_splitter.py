@@ -13,8 +13,8 @@ from console.errors import Unreadable
 from console.kube.objects.meta import parse_time
 from trainlog import lazy_pattern
 
-_STEP = lazy_pattern(rb"\| *(\d{1,15})/")
-_BAR, _LOSS = b"%|", b"loss"
+_BAR_POSITION = lazy_pattern(rb"\| *(\d{1,15})/")
+_BAR_MARK, _LOSS_WORD = b"%|", b"loss"
 
 
 class ProgressBarFilter:
@@ -31,10 +31,10 @@ class ProgressBarFilter:
         if not picture.strip():
             return []
         self.last = picture
-        if _BAR not in picture:
+        if _BAR_MARK not in picture:
             return []
         self._bar = picture
-        place = _STEP.search(picture) if _LOSS in picture else None
+        place = _BAR_POSITION.search(picture) if _LOSS_WORD in picture else None
         if place is None:
             return []
         step, self._step = self._step, place[1]
@@ -44,7 +44,7 @@ class ProgressBarFilter:
     def flush_frame(self, picture: bytes) -> list[bytes]:
         """Add the last frame of the line; returns the frames to keep as lines."""
         lines = self.add_frame(picture)
-        over = self._bar if _LOSS in self.last else b""
+        over = self._bar if _LOSS_WORD in self.last else b""
         for each in (self._last_of_step, over):
             if each not in {b"", self.last, *lines[-1:]}:
                 lines.append(each)
@@ -82,7 +82,7 @@ class LineSplitter:
                 lines += self._split_overlong()
             return lines + self._add_piece(last)
         for at, line in enumerate(whole):
-            if self._rest or len(line) > LONGEST_LINE:
+            if self._rest or len(line) > MAX_LINE_BYTES:
                 self._buffer_piece(line)
                 whole[at] = self._take_buffered()
         if last:
@@ -119,7 +119,7 @@ class LineSplitter:
         return [self._head + line for line in lines]
 
     def _buffer_piece(self, piece: bytes) -> None:
-        room = LONGEST_LINE - len(self._rest)
+        room = MAX_LINE_BYTES - len(self._rest)
         self._rest += piece[:room]
         self._dropped += max(0, len(piece) - room)
 
@@ -181,8 +181,8 @@ def decode_line(raw: bytes) -> bytes:
 def decode_lines(raws: list[bytes]) -> list[bytes]:
     """The texts of many lines; like `decode_line`, but faster for the kubelet's usual timestamps."""
     return [
-        raw[_STAMP:]
-        if raw.find(b" ", 0, _STAMP) == _STAMP - 1
+        raw[_TIMESTAMP_LENGTH:]
+        if raw.find(b" ", 0, _TIMESTAMP_LENGTH) == _TIMESTAMP_LENGTH - 1
         and raw[4:14:3] == b"--T:"
         and raw[:4].isdigit()
         and raw[-1:] != b"\r"

@@ -17,11 +17,11 @@ from trainlog import FailureParser, find_failed_stage, name_reason
 if TYPE_CHECKING:
     from console.logs.line import LogLine, PodLine
 
-END_WORDS = " ended with exit code "
-_ENDED = re.compile(
-    r"(?:^|[\]>\sZ])[\w.-]{1,100}" + END_WORDS + r"(\d{1,3})(; the pod is kept until the job is stopped)?\s*$"
+END_LINE_WORDS = " ended with exit code "
+_END_LINE = re.compile(
+    r"(?:^|[\]>\sZ])[\w.-]{1,100}" + END_LINE_WORDS + r"(\d{1,3})(; the pod is kept until the job is stopped)?\s*$"
 )
-_BEGUN = re.compile(r"(?:^|[\]>\sZ])pod \S{0,253}, index \d{1,6} of \d{1,6}, recipe \S{1,100}\s*$")
+_BEGIN_LINE = re.compile(r"(?:^|[\]>\sZ])pod \S{0,253}, index \d{1,6} of \d{1,6}, recipe \S{1,100}\s*$")
 _REPORTED_CODE = re.compile(r"exit code (\d{1,3})\b")
 _QUIET_SECONDS = 60.0  # seconds without a line after a report of a failure: nothing starts the program again
 _REPORT_LINES = 60  # lines at the end of a log in which such a report stands
@@ -53,12 +53,12 @@ def read_end(texts: Sequence[str], code: int, time: float, pod: int, *, kept: bo
 
 
 def is_end_line(text: str) -> bool:
-    return END_WORDS in text and _ENDED.search(text) is not None
+    return END_LINE_WORDS in text and _END_LINE.search(text) is not None
 
 
 def is_begin_line(text: str) -> bool:
     """Whether a launcher begins: what ended before in that pod has been started again."""
-    return ", recipe " in text and _BEGUN.search(text) is not None
+    return ", recipe " in text and _BEGIN_LINE.search(text) is not None
 
 
 def find_log_end(lines: Sequence[LogLine | PodLine], pod: int, now: float = 0.0) -> LogEnd | None:
@@ -71,7 +71,7 @@ def find_log_end(lines: Sequence[LogLine | PodLine], pod: int, now: float = 0.0)
     for at in range(len(texts) - 1, -1, -1):
         if is_begin_line(texts[at]):
             return None
-        if END_WORDS in texts[at] and (found := _ENDED.search(texts[at])):
+        if END_LINE_WORDS in texts[at] and (found := _END_LINE.search(texts[at])):
             return read_end(texts[: at + 1], int(found[1]), lines[at].time, pod, kept=bool(found[2]))
     if not lines or now - lines[-1].time < _QUIET_SECONDS or find_failed_stage(texts) is not None:
         return None

@@ -231,10 +231,10 @@ def _find_wanted_lines(block: bytes, keep: LineFilter | None, pattern: re.Patter
     return (begin for begin in matches if begin in among)
 
 
-WINDOW = 300.0  # seconds between the first and the last rank that print the same line
+CONSENSUS_SECONDS = 300.0  # seconds between the first and the last rank that print the same line
 MAX_MINORITY_RANKS = 4  # pods, or spans of them, that are named one by one
 MAX_LINE_KEYS = 50_000  # different lines that are remembered; the one seen longest ago goes first
-_RANK_SPECIFIC = re.compile(  # what is a rank's own in a line that all of them print
+_RANK_SPECIFIC_PART = re.compile(  # what is a rank's own in a line that all of them print
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"  # times of day
     r"|\b\d\d:\d\d:\d\d(?:[.,]\d+)?"
     r"|(?i:\b(?:(?:local|global|node|dp|tp|pp|cp|ep|data|tensor|pipeline)[_ -]?)?rank)[ _:=\[\]#]*\d+\]?"
@@ -249,7 +249,7 @@ def normalize_line(text: str, pod: str = "") -> str:
     """The line with what is specific to a rank (its number, pod, times, process ids, addresses) replaced."""
     if pod and pod in text:
         text = text.replace(pod, "<pod>")
-    return _RANK_SPECIFIC.sub("#", text)
+    return _RANK_SPECIFIC_PART.sub("#", text)
 
 
 @dataclass(slots=True)
@@ -270,9 +270,9 @@ class AgreedLine:
             missing = [rank for rank in range(of) if rank not in self.ranks and rank not in unread]
             text, notes = (
                 f"{number}/{known}",
-                [f"all but {_short_ranges(missing)}"] if 0 < len(missing) < known / 2 else [],
+                [f"all but {_format_pod_ranges(missing)}"] if 0 < len(missing) < known / 2 else [],
             )
-        notes += [f"{_short_ranges(unread)} not read"] if unread else []
+        notes += [f"{_format_pod_ranges(unread)} not read"] if unread else []
         return f"{text} ({'; '.join(notes)})" if notes else text
 
     def is_minority(self, of: int, gaps: Iterable[Gap] = ()) -> bool:
@@ -281,10 +281,10 @@ class AgreedLine:
 
     def ranks_unread(self, gaps: Iterable[Gap]) -> set[int]:
         """Pods that may have printed the line, but whose log has a gap there."""
-        return {gap.rank for gap in gaps if gap.since < self.time < gap.until + WINDOW} - self.ranks
+        return {gap.rank for gap in gaps if gap.since < self.time < gap.until + CONSENSUS_SECONDS} - self.ranks
 
 
-def _short_ranges(pods: Collection[int]) -> str:
+def _format_pod_ranges(pods: Collection[int]) -> str:
     """The pod numbers as ranges; just their count if there are too many ranges."""
     text = format_ranges(pods)
     return text if text.count(",") < MAX_MINORITY_RANKS else str(len(pods))
@@ -308,8 +308,8 @@ class Consensus:
                     self._open.popitem(last=False)
             else:
                 self._open.move_to_end(key)
-                if groups and line.time - groups[0].time > WINDOW:
-                    groups[:] = [each for each in groups if line.time - each.time <= WINDOW]
+                if groups and line.time - groups[0].time > CONSENSUS_SECONDS:
+                    groups[:] = [each for each in groups if line.time - each.time <= CONSENSUS_SECONDS]
             group = next((each for each in groups if line.rank not in each.ranks), None)
             if group is not None:
                 group.ranks.add(line.rank)

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from console.folders import atomic_write, open_own, read_own
+from console.folders import atomic_write, open_own_file, read_own_file
 from console.logs.line_splitter import decode_lines, split_timestamps
 from console.yielding import WorkSlices
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from console.logs.container_log import TimedLine
 
-BLOCK = 1 << 18  # bytes of a file that are read at once
+READ_BLOCK_BYTES = 1 << 18  # bytes of a file that are read at once
 RECENT_LINES = 128  # lines that stay in memory once they are written
 PAGE_LINES = 5000  # lines of a whole log that are in memory at once
 MAX_PENDING_BYTES = 4 << 20  # bytes of lines that are held while they cannot be written; the oldest go first
-_NOWHERE = (1 << 64) - 1
+_NOT_ON_DISK = (1 << 64) - 1
 LOST_NOTE = b"(this line is lost: it could not be written to the disk)"
 DELETED_NOTE = b"(this line is no longer on the disk)"
 
@@ -79,7 +79,7 @@ class LogSegment:
         """Insert older lines at the front, before anyone reads; OSError if the disk is full."""
         assert self.file is not None
         assert self._metadata_path is not None
-        with os.fdopen(open_own(self.file), "rb") as file:
+        with os.fdopen(open_own_file(self.file), "rb") as file:
             atomic_write(self.file, chain(_iter_blocks(before, before.tell()), _iter_blocks(file, self._size)))
         self._metadata_path.unlink(missing_ok=True)
         again = LogSegment.load(self.file, self.rank)
@@ -95,7 +95,7 @@ class LogSegment:
                 self.times.append(last)
                 self._held += len(raw)
             self._recent += [raw for _, raw in lines]
-            self._starts.extend([_NOWHERE] * len(lines))
+            self._starts.extend([_NOT_ON_DISK] * len(lines))
             if self.file is None:
                 self._written = len(self.times)
             if self._held > MAX_PENDING_BYTES:
@@ -151,8 +151,8 @@ class LogSegment:
         """Load a segment from a file; an unterminated last line, left by a crash, is ignored."""
         part = cls(rank, attempt=attempt, container=container, uid=uid, file=file)
         at, last, slices = 0, 0.0, WorkSlices()
-        with os.fdopen(open_own(file), "rb", buffering=BLOCK) as lines:
-            while block := b"".join(lines.readlines(BLOCK)):
+        with os.fdopen(open_own_file(file), "rb", buffering=READ_BLOCK_BYTES) as lines:
+            while block := b"".join(lines.readlines(READ_BLOCK_BYTES)):
                 for moment, raw in split_timestamps(block.split(b"\n")[:-1]):
                     last = moment if moment > last else last
                     part.times.append(last)
@@ -161,7 +161,7 @@ class LogSegment:
                 slices.pause_thread()
         part._size, part._written = at, len(part.times)
         if part._metadata_path is not None and part._metadata_path.exists():
-            part.opened_with = int(read_own(part._metadata_path).strip() or b"1")
+            part.opened_with = int(read_own_file(part._metadata_path).strip() or b"1")
         return part
 
     def repair(self) -> None:
@@ -203,31 +203,31 @@ class LogSegment:
 
     def _read_from_disk(self, starts: Sequence[int], count: int, size: int) -> list[bytes]:
         """Read `count` lines at these offsets; one more offset gives the end of the last line."""
-        there = [start for start in starts[:count] if start != _NOWHERE]
+        there = [start for start in starts[:count] if start != _NOT_ON_DISK]
         if self.file is None or not there:
             return [LOST_NOTE] * count
-        end = starts[count] if count < len(starts) and starts[count] != _NOWHERE else size
+        end = starts[count] if count < len(starts) and starts[count] != _NOT_ON_DISK else size
         try:
-            with os.fdopen(open_own(self.file), "rb") as file:
+            with os.fdopen(open_own_file(self.file), "rb") as file:
                 data = os.pread(file.fileno(), end - there[0], there[0])
         except OSError:  # somebody cleared the folder: that is what is shown instead
             return [DELETED_NOTE] * count
         if len(there) == count and data.count(b"\n") == count:
             return data.split(b"\n")[:-1]
         lines = iter(data.split(b"\n"))
-        return [LOST_NOTE if start == _NOWHERE else next(lines, DELETED_NOTE) for start in starts[:count]]
+        return [LOST_NOTE if start == _NOT_ON_DISK else next(lines, DELETED_NOTE) for start in starts[:count]]
 
 
 def _iter_blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
     file.seek(0)
-    while size > 0 and (block := file.read(min(size, BLOCK))):
+    while size > 0 and (block := file.read(min(size, READ_BLOCK_BYTES))):
         size -= len(block)
         yield block
 
 
 def append_to(file: Path, data: bytes) -> int:
     """Append to a file (mode 0600) and return its new size; a partial write is undone."""
-    fd = open_own(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
+    fd = open_own_file(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
     try:
         before = os.fstat(fd).st_size
         try:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from console.folders import atomic_write, make_private, open_own, read_own, state_folder
+from console.folders import atomic_write, make_private, open_own_file, read_own_file, state_folder
 from console.kube.objects.pod import Pod
 from console.logs.segment import LogSegment, append_to
 from console.scheduling.failure import PodFailure
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 KEEP_DAYS = 30.0  # days for which logs are kept after their last line, unless A4_LOGS_KEEP_DAYS says otherwise
 KEEP_GB = 20.0  # gigabytes that all logs may take, unless A4_LOGS_KEEP_GB says otherwise; the oldest jobs go first
-TAIL = 5000  # last lines of a file that are looked through for those that stand there already
-_FILE = re.compile(r"(\d{4,})\.([\w-]+)\.([\w-]+)\.log")
-_ATTEMPT = re.compile(r"attempt-(\d+)")
-_PRIVATE = "private-"
+OVERLAP_LINES = 5000  # last lines of a file that are looked through for those that stand there already
+_LOG_FILE_NAME = re.compile(r"(\d{4,})\.([\w-]+)\.([\w-]+)\.log")
+_ATTEMPT_FOLDER_NAME = re.compile(r"attempt-(\d+)")
+_PRIVATE_PREFIX = "private-"
 
 
 class JobMetadata(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ class JobLogStore(Struct):
 
     def _lock_for_writing(self) -> bool:
         """Try to become the only writer of this folder; returns whether that succeeded."""
-        self._lock = open_own(self.folder / "lock", os.O_RDWR | os.O_CREAT)
+        self._lock = open_own_file(self.folder / "lock", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -89,7 +89,7 @@ class JobLogStore(Struct):
 
     @property
     def _private_folder(self) -> Path:
-        return self.folder / f"{_PRIVATE}{os.getpid()}" if self.private else self.folder
+        return self.folder / f"{_PRIVATE_PREFIX}{os.getpid()}" if self.private else self.folder
 
     def segment_path(self, rank: int, attempt: int, container: str, uid: str) -> Path:
         """The file for that container's lines; its folder is created. OSError if the disk refuses."""
@@ -106,7 +106,7 @@ class JobLogStore(Struct):
         return [
             LogSegment.load(file, int(match[1]), attempt=attempt, uid=match[3], container=match[2])
             for attempt, file in sorted(_iter_log_files(self.folder))
-            if (match := _FILE.fullmatch(file.name)) is not None
+            if (match := _LOG_FILE_NAME.fullmatch(file.name)) is not None
         ]
 
     def close(self) -> None:
@@ -128,11 +128,11 @@ class JobLogStore(Struct):
             mine = LogSegment.load(file, 0)
             theirs = LogSegment.load(common, 0) if common.exists() else LogSegment(0, file=common)
             theirs.repair()
-            known = {raw for _, raw in theirs.iter_timed_lines(len(theirs) - TAIL)}
+            known = {raw for _, raw in theirs.iter_timed_lines(len(theirs) - OVERLAP_LINES)}
             last = theirs.times[-1] if theirs.times else -1.0
             lines = mine.iter_timed_lines(bisect_left(mine.times, last))
             fresh = (raw + b"\n" for moment, raw in lines if moment >= last and raw not in known)
-            while some := b"".join(islice(fresh, TAIL)):
+            while some := b"".join(islice(fresh, OVERLAP_LINES)):
                 append_to(common, some)
 
     def record_failure(self, ending: PodFailure) -> None:
@@ -142,7 +142,7 @@ class JobLogStore(Struct):
     def read_failures(self) -> tuple[PodFailure, ...]:
         found: list[PodFailure] = []
         with suppress(OSError):
-            for line in read_own(self.folder / "endings.jsonl").split(b"\n")[:-1]:
+            for line in read_own_file(self.folder / "endings.jsonl").split(b"\n")[:-1]:
                 with suppress(msgspec.DecodeError):  # a line that a crash cut
                     found.append(msgspec.json.decode(line, type=PodFailure))
         return tuple(found)
@@ -155,7 +155,7 @@ def _file_name_part(name: str) -> str:
 
 def _iter_log_files(folder: Path) -> Iterator[tuple[int, Path]]:
     for attempt in folder.glob("attempt-*"):
-        number = _ATTEMPT.fullmatch(attempt.name)
+        number = _ATTEMPT_FOLDER_NAME.fullmatch(attempt.name)
         if number:
             for file in attempt.glob("*.log"):
                 yield int(number[1]), file
@@ -166,7 +166,7 @@ def stored_jobs(root: Path) -> list[JobLogStore]:
     found: list[tuple[float, JobLogStore]] = []
     for file in root.glob("*/job.json"):
         with suppress(OSError, msgspec.DecodeError):  # removed in the meantime, or a note that a crash cut
-            note = msgspec.json.decode(read_own(file), type=JobMetadata)
+            note = msgspec.json.decode(read_own_file(file), type=JobMetadata)
             found.append((note.created or file.stat().st_mtime, JobLogStore(file.parent, note)))
     return [stored for _, stored in sorted(found, key=lambda each: -each[0])]
 
@@ -316,11 +316,11 @@ class JobFolder:
             self.trouble = f"Not saved to disk: {why[:1].lower()}{why[1:]}; following continues"
 
 
-RESULTS, CONNECTIVITY = "nccl-test-results.txt", "connectivity-test.log"
-_TABLE = re.compile(r"^\s*#|^\s*\d+\s+\d+\s+\S+\s+\S+\s+-?\d+\s+[\d.]+")  # of nccl-tests: head, foot or row
-_BEGUN = re.compile(r"step \d+ connectivity: run$")
-_ENDED = re.compile(r"step \d+ connectivity: (?:done|failed)\b")  # between them every rank names its node
-_FOUND = re.compile(r"\b(?:pong|hostfile|slots=\d+|discover\w*|connectivity|sshd listens)\b", re.IGNORECASE)
+RESULTS_FILE, CONNECTIVITY_FILE = "nccl-test-results.txt", "connectivity-test.log"
+_NCCL_TABLE_LINE = re.compile(r"^\s*#|^\s*\d+\s+\d+\s+\S+\s+\S+\s+-?\d+\s+[\d.]+")  # of nccl-tests: head, foot or row
+_CONNECTIVITY_BEGINS = re.compile(r"step \d+ connectivity: run$")
+_CONNECTIVITY_ENDS = re.compile(r"step \d+ connectivity: (?:done|failed)\b")  # between them every rank names its node
+_CONNECTIVITY_LINE = re.compile(r"\b(?:pong|hostfile|slots=\d+|discover\w*|connectivity|sshd listens)\b", re.IGNORECASE)
 """A line about who reached whom."""
 
 
@@ -351,10 +351,10 @@ class RankLogFiles:
 
     def _results_file(self, text: str) -> str:
         """The results file for a line of pod 0; empty if the line is no result."""
-        over = _ENDED.match(text) is not None
-        self._reaching = (self._reaching or _BEGUN.match(text) is not None) and not over
+        over = _CONNECTIVITY_ENDS.match(text) is not None
+        self._reaching = (self._reaching or _CONNECTIVITY_BEGINS.match(text) is not None) and not over
         if self._reaching or over:
-            return CONNECTIVITY
-        if _TABLE.match(text):
-            return RESULTS
-        return CONNECTIVITY if _FOUND.search(text) else ""
+            return CONNECTIVITY_FILE
+        if _NCCL_TABLE_LINE.match(text):
+            return RESULTS_FILE
+        return CONNECTIVITY_FILE if _CONNECTIVITY_LINE.search(text) else ""

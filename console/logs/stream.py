@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from console.errors import ConsoleError, NotAllowed
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.backoff import DEFAULT_BACKOFF
 from console.logs.line import Coverage, Gap, StreamState
 from console.scheduling.pod_slots import PodSlot
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 REFUSED_RETRY_SECONDS = 30.0  # seconds until a refused log is asked for again, at most
-_BROKEN = (StreamState.RECONNECTING, StreamState.CUT, StreamState.REFUSED)
+_BROKEN_STATES = (StreamState.RECONNECTING, StreamState.CUT, StreamState.REFUSED)
 CLOCK_SKEW_SECONDS = 600.0  # seconds by which the clocks of machines may differ
 
 
@@ -46,7 +46,7 @@ class FollowedContainer(Struct):
     again: float = 0.0  # when a refused log may be asked for again, by the loop's clock
     tail: int = 0  # how many last lines it is opened with, until it is known whether there were more; 0: with all
     fresh: bool = False  # whether nothing of it was kept before
-    opened: float = field(default_factory=CLOCK.now)
+    opened: float = field(default_factory=SERVER_CLOCK.now)
 
     def append_batch(self, batch: list[TimedLine]) -> None:
         self.part.append_lines(batch)
@@ -150,7 +150,7 @@ def find_gaps(followed: Iterable[FollowedContainer], parts: Iterable[LogSegment]
             ends[part.rank] = max(ends.get(part.rank, 0.0), part.times[-1])
     for each in followed:
         found += each.gaps
-        if each.main and each.stream.state in _BROKEN:
+        if each.main and each.stream.state in _BROKEN_STATES:
             found.append(Gap(each.part.rank, ends.get(each.part.rank, 0.0), float("inf"), "not read so far"))
     return tuple(found)
 

@@ -59,10 +59,10 @@ class LineFilter:
 
 
 MAX_REGEX_LINE = 1 << 20  # bytes of a line that are looked at
-_AROUND = re.compile(rb"\(\?<?[!=]|\\[AZ]")  # looks at what is around a match, so that a block differs from a line
-_NCCL = WordSearch(*NCCL_WORDS)
-_WARNINGS = WordSearch(*WARN_WORDS, fold=True)
-_DEBUG = WordSearch(*DEBUG_WORDS, fold=True)
+_LOOKAROUND = re.compile(rb"\(\?<?[!=]|\\[AZ]")  # looks at what is around a match, so that a block differs from a line
+_NCCL_SEARCH = WordSearch(*NCCL_WORDS)
+_WARNING_SEARCH = WordSearch(*WARN_WORDS, fold=True)
+_DEBUG_SEARCH = WordSearch(*DEBUG_WORDS, fold=True)
 
 
 def find_matching_lines(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
@@ -73,7 +73,7 @@ def find_matching_lines(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int
         if pattern.pattern == letters:
             yield from lines
             return
-    elif _AROUND.search(pattern.pattern):
+    elif _LOOKAROUND.search(pattern.pattern):
         lines = _line_offsets(data)
     else:
         lines = _iter_candidates(data, pattern)
@@ -101,10 +101,12 @@ def _possible_lines(data: bytes, keep: LineFilter) -> list[int] | None:
     if keep.level in {"error", "warn"}:
         lines = set(ERROR_WORDS.find_lines(data))
         if keep.level == "warn":  # that a line warns is cheaper to see than that it tells of an error
-            lines.update(at for at in _WARNINGS.find_lines(data) if at not in lines and is_warning(_line_at(data, at)))
+            lines.update(
+                at for at in _WARNING_SEARCH.find_lines(data) if at not in lines and is_warning(_line_at(data, at))
+            )
         every.append(lines)
     if keep.nccl == "only":
-        every.append(_NCCL.find_lines(data))
+        every.append(_NCCL_SEARCH.find_lines(data))
     return sorted(set(every[0]).intersection(*every[1:])) if every else None
 
 
@@ -113,9 +115,9 @@ def _iter_doubtful_lines(data: bytes, keep: LineFilter) -> Iterator[int]:
     if keep.pattern is not None:
         yield from find_matching_lines(data, keep.pattern)
     if keep.nccl:
-        yield from _NCCL.find_lines(data)
+        yield from _NCCL_SEARCH.find_lines(data)
     if keep.level == "info":
-        yield from _DEBUG.find_lines(data)
+        yield from _DEBUG_SEARCH.find_lines(data)
 
 
 def _line_at(data: bytes, begin: int) -> bytes:
@@ -259,8 +261,8 @@ class ListText(LogText):
         return bisect_left(self._matches, line)
 
 
-BLOCK = 1 << 18
-INDEX_STEP = 1 << 25  # bytes that one step counts or searches
+READ_BLOCK_BYTES = 1 << 18
+INDEX_STEP_BYTES = 1 << 25  # bytes that one step counts or searches
 
 
 class FileText(LogText):
@@ -295,14 +297,14 @@ class FileText(LogText):
             self.reset()
         self.size = size
         self._data = mmap.mmap(self._stream.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-        self._counted = min(self._counted, size // BLOCK * BLOCK)
-        del self._before[self._counted // BLOCK + 1 :]
+        self._counted = min(self._counted, size // READ_BLOCK_BYTES * READ_BLOCK_BYTES)
+        del self._before[self._counted // READ_BLOCK_BYTES + 1 :]
         self._index_lines(1 << 22)
 
     def _index_lines(self, most: int) -> None:
         stop = min(self.size, self._counted + most)
         while self._counted < stop:
-            end = min(self._counted + BLOCK, self.size)
+            end = min(self._counted + READ_BLOCK_BYTES, self.size)
             self._before.append(self._before[-1] + self._data[self._counted : end].count(b"\n"))
             self._counted = end
         share = f"{100 * self._counted // max(1, self.size)} %"
@@ -317,16 +319,16 @@ class FileText(LogText):
         if number <= 0:
             return 0
         block = bisect_left(self._before, number) - 1
-        at, left = block * BLOCK, number - self._before[block]
-        piece = self._data[at : at + BLOCK]
+        at, left = block * READ_BLOCK_BYTES, number - self._before[block]
+        piece = self._data[at : at + READ_BLOCK_BYTES]
         end = -1
         for _ in range(left):
             end = piece.find(b"\n", end + 1)
         return at + end + 1
 
     def _line_at_offset(self, start: int) -> int:
-        block = min(start // BLOCK, len(self._before) - 1)
-        return self._before[block] + self._data[block * BLOCK : start].count(b"\n")
+        block = min(start // READ_BLOCK_BYTES, len(self._before) - 1)
+        return self._before[block] + self._data[block * READ_BLOCK_BYTES : start].count(b"\n")
 
     def _read_line(self, start: int) -> tuple[bytes, int]:
         """The text of the line at that offset, cut to a maximum length, and the next line's offset."""
@@ -346,15 +348,15 @@ class FileText(LogText):
 
     def advance(self) -> bool:
         if self._counted < self.size:
-            self._index_lines(INDEX_STEP * 4)
+            self._index_lines(INDEX_STEP_BYTES * 4)
             return True
         if self._keep is None and self._pattern is None:
             return False
         start = self._seen
-        stop = self._data.rfind(b"\n", start, min(self.size, start + INDEX_STEP)) + 1
+        stop = self._data.rfind(b"\n", start, min(self.size, start + INDEX_STEP_BYTES)) + 1
         if stop <= start:  # a line of many megabytes
             stop = self._read_line(start)[1]
-        stop = min(self.size, stop) if self.size - start > INDEX_STEP else self.size
+        stop = min(self.size, stop) if self.size - start > INDEX_STEP_BYTES else self.size
         data, among = self._data[start:stop], None
         if self._keep is not None:
             begins = find_passing_lines(data, self._keep)

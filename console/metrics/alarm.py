@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from console.kube.find_job import with_namespace_option
-from console.settings import YOU
+from console.settings import OWN_NAME
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
@@ -41,10 +41,10 @@ class AlarmKind(StrEnum):
         return self in (AlarmKind.STALL, AlarmKind.NAN, AlarmKind.BEHIND, AlarmKind.GPU, AlarmKind.KEPT)
 
 
-GLYPH = "▲"
-STOPPED = "the job was stopped"  # what ended an alarm of a job that was deleted before its end
-INSPECTED = "inspected: "  # in `more`, before what an inspection of the processes found
-_NEXT = {  # command, which is the same wherever one reads of the alarm, and what it is for
+ALARM_GLYPH = "▲"
+JOB_STOPPED = "the job was stopped"  # what ended an alarm of a job that was deleted before its end
+INSPECTED_PREFIX = "inspected: "  # in `more`, before what an inspection of the processes found
+_NEXT_STEPS = {  # command, which is the same wherever one reads of the alarm, and what it is for
     AlarmKind.STALL: ("hang", "shows which rank the others wait for"),
     AlarmKind.BEHIND: ("hang", "shows where each rank is"),
     AlarmKind.NAN: ("training", "shows its steps"),
@@ -89,13 +89,13 @@ class Alarm:
     @property
     def lasted_to_job_end(self) -> bool:
         """Whether its cause still exists, or did when somebody stopped the job."""
-        return not self.over or self.ended == STOPPED
+        return not self.over or self.ended == JOB_STOPPED
 
     @property
     def verdict(self) -> str:
         """For whom the ranks of a stalled job wait, as an inspection found; empty: that is not known."""
-        inspected = self.kind is AlarmKind.STALL and self.more.startswith(INSPECTED)
-        return self.more.removeprefix(INSPECTED) if inspected else ""
+        inspected = self.kind is AlarmKind.STALL and self.more.startswith(INSPECTED_PREFIX)
+        return self.more.removeprefix(INSPECTED_PREFIX) if inspected else ""
 
     def next_step(
         self,
@@ -112,7 +112,7 @@ class Alarm:
         `look`, `stop` and `act`, which lists all that can be done: what does that where it is shown, instead of
         commands. `has_checkpoint`: whether a launch could go on from one.
         """
-        verb, why = _NEXT[self.kind]
+        verb, why = _NEXT_STEPS[self.kind]
         shows = f"{look or f'a4 {verb} {self.job}'} {why}"
         if self.verdict and act and may_stop:
             begins = " from its last checkpoint" if has_checkpoint else ""
@@ -121,7 +121,7 @@ class Alarm:
             shows = (
                 f"{look} shows where each rank is" if look else f"a4 hang {self.job} --bundle FILE keeps the evidence"
             )
-        whose = f" (launched by {owner}, not by you)" if owner not in {"", YOU} else ""
+        whose = f" (launched by {owner}, not by you)" if owner not in {"", OWN_NAME} else ""
         frees = f"; {stop or f'a4 stop {self.job}'} frees {self.held} GPUs{whose}" if self.held and may_stop else ""
         return f"{shows}{frees}" if self.job else ""
 

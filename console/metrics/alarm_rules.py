@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 
 from console.config import Thresholds
 from console.durations import format_duration
-from console.kube.arrivals import QUIET
-from console.metrics.alarm import INSPECTED, STOPPED, Alarm, AlarmKind
+from console.kube.arrivals import SERVER_QUIET_SECONDS
+from console.metrics.alarm import INSPECTED_PREFIX, JOB_STOPPED, Alarm, AlarmKind
 from console.metrics.step_cadence import MIN_STEPS_FOR_PACE, StepCadence, format_late_row, format_late_step
 from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
     from console.metrics.start_phase import StartPhase
 
-SETTLE_SECONDS = 10.0  # seconds at first in which lines come that were printed before anybody listened
+OLD_LINES_AT_FIRST_SECONDS = 10.0  # seconds at first in which lines come that were printed before anybody listened
 OLD_LINE_SECONDS = 1.0  # seconds after an old line in which the next one may come
 MAX_CATCH_UP_SECONDS = 60.0  # that reading a log again may take; a restarted run never comes to where it was
 MAX_ALARMS = 200  # alarms that are kept
-_PAUSE = lazy_pattern(
+_PAUSE_LINE = lazy_pattern(
     r"(?i)\b(?:evaluat\w*|validat\w*|sav(?:e|ing)\b.{0,60}check\w*|check-?point\w*\b.{0,60}(?:sav|load|writ)\w*"
     r"|load(?:ing|ed)?\b.{0,60}check\w*|eval(?:uation)? (?:step|loop|iter)\w*)"
 )
-_XID = lazy_pattern(r"NVRM: Xid\b[^:]*(?:\([^)]*\))?[^:]*: *\d+")  # of the driver; people write the word too
-_FREES = {AlarmKind.STALL, AlarmKind.NAN, AlarmKind.KEPT}  # alarms for which a job is stopped
-_WORDS = ("val", "VAL", "heck", "HECK")
+_XID_LINE = lazy_pattern(r"NVRM: Xid\b[^:]*(?:\([^)]*\))?[^:]*: *\d+")  # of the driver; people write the word too
+_STOPPING_ALARMS = {AlarmKind.STALL, AlarmKind.NAN, AlarmKind.KEPT}  # alarms for which a job is stopped
+_PAUSE_WORDS = ("val", "VAL", "heck", "HECK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class JobSample:
 
 class AlarmWatch:
     def __init__(
-        self, key: tuple[str, str], thresholds: Thresholds, now: float, settles: float = SETTLE_SECONDS
+        self, key: tuple[str, str], thresholds: Thresholds, now: float, settles: float = OLD_LINES_AT_FIRST_SECONDS
     ) -> None:
         self.alarms: list[Alarm] = []  # in the order in which they began
         self.quiet = "no pod has"  # subject of "… printed a line for": the pods whose logs are followed
@@ -113,9 +113,9 @@ class AlarmWatch:
         if printed and now - printed > self._limits.late:
             self._old_line_at = now
         self.line_at, self.has_lines = min(now, printed) if early else now, True
-        if "Xid" in text and _XID.search(text):
+        if "Xid" in text and _XID_LINE.search(text):
             self._xids.append((text.strip()[:200], self.line_at))
-        elif any(word in text for word in _WORDS) and _PAUSE.search(text):
+        elif any(word in text for word in _PAUSE_WORDS) and _PAUSE_LINE.search(text):
             self._pausing = True
 
     def on_reader_changed(self, now: float) -> None:
@@ -129,7 +129,7 @@ class AlarmWatch:
         """Evaluate the rules for the job's current sample; returns the new alarms."""
         if look.stopped:
             if look.finished:  # nobody can look whether the causes of its alarms are gone
-                ended = "the job failed" if look.failed else STOPPED
+                ended = "the job failed" if look.failed else JOB_STOPPED
                 for alarm in self._open.values():
                     self._replace_alarm(alarm, replace(alarm, over=now, ended=ended))
                 self._open, self.late, self.verdict = {}, "", ""
@@ -160,7 +160,7 @@ class AlarmWatch:
         if (
             there
             or look.finished
-            or now - self._read[1] >= SETTLE_SECONDS
+            or now - self._read[1] >= OLD_LINES_AT_FIRST_SECONDS
             or now - self._listens >= MAX_CATCH_UP_SECONDS
         ):
             self._awaited = None
@@ -194,7 +194,7 @@ class AlarmWatch:
         known = now - look.missing
         stalled, since = self._no_step_text(known, look)
         overdue, unproved, self.unknown = self.late, self.unproved, ""
-        if look.missing > QUIET and not (stalled or overdue):
+        if look.missing > SERVER_QUIET_SECONDS and not (stalled or overdue):
             silent, _ = self._no_step_text(now, look)
             if silent or self.late or self.unproved:
                 clock = datetime.fromtimestamp(known).astimezone()
@@ -214,7 +214,8 @@ class AlarmWatch:
             AlarmKind.GPU: look.faulty_nodes,
         }
         blamed = look.blamed if look.blamed_at > self.step_at else ""
-        self.verdict = blamed.removeprefix(INSPECTED) if blamed.startswith(INSPECTED) and (stalled or self.late) else ""
+        found = blamed.startswith(INSPECTED_PREFIX) and (stalled or self.late)
+        self.verdict = blamed.removeprefix(INSPECTED_PREFIX) if found else ""
         nodes[AlarmKind.STALL] = look.blamed_nodes if self.verdict else ()
         for kind, words, beside, began in (
             (AlarmKind.STALL, stalled, blamed, since),
@@ -223,7 +224,7 @@ class AlarmWatch:
             (AlarmKind.NAN, look.nan, saved, look.nan_at),
             (AlarmKind.GPU, "; ".join(look.gpus[:3]), "", 0.0),
         ):
-            held = look.held if kind in _FREES else 0
+            held = look.held if kind in _STOPPING_ALARMS else 0
             on = tuple(dict.fromkeys(nodes.get(kind, ())))
             alarm = Alarm(kind, words, now, *self._key, more=beside, held=held, began=min(now, began), nodes=on)
             self._update_alarm(alarm, "" if look.running else _why_not_running(look))

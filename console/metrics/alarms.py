@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.config import Thresholds, config_in_force
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobSet, JobState
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
@@ -28,7 +28,7 @@ MAX_PAST_ALARMS = 200  # alarms of jobs that are over which are kept
 DOUBT_SECONDS = 3.0  # seconds more for a job whose last step is long ago, to show that it lives
 CHECK_POLL_SECONDS = 0.2  # seconds between two looks at a job that is followed for a moment only
 MAX_OPENED_JOBS = 16  # jobs that are watched at the same time; the one watched longest makes room
-_RUNS = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
+_RUNNING_STATES = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
 
 
 class AlarmService:
@@ -119,7 +119,7 @@ class AlarmService:
     def _running_jobs(self) -> list[JobSet]:
         """The running jobs, largest first, newest first among equals."""
         every = self._sources.cluster.fleet.jobsets.values()
-        running = (each for each in every if each.state in _RUNS and self._is_watched(each.key))
+        running = (each for each in every if each.state in _RUNNING_STATES and self._is_watched(each.key))
         return sorted(running, key=lambda each: (-each.gpus, -each.created))
 
     def _log_shares(self, running: list[JobSet]) -> dict[Key, int]:
@@ -139,7 +139,7 @@ class AlarmService:
         elif before is not None:
             self._close_job(before)
             watch = before.watch
-            watch.on_reader_changed(CLOCK.now())
+            watch.on_reader_changed(SERVER_CLOCK.now())
         self.jobs[key] = job = JobMonitor(key, self.thresholds, sources, watch)
         return job
 
@@ -204,7 +204,7 @@ class AlarmService:
     async def check_job(self, namespace: str, name: str, seconds: float) -> AlarmReport:
         """Check a job by two logs until its first alarm or so many seconds, and DOUBT_SECONDS more in case of doubt."""
         key, until = (namespace, name), time.monotonic() + seconds
-        watch = AlarmWatch(key, self.thresholds, CLOCK.now(), settles=seconds)
+        watch = AlarmWatch(key, self.thresholds, SERVER_CLOCK.now(), settles=seconds)
         monitor = JobMonitor(key, self.thresholds, self._passive_sources, watch)
         try:
             while True:
@@ -226,5 +226,5 @@ def _make_report(monitor: JobMonitor, seconds: float, *, lags: bool) -> AlarmRep
     if lags:
         return AlarmReport(watch.active, unread="its log comes faster than it is read")
     unread = watch.unknown if watch.has_lines else f"no whole line of its log came in {seconds:g} s"
-    doing = start.sentence(CLOCK.now()) if (start := monitor.measures.start) is not None else ""
+    doing = start.sentence(SERVER_CLOCK.now()) if (start := monitor.measures.start) is not None else ""
     return AlarmReport(watch.active, watch.late, "", watch.has_step_cadence, monitor.progress, unread, doing)

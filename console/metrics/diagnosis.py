@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from console.errors import ConsoleError
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.metrics.alarm import Alarm, AlarmKind
 from console.scheduling.pod_slots import pod_slots
 
@@ -145,7 +145,7 @@ class Diagnoses:
 
     async def take_pace(self, uid: str, words: str, since: float) -> None:
         """Keep that the steps of a job, slower since then, are its pace from now on."""
-        await self.record(Diagnosis(uid, DiagnosisKind.PACE, max(since, CLOCK.now()), words))
+        await self.record(Diagnosis(uid, DiagnosisKind.PACE, max(since, SERVER_CLOCK.now()), words))
 
     def find_consent(self, uid: str) -> bool | None:
         """What a person answered to whether the pods of that job may be looked into; None: nobody was asked."""

@@ -27,8 +27,8 @@ def csv_number(value: float | None) -> float | None:
 
 # NCCL
 
-HALVES = ("out_of_place", "in_place")
-_FIELDS = ("time_us", "algbw", "busbw", "wrong")
+TABLE_HALVES = ("out_of_place", "in_place")
+_ROW_FIELDS = ("time_us", "algbw", "busbw", "wrong")
 REFERENCE_BAND = (0.9, 1.1)  # what counts as reaching the reference, as a share of it
 
 
@@ -37,13 +37,13 @@ def format_rows_csv(tests: Sequence[NcclTest]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
         ["test", "program", "ranks", "size", "count", "type", "redop", "root"]
-        + [f"{half}_{field}" for half in HALVES for field in _FIELDS]
+        + [f"{half}_{field}" for half in TABLE_HALVES for field in _ROW_FIELDS]
     )
     for at, test in enumerate(tests, start=1):
         for row in test.rows:
             writer.writerow(
                 [at, test.program, test.ranks, row.size, row.count, row.type, row.redop, row.root]
-                + [csv_number(getattr(getattr(row, half), field, None)) for half in HALVES for field in _FIELDS]
+                + [csv_number(getattr(getattr(row, half), name, None)) for half in TABLE_HALVES for name in _ROW_FIELDS]
             )
     return out.getvalue()
 
@@ -54,7 +54,7 @@ def draw_curve_svg(
     """The curve of a test and of others for comparison; with the A4 reference where it applies."""
     lines = []
     for name, each in (("", test), *others):
-        for half in HALVES:
+        for half in TABLE_HALVES:
             values = [(float(row.size), getattr(getattr(row, half), "busbw", None)) for row in each.rows if row.size]
             points = [(size, value) for size, value in values if value is not None]
             if points:
@@ -96,7 +96,7 @@ def format_message_size(amount: float) -> str:
 
 # training
 
-POINTS = 1500  # places of an exported curve; each shows its lowest and highest value
+MAX_CURVE_POINTS = 1500  # places of an exported curve; each shows its lowest and highest value
 
 
 def training_json(track: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dict[str, Any]:
@@ -172,7 +172,9 @@ def _metric_lines(name: str, track: TrainingRun, metric: str) -> list[ChartLine]
         column = track.columns.get(metric)
         if column is None or not len(track):
             return []
-        edges = track.column_edges(track.numbers[0], track.numbers[-1], min(POINTS, len(track)), by_time=False)
+        edges = track.column_edges(
+            track.numbers[0], track.numbers[-1], min(MAX_CURVE_POINTS, len(track)), by_time=False
+        )
         at = [track.numbers[min(edge, len(track) - 1)] for edge in edges]
         raw = [
             (at[each.at], value)
@@ -185,9 +187,9 @@ def _metric_lines(name: str, track: TrainingRun, metric: str) -> list[ChartLine]
 
 # the chart
 
-WIDTH, HEIGHT = 960, 480
+CHART_WIDTH, CHART_HEIGHT = 960, 480
 _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 24, 56, 56
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")  # for colour-blind eyes too
+LINE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")  # for colour-blind eyes too
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,11 +247,13 @@ def draw_line_chart(
     values = [value for _, value in points] + [value for _, low, high in band for value in (low, high)]
     places = [place for place, _ in points] + [place for place, *_ in band]
     low = 0.0 if from_zero else min(values, default=0.0)
-    across = Scale(min(places, default=0.0), max(places, default=1.0), _LEFT, WIDTH - _RIGHT, 2.0 if log_x else 0.0)
-    up = Scale(low, max(values, default=1.0), HEIGHT - _BOTTOM, _TOP)
+    across = Scale(
+        min(places, default=0.0), max(places, default=1.0), _LEFT, CHART_WIDTH - _RIGHT, 2.0 if log_x else 0.0
+    )
+    up = Scale(low, max(values, default=1.0), CHART_HEIGHT - _BOTTOM, _TOP)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
-        f'font-size="12" fill="#222"><rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {CHART_WIDTH} {CHART_HEIGHT}" font-family="sans-serif" '
+        f'font-size="12" fill="#222"><rect width="{CHART_WIDTH}" height="{CHART_HEIGHT}" fill="#fff"/>',
         f'<text x="{_LEFT}" y="20" font-size="15">{escape(title)}</text>',
         *_draw_axes(across, up, x, y, x_words),
     ]
@@ -263,17 +267,17 @@ def draw_line_chart(
 
 
 def _draw_axes(across: Scale, up: Scale, x: str, y: str, x_words: Callable[[float], str]) -> list[str]:
-    base = HEIGHT - _BOTTOM
-    parts = [f'<path d="M{_LEFT} {_TOP}V{base}H{WIDTH - _RIGHT}" fill="none" stroke="#888"/>']
+    base = CHART_HEIGHT - _BOTTOM
+    parts = [f'<path d="M{_LEFT} {_TOP}V{base}H{CHART_WIDTH - _RIGHT}" fill="none" stroke="#888"/>']
     for tick in up.ticks():
         at = up(tick)
-        parts.append(f'<path d="M{_LEFT} {at:.1f}H{WIDTH - _RIGHT}" stroke="#ddd"/>')
+        parts.append(f'<path d="M{_LEFT} {at:.1f}H{CHART_WIDTH - _RIGHT}" stroke="#ddd"/>')
         parts.append(f'<text x="{_LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{tick:,.4g}</text>')
     for tick in across.ticks():
         parts.append(
             f'<text x="{across(tick):.1f}" y="{base + 18}" text-anchor="middle">{escape(x_words(tick))}</text>'
         )
-    parts.append(f'<text x="{WIDTH - _RIGHT}" y="{HEIGHT - 10}" text-anchor="end">{escape(x)}</text>')
+    parts.append(f'<text x="{CHART_WIDTH - _RIGHT}" y="{CHART_HEIGHT - 10}" text-anchor="end">{escape(x)}</text>')
     parts.append(f'<text x="8" y="{_TOP - 10}">{escape(y)}</text>')
     return parts
 
@@ -284,7 +288,7 @@ def _draw_path(points: Sequence[tuple[float, float]], across: Scale, up: Scale) 
 
 def _draw_line(line: ChartLine, number: int, across: Scale, up: Scale) -> str:
     points = [point for point in line.points if math.isfinite(point[1])]
-    colour = COLOURS[number % len(COLOURS)]
+    colour = LINE_COLOURS[number % len(LINE_COLOURS)]
     style = 'stroke-opacity="0.35" stroke-width="1"' if line.faint else 'stroke-width="2"'
     dash = ' stroke-dasharray="6 3"' if number % 2 and not line.faint else ""
     drawn = f'<polyline points="{_draw_path(points, across, up)}" fill="none" stroke="{colour}" {style}{dash}/>'
@@ -297,7 +301,7 @@ def _draw_line(line: ChartLine, number: int, across: Scale, up: Scale) -> str:
 
 def _draw_marker(at: float, words: str) -> str:
     return (
-        f'<g><title>{escape(words)}</title><path d="M{at:.1f} {_TOP}V{HEIGHT - _BOTTOM}" stroke="#d55e00" '
+        f'<g><title>{escape(words)}</title><path d="M{at:.1f} {_TOP}V{CHART_HEIGHT - _BOTTOM}" stroke="#d55e00" '
         f'stroke-dasharray="2 3"/><text x="{at + 3:.1f}" y="{_TOP + 10}" font-size="10" fill="#a33">'
         f"{escape(words.partition(':')[0])}</text></g>"
     )
@@ -306,7 +310,7 @@ def _draw_marker(at: float, words: str) -> str:
 def _draw_legend(lines: Sequence[ChartLine]) -> list[str]:
     parts, at = [], _LEFT
     for number, line in enumerate(lines):
-        colour = COLOURS[number % len(COLOURS)]
+        colour = LINE_COLOURS[number % len(LINE_COLOURS)]
         parts.append(f'<path d="M{at} 36h18" stroke="{colour}" stroke-width="{1 if line.faint else 2}"/>')
         parts.append(f'<text x="{at + 24}" y="40">{escape(line.name)}</text>')
         at += 40 + 7 * len(line.name)

@@ -110,12 +110,12 @@ def mfu(tflops: float | None, accelerator: str) -> float | None:
     return tflops / peak if peak and tflops is not None and tflops <= MAX_MFU * peak else None
 
 
-Source = Literal["", "nvidia-smi", "dcgm"]  # whose readings: of the first, else of the second
-SMI: Final = "nvidia-smi"
+GpuSource = Literal["", "nvidia-smi", "dcgm"]  # whose readings: of the first, else of the second
+NVIDIA_SMI: Final = "nvidia-smi"
 DCGM: Final = "dcgm"
-STALE_SECONDS = 15.0  # seconds after which a reading is old
+STALE_READING_SECONDS = 15.0  # seconds after which a reading is old
 HYSTERESIS_SHARE = 0.5  # share of the distance at which a GPU stands out within which it is one of the others again
-_COLD, _HOT = 30.0, 85.0
+_COLD_CELSIUS, _HOT_CELSIUS = 30.0, 85.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +137,11 @@ class GpuMetric:
         return min(1.0, max(0.0, (value - self.least) / (((own or self.most) - self.least) or 1)))
 
 
-METRICS = (  # in the order in which the key goes through them
+GPU_METRICS = (  # in the order in which the key goes through them
     GpuMetric("utilization", "Utilization", "%", lambda gpu: gpu.utilization, 0, 100, True),
     GpuMetric("memory", "Memory", "%", lambda gpu: gpu.memory_share, 0, 100, False),
     GpuMetric("power", "Power", "W", lambda gpu: gpu.power, 0, 1000, True),
-    GpuMetric("temperature", "Temperature", "°C", lambda gpu: gpu.temperature, _COLD, _HOT, False),
+    GpuMetric("temperature", "Temperature", "°C", lambda gpu: gpu.temperature, _COLD_CELSIUS, _HOT_CELSIUS, False),
     GpuMetric("clock", "Clock", "MHz", lambda gpu: gpu.clock, 0, 1965, True),
     GpuMetric("nvlink", "NVLink, both ways", "GB/s", lambda gpu: gpu.nvlink / 1e9 if gpu.nvlink is not None else None,
            0, 1800, True),
@@ -152,7 +152,7 @@ METRICS = (  # in the order in which the key goes through them
 
 
 def find_metric(name: str) -> GpuMetric:
-    return next(each for each in METRICS if each.name == name)
+    return next(each for each in GPU_METRICS if each.name == name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,13 +263,13 @@ def _merge_order(before: list[int], stay: set[int], come: list[int]) -> list[int
     return list(dict.fromkeys([*(each for each in before if each in stay), *come]))
 
 
-_FIRST = lazy_pattern(
+_TABLE_LINE_1 = lazy_pattern(
     r"\|\s{1,9}(\d{1,4})\s{1,9}(\S.{0,80}?)\s{1,40}(?:On|Off|N/A)\s*\|\s*([0-9A-Fa-f:.]{7,20})\s+(?:On|Off|N/A)\s*\|\s*(\S+)"
 )
-_SECOND = lazy_pattern(r"\|\s*\S+\s+(\S+)\s+\S+\s+(\S+)\s*/\s*(\S+)\s*\|\s*(\S+)\s*/\s*(\S+)\s*\|\s*(\S+)")
+_TABLE_LINE_2 = lazy_pattern(r"\|\s*\S+\s+(\S+)\s+\S+\s+(\S+)\s*/\s*(\S+)\s*\|\s*(\S+)\s*/\s*(\S+)\s*\|\s*(\S+)")
 _NUMBER = lazy_pattern(r"([-+]?\d{1,15}(?:\.\d{1,9})?)\s{0,2}(?:%|MiB|MHz|W|C)?")
-_BITS = lazy_pattern(r"0x[0-9A-Fa-f]{1,16}")
-_FIELDS = {  # columns of the CSV that are read, besides index, name and bus
+_HEX_NUMBER = lazy_pattern(r"0x[0-9A-Fa-f]{1,16}")
+_CSV_COLUMNS = {  # columns of the CSV that are read, besides index, name and bus
     "utilization.gpu": "utilization",
     "memory.used": "memory_used",
     "memory.total": "memory_total",
@@ -320,12 +320,12 @@ class NvidiaSmiParser:
 
     def _parse_table_line(self, line: str) -> Gpu | None:
         """Parse a line of the table; returns a reading with the second line of each GPU."""
-        if found := _FIRST.search(line):
+        if found := _TABLE_LINE_1.search(line):
             index, name, bus, ecc = found.groups()
             self._begun = Gpu(int(index), name, bus=bus, ecc_uncorrected=parse_count(ecc))
             return None
         begun, self._begun = self._begun, None
-        found = _SECOND.search(line) if begun else None
+        found = _TABLE_LINE_2.search(line) if begun else None
         if begun is None or found is None:
             return None
         temperature, power, limit, used, total, utilization = (_parse_number(each) for each in found.groups())
@@ -351,7 +351,9 @@ class NvidiaSmiParser:
         index = parse_count(row["index"])
         if index is None:
             return None
-        values: dict[str, Any] = {field: _parse_number(row[name]) for name, field in _FIELDS.items() if name in row}
+        values: dict[str, Any] = {
+            field: _parse_number(row[name]) for name, field in _CSV_COLUMNS.items() if name in row
+        }
         recovery = row.get("gpu_recovery_action", "")
         throttle = row.get("clocks_event_reasons.active", row.get("clocks_throttle_reasons.active", ""))
         return Gpu(
@@ -360,7 +362,7 @@ class NvidiaSmiParser:
             bus=row.get("pci.bus_id", row.get("gpu_bus_id", "")),
             ecc_uncorrected=_to_int(values.pop("ecc_uncorrected", None)),
             ecc_corrected=_to_int(values.pop("ecc_corrected", None)),
-            throttle=int(throttle, 16) if _BITS.fullmatch(throttle) else None,
+            throttle=int(throttle, 16) if _HEX_NUMBER.fullmatch(throttle) else None,
             recovery="" if recovery.strip("[]") in ("None", "N/A") else recovery,
             **values,
         )
@@ -382,8 +384,8 @@ def parse_nvidia_smi(data: bytes) -> tuple[Gpu, ...]:
     return parser.gpus
 
 
-_SAMPLE = lazy_pattern(r"DCGM_FI_(\w{1,60})\{(.{0,4000})\}\s+([-+]?[\d.]+(?:[eE][-+]?\d+)?|NaN)")
-_LABEL = lazy_pattern(r'(\w+)="([^"]*)"')
+_DCGM_SAMPLE = lazy_pattern(r"DCGM_FI_(\w{1,60})\{(.{0,4000})\}\s+([-+]?[\d.]+(?:[eE][-+]?\d+)?|NaN)")
+_DCGM_LABEL = lazy_pattern(r'(\w+)="([^"]*)"')
 _DCGM_FIELDS = {
     "DEV_GPU_UTIL": "utilization",
     "DEV_FB_USED": "memory_used",
@@ -397,10 +399,10 @@ _DCGM_FIELDS = {
     "PROF_NVLINK_RX_BYTES": "nvlink_received",
     "PROF_NVLINK_TX_BYTES": "nvlink_sent",
 }
-_WHOLE = ("ecc_uncorrected", "ecc_corrected", "xid", "throttle")
+_INTEGER_FIELDS = ("ecc_uncorrected", "ecc_corrected", "xid", "throttle")
 _ENGINE_ACTIVITY = "PROF_GR_ENGINE_ACTIVE"
-_DIGITS = 6
-_BLANK = 1 << 46  # numbers from here on are DCGM's way of saying that it has none
+_DCGM_DIGITS = 6
+_DCGM_BLANK = 1 << 46  # numbers from here on are DCGM's way of saying that it has none
 
 
 def parse_dcgm(text: str) -> tuple[Gpu, ...]:
@@ -408,24 +410,24 @@ def parse_dcgm(text: str) -> tuple[Gpu, ...]:
     found: dict[int, dict[str, float]] = {}
     names: dict[int, tuple[str, str, str]] = {}
     for line in text.splitlines():
-        sample = _SAMPLE.match(line)
-        labels = dict(_LABEL.findall(sample[2])) if sample else {}
+        sample = _DCGM_SAMPLE.match(line)
+        labels = dict(_DCGM_LABEL.findall(sample[2])) if sample else {}
         if sample is None or not labels.get("gpu", "").isdecimal() or sample[3] == "NaN":
             continue
         try:
-            gpu, value = int(labels["gpu"][:_DIGITS]), float(sample[3])
+            gpu, value = int(labels["gpu"][:_DCGM_DIGITS]), float(sample[3])
         except ValueError:
             continue
         pod = f"{labels['namespace']}/{labels['pod']}" if labels.get("pod") and labels.get("namespace") else ""
         names[gpu] = labels.get("modelName", ""), labels.get("pci_bus_id", ""), pod
-        if abs(value) < _BLANK:
+        if abs(value) < _DCGM_BLANK:
             found.setdefault(gpu, {})[sample[1]] = value
     return tuple(_make_gpu(index, *names[index], found.get(index, {})) for index in sorted(names))
 
 
 def _make_gpu(index: int, name: str, bus: str, pod: str, values: dict[str, float]) -> Gpu:
     known: dict[str, Any] = {field: values[key] for key, field in _DCGM_FIELDS.items() if key in values}
-    known |= {field: int(known[field]) for field in _WHOLE if field in known}
+    known |= {field: int(known[field]) for field in _INTEGER_FIELDS if field in known}
     gpu = Gpu(index, name, bus=bus, pod=pod, **known)
     parts = [values[key] for key in ("DEV_FB_USED", "DEV_FB_FREE", "DEV_FB_RESERVED") if key in values]
     if "DEV_FB_USED" in values and "DEV_FB_FREE" in values:
@@ -435,11 +437,11 @@ def _make_gpu(index: int, name: str, bus: str, pod: str, values: dict[str, float
     return gpu
 
 
-_AT = lazy_pattern(r"a4-counters (\d{1,12}(?:\.\d{1,9})?)")
-_RDMA = lazy_pattern(r"a4-rdma (\S{1,80}) (\d{1,20}) (\d{1,20})")
-_GPU = lazy_pattern(r"GPU (\d{1,4}): ")
-_LINK = lazy_pattern(r"\s{0,9}Link \d{1,3}: Data (Tx|Rx): (\d{1,20}) KiB")
-_WORD, _KIB = 4, 1024
+_COUNTERS_LINE = lazy_pattern(r"a4-counters (\d{1,12}(?:\.\d{1,9})?)")
+_RDMA_LINE = lazy_pattern(r"a4-rdma (\S{1,80}) (\d{1,20}) (\d{1,20})")
+_GPU_LINE = lazy_pattern(r"GPU (\d{1,4}): ")
+_NVLINK_LINE = lazy_pattern(r"\s{0,9}Link \d{1,3}: Data (Tx|Rx): (\d{1,20}) KiB")
+_RDMA_WORD_BYTES, _BYTES_PER_KIB = 4, 1024
 
 _Counts = dict[str | int, tuple[int, int]]  # bytes in and out since some moment, by port or by index of the GPU
 
@@ -460,18 +462,18 @@ class NetworkCounters:
             self._parse_line(line)
 
     def _parse_line(self, line: str) -> None:
-        if found := _AT.fullmatch(line.strip()):
+        if found := _COUNTERS_LINE.fullmatch(line.strip()):
             self._end_sample()
             self._at, self._begun, self._gpu = float(found[1]), {}, None
         elif self._begun is None:
             return
-        elif found := _RDMA.fullmatch(line.strip()):
-            self._begun[found[1]] = int(found[2]) * _WORD, int(found[3]) * _WORD
-        elif found := _GPU.match(line):
+        elif found := _RDMA_LINE.fullmatch(line.strip()):
+            self._begun[found[1]] = int(found[2]) * _RDMA_WORD_BYTES, int(found[3]) * _RDMA_WORD_BYTES
+        elif found := _GPU_LINE.match(line):
             self._gpu = int(found[1])
-        elif (found := _LINK.fullmatch(line.rstrip())) and self._gpu is not None:
+        elif (found := _NVLINK_LINE.fullmatch(line.rstrip())) and self._gpu is not None:
             received, sent = self._begun.get(self._gpu, (0, 0))
-            more = int(found[2]) * _KIB
+            more = int(found[2]) * _BYTES_PER_KIB
             self._begun[self._gpu] = (received + more, sent) if found[1] == "Rx" else (received, sent + more)
         elif not line.startswith((" ", "\t")):  # the GPUs' own table, which comes after
             self._end_sample()

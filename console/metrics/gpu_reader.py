@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
 from console.kube.actions import pod_path
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.find_job import find_job
-from console.metrics.gpu_metrics import DCGM, SMI, Gpu, GpuBoard, PodGpus, Source
+from console.metrics.gpu_metrics import DCGM, NVIDIA_SMI, Gpu, GpuBoard, GpuSource, PodGpus
 from console.scheduling.pod_slots import PodSlot, pod_slots
 
 if TYPE_CHECKING:
@@ -27,27 +27,29 @@ if TYPE_CHECKING:
 
     ReadingCallback = Callable[[PodGpus], None]
 
-SINGLE_ROUNDS = 2  # readings that one look takes: what goes over a network is the difference of two
+READINGS_OF_ONE_LOOK = 2  # readings that one look takes: what goes over a network is the difference of two
 MAX_PODS_READ = 128  # pods that are read at the same time; those beyond are named
 READ_SECONDS = 2.0  # seconds between two readings
 MIN_BOARD_SECONDS = 0.25  # seconds between two boards at least
 RETRY_SECONDS = 10.0  # seconds until a pod that failed is tried again
-MAX_OF_REPORT = 256 << 10  # bytes from one report of nvidia-smi to the next: 8 GPUs and 16 network cards fill 10 KiB
+MAX_REPORT_BYTES = 256 << 10  # bytes from one report of nvidia-smi to the next: 8 GPUs and 16 network cards fill 10 KiB
 MAX_EARLY_READINGS = 10  # readings of a GPU that may come sooner than asked for; a pod that prints more is stopped
-FLOW = 6.0  # seconds from the first counter to the report after it, where there is one look only
+REPORT_FLOW_SECONDS = 6.0  # seconds from the first counter to the report after it, where there is one look only
 ROUNDS_PER_STREAM = 900  # readings until a stream is opened anew: none runs for ever in a pod that nobody watches
 DCGM_PORT, DCGM_PORT_NAME = 9400, "metrics"  # the usual port, and the name that counts where a pod has it
-DCGM_EVERY = 5.0  # seconds between two readings of an exporter at least: it looks at the GPUs no oftener itself
-_EXPORTERS = ("dcgm-exporter", "dcgm_exporter")
-_FIELDS = (
+MIN_DCGM_SECONDS = 5.0  # seconds between two readings of an exporter at least: it looks at the GPUs no oftener itself
+_EXPORTER_NAMES = ("dcgm-exporter", "dcgm_exporter")
+_QUERIED_FIELDS = (
     "index,name,pci.bus_id,utilization.gpu,memory.used,memory.total,temperature.gpu,power.draw,power.limit,clocks.sm,"
     "clocks.max.sm,ecc.errors.uncorrected.volatile.total"
 )
-_NEWER = "ecc.errors.corrected.volatile.total,clocks_event_reasons.active,gpu_recovery_action"  # older drivers refuse
-_SCRIPT = f"""
+_FIELDS_OF_NEWER_DRIVERS = (
+    "ecc.errors.corrected.volatile.total,clocks_event_reasons.active,gpu_recovery_action"  # older drivers refuse
+)
+_READ_GPUS_SCRIPT = f"""
 command -v nvidia-smi >/dev/null || {{ echo "there is no nvidia-smi in this image" >&2; exit 44; }}
-fields={_FIELDS},{_NEWER}
-nvidia-smi --query-gpu=$fields --format=csv >/dev/null 2>&1 || fields={_FIELDS}
+fields={_QUERIED_FIELDS},{_FIELDS_OF_NEWER_DRIVERS}
+nvidia-smi --query-gpu=$fields --format=csv >/dev/null 2>&1 || fields={_QUERIED_FIELDS}
 n=0
 while [ $n -lt "$1" ]; do
     read -r up idle </proc/uptime && echo "a4-counters $up"
@@ -77,7 +79,7 @@ class GpuReader:
         return found.name if found else ""
 
     async def follow_boards(
-        self, namespace: str, name: str, *, every: float = READ_SECONDS, source: Source = ""
+        self, namespace: str, name: str, *, every: float = READ_SECONDS, source: GpuSource = ""
     ) -> AsyncGenerator[GpuBoard, None]:
         """Yield the job's GPU readings as they change, also across pod replacements; the first one is empty.
 
@@ -107,7 +109,7 @@ class GpuReader:
                 task.cancel()
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
-    async def read_once(self, namespace: str, name: str, *, source: Source = "") -> GpuBoard:
+    async def read_once(self, namespace: str, name: str, *, source: GpuSource = "") -> GpuBoard:
         """One reading of all ranks; Refused and its subclasses if no pod may be read."""
         readings: list[PodGpus] = []
         refusals: list[Refused] = []
@@ -120,7 +122,7 @@ class GpuReader:
             async with room:
                 found: list[PodGpus] = []
                 await self._read_rank(
-                    slot, _ReadOptions(found.append, 1.0, source, refusals.append), rounds=SINGLE_ROUNDS
+                    slot, _ReadOptions(found.append, 1.0, source, refusals.append), rounds=READINGS_OF_ONE_LOOK
                 )
                 readings.append(found[-1])
 
@@ -168,7 +170,7 @@ class GpuReader:
         """Read a pod `rounds` times; returns whether anything was read, else its reading has the reason."""
         assert slot.pod is not None
         reading = PodGpus(slot.number, slot.name, slot.node)
-        exporter = self._find_exporter(slot.node) if reader.source != SMI else None
+        exporter = self._find_exporter(slot.node) if reader.source != NVIDIA_SMI else None
         problem = "" if exporter or reader.source != DCGM else "There is no DCGM exporter on this node."
         if reader.source != DCGM and not self._cluster.read_only:
             try:
@@ -181,7 +183,7 @@ class GpuReader:
                 return True
         if exporter is not None:
             try:
-                await self._read_dcgm(slot, exporter, reading, reader, 1 if rounds == SINGLE_ROUNDS else rounds)
+                await self._read_dcgm(slot, exporter, reading, reader, 1 if rounds == READINGS_OF_ONE_LOOK else rounds)
             except ConsoleError as error:
                 problem = problem or error.message
             else:
@@ -210,15 +212,17 @@ class GpuReader:
                 output.reset()
                 rates = [(gpu, *counters.rates_of(gpu.index)) for gpu in parser.gpus]
                 gpus = tuple(replace(gpu, nvlink_received=received, nvlink_sent=sent) for gpu, received, sent in rates)
-                reader.take(replace(reading, gpus=gpus, rdma=counters.rdma_rates, at=CLOCK.now(), source=SMI))
+                reader.take(
+                    replace(reading, gpus=gpus, rdma=counters.rdma_rates, at=SERVER_CLOCK.now(), source=NVIDIA_SMI)
+                )
 
         client = self._cluster.connection_for_change(f"run nvidia-smi in pod {pod.name}").client
-        argv = ("sh", "-c", executing.BEGUN + _SCRIPT, "sh", str(rounds), f"{reader.every:g}")
+        argv = ("sh", "-c", executing.ANNOUNCE_START + _READ_GPUS_SCRIPT, "sh", str(rounds), f"{reader.every:g}")
         limit = 30.0 + rounds * (reader.every + 5.0)
         container = pod.main.name if pod.main else ""
-        flow = FLOW if rounds == SINGLE_ROUNDS else None
+        flow = REPORT_FLOW_SECONDS if rounds == READINGS_OF_ONE_LOOK else None
         async with executing.limit_output(
-            pod.name, most=MAX_OF_REPORT, limit=limit, flow=flow, begins=executing.BEGINS
+            pod.name, most=MAX_REPORT_BYTES, limit=limit, flow=flow, begins=executing.START_TIMEOUT
         ) as output:
             code = await executing.run(
                 client,
@@ -235,7 +239,7 @@ class GpuReader:
 
     def _find_exporter(self, node: str) -> Pod | None:
         running = (pod for pod in self._cluster.fleet.pods_by_node.get(node, ()) if pod.phase == "Running")
-        return next((pod for pod in running if any(word in pod.name for word in _EXPORTERS)), None)
+        return next((pod for pod in running if any(word in pod.name for word in _EXPORTER_NAMES)), None)
 
     async def _read_dcgm(
         self, slot: PodSlot, exporter: Pod, reading: PodGpus, reader: _ReadOptions, rounds: int
@@ -246,9 +250,9 @@ class GpuReader:
         for number in range(rounds):
             gpus = await self.scrape_exporter(exporter)
             own = tuple(gpu for gpu in gpus if gpu.pod == key)
-            reader.take(replace(reading, gpus=own or gpus, at=CLOCK.now(), source=DCGM))
+            reader.take(replace(reading, gpus=own or gpus, at=SERVER_CLOCK.now(), source=DCGM))
             if number + 1 < rounds:
-                await asyncio.sleep(max(reader.every, DCGM_EVERY))
+                await asyncio.sleep(max(reader.every, MIN_DCGM_SECONDS))
 
     async def scrape_exporter(self, exporter: Pod) -> tuple[Gpu, ...]:
         from console.metrics.gpu_metrics import parse_dcgm
@@ -280,5 +284,5 @@ class _ReadOptions:
 
     take: ReadingCallback
     every: float
-    source: Source
+    source: GpuSource
     refused: Callable[[Refused], None] = lambda _: None

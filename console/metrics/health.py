@@ -41,10 +41,10 @@ class Health(Struct, frozen=True):
     over: bool = False  # whether its JobSet has ended, so that it holds nothing any more
 
 
-_WORDS = {AlarmKind.NAN: "diverged", AlarmKind.STALL: "stalled"}  # by alarm, the gravest first
-_KINDS = {word: kind for kind, word in _WORDS.items()} | {"late": AlarmKind.STALL}
-NO_STEPS = {"stalled", "late"}  # words for a job that makes no steps, of which nobody can say when it will end
-SLOW_RANK = "the others wait for one rank in each step"
+_HEALTH_WORDS = {AlarmKind.NAN: "diverged", AlarmKind.STALL: "stalled"}  # by alarm, the gravest first
+_ALARM_KINDS = {word: kind for kind, word in _HEALTH_WORDS.items()} | {"late": AlarmKind.STALL}
+STEPLESS_WORDS = {"stalled", "late"}  # for a job that makes no steps, of which nobody can say when it will end
+SLOW_RANK_HEALTH = "the others wait for one rank in each step"
 _LIVE_STATES = {JobState.STARTING, JobState.RUNNING, JobState.RESTARTING}
 
 
@@ -88,10 +88,10 @@ def job_health(
         if found is None and faults:
             found = Health(state, HealthLevel.BAD, faults[0])
         if found is None and slow and is_slow_certain and state is JobState.RUNNING:
-            found = Health(state, HealthLevel.LATE, SLOW_RANK)
+            found = Health(state, HealthLevel.LATE, SLOW_RANK_HEALTH)
         if found is not None:
             by_slow_rank = slow if found.state == JobState.RUNNING and found.level is HealthLevel.LATE else ""
-            found = structs.replace(found, verdict=verdict if found.state in NO_STEPS else by_slow_rank)
+            found = structs.replace(found, verdict=verdict if found.state in STEPLESS_WORDS else by_slow_rank)
             over = state is JobState.SUCCEEDED
             return structs.replace(found, over=over, code=0) if over else found
     if state is JobState.SUCCEEDED:
@@ -137,7 +137,7 @@ def open_end(health: Health) -> str:
     """The verdict on a job that ends when somebody stops it, whatever earlier ones took; empty: it ends by itself."""
     if health.kept:
         return f"{health.state}, pods kept"
-    return health.state if health.state in NO_STEPS or health.state == "diverged" else ""
+    return health.state if health.state in STEPLESS_WORDS or health.state == "diverged" else ""
 
 
 def kept_words(jobset: JobSet, job_progress: JobProgress, now: float) -> str:
@@ -158,12 +158,12 @@ def alarm_kind_of_health(health: Health) -> AlarmKind | None:
     if health.kept:
         return AlarmKind.KEPT
     slower = health.state == JobState.RUNNING and health.level is HealthLevel.LATE
-    return AlarmKind.SPIKE if slower else _KINDS.get(health.state)
+    return AlarmKind.SPIKE if slower else _ALARM_KINDS.get(health.state)
 
 
 def _health_by_alarms(state: JobState, alarms: Sequence[Alarm]) -> Health | None:
     lasting = [each for each in alarms if each.is_active]
-    for kind, word in _WORDS.items():
+    for kind, word in _HEALTH_WORDS.items():
         found = next((each for each in lasting if each.kind is kind), None)
         if found is not None and (state in _LIVE_STATES or kind is AlarmKind.NAN):
             return Health(word, HealthLevel.BAD, found.words, alarmed=True)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from console.errors import ConsoleError
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet
 from console.logs.line import LogLine, PodLine
-from console.logs.log_end import END_WORDS, LogEnd, combine_ends, find_log_end, is_begin_line, is_end_line
+from console.logs.log_end import END_LINE_WORDS, LogEnd, combine_ends, find_log_end, is_begin_line, is_end_line
 from console.metrics.nccl_history import MeasuredTest
 from console.metrics.own_formats import load_own_formats
 from console.metrics.seen_time import SpanKind, TableRecorder, TimeSpan, end_spans, list_seen
@@ -70,9 +70,11 @@ class RankProgress:
 
 CATCH_UP_SECONDS = 1.0  # seconds within which the next lines of a log come that is read up to now
 MAX_REPLAY_SPEED = 100  # seconds of printing read in a second while it goes on; practice clusters run 20 times as fast
-MAX_LINE = 1000  # characters of a line that are kept for later listeners
+MAX_STORED_CHARACTERS = 1000  # characters of a line that are kept for later listeners
 MAX_REPLAYED_LINES = 1000  # latest lines that a new listener gets
-LATE = 60.0  # seconds by which a line may come after others; an older one is of a log that is read from its start
+MAX_DISORDER_SECONDS = (
+    60.0  # seconds by which a line may come after others; an older one is of a log that is read from its start
+)
 
 
 class CatchUp:
@@ -84,7 +86,7 @@ class CatchUp:
 
     @property
     def goes_on(self) -> bool:
-        return CLOCK.now() < self._until
+        return SERVER_CLOCK.now() < self._until
 
     def begin(self) -> None:
         self._read_to, self._until = None, inf
@@ -95,7 +97,7 @@ class CatchUp:
             self.end_batch()
 
     def begin_batch(self, lines: Sequence[PodLine]) -> None:
-        times, now = [line.time for line in lines], CLOCK.now()
+        times, now = [line.time for line in lines], SERVER_CLOCK.now()
         printed, at = self._read_to or (min(times), now)
         newest = max(printed, *times)
         if newest - printed > MAX_REPLAY_SPEED * (now - at) + CATCH_UP_SECONDS:
@@ -104,7 +106,7 @@ class CatchUp:
 
     def end_batch(self) -> None:
         if self._until == inf:
-            self._until = CLOCK.now() + CATCH_UP_SECONDS
+            self._until = SERVER_CLOCK.now() + CATCH_UP_SECONDS
 
 
 class JobMeasures:
@@ -215,7 +217,7 @@ class JobMeasures:
 
     def feed_line(self, rank: int, printed: float, text: str) -> None:
         """Take a line; `printed` is 0.0 for a frame of a progress bar."""
-        now = CLOCK.now()
+        now = SERVER_CLOCK.now()
         self.ranks.add_line(rank, printed or now, text)
         self.store_line(now, printed, text, rank)
         for listener in self._listeners:
@@ -269,12 +271,12 @@ class JobMeasures:
 
     def store_line(self, now: float, printed: float, text: str, rank: int) -> None:
         """Store a line of a pod for later listeners and for `last_lines`; it may tell that its program has ended."""
-        if not printed or printed > self._newest - LATE or len(self._latest) < MAX_REPLAYED_LINES:
-            self._latest.append((now, text[:MAX_LINE], printed))
+        if not printed or printed > self._newest - MAX_DISORDER_SECONDS or len(self._latest) < MAX_REPLAYED_LINES:
+            self._latest.append((now, text[:MAX_STORED_CHARACTERS], printed))
         self._newest = max(self._newest, printed)
         if printed:
             self.feed_start(rank, printed, text)
-        if END_WORDS in text and is_end_line(text):
+        if END_LINE_WORDS in text and is_end_line(text):
             lines = [LogLine(printed, text) for _, text, printed in self._latest if printed]
             if (end := find_log_end(lines, rank)) is not None:
                 self.ends[rank] = end

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from console.config import Thresholds
 from console.errors import ConsoleError
-from console.kube.arrivals import CLOCK, QUIET
+from console.kube.arrivals import SERVER_CLOCK, SERVER_QUIET_SECONDS
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.logs.line import PodLine
 from console.logs.line_splitter import decode_line
-from console.metrics.alarm import INSPECTED, AlarmKind
+from console.metrics.alarm import INSPECTED_PREFIX, AlarmKind
 from console.metrics.alarm_rules import AlarmWatch, JobSample
 from console.metrics.diagnosis import Diagnosis, find_blame
 from console.metrics.gpu_metrics import DCGM, GpuBoard
@@ -91,7 +91,7 @@ def sample_job(
         trained=bool(track and track.finished),
         all_steps=all_steps,
         rhythm=rhythm,
-        blamed=f"{INSPECTED}{diagnosis.words}" if diagnosis is not None and diagnosis.words else "",
+        blamed=f"{INSPECTED_PREFIX}{diagnosis.words}" if diagnosis is not None and diagnosis.words else "",
         blamed_at=diagnosis.at if diagnosis is not None else 0.0,
         nan="" if measures.needs_nan_search else where.nan_words,
         nan_at=where.nan_at,
@@ -151,10 +151,10 @@ def _failure_text(jobset: JobSet, fleet: Fleet) -> str:
     return f"pod {first.number} {first.status}" if first else jobset.failure.rstrip(".") or "see a4 why"
 
 
-TAIL = 400  # lines at the end of a log that are read first
+TAIL_LINES = 400  # lines at the end of a log that are read first
 POLL_SECONDS = 1.0  # seconds between two looks at a job all of whose log is read
-AGAIN = 15.0  # seconds until a log that ended or was refused is asked for again
-QUIET_SECONDS = 120.0  # seconds after which the other rank is heard again: another program of the job may print there
+LOG_RETRY_SECONDS = 15.0  # seconds until a log that ended or was refused is asked for again
+REPORTER_QUIET_SECONDS = 120.0  # after which the other rank is heard again: another program of the job may print there
 INSPECTION_PAUSE = 60.0  # seconds after which a job that still hangs is inspected a third time, then twice as many
 BATCH_LINES = 16  # lines that are read before others get their turn
 
@@ -163,7 +163,7 @@ def _open_log(cluster: WatchedCluster, pod: Pod) -> LogStream:
     """The log of the pod's main container, with secrets redacted."""
     from console.logs.container_log import LogRequest, LogStream
 
-    wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL)
+    wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL_LINES)
     return LogStream(cluster.current_connection.client, wanted, clean=Redactor().redact_lines)
 
 
@@ -185,7 +185,7 @@ class MonitorSources:
     open_log: Callable[[WatchedCluster, Pod], LogStream] = _open_log
 
 
-class _Works:
+class _BackgroundWork:
     """What a monitor has begun beside the reading of logs, each thing once at a time."""
 
     def __init__(self, job: str) -> None:
@@ -216,7 +216,7 @@ class JobMonitor:
     ) -> None:
         """`watch`: the one of an earlier monitor of this job, to continue its alarms."""
         self.key = key
-        self.watch = watch or AlarmWatch(key, thresholds, CLOCK.now())
+        self.watch = watch or AlarmWatch(key, thresholds, SERVER_CLOCK.now())
         self.measures = JobMeasures(key)
         self.measures.complete_until = lambda _: min(
             (each.complete_until for each in self._streams.values()), default=inf
@@ -235,7 +235,7 @@ class JobMonitor:
         self._heard: dict[int, float] = {}  # when each rank printed its last line, by the clock of its node
         self._again: dict[tuple[str, int, int], float] = {}
         self._seen: JobSet | None = None
-        self._works = _Works(key[1])
+        self._works = _BackgroundWork(key[1])
         self._asked = 0.0  # when its GPUs were read
         self._looked, self._look_again = 0.0, 0.0  # when it was inspected, and when another inspection is due
         self._slowdown: Slowdown | None = None  # what was stored
@@ -263,7 +263,7 @@ class JobMonitor:
     @property
     def is_lagging(self) -> bool:
         """Whether a log arrives faster than it is read, or that of before is still read: later steps may be unread."""
-        old = self.watch.is_reading_old_lines(CLOCK.now()) or self.measures.is_reading_old_lines
+        old = self.watch.is_reading_old_lines(SERVER_CLOCK.now()) or self.measures.is_reading_old_lines
         return old or any(stream.is_lagging for stream in self._streams.values())
 
     def list_spans(self, now: float) -> list[TimeSpan]:
@@ -276,7 +276,7 @@ class JobMonitor:
     @property
     def progress(self) -> JobProgress | None:
         """The progress according to the log; None if the log does not show any."""
-        return progress_of_measures(self.measures, CLOCK.now() - self.measures.missing_seconds, self._pass_line)
+        return progress_of_measures(self.measures, SERVER_CLOCK.now() - self.measures.missing_seconds, self._pass_line)
 
     def needed_log_count(self, number: int) -> int:
         """How many logs the monitor needs to follow of a job with `number` ranks."""
@@ -359,7 +359,7 @@ class JobMonitor:
         try:
             await inspect(self.key)
         except ConsoleError as error:
-            self._uninspected = error.message.rstrip("."), CLOCK.now()
+            self._uninspected = error.message.rstrip("."), SERVER_CLOCK.now()
 
     async def _follow_all(self) -> None:
         try:
@@ -381,10 +381,10 @@ class JobMonitor:
                     rank: ranks.steps_behind(rank)
                     for rank, advances in ranks.advances.items()
                     if advances >= MIN_STEPS_OF_REPORTER
-                    and self.measures.complete_until((rank,)) > time.monotonic() - QUIET
+                    and self.measures.complete_until((rank,)) > time.monotonic() - SERVER_QUIET_SECONDS
                 }
             )
-            self._evaluate(CLOCK.now(), replace(look, behind_log=self.is_lagging))
+            self._evaluate(SERVER_CLOCK.now(), replace(look, behind_log=self.is_lagging))
             if self.measures.trouble is not None:
                 raise self.measures.trouble
             if look.finished and self.measures.over:
@@ -410,7 +410,7 @@ class JobMonitor:
 
     def update_streams(self, streams: int) -> bool:
         """Evaluate the alarms, following at most `streams` logs; returns whether the job still runs."""
-        fleet, now = self._cluster.fleet, CLOCK.now()
+        fleet, now = self._cluster.fleet, SERVER_CLOCK.now()
         jobset = fleet.jobsets.get(self.key)
         if jobset is not None and jobset is self._seen and not (streams or self._tasks):
             return True  # of a job that is not heard only the snapshot tells
@@ -433,7 +433,7 @@ class JobMonitor:
     def _follow_logs(self, streams: int) -> None:
         """Follow at most `streams` logs of running pods, and close the others."""
         every = pod_slots(self._cluster.fleet.jobsets[self.key], self._cluster.fleet)
-        if self._teller is not None and CLOCK.now() - self.watch.line_at > QUIET_SECONDS:
+        if self._teller is not None and SERVER_CLOCK.now() - self.watch.line_at > REPORTER_QUIET_SECONDS:
             self._teller = None
         if len(every) != self._number:
             self._number, self._reader = len(every), LogReader(self.measures, len(every))
@@ -463,7 +463,7 @@ class JobMonitor:
                 async for batch in batches:
                     self.refused = ""
                     if not batch:  # a progress bar was drawn on
-                        self.watch.feed_line(CLOCK.now(), stream.open.decode(errors="replace"))
+                        self.watch.feed_line(SERVER_CLOCK.now(), stream.open.decode(errors="replace"))
                         continue
                     lines = [
                         PodLine(
@@ -480,14 +480,14 @@ class JobMonitor:
             self.refused = error.message
         finally:
             self._streams.pop(rank, None)
-            self._again[name] = time.monotonic() + AGAIN
+            self._again[name] = time.monotonic() + LOG_RETRY_SECONDS
 
     async def _feed_lines(self, rank: int, lines: list[PodLine]) -> None:
         slices = WorkSlices()
         if lines:
             self.measures.catch_up.begin_batch(lines)
         for start in range(0, len(lines), BATCH_LINES):
-            some, now = lines[start : start + BATCH_LINES], CLOCK.now()
+            some, now = lines[start : start + BATCH_LINES], SERVER_CLOCK.now()
             for line in some:
                 self.watch.feed_line(now, line.text, line.time)
                 self.measures.store_line(now, line.time, line.text, rank)

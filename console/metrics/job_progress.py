@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from trainlog import NcclTest
 
 
-_UNREAD = RunPosition()
-TREND = 8
-MIN_EARLIER = 2  # earlier runs from which one can say what is usual
+_NO_POSITION = RunPosition()
+TREND_PARTS = 8
+MIN_EARLIER_RUNS = 2  # earlier runs from which one can say what is usual
 MIN_STEPS_FOR_SPEED = 10  # steps after which a run is as fast as it will be
 
 
@@ -41,7 +41,7 @@ class JobProgress(Struct, frozen=True):
     speed: float | None = None  # of its latest steps; None in its first ones
     speed_metric: str = "tflops_per_gpu"  # or tokens_per_s, where the program prints no TFLOP/s
     step_time: float | None = None  # seconds, as printed
-    where: RunPosition = _UNREAD  # the same of the whole run, as far back as was read
+    where: RunPosition = _NO_POSITION  # the same of the whole run, as far back as was read
     nan_words: str = ""  # what is no number, and since when
     pace: float | None = None  # seconds from one step to the next, see `TrainingRun.step_interval`
     rhythm: StepCadence | None = None
@@ -178,7 +178,7 @@ def keep_previous_verdict(before: JobProgress | None, now: JobProgress) -> JobPr
 
 def trend_means(column: MetricColumn) -> tuple[float, ...]:
     """The means of at most TREND equal parts of the values; parts without a number are left out."""
-    parts = min(TREND, len(column))
+    parts = min(TREND_PARTS, len(column))
     edges = [len(column) * at // parts for at in range(parts + 1)] if parts > 1 else []
     return tuple(mean for start, stop in pairwise(edges) if isfinite(mean := column.mean_of(start, stop)))
 
@@ -225,7 +225,7 @@ def compare_with_earlier(found: JobProgress, earlier: Sequence[float], accelerat
 
     `earlier`: the same speed in each of them.
     """
-    if found.speed is None or found.finished or len(earlier) < MIN_EARLIER:
+    if found.speed is None or found.finished or len(earlier) < MIN_EARLIER_RUNS:
         return found
     usual = median(earlier)
     spread = median(abs(each - usual) for each in earlier)

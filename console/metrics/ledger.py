@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from console.config import Thresholds
 from console.metrics.alarm import Alarm, AlarmKind
-from console.metrics.seen_time import EVENTS, SeenTime, SpanKind, TimeSpan, cut_span
+from console.metrics.seen_time import EVENT_SPANS, SeenTime, SpanKind, TimeSpan, cut_span
 from console.metrics.step_cadence import StepCadence
 
 
@@ -34,10 +34,10 @@ class LedgerBox(StrEnum):
 
     @property
     def words(self) -> str:
-        return _WORDS.get(self, self.value)
+        return _BOX_WORDS.get(self, self.value)
 
 
-_WORDS = {  # each begins with the word that is the title of its column, and its key in JSON
+_BOX_WORDS = {  # each begins with the word that is the title of its column, and its key in JSON
     LedgerBox.PULL: "pull (pods and images)",
     LedgerBox.INIT: "init (until the first step)",
     LedgerBox.COMPILE: "compile (first step)",
@@ -46,11 +46,11 @@ _WORDS = {  # each begins with the word that is the title of its column, and its
     LedgerBox.IDLE: "idle (after the end)",
 }
 # What a failure loses. What a slow rank took is gone in any case: that box stays as it was while the run went on.
-_WORK = frozenset({LedgerBox.COMPILE, LedgerBox.PRODUCTIVE, LedgerBox.CHECKPOINT, LedgerBox.EVALUATION})
-_FIRST_LINES = 60.0  # seconds after the start of its pods within which the first line of a run is printed
-_NAMED_LATER = 600.0  # seconds for which a rank that was found to be slow explains earlier slow steps, and later ones
+_WORK_BOXES = frozenset({LedgerBox.COMPILE, LedgerBox.PRODUCTIVE, LedgerBox.CHECKPOINT, LedgerBox.EVALUATION})
+_FIRST_LINE_SECONDS = 60.0  # seconds after the start of its pods within which the first line of a run is printed
+_SLOW_RANK_SECONDS = 600.0  # for which a rank that was found to be slow explains earlier slow steps, and later ones
 
-Part = tuple[float, float, LedgerBox]
+LedgerPart = tuple[float, float, LedgerBox]
 
 
 class Ledger(Struct, frozen=True):
@@ -103,13 +103,13 @@ def format_gpu_time(seconds: float, digits: int = 1) -> str:
 
 def reckon_ledger(run: RunMoments, seen: SeenTime, alarms: Iterable[Alarm] = ()) -> Ledger:
     """The ledger of a run by its moments, by what was seen of its log, and by its alarms."""
-    begin = _ms(run.created)
-    end = max(begin, _ms(run.end))
+    begin = _to_milliseconds(run.created)
+    end = max(begin, _to_milliseconds(run.end))
     took = dict.fromkeys(LedgerBox, 0)
     if begin:
         reckoned_to = begin  # nothing counts twice: the clocks of nodes and of the API server are not the same
         for start, stop, box in sorted(_Reckoning(run, seen, tuple(alarms)).list_parts(), key=lambda part: part[:2]):
-            low, high = max(reckoned_to, _ms(start)), min(end, _ms(stop))
+            low, high = max(reckoned_to, _to_milliseconds(start)), min(end, _to_milliseconds(stop))
             if low < high:
                 took[box] += high - low
                 reckoned_to = high
@@ -117,14 +117,14 @@ def reckon_ledger(run: RunMoments, seen: SeenTime, alarms: Iterable[Alarm] = ())
     return Ledger(run.gpus, {box: run.gpus * each for box, each in took.items()})
 
 
-def _ms(seconds: float) -> int:
+def _to_milliseconds(seconds: float) -> int:
     return round(1000 * seconds)
 
 
 class _Reckoning:
     def __init__(self, run: RunMoments, seen: SeenTime, alarms: Sequence[Alarm]) -> None:
         self._run, self._seen = run, seen
-        spans = [span for span in seen.spans if span.kind not in EVENTS and span.start < run.end]
+        spans = [span for span in seen.spans if span.kind not in EVENT_SPANS and span.start < run.end]
         self._spans = [cut_span(span, end=run.end) or span for span in spans]
         self._failures = [span.start for span in seen.spans if span.kind is SpanKind.FAILED]
         restarts = [alarm.since for alarm in alarms if alarm.kind is AlarmKind.RESTART]
@@ -132,10 +132,10 @@ class _Reckoning:
         self._failures += [span.start for span in seen.spans if span.kind is SpanKind.QUEUED]  # preempted: its pods end
         self._stalls = [(a.since, a.over or run.end) for a in alarms if a.kind is AlarmKind.STALL]
         named = [span for span in seen.spans if span.kind is SpanKind.NAMED]
-        self._named = [(each.start - _NAMED_LATER, each.start + _NAMED_LATER, each.share) for each in named]
+        self._named = [(each.start - _SLOW_RANK_SECONDS, each.start + _SLOW_RANK_SECONDS, each.share) for each in named]
         self._named += [(a.since, a.over or run.end, 0.0) for a in alarms if a.kind is AlarmKind.BEHIND]
         self._failed_kept = any(span.kind is SpanKind.ENDED and span.last for span in seen.spans)
-        self._trains = any(map(_trains, self._spans))
+        self._trains = any(map(_is_training, self._spans))
         steady = [span for span in self._spans if span.kind is SpanKind.STEPS]
         counted = sum(span.steps for span in steady)
         self._usual = sum(span.end - span.start for span in steady) / counted if counted else 0.0
@@ -145,25 +145,25 @@ class _Reckoning:
         self._ready = min(seen.ready, max(run.admitted, steps_from))
         self._lost = list(self._find_lost())  # from when to when work was done that a failure lost
 
-    def list_parts(self) -> list[Part]:
+    def list_parts(self) -> list[LedgerPart]:
         """The parts of the run in order; what lies between them was not seen."""
         run, ready = self._run, self._ready
         if not run.admitted:
             return [(run.created, run.end, LedgerBox.QUEUED)] if self._spans == [] and not ready else []
-        parts: list[Part] = [(run.created, run.admitted, LedgerBox.QUEUED)]
+        parts: list[LedgerPart] = [(run.created, run.admitted, LedgerBox.QUEUED)]
         if ready:
             parts.append((run.admitted, min(ready, run.end), LedgerBox.PULL))
         for before, span in zip([None, *self._spans], self._spans, strict=False):
             parts += self._parts_of(span, before)
         parts = [part for part in parts if part[0] < part[1]]
         for start, end in self._lost:
-            parts = _repaint(parts, start, end, LedgerBox.LOST, only=_WORK)
+            parts = _change_boxes(parts, start, end, LedgerBox.LOST, only=_WORK_BOXES)
         for span in self._seen.spans:
             if span.kind is SpanKind.QUEUED:
-                parts = _repaint(parts, span.start, span.end, LedgerBox.QUEUED)
+                parts = _change_boxes(parts, span.start, span.end, LedgerBox.QUEUED)
         return parts
 
-    def _parts_of(self, span: TimeSpan, before: TimeSpan | None) -> list[Part]:
+    def _parts_of(self, span: TimeSpan, before: TimeSpan | None) -> list[LedgerPart]:
         busy = min(span.steps * self._usual, span.end - span.start)  # seconds that its steps usually take
         rest = span.end - busy
         match span.kind:
@@ -182,7 +182,7 @@ class _Reckoning:
             case _:
                 return self._standstill_parts(span)
 
-    def _step_parts(self, span: TimeSpan, longer: float) -> list[Part]:
+    def _step_parts(self, span: TimeSpan, longer: float) -> list[LedgerPart]:
         """Steps, with what a rank takes of each where one was found to be slow.
 
         `longer`: the share that slow steps take longer than usual ones; steps that were slow from the first have none.
@@ -191,23 +191,23 @@ class _Reckoning:
         least = longer if named and span.kind is SpanKind.SLOW else 0.0
         cuts = [*((low, high) for low, high, _ in named), *self._lost]
         edges = {min(max(edge, span.start), span.end) for cut in cuts for edge in cut}
-        parts: list[Part] = []
+        parts: list[LedgerPart] = []
         for start, end in pairwise(sorted({span.start, span.end, *edges})):
             slow = max(least, *(share for low, high, share in named if low < end and start < high), 0.0)
             until = end - slow * (end - start)
             parts += [(start, until, LedgerBox.PRODUCTIVE), (until, end, LedgerBox.SLOW)]
         return parts
 
-    def _start_parts(self, span: TimeSpan, before: TimeSpan | None) -> list[Part]:
+    def _start_parts(self, span: TimeSpan, before: TimeSpan | None) -> list[LedgerPart]:
         if before is not None:  # a console that came later, or the first line of another attempt
             restarted = any(before.end <= failed <= span.end for failed in self._failures)
             return [(span.start, span.end, LedgerBox.RESTART)] if restarted else []
         ready = self._ready
-        if span.last < 1 or (ready and span.start <= ready + _FIRST_LINES):
+        if span.last < 1 or (ready and span.start <= ready + _FIRST_LINE_SECONDS):
             return [(ready or span.start, span.end, LedgerBox.INIT)]
         return []
 
-    def _standstill_parts(self, span: TimeSpan) -> list[Part]:
+    def _standstill_parts(self, span: TimeSpan) -> list[LedgerPart]:
         """A pause, the way back to a checkpoint, or what follows the last step."""
         late = span.kind is SpanKind.LATE
         after = late or span.kind is SpanKind.AFTER
@@ -255,7 +255,7 @@ class _Reckoning:
             and self._trains
             and (self._failed_kept or all(span.kind is not SpanKind.IDLE for span in self._spans))
         ):
-            yield next(span.start for span in self._spans if _trains(span)), self._run.end  # nothing of it was kept
+            yield next(span.start for span in self._spans if _is_training(span)), self._run.end  # nothing was kept
 
     def _saved_at(self, step: int, spans: Sequence[TimeSpan], otherwise: float) -> float:
         """When the last checkpoint of a step was complete, as far as it held up the run."""
@@ -269,14 +269,18 @@ class _Reckoning:
         return otherwise
 
 
-def _trains(span: TimeSpan) -> bool:
+def _is_training(span: TimeSpan) -> bool:
     return span.kind is SpanKind.FIRST or span.steps > 0
 
 
-def _repaint(
-    parts: Sequence[Part], low: float, high: float, box: LedgerBox, only: frozenset[LedgerBox] = frozenset(LedgerBox)
-) -> list[Part]:
-    found: list[Part] = []
+def _change_boxes(
+    parts: Sequence[LedgerPart],
+    low: float,
+    high: float,
+    box: LedgerBox,
+    only: frozenset[LedgerBox] = frozenset(LedgerBox),
+) -> list[LedgerPart]:
+    found: list[LedgerPart] = []
     for start, end, was in parts:
         if was not in only or high <= start or end <= low:
             found.append((start, end, was))

@@ -13,13 +13,13 @@ from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.own_formats import load_own_formats
 from trainlog import NOT_A_NUMBER, XID_WORD, TrainingParser
 
-PATTERNS = {AlarmKind.NAN: NOT_A_NUMBER, AlarmKind.GPU: XID_WORD}  # what stands in the line that an alarm came from
-TAIL = 300  # last lines of a pod in which it is looked for steps
+PATTERN_OF_ALARM = {AlarmKind.NAN: NOT_A_NUMBER, AlarmKind.GPU: XID_WORD}  # of the line that the alarm came from
+TAIL_LINES = 300  # last lines of a pod in which it is looked for steps
 MAX_PODS = 32  # pods that are all looked at; of more, the first and the last
-SAME_MOMENT = 1e-6  # seconds by which two readings of one time may differ
-BLOCK = 20_000  # lines that are looked through together
-_POD = re.compile(r"\bpod (\d+)\b")
-_STEP = re.compile(r"\b(iteration|step)\W{1,12}(\d{1,12})", re.IGNORECASE)
+SAME_TIME_SECONDS = 1e-6  # seconds by which two readings of one time may differ
+SEARCH_BLOCK_LINES = 20_000  # lines that are looked through together
+_POD_NUMBER = re.compile(r"\bpod (\d+)\b")
+_STEP_NUMBER = re.compile(r"\b(iteration|step)\W{1,12}(\d{1,12})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class FoundLine:
     @property
     def where(self) -> str:
         """The position that the line names, such as "iteration 20"; empty if it names none."""
-        match = _STEP.search(self.text)
+        match = _STEP_NUMBER.search(self.text)
         return f"{match[1].lower()} {int(match[2]):,}" if match else ""
 
 
@@ -44,7 +44,7 @@ class LogLocation:
 def locate_alarm(parts: Sequence[LogSegment], alarm: Alarm | None) -> LogLocation | None:
     """The pod and line behind an alarm; else the pod that prints the steps; None if no pod does."""
     if alarm is not None:
-        pattern, named = PATTERNS.get(alarm.kind, ""), _POD.search(alarm.words)
+        pattern, named = PATTERN_OF_ALARM.get(alarm.kind, ""), _POD_NUMBER.search(alarm.words)
         pods = {int(named[1])} if named else None
         if found := find_first_matches(parts, pattern, pods) if pattern else {}:
             return LogLocation(min(found.values(), key=lambda each: each.time).pod, pattern)
@@ -64,8 +64,8 @@ def names_number(text: str, number: float) -> bool:
 
 
 def pods_printing_at(parts: Iterable[LogSegment], time: float) -> set[int]:
-    places = [(part, bisect_left(part.times, time - SAME_MOMENT)) for part in parts]
-    return {part.rank for part, at in places if at < len(part) and part.times[at] <= time + SAME_MOMENT}
+    places = [(part, bisect_left(part.times, time - SAME_TIME_SECONDS)) for part in parts]
+    return {part.rank for part, at in places if at < len(part) and part.times[at] <= time + SAME_TIME_SECONDS}
 
 
 def find_progress_pod(parts: Iterable[LogSegment]) -> int | None:
@@ -80,7 +80,7 @@ def find_progress_pod(parts: Iterable[LogSegment]) -> int | None:
 def _last_step_time(part: LogSegment) -> float:
     """When the last step was printed; 0.0 if the last TAIL lines contain none."""
     parser, last = TrainingParser(load_own_formats()), 0.0
-    start = max(0, len(part) - TAIL)
+    start = max(0, len(part) - TAIL_LINES)
     for number, text in enumerate(part.read_texts(start, len(part))):
         if parser.may_be_relevant(text.decode("utf-8", "replace")) and parser.feed(text + b"\n", number + 1):
             last = part.times[start + number]
@@ -103,8 +103,8 @@ def find_first_matches(parts: Iterable[LogSegment], pattern: str, pods: set[int]
 
 
 def _find_first(part: LogSegment, wanted: re.Pattern[bytes]) -> FoundLine | None:
-    for start in range(0, len(part), BLOCK):
-        stop = min(len(part), start + BLOCK)
+    for start in range(0, len(part), SEARCH_BLOCK_LINES):
+        stop = min(len(part), start + SEARCH_BLOCK_LINES)
         texts = part.read_texts(start, stop)
         block = b"".join([text + b"\n" for text in texts])
         begin = next(iter(find_matching_lines(block, wanted)), None)

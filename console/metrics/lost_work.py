@@ -69,7 +69,7 @@ class LostWork(NamedTuple):
         return f"the work since {step} was saved {format_duration(max(0.0, now - self.since))} ago: {self.cost(now)}"
 
 
-IN_PODS = "its checkpoints are in the pods and go with them"
+CHECKPOINTS_IN_PODS = "its checkpoints are in the pods and go with them"
 
 
 def find_lost_work(
@@ -109,7 +109,7 @@ def find_lost_work(
     if last is not None and stays:
         return LostWork(gpus, max(last[0], containers), last[1], last[0], by_folder=saved is None) if not over else None
     if last is not None:
-        why = IN_PODS if stays is False else "whether its checkpoints outlive its pods is not known"
+        why = CHECKPOINTS_IN_PODS if stays is False else "whether its checkpoints outlive its pods is not known"
     elif folder is not None and folder.absent:
         why = folder.absent
     else:

@@ -19,9 +19,9 @@ from console.metrics.seen_time import TableRecorder
 from console.metrics.training_run import TrainingRun
 from trainlog import LineLayout, NcclParser, NcclTest, OwnFormat, TrainingParser
 
-SHORT_LOG = 250  # lines; to learn a layout costs as much as to parse 300
-_NUMBERS = str.maketrans("", "", "0123456789.eE+-, ")
-_TOGETHER = 32  # lines that are read at once if they differ from a step line in numbers only
+SHORT_LOG_LINES = 250  # lines; to learn a layout costs as much as to parse 300
+_WITHOUT_NUMBERS = str.maketrans("", "", "0123456789.eE+-, ")
+_LINES_PER_LAYOUT = 32  # lines that are read at once if they differ from a step line in numbers only
 
 
 def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[TrainingRun], dict[int, float]]:
@@ -35,7 +35,7 @@ def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[Tra
     own, is_short = load_own_formats(), len(lines) < SHORT_LOG
     nccl, training = NcclParser(), TrainingParser(own, begin_run, is_short=is_short, layouts=_known_layouts(own))
 
-    for _, group in groupby(lines, lambda line: line.text.translate(_NUMBERS)):
+    for _, group in groupby(lines, lambda line: line.text.translate(_WITHOUT_NUMBERS)):
         alike, at, size = list(group), 0, 1
         while batch := alike[at : at + size]:
             at, before, were_steps = at + size, _count_steps(tracks), False
@@ -47,7 +47,7 @@ def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[Tra
                 for track in tracks:
                     track.sync(batch[-1].time, [line.time for line in batch] if were_steps else ())
             printed[len(nccl.growing) - 1] = batch[-1].time
-            size = _TOGETHER if were_steps else 1
+            size = _LINES_PER_LAYOUT if were_steps else 1
     nccl.close()
     training.close()
     for track in tracks:
@@ -66,21 +66,21 @@ def _count_steps(tracks: Sequence[TrainingRun]) -> tuple[int, int]:
     return sum(len(each.steps) for each in tracks), sum(len(each.rewinds) for each in tracks)
 
 
-MAX_RANKS_READ_ALL = 16  # ranks up to which all are read
-_TIMED_LINES = 16  # lines after which it is noted when they were printed
-_TIMED_SECONDS = 0.5  # the same, between two of them
+MAX_RANKS_ALL_READ = 16  # ranks up to which all are read
+_LINES_PER_TIME = 16  # lines after which it is noted when they were printed
+_SECONDS_PER_TIME = 0.5  # the same, between two of them
 
 
 def choose_ranks(number: int) -> set[int] | None:
     """The ranks whose lines are parsed; None for all."""
-    return None if number <= MAX_RANKS_READ_ALL else {0, number - 1}
+    return None if number <= MAX_RANKS_ALL_READ else {0, number - 1}
 
 
 def _split_by_time(lines: Sequence[PodLine]) -> Iterator[Sequence[PodLine]]:
     """Parts of few lines that were printed about the same time."""
     start = 0
     for at in range(1, len(lines) + 1):
-        if at == len(lines) or at - start == _TIMED_LINES or lines[at].time - lines[at - 1].time > _TIMED_SECONDS:
+        if at == len(lines) or at - start == _LINES_PER_TIME or lines[at].time - lines[at - 1].time > _SECONDS_PER_TIME:
             yield lines[start:at]
             start = at
 

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     Key = tuple[str, str]
 
 PUBLISH_SECONDS = 0.1  # seconds between two tellings while lines stream in
-BARS_SECONDS = 1.0  # seconds between two looks at progress bars
+BAR_POLL_SECONDS = 1.0  # seconds between two looks at progress bars
 RECORD_SECONDS = 10.0  # seconds between two notes of the last loss in the memory of runs
-BUDGET, LEAST = 2_000_000, 2_000  # lines of all ranks together that are fetched at first, and of one at least
-LINES_OF_BROKEN = 4000  # lines that are looked at of a log that is read once and was not read to its end
+MAX_FIRST_LINES, MIN_FIRST_LINES_PER_RANK = 2_000_000, 2_000  # that are fetched at first, of all ranks and of one
+MAX_LINES_OF_BROKEN_LOG = 4000  # lines that are looked at of a log that is read once and was not read to its end
 BATCH_LINES = 32  # lines that are read before others get their turn
 RETRY_SECONDS = 15.0  # seconds after which tests that other consoles keep are looked for
-READ_HOLDS = 30.0  # seconds for which a log that was read to its end is not read again
+READ_LOG_CACHE_SECONDS = 30.0  # seconds for which a log that was read to its end is not read again
 MAX_EARLIER_RUNS = 3  # earlier runs that are laid under a curve at most
 
 
@@ -164,10 +164,10 @@ class MeasureService:
         followed = self.find_followed(key)
         if followed is not None and (any(followed.tracks) or followed.tests) and not followed.is_reading_old_lines:
             return followed
-        if self._read_last is None or self._read_last[0] != key or time.monotonic() > self._read_last[1] + READ_HOLDS:
-            measures = await self.read_job(*key)
-            self._read_last = key, time.monotonic(), measures
-        return self._read_last[2]
+        last = self._read_last
+        if last is None or last[0] != key or time.monotonic() > last[1] + READ_LOG_CACHE_SECONDS:
+            last = self._read_last = key, time.monotonic(), await self.read_job(*key)
+        return last[2]
 
     async def read_job(self, namespace: str, name: str) -> JobMeasures:
         """A job's measures as of now, by its log that is read to its end."""
@@ -213,7 +213,7 @@ class MeasureService:
 
         namespace, name = measures.key
         jobset = self._cluster.fleet.jobsets.get(measures.key)
-        tail = max(LEAST, BUDGET // max(1, jobset.ranks if jobset else 1))
+        tail = max(MIN_FIRST_LINES_PER_RANK, MAX_FIRST_LINES // max(1, jobset.ranks if jobset else 1))
         await self.test_history.load()
         chosen = choose_ranks if once else lambda _: None
         async with self._logs().open_job_log(namespace, name, tail=tail, once=once, chosen=chosen) as log:
@@ -236,7 +236,7 @@ class MeasureService:
                     await self._find_log_beginning(measures)
                     measures.catch_up.end_batch()
                     read += len(batch)
-                    if once and log.errors and read > LINES_OF_BROKEN:
+                    if once and log.errors and read > MAX_LINES_OF_BROKEN_LOG:
                         break
                     if changed and not once:
                         await self._publish_change(measures, log)
@@ -261,7 +261,7 @@ class MeasureService:
             before = drawn
             if not log.connecting:
                 measures.catch_up.on_connected()
-            await asyncio.sleep(BARS_SECONDS)
+            await asyncio.sleep(BAR_POLL_SECONDS)
 
     async def _find_log_beginning(self, measures: JobMeasures) -> None:
         """Find since when the loss is NaN, if only the end of the log was read."""

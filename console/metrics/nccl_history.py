@@ -12,7 +12,7 @@ from statistics import median
 import msgspec
 from msgspec import Struct, field
 
-from console.folders import atomic_write, file_lock, open_own, read_own, state_folder
+from console.folders import atomic_write, file_lock, open_own_file, read_own_file, state_folder
 from trainlog import NcclTest, health_scan_average
 
 MIN_TESTS = 2  # earlier tests from which one can say what is usual
@@ -202,7 +202,7 @@ class NcclHistory:
             stamp = status.st_size, status.st_mtime_ns
             if stamp == self._stamp:
                 return
-            lines = read_own(self.place, MAX_FILE_BYTES).splitlines()
+            lines = read_own_file(self.place, MAX_FILE_BYTES).splitlines()
         except FileNotFoundError:
             return
         except OSError as error:
@@ -218,9 +218,11 @@ class NcclHistory:
         try:
             with file_lock(self.place):
                 if self.place.exists() and self.place.stat().st_size > LARGE_FILE_BYTES:
-                    lines = read_own(self.place, MAX_FILE_BYTES).splitlines(keepends=True)[-MAX_STORED_TESTS // 2 :]
+                    lines = read_own_file(self.place, MAX_FILE_BYTES).splitlines(keepends=True)[
+                        -MAX_STORED_TESTS // 2 :
+                    ]
                     atomic_write(self.place, b"".join(lines))
-                with os.fdopen(open_own(self.place, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as out:
+                with os.fdopen(open_own_file(self.place, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as out:
                     out.write(data)
         except OSError as error:
             self.note = (

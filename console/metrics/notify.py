@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
-from console.assets import CHILDREN, module_command, module_environment
+from console.assets import CHILD_WORKING_FOLDER, module_command, module_environment
 from trainlog import redact
 
 SEND_TIMEOUT = 30  # seconds after which the process ends, whatever it waits for
@@ -41,7 +41,7 @@ async def send_to_all(addresses: Sequence[str], title: str, text: str) -> dict[s
     try:
         process = await asyncio.create_subprocess_exec(
             *module_command("console.metrics.notify"),
-            cwd=CHILDREN,
+            cwd=CHILD_WORKING_FOLDER,
             env=module_environment(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

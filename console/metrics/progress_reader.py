@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from console.errors import ConsoleError
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobSet, JobState, RecipeKind, recipe_kind
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
@@ -24,7 +24,7 @@ from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress, compare_with_earlier, keep_previous_verdict, progress_of_measures
 from console.metrics.measured_log import read_lines
 from console.metrics.nccl_history import MeasuredTest, NcclHistory
-from console.metrics.start_phase import PULL, StartPhase, pull_phase
+from console.metrics.start_phase import PULL_PHASE, StartPhase, pull_phase
 from console.scheduling.pod_slots import PodSlot, first_failure, pod_slots
 from trainlog import RunPosition
 
@@ -38,9 +38,9 @@ MAX_FAILURES = 5  # refused looks at a finished job after which it is not looked
 MAX_CONCURRENT_READS = 4  # logs that are read at once
 MAX_JOBS = 32  # jobs that are looked at, those on the screen
 READ_TIMEOUT = 6.0  # seconds that reading the end of a log may take
-STEP_LINES, TABLE_LINES = 60, 600  # last lines of a log for training steps, and for the table of a test or the pace
+STEP_TAIL_LINES, TABLE_TAIL_LINES = 60, 600  # for training steps, and for the table of a test or the pace of steps
 LOOK_AGAIN_SECONDS, MAX_PODS_LOOKED_AT = 30.0, 64  # between two looks at the logs of all pods, and pods of one look
-END_LINES = 400  # last lines of the log of a pod that failed, which name the reason
+FAILURE_TAIL_LINES = 400  # last lines of the log of a pod that failed, which name the reason
 NAN_SEARCH_LINES = 20_000  # lines at the end of the log of a run that has diverged, read once: since when
 
 
@@ -51,7 +51,7 @@ def _shown(progress: JobProgress) -> tuple[object, ...]:
 def find_end(lines: Sequence[LogLine], pod: int, failed: PodSlot | None) -> LogEnd | None:
     """How the program of a pod ended by the end of its log; `failed`: the pod that failed first, of a job that did."""
     if failed is None or failed.number != pod:
-        return find_log_end(lines, pod, CLOCK.now())
+        return find_log_end(lines, pod, SERVER_CLOCK.now())
     when = failed.ended.finished if failed.ended else 0.0
     return read_end([line.text for line in lines], failed.exit_code or 1, when, pod, kept=False)
 
@@ -202,7 +202,7 @@ class JobProgressReader:
     def _progress_of_followed(self, jobset: JobSet, live: JobMeasures) -> JobProgress | None:
         if live.is_reading_old_lines:
             return None
-        found = progress_of_measures(live, CLOCK.now() - live.missing_seconds, self._service.pass_line)
+        found = progress_of_measures(live, SERVER_CLOCK.now() - live.missing_seconds, self._service.pass_line)
         return found if found is not None and self._has_caught_up(jobset.uid, live, found) else None
 
     async def _complete(self, jobset: JobSet, found: JobProgress, accelerator: str) -> bool:
@@ -224,7 +224,7 @@ class JobProgressReader:
             async def read_end(number: int, pod: Pod) -> LogEnd | None:
                 with suppress(ConsoleError, TimeoutError):  # then it is not known to have ended
                     async with gate, asyncio.timeout(READ_TIMEOUT):
-                        return find_log_end(await self._read_tail(pod, STEP_LINES), number, CLOCK.now())
+                        return find_log_end(await self._read_tail(pod, STEP_TAIL_LINES), number, SERVER_CLOCK.now())
                 return None
 
             ends = await asyncio.gather(*(read_end(*each) for each in every[:MAX_PODS_LOOKED_AT]))
@@ -265,7 +265,9 @@ class JobProgressReader:
         likely = list(
             dict.fromkeys([*((number, pod) for number, pod in pods if first and first.number == number), *likely])
         )
-        number_of_lines = TABLE_LINES if not over or recipe_kind(jobset.recipe) is RecipeKind.NCCL else STEP_LINES
+        number_of_lines = (
+            TABLE_TAIL_LINES if not over or recipe_kind(jobset.recipe) is RecipeKind.NCCL else STEP_TAIL_LINES
+        )
         ends: list[LogEnd] = []
         about = JobMeasures(jobset.key)
         about.set_job_facts(jobset, self._cluster.fleet)
@@ -275,7 +277,9 @@ class JobProgressReader:
                 continue
             try:
                 async with asyncio.timeout(READ_TIMEOUT):
-                    lines = await self._read_tail(pod, max(number_of_lines, END_LINES) if first else number_of_lines)
+                    lines = await self._read_tail(
+                        pod, max(number_of_lines, FAILURE_TAIL_LINES) if first else number_of_lines
+                    )
             except (ConsoleError, TimeoutError) as error:
                 failed = True  # the list stays as it was; the job's page says why its log cannot be read
                 in_time = in_time and not isinstance(error, TimeoutError)
@@ -288,7 +292,8 @@ class JobProgressReader:
             for line in lines:
                 about.feed_start(number, line.time, line.text)
         changed = bool(ends) and self._store_progress(
-            jobset.uid, JobProgress(end=combine_ends(ends), at=CLOCK.now(), printed=max(each.time for each in ends))
+            jobset.uid,
+            JobProgress(end=combine_ends(ends), at=SERVER_CLOCK.now(), printed=max(each.time for each in ends)),
         )
         if not ends and not over and not failed:
             changed = await self._store_start(jobset, about.start)
@@ -303,16 +308,16 @@ class JobProgressReader:
         if known is not None and known.start is None:
             return False
         usual = await self._service.earlier_phases(jobset)
-        start = pull_phase(pod_slots(jobset, self._cluster.fleet), usual.get(PULL, 0.0)) or start
+        start = pull_phase(pod_slots(jobset, self._cluster.fleet), usual.get(PULL_PHASE, 0.0)) or start
         if start is None:
             return False
         start = replace(start, longest=usual.get(start.name, 0.0))
-        return self._store_progress(jobset.uid, JobProgress(start=start, at=CLOCK.now(), printed=start.printed))
+        return self._store_progress(jobset.uid, JobProgress(start=start, at=SERVER_CLOCK.now(), printed=start.printed))
 
     async def _read_rank(
         self, jobset: JobSet, rank: int, pod: Pod, lines: Sequence[LogLine], end: LogEnd | None
     ) -> bool:
-        now = CLOCK.now()
+        now = SERVER_CLOCK.now()
         last = lines[-1].time if lines else now
         tests, tracks, printed = read_lines(lines)
         about = JobMeasures(jobset.key)

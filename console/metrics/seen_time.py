@@ -35,20 +35,20 @@ class SpanKind(StrEnum):
     ENDED = "ended"  # a moment: its program ended with exit code `last`, and its pods are kept
 
 
-EVENTS = frozenset(
+EVENT_SPANS = frozenset(
     {SpanKind.SAVED, SpanKind.FAILED, SpanKind.NAMED, SpanKind.QUEUED, SpanKind.ENDED}
 )  # beside what the log tells
-_CHECKPOINT = lazy_pattern(
+_CHECKPOINT_LINE = lazy_pattern(
     r"(?i)\b(?:(?:sav(?:e|ing)|load(?:ing|ed)?)\b.{0,60}check|check-?point\w*\b.{0,60}(?:sav|load|writ))"
 )
-_EVALUATION = lazy_pattern(r"(?i)\b(?:evaluat\w*|validat\w*|eval (?:step|loop|iter)\w*)")
-_WORDS = ("val", "VAL", "heck", "HECK")
-MIN_TIMED, LATEST, EVERY = 5, 50, 8  # steps by which the usual time of one is known, and how often that is renewed
-SLOWER, SLOW_OF = 1.1, (3, 5)  # times the usual time, in so many of the last so many steps
-PAUSED, PAUSED_SECONDS = 2.0, 2.0  # times the usual time beyond it, and seconds
-PHASED = 0.5  # the same where a line says what the pause is for
-FAR_APART = 1 << 62
-SHARES = 1000  # in so many parts of a step `first` tells the share of a rank that was named
+_EVALUATION_LINE = lazy_pattern(r"(?i)\b(?:evaluat\w*|validat\w*|eval (?:step|loop|iter)\w*)")
+_PHASE_WORDS = ("val", "VAL", "heck", "HECK")
+MIN_TIMED_STEPS, TIMED_STEPS, STEPS_PER_RENEWAL = 5, 50, 8  # by which the usual time of a step is known, and renewed
+SLOW_STEP_FACTOR, SLOW_STEPS_OF_LAST = 1.1, (3, 5)  # times the usual time, in so many of the last so many steps
+PAUSE_FACTOR, MIN_PAUSE_SECONDS = 2.0, 2.0  # times the usual time beyond it, and seconds
+NAMED_PAUSE_FACTOR = 0.5  # the same where a line says what the pause is for
+INFINITE_SECONDS = 1 << 62
+PARTS_OF_STEP = 1000  # in so many parts of a step `first` tells the share of a rank that was named
 
 
 class TimeSpan(Struct, frozen=True, array_like=True):
@@ -68,16 +68,16 @@ class TimeSpan(Struct, frozen=True, array_like=True):
     @property
     def share(self) -> float:
         """Of a step, for how much of it the others wait for the rank that was named; 0.0: not known."""
-        return min(self.first / SHARES, 1.0) if self.kind is SpanKind.NAMED else 0.0
+        return min(self.first / PARTS_OF_STEP, 1.0) if self.kind is SpanKind.NAMED else 0.0
 
 
 def find_phase(text: str) -> SpanKind | None:
     """Whether a line tells that the run saves or loads a checkpoint, or evaluates."""
-    if not any(word in text for word in _WORDS):
+    if not any(word in text for word in _PHASE_WORDS):
         return None
-    if _CHECKPOINT.search(text):
+    if _CHECKPOINT_LINE.search(text):
         return SpanKind.CHECKPOINT
-    return SpanKind.EVALUATION if _EVALUATION.search(text) else None
+    return SpanKind.EVALUATION if _EVALUATION_LINE.search(text) else None
 
 
 class TimeRecorder:
@@ -89,8 +89,8 @@ class TimeRecorder:
         self._spans: list[TimeSpan] = []
         self._last: tuple[int, float] | None = None
         self._usual: float | None = None  # seconds of a step
-        self._timed: deque[float] = deque(maxlen=LATEST)
-        self._slow: deque[bool] = deque(maxlen=SLOW_OF[1])
+        self._timed: deque[float] = deque(maxlen=TIMED_STEPS)
+        self._slow: deque[bool] = deque(maxlen=SLOW_STEPS_OF_LAST[1])
         self._count = 0
         self._each = 1  # steps from one line to the next
         self._phases: list[tuple[float, SpanKind]] = []  # what was printed since the last step
@@ -128,7 +128,7 @@ class TimeRecorder:
         self._finished = 0.0
         beyond = seconds - steps * self._usual if self._usual is not None else 0.0
         paused = self._usual is not None and beyond > max(
-            PAUSED_SECONDS, (PHASED if self._phases else PAUSED) * steps * self._usual
+            MIN_PAUSE_SECONDS, (NAMED_PAUSE_FACTOR if self._phases else PAUSE_FACTOR) * steps * self._usual
         )
         if steps <= 0:
             self._spans.append(TimeSpan(at, time, SpanKind.BACK, number, before))
@@ -146,16 +146,16 @@ class TimeRecorder:
 
     def _extend_or_add_span(self, before: int, number: int, at: float, time: float) -> None:
         each, self._each = (time - at) / (number - before), number - before
-        slower = self._usual is not None and each > SLOWER * self._usual
+        slower = self._usual is not None and each > SLOW_STEP_FACTOR * self._usual
         self._slow.append(slower)
         if not slower:
             self._timed.append(each)
             self._count += 1
-            if self._count == MIN_TIMED or self._count % EVERY == 0:
+            if self._count == MIN_TIMED_STEPS or self._count % STEPS_PER_RENEWAL == 0:
                 self._usual = median(self._timed)
-        slow = sum(self._slow) >= SLOW_OF[0]
+        slow = sum(self._slow) >= SLOW_STEPS_OF_LAST[0]
         kind = SpanKind.SLOW if slow else SpanKind.STEPS
-        place = next(-back for back, span in enumerate(reversed(self._spans), start=1) if span.kind not in EVENTS)
+        place = next(-back for back, span in enumerate(reversed(self._spans), start=1) if span.kind not in EVENT_SPANS)
         last = self._spans[place]
         if last.kind is kind and last.end == at and last.last == before:
             self._spans[place] = replace(last, end=time, last=number)
@@ -167,7 +167,7 @@ class TimeRecorder:
         """Whether since the last step its log has named a checkpoint or an evaluation."""
         return bool(self._phases)
 
-    def list_spans(self, until: float = 0.0, late_after: float = FAR_APART) -> list[TimeSpan]:
+    def list_spans(self, until: float = 0.0, late_after: float = INFINITE_SECONDS) -> list[TimeSpan]:
         """All spans; `until`: up to when the log is known to have no more.
 
         `late_after`: seconds after the last step after which the next one is late.
@@ -212,7 +212,7 @@ class TableRecorder:
         last = time if rows > known.rows else known.last
         self._tables[place] = _Table(known.begun, last, known.ended or (time if ended else 0.0), rows)
 
-    def list_spans(self, until: float = 0.0, late_after: float = FAR_APART) -> list[TimeSpan]:
+    def list_spans(self, until: float = 0.0, late_after: float = INFINITE_SECONDS) -> list[TimeSpan]:
         """As `TimeRecorder.list_spans`, with rows instead of steps."""
         found: list[TimeSpan] = []
         at = self._since
@@ -233,7 +233,7 @@ class TableRecorder:
 
 
 def list_seen(
-    recorders: Sequence[TimeRecorder | TableRecorder], until: float = 0.0, late_after: float = FAR_APART
+    recorders: Sequence[TimeRecorder | TableRecorder], until: float = 0.0, late_after: float = INFINITE_SECONDS
 ) -> list[TimeSpan]:
     """The spans of the tests and trainings of one job, one after the other; `until`: up to when its log is known.
 
@@ -245,7 +245,7 @@ def list_seen(
     for recorder in with_steps:
         spans = recorder.list_spans(until, late_after) if recorder is with_steps[-1] else recorder.list_spans()
         if found:
-            before = max((span for span in found if span.kind not in EVENTS), key=lambda span: span.end)
+            before = max((span for span in found if span.kind not in EVENT_SPANS), key=lambda span: span.end)
             spans[0] = TimeSpan(
                 before.end, max(before.end, spans[0].end), SpanKind.NEXT, spans[0].last + 1, before.last
             )
@@ -297,21 +297,21 @@ def merge_spans(before: Iterable[TimeSpan], later: Iterable[TimeSpan]) -> list[T
     """Two readings of a log as one: the later one counts from its first span to its last."""
     events: dict[tuple[SpanKind, float, int], TimeSpan] = {}
     for span in sorted((*before, *later), key=lambda each: each.end):
-        if span.kind in EVENTS:
+        if span.kind in EVENT_SPANS:
             events[span.kind, span.start, span.last] = span
-    fresh = [span for span in later if span.kind not in EVENTS]
-    low = min((span.start for span in fresh if span.kind is not SpanKind.BEFORE), default=FAR_APART)
-    high = max((span.end for span in fresh), default=-FAR_APART)
+    fresh = [span for span in later if span.kind not in EVENT_SPANS]
+    low = min((span.start for span in fresh if span.kind is not SpanKind.BEFORE), default=INFINITE_SECONDS)
+    high = max((span.end for span in fresh), default=-INFINITE_SECONDS)
     kept = [
         part
         for span in before
-        if span.kind not in EVENTS
+        if span.kind not in EVENT_SPANS
         for part in (cut_span(span, end=low), cut_span(span, start=max(low, high)))
         if part is not None
     ]
     # A first step that was under way at the first line: nothing was printed before it, but its pods were starting.
     kept += [span for span in before if span.kind is SpanKind.BEFORE and span.start == span.end <= low]
-    covered = max((span.end for span in kept if span.end <= low), default=-FAR_APART)
+    covered = max((span.end for span in kept if span.end <= low), default=-INFINITE_SECONDS)
     for span in fresh:  # what came before the first step of the later reading is known where the earlier one saw it
         start = min(max(span.start, covered), span.end) if span.kind is SpanKind.BEFORE else span.start
         if start < span.end or span.kind is not SpanKind.BEFORE or not kept:
@@ -319,7 +319,7 @@ def merge_spans(before: Iterable[TimeSpan], later: Iterable[TimeSpan]) -> list[T
     return sorted((*kept, *events.values()), key=lambda span: (span.start, span.end))
 
 
-def cut_span(span: TimeSpan, *, start: float = -FAR_APART, end: float = FAR_APART) -> TimeSpan | None:
+def cut_span(span: TimeSpan, *, start: float = -INFINITE_SECONDS, end: float = INFINITE_SECONDS) -> TimeSpan | None:
     """The part of a span between two times, with the steps that fall into it; None if it has none."""
     low, high = max(start, span.start), min(end, span.end)
     if low >= high:

@@ -22,8 +22,8 @@ LAUNCHER_STAGE = (
         r"|(?:ended by (?:the )?SIGTERM|did not end in the grace period).{0,200})\s*$"
     )
 )
-PULL = "the pull of its image"
-_MARKS = (  # what a line begins, in the words of a sentence
+PULL_PHASE = "the pull of its image"
+_PHASE_LINES = (  # what a line begins, in the words of a sentence
     (
         "NCCL's init",
         lazy_pattern(
@@ -42,7 +42,7 @@ _MARKS = (  # what a line begins, in the words of a sentence
     ("an installation", lazy_pattern(r"^ *(?:Collecting \S|Installing collected packages: )")),
     ("a download", lazy_pattern(r"^Fetching \d+ files\b|^Downloading (?:Model|shards)\b")),
 )
-_HINTS = (
+_PHASE_HINTS = (
     "NCCL ",
     "initializing",
     "before the start",
@@ -55,9 +55,9 @@ _HINTS = (
     "Downloading",
 )
 _LATE_FACTOR, _LATE_SECONDS = 3.0, 120.0  # times the longest of earlier runs, and seconds more than that
-_BEGINNING = 60.0  # seconds after the start of a container in which its log is read from the beginning
-MAX_PHASES, MAX_STAGE_NAME = 100, 40  # of one run, and characters of the name of a launcher's stage
-MAX_LAST_LINE = 160  # characters of the last line of a log that a sentence has
+_LOG_START_SECONDS = 60.0  # seconds after the start of a container in which its log is read from the beginning
+MAX_PHASES, MAX_STAGE_CHARACTERS = 100, 40  # of one run, and characters of the name of a launcher's stage
+MAX_LAST_LINE_CHARACTERS = 160  # characters of the last line of a log that a sentence has
 
 
 class StartPhase(Struct, frozen=True):
@@ -108,18 +108,18 @@ class StartRecorder:
         In a log of which only the end is read a line of a later moment may look like one of the start.
         """
         if self._whole is None:
-            self._whole = time - started <= _BEGINNING
+            self._whole = time - started <= _LOG_START_SECONDS
         if time < started:
             return
         if text.strip():
-            self.printed, self.line = time, text.strip()[:MAX_LAST_LINE]
+            self.printed, self.line = time, text.strip()[:MAX_LAST_LINE_CHARACTERS]
         if "step " in text and (found := LAUNCHER_STAGE.search(text)):
             failed = found.group(4) is None and found.group(3) is None and found.group(5) is None
             self._whole = True
-            self._stage = f"stage {found.group(1)} {found.group(2)[:MAX_STAGE_NAME]}" if found.group(3) else ""
+            self._stage = f"stage {found.group(1)} {found.group(2)[:MAX_STAGE_CHARACTERS]}" if found.group(3) else ""
             self._begin(self._stage, time, ended=not failed)
-        elif self._whole and any(hint in text for hint in _HINTS):
-            mark = next((name for name, pattern in _MARKS if pattern.search(text)), "")
+        elif self._whole and any(hint in text for hint in _PHASE_HINTS):
+            mark = next((name for name, pattern in _PHASE_LINES if pattern.search(text)), "")
             if mark:
                 self._begin(f"{mark} ({self._stage})" if self._stage else mark, time, ended=True)
 
@@ -146,7 +146,7 @@ def pull_phase(ranks: Sequence[PodSlot], longest: float) -> StartPhase | None:
     """The phase of pods that are on their nodes and have not started; None: all have, or none is on a node."""
     pods = [rank.pod for rank in ranks if rank.pod is not None and not rank.restarts]
     since = [each.started for each in pods if each.started and each.main is not None and each.main.state == "waiting"]
-    return StartPhase(PULL, min(since), longest=longest) if since else None
+    return StartPhase(PULL_PHASE, min(since), longest=longest) if since else None
 
 
 def longest_phases(runs: Iterable[Mapping[str, float]]) -> dict[str, float]:

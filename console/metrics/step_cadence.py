@@ -25,16 +25,18 @@ MIN_STEPS_FOR_LATE = 2  # steps after which the next one may be late, by the lon
 RECENT = 20  # latest steps by which the pace is judged
 STEADY, ALIKE = 200, 0.05  # and at most, where those before came as fast as the latest but for this share
 PAUSE_FACTOR = 3.0  # times by which a pause is longer than what usually passes from one line to the next
-PAUSES_WITHIN = 2500  # latest steps among which a pause is looked for again, such as that of every thousandth step
+PAUSE_HISTORY_STEPS = (
+    2500  # latest steps among which a pause is looked for again, such as that of every thousandth step
+)
 MAX_SINGLE_PAUSE = 300.0  # seconds that a pause made only once counts at most: longer, it may have been a fault
-ROUNDS = 25  # of a collective for half a row: as many as nccl-tests makes by default, and those of warming up
-_LATE_LINES, _ALARM_LINES = 2.0, 3.0  # times the usual time between two lines that tell of steps
-_LATE_PAUSES, _ALARM_PAUSES = 1.25, 1.5  # times the longest pause
-_EARLY_LATE = 30.0  # seconds without a step after which one of the first is late, as another may compile too
-_MIN_LATE = 10.0  # seconds that a line may take from the process to here
+ROUNDS_PER_ROW = 25  # of a collective for half a row: as many as nccl-tests makes by default, and those of warming up
+_LATE_FACTOR, _ALARM_FACTOR = 2.0, 3.0  # times the usual time between two lines that tell of steps
+_LATE_PAUSE_FACTOR, _ALARM_PAUSE_FACTOR = 1.25, 1.5  # times the longest pause
+_EARLY_LATE_SECONDS = 30.0  # seconds without a step after which one of the first is late, as another may compile too
+_MIN_LATE_SECONDS = 10.0  # seconds that a line may take from the process to here
 _MIN_LATE_STEPS = 3.0
 _ROW_SECONDS = 10.0  # for a row of an NCCL test beside its rounds: to allocate, to check, to print
-_ROW_PACES = 5.0  # times the estimate, as people ask for more rounds than usual
+_ROW_TIME_FACTOR = 5.0  # times the estimate, as people ask for more rounds than usual
 
 
 class StepCadence(Struct, frozen=True):
@@ -52,18 +54,20 @@ class StepCadence(Struct, frozen=True):
     @property
     def soonest_late(self) -> float:
         """Seconds after the last step before which the next one is not late by any settings, which need not be read."""
-        return max(_LATE_LINES * self.between, _LATE_PAUSES * self.pause)
+        return max(_LATE_FACTOR * self.between, _LATE_PAUSE_FACTOR * self.pause)
 
     def late_after(self, limits: Thresholds) -> float:
         """Seconds after the last step after which the next one counts as late."""
-        soonest = max(min(_MIN_LATE, limits.late), min(limits.late_steps, _MIN_LATE_STEPS) * self.pace)
-        usual = max(min(limits.late, limits.late_steps * self.pace), _EARLY_LATE if self.early else 0.0)
+        soonest = max(min(_MIN_LATE_SECONDS, limits.late), min(limits.late_steps, _MIN_LATE_STEPS) * self.pace)
+        usual = max(min(limits.late, limits.late_steps * self.pace), _EARLY_LATE_SECONDS if self.early else 0.0)
         return max(soonest, usual, self.soonest_late)
 
     def alarm_after(self, limits: Thresholds) -> float:
         """Seconds after the last step after which the missing step raises an alarm."""
-        pause = max(self.pause, MAX_SINGLE_PAUSE / _ALARM_PAUSES if self.early else 0.0)
-        return max(limits.stall, limits.stall_steps * self.pace, _ALARM_LINES * self.between, _ALARM_PAUSES * pause)
+        pause = max(self.pause, MAX_SINGLE_PAUSE / _ALARM_PAUSE_FACTOR if self.early else 0.0)
+        return max(
+            limits.stall, limits.stall_steps * self.pace, _ALARM_FACTOR * self.between, _ALARM_PAUSE_FACTOR * pause
+        )
 
 
 class PauseHistory:
@@ -91,7 +95,7 @@ def pace_by_timestamps(numbers: Sequence[float], times: Sequence[float], paced_f
     """
     if len(times) < 3:
         return None
-    first = max(1, len(times) - RECENT)
+    first = max(1, len(times) - RECENT_STEPS)
     steps, took = numbers[-1] - numbers[first], times[-1] - times[first]
     if steps <= 0 or took <= 0:
         return None
@@ -104,8 +108,8 @@ def pace_by_timestamps(numbers: Sequence[float], times: Sequence[float], paced_f
     least = PAUSE_FACTOR * median(waits)
     paused = [first + at + 1 for at, wait in enumerate(waits) if wait > least]
     if paused and paused[-1] - paused[0] >= MIN_STEPS_FOR_PACE:
-        before = [after - each for each, after in pairwise(times[max(paced_from, first - 2 * RECENT) : first])]
-        if len(before) >= RECENT and max(before) <= least:  # no rhythm: there was none of them earlier
+        before = [after - each for each, after in pairwise(times[max(paced_from, first - 2 * RECENT_STEPS) : first])]
+        if len(before) >= RECENT_STEPS and max(before) <= least:  # no rhythm: there was none of them earlier
             took -= sum(wait for wait in waits if wait > least)
             steps -= sum(numbers[at] - numbers[at - 1] for at in paused)
         return took / steps if steps > 0 and took > 0 else None
@@ -142,7 +146,7 @@ def _pace_around_pause(
     had the ranks halted for a moment. Slow steps that are close together are one pause.
     """
     longest = times[ended] - times[began - 1]
-    for before in range(began - MIN_STEPS_FOR_PACE, max(paced_from, began - PAUSES_WITHIN) - 1, -1):
+    for before in range(began - MIN_STEPS_FOR_PACE, max(paced_from, began - PAUSE_HISTORY_STEPS) - 1, -1):
         steps = numbers[ended] - numbers[before]
         if steps > 0 and times[before] - times[before - 1] >= longest / 2:
             return (times[ended] - times[before]) / steps
@@ -171,8 +175,8 @@ def cadence_of_rows(test: NcclTest) -> StepCadence | None:
     took = sum(half.time_us or 0.0 for half in (last.out_of_place, last.in_place) if half)
     if not took or not before.size:
         return None
-    pace = ROUNDS * took / 1e6 * max(1.0, last.size / before.size)
-    return StepCadence(pace, max(_ROW_SECONDS, _ROW_PACES * pace))
+    pace = ROUNDS_PER_ROW * took / 1e6 * max(1.0, last.size / before.size)
+    return StepCadence(pace, max(_ROW_SECONDS, _ROW_TIME_FACTOR * pace))
 
 
 def format_late_row(quiet: float, size: int, pace: float) -> str:

@@ -18,7 +18,7 @@ from console.metrics.seen_time import TimeRecorder
 from console.metrics.step_cadence import (
     MIN_STEPS_FOR_LATE,
     MIN_STEPS_FOR_PACE,
-    RECENT,
+    RECENT_STEPS,
     PauseHistory,
     StepCadence,
     format_late_step,
@@ -40,12 +40,12 @@ from trainlog import (
 
 SETTLED_STEPS = 10  # finite losses after which a spike is not taken for the beginning
 SPIKE_SPREADS, SPIKE_SHARE = 6.0, 0.15  # of the usual spread, and of the loss
-NEW_LEVEL = 60  # steps after which a loss that stays up is no spike any more, but where it is now
-_PACE = 0.1  # weight of the newest loss in the running mean
-PLATEAU_LEAST = 200  # steps that a plateau has at least, twice over
+NEW_LEVEL_STEPS = 60  # steps after which a loss that stays up is no spike any more, but where it is now
+_MEAN_WEIGHT = 0.1  # weight of the newest loss in the running mean
+MIN_PLATEAU_STEPS = 200  # steps that a plateau has at least, twice over
 PLATEAU_SHARE = 0.002  # the loss falls by less than this share from one half of a plateau to the other
-PLATEAU_EVERY = 25
-PACED, PACED_BEFORE, PACED_EVERY = 20, 100, 40  # latest steps compared with so many before, and how often
+STEPS_PER_PLATEAU_CHECK = 25
+PACE_STEPS, EARLIER_PACE_STEPS, STEPS_PER_PACE_CHECK = 20, 100, 40  # compared with so many before, and how often
 SLOWER_SHARE, SLOWER_SPREADS = 0.1, 6.0  # of the earlier time, and of its usual spread
 
 
@@ -86,7 +86,9 @@ class RunEventFinder:
         self._up = 0  # steps for which the loss has been up
         self._bad = self._any = False
         self._flat_since = 0  # place at which the last plateau began; 0: the loss is falling
-        self._took: deque[tuple[float, float, float]] = deque(maxlen=PACED + PACED_BEFORE)  # number, time, cost
+        self._took: deque[tuple[float, float, float]] = deque(
+            maxlen=PACE_STEPS + EARLIER_PACE_STEPS
+        )  # number, time, cost
         self._by_tokens = False  # whether a step's cost is seconds for a token; else those that it took
         self._slow: list[Slowdown] = []  # each slower yet than the one before; the run is as slow as the last one
 
@@ -108,15 +110,15 @@ class RunEventFinder:
         above = loss - self._mean
         if self._seen >= SETTLED_STEPS and above > max(SPIKE_SPREADS * self._spread, SPIKE_SHARE * abs(self._mean)):
             self._check_spike(loss, number, time)
-            if self._up < NEW_LEVEL:
+            if self._up < NEW_LEVEL_STEPS:
                 return
             self._seen, above = 0, 0.0
         self._up = 0
         if self._seen == 0:
             self._mean, self._spread = loss, 0.0
         else:
-            self._mean += _PACE * above
-            self._spread += _PACE * (abs(above) - self._spread)
+            self._mean += _MEAN_WEIGHT * above
+            self._spread += _MEAN_WEIGHT * (abs(above) - self._spread)
         self._seen += 1
 
     def _check_spike(self, loss: float, number: float, time: float) -> None:
@@ -136,8 +138,8 @@ class RunEventFinder:
     def check_plateau(self, run: TrainingRun, column: MetricColumn) -> None:
         """Check whether the loss has stopped falling; call it at intervals."""
         length = len(column)
-        half = max(PLATEAU_LEAST, length // 8)
-        if length < 2 * half + PLATEAU_LEAST:
+        half = max(MIN_PLATEAU_STEPS, length // 8)
+        if length < 2 * half + MIN_PLATEAU_STEPS:
             return
         before, after = column.mean_of(length - 2 * half, length - half), column.mean_of(length - half, length)
         fall = (before - after) / abs(before) if before else 0.0
@@ -162,12 +164,12 @@ class RunEventFinder:
             self._took.clear()
         before = self._took[-1][0] if self._took else number
         self._took.append((number, time, cost))
-        every = PACED_EVERY * max(1.0, number - before)
-        if number // every == before // every or len(self._took) < PACED + PACED_BEFORE // 3:
+        every = STEPS_PER_PACE_CHECK * max(1.0, number - before)
+        if number // every == before // every or len(self._took) < PACE_STEPS + EARLIER_PACE_STEPS // 3:
             return
         times = [took for _, _, took in self._took]
-        usual, now = median(times[:-PACED]), median(times[-PACED:])
-        spread = median(abs(took - usual) for took in times[:-PACED])
+        usual, now = median(times[:-PACE_STEPS]), median(times[-PACE_STEPS:])
+        spread = median(abs(took - usual) for took in times[:-PACE_STEPS])
         while self._slow and now <= self._slow[-1].limit:
             self._slow.pop()
         above = usual + max(SLOWER_SHARE * usual, SLOWER_SPREADS * spread)
@@ -192,18 +194,18 @@ class RunEventFinder:
     @property
     def cost(self) -> float | None:
         """What the latest steps cost, in the unit of `Slowdown.limit`; None: too few are known."""
-        latest = [cost for _, _, cost in islice(reversed(self._took), PACED)]
-        return median(latest) if len(latest) == PACED else None
+        latest = [cost for _, _, cost in islice(reversed(self._took), PACE_STEPS)]
+        return median(latest) if len(latest) == PACE_STEPS else None
 
     def _add_event(self, kind: RunEventKind, number: float, time: float, words: str) -> None:
-        if not any(mark.kind is kind and mark.step == number for mark in self.marks[-_LATELY:]):
+        if not any(mark.kind is kind and mark.step == number for mark in self.marks[-_LATEST_STEPS:]):
             self.marks.append(RunEvent(kind, number, time, words))
 
 
 GROSS_OUTLIER_FACTOR = 2.0  # times by which a printed step time that is believed may exceed the time between lines
-_LATELY = 20
-MAX_POINTS = 20_000  # steps that are kept of a run, half of them the latest ones: 4 MB however long it is watched
-BURST = 1.0  # seconds in which lines come that were printed long before
+_LATEST_STEPS = 20
+MAX_STORED_STEPS = 20_000  # steps that are kept of a run, half of them the latest ones: 4 MB however long it is watched
+BURST_SECONDS = 1.0  # seconds in which lines come that were printed long before
 
 
 class TrainingRun(RunReader):
@@ -212,7 +214,7 @@ class TrainingRun(RunReader):
     __eq__, __hash__ = object.__eq__, object.__hash__
 
     def __init__(
-        self, format_: str = "", begun: float = 0.0, lock: RLock | None = None, points: int = MAX_POINTS
+        self, format_: str = "", begun: float = 0.0, lock: RLock | None = None, points: int = MAX_STORED_STEPS
     ) -> None:
         """`begun`: when the first line of the log that was read was printed; `lock`: of who parses it.
 
@@ -311,7 +313,7 @@ class TrainingRun(RunReader):
                     tokens = None if step.warm_up else step.tokens_per_s
                     self.finder.check_pace(number, when, self._step_seconds_at(place), tokens)
             self._seen = len(self)
-            if self._seen - self._looked >= PLATEAU_EVERY or self._seen < self._looked:
+            if self._seen - self._looked >= STEPS_PER_PLATEAU_CHECK or self._seen < self._looked:
                 self._looked = self._seen
                 if (column := self.columns.get("loss")) is not None:
                     self.finder.check_plateau(self, column)
@@ -419,7 +421,7 @@ class TrainingRun(RunReader):
     def recent_mean(self, metric: str) -> float | None:
         """Median of a metric's latest values."""
         column = self.columns.get(metric)
-        values = [value for value in column.values[-RECENT:] if value == value] if column else []
+        values = [value for value in column.values[-RECENT_STEPS:] if value == value] if column else []
         return median(values) if values else None
 
     def recent_speeds(self) -> dict[str, float]:
@@ -450,7 +452,7 @@ class TrainingRun(RunReader):
         printed, seen = self.recent_mean("step_time_s"), pace_by_timestamps(self.numbers, self.times, self._paced_from)
         if printed is None or seen is None:
             return seen if printed is None else printed
-        burst = seen * min(RECENT, len(self)) < BURST
+        burst = seen * min(RECENT_STEPS, len(self)) < BURST_SECONDS
         return seen if seen > printed or (seen * GROSS_OUTLIER_FACTOR < printed and not burst) else printed
 
     def eta(self, now: float = 0.0) -> float | None:
@@ -475,8 +477,8 @@ class TrainingRun(RunReader):
             return StepCadence(pace, between, early=True) if pace else None
         if len(self) < MIN_STEPS_FOR_PACE or lasting is None:
             return None
-        between = median(after - before for before, after in pairwise(self.times[-RECENT:]))
-        steps = median(after - before for before, after in pairwise(self.numbers[-RECENT:]))
+        between = median(after - before for before, after in pairwise(self.times[-RECENT_STEPS:]))
+        steps = median(after - before for before, after in pairwise(self.numbers[-RECENT_STEPS:]))
         return StepCadence(between / steps if between and steps else lasting, between, self._pauses.longest)
 
     def late_text(self, now: float) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.kinds import kind_named
 from console.kube.nested_values import Value
 from console.preflight import cluster, images, machines, storage
@@ -47,7 +47,7 @@ class CheckSpec:
 
     @property
     def area(self) -> str:
-        return next(area for area, ids in _AREAS.items() if self.id in ids)
+        return next(area for area, ids in _CHECKS_BY_AREA.items() if self.id in ids)
 
 
 BLOCKING_CHECKS = frozenset({
@@ -58,7 +58,7 @@ BLOCKING_CHECKS = frozenset({
 whole, of what comes with time, or of what the API server refuses by itself."""
 
 
-_AREAS = {
+_CHECKS_BY_AREA = {
     "cluster": ("P01", "P02", "P03", "P33"),
     "machines": ("P04", "P05", "P06", "P07", "P08", "P13", "P29"),
     "storage": ("P09", "P10", "P11", "P12", "P19", "P20", "P21", "P22"),
@@ -198,7 +198,7 @@ CHECKS: tuple[CheckSpec, ...] = (
     CheckSpec("P36", "Objects it names", cluster.check_named_objects, "Create it, or name one that is there."),
 )
 
-BY_NAME = {name_of(each.title): each for each in CHECKS} | {each.id.lower(): each for each in CHECKS}  # or id
+CHECK_BY_NAME = {name_of(each.title): each for each in CHECKS} | {each.id.lower(): each for each in CHECKS}  # or id
 
 
 ADDON_TIMEOUT = 900.0  # seconds that GKE may take for an add-on
@@ -254,7 +254,7 @@ async def _repair_queue(cluster: CheckedCluster, target: tuple[str, ...]) -> str
     return f"Created LocalQueue {name} in namespace {namespace}."
 
 
-_REPAIRS = {
+_REPAIR_BY_CHECK = {
     RepairKind.ADDON: _repair_addon,
     RepairKind.SERVICE: _repair_services,
     RepairKind.REPOSITORY: _repair_repository,
@@ -263,11 +263,11 @@ _REPAIRS = {
 
 MAX_CONCURRENT_CHECKS = 8  # checks that look at the same time
 CHECK_TIMEOUT = 20.0  # seconds for one check
-BEFORE_LAUNCH = 8.0  # seconds for all checks of a launch that is about to begin: Google's libraries take two
+LAUNCH_CHECKS_TIMEOUT = 8.0  # seconds for all checks of a launch that is about to begin: Google's libraries take two
 SHOW_AWAITED_AFTER = 1.0  # seconds after which it is shown what these checks wait for
 RECHECK_SECONDS = 6.0  # seconds for which a check is looked at again after what it lacked was made
-_NAME = "NAME"  # stands in a command for the cluster, until its place is known
-KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
+_CLUSTER_PLACEHOLDER = "NAME"  # stands in a command for the cluster, until its place is known
+CHECKED_KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
 """Kinds of the watch that checks use."""
 
 
@@ -318,7 +318,7 @@ class Preflight:
     async def before_launch(
         self, plan: LaunchPlan, on_wait: Callable[[tuple[str, ...]], None], *, within: float | None = None
     ) -> tuple[Check, ...]:
-        """The checks that could stop this launch within `BEFORE_LAUNCH`; of the account (P08) only its buckets.
+        """The checks that could stop this launch within `LAUNCH_CHECKS_TIMEOUT`; of the account (P08) only its buckets.
 
         `on_wait` takes the titles of those without an answer, after `SHOW_AWAITED_AFTER` and whenever one of them ends.
         """
@@ -333,7 +333,7 @@ class Preflight:
 
         timer = asyncio.get_running_loop().call_later(SHOW_AWAITED_AFTER, report_open)
         try:
-            async for check in self.run(wish, ids, within=BEFORE_LAUNCH if within is None else within):
+            async for check in self.run(wish, ids, within=LAUNCH_CHECKS_TIMEOUT if within is None else within):
                 found[check.id] = check
                 if slow:
                     report_open()
@@ -344,7 +344,7 @@ class Preflight:
     async def repair(self, repair: Repair) -> str:
         """Apply a fix; returns what was done, as a sentence. ConsoleError on failure; NotAllowed in read-only mode."""
         self._cluster.watch.connection_for_change(repair.words[0].lower() + repair.words[1:])
-        done = await _REPAIRS[repair.kind](self._cluster, repair.target)
+        done = await _REPAIR_BY_CHECK[repair.kind](self._cluster, repair.target)
         return done or f"Enabled{repair.words.removeprefix('Enable')}."
 
     async def recheck_after_repair(self, wish: LaunchNeeds, id_: str) -> Check:
@@ -367,11 +367,11 @@ class Preflight:
         except ConsoleError as error:
             verdict = verdict_of_error(error)
         command = verdict.command or spec.command
-        if verdict.result in {Result.FAIL, Result.WARN} and _NAME in command:
+        if verdict.result in {Result.FAIL, Result.WARN} and _CLUSTER_PLACEHOLDER in command:
             with suppress(ConsoleError):  # then the command keeps NAME in its place
                 place = await looking.cluster_place()
                 where = f"{place.cluster} --location={place.location} --project={place.project}"
-                command = command.replace(_NAME, where)
+                command = command.replace(_CLUSTER_PLACEHOLDER, where)
         return Check(
             id=spec.id,
             title=spec.title,
@@ -383,15 +383,15 @@ class Preflight:
             command=command,
             repair=verdict.repair,
             looks=tuple(looking.looks),
-            at=CLOCK.now(),
+            at=SERVER_CLOCK.now(),
             seconds=round(time.monotonic() - started, 3),
         )
 
 
 def select_checks(ids: Collection[str]) -> tuple[CheckSpec, ...]:
     """The checks with these names, titles or ids; all if none is given. Raises BadInput."""
-    if unknown := sorted(each for each in ids if name_of(each) not in BY_NAME):
+    if unknown := sorted(each for each in ids if name_of(each) not in CHECK_BY_NAME):
         there = ", ".join(name_of(each.title) for each in CHECKS)
         raise BadInput(f"There is no check {', '.join(unknown)}.", f"There are: {there}.")
-    wanted = {BY_NAME[name_of(each)].id for each in ids}
+    wanted = {CHECK_BY_NAME[name_of(each)].id for each in ids}
     return tuple(each for each in CHECKS if each.id in wanted) if wanted else CHECKS

@@ -177,7 +177,7 @@ def tally(checks: Iterable[Check]) -> Tally:
     return Tally(counts, failing, sum(not each.over for each in found), warned, unanswered)
 
 
-USUAL_GPUS = 2 * MACHINE_GPUS  # where no recipe says otherwise: the two nodes that the documents ask for at least
+DEFAULT_GPUS = 2 * MACHINE_GPUS  # where no recipe says otherwise: the two nodes that the documents ask for at least
 
 
 class Need(StrEnum):
@@ -213,7 +213,9 @@ class LaunchNeeds:
 
     @property
     def demand(self) -> LaunchDemand:
-        return demand_of(self.values, self.namespace) if self.recipe else LaunchDemand(self.namespace, gpus=USUAL_GPUS)
+        return (
+            demand_of(self.values, self.namespace) if self.recipe else LaunchDemand(self.namespace, gpus=DEFAULT_GPUS)
+        )
 
     @property
     def buckets(self) -> tuple[str, ...]:
@@ -241,7 +243,7 @@ class LaunchNeeds:
         return 2222, int(master) if master.isdecimal() else 6002
 
 
-_UNANSWERED = {Result.NOT_ALLOWED: "Not allowed to look", Result.COULD_NOT: "Not seen"}  # of one half of a check
+_UNANSWERED_WORDS = {Result.NOT_ALLOWED: "Not allowed to look", Result.COULD_NOT: "Not seen"}  # of one half of a check
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,16 +299,17 @@ def enable_services_repair(project: str, *services: str) -> Repair:
 
 def combine_verdicts(*verdicts: CheckVerdict, all_required: bool = False) -> CheckVerdict:
     """The worst of the verdicts; one that could not be checked keeps the others from passing if `all_required`."""
-    looked = [each for each in verdicts if each.result not in _UNANSWERED]
-    unseen = [each for each in verdicts if each.result in _UNANSWERED]
+    looked = [each for each in verdicts if each.result not in _UNANSWERED_WORDS]
+    unseen = [each for each in verdicts if each.result in _UNANSWERED_WORDS]
     found = min(looked or unseen, key=lambda each: WORST_FIRST.index(each.result))
     if all_required and unseen and found.result is Result.OK:
         found = unseen[0]
     others = [each for each in verdicts if each is not found]
     sentences = [
-        f"{_UNANSWERED[each.result]}: {each.reason}" if each.result in _UNANSWERED else each.evidence for each in others
+        f"{_UNANSWERED_WORDS[each.result]}: {each.reason}" if each.result in _UNANSWERED_WORDS else each.evidence
+        for each in others
     ]
-    head = found.evidence if found.result not in _UNANSWERED or not others else ""
+    head = found.evidence if found.result not in _UNANSWERED_WORDS or not others else ""
     mending = [found, *(each for each in others if each.result in {Result.FAIL, Result.WARN})]
     return replace(
         found,
@@ -319,7 +322,7 @@ def combine_verdicts(*verdicts: CheckVerdict, all_required: bool = False) -> Che
 
 _T = TypeVar("_T")
 KUBERNETES, GOOGLE, REGISTRY = "Kubernetes", "Google", "registry"
-_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 SILENCE_TIMEOUT = 3.0  # seconds for which the API server may say nothing
 LIST_TIMEOUT = 20.0  # seconds for which a kind that is still being listed is waited for
 
@@ -390,7 +393,7 @@ class CheckContext:
         async def question() -> tuple[str, ...]:
             client = self.cluster.watch.current_connection.client
             body = await client.request(
-                "GET", path, params=params, doing=f"list {noun}", accept=_METADATA, silence=SILENCE_TIMEOUT
+                "GET", path, params=params, doing=f"list {noun}", accept=_METADATA_ONLY, silence=SILENCE_TIMEOUT
             )
             found = (read_object(body, ListSchema[msgspec.Raw]).items or ())[:most]  # a server may send all there are
             return tuple(read_object(bytes(each), ObjectSchema).metadata.name or "" for each in found)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from console.errors import NotFound
 from console.google.clusters import is_gke, is_older, parse_version
-from console.kube.kinds import JOBSET, KUEUE, ListSchema, kind_named
+from console.kube.kinds import JOBSET_GROUP, KUEUE_GROUP, ListSchema, kind_named
 from console.kube.nested_values import get_path as value_at
 from console.kube.objects import on_demand
 from console.kube.objects.meta import GPU, ObjectSchema
@@ -34,10 +34,11 @@ from console.preflight.check import (
     warn,
 )
 
-FLOOR, BETTER = "1.31.7-gke.1265000", "1.32.4-gke.1236000"  # as the guides for the recipes and GKE's for A4 ask for
-_JOBSET = "jobset.x-k8s.io"
-_PERMISSIONS = (
-    ("create", "jobsets", _JOBSET, ""),
+MIN_GKE_VERSION = "1.31.7-gke.1265000"  # as the guides for the recipes ask for
+RECOMMENDED_GKE_VERSION = "1.32.4-gke.1236000"  # as GKE's guide for A4 asks for
+_JOBSET_GROUP = "jobset.x-k8s.io"
+_LAUNCH_PERMISSIONS = (
+    ("create", "jobsets", _JOBSET_GROUP, ""),
     ("create", "services", "", ""),
     ("create", "configmaps", "", ""),
     ("create", "secrets", "", ""),
@@ -46,7 +47,7 @@ _PERMISSIONS = (
     ("create", "pods", "", "exec"),
     ("create", "pods", "", "portforward"),
 )
-_ADMIN = (
+_ADMIN_PERMISSIONS = (
     "container.clusters.create",
     "resourcemanager.projects.setIamPolicy",
     "iam.serviceAccounts.create",
@@ -101,10 +102,10 @@ check_version = combined_check(_check_version_in_cluster, _check_version_at_goog
 
 def _judge_versions(evidence: str, versions: list[str]) -> CheckVerdict:
     upgrade = "Upgrade the control plane, then the node pools."
-    if any(is_older(each, FLOOR) for each in versions):
-        return fail(evidence, f"The recipes need {FLOOR} or newer.", upgrade)
-    if any(is_older(each, BETTER) for each in versions):
-        return warn(evidence, f"GKE's guide for A4 asks for {BETTER} or newer.", upgrade)
+    if any(is_older(each, MIN_GKE_VERSION) for each in versions):
+        return fail(evidence, f"The recipes need {MIN_GKE_VERSION} or newer.", upgrade)
+    if any(is_older(each, RECOMMENDED_GKE_VERSION) for each in versions):
+        return warn(evidence, f"GKE's guide for A4 asks for {RECOMMENDED_GKE_VERSION} or newer.", upgrade)
     if not all(map(is_gke, versions)):
         return warn(evidence, "It is not a GKE version: only its first numbers were compared.")
     return ok(evidence)
@@ -130,7 +131,7 @@ async def check_permissions(context: CheckContext) -> CheckVerdict:
         asked = partial(watch.is_allowed, verb, resource, group=group, namespace=where, subresource=part)
         return name, await context.send_request(KUBERNETES, what, asked)
 
-    asked = [ask_permission(*right, namespace) for right in _PERMISSIONS]
+    asked = [ask_permission(*right, namespace) for right in _LAUNCH_PERMISSIONS]
     asked.append(ask_permission("create", "persistentvolumes", "", "", ""))
     answers = await asyncio.gather(*asked)
     refused = [name for name, allowed in answers if not allowed]
@@ -156,7 +157,7 @@ async def check_name_free(context: CheckContext) -> CheckVerdict:
         return ok(f"No Helm release in {namespace} is called {name}.")
 
     async def check_no_job() -> CheckVerdict:
-        path = f"/apis/{_JOBSET}/v1alpha2/namespaces/{where}/jobsets/{quote(name, safe='')}"
+        path = f"/apis/{_JOBSET_GROUP}/v1alpha2/namespaces/{where}/jobsets/{quote(name, safe='')}"
         if await context.find(path, ObjectSchema):
             return fail(f"A JobSet {name} exists in {namespace}.", "A name belongs to one job.")
         return ok(f"No JobSet there is called {name}.")
@@ -166,8 +167,8 @@ async def check_name_free(context: CheckContext) -> CheckVerdict:
 
 async def check_builder_roles(context: CheckContext) -> CheckVerdict:
     project = (await context.cluster_place()).project
-    held = await context.granted_permissions(project, _ADMIN)
-    missing = [each for each in _ADMIN if each not in held]
+    held = await context.granted_permissions(project, _ADMIN_PERMISSIONS)
+    missing = [each for each in _ADMIN_PERMISSIONS if each not in held]
     if not missing:
         return ok(f"This account may create clusters in {project}.")
     return CheckVerdict(
@@ -226,9 +227,9 @@ async def _check_listed(context: CheckContext, kind: str, plural: str, name: str
 
 
 async def _check_priority_class(context: CheckContext, name: str) -> CheckVerdict:
-    group = await context.find(f"/apis/{KUEUE}", on_demand.GroupSchema)
+    group = await context.find(f"/apis/{KUEUE_GROUP}", on_demand.GroupSchema)
     version = next(iter(group.names), "") if group else ""
-    path = f"/apis/{KUEUE}/{version}/workloadpriorityclasses/{quote(name, safe='')}"
+    path = f"/apis/{KUEUE_GROUP}/{version}/workloadpriorityclasses/{quote(name, safe='')}"
     found = await context.find(path, ObjectSchema) if version else None
     if found is not None:
         return ok(f"WorkloadPriorityClass {name} is there.")
@@ -248,23 +249,23 @@ def _mapping_keys(context: CheckContext, path: str) -> tuple[str, ...]:
     return tuple(found) if isinstance(found, Mapping) else ()
 
 
-_CHART_NEEDS = "v1alpha2"  # the version of JobSet's API that the chart writes
-_KUEUE_READ = ("v1beta2", "v1beta1")  # versions of Kueue's API that the console reads
-TITLES = {JOBSET: "JobSet", KUEUE: "Kueue"}
+_CHART_JOBSET_VERSION = "v1alpha2"  # the version of JobSet's API that the chart writes
+_READABLE_KUEUE_VERSIONS = ("v1beta2", "v1beta1")  # versions of Kueue's API that the console reads
+OPERATOR_TITLES = {JOBSET_GROUP: "JobSet", KUEUE_GROUP: "Kueue"}
 _KUEUE_KINDS = ("workloads", "localqueues", "clusterqueues", "resourceflavors")
 
 
 async def check_jobset(context: CheckContext) -> CheckVerdict:
-    served = await _check_kinds_served(context, JOBSET, ("jobsets",), Need.YES, (_CHART_NEEDS,))
-    return combine_verdicts(served, await verdict_of(_check_controller(context, JOBSET, context.wish.need(True))))
+    served = await _check_kinds_served(context, JOBSET_GROUP, ("jobsets",), Need.YES, (_CHART_JOBSET_VERSION,))
+    return combine_verdicts(served, await verdict_of(_check_controller(context, JOBSET_GROUP, context.wish.need(True))))
 
 
 async def check_kueue(context: CheckContext) -> CheckVerdict:
     need = context.wish.need(bool(context.wish.demand.queue))
     if need is Need.NO:
         return skip("The launch names no queue.")
-    served = await _check_kinds_served(context, KUEUE, _KUEUE_KINDS, need, _KUEUE_READ)
-    return combine_verdicts(served, await verdict_of(_check_controller(context, KUEUE, need)))
+    served = await _check_kinds_served(context, KUEUE_GROUP, _KUEUE_KINDS, need, _READABLE_KUEUE_VERSIONS)
+    return combine_verdicts(served, await verdict_of(_check_controller(context, KUEUE_GROUP, need)))
 
 
 async def _check_kinds_served(
@@ -273,7 +274,7 @@ async def _check_kinds_served(
     """Whether the cluster serves all these kinds in a version supported here."""
     versions = {plural: await _served_version(context, group, plural) for plural in plurals}
     absent = [plural for plural, version in versions.items() if not version]
-    name = TITLES[group]
+    name = OPERATOR_TITLES[group]
     if absent:
         evidence = f"The cluster does not serve {', '.join(absent)} of {group}."
         return missing_verdict(need, evidence, f"{name} is not installed.")
@@ -296,7 +297,7 @@ async def _served_version(context: CheckContext, group: str, plural: str) -> str
 
 
 async def _check_controller(context: CheckContext, group: str, need: Need) -> CheckVerdict:
-    word, title = group.partition(".")[0], TITLES[group]
+    word, title = group.partition(".")[0], OPERATOR_TITLES[group]
     wanted = ListSchema[on_demand.WorkloadControllerSchema]
     found = (await context.get("/apis/apps/v1/deployments", wanted, limit="500")).items or []
     mine = [each for each in found if _is_controller_of(each, word)]

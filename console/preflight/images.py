@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotFound
 from console.google.builds import ImageFacts, ImageReference
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.on_demand import PodObjectSchema
 from console.kube.objects.pod import Pod
 from console.preflight.check import (
@@ -35,7 +35,7 @@ from console.preflight.storage import ALL_USERS
 if TYPE_CHECKING:
     from console.google.builds import Build, Repository
 
-SERVICES = (
+REQUIRED_SERVICES = (
     "cloudbuild.googleapis.com",
     "artifactregistry.googleapis.com",
     "cloudresourcemanager.googleapis.com",
@@ -55,16 +55,16 @@ _BUILD_PERMISSIONS = (
     "artifactregistry.repositories.uploadArtifacts",
 )
 _MIN_CUDA = (12, 8)  # the first version of CUDA for B200
-_TOOLS_BY_RECIPE = ("sshd", "mpirun", "torchrun", "git")
+_CHECKED_TOOLS = ("sshd", "mpirun", "torchrun", "git")
 _FIND_TOOLS_SCRIPT = (  # a login shell has paths that exec has not; what runs is there, wherever it lies
     "for p in sshd mpirun torchrun git; do command -v $p >/dev/null || [ -x /usr/sbin/$p ]"
     ' || bash -lc "command -v $p" >/dev/null 2>&1 || grep -qsa "[/]$p" /proc/[0-9]*/cmdline || echo $p; done'
 )
-_RUN_ROLES = {"nccl": ("mpirun",), "connectivity": ("mpirun",), "ddp": ("torchrun",), "qwen3": ("torchrun", "git")}
+_TOOLS = {"nccl": ("mpirun",), "connectivity": ("mpirun",), "ddp": ("torchrun",), "qwen3": ("torchrun", "git")}
 """Beginnings of recipes -> programs that they run."""
-_PODS_TRIED = 3
+_MAX_PODS_TRIED = 3
 _LONG_QUEUE_SECONDS = 180.0  # seconds after which a build that has not begun waits for others
-_BUILDS = 20  # how many of the latest builds are looked at
+_MAX_BUILDS = 20  # how many of the latest builds are looked at
 _RECENT_BUILDS = 5  # builds that say what is so now
 
 
@@ -221,7 +221,7 @@ async def _check_tools_in_registry(context: CheckContext, image: str) -> CheckVe
 
 
 def _tools_of_recipe(recipe: str) -> tuple[str, ...]:
-    tools = next((tools for prefix, tools in _RUN_ROLES.items() if recipe.startswith(prefix)), ())
+    tools = next((tools for prefix, tools in _TOOLS.items() if recipe.startswith(prefix)), ())
     return ("sshd", *tools) if "mpirun" in tools or not recipe else tools
 
 
@@ -232,7 +232,7 @@ async def _missing_tools_in_pod(context: CheckContext, pod: Pod, container: str)
     command = ["sh", "-c", _FIND_TOOLS_SCRIPT]
     code, output, _ = await executing.run_and_collect(client, pod.namespace, pod.name, command, container=container)
     words = output.decode(errors="replace").split()
-    return tuple(each for each in words if each in _TOOLS_BY_RECIPE) if code == 0 else None
+    return tuple(each for each in words if each in _CHECKED_TOOLS) if code == 0 else None
 
 
 async def _find_running_pod(context: CheckContext, image: str) -> tuple[Pod, str] | None:
@@ -243,7 +243,7 @@ async def _find_running_pod(context: CheckContext, image: str) -> tuple[Pod, str
     mine = [
         each for each in pods if each.namespace == context.wish.namespace and each.phase == "Running" and each.jobset
     ]
-    for pod in sorted(mine, key=lambda each: -each.created)[:_PODS_TRIED]:
+    for pod in sorted(mine, key=lambda each: -each.created)[:_MAX_PODS_TRIED]:
         where = quote(pod.namespace, safe="")
         found = await context.find(f"/api/v1/namespaces/{where}/pods/{quote(pod.name, safe='')}", PodObjectSchema)
         for each in (found.spec.containers if found and found.spec else None) or ():
@@ -264,7 +264,7 @@ async def check_gib_image(context: CheckContext) -> CheckVerdict:
 
 async def check_services(context: CheckContext) -> CheckVerdict:
     project = (await context.cluster_place()).project
-    wanted = SERVICES + (("lustre.googleapis.com",) if context.wish.mounts_lustre else ())
+    wanted = REQUIRED_SERVICES + (("lustre.googleapis.com",) if context.wish.mounts_lustre else ())
     on: frozenset[str] = await context.call_google(
         f"serviceusage: services of {project}",
         "projects",
@@ -344,12 +344,12 @@ async def _check_build_quota(context: CheckContext, project: str) -> CheckVerdic
     latest: tuple[Build, ...] = await context.call_google(
         f"cloudbuild: builds of {project} in {region}",
         "build",
-        lambda api, login: api.CloudBuild(login, project, region).list_latest(_BUILDS),
+        lambda api, login: api.CloudBuild(login, project, region).list_latest(_MAX_BUILDS),
     )
     waiting = [
         each
         for each in latest
-        if each.status in {"QUEUED", "PENDING"} and CLOCK.now() - each.created > _LONG_QUEUE_SECONDS
+        if each.status in {"QUEUED", "PENDING"} and SERVER_CLOCK.now() - each.created > _LONG_QUEUE_SECONDS
     ]
     refused = [each for each in latest[:_RECENT_BUILDS] if "quota" in each.why.lower()]
     running = sum(each.status == "WORKING" for each in latest)

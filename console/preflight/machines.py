@@ -36,8 +36,8 @@ from console.preflight.check import (
 )
 from console.scheduling.topology import MACHINE_GPUS
 
-MACHINE, GPU_NAME = "a4-highgpu-8g", "nvidia-b200"
-_FLEX = (Provisioning.FLEX_START, Provisioning.QUEUED)
+MACHINE_TYPE, ACCELERATOR = "a4-highgpu-8g", "nvidia-b200"
+_FLEX_PROVISIONING = (Provisioning.FLEX_START, Provisioning.QUEUED)
 _TEMPORARY_TAINTS = (
     "node.kubernetes.io/",
     "cloud.google.com/maintenance-window-started",
@@ -48,11 +48,11 @@ _METADATA_LABEL = "iam.gke.io/gke-metadata-server-enabled"
 
 
 def _is_a4(node: Node) -> bool:
-    return node.machine_type.startswith(MACHINE) or node.accelerator == GPU_NAME
+    return node.machine_type.startswith(MACHINE_TYPE) or node.accelerator == ACCELERATOR
 
 
 def _a4_pools(pools: Sequence[GkePool]) -> list[GkePool]:
-    return [pool for pool in pools if pool.machine_type.startswith(MACHINE) or pool.accelerator == GPU_NAME]
+    return [pool for pool in pools if pool.machine_type.startswith(MACHINE_TYPE) or pool.accelerator == ACCELERATOR]
 
 
 async def _list_a4_nodes(context: CheckContext) -> list[Node]:
@@ -83,9 +83,9 @@ async def _check_a4_nodes(context: CheckContext, wanted: int) -> CheckVerdict:
     nodes = await _list_a4_nodes(context)
     pools = sorted({node.pool or "no pool" for node in nodes})
     words = (
-        f"{len(nodes)} nodes {MACHINE} in {_format_names(pools)}; {wanted} wanted."
+        f"{len(nodes)} nodes {MACHINE_TYPE} in {_format_names(pools)}; {wanted} wanted."
         if nodes
-        else f"No node is {MACHINE}."
+        else f"No node is {MACHINE_TYPE}."
     )
     return ok(words) if len(nodes) >= wanted else fail(words, f"{wanted} nodes with 8 GPUs are needed.")
 
@@ -93,7 +93,7 @@ async def _check_a4_nodes(context: CheckContext, wanted: int) -> CheckVerdict:
 async def _check_a4_pool_at_google(context: CheckContext, wanted: int) -> CheckVerdict:
     pools = _a4_pools((await context.gke()).pools)
     if not pools:
-        return fail(f"Google: no node pool has {MACHINE}.", "The recipes are for A4 machines.")
+        return fail(f"Google: no node pool has {MACHINE_TYPE}.", "The recipes are for A4 machines.")
     can_have = sum(pool.most if pool.autoscaling else pool.initial_size for pool in pools)
     words = f"Google: node pools {_format_names([pool.name for pool in pools])} of up to {can_have} nodes."
     if bad := [pool for pool in pools if pool.status in {"ERROR", "RUNNING_WITH_ERROR", "STOPPING"}]:
@@ -104,7 +104,7 @@ async def _check_a4_pool_at_google(context: CheckContext, wanted: int) -> CheckV
 async def _check_node_topology(context: CheckContext) -> CheckVerdict:
     nodes = await _list_a4_nodes(context)
     if not nodes:
-        return warn(f"There is no node {MACHINE} to look at.")
+        return warn(f"There is no node {MACHINE_TYPE} to look at.")
     without = sorted(node.name for node in nodes if not (node.block and node.subblock and node.host))
     blocks = {node.block for node in nodes if node.block}
     text = f"{len(nodes) - len(without)} of {len(nodes)} A4 nodes name block, subblock and host ({len(blocks)} blocks)."
@@ -198,7 +198,7 @@ async def _check_pool_status(context: CheckContext) -> CheckVerdict:
 async def check_taints(context: CheckContext) -> CheckVerdict:
     """The taints of the nodes, and of pools that have none now: their nodes come when a job asks for them."""
     flex, nodes = context.wish.flag("placement.flexStart"), await _list_a4_nodes(context)
-    taints = [node.taints for node in nodes if not flex or node.provisioning in _FLEX]
+    taints = [node.taints for node in nodes if not flex or node.provisioning in _FLEX_PROVISIONING]
     with suppress(ConsoleError):  # without Google the nodes that exist are judged
         there = {node.pool for node in nodes}
         empty = [pool for pool in _a4_pools((await context.gke()).pools) if pool.name not in there]
@@ -298,9 +298,9 @@ async def check_local_ssd(context: CheckContext) -> CheckVerdict:
 
 async def _check_ssd_in_cluster(context: CheckContext, need: Need) -> CheckVerdict:
     if not await _list_a4_nodes(context):
-        raise NotFound(f"There is no node {MACHINE} to look at.", status=404)
+        raise NotFound(f"There is no node {MACHINE_TYPE} to look at.", status=404)
     label = "cloud.google.com/gke-ephemeral-storage-local-ssd"
-    names = await _list_node_names(context, f"cloud.google.com/gke-accelerator={GPU_NAME},{label}!=true")
+    names = await _list_node_names(context, f"cloud.google.com/gke-accelerator={ACCELERATOR},{label}!=true")
     if not names:
         return ok("All A4 nodes have local SSDs for ephemeral storage.")
     words = f"No local SSD for ephemeral storage on {_format_names(names)}."
@@ -317,11 +317,11 @@ async def _check_ssd_at_google(context: CheckContext, need: Need) -> CheckVerdic
     )
 
 
-NETWORKS = ("default", *(f"rdma-{index}" for index in range(8)))  # of an A4 pod's interfaces, unless named
-_ALL_PODS = ("0.0.0.0/0", "10.0.0.0/8")  # ranges of addresses that hold those of every pod
-_ADDRESS_SPACE = "kubernetes.io/metadata.name"  # the label by which a namespace is named
+DEFAULT_NETWORKS = ("default", *(f"rdma-{index}" for index in range(8)))  # of an A4 pod's interfaces, unless named
+_POD_RANGES = ("0.0.0.0/0", "10.0.0.0/8")  # ranges of addresses that hold those of every pod
+_NAMESPACE_LABEL = "kubernetes.io/metadata.name"  # the label by which a namespace is named
 _PULLED_IMAGE = "Successfully pulled image "
-_PODS_READ, _LINES = 3, "400"
+_MAX_LOGS_READ, _LOG_LINES = 3, "400"
 _NO_INTERNET = re.compile(
     r"Could not resolve host|Temporary failure in name resolution|Temporary failure resolving|Network is unreachable"
     r"|Failed to connect to \S+ port|Max retries exceeded with url|Connection timed out|Connection refused.*https?://"
@@ -339,18 +339,18 @@ async def _check_egress_in_logs(context: CheckContext) -> CheckVerdict:
     every = (await context.wait_for_kinds("pods")).pods.values()
     mine = (each for each in every if each.namespace == context.wish.namespace and each.jobset)
     pods = [each for each in mine if each.phase != "Pending"]
-    for pod in sorted(pods, key=lambda each: -each.created)[:_PODS_READ]:
+    for pod in sorted(pods, key=lambda each: -each.created)[:_MAX_LOGS_READ]:
         where = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}/log"
 
         async def question(where: str = where) -> str:
-            params = {"tailLines": _LINES, "container": "workload"}
+            params = {"tailLines": _LOG_LINES, "container": "workload"}
             body = await context.cluster.watch.current_connection.client.request(
                 "GET", where, params=params, doing="read a pod's log"
             )
             return body.decode(errors="replace")
 
         try:
-            text = await context.send_request(KUBERNETES, f"log of {pod.name}, last {_LINES} lines", question)
+            text = await context.send_request(KUBERNETES, f"log of {pod.name}, last {_LOG_LINES} lines", question)
         except Refused:
             continue  # its container is another one, or prints nothing yet
         if lost := [line.strip() for line in text.splitlines() if _NO_INTERNET.search(line)]:
@@ -408,18 +408,18 @@ async def check_interfaces(context: CheckContext) -> CheckVerdict:
     return found
 
 
-CARD_CLASS = "mrdma.google.com"  # the DeviceClass of the RDMA cards where GKE's managed DRANET is
+RDMA_DEVICE_CLASS = "mrdma.google.com"  # the DeviceClass of the RDMA cards where GKE's managed DRANET is
 _DRANET_LABEL = "cloud.google.com/gke-networking-dra-driver"
 
 
 async def _check_dranet(context: CheckContext, need: Need) -> CheckVerdict:
     """Whether the cards can be claimed: the DeviceClass, and nodes with the driver."""
     fix = "Take a node pool with managed DRANET, or launch with network.dranet=false."
-    if await context.find(f"/apis/resource.k8s.io/v1/deviceclasses/{CARD_CLASS}", ObjectSchema) is None:
-        evidence = f"There is no DeviceClass {CARD_CLASS}."
+    if await context.find(f"/apis/resource.k8s.io/v1/deviceclasses/{RDMA_DEVICE_CLASS}", ObjectSchema) is None:
+        evidence = f"There is no DeviceClass {RDMA_DEVICE_CLASS}."
         return missing_verdict(need, evidence, "GKE makes it from version 1.34.1-gke.1829001.", fix)
-    names = await _list_node_names(context, f"{_DRANET_LABEL}=true,cloud.google.com/gke-accelerator={GPU_NAME}")
-    evidence = f"DeviceClass {CARD_CLASS} is there; {len(names)} A4 nodes have managed DRANET."
+    names = await _list_node_names(context, f"{_DRANET_LABEL}=true,cloud.google.com/gke-accelerator={ACCELERATOR}")
+    evidence = f"DeviceClass {RDMA_DEVICE_CLASS} is there; {len(names)} A4 nodes have managed DRANET."
     if names:
         return ok(evidence)
     if not await _list_a4_nodes(context):
@@ -442,7 +442,7 @@ async def _check_networks_in_cluster(context: CheckContext, need: Need) -> Check
 
 def _required_networks(context: CheckContext) -> tuple[str, ...]:
     named = value_at(context.wish.values, "network.subnetworks")
-    return tuple(map(str, named)) if isinstance(named, list | tuple) and named else NETWORKS
+    return tuple(map(str, named)) if isinstance(named, list | tuple) and named else DEFAULT_NETWORKS
 
 
 async def _check_networks_at_google(context: CheckContext, need: Need) -> CheckVerdict:
@@ -515,10 +515,10 @@ def _allows_port(rule: on_demand.RuleSchema, port: int, kind: str, namespace: st
 
 def _includes_namespace(peer: on_demand.PeerSchema, namespace: str) -> bool:
     if peer.ip_block is not None:
-        return peer.ip_block.get("cidr") in _ALL_PODS and not peer.ip_block.get("except")
+        return peer.ip_block.get("cidr") in _POD_RANGES and not peer.ip_block.get("except")
     spaces = peer.namespace_selector
     named = (spaces.match_labels if spaces else None) or {}
-    here = all(key == _ADDRESS_SPACE and value == namespace for key, value in named.items())
+    here = all(key == _NAMESPACE_LABEL and value == namespace for key, value in named.items())
     pods = peer.pod_selector
     ours = all(key in _CHART_LABELS for key in (pods.match_labels if pods else None) or {})
     return here and ours

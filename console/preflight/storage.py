@@ -88,7 +88,7 @@ async def _check_instance(
 
 
 HOST_NETWORK_FROM = (1, 17, 2)  # the first version of the GCS FUSE driver that serves pods with the host network
-_TAG = re.compile(r":v(\d+)\.(\d+)\.(\d+)")
+_DRIVER_TAG = re.compile(r":v(\d+)\.(\d+)\.(\d+)")
 
 
 async def _check_csi_driver(context: CheckContext, name: str, need: Need) -> CheckVerdict:
@@ -149,7 +149,9 @@ async def check_fuse_on_host(context: CheckContext) -> CheckVerdict:
     )
     if agent is None:
         return missing_verdict(need, "There is no DaemonSet gcsfusecsi-node.", "Its version is not known.")
-    found = next((match for image in agent.images if "gcs-fuse" in image and (match := _TAG.search(image))), None)
+    found = next(
+        (match for image in agent.images if "gcs-fuse" in image and (match := _DRIVER_TAG.search(image))), None
+    )
     if found is None:
         words = f"Its images ({', '.join(agent.images)}) tell no version."
         return warn(words, "It may be too old for the host network.")
@@ -209,16 +211,16 @@ def missing_bucket_verdict(name: str) -> CheckVerdict:
 
 # rights
 
-_ROLES = ("roles/storage.objectAdmin", "roles/storage.legacyBucketReader")
+_BUCKET_ROLES = ("roles/storage.objectAdmin", "roles/storage.legacyBucketReader")
 _SUFFICIENT_ROLES = {
-    _ROLES[0]: (
+    _BUCKET_ROLES[0]: (
         "roles/storage.admin",
         "roles/storage.objectAdmin",
         "roles/storage.objectUser",
         "roles/editor",
         "roles/owner",
     ),
-    _ROLES[1]: (
+    _BUCKET_ROLES[1]: (
         "roles/storage.admin",
         "roles/storage.legacyBucketReader",
         "roles/storage.legacyBucketOwner",

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from console.folders import atomic_write, file_lock, read_own
+from console.folders import atomic_write, file_lock, read_own_file
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.expected_starts import all_gpu_flavors
@@ -21,10 +21,10 @@ from console.scheduling.kueue_snapshot import closed_reason, kueue_workload
 from console.scheduling.start_windows import ExpectedArrivals, PastTimes, RecurringJob
 
 HOUR, DAY = 3600.0, 86_400.0
-RECENT = 14 * DAY
-LEAST_DAYS = 3  # that tell of the hours of the day
-AROUND = 2  # hours
-KEPT = 1000
+RECENT_SECONDS = 14 * DAY
+MIN_DAYS = 3  # that tell of the hours of the day
+HOURS_AROUND = 2  # hours
+MAX_KEPT_WORKLOADS = 1000
 MAX_KINDS = 50  # the most frequent ones
 
 
@@ -47,23 +47,23 @@ class SeenWorkload(Struct, frozen=True):
 
 def note_workloads(seen: Sequence[SeenWorkload], fleet: Fleet, server: str) -> list[SeenWorkload]:
     """Those seen in the last days, with what the fleet has besides."""
-    found = [each for each in seen if each.server != server or each.seen > fleet.at - RECENT]
+    found = [each for each in seen if each.server != server or each.seen > fleet.at - RECENT_SECONDS]
     known = {each.workload.uid for each in found if each.server == server}
     for workload in fleet.workloads.values():
         job = fleet.jobset_by_uid.get(workload.owner_uid)
         readable = job is not None or workload.owner_kind != "JobSet"  # its JobSet may be read a moment later
-        if workload.uid not in known and workload.created > fleet.at - RECENT and readable:
+        if workload.uid not in known and workload.created > fleet.at - RECENT_SECONDS and readable:
             about = (job.recipe, job.owner, job.gpus) if job is not None else ()
             pod_sets = tuple(structs.replace(each, flavors=(), domains=()) for each in workload.pod_sets)
             asked = structs.replace(workload, pod_sets=pod_sets, conditions=(), checks=(), cluster_queue="")
             found.append(SeenWorkload(server, fleet.at, asked, *about))
-    return found[-KEPT:]
+    return found[-MAX_KEPT_WORKLOADS:]
 
 
 def expected_arrivals(fleet: Fleet, seen: Iterable[SeenWorkload], server: str, times: PastTimes) -> ExpectedArrivals:
     """What comes again into open queues, as often as in the last days; of kinds whose run time is known."""
     of_server = [each for each in seen if each.server == server]
-    since = max(fleet.at - RECENT, min((each.seen for each in of_server), default=fleet.at))
+    since = max(fleet.at - RECENT_SECONDS, min((each.seen for each in of_server), default=fleet.at))
     recent = [each for each in of_server if each.workload.created >= since]
     kinds: dict[tuple[object, ...], list[SeenWorkload]] = defaultdict(list)
     for each in recent:
@@ -82,17 +82,17 @@ def expected_arrivals(fleet: Fleet, seen: Iterable[SeenWorkload], server: str, t
 
 def _by_hour(created: Sequence[float], seconds: float) -> tuple[float, ...]:
     """How many come at each hour of the day, and in the hours around it, compared with the average."""
-    if seconds < LEAST_DAYS * DAY or not created:
+    if seconds < MIN_DAYS * DAY or not created:
         return (1.0,) * 24
     counts = Counter(int(at // HOUR) % 24 for at in created)
-    around = [sum(counts[(hour + off) % 24] for off in range(-AROUND, AROUND + 1)) for hour in range(24)]
+    around = [sum(counts[(hour + off) % 24] for off in range(-HOURS_AROUND, HOURS_AROUND + 1)) for hour in range(24)]
     return tuple(24 * each / sum(around) for each in around)
 
 
 def read_seen_workloads(path: Path) -> list[SeenWorkload]:
     """The workloads in the file; none if it is missing or cannot be read. Blocking."""
     try:
-        return msgspec.json.decode(read_own(path), type=list[SeenWorkload])
+        return msgspec.json.decode(read_own_file(path), type=list[SeenWorkload])
     except (OSError, msgspec.DecodeError):
         return []
 

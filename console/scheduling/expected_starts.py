@@ -31,10 +31,12 @@ from kueue_rules import FlavorAssigner, Mode, SnapshotWorkload, VirtualCluster
 if TYPE_CHECKING:
     Key = tuple[str, str]
 
-MAX_WAITING = 200  # workloads that are tried, of all queues; those further behind in their queues are not forecast
+MAX_FORECAST_WORKLOADS = (
+    200  # workloads that are tried, of all queues; those further behind in their queues are not forecast
+)
 MAX_ENDS = 200  # ends of running jobs that are looked at
-MAX_ALONE = 24  # jobs of no known end of which it is looked at what would start at once if each of them ended
-_NAMED = 3
+MAX_OPEN_ENDED_JOBS = 24  # jobs of no known end of which it is looked at what would start at once if each of them ended
+_MAX_NAMED_JOBS = 3
 NO_OPEN_ENDS: Mapping[str, str] = {}
 
 
@@ -48,7 +50,7 @@ def tried_of(fleet: Fleet) -> dict[str, tuple[ClusterWorkload, ...]]:
     by_length = sorted(
         ((name, queue_order(fleet, name).pending) for name in open_queues), key=lambda each: len(each[1])
     )
-    room, tried = MAX_WAITING, {}
+    room, tried = MAX_FORECAST_WORKLOADS, {}
     for at, (name, pending) in enumerate(by_length):
         tried[name] = pending[: max(1, room // (len(by_length) - at))]
         room -= len(tried[name])
@@ -152,7 +154,7 @@ class _StartSimulation:
             return
         earliest = self._earliest()
         sooner: dict[Key, list[str]] = defaultdict(list)
-        for each in (*self._endless, *self._limited)[:MAX_ALONE]:
+        for each in (*self._endless, *self._limited)[:MAX_OPEN_ENDED_JOBS]:
             self._restore()
             self._cluster.end(each)
             for started in self._cluster.admit(self._fleet.at):
@@ -204,13 +206,13 @@ class _StartSimulation:
                 job_name(each) + f" ({verdict})" * bool(verdict)
                 for each, verdict in zip(endless, verdicts, strict=True)
             ]
-            more = f" and {len(endless) - _NAMED} more" if len(endless) > _NAMED else ""
-            who, one = f"{', '.join(named[:_NAMED])}{more}", len(endless) == 1
+            more = f" and {len(endless) - _MAX_NAMED_JOBS} more" if len(endless) > _MAX_NAMED_JOBS else ""
+            who, one = f"{', '.join(named[:_MAX_NAMED_JOBS])}{more}", len(endless) == 1
             if any(verdicts):  # what is stalled or kept does not run
                 return f"when {who} {'ends' if one else 'end'} is not known"
             return f"how long {who} still {'runs' if one else 'run'} is not known"
         if first:
-            names = ", ".join(job_name(self._fleet.workloads[key]) for key in first[:_NAMED])
+            names = ", ".join(job_name(self._fleet.workloads[key]) for key in first[:_MAX_NAMED_JOBS])
             return f"others start before it ({names}), and how long they will run is not known"
         if self._blocking_flavors(workload):  # nodes are shared with queues that have no cohort in common
             return "nothing ends in its own cohort, by which Kueue would try it again, and when it does is not known"

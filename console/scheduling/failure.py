@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from trainlog import LogFailure
 
 
-_STEM = 58  # letters of the name of a pod before its random ones, at most
-_RANDOM = 5
-_MARGIN = 0.2  # seconds by which the clocks of machines may differ
-_ENDS = {"BackoffLimitExceeded", "PodFailurePolicy", "DeadlineExceeded"}
+_MAX_NAME_STEM = 58  # letters of the name of a pod before its random ones, at most
+_RANDOM_SUFFIX_LENGTH = 5
+_CLOCK_MARGIN = 0.2  # seconds by which the clocks of machines may differ
+_JOB_END_REASONS = {"BackoffLimitExceeded", "PodFailurePolicy", "DeadlineExceeded"}
 """What the Job controller says when a Job fails; from then on pods are taken away by controllers."""
-_OTHERS = {"Evicted", "Preempted", "Preempting", "TaintManagerEviction", "NodeShutdown"}
+_EVICTION_REASONS = {"Evicted", "Preempted", "Preempting", "TaintManagerEviction", "NodeShutdown"}
 """Events about a pod that say who else took it away."""
-_MOMENT = re.compile(r"\.([0-9a-f]{15,16})$")
+_MOMENT_IN_NAME = re.compile(r"\.([0-9a-f]{15,16})$")
 
 
 def first_deletion(jobset: JobSet, fleet: Fleet) -> PodFailure | None:
@@ -78,7 +78,7 @@ def _names(jobset: JobSet) -> dict[str, int]:
     found = {}
     for (group, job, index), number in jobset.pod_indexes.items():
         ending = f"-{index}-"
-        found[f"{jobset.name}-{group}-{job}"[: _STEM - len(ending)] + ending] = number
+        found[f"{jobset.name}-{group}-{job}"[: _MAX_NAME_STEM - len(ending)] + ending] = number
     return found
 
 
@@ -87,22 +87,26 @@ def _deletions(jobset: JobSet, events: Sequence[Event], names: dict[str, int]) -
     by_job = [each for each in events if each.kind == "Job" and each.reason == "SuccessfulDelete"]
     # Of more than ten alike only some are kept as they were: who else was deleted is known until the first of them.
     many = any(each.message.startswith("(combined") for each in by_job)
-    ends = [each for each in events if each.kind == "Job" and each.reason in _ENDS] + (by_job if many else [])
+    ends = [each for each in events if each.kind == "Job" and each.reason in _JOB_END_REASONS] + (
+        by_job if many else []
+    )
     first_last = sorted(map(_moment, ends), reverse=True)
     limits = {_attempt(jobset, restarts, moment): moment for moment in first_last}
     theirs = {each.message.rpartition(" ")[2] for each in by_job}
-    theirs |= {each.object_name for each in events if each.kind == "Pod" and each.reason in _OTHERS}
+    theirs |= {each.object_name for each in events if each.kind == "Pod" and each.reason in _EVICTION_REASONS}
     lives = sorted((each for each in events if each.kind == "Pod" and each.reason != "Killing"), key=_moment)
     seen = {each.object_name: _moment(each) for each in reversed(lives)}
     found = []
     for event in events:
-        rank = names.get(event.object_name[:-_RANDOM], -1)
+        rank = names.get(event.object_name[:-_RANDOM_SUFFIX_LENGTH], -1)
         stopped = event.kind == "Pod" and event.reason == "Killing" and event.message.startswith("Stopping container")
         if rank >= 0 and stopped and event.object_name not in theirs:  # stopped: its pod goes; not: a probe failed
             # A pod lives in one attempt; one without any other record is older than all that have one.
             attempt, moment = _attempt(jobset, restarts, seen.get(event.object_name, 0.0)), _moment(event)
-            if moment + (_MARGIN if many else 0.0) < limits.get(attempt, float("inf")):
-                ending = PodFailure(attempt, rank, event.object_name, message=DELETED, time=moment, cause="deletion")
+            if moment + (_CLOCK_MARGIN if many else 0.0) < limits.get(attempt, float("inf")):
+                ending = PodFailure(
+                    attempt, rank, event.object_name, message=POD_DELETED, time=moment, cause="deletion"
+                )
                 found.append(replace(ending, uid=event.object_uid))
     return found
 
@@ -119,12 +123,12 @@ def _attempt(jobset: JobSet, restarts: Sequence[Event], moment: float) -> int:
 
 def _moment(event: Event) -> float:
     """When an event first happened, with nanoseconds from its name; its timestamps have only seconds."""
-    named = _MOMENT.search(event.name)
+    named = _MOMENT_IN_NAME.search(event.name)
     exact = int(named[1], 16) / 1e9 if named else 0.0
     return exact if abs(exact - event.first) < 2 else event.first
 
 
-_SIGNALS = {
+_SIGNAL_NAMES = {
     129: "SIGHUP",
     130: "SIGINT",
     134: "SIGABRT",
@@ -134,7 +138,7 @@ _SIGNALS = {
     139: "SIGSEGV",
     143: "SIGTERM",
 }
-_EVICTIONS = {
+_EVICTION_WORDS = {
     "Evicted",
     "NodeLost",
     "NodeShutdown",
@@ -144,10 +148,10 @@ _EVICTIONS = {
     "EvictionByEvictionAPI",
     "DeletionByPodGC",
 }
-_PREEMPTIONS = {"Preempting", "Preempted", "PreemptionByScheduler"}
-_WORDS = {"failure": "failed first", "eviction": "was evicted first", "preemption": "was preempted first"}
-_NAMED = 4  # failures of its log that a card tells
-DELETED = "A user or a controller deleted its pod: its containers ran until they received SIGTERM."
+_PREEMPTION_REASONS = {"Preempting", "Preempted", "PreemptionByScheduler"}
+_CAUSE_WORDS = {"failure": "failed first", "eviction": "was evicted first", "preemption": "was preempted first"}
+_MAX_NAMED_FAILURES = 4  # failures of its log that a card tells
+POD_DELETED = "A user or a controller deleted its pod: its containers ran until they received SIGTERM."
 
 
 class PodFailure(Struct, frozen=True):
@@ -175,7 +179,7 @@ class PodFailure(Struct, frozen=True):
 
     @property
     def _code(self) -> str:
-        signal = _SIGNALS.get(self.exit_code or 0, "")
+        signal = _SIGNAL_NAMES.get(self.exit_code or 0, "")
         return f"exit code {self.exit_code}{f' ({signal})' if signal else ''}" if self.exit_code is not None else ""
 
     @property
@@ -193,7 +197,7 @@ class PodFailure(Struct, frozen=True):
         if self.rank < 0:
             how = "preempted" if self.cause == "preemption" else f"evicted ({self.exit_text})"
             return f"{who} was {how}{when}{attempt}."
-        return f"{who} {_WORDS[self.cause]}: {self.exit_text}{where}{when}{attempt}."
+        return f"{who} {_CAUSE_WORDS[self.cause]}: {self.exit_text}{where}{when}{attempt}."
 
 
 class FailureCard(Struct, frozen=True):
@@ -212,8 +216,9 @@ class FailureCard(Struct, frozen=True):
         parts = [first.sentence]
         parts += [first.message] if first.message else []
         parts += [f"Node: {note}" for note in first.node_notes]
-        parts += [f"{each.sentence}. {each.hint}".rstrip() for each in self.named[:_NAMED]]
-        parts += [f"Its log contains {len(self.named) - _NAMED} more."] if len(self.named) > _NAMED else []
+        parts += [f"{each.sentence}. {each.hint}".rstrip() for each in self.named[:_MAX_NAMED_FAILURES]]
+        unnamed = len(self.named) - _MAX_NAMED_FAILURES
+        parts += [f"Its log contains {unnamed} more."] if unnamed > 0 else []
         if self.unread:
             parts.append(f"{self.unread}.")
         elif first.cause == "deletion" and not self.lines:
@@ -266,7 +271,7 @@ def _of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> PodFailure | 
     if bad is None and pod.phase != "Failed" and not pod.disruption:
         return None
     why = pod.disruption or pod.reason
-    cause = "eviction" if why in _EVICTIONS else "preemption" if why in _PREEMPTIONS else "failure"
+    cause = "eviction" if why in _EVICTION_WORDS else "preemption" if why in _PREEMPTION_REASONS else "failure"
     return PodFailure(
         pod.attempt,
         rank,

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, structs
 
-from console.folders import atomic_write, file_lock, read_own
+from console.folders import atomic_write, file_lock, read_own_file
 from console.kube.objects.meta import condition
 from console.kube.snapshot import Fleet
 from console.scheduling.kueue_snapshot import job_name
-from console.scheduling.start_windows import SHARE, StartWindow
+from console.scheduling.start_windows import WINDOW_SHARE, StartWindow
 
 if TYPE_CHECKING:
     Key = tuple[str, str]
 
-KEPT = 1000  # recorded
-RECENT = 300  # judged recorded that windows are corrected by
-FEWEST = 20  # of these, before anything is corrected
-LEAST_HALF = 0.02  # of the wait: the least half of a window that is corrected
-FORGOTTEN = 7 * 86_400.0  # seconds after its window for which the start of a job that is gone is waited for
+MAX_RECORDED = 1000  # recorded
+JUDGED_WINDOWS = 300  # judged recorded that windows are corrected by
+MIN_JUDGED = 20  # of these, before anything is corrected
+MIN_HALF_WIDTH = 0.02  # of the wait: the least half of a window that is corrected
+START_WAIT_SECONDS = 7 * 86_400.0  # seconds after its window for which the start of a job that is gone is waited for
 
 
 class RecordedWindow(Struct, frozen=True):
@@ -60,7 +60,7 @@ class RecordedWindow(Struct, frozen=True):
         if not self.started:
             return math.inf
         start, middle, end = self.simulated or (self.start, self.middle, self.end)
-        least, off = LEAST_HALF * (middle - self.made), self.started - middle
+        least, off = MIN_HALF_WIDTH * (middle - self.made), self.started - middle
         return off / max(end - middle if off > 0 else middle - start, least, 1.0)
 
 
@@ -85,13 +85,13 @@ def correct_windows(
     windows: Mapping[Key, StartWindow], recorded: Iterable[RecordedWindow], server: str, now: float
 ) -> dict[Key, StartWindow]:
     """The windows with the bounds with which those before them would have held 80 % of the starts."""
-    offs = sorted([each.off for each in recorded if each.server == server and each.judged][-RECENT:])
-    if len(offs) < FEWEST:
+    offs = sorted([each.off for each in recorded if each.server == server and each.judged][-JUDGED_WINDOWS:])
+    if len(offs) < MIN_JUDGED:
         return dict(windows)
-    low, high = (_quantile(offs, share) for share in ((1 - SHARE) / 2, (1 + SHARE) / 2))
+    low, high = (_quantile(offs, share) for share in ((1 - WINDOW_SHARE) / 2, (1 + WINDOW_SHARE) / 2))
 
     def corrected(window: StartWindow) -> StartWindow:
-        least = max(LEAST_HALF * (window.middle - now), 1.0)
+        least = max(MIN_HALF_WIDTH * (window.middle - now), 1.0)
         before, after = max(window.middle - window.start, least), max(window.end - window.middle, least)
         start, end = (window.middle + off * (after if off > 0 else before) for off in (low, high))
         return structs.replace(window, start=max(now, start), middle=min(max(start, window.middle), end), end=end)
@@ -120,7 +120,7 @@ def compare(
             found.append(structs.replace(window_before, started=reserved.since))
         elif workload is not None and fleet.at > window_before.end:
             found.append(structs.replace(window_before, late=True))
-        elif window_before.late or fleet.at < window_before.end + FORGOTTEN:
+        elif window_before.late or fleet.at < window_before.end + START_WAIT_SECONDS:
             found.append(window_before)
     known = {each.uid for each in found}
     for key, corrected in correct_windows(windows, recorded, server, fleet.at).items():
@@ -129,13 +129,13 @@ def compare(
             simulated = window.start, window.middle, window.end
             about = server, workload.uid, workload.namespace, job_name(workload), fleet.at
             found.append(RecordedWindow(*about, corrected.start, corrected.middle, corrected.end, simulated))
-    return found[-KEPT:]
+    return found[-MAX_RECORDED:]
 
 
 def read_recorded_windows(path: Path) -> list[RecordedWindow]:
     """The windows in the file; none if it is missing or cannot be read. Blocking."""
     try:
-        return msgspec.json.decode(read_own(path), type=list[RecordedWindow])
+        return msgspec.json.decode(read_own_file(path), type=list[RecordedWindow])
     except (OSError, msgspec.DecodeError):
         return []
 

@@ -14,9 +14,19 @@ from console.kube.objects.node import Node
 from console.kube.objects.workload import PodSet as WorkloadPodSet
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet, per_snapshot
-from console.scheduling.kueue_snapshot import UNNAMED, gpus_assigned, node_of
+from console.scheduling.kueue_snapshot import UNLABELLED_DOMAIN, gpus_assigned, node_of
 from console.scheduling.quota_accounts import fewest_holders, quota_holder_of
-from console.scheduling.topology import BLOCK, LEVELS, MACHINE_GPUS, SUBBLOCK, Holder, Host, host, label_of, level_name
+from console.scheduling.topology import (
+    BLOCK_LABEL,
+    LEVEL_NAMES,
+    MACHINE_GPUS,
+    SUBBLOCK_LABEL,
+    Holder,
+    Host,
+    host,
+    label_of,
+    level_name,
+)
 from console.scheduling.why_answer import Category, QuotaHolder, Why
 from kueue_rules import (
     HOSTNAME,
@@ -37,7 +47,7 @@ if TYPE_CHECKING:
     from console.scheduling.kueue_messages import KueueMessage
 
 
-_NAMED = 4  # places named in the sentence; the rest is counted
+_MAX_NAMED_PLACES = 4  # places named in the sentence; the rest is counted
 
 
 class TopologyDemand(Struct, frozen=True):
@@ -134,7 +144,7 @@ def _gpu_holder(holder: Holder, fleet: Fleet) -> QuotaHolder:
     return QuotaHolder(holder.namespace, holder.name, holder.owner, queue=queue, gpus=gpus)
 
 
-_TRIED = 4  # places looked at for who would have to end: those with most room, which need the fewest to go
+_MAX_PLACES_TRIED = 4  # places looked at for who would have to end: those with most room, which need the fewest to go
 
 
 class EligibleNodes:
@@ -151,7 +161,7 @@ class EligibleNodes:
         self._capacity: dict[str, dict[str, int]] = {}
         self._places: dict[str, list[Domain]] = {}
         self._trees: dict[tuple[str, ...], TopologyTree] = {}
-        self._count((BLOCK, SUBBLOCK, HOSTNAME))
+        self._count((BLOCK_LABEL, SUBBLOCK_LABEL, HOSTNAME))
         self.free, self.total = sum(self.slots("").values()), sum(self.capacity("").values())
 
     def _count(self, levels: Sequence[str]) -> None:
@@ -159,7 +169,7 @@ class EligibleNodes:
         tree = TopologyTree("", levels, Flavor(""), (node_of(each, levels) for each in self.nodes), {})
         pod = SnapshotPodSet("", 1, {}, {GPU: self.size})
         named = {
-            level: [each for each in places.values() if each.values[-1] != UNNAMED]
+            level: [each for each in places.values() if each.values[-1] != UNLABELLED_DOMAIN]
             for level, places in zip(levels, tree.by_level, strict=True)
         }
         fill(tree, pod, empty=True)
@@ -173,7 +183,7 @@ class EligibleNodes:
 
     def _domains(self, level: str) -> list[Domain]:
         """The domains of a level, roomiest first; empty for an unknown level."""
-        if level in LEVELS and level not in self._places:
+        if level in LEVEL_NAMES and level not in self._places:
             self._count((level, HOSTNAME))
         return self._places.get(level, [])
 
@@ -199,7 +209,7 @@ class EligibleNodes:
     def _tree(self, levels: tuple[str, ...]) -> TopologyTree:
         """As Kueue has it: without nodes that lack the label of a level, and with what is used."""
         nodes = [node_of(each, levels) for each in self.nodes]
-        named = [each for each in nodes if UNNAMED not in each.labels.values()]
+        named = [each for each in nodes if UNLABELLED_DOMAIN not in each.labels.values()]
         tree = TopologyTree("", levels, Flavor(""), named, {})
         for each in named:
             if used := self._used[each.name]:
@@ -215,8 +225,8 @@ class EligibleNodes:
         if not level:
             there = "there is" if self.free == 1 else "there are"
             return f"it needs {format_slots(pods, self.size)} and {there} {self.free or 'none'}"
-        named = ", ".join(f"{name} has {free}" for name, free in list(rooms.items())[:_NAMED])
-        more = f", {len(rooms) - _NAMED} more have less" if len(rooms) > _NAMED else ""
+        named = ", ".join(f"{name} has {free}" for name, free in list(rooms.items())[:_MAX_NAMED_PLACES])
+        more = f", {len(rooms) - _MAX_NAMED_PLACES} more have less" if len(rooms) > _MAX_NAMED_PLACES else ""
         return f"no {level_name(level)} has {format_slots(pods, self.size)}: {named}{more}"
 
     def never(self, pods: int, level: str) -> str:
@@ -265,7 +275,7 @@ def eligible_nodes(
 
 @per_snapshot
 def jobs_blocking_placement(
-    fleet: Fleet, found: EligibleNodes, pods: int, level: str = "", tried: int = _TRIED
+    fleet: Fleet, found: EligibleNodes, pods: int, level: str = "", tried: int = _MAX_PLACES_TRIED
 ) -> tuple[QuotaHolder, ...]:
     """The fewest jobs whose end makes room for all pods, within one domain of `level` if given."""
     nodes: dict[str, list[Node]] = defaultdict(list)

@@ -11,7 +11,7 @@ from console.scheduling.kueue_snapshot import cluster_queue_name, job_name
 from console.scheduling.why_answer import Category
 from trainlog import lazy_pattern
 
-_TOKENS = {
+_REASON_TOKENS = {
     "Deactivated": Category.DEACTIVATED,
     "OnHold": Category.GATED,
     "Misconfigured": Category.MISSING_QUEUE,
@@ -26,7 +26,7 @@ _TOKENS = {
     "WaitingForPreemptedWorkloads": Category.PREEMPTING,
     "PendingEvaluation": Category.NOT_EVALUATED,
 }
-_TEXTS = (
+_MESSAGE_FORMS = (
     (lazy_pattern(r"pending the preemption of \d+|will fit after these preemptions complete"), Category.PREEMPTING),
     (lazy_pattern(r"queue \S+ is stopped|queue is stopped"), Category.STOPPED),
     (lazy_pattern(r"queue \S+ (doesn't exist|not found)|queue doesn't exist"), Category.MISSING_QUEUE),
@@ -45,12 +45,14 @@ _TEXTS = (
     (lazy_pattern(r"preemption.* gated|admission is gated"), Category.GATED),
 )
 """Over several flavors the message has several clauses; the one that may still come true comes first here."""
-_MORE = lazy_pattern(r"insufficient unused quota (?:in cohort )?for (\S+) in flavor ([^\s,]+), (\S+) more needed")
-_OVER = lazy_pattern(r"insufficient quota for (\S+) in flavor ([^\s,]+),.*?> maximum capacity \(([^)]*)\)")
-_EXCLUDED = lazy_pattern(r"Total nodes: (\d{1,9}); excluded: (.{1,2000})")
+_MORE_QUOTA_NEEDED = lazy_pattern(
+    r"insufficient unused quota (?:in cohort )?for (\S+) in flavor ([^\s,]+), (\S+) more needed"
+)
+_OVER_CAPACITY = lazy_pattern(r"insufficient quota for (\S+) in flavor ([^\s,]+),.*?> maximum capacity \(([^)]*)\)")
+_EXCLUDED_NODES = lazy_pattern(r"Total nodes: (\d{1,9}); excluded: (.{1,2000})")
 _EXCLUSION = lazy_pattern(r"(\w{1,40}(?: \"[^\"]{1,300}\")?): (\d{1,9})")
 _UNCOVERED = lazy_pattern(r"resource (\S{1,300}) unavailable in ClusterQueue")
-_FITS = lazy_pattern(r"allows? to fit (?:only (\d+) out|any) of (\d+) (?:pod|slice)")
+_TOPOLOGY_FITS = lazy_pattern(r"allows? to fit (?:only (\d+) out|any) of (\d+) (?:pod|slice)")
 
 
 class KueueMessage(Struct, frozen=True):
@@ -78,13 +80,14 @@ def read_message(workload: Workload) -> KueueMessage:
     if reserved is None or reserved.is_true:
         return KueueMessage()
     text = reserved.message
-    named = (category for pattern, category in _TEXTS if pattern.search(text.lower()))
-    category = _TOKENS.get(reserved.reason) or next(named, None)
-    clauses = [*_MORE.findall(text), *((resource, flavor, "") for resource, flavor, _ in _OVER.findall(text))]
+    named = (category for pattern, category in _MESSAGE_FORMS if pattern.search(text.lower()))
+    category = _REASON_TOKENS.get(reserved.reason) or next(named, None)
+    beyond = ((resource, flavor, "") for resource, flavor, _ in _OVER_CAPACITY.findall(text))
+    clauses = [*_MORE_QUOTA_NEEDED.findall(text), *beyond]
     resource, flavor, more = next((each for each in clauses if each[0] == GPU), clauses[0] if clauses else ("", "", ""))
-    fits = _FITS.search(text)
+    fits = _TOPOLOGY_FITS.search(text)
     room = int(fits.group(1) or 0) if fits else -1
-    left_out, uncovered = _EXCLUDED.search(text), _UNCOVERED.search(text)
+    left_out, uncovered = _EXCLUDED_NODES.search(text), _UNCOVERED.search(text)
     excluded = tuple((why, int(count)) for why, count in _EXCLUSION.findall(left_out.group(2))) if left_out else ()
     return KueueMessage(
         category,

@@ -42,7 +42,7 @@ from kueue_rules import (
 )
 from kueue_rules import SnapshotWorkload as KueueWorkload
 
-_HOLDS_QUOTA = {WorkloadState.RESERVED, WorkloadState.ADMITTED}
+_QUOTA_HOLDING_STATES = {WorkloadState.RESERVED, WorkloadState.ADMITTED}
 
 
 class QueueOrder(Struct, frozen=True):
@@ -93,7 +93,7 @@ def _orders(fleet: Fleet) -> dict[str, QueueOrder]:
     for workload in fleet.workloads.values():
         if workload.is_waiting:
             waiting[cluster_queue_name(workload, fleet)].append(workload)
-        elif workload.state in _HOLDS_QUOTA:
+        elif workload.state in _QUOTA_HOLDING_STATES:
             holding[cluster_queue_name(workload, fleet)].append(workload)
     for listed in waiting.values():
         listed.sort(key=lambda each: try_order(each.priority, queue_timestamp(each), each.uid))
@@ -119,7 +119,7 @@ def queue_position(workload: Workload, fleet: Fleet) -> int:
 
 
 ANY_TAINT = (Toleration("", "Exists", "", ""),)  # which taints the pods of a Workload tolerate is not kept
-UNNAMED = "-"  # the place of a node that carries no label of a level; Kueue has no such place
+UNLABELLED_DOMAIN = "-"  # the place of a node that carries no label of a level; Kueue has no such place
 
 
 def gpu_flavors(queue: ClusterQueue | None) -> list[str]:
@@ -238,7 +238,7 @@ def _trees(fleet: Fleet, flavors: tuple[str, ...]) -> dict[str, TopologyTree]:
 
 def node_of(node: ClusterNode, levels: Iterable[str], labels: Mapping[str, str] | None = None) -> SnapshotNode:
     """A node with the labels of these levels; labels that are not stored count as matching."""
-    own = {level: label_of(node, level) or UNNAMED for level in levels}
+    own = {level: label_of(node, level) or UNLABELLED_DOMAIN for level in levels}
     for key, value in (labels or {}).items():
         known = label_of(node, key)
         own[key] = value if known is None else known

@@ -18,9 +18,9 @@ from console.scheduling.launch_forecast import (
 )
 from console.scheduling.topology import MACHINE_GPUS
 
-_FITS = {LaunchVerdict.NOW, LaunchVerdict.SPLIT}
-_HELPS = {LaunchVerdict.WAITS, LaunchVerdict.NEVER, LaunchVerdict.STOPPED}
-MOST = 3
+_FITTING_VERDICTS = {LaunchVerdict.NOW, LaunchVerdict.SPLIT}
+_IMPROVABLE_VERDICTS = {LaunchVerdict.WAITS, LaunchVerdict.NEVER, LaunchVerdict.STOPPED}
+MAX_ALTERNATIVES = 3
 
 
 class Alternative(Struct, frozen=True):
@@ -33,9 +33,9 @@ class Alternative(Struct, frozen=True):
 
 def launch_alternatives(fleet: Fleet, ask: LaunchDemand) -> tuple[Alternative, ...]:
     """Up to three, the cheapest first; none where it fits already, or where that is not known."""
-    if not ask.queue or ask.gpus <= 0 or forecast(fleet, ask).verdict not in _HELPS:
+    if not ask.queue or ask.gpus <= 0 or forecast(fleet, ask).verdict not in _IMPROVABLE_VERDICTS:
         return ()
-    return tuple(each for each, _ in zip(_fitting(fleet, ask), range(MOST), strict=False))
+    return tuple(each for each, _ in zip(_fitting(fleet, ask), range(MAX_ALTERNATIVES), strict=False))
 
 
 def _fitting(fleet: Fleet, ask: LaunchDemand) -> Iterator[Alternative]:
@@ -59,4 +59,4 @@ def _fitting(fleet: Fleet, ask: LaunchDemand) -> Iterator[Alternative]:
 
 
 def _fits(fleet: Fleet, ask: LaunchDemand) -> bool:
-    return forecast(fleet, ask).verdict in _FITS
+    return forecast(fleet, ask).verdict in _FITTING_VERDICTS

@@ -15,8 +15,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from console.kube.nested_values import Value, get_path
-from console.kube.objects.meta import ALWAYS, GPU, format_selector, selects_namespace
-from console.kube.objects.node import GKE
+from console.kube.objects.meta import DEFAULT_GPU_TOLERATIONS, GPU, format_selector, selects_namespace
+from console.kube.objects.node import GKE_PREFIX
 from console.kube.objects.queue import ClusterQueue
 from console.kube.objects.workload import PodSet as QueuedPodSet
 from console.kube.objects.workload import Workload as QueuedWorkload
@@ -37,7 +37,7 @@ from console.scheduling.quota_accounts import (
     quota_holders,
     shortage,
 )
-from console.scheduling.topology import BLOCK, MACHINE_GPUS, level_name
+from console.scheduling.topology import BLOCK_LABEL, MACHINE_GPUS, level_name
 from console.scheduling.why_answer import QuotaAccount, QuotaHolder, awaited_ends, free_when
 from kueue_rules import (
     HOSTNAME,
@@ -54,9 +54,9 @@ from kueue_rules import (
 if TYPE_CHECKING:
     from console.scheduling.expected_start import ExpectedStart
 
-_LAUNCH = "-launch-"  # names a workload that is not there, as none of a cluster can be named
-_HOST = "host"
-CHECK = "an estimate"  # to stand beside every forecast
+_LAUNCH_NAME = "-launch-"  # names a workload that is not there, as none of a cluster can be named
+_HOST_LEVEL = "host"
+FORECAST_NOTE = "an estimate"  # to stand beside every forecast
 
 
 class LaunchVerdict(StrEnum):
@@ -77,13 +77,13 @@ class LaunchDemand:
     queue: str = ""  # LocalQueue; empty: none
     gpus: int = MACHINE_GPUS
     topology: str = "none"  # preferred, required or none
-    level: str = BLOCK  # Node label whose value the pods should or must share
+    level: str = BLOCK_LABEL  # Node label whose value the pods should or must share
     priority_class: str = ""
     priority: int | None = None  # the value of that class in the cluster; None: not known
     target_nodes: tuple[str, ...] = ()
     avoid_nodes: tuple[str, ...] = ()
     node_selector: tuple[tuple[str, str], ...] = ()
-    tolerations: tuple[Toleration, ...] = ALWAYS  # taints that its pods put up with
+    tolerations: tuple[Toleration, ...] = DEFAULT_GPU_TOLERATIONS  # taints that its pods put up with
 
     @property
     def size(self) -> int:
@@ -121,21 +121,21 @@ def demand_of(values: Mapping[str, Value], namespace: str) -> LaunchDemand:
     selector = get_path(values, "placement.nodeSelector")
     labels = {str(key): str(value) for key, value in selector.items()} if isinstance(selector, dict) else {}
     if accelerator := get_path(values, "placement.accelerator"):
-        labels[f"{GKE}gke-accelerator"] = str(accelerator)
+        labels[f"{GKE_PREFIX}gke-accelerator"] = str(accelerator)
     if get_path(values, "placement.flexStart"):
-        labels[f"{GKE}gke-flex-start"] = "true"
+        labels[f"{GKE_PREFIX}gke-flex-start"] = "true"
     gpus = get_path(values, "gpus")
     return LaunchDemand(
         namespace=namespace,
         queue=str(get_path(values, "queue") or ""),
         gpus=gpus if isinstance(gpus, int) else 0,
         topology=str(get_path(values, "topology.request") or "none"),
-        level=str(get_path(values, "topology.level") or BLOCK),
+        level=str(get_path(values, "topology.level") or BLOCK_LABEL),
         priority_class=str(get_path(values, "priorityClass") or ""),
         target_nodes=_as_texts(get_path(values, "placement.targetNodes")),
         avoid_nodes=_as_texts(get_path(values, "placement.avoidNodes")),
         node_selector=tuple(sorted(labels.items())),
-        tolerations=(*ALWAYS, *_tolerations(get_path(values, "placement.tolerations"))),
+        tolerations=(*DEFAULT_GPU_TOLERATIONS, *_tolerations(get_path(values, "placement.tolerations"))),
     )
 
 
@@ -376,7 +376,7 @@ def _forecast_placement(
         words = f"{quota}, but split over {over} {level_name(demand.level)}s"
         return replace(draft, verdict=LaunchVerdict.SPLIT, sentence=words, blocks=over)
     place, name = _narrowest_common(places)
-    where = f", in one {place}" if place and place != _HOST else ""
+    where = f", in one {place}" if place and place != _HOST_LEVEL else ""
     return replace(draft, sentence=f"{quota}{where}{f' ({name})' if name else ''}", place=place, blocks=1)
 
 
@@ -400,12 +400,12 @@ def _narrowest_common(places: Sequence[Mapping[str, str]]) -> tuple[str, str]:
     """Kind and name of the narrowest place that holds all of these; empty if there is none."""
     for level in reversed(list(places[0]) if places else []):
         if len({each[level] for each in places}) == 1:
-            return _HOST if level == HOSTNAME else level_name(level), places[0][level]
+            return _HOST_LEVEL if level == HOSTNAME else level_name(level), places[0][level]
     return "", ""
 
 
 QUEUE_KINDS = ("localqueues", "clusterqueues", "resourceflavors", "cohorts")  # what the choice stands on
-PAST = "none"  # the word for a launch past Kueue
+NO_QUEUE = "none"  # the word for a launch past Kueue
 
 
 @dataclass(frozen=True, slots=True)

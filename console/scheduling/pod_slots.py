@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
 
 
-MISSING = "Missing"  # status of a rank that has no pod
+MISSING_STATUS = "Missing"  # status of a rank that has no pod
 
 
 class PodSlot(Struct, frozen=True):
@@ -50,7 +50,7 @@ class PodSlot(Struct, frozen=True):
     @property
     def status(self) -> str:
         """The status of its pod in one word, as `kubectl get pods` shows it."""
-        return self.pod.status if self.pod else MISSING
+        return self.pod.status if self.pod else MISSING_STATUS
 
     @property
     def ready(self) -> bool:

@@ -55,7 +55,7 @@ class QuotaLedger:
         self, name: str, candidates: Sequence[QuotaHolder], need: int, front: Sequence[int]
     ) -> tuple[QuotaHolder, ...]:
         """The fewest of these jobs whose end frees GPUs for that queue, those in `front` first."""
-        if len(front) > _FRONT:
+        if len(front) > _MAX_AHEAD:
             return ()
 
         def enough(chosen: Sequence[QuotaHolder]) -> bool:
@@ -107,9 +107,9 @@ def queue_account(fleet: Fleet, cluster_queue: str) -> QuotaAccount:
     return sum((flavor_account(fleet, cluster_queue, each) for each in names), start=QuotaAccount())
 
 
-_PAIRED = 10
+_MAX_PAIRED = 10
 """Only the largest jobs are tried in twos and threes; more would cost more than the answer is worth."""
-_FRONT = 50  # jobs in front; behind more it is not known whose end would do
+_MAX_AHEAD = 50  # jobs in front; behind more it is not known whose end would do
 
 
 def workload_named(fleet: Fleet, namespace: str, name: str) -> Workload | None:
@@ -169,7 +169,7 @@ def fewest_holders(
     for number in (1, 2, 3):
         if not enough(by_size[-number:]):
             continue
-        tried = by_size if number == 1 else by_size[-_PAIRED:]
+        tried = by_size if number == 1 else by_size[-_MAX_PAIRED:]
         sets = sorted(combinations(tried, number), key=lambda chosen: sum(map(weigh, chosen)))
         return tuple(reversed(next(chosen for chosen in sets if enough(chosen))))
     chosen = list(reversed(by_size))
@@ -234,12 +234,12 @@ def shortage(
     return words, book.fewest_to_end(queue, held, need, front)
 
 
-_NAMED = 3  # jobs that are named in a sentence; the rest is counted
+_MAX_NAMED_JOBS = 3  # jobs that are named in a sentence; the rest is counted
 
 
 def named_holders(held: Sequence[QuotaHolder]) -> str:
-    named = [f"{each.name} ({each.gpus})" if each.gpus else each.name for each in held[:_NAMED]]
-    return ", ".join(named) + (f" and {len(held) - _NAMED} more" if len(held) > _NAMED else "")
+    named = [f"{each.name} ({each.gpus})" if each.gpus else each.name for each in held[:_MAX_NAMED_JOBS]]
+    return ", ".join(named) + (f" and {len(held) - _MAX_NAMED_JOBS} more" if len(held) > _MAX_NAMED_JOBS else "")
 
 
 def _other_resource_reason(kueue: KueueMessage) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Starts = Mapping[Key, ExpectedStart]
 
 FORECAST_SECONDS = 5.0
-RESTS_FORECAST = 20.0  # how much longer than a forecast took it is before the next
+REST_PER_FORECAST = 20.0  # how much longer than a forecast took it is before the next
 
 
 class RunningJobs(Protocol):
@@ -78,7 +78,7 @@ class StartForecast:
             fleet, now = self._cluster.fleet, asyncio.get_running_loop().time
             if fleet is not self._of and (began := now()) >= self._again:
                 self.starts, self.windows = await self._forecast(fleet)
-                self._of, self._again = fleet, now() + max(FORECAST_SECONDS, RESTS_FORECAST * (now() - began))
+                self._of, self._again = fleet, now() + max(FORECAST_SECONDS, REST_PER_FORECAST * (now() - began))
         return self.starts
 
     async def launch_start(self, ask: LaunchDemand) -> ExpectedStart | None:

@@ -33,20 +33,22 @@ from kueue_rules import SnapshotWorkload as KueueWorkload
 if TYPE_CHECKING:
     Key = tuple[str, str]
 
-ROLLOUTS = 200
-FEWEST = 20  # rollouts that a window stands on
-BUDGET = 1.5  # seconds of one core
-AIMED_AT = 320  # rollouts that the budget has to be enough for: where there is much to do, they look less far ahead
-FEWER = 80  # where others come meanwhile, so that each goes its own way
-MOST_TIMES = 4  # as much time as the first rollout may take any other
-WARM_UP = 0.05  # of the budget, to learn which requests fail at which usage before a rollout is timed
-SHARE = 0.8  # of the rollouts within a window
+MAX_ROLLOUTS = 200
+MIN_ROLLOUTS = 20  # rollouts that a window stands on
+BUDGET_SECONDS = 1.5  # seconds of one core
+TARGET_ROLLOUTS = (
+    320  # rollouts that the budget has to be enough for: where there is much to do, they look less far ahead
+)
+ROLLOUTS_WITH_ARRIVALS = 80  # where others come meanwhile, so that each goes its own way
+MAX_ROLLOUT_FACTOR = 4  # as much time as the first rollout may take any other
+WARM_UP_SHARE = 0.05  # of the budget, to learn which requests fail at which usage before a rollout is timed
+WINDOW_SHARE = 0.8  # of the rollouts within a window
 PROGRESS_SPREAD = 0.1  # of the logarithm of the time left, where progress tells of it
-LEAST_SPREAD = 0.1  # of run times of which few are known
-LEAST_RUNS = 3  # earlier runs that say how long a job runs
-_TRIES = 20
-_NUMBERS = re.compile(r"(-[0-9a-z]*[0-9][0-9a-z]*)+$")
-MAX_KNOWN = 2_000  # situations of which it is kept what Kueue does in them
+MIN_SPREAD = 0.1  # of run times of which few are known
+MIN_RUNS = 3  # earlier runs that say how long a job runs
+_MAX_TRIES = 20
+_NUMBERS_AT_END = re.compile(r"(-[0-9a-z]*[0-9][0-9a-z]*)+$")
+MAX_KNOWN_SITUATIONS = 2_000  # situations of which it is kept what Kueue does in them
 
 
 class PastRun(Struct, frozen=True):
@@ -136,9 +138,9 @@ class PastTimes:
 
     def _of(self, like: tuple[object, ...]) -> RunTime | None:
         times = self._known.get(like, ())
-        if len(times) < LEAST_RUNS:
+        if len(times) < MIN_RUNS:
             return None
-        return RunTime(median(times), max(LEAST_SPREAD, pstdev(map(math.log, times))))
+        return RunTime(median(times), max(MIN_SPREAD, pstdev(map(math.log, times))))
 
 
 def run_times(fleet: Fleet, times: PastTimes) -> dict[str, RunTime]:
@@ -149,7 +151,7 @@ def run_times(fleet: Fleet, times: PastTimes) -> dict[str, RunTime]:
 
 def _likeness(workload: Workload) -> tuple[object, ...]:
     """What workloads share that run alike: all but the numbers at the end of the names of their jobs."""
-    stem = _NUMBERS.sub("", job_name(workload))
+    stem = _NUMBERS_AT_END.sub("", job_name(workload))
     return workload.namespace, workload.owner_kind, stem, workload.queue, workload.total(GPU)
 
 
@@ -168,8 +170,8 @@ def start_windows(
     times: Mapping[str, RunTime],
     *,
     seed: int = 0,
-    budget: float = BUDGET,
-    rollouts: int = ROLLOUTS,
+    budget: float = BUDGET_SECONDS,
+    rollouts: int = MAX_ROLLOUTS,
     arrivals: ExpectedArrivals = NO_ARRIVALS,
     open_ends: Mapping[str, str] = NO_OPEN_ENDS,
 ) -> StartWindows:
@@ -227,7 +229,7 @@ class _SharedCluster:
         found = self._situation.after.get((key, comes))
         if found is None:
             found = _Situation(self._catch_up())
-            if self._known < MAX_KNOWN:
+            if self._known < MAX_KNOWN_SITUATIONS:
                 self._situation.after[key, comes] = found
                 self._known += 1
         self._situation = found
@@ -286,14 +288,14 @@ class _Rollouts:
 
     def run(self, budget: float, most: int) -> StartWindows:
         began, slices = time.thread_time(), WorkSlices()
-        _Rollout(self).run(math.inf, began + WARM_UP * budget)
+        _Rollout(self).run(math.inf, began + WARM_UP_SHARE * budget)
         if time.thread_time() - began >= budget:
             return StartWindows({}, 0)
-        seconds = budget / (FEWER if self.arrivals.kinds else AIMED_AT)
+        seconds = budget / (ROLLOUTS_WITH_ARRIVALS if self.arrivals.kinds else TARGET_ROLLOUTS)
         found, until = _Rollout(self).run(math.inf, time.thread_time() + seconds)  # says how far all can go
         rollouts = [found]
         while len(rollouts) < most and time.thread_time() - began < budget:
-            stop = time.thread_time() + MOST_TIMES * seconds  # in some one waits for ever while others come
+            stop = time.thread_time() + MAX_ROLLOUT_FACTOR * seconds  # in some one waits for ever while others come
             found, reached = _Rollout(self).run(until, stop)
             until = min(until, reached)
             rollouts.append(found)
@@ -303,13 +305,15 @@ class _Rollouts:
             for key, at in found.items():
                 if at <= until:
                     starts[key].append(at)
-        low, middle, high = (math.ceil(share * len(rollouts)) - 1 for share in ((1 - SHARE) / 2, 0.5, (1 + SHARE) / 2))
+        low, middle, high = (
+            math.ceil(share * len(rollouts)) - 1 for share in ((1 - WINDOW_SHARE) / 2, 0.5, (1 + WINDOW_SHARE) / 2)
+        )
         windows = {
             key: StartWindow(times[low], times[middle], times[high], self._endless or key in self.after_endless)
             for key, times in ((key, sorted(times)) for key, times in starts.items())
             if len(times) > high and times[0] > self.fleet.at and self.fleet.workloads[key].is_waiting
         }
-        return StartWindows(windows if len(rollouts) >= FEWEST else {}, len(rollouts))
+        return StartWindows(windows if len(rollouts) >= MIN_ROLLOUTS else {}, len(rollouts))
 
     def seconds_left(self, uid: str, ran: float) -> float:
         if uid in self._left:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from msgspec import Struct, field
 
-from console.kube.objects.node import GKE, MAX_GPUS, Node, Provisioning
+from console.kube.objects.node import GKE_PREFIX, MAX_GPUS_PER_NODE, Node, Provisioning
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet, per_snapshot
 from kueue_rules import HOSTNAME
@@ -168,10 +168,12 @@ def _known_hosts(_: Fleet) -> dict[str, Host]:
 
 def _host(node: Node, fleet: Fleet) -> Host:
     pips: list[HostGpu] = []
-    has = max(node.gpus, node.gpu_capacity) or MAX_GPUS  # a pod may ask for any number: its kubelet refuses it then
+    has = (
+        max(node.gpus, node.gpu_capacity) or MAX_GPUS_PER_NODE
+    )  # a pod may ask for any number: its kubelet refuses it then
     for pod in sorted(fleet.pods_by_node.get(node.name, ()), key=lambda pod: (pod.jobset, pod.job_index, pod.name)):
         if pod.holds_gpus:
-            here = min(pod.holds_gpus, has, MAX_GPUS - len(pips))
+            here = min(pod.holds_gpus, has, MAX_GPUS_PER_NODE - len(pips))
             pips += [HostGpu(GpuState.HELD, holder_of(pod, fleet))] * here
     pips += [HostGpu(GpuState.FREE)] * fleet.gpus_free(node)
     pips += [HostGpu(GpuState.OUT)] * (max(node.gpus, node.gpu_capacity) - len(pips))
@@ -257,31 +259,40 @@ def _distinct(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({value for value in values if value}))
 
 
-BLOCK, SUBBLOCK = f"{GKE}gce-topology-block", f"{GKE}gce-topology-subblock"
-LEVELS = {BLOCK: "block", SUBBLOCK: "subblock", f"{GKE}gce-topology-host": "host", HOSTNAME: "node"}
-_PROVISIONING = {Provisioning.SPOT: "spot", Provisioning.FLEX_START: "flex-start", Provisioning.QUEUED: "flex-start"}
+BLOCK_LABEL, SUBBLOCK_LABEL = f"{GKE_PREFIX}gce-topology-block", f"{GKE_PREFIX}gce-topology-subblock"
+LEVEL_NAMES = {
+    BLOCK_LABEL: "block",
+    SUBBLOCK_LABEL: "subblock",
+    f"{GKE_PREFIX}gce-topology-host": "host",
+    HOSTNAME: "node",
+}
+_PROVISIONING_WORDS = {
+    Provisioning.SPOT: "spot",
+    Provisioning.FLEX_START: "flex-start",
+    Provisioning.QUEUED: "flex-start",
+}
 """GKE's word for how a machine was obtained; reserved ones are standard too."""
 _LABELS: dict[str, Callable[[Node], str]] = {
-    BLOCK: lambda node: node.block,
-    SUBBLOCK: lambda node: node.subblock,
-    f"{GKE}gce-topology-host": lambda node: node.host,
+    BLOCK_LABEL: lambda node: node.block,
+    SUBBLOCK_LABEL: lambda node: node.subblock,
+    f"{GKE_PREFIX}gce-topology-host": lambda node: node.host,
     HOSTNAME: lambda node: node.name,
-    f"{GKE}gke-nodepool": lambda node: node.pool,
-    f"{GKE}gke-accelerator": lambda node: node.accelerator,
-    f"{GKE}reservation-name": lambda node: node.reservation,
+    f"{GKE_PREFIX}gke-nodepool": lambda node: node.pool,
+    f"{GKE_PREFIX}gke-accelerator": lambda node: node.accelerator,
+    f"{GKE_PREFIX}reservation-name": lambda node: node.reservation,
     "node.kubernetes.io/instance-type": lambda node: node.machine_type,
     "topology.kubernetes.io/zone": lambda node: node.zone,
-    f"{GKE}gke-provisioning": lambda node: _PROVISIONING.get(node.provisioning, "standard"),
-    f"{GKE}gke-spot": lambda node: str(node.provisioning is Provisioning.SPOT).lower(),
-    f"{GKE}gke-flex-start": lambda node: str(_PROVISIONING.get(node.provisioning) == "flex-start").lower(),
-    f"{GKE}gke-queued": lambda node: str(node.provisioning is Provisioning.QUEUED).lower(),
+    f"{GKE_PREFIX}gke-provisioning": lambda node: _PROVISIONING_WORDS.get(node.provisioning, "standard"),
+    f"{GKE_PREFIX}gke-spot": lambda node: str(node.provisioning is Provisioning.SPOT).lower(),
+    f"{GKE_PREFIX}gke-flex-start": lambda node: str(_PROVISIONING_WORDS.get(node.provisioning) == "flex-start").lower(),
+    f"{GKE_PREFIX}gke-queued": lambda node: str(node.provisioning is Provisioning.QUEUED).lower(),
 }
 """What nodes say of the labels that are kept of them."""
 
 
 def level_name(label: str) -> str:
     """The common name of a topology level, such as "block"."""
-    return LEVELS.get(label) or label.rpartition("/")[2]
+    return LEVEL_NAMES.get(label) or label.rpartition("/")[2]
 
 
 def label_of(node: Node, label: str) -> str | None:

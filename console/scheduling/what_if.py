@@ -31,7 +31,7 @@ from console.scheduling.kueue_snapshot import (
 from console.scheduling.topology import MACHINE_GPUS
 from kueue_rules import Key, SnapshotPodSet, SnapshotWorkload, VirtualCluster, queued_again, try_order
 
-MAX_ASKED = 64  # machines that are asked for, one after the other, to see who would be preempted
+MAX_NODES_TRIED = 64  # machines that are asked for, one after the other, to see who would be preempted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +46,11 @@ class Changes:
     def priority_classes(self) -> list[str]:
         """The priorities that are names."""
         named = (each.rpartition(":")[2] for each in (*self.priority, *(x for x in self.submit if x.count(":") > 1)))
-        return [each for each in named if not _WHOLE.fullmatch(each)]
+        return [each for each in named if not _WHOLE_NUMBER.fullmatch(each)]
 
 
-_WHOLE = re.compile(r"[+-]?\d+")
-NO_CLASSES: Mapping[str, int] = {}
+_WHOLE_NUMBER = re.compile(r"[+-]?\d+")
+NO_PRIORITY_CLASSES: Mapping[str, int] = {}
 
 
 class Consequence(Struct, frozen=True):
@@ -106,7 +106,7 @@ def next_victims(fleet: Fleet) -> NextVictims | None:
     name = cluster_queue_name(first, fleet)
     found: dict[Key, None] = {}
     cluster = VirtualCluster(kueue_snapshot(fleet, all_gpu_flavors(fleet), places=True), ())
-    for number in range(MAX_ASKED):
+    for number in range(MAX_NODES_TRIED):
         machine = SnapshotPodSet("main", 1, {GPU: MACHINE_GPUS}, {GPU: MACHINE_GPUS}, tolerations=ANY_TAINT)
         asked = SnapshotWorkload(
             (first.namespace, f"-{number}-"), "", name, first.priority, queue_timestamp(first), [machine]
@@ -123,7 +123,7 @@ def next_victims(fleet: Fleet) -> NextVictims | None:
     return NextVictims(job_name(first), name, first.priority, keys) if keys else None
 
 
-def what_if(fleet: Fleet, namespace: str, changes: Changes, classes: Mapping[str, int] = NO_CLASSES) -> WhatIf:
+def what_if(fleet: Fleet, namespace: str, changes: Changes, classes: Mapping[str, int] = NO_PRIORITY_CLASSES) -> WhatIf:
     """The effect of these changes; BadInput, NotThere or NotFound if one cannot be or names what is not there.
 
     `classes`: values of the priority classes by name.
@@ -245,7 +245,7 @@ class _Comparison:
         )
 
     def _priority(self, typed: str, flag: str, text: str) -> int:
-        if _WHOLE.fullmatch(typed):
+        if _WHOLE_NUMBER.fullmatch(typed):
             return int(typed)
         if typed not in self._classes:
             raise _not_there(flag, text, "WorkloadPriorityClass", typed, self._classes)

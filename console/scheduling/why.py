@@ -33,8 +33,8 @@ from kueue_rules import AdmissionCheck, AdmissionVerdict, open_checks
 if TYPE_CHECKING:
     from console.scheduling.expected_start import ExpectedStart
 
-_RETRYING = re.compile(r"^Retrying after failure: ")
-_LOST = {
+_RETRYING_PREFIX = re.compile(r"^Retrying after failure: ")
+_EVICTION_WORDS = {
     "Preempted": "was preempted",
     "PodsReadyTimeout": "its pods were not ready in time",
     "AdmissionCheck": "an admission check evicted it",
@@ -44,8 +44,15 @@ _LOST = {
     "MaximumExecutionTimeExceeded": "it reached its maximum execution time",
 }
 """What an eviction was, by reason."""
-_STUCK_AFTER = 600.0  # seconds after an eviction in which pods go and Kueue takes the quota
-_OF_ITS_DAY = {None, Category.QUOTA, Category.TOPOLOGY, Category.PREEMPTING, Category.NOT_EVALUATED, Category.UNKNOWN}
+_STUCK_SECONDS = 600.0  # seconds after an eviction in which pods go and Kueue takes the quota
+_QUEUE_WAITS = {
+    None,
+    Category.QUOTA,
+    Category.TOPOLOGY,
+    Category.PREEMPTING,
+    Category.NOT_EVALUATED,
+    Category.UNKNOWN,
+}
 """Causes that change with what others do."""
 
 
@@ -108,7 +115,7 @@ def _explained_by_state(workload: Workload, fleet: Fleet, draft: Why) -> Why | N
         if not listed or fleet.pods_by_jobset.get(workload.owner_uid):
             return replace(draft, sentence=f"{lost}; {then}", category=Category.EVICTED, api_text=evicted.message)
         then = "its quota is about to be released"
-        if stuck := fleet.at - evicted.since > _STUCK_AFTER:
+        if stuck := fleet.at - evicted.since > _STUCK_SECONDS:
             then = f"it still holds {draft.need} GPUs and has no pods: its eviction is stuck"
         advice = f"Delete its Workload ({workload.name}), which Kueue makes again" if stuck else ""
         words = f"{lost}; {then}"
@@ -130,7 +137,7 @@ def _eviction_text(workload: Workload, fleet: Fleet) -> str:
     if evicted is None:
         return ""
     preemptor = preempted_by(workload, fleet)[0] if evicted.reason == "Preempted" else ""
-    return f"{_LOST.get(evicted.reason, evicted.reason)}{f' by {preemptor}' if preemptor else ''}"
+    return f"{_EVICTION_WORDS.get(evicted.reason, evicted.reason)}{f' by {preemptor}' if preemptor else ''}"
 
 
 def _deactivated(workload: Workload, draft: Why) -> Why:
@@ -147,7 +154,7 @@ def _deactivated(workload: Workload, draft: Why) -> Why:
 def _failed_checks(workload: Workload) -> str:
     """The admission checks that were rejected or are tried again, with what they say; empty if none is."""
     failed = [each for each in workload.checks if each.state in {AdmissionVerdict.REJECTED, AdmissionVerdict.RETRY}]
-    messages = (_RETRYING.sub("", each.message) for each in failed)
+    messages = (_RETRYING_PREFIX.sub("", each.message) for each in failed)
     named = [
         f"{check.name} failed{f' ({message})' if message else ''}"
         for check, message in zip(failed, messages, strict=True)
@@ -203,7 +210,7 @@ def _delayed(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     if wait <= 0 and not held:
         return None
     evicted = condition(workload.conditions, "Evicted")
-    known = evicted is not None and (evicted.is_true or evicted.reason in _LOST)
+    known = evicted is not None and (evicted.is_true or evicted.reason in _EVICTION_WORDS)
     lost = _failed_checks(workload) or (_eviction_text(workload, fleet) if known else "lost its quota")
     when = f"{abs(wait):.0f} s" if abs(wait) < 120 else f"{abs(wait) / 60:.0f} min"
     due = f"queues again in {when}" if wait > 0 else f"was to queue again {when} ago, and Kueue has not requeued it"
@@ -219,7 +226,7 @@ def _pending(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why
         or _explained_by_quota(workload, fleet, message, draft)
     )
     evicted = condition(workload.conditions, "Evicted")
-    if evicted and evicted.is_true and evicted.reason in _LOST:
+    if evicted and evicted.is_true and evicted.reason in _EVICTION_WORDS:
         answer = replace(answer, sentence=f"{_eviction_text(workload, fleet)}; {answer.sentence}")
     return _compared_with_message(answer, message, workload, fleet)
 
@@ -239,7 +246,7 @@ def _compared_with_message(answer: Why, message: KueueMessage, workload: Workloa
 def _strictly_behind(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why | None:
     """The explanation in a StrictFIFO queue if it is not first: Kueue's message is then outdated."""
     queue = fleet.cluster_queue_of(workload)
-    if not draft.ahead or queue is None or queue.strategy != "StrictFIFO" or message.category not in _OF_ITS_DAY:
+    if not draft.ahead or queue is None or queue.strategy != "StrictFIFO" or message.category not in _QUEUE_WAITS:
         return None
     answer = draft
     if draft.account and draft.need > draft.account.free:

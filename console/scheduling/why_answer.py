@@ -155,7 +155,7 @@ class Why(Struct, frozen=True):
         return replace(self, sentence=words, until=until, unblocks=tuple(known))
 
 
-_NAMED = 3  # jobs that are named in a sentence; the rest is counted
+_MAX_NAMED_JOBS = 3  # jobs that are named in a sentence; the rest is counted
 
 
 def start_after(start: ExpectedStart | None) -> tuple[str, ...]:
@@ -183,5 +183,6 @@ def format_ends(names: Sequence[str], *, any_of: bool = False) -> str:
     """Words as "a ends", "a and b end" or "a or b ends"; empty for none."""
     if len(names) < 2:
         return "".join(f"{each} ends" for each in names)
-    first, last = (names[:-1], names[-1]) if len(names) <= _NAMED else (names[:_NAMED], f"{len(names) - _NAMED} more")
+    more = len(names) - _MAX_NAMED_JOBS
+    first, last = (names[:-1], names[-1]) if more <= 0 else (names[:_MAX_NAMED_JOBS], f"{more} more")
     return f"{', '.join(first)} {f'or {last} ends' if any_of else f'and {last} end'}"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _IMAGE_NAME = lazy_pattern(r'image "([^"]+)"')
-_SIGNS = (
+_POD_PROBLEMS = (
     (("not found", "manifest unknown", "manifest_unknown"), "the image {image} does not exist"),
     (
         ("403 forbidden", "401 unauthorized", "access denied", "failed to authorize", "permission_denied", "denied:"),
@@ -51,7 +51,7 @@ def why_no_image(reason: str, message: str) -> str:
     found = _IMAGE_NAME.search(message)
     image = found[1] if found else "its image"
     text = message.lower()
-    for signs, words in _SIGNS:
+    for signs, words in _POD_PROBLEMS:
         if any(sign in text for sign in signs):
             return words.format(image=image)
     if message.startswith("Back-off pulling"):
@@ -59,11 +59,11 @@ def why_no_image(reason: str, message: str) -> str:
     return message or reason
 
 
-_REFUSED = {"FailedCreate", "JobCreationFailed"}
+_REFUSAL_REASONS = {"FailedCreate", "JobCreationFailed"}
 """Reasons of events: of the Job controller about a pod, of the JobSet controller about a Job."""
-_MADE = "SuccessfulCreate"
+_POD_CREATED = "SuccessfulCreate"
 _LASTING_SECONDS = 30.0  # seconds of refusals after which they count as final: controllers try again
-_NEXT = (
+_NEXT_STEPS = (
     (
         lazy_pattern(r'serviceaccount "([^"]+)" not found'),
         "Create the ServiceAccount (kubectl create serviceaccount {0} -n {namespace}), or launch with an existing one",
@@ -112,10 +112,10 @@ def latest_refusal(events: Iterable[Event]) -> Event | None:
     refused: dict[str, Event] = {}
     made: dict[str, float] = {}
     for event in events:
-        if event.reason in _REFUSED:
+        if event.reason in _REFUSAL_REASONS:
             known = refused.get(event.object_uid)
             refused[event.object_uid] = event if known is None or event.last >= known.last else known
-        elif event.reason == _MADE:
+        elif event.reason == _POD_CREATED:
             made[event.object_uid] = max(event.last, made.get(event.object_uid, 0.0))
     lasting = [event for uid, event in refused.items() if event.last >= made.get(uid, 0.0)]
     return max(lasting, key=lambda each: each.last, default=None)
@@ -136,7 +136,7 @@ def why_refused(event: Event, now: float) -> Why:
 
 
 def _next_step(text: str, namespace: str) -> str:
-    for pattern, words in _NEXT:
+    for pattern, words in _NEXT_STEPS:
         if found := pattern.search(text):
             return words.format(*found.groups(), namespace=namespace, settings=_settings_for_quota(text))
     return ""
@@ -148,11 +148,11 @@ def _settings_for_quota(message: str) -> str:
     return ", ".join(f"--set {each if '.' in each else f'requests.{each}'}=AMOUNT" for each in named)
 
 
-_IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
-_NOT_SET_UP = {"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "NetworkNotReady"}
+_IMAGE_REASONS = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
+_SETUP_REASONS = {"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "NetworkNotReady"}
 """Reasons of the kubelet's events."""
-_ON_ITS_WAY = {"", "ContainerCreating", "PodInitializing"}
-_BEFORE_PODS = {Category.RUNNING, Category.PODS_NOT_READY, Category.FINISHED}
+_STARTING_REASONS = {"", "ContainerCreating", "PodInitializing"}
+_POD_CATEGORIES = {Category.RUNNING, Category.PODS_NOT_READY, Category.FINISHED}
 """Answers about a Workload that say nothing of why its pods are not up."""
 
 
@@ -167,7 +167,7 @@ def why_jobset(jobset: JobSet, fleet: Fleet, start: ExpectedStart | None = None)
         return replace(_failed(jobset, fleet), need=jobset.gpus)
     workload = fleet.workload_of(jobset)
     waits = why(workload, fleet, start) if workload else None
-    if waits and waits.category not in _BEFORE_PODS:
+    if waits and waits.category not in _POD_CATEGORIES:
         return waits
     return replace(_suspended(jobset, fleet) if jobset.suspended else _pods_wait(jobset, fleet), need=jobset.gpus)
 
@@ -200,8 +200,8 @@ def _suspended(jobset: JobSet, fleet: Fleet) -> Why:
     return Why(f"waits for queue {jobset.queue}{ending}", category, api_text=text)
 
 
-class _Trouble(Struct, frozen=True):
-    """One problem that keeps ranks from running; `_TROUBLES` lists the most telling first."""
+class _PodTrouble(Struct, frozen=True):
+    """One problem that keeps ranks from running; `_POD_TROUBLES` lists the most telling first."""
 
     category: Category
     of: Callable[[PodSlot, Fleet], str]  # its particulars in words, empty if the rank has no such trouble
@@ -211,12 +211,12 @@ class _Trouble(Struct, frozen=True):
 def _waiting(slot: PodSlot) -> Container | None:
     """The container that blocks the pod: the first that waits for something else than its turn."""
     waiting = [each for each in slot.pod.containers if each.state == "waiting"] if slot.pod else []
-    return next((each for each in waiting if each.reason not in _ON_ITS_WAY), None)
+    return next((each for each in waiting if each.reason not in _STARTING_REASONS), None)
 
 
 def _image(slot: PodSlot, fleet: Fleet) -> str:
     waiting = _waiting(slot)
-    return why_no_image(waiting.reason, waiting.message) if waiting and waiting.reason in _IMAGE else ""
+    return why_no_image(waiting.reason, waiting.message) if waiting and waiting.reason in _IMAGE_REASONS else ""
 
 
 def _crashing(slot: PodSlot, fleet: Fleet) -> str:
@@ -240,7 +240,7 @@ def _not_set_up(slot: PodSlot, fleet: Fleet) -> str:
     """What the kubelet cannot do before it starts a container, as its last event says."""
     events = fleet.events_by_object.get(slot.pod.uid, ()) if slot.pod and slot.phase == "Pending" else ()
     last = max(events, key=lambda each: each.last, default=None)
-    return f"{last.reason}: {last.message}" if last is not None and last.reason in _NOT_SET_UP else ""
+    return f"{last.reason}: {last.message}" if last is not None and last.reason in _SETUP_REASONS else ""
 
 
 def _describe_unready_pod(slot: PodSlot, fleet: Fleet) -> str:
@@ -250,24 +250,24 @@ def _describe_unready_pod(slot: PodSlot, fleet: Fleet) -> str:
     return "running, not ready yet" if running else slot.status
 
 
-_TROUBLES = (
-    _Trouble(Category.RESTARTING, _crashing),
-    _Trouble(Category.IMAGE, _image, "cannot get their image"),
-    _Trouble(Category.STARTING, _describe_waiting_pod, "cannot start"),
-    _Trouble(Category.STARTING, _not_set_up, "cannot start"),
-    _Trouble(
+_POD_TROUBLES = (
+    _PodTrouble(Category.RESTARTING, _crashing),
+    _PodTrouble(Category.IMAGE, _image, "cannot get their image"),
+    _PodTrouble(Category.STARTING, _describe_waiting_pod, "cannot start"),
+    _PodTrouble(Category.STARTING, _not_set_up, "cannot start"),
+    _PodTrouble(
         Category.UNSCHEDULABLE,
         lambda rank, _: rank.pod.unschedulable if rank.pod and not rank.pod.gated else "",
         "cannot be scheduled",
     ),
-    _Trouble(
+    _PodTrouble(
         Category.GATED,
         lambda rank, _: ", ".join(rank.pod.gated) if rank.pod else "",
         "are held back by a scheduling gate",
     ),
-    _Trouble(Category.STARTING, _describe_unready_pod, "are starting"),
+    _PodTrouble(Category.STARTING, _describe_unready_pod, "are starting"),
 )
-_ABSENT = _Trouble(Category.STARTING, lambda *_: "not created yet", "are pending")
+_POD_ABSENT = _PodTrouble(Category.STARTING, lambda *_: "not created yet", "are pending")
 
 
 def _pods_wait(jobset: JobSet, fleet: Fleet) -> Why:
@@ -275,14 +275,14 @@ def _pods_wait(jobset: JobSet, fleet: Fleet) -> Why:
     there, absent = [rank for rank in found if rank.pod], [rank for rank in found if not rank.pod]
     if absent and (refused := refused_pods(jobset, fleet)) is not None:
         return refused
-    for trouble, some in (*((each, there) for each in _TROUBLES), (_ABSENT, absent)):
+    for trouble, some in (*((each, there) for each in _POD_TROUBLES), (_POD_ABSENT, absent)):
         hit = [(rank, words) for rank in some if (words := trouble.of(rank, fleet))]
         if hit:
             return _explain_trouble(jobset, trouble, hit, len(found))
     return Why("", Category.RUNNING)
 
 
-def _explain_trouble(jobset: JobSet, trouble: _Trouble, hit: Sequence[tuple[PodSlot, str]], of: int) -> Why:
+def _explain_trouble(jobset: JobSet, trouble: _PodTrouble, hit: Sequence[tuple[PodSlot, str]], of: int) -> Why:
     rank, text = min(hit, key=lambda each: each[0].ended.finished if each[0].ended else 0.0)
     category, again = trouble.category, ""
     if jobset.restarts or category is Category.RESTARTING:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from console.errors import BadInput, BadKubeconfig, Conflict, ConsoleError, NotThere
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.meta import short_name
 from console.launch.run_record import RunRecord, compare_values, find_run, is_run_of_job, last_success, running_runs
-from console.metrics.alarm import GLYPH
+from console.metrics.alarm import ALARM_GLYPH
 from console.metrics.ledger import Ledger, LedgerBox, sum_ledgers
 from console.metrics.seen_time import decode_seen_time
 from console.session import Session, load_catalog
-from console.settings import YOU, login_name
+from console.settings import OWN_NAME, login_name
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
 from screens.cli.connect import open_session
@@ -63,7 +63,7 @@ async def history(options: HistoryOptions) -> int:
         elif options.run:
             code = show_run(pick(runs, options.run), runs, as_json=options.json)
         else:
-            report = {"kind": "history", "note": kept.note, "items": [as_item(run, CLOCK.now()) for run in runs]}
+            report = {"kind": "history", "note": kept.note, "items": [as_item(run, SERVER_CLOCK.now()) for run in runs]}
             where = f" in namespace {options.namespace}" if options.namespace else ""
             code = print_listing(options.json, report, RUNS, runs, f"No runs{where} in the history.")
         if kept.note and not options.json:
@@ -151,7 +151,7 @@ def as_item(run: RunRecord, now: float) -> dict[str, Any]:
 def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int:
     """Print one run: facts, values, and differences from the last successful one."""
     before = last_success(runs, run)
-    now = CLOCK.now()
+    now = SERVER_CLOCK.now()
     if as_json:
         differences = compare_values(before, run) if before else ()
         print_json({**as_item(run, now), "last_success": before.number if before else None, "differences": differences})
@@ -169,7 +169,7 @@ def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int
         found.append(f"last {'good ' if run.nan else ''}loss {loss_words(run)}")
     if run.step is not None:
         found.append(f"last step {run.step:,}")
-    alarms = (f"{GLYPH} {alarm_words(alarm, run)}" for alarm in run.alarms)
+    alarms = (f"{ALARM_GLYPH} {alarm_words(alarm, run)}" for alarm in run.alarms)
     for line in (*found, *alarms, values or "(defaults)"):
         print_line(line)
     if run.left_out:
@@ -236,7 +236,7 @@ async def ledger(options: LedgerOptions) -> int:
     if options.job and options.by:
         raise BadInput("Either a job or --by.", "a4 ledger JOB, or a4 ledger --by owner.")
     since = moment(options.since)
-    now = CLOCK.now()  # up to when their logs are read, which takes a moment: nothing of it is "not seen"
+    now = SERVER_CLOCK.now()  # up to when their logs are read, which takes a moment: nothing of it is "not seen"
     async with open_history(options, read_logs=True) as (kept, asks, _):
         runs = await kept.list_runs()
         me = short_name(await asks()) if options.by == "owner" else ""
@@ -284,7 +284,7 @@ def _print_groups(title: str, rows: Rows, ledgers: dict[str, Ledger], runs: int,
     used = [box for box in LedgerBox if total.boxes.get(box)]
     cells = [
         [
-            YOU if me and name == me else name,
+            OWN_NAME if me and name == me else name,
             str(len(rows[name]) if name in rows else runs),
             hours_words(cost.allocated),
             *(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from console.errors import BadInput
-from console.google.builds import MACHINES, Build
-from console.kube.arrivals import CLOCK
+from console.google.builds import BUILD_MACHINES, Build
+from console.kube.arrivals import SERVER_CLOCK
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, flag, json_flag, option, positive, word
 from screens.cli.ask import confirm
@@ -99,7 +99,7 @@ async def build(options: BuildOptions) -> int:
         plan = replace(
             plan,
             substitutions={**plan.substitutions, **given},
-            machine=options.machine or MACHINES[0],
+            machine=options.machine or BUILD_MACHINES[0],
             time_out=seconds_of(options.time_out) if options.time_out else plan.time_out,
         )
         if wrong := images.plan_problems(plan):
@@ -135,14 +135,14 @@ async def _follow(images: Images, begun: Build, options: BuildOptions) -> int:
     if options.json:
         print_json(as_item(ended))
     elif ended.succeeded:
-        print_line(f"{', '.join(ended.images)} is there after {wording.age(ended.seconds(CLOCK.now()))}.")
+        print_line(f"{', '.join(ended.images)} is there after {wording.age(ended.seconds(SERVER_CLOCK.now()))}.")
     else:
         warn(f"The build ended as {ended.status}. {ended.why}".rstrip())
     return 0 if ended.succeeded else 1
 
 
 def as_item(build: Build) -> dict[str, Any]:
-    return {**asdict(build), "seconds": build.seconds(CLOCK.now())}
+    return {**asdict(build), "seconds": build.seconds(SERVER_CLOCK.now())}
 
 
 async def builds(options: BuildsOptions) -> int:

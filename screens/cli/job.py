@@ -9,10 +9,10 @@ import msgspec
 
 from console.errors import NotFound, NotThere
 from console.kube.find_job import find_job
-from console.kube.objects.pod import AFTER_THE_END, Pod
+from console.kube.objects.pod import HINT_AFTER_THE_END, Pod
 from console.kube.rank_address import PodAddress
 from console.kube.snapshot import Fleet
-from console.metrics.alarm import GLYPH, Alarm, AlarmKind, format_alarm, next_step
+from console.metrics.alarm import ALARM_GLYPH, Alarm, AlarmKind, format_alarm, next_step
 from console.metrics.health import Health, HealthLevel
 from console.scheduling.pod_slots import PodSlot, pod_slots
 from screens.cli.arguments import ALARM
@@ -54,7 +54,7 @@ def running_pod(slot: PodSlot, job: str, what: str) -> Pod:
     if slot.pod is None:
         raise NotFound(f"{name} is not there.", f"Why: a4 why {job}")
     if slot.pod.finished:
-        raise NotFound(f"{name} has ended ({slot.pod.status}): {what}.", AFTER_THE_END)
+        raise NotFound(f"{name} has ended ({slot.pod.status}): {what}.", HINT_AFTER_THE_END)
     if slot.pod.phase != "Running":
         raise NotFound(f"{name} does not run yet ({slot.pod.status}): {what}.", "Why: a4 pods --json")
     return slot.pod
@@ -133,7 +133,7 @@ async def print_alarms(session: Session, name: str, watched: JobMonitor) -> None
         over = watched.trouble is not None or watched.complete
         for alarm in watched.watch.alarms[printed:]:
             if alarm.kind is not AlarmKind.FAILED:
-                warn(f"{name}: {GLYPH} {alarm.kind.label}: {format_alarm(alarm, session.watch)}")
+                warn(f"{name}: {ALARM_GLYPH} {alarm.kind.label}: {format_alarm(alarm, session.watch)}")
         printed = len(watched.watch.alarms)
         if over:
             if watched.trouble is not None:

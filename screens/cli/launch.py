@@ -21,10 +21,10 @@ from console.launch.recipes import Draft, LaunchPlan
 from console.launch.releases import DiffKind, format_unified
 from console.metrics.alarm import AlarmKind
 from console.metrics.health import is_kept, job_health
-from console.preflight.all_checks import BEFORE_LAUNCH
+from console.preflight.all_checks import LAUNCH_CHECKS_TIMEOUT
 from console.preflight.check import summarize_unanswered, tally
 from console.scheduling.launch_alternatives import launch_alternatives
-from console.scheduling.launch_forecast import CHECK, PAST, QUEUE_KINDS, choose_queue, forecast
+from console.scheduling.launch_forecast import FORECAST_NOTE, NO_QUEUE, QUEUE_KINDS, choose_queue, forecast
 from console.scheduling.why_answer import WAIT_KINDS, Category
 from console.scheduling.why_job import why_jobset
 from console.session import Session, load_catalog, read_priorities
@@ -162,7 +162,7 @@ async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
     def show_waiting(waiting: tuple[str, ...]) -> None:
         nonlocal shown
         if not shown:
-            warn(f"The checks before the launch wait up to {BEFORE_LAUNCH:g} s for {', '.join(waiting)}.")
+            warn(f"The checks before the launch wait up to {LAUNCH_CHECKS_TIMEOUT:g} s for {', '.join(waiting)}.")
         shown = True
 
     checks = await session.preflight.before_launch(plan, show_waiting)
@@ -206,7 +206,7 @@ async def make_plan(
     laid = take_drafts(session, overlay_values(laid, run.values if run else {}), drafts)
     values = session.launch.set_values(recipe.id, options.set, laid)
     if options.queue is not None:
-        values["queue"] = "" if options.queue == PAST else options.queue
+        values["queue"] = "" if options.queue == NO_QUEUE else options.queue
     name = options.name or next((draft.name for _, draft in drafts if draft.name), "")
     name = name or session.launch.suggest_name(recipe.id)
     return LaunchPlan(recipe=recipe.id, name=name, namespace=session.namespace, values=values)
@@ -247,10 +247,10 @@ async def with_queue(session: Session, plan: LaunchPlan, *, looks: bool = False)
     choice = choose_queue(fleet, ask)
     if choice.queue:
         others = f" --queue NAME chooses another ({', '.join(choice.others)})," if choice.others else ""
-        warn(f"Queue {choice.queue}: {choice.why}.{others} --queue {PAST} bypasses Kueue.")
+        warn(f"Queue {choice.queue}: {choice.why}.{others} --queue {NO_QUEUE} bypasses Kueue.")
         return replace(plan, values={**plan.values, "queue": choice.queue})
     if choice.unknown:
-        named = f"No queue was named (--queue NAME, or {PAST} to bypass Kueue)"
+        named = f"No queue was named (--queue NAME, or {NO_QUEUE} to bypass Kueue)"
         if not looks:
             require_listed(fleet, "localqueues", f"{named}, and which ones {plan.namespace} has")
             raise Unreachable(f"{named}: {choice.unknown}.")
@@ -306,14 +306,14 @@ async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> i
         found = {
             "notes": session.launch.notes(plan),
             "forecast": fits,
-            "forecast_is": CHECK,
+            "forecast_is": FORECAST_NOTE,
             "would_fit_now": others,
             "manifests": manifests,
         }
         print_json({**fields, **found})
     else:
         verdict = "" if fits.sentence.startswith(str(fits.verdict)) else f"{fits.verdict}: "
-        warn(f"{verdict}{fits.sentence} ({CHECK}).")
+        warn(f"{verdict}{fits.sentence} ({FORECAST_NOTE}).")
         for each in others:
             warn(f"It would fit now {each.words}: --set {each.path}={each.value}.")
         print_line("\n---\n".join(each.text.strip() for each in manifests))

@@ -10,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ConsoleError, NotAllowed, NotFound, Unreadable
-from console.kube.gpu_pods import HOLDING, gpu_pods
+from console.kube.gpu_pods import HOLDS_ITS_NODE, gpu_pods
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet, WatchState
-from console.settings import YOU
+from console.settings import OWN_NAME
 from screens.cli.arguments import ALARM, EXIT_CODES, Command, Commands, Options, flag, json_flag
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_listing, warn
@@ -30,7 +30,7 @@ LISTS = ("pools", "nodes", "queues", "workloads", "jobs", "pods")
 NAMED = 40
 """Jobs whose names are given to the API server; of more, the pods of all JobSets are listed."""
 ONLY: Mapping[str, Selectors] = {
-    **{name: {"pods": partial(gpu_pods, fields=HOLDING)} for name in ("nodes", "pools")},
+    **{name: {"pods": partial(gpu_pods, fields=HOLDS_ITS_NODE)} for name in ("nodes", "pools")},
     **{name: {"pods": gpu_pods} for name in ("queues", "workloads")},
     "jobs": {"pods": None},
 }
@@ -96,7 +96,7 @@ async def _rows(session: Session, fleet: Fleet, layout: ListLayout[Any], options
         starts = await session.forecasts.expected_starts() if waits else None
         lines = job_lines(fleet, namespace, session.watch.whose, progress, starts)
         rows: list[Any] = [
-            line for line in lines if line.owner == YOU or not (isinstance(options, JobsOptions) and options.mine)
+            line for line in lines if line.owner == OWN_NAME or not (isinstance(options, JobsOptions) and options.mine)
         ]
         await read_diagnoses(session)
         rows = sorted((with_diagnoses(session, row) for row in rows), key=lambda line: line.place)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from console.errors import BadInput, NotFound, NotThere
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.find_job import find_job, require_listed
 from console.kube.objects.pod import Pod
 from console.logs.line import Gap, PodLine
@@ -64,7 +64,7 @@ async def tail_then_follow(
     last: dict[int, deque[tuple[int, PodLine]]] = defaultdict(lambda: deque(maxlen=number))
     new: list[PodLine] = []
     places = itertools.count()
-    began, until = CLOCK.now(), time.monotonic() + CATCHES_UP
+    began, until = SERVER_CLOCK.now(), time.monotonic() + CATCHES_UP
     coming = _next_batch(lines)
     try:
         while await _more_is_there(coming, log, until if follow else None) and (batch := coming.result()) is not None:
@@ -158,7 +158,7 @@ class AgreedPrinter:
         self._consensus = Consensus()
         self._held: list[tuple[float, AgreedLine]] = []
         self._taken = 0
-        self._began = CLOCK.now()
+        self._began = SERVER_CLOCK.now()
         self._until = time.monotonic() + CATCHES_UP
         self._any = self._caught_up = False
 
@@ -176,7 +176,7 @@ class AgreedPrinter:
         if self._any and not self._caught_up and self._is_caught_up(came):
             self._caught_up = True
             # Date the earlier lines by their timestamps instead of their arrival.
-            ago = CLOCK.now() - time.monotonic()
+            ago = SERVER_CLOCK.now() - time.monotonic()
             self._held = sorted(((min(came, line.time - ago), line) for came, line in self._held), key=itemgetter(0))
         self._print(time.monotonic() - SETTLES)
 
@@ -388,7 +388,7 @@ def moment(text: str) -> float:
     """Parse a time or a duration ago (90s, 5m, 2h, 1d) to seconds since the epoch; BadInput."""
     span = _SPAN.fullmatch(text)
     if span:
-        return CLOCK.now() - float(span[1]) * _UNITS[span[2]]
+        return SERVER_CLOCK.now() - float(span[1]) * _UNITS[span[2]]
     try:
         return datetime.fromisoformat(text).astimezone().timestamp()
     except ValueError:

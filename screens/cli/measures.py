@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError, NotFound
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.find_job import find_job
 from console.metrics.export import (
     draw_curve_svg,
@@ -19,8 +19,8 @@ from console.metrics.export import (
     format_training_csv,
     training_json,
 )
-from console.metrics.gpu_metrics import DCGM, METRICS, SMI, GpuBoard, Source, find_metric, mfu
-from console.metrics.health import NO_STEPS, Health
+from console.metrics.gpu_metrics import DCGM, GPU_METRICS, NVIDIA_SMI, GpuBoard, GpuSource, find_metric, mfu
+from console.metrics.health import STEPLESS_WORDS, Health
 from console.metrics.job_progress import progress_of_runs
 from console.metrics.nccl_history import (
     MeasuredTest,
@@ -86,7 +86,7 @@ async def training(options: TrainingOptions, connect: Connect = open_session) ->
         track = job.track
         if track is None or track.last is None:
             raise _no_results_error(options.job, job, "training", "step of training")
-        now = CLOCK.now()
+        now = SERVER_CLOCK.now()
         jobset = session.fleet.jobsets.get((session.namespace, options.job))  # None: it is not there any more
         progress = progress_of_runs([track], now)
         await read_diagnoses(session)
@@ -336,11 +336,14 @@ def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Healt
     total = f" of {track.total:,} ({wording.percent(last.step or 0, track.total)})" if track.total else ""
     print_line(f"{name}: step {last.step if last.step is not None else '?'}{total}, {track.format}")
     reached = track.recent_mean("tflops_per_gpu")
-    left, share, where = track.eta(CLOCK.now()), mfu(reached, job.accelerator), track.position()
+    left, share, where = track.eta(SERVER_CLOCK.now()), mfu(reached, job.accelerator), track.position()
     lost = where.what.removeprefix("loss is ").lower() if where.what.startswith("loss") else ""
     facts = [
         (health.state, health.words) if health else ("diverged", where.nan_words),
-        ("slow rank" if health and health.state not in NO_STEPS else "waits for", health.verdict if health else ""),
+        (
+            "slow rank" if health and health.state not in STEPLESS_WORDS else "waits for",
+            health.verdict if health else "",
+        ),
         ("loss", lost or _format_figure(track.latest_value("loss"))),
         ("grad norm", _format_figure(track.latest_value("grad_norm") if last.grad_norm is None else last.grad_norm)),
         ("learning rate", _format_figure(track.latest_value("lr"))),
@@ -457,9 +460,9 @@ class TrainingOptions(ResultOptions):
 class GpusOptions(Options):
     job: str = word("JOB")
     metric: str = option(
-        "--metric", choices=[each.name for each in METRICS], default="utilization", help="what orders them"
+        "--metric", choices=[each.name for each in GPU_METRICS], default="utilization", help="what orders them"
     )
-    source: Source = option("--source", choices=(SMI, DCGM), help="ask only that")
+    source: GpuSource = option("--source", choices=(NVIDIA_SMI, DCGM), help="ask only that")
     follow: bool = flag("-f", "--follow", help="a line for each reading, until Ctrl-C")
     json: bool = json_flag()
 

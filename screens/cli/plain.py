@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.snapshot import Fleet
 from console.scheduling.topology import Pool, pools
 from screens import wording
@@ -87,7 +87,7 @@ def _pool(pool: Pool, now: float) -> PlainLine:
 
 
 def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[str, str], PlainLine]]:
-    now = CLOCK.now()
+    now = SERVER_CLOCK.now()
     fresh = [run.text for run in freshness_runs(tuple(fleet.links.values()), now)][1:]
     state = fresh[0] if fresh[0] == "live" else "".join(fresh)
     yield ("cluster", ""), PlainLine(f"{session.context}: {state}", _without_age(state))

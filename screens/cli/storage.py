@@ -17,7 +17,7 @@ from console.checkpoints.saved import SavedState
 from console.errors import BadInput, NotFound, NotThere
 from console.google.gcs_place import parse_gcs_address
 from console.google.storage import FilestoreInstance, LustreInstance
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.metrics.lost_work import LostWork
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, container_option, flag, json_flag, word
@@ -137,7 +137,7 @@ def _keys(own: str) -> str:
 
 
 async def checkpoints(options: CheckpointsOptions) -> int:
-    now = CLOCK.now()
+    now = SERVER_CLOCK.now()
     if options.place.strip().startswith("gs:"):
         async with google_of(options) as google:
             return _print_survey(

@@ -17,7 +17,7 @@ import msgspec
 
 from console.config import Thresholds, config_in_force, with_thresholds
 from console.errors import BadInput
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.find_job import find_job, require_listed
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
@@ -213,7 +213,7 @@ class _Replay:
         last_step, now = track.times[-1] if track is not None and track.times else 0.0, time.monotonic()
         if last_step != self.last_step:
             self.last_step, self.changed = last_step, now
-        is_old = last_step < CLOCK.now() - REPLAYED
+        is_old = last_step < SERVER_CLOCK.now() - REPLAYED
         return is_old and now < self.changed + STEADY and not watched.complete
 
 

@@ -17,8 +17,8 @@ from console.kube.gpu_pods import gpu_pods
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
-from console.metrics.alarm import INSPECTED, Alarm, AlarmReport, next_step
-from console.metrics.health import NO_STEPS, Health, HealthLevel, alarm_kind_of_health
+from console.metrics.alarm import INSPECTED_PREFIX, Alarm, AlarmReport, next_step
+from console.metrics.health import STEPLESS_WORDS, Health, HealthLevel, alarm_kind_of_health
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.quota_accounts import workload_named
 from console.scheduling.what_if import next_victims
@@ -108,7 +108,7 @@ async def why(options: WhyOptions, connect: Connect = open_session) -> int:
 
 def _explains_more(health: Health, sentence: str) -> bool:
     """Whether the job's health explains more than the reason why it does not run."""
-    return health.over or not sentence or health.state in NO_STEPS
+    return health.over or not sentence or health.state in STEPLESS_WORDS
 
 
 def _print_start(reason: Why | None, start: ExpectedStart | None, now: float) -> None:
@@ -169,7 +169,7 @@ def _next_steps(
     if health is not None and health.level is HealthLevel.WELL and health.words:
         yield f"a4 hang {name} shows where its processes are."
     kind = alarm_kind_of_health(health) if health is not None else None
-    found, words = f"{INSPECTED}{verdict}" if verdict else "", ""
+    found, words = f"{INSPECTED_PREFIX}{verdict}" if verdict else "", ""
     if advice := _advice(line):
         words = " ".join(advice)
     elif report.alarms:

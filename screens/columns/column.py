@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from screens.wording import Cell, Span, age, plain_text
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def since(
 
     def cell(row: RowT) -> Cell:
         start = moment(row)
-        return Span(age(CLOCK.now() - start), "dim") if start else ""
+        return Span(age(SERVER_CLOCK.now() - start), "dim") if start else ""
 
     return Column(title, cell, key, meaning, lambda row: moment(row) or None, width=6, right=True, sort=moment,
                   down=True, drop=drop, ages=True)  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import ApiDisabled, ConsoleError
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from screens import wording
 from screens.columns.column import COMMAND, PAGE, Column, since
 from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Cell, Span, sentence
@@ -119,7 +119,7 @@ OPERATIONS: tuple[Column[GkeOperation], ...] = (
     Column("POOL", lambda each: each.pool),
     Column("STATE", operation_state),
     Column("NODES", lambda each: f"{each.done or 0}/{each.total}" if each.total else "", right=True),
-    Column("STARTED", lambda each: wording.moment(each.started, CLOCK.now()), right=True),
+    Column("STARTED", lambda each: wording.moment(each.started, SERVER_CLOCK.now()), right=True),
     Column("WHY", lambda each: each.error or each.detail),
 )
 
@@ -135,7 +135,7 @@ def _build_status(build: Build) -> Cell:
 
 
 def _seconds_of(build: Build) -> float:
-    return build.seconds(CLOCK.now())
+    return build.seconds(SERVER_CLOCK.now())
 
 
 BUILDS: tuple[Column[Build], ...] = (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from console.kube.objects.jobset import JobSet, JobState, RecipeKind, recipe_kind
 from console.kube.objects.pod import Pod
-from console.metrics.alarm import GLYPH, AlarmKind
+from console.metrics.alarm import ALARM_GLYPH, AlarmKind
 from console.metrics.health import HealthLevel
 from console.scheduling.pod_slots import first_failure
 from screens import wording
@@ -80,7 +80,7 @@ def explanation(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Sp
         text = alarm.next_step(
             line.owner, may_stop=line.may_stop, look=look, stop="Stop", act="X", has_checkpoint=line.has_checkpoint
         )
-        runs.append(Span(f"{GLYPH} {alarm.text}. {text}. ", "bad"))
+        runs.append(Span(f"{ALARM_GLYPH} {alarm.text}. {text}. ", "bad"))
     first = first_failure(line.jobset, line.fleet)
     if first is not None:
         when = wording.moment(first.ended.finished if first.ended else 0.0, line.fleet.at)

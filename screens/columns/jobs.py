@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
-from console.metrics.alarm import GLYPH, Alarm
+from console.metrics.alarm import ALARM_GLYPH, Alarm
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
-from console.metrics.health import NO_STEPS, Health, HealthLevel, job_health
+from console.metrics.health import STEPLESS_WORDS, Health, HealthLevel, job_health
 from console.scheduling.pod_slots import PodSlot, first_failure, pod_slots
 from console.scheduling.why_answer import WAIT_KINDS, Why, awaited_ends, format_ends
 from console.scheduling.why_job import why_jobset
-from console.settings import YOU
+from console.settings import OWN_NAME
 from screens import wording
 from screens.columns.column import CREATED, Column, ListLayout, fact, since
 from screens.wording import Cell, Span
@@ -109,7 +109,7 @@ class JobLine:
     @property
     def has_trouble(self) -> bool:
         """Whether something can be done about it: it has an alarm, or its ranks wait for one that is known."""
-        stands = self.verdict and self.health.state in NO_STEPS
+        stands = self.verdict and self.health.state in STEPLESS_WORDS
         return bool(self.alarms or stands or self.waits_for_slow_rank)
 
     @property
@@ -130,7 +130,7 @@ class JobLine:
     @property
     def reported_slow_rank(self) -> Diagnosis | None:
         """The slow or late rank that its health names; None where there is none, or something graver is known."""
-        return self.slow_rank if self.health.verdict and self.health.state not in NO_STEPS else None
+        return self.slow_rank if self.health.verdict and self.health.state not in STEPLESS_WORDS else None
 
     @property
     def style(self) -> str:
@@ -304,7 +304,7 @@ def progress_words(job_progress: JobProgress) -> list[Span]:
         mark = {NcclResult.FAILED: wording.BAD, NcclResult.PASSED: wording.DONE}.get(job_progress.passing)
         return [mark, Span(" "), words] if mark else [words]  # in front, where no column cuts it
     if job_progress.nan:
-        return [Span(f"{GLYPH} {job_progress.nan_words}", "bad")]
+        return [Span(f"{ALARM_GLYPH} {job_progress.nan_words}", "bad")]
     loss = f"loss {job_progress.loss:.4g}" if job_progress.loss is not None else ""
     speed = f"{job_progress.tflops:,.0f} TFLOP/s" if job_progress.tflops is not None else ""
     return [Span("  ".join(words for words in (loss, speed) if words))]
@@ -330,7 +330,7 @@ def progress_cell(line: JobLine) -> Cell:
     if not job_progress.total:
         return Span(f"step {job_progress.step:,}", "dim")
     state, runs = line.health.state, line.jobset.state in {JobState.STARTING, JobState.RUNNING}
-    stands = state in NO_STEPS
+    stands = state in STEPLESS_WORDS
     left = f" {state}" if stands else f" {wording.age(job_progress.eta)} left" if job_progress.eta and runs else ""
     if runs and job_progress.at and (old := line.fleet.at - job_progress.at) > STALE_SECONDS:
         left = f" {wording.age(old)} ago"
@@ -373,7 +373,7 @@ def _progress_json(line: JobLine) -> dict[str, Any] | None:
 
 def _seconds_left(line: JobLine) -> float | None:
     runs = line.jobset.state in {JobState.STARTING, JobState.RUNNING}
-    return line.job_progress.eta if line.job_progress and runs and line.health.state not in NO_STEPS else None
+    return line.job_progress.eta if line.job_progress and runs and line.health.state not in STEPLESS_WORDS else None
 
 
 def _start_json(line: JobLine) -> dict[str, Any] | None:
@@ -421,7 +421,7 @@ JOBS: ListLayout[JobLine] = ListLayout(
                sort=lambda line: line.jobset.key, style="dim"),
         Column("OWNER", lambda line: wording.owner(line.owner), "owner", "who launched it",
                lambda line: line.jobset.owner, least=5, most=12, drop=1, sort=lambda line: line.owner),
-        fact("mine", "whether that is the account that asks, by its label", lambda line: line.owner == YOU),
+        fact("mine", "whether that is the account that asks, by its label", lambda line: line.owner == OWN_NAME),
         Column("RECIPE", lambda line: Span(line.jobset.recipe or "─", line.style or "text"), "recipe",
                "the recipe it was launched from", lambda line: line.jobset.recipe, least=6, most=20, drop=6, sort=True),
         fact("state", "how it is, by the end of its log too: its phase, or diverged, stalled, late or refused",

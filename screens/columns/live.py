@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from console.config import config_in_force
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
-from console.metrics.alarm import INSPECTED, Alarm, AlarmKind
+from console.metrics.alarm import INSPECTED_PREFIX, Alarm, AlarmKind
 from console.metrics.diagnosis import DiagnosisKind, judge_pace
 from console.metrics.health import HealthLevel, alarm_kind_of_health
 from screens.columns.jobs import JobLine
@@ -84,7 +84,7 @@ def alarm_by_log(line: JobLine) -> Alarm | None:
         return None
     words = f"{line.health.words} (by its log)"
     began = progress.where.nan_at if kind is AlarmKind.NAN else progress.moved
-    found = f"{INSPECTED}{line.health.verdict}" if line.health.verdict else ""
+    found = f"{INSPECTED_PREFIX}{line.health.verdict}" if line.health.verdict else ""
     return Alarm(kind, words, progress.at, *line.jobset.key, more=found, held=line.jobset.gpus, began=began)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.durations import HOUR
 from console.google.node_pools import GooglePool
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
 from console.scheduling.topology import GpuState, Host, Pool, host, pools
@@ -220,7 +220,7 @@ POOLS: ListLayout[Pool] = ListLayout(
              lambda pool: [each.name for each in pool.nodes if each.cordoned]),
         fact("maintenance", "nodes with maintenance scheduled or under way",
              lambda pool: [each.name for each in pool.maintenance]),
-        Column("STATE", lambda pool: pool_state(pool, CLOCK.now()), fill=True, least=20, ages=True),
+        Column("STATE", lambda pool: pool_state(pool, SERVER_CLOCK.now()), fill=True, least=20, ages=True),
     ),
 )  # fmt: skip
 
@@ -259,7 +259,7 @@ NODES: ListLayout[NodeRow] = ListLayout(
                "bus bandwidth in its last NCCL health scan, GB/s; on the page in its last NCCL test, where one is kept",
                lambda row: row.node.last_busbw, width=10, right=True, drop=7,
                sort=lambda row: row.measured.last if row.measured else row.node.last_busbw or 0.0, down=True),
-        Column("STATE", lambda row: node_state(row.node, CLOCK.now()), fill=True, least=10, ages=True,
+        Column("STATE", lambda row: node_state(row.node, SERVER_CLOCK.now()), fill=True, least=10, ages=True,
                sort=lambda row: (not row.faults, not row.node.maintenance_at, not row.node.cordoned)),
         fact("starting", "whether it was made a while ago and never ready so far", lambda row: row.starting),
         fact("not_ready", "why it is not ready, in the words of its Ready condition; empty: it is",

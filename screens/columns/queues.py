@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.objects.workload import Workload, WorkloadState
@@ -129,7 +129,7 @@ def _place(line: WorkloadLine) -> Cell:
 
 
 def _wait(line: WorkloadLine) -> Cell:
-    since = wording.age(CLOCK.now() - line.since) if line.since else ""
+    since = wording.age(SERVER_CLOCK.now() - line.since) if line.since else ""
     return Span(since, "waits" if line.position else "dim")
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from console.kube.arrivals import CLOCK
-from console.launch.run_record import STALLED, Outcome, RunRecord
+from console.kube.arrivals import SERVER_CLOCK
+from console.launch.run_record import STALLED_STATE, Outcome, RunRecord
 from console.metrics.ledger import format_gpu_time
-from console.settings import YOU
+from console.settings import OWN_NAME
 from screens import wording
 from screens.columns.column import Column, since
 from screens.columns.jobs import health_runs
@@ -34,7 +34,7 @@ _GLYPHS = {
 _STYLES: dict[str, str] = {
     Outcome.FAILED: "bad",
     Outcome.DIVERGED: "bad",
-    STALLED: "bad",
+    STALLED_STATE: "bad",
     Outcome.STOPPED: "dim",
     Outcome.UNKNOWN: "dim",
 }
@@ -148,8 +148,8 @@ RUNS: tuple[Column[RunRecord], ...] = (
     Column("NAME", lambda run: run.name, least=10, most=43, sort=True, style="strong", cut="middle"),
     since("WHEN", lambda run: run.launched),
     Column("OUTCOME", outcome_cell, width=11, sort=lambda run: run.state),
-    Column("TOOK", lambda run: took_cell(run, CLOCK.now()), width=6, right=True, ages=True, drop=3,
-           sort=lambda run: run.seconds(CLOCK.now()) or 0.0, down=True),
+    Column("TOOK", lambda run: took_cell(run, SERVER_CLOCK.now()), width=6, right=True, ages=True, drop=3,
+           sort=lambda run: run.seconds(SERVER_CLOCK.now()) or 0.0, down=True),
     Column("RESULT", measure_cell, least=7, most=28, sort=lambda run: run.peak_busbw or run.loss or 0.0, down=True),
     Column("GPUS", lambda run: f"{run.gpus or ''}", width=4, right=True, sort=lambda run: run.gpus, down=True, drop=4),
     Column("QUEUE", lambda run: Span(run.queue or "─", "dim"), least=5, most=14, sort=lambda run: run.queue, drop=6),
@@ -193,7 +193,7 @@ RELEASES: tuple[Column[Release], ...] = (
 
 def launched_by_others(plans: Sequence[StopPlan], whose: Callable[[str], str]) -> str:
     """The other owners of these jobs, as text for a question; empty if there are none."""
-    owners = [owner for plan in plans if (owner := whose(plan.owner)) not in {"", YOU}]
+    owners = [owner for plan in plans if (owner := whose(plan.owner)) not in {"", OWN_NAME}]
     if not owners:
         return ""
     which = "" if len(owners) == len(plans) else f"{len(owners)} of them "
@@ -208,7 +208,7 @@ def what_stays(stays: Sequence[str], whose: str) -> str:
 def stop_lines(plan: StopPlan, owner: str, *, short: bool = False) -> list[str]:
     """What stopping a job removes and keeps; `owner`: who launched it, "you" for this person."""
     goes = ", ".join(plan.goes)
-    whose = f", launched by {owner}, not by you" if owner not in {"", YOU} else ""
+    whose = f", launched by {owner}, not by you" if owner not in {"", OWN_NAME} else ""
     if short:
         lost = f"; lost: {plan.lost}" if plan.lost else ""
         return [f"{plan.name} in {plan.namespace}{whose}: {goes}, and its pods with the files inside{lost}"]

@@ -18,7 +18,7 @@ from console.folders import make_private
 from console.hang.bundle import bundle_folder, bundle_name, find_unasked_bundle, write_bundle
 from console.kube.objects.jobset import JobSet
 from console.metrics.diagnosis import Blame, DiagnosisKind, diagnose_hang, find_blame
-from console.metrics.health import NO_STEPS
+from console.metrics.health import STEPLESS_WORDS
 from rankscope import HangReport, SlowReport
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine
@@ -79,7 +79,7 @@ def trouble_of(screen: LiveScreen, line: JobLine | None, report: HangReport | No
         return None
     jobset, made = line.jobset, report or screen.session.inspector.reports.get(line.jobset.key)
     inspected = made if made is not None and made.suspects else None
-    stands = line.health.verdict if line.health.state in NO_STEPS else ""
+    stands = line.health.verdict if line.health.state in STEPLESS_WORDS else ""
     if line.alarms or stands or inspected is not None:
         kept = screen.session.diagnoses.find(jobset.uid, DiagnosisKind.HANG)
         diagnosis = diagnose_hang(inspected, jobset.uid) if inspected is not None else kept if stands else None

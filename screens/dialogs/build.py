@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from console.errors import BadInput
-from console.google.builds import MACHINES, Build, BuildContext, BuildPlan
+from console.google.builds import BUILD_MACHINES, Build, BuildContext, BuildPlan
 from screens.base import LiveScreen
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt, Question
 from screens.widgets.form.model import LaunchRequest
@@ -33,7 +33,7 @@ _MEANINGS = {
     "_IMAGE_NAME": "name of the image in it",
     "_IMAGE_TAG": "its tag; an image that has it loses it",
     "_BASE_IMAGE": "what the Dockerfile begins from",
-    MACHINE: "  ".join(MACHINES),
+    MACHINE: "  ".join(BUILD_MACHINES),
     TIME: "30m, 2h or seconds",
 }
 
@@ -91,8 +91,8 @@ class AskBuild(Question["BuildPlan | None"]):
         if time is None:
             return plan, f"The timeout is written {_MEANINGS[TIME]}."
         plan = replace(plan, time_out=int(time[1]) * _UNITS[time[2]])
-        if machine not in MACHINES:
-            return plan, f"Cloud Build has no machine {machine or '(none)'}: {', '.join(MACHINES)}."
+        if machine not in BUILD_MACHINES:
+            return plan, f"Cloud Build has no machine {machine or '(none)'}: {', '.join(BUILD_MACHINES)}."
         if emptied:
             return plan, f"{emptied[0]} has no value."
         return plan, " ".join(words for _, words in self._judge(plan))

@@ -17,17 +17,17 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
-from console.checkpoints.saved import STARTING_WEIGHTS, starting_values
+from console.checkpoints.saved import STARTING_WEIGHT_FIELDS, starting_values
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, ReleaseFailed
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.nested_values import Value, overlay_values
 from console.kube.objects.jobset import JobSet, recipe_kind
 from console.launch.recipes import LaunchPlan, Manifest, join_manifests
 from console.launch.run_record import RunRecord, flatten_values
 from console.launch.service import avoid_nodes
-from console.preflight.all_checks import BEFORE_LAUNCH
+from console.preflight.all_checks import LAUNCH_CHECKS_TIMEOUT
 from console.preflight.check import Check, Tally, summarize_unanswered, tally
-from console.scheduling.launch_alternatives import MOST, Alternative, launch_alternatives
+from console.scheduling.launch_alternatives import MAX_ALTERNATIVES, Alternative, launch_alternatives
 from console.session import Session
 from screens import wording
 from screens.base import LiveScreen
@@ -111,7 +111,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
         *(
             Binding(f"{key}", f"change({key})", f"Change {key}", id=f"look.change{key}", priority=True,
                     tooltip="Make this change, with which it would fit now, and look again")
-            for key in range(1, MOST + 1)
+            for key in range(1, MAX_ALTERNATIVES + 1)
         ),
     ]  # fmt: skip
 
@@ -164,7 +164,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
             self.dismiss(self._refusal)
 
     def show_waiting(self, waiting: tuple[str, ...]) -> None:
-        words = f"The checks wait up to {BEFORE_LAUNCH:g} s for {', '.join(waiting)} …"
+        words = f"The checks wait up to {LAUNCH_CHECKS_TIMEOUT:g} s for {', '.join(waiting)} …"
         self.query_one(SentenceLine).runs = (Span("◐ ", "waits"), Span(words))
 
     def _show(self, checked: Checked, found: Tally) -> None:
@@ -404,7 +404,7 @@ def begin_from(screen: DraftScreen, wish: LaunchRequest) -> bool:
 
 def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = None, *, at_once: bool = False) -> None:
     """Open the launch form with a run's values, `at_once` its review too; differences are shown against `other`."""
-    now = CLOCK.now()
+    now = SERVER_CLOCK.now()
     against = run if other is None or other.recipe != run.recipe else other
     wish = LaunchRequest(
         run.recipe,
@@ -420,7 +420,7 @@ def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = No
 
 def _values_words(run: RunRecord) -> str:
     left = f" Not kept, because secret: {', '.join(run.left_out)}." if run.left_out else ""
-    return one_line(f"Values of {run.name}, launched {wording.moment(run.launched, CLOCK.now())}.{left}")
+    return one_line(f"Values of {run.name}, launched {wording.moment(run.launched, SERVER_CLOCK.now())}.{left}")
 
 
 async def launch_like_job(
@@ -474,7 +474,7 @@ async def launch_like_job(
 async def begin_with_saved(session: Session, key: tuple[str, str], plan: LaunchPlan) -> tuple[Mapping[str, Value], str]:
     """The values by which a launch begins with the last complete checkpoint of a job, and a sentence about that."""
     paths = {field.path for field in session.launch.fields(plan.recipe)}
-    if not paths & {*STARTING_WEIGHTS}:
+    if not paths & {*STARTING_WEIGHT_FIELDS}:
         return {}, "Where it begins is up to its program: the recipe has no field for it."
     saved = session.jobs.saved_state(key)
     if saved is None or saved.survey is None:

@@ -13,7 +13,7 @@ from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError, Unreachable
-from console.kube.objects.pod import AFTER_THE_END, Pod
+from console.kube.objects.pod import HINT_AFTER_THE_END, Pod
 from console.scheduling.pod_slots import PodFate, PodSlot, pod_fate, pod_slots, successor
 from screens.base import LiveScreen
 from screens.columns.job_header import rank_waits
@@ -23,7 +23,7 @@ from screens.dialogs.question import Choice, Confirm, Pick
 from screens.dialogs.save import copy_files
 from screens.wording import count
 
-AFTER_THE_END_BY_KEY = f"{AFTER_THE_END} Here the keys are l and u."
+AFTER_THE_END_BY_KEY = f"{HINT_AFTER_THE_END} Here the keys are l and u."
 
 
 Key = tuple[str, ...]

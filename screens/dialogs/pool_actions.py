@@ -91,9 +91,9 @@ async def report_host(screen: LiveScreen, node: Node, *, reason: str = "") -> bo
 
     With a `reason` it is cordoned too, so that nothing new comes until Google takes it.
     """
-    from console.google.node_pools import FAULTS
+    from console.google.node_pools import HOST_FAULTS
 
-    choices = [Choice(fault, words) for fault, words in FAULTS.items()]
+    choices = [Choice(fault, words) for fault, words in HOST_FAULTS.items()]
     fault = await screen.app.push_screen_wait(Pick(f"What is wrong with the host of {node.name}?", choices))
     if not fault:
         return False

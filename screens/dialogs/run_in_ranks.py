@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 
 from console.attach.exec_many import OutputGroup, QuickTest, RankOutput, group_outputs, parse_ranks, worst_exit_code
 from console.errors import ConsoleError
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.metrics.nccl_history import MeasuredTest
 from console.scheduling.pod_slots import PodSlot, pod_slots
 from screens.base import LiveScreen
@@ -217,7 +217,9 @@ async def nccl_in_pod(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
         def grown(test: NcclTest) -> None:
             nodes, accelerator = (pod.node,), node.accelerator if node else ""
             job, space, number = jobset.name, jobset.namespace, slot.number
-            take(MeasuredTest(test, job, space, rank=number, at=CLOCK.now(), nodes=nodes, accelerator=accelerator))
+            take(
+                MeasuredTest(test, job, space, rank=number, at=SERVER_CLOCK.now(), nodes=nodes, accelerator=accelerator)
+            )
 
         await screen.session.container_exec.run_quick_nccl_test(
             pod, test, on_output=on_output, grown=grown, limit=120.0

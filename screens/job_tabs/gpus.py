@@ -12,19 +12,19 @@ from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.snapshot import Fleet
 from console.metrics.gpu_metrics import (
     DCGM,
-    METRICS,
-    SMI,
-    STALE_SECONDS,
+    GPU_METRICS,
+    NVIDIA_SMI,
+    STALE_READING_SECONDS,
     Gpu,
     GpuBoard,
     GpuMetric,
+    GpuSource,
     OutlierOrder,
     PodGpus,
-    Source,
     sum_rates,
 )
 from console.metrics.job_monitor import gpu_faults
@@ -153,7 +153,7 @@ class GpusTab(JobTab):
     about = getters.query_one("#about", SentenceLine)
     board = GpuBoard()
     _place = 0
-    source: Source = ""
+    source: GpuSource = ""
     _reading = False
 
     def __init__(self, key: tuple[str, str]) -> None:
@@ -201,14 +201,14 @@ class GpusTab(JobTab):
         return self.live.session.gpus.exporter_of(*self.key)
 
     def action_source(self) -> None:
-        self.source = SMI if self.source == DCGM else DCGM
+        self.source = NVIDIA_SMI if self.source == DCGM else DCGM
         self.board = GpuBoard()
         self._reading = True
         self._read()
         self._show()
 
     def action_metric(self, step: int) -> None:
-        self._place = (self._place + step) % len(METRICS)
+        self._place = (self._place + step) % len(GPU_METRICS)
         self._show()
 
     @property
@@ -216,7 +216,7 @@ class GpusTab(JobTab):
         return "; ".join(gpu_faults(self.board)[:2])
 
     def _show(self) -> None:
-        what, board = METRICS[self._place], self.board
+        what, board = GPU_METRICS[self._place], self.board
         middle = board.median(what)
         ranks = {rank.rank: rank for rank in board.ranks}
         rows: dict[RowKey, GpuRow] = {
@@ -239,7 +239,7 @@ class GpusTab(JobTab):
     @on(GpuTable.Highlighted, "GpuTable")
     def _tell_row(self) -> None:
         row = self.table.row
-        self.query_one("#gpu", SentenceLine).runs = tuple(row_words(row.gpus, CLOCK.now())) if row else ()
+        self.query_one("#gpu", SentenceLine).runs = tuple(row_words(row.gpus, SERVER_CLOCK.now())) if row else ()
 
 
 def row_words(rank: PodGpus, now: float) -> list[Span]:
@@ -250,12 +250,12 @@ def row_words(rank: PodGpus, now: float) -> list[Span]:
     for gpu in rank.gpus:
         if gpu.faults:
             runs.append(Span(f"  ✗ GPU {gpu.index}: {', '.join(gpu.faults)}", "bad"))
-    for what in METRICS:
+    for what in GPU_METRICS:
         values = [value for gpu in rank.gpus if (value := what.value(gpu)) is not None]
         if values:
             low, high = f"{min(values):.0f}", f"{max(values):.0f}"
             span = low if low == high else f"{low}–{high}"
             runs.append(Span(f"  {what.title.lower()} {span} {what.unit}"))
-    if rank.at and now - rank.at > STALE_SECONDS:
+    if rank.at and now - rank.at > STALE_READING_SECONDS:
         runs.append(Span(f"  read {now - rank.at:.0f} s ago", "waits"))
     return [*runs, Span(f"  {rank.source}", "dim")]

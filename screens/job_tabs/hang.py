@@ -13,11 +13,11 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
 from console.hang.bundle import find_unasked_bundle
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.snapshot import Fleet
 from console.launch.ownership import Proof
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
-from console.metrics.health import NO_STEPS, HealthLevel
+from console.metrics.health import STEPLESS_WORDS, HealthLevel
 from rankscope import (
     DUMPS_HALT,
     MAX_STACKS,
@@ -160,7 +160,7 @@ class HangTab(JobTab):
     def _find_hang_of_others(self) -> Diagnosis | None:
         """What another console found out about this hang."""
         line = self.line
-        if line is None or not line.verdict or line.health.state not in NO_STEPS:
+        if line is None or not line.verdict or line.health.state not in STEPLESS_WORDS:
             return None
         found = self.live.session.diagnoses.find(line.jobset.uid, DiagnosisKind.HANG)
         return found if found is not None and found.words == line.verdict else None
@@ -171,7 +171,7 @@ class HangTab(JobTab):
         kept = find_unasked_bundle(watch, jobset, found.at - BUNDLE_WRITTEN)
         place = f" The report is in {wording.short_path(str(kept))}." if kept is not None else ""
         words = wording.short_nodes(f"{found.words}.")
-        at = wording.clock_time(found.at, CLOCK.now())
+        at = wording.clock_time(found.at, SERVER_CLOCK.now())
         self._show_summary("bad", "✗ ", f"{words} Another console found that at {at}.{place} H inspects it again.")
         self._show_advice(found.advice)
 
@@ -190,7 +190,7 @@ class HangTab(JobTab):
         line = self.line
         if line is None or line.jobset.finished or line.job_progress is None or line.job_progress.step is None:
             return False
-        return line.health.level is not HealthLevel.BAD and line.health.state not in NO_STEPS
+        return line.health.level is not HealthLevel.BAD and line.health.state not in STEPLESS_WORDS
 
     def offers(self) -> dict[str, object]:
         process = self._process()
@@ -219,7 +219,7 @@ class HangTab(JobTab):
             self._agreed = await self.live.app.push_screen_wait(Confirm(question, more, verb="Look", keep="Cancel"))
             if proof is Proof.LABEL:
                 answer = "yes" if self._agreed else "no"
-                await diagnoses.record(Diagnosis(jobset.uid, DiagnosisKind.CONSENT, CLOCK.now(), answer))
+                await diagnoses.record(Diagnosis(jobset.uid, DiagnosisKind.CONSENT, SERVER_CLOCK.now(), answer))
         if not self._agreed:
             self._show_summary("dim", "○ ", f"Not inspected: {doubt}. H asks again.")
         return self._agreed
@@ -228,7 +228,7 @@ class HangTab(JobTab):
     async def action_slow(self) -> None:
         if not await self._may_look():
             return
-        if self.line is not None and self.line.health.state in NO_STEPS:
+        if self.line is not None and self.line.health.state in STEPLESS_WORDS:
             self._show_summary("dim", "○ ", f"{self.key[1]} makes no steps: H says for which rank the others wait.")
             return
         session = self.live.session
@@ -289,7 +289,7 @@ class HangTab(JobTab):
 
     def _show_slow_rank(self, found: Diagnosis) -> None:
         """Show what another console measured, which has the whole report."""
-        self._show_summary("waits", "▲ ", wording.short_nodes(f"{slow_rank_words(found, CLOCK.now())}."))
+        self._show_summary("waits", "▲ ", wording.short_nodes(f"{slow_rank_words(found, SERVER_CLOCK.now())}."))
         self._show_advice(found.advice)
 
     def _show_advice(self, advice: Sequence[str]) -> None:

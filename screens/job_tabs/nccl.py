@@ -13,7 +13,7 @@ from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState, RecipeKind, recipe_kind
 from console.kube.snapshot import Fleet
 from console.metrics.export import export_tests
-from console.metrics.health import NO_STEPS
+from console.metrics.health import STEPLESS_WORDS
 from screens.columns.job_header import nccl_waits, rank_waits
 from screens.columns.jobs import JobLine, health_runs
 from screens.dialogs.question import Choice, Pick
@@ -49,7 +49,7 @@ class NcclTab(JobTab):
         self.panel.waiting = nccl_waits(line) if line else self.waits_to_appear()
         self.panel.comparable = line is None or line.jobset.gpus >= REFERENCE_RANKS
         self.panel.over = line is not None and (line.jobset.finished or line.jobset.state is JobState.STOPPING)
-        self.panel.late = tuple(health_runs(line.health)) if line and line.health.state in NO_STEPS else ()
+        self.panel.late = tuple(health_runs(line.health)) if line and line.health.state in STEPLESS_WORDS else ()
         if line is None:
             if self.is_open and not self._measured:
                 self._measured = "kept"

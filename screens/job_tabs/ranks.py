@@ -17,7 +17,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widgets import Static
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.metrics.job_measures import RankProgress
@@ -181,7 +181,7 @@ class PodMatrix(Styled, can_focus=True):
         self.cursor = max(0, min(self.cursor, len(cells) - 1))
 
     def render_line(self, y: int) -> Strip:
-        ground, now = self.rich_style, CLOCK.now()
+        ground, now = self.rich_style, SERVER_CLOCK.now()
         count = self.ranks_per_line(self.size.width)
         first = y * count
         segments = [Segment(f"{first:>{GUTTER - 1}} ", ground + self.style_of("dim"))]
@@ -348,7 +348,7 @@ class RanksTab(JobTab):
         """When the job would start, and what for it waits; nothing once it has its quota."""
         width, lines = self.live.size.width - 3, Lines()
         if line.jobset.state is JobState.PENDING:
-            starts = start_lines(line.start, width, CLOCK.now())
+            starts = start_lines(line.start, width, SERVER_CLOCK.now())
             lines = [*starts, *waiting_lines(line.why, width, self.live.app.whose)]
         self.waits.lines = tuple(map(tuple, lines))
         self.waits.styles.height = len(lines)
@@ -359,7 +359,7 @@ class RanksTab(JobTab):
         lines = Lines()
         if line.slow is not None and _slow_ranks(line):
             gpus = line.ranks[self.rank].gpus if self.rank < len(line.ranks) else 0
-            lines = slow_lines(line.slow, self.rank, gpus, self.live.size.width - 3, CLOCK.now())
+            lines = slow_lines(line.slow, self.rank, gpus, self.live.size.width - 3, SERVER_CLOCK.now())
         self.slow.lines = tuple(map(tuple, lines))
         self.slow.styles.height = len(lines)
         self.slow.display = bool(lines)
@@ -433,7 +433,9 @@ class RanksTab(JobTab):
         """Below what there is always, if that leaves room and more than a few lines are known."""
         self.course.styles.height = self._left
         room = self._left >= COURSE and not (self.card.display or self.waits.display)
-        self.course.display = room and len(self._course_lines(self.size.width, self._left, CLOCK.now())) > COURSE // 2
+        self.course.display = (
+            room and len(self._course_lines(self.size.width, self._left, SERVER_CLOCK.now())) > COURSE // 2
+        )
         self.course.renew()
 
     def _course_lines(self, width: int, height: int, now: float) -> Lines:

@@ -13,7 +13,7 @@ from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.metrics.export import export_tracks
-from console.metrics.health import NO_STEPS
+from console.metrics.health import STEPLESS_WORDS
 from console.metrics.job_measures import JobMeasures
 from screens import wording
 from screens.columns.job_header import explanation, training_waits
@@ -75,7 +75,7 @@ class TrainingTab(JobTab):
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
         health = line.health if line is not None else None
         self.panel.known = "".join(run.text for run in explanation(line, gone=False)) if line is not None else ""
-        self.panel.late = health if health is not None and health.state in NO_STEPS else None
+        self.panel.late = health if health is not None and health.state in STEPLESS_WORDS else None
         self.panel.over = health_runs(health)[0] if health is not None and (health.over or health.kept) else None
         self._update_summary()
         if self.is_open:

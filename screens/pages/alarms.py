@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 
 from console.hang.bundle import find_unasked_bundle
 from console.kube.snapshot import Fleet
-from console.metrics.alarm import GLYPH, Alarm
+from console.metrics.alarm import ALARM_GLYPH, Alarm
 from screens.alarm_notices import line_of
 from screens.base import ONLY_MINE, LiveScreen
 from screens.columns.alarms import ALARMS
@@ -115,7 +115,7 @@ class AlarmsScreen(LiveScreen):
             ()
             if alarm is None
             else (
-                Span(f"{GLYPH if alarm.is_active else '○'} ", "bad" if alarm.is_active else "dim"),
+                Span(f"{ALARM_GLYPH if alarm.is_active else '○'} ", "bad" if alarm.is_active else "dim"),
                 Span(f"{alarm.job} ", "strong"),
                 Span(f"{alarm.kind.label}: {f'{alarm.text}. ' * self.table.is_cut}{self._next_step(alarm)}"),
                 *self._remedy_words(),

@@ -8,7 +8,7 @@ from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.attach.ssh.editors import STEPS, SetupStep, StepState
+from console.attach.ssh.editors import DOCTOR_STEPS, SetupStep, StepState
 from console.kube.snapshot import Fleet
 from screens.base import LiveScreen
 from screens.columns.column import Column
@@ -37,13 +37,13 @@ class StepTable(ResourceTable[Row]):
     EMPTY = Notice("No steps.")
     COLUMNS: ClassVar = (
         Column("", lambda row: GLYPHS[row[1].state] if row[1] else UNDER_WAY, width=1),
-        Column("STEP", lambda row: STEPS[row[0]], least=16),
+        Column("STEP", lambda row: DOCTOR_STEPS[row[0]], least=16),
         Column("MS", milliseconds, right=True, least=6),
         Column("FOUND", result_span, fill=True, least=20),
     )
 
     def row_text(self, row: Row) -> str:
-        return f"{STEPS[row[0]]} {row[1].found if row[1] else ''}"
+        return f"{DOCTOR_STEPS[row[0]]} {row[1].found if row[1] else ''}"
 
 
 class DoctorScreen(LiveScreen):
@@ -99,7 +99,7 @@ class DoctorScreen(LiveScreen):
         self._draw()
 
     def _draw(self) -> None:
-        rows: dict[tuple[str, ...], Row] = {(name,): (name, self._steps.get(name)) for name in STEPS}
+        rows: dict[tuple[str, ...], Row] = {(name,): (name, self._steps.get(name)) for name in DOCTOR_STEPS}
         self.table.show_rows(rows, None)
         self.who.runs = (Span(f"{self.key[1]} pod {self._rank}", "strong"), Span(f"  {self._verdict()}"))
         wrong = [step for step in self._steps.values() if step.fix]

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
 from console.google.node_pools import merge_google_pools
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.event import Event
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet, WatchState, per_snapshot
@@ -283,7 +283,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
 
     def _about_host(self, host: Host) -> list[Span]:
         node, fleet = host.node, self.app.fleet
-        runs = [Span(f"{node.name}  ", "strong"), *node_state(node, CLOCK.now()), Span("  ")]
+        runs = [Span(f"{node.name}  ", "strong"), *node_state(node, SERVER_CLOCK.now()), Span("  ")]
         for pod in fleet.pods_by_node.get(node.name, ()):
             jobset = fleet.jobset_by_uid.get(pod.jobset_uid)
             if pod.holds_gpus and jobset is not None:
@@ -292,7 +292,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
                 runs += [mark, Span(f" {jobset.name}{number}  ")]
             elif pod.holds_gpus:
                 runs += [Span(f"{pod.name}  ")]
-        measured = busbw_words(self.bandwidth_of_nodes().get(node.name), CLOCK.now())
+        measured = busbw_words(self.bandwidth_of_nodes().get(node.name), SERVER_CLOCK.now())
         if measured:
             runs += [*measured, Span("  ")]
         elif node.last_busbw is not None:

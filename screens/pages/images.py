@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 
 from console.errors import BadInput, ConsoleError
 from console.google.builds import Build, BuildLine, Image
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.snapshot import Fleet
 from screens import wording
 from screens.base import error_notice, error_runs
@@ -313,7 +313,7 @@ class BuildScreen(InGoogleScreen):
         if build is None or not self.is_attached or not self.query(SummaryLine):
             return
         mark = BUILD_GLYPHS.get(build.status, UNDER_WAY)
-        took = build.seconds(CLOCK.now())
+        took = build.seconds(SERVER_CLOCK.now())
         self.head.runs = (
             mark,
             Span(f" {build.status.lower().replace('_', ' ')}  "),

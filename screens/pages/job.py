@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import ContentSwitcher
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.pod_slots import PodSlot, first_failure
@@ -173,11 +173,11 @@ class JobScreen(LiveScreen):
     def _show_header(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
         known = gone and bool(self._line or self._ended)
-        self.header.runs = tuple(head(self._line, self.key, gone=known, now=CLOCK.now()))
+        self.header.runs = tuple(head(self._line, self.key, gone=known, now=SERVER_CLOCK.now()))
 
     def _show_saved(self) -> None:
         """Show what is saved and would be lost; no line for a job that trains nothing."""
-        line, now = self._line, CLOCK.now()
+        line, now = self._line, SERVER_CLOCK.now()
         runs: list[Span] = []
         if line is not None and self.app.connected and self.key in self.app.fleet.jobsets:
             measures = self.session.measures.find_followed(self.key)
@@ -299,7 +299,7 @@ class JobScreen(LiveScreen):
 
     def action_why(self) -> None:
         if self._line is not None:
-            show_why(self, self.key[1], reason_lines(self._line, ENDLESS, CLOCK.now(), self.app.whose))
+            show_why(self, self.key[1], reason_lines(self._line, ENDLESS, SERVER_CLOCK.now(), self.app.whose))
 
     @work(group="actions")
     async def action_again(self) -> None:

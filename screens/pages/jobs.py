@@ -156,7 +156,7 @@ class JobsScreen(ReasonScreen):
 
     def action_why(self) -> None:
         if (line := self.table.row) is not None:
-            show_why(self, line.jobset.name, reason_lines(line, ENDLESS, CLOCK.now(), self.app.whose))
+            show_why(self, line.jobset.name, reason_lines(line, ENDLESS, SERVER_CLOCK.now(), self.app.whose))
 
     def show_mine(self) -> None:
         self.set_focus(self.table)

@@ -8,7 +8,7 @@ from textual import getters
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.event import Event
 from console.kube.objects.node import Node, NodeFault
 from console.kube.snapshot import Fleet
@@ -113,7 +113,7 @@ class NodeScreen(NodeActions, PodActions):
 
     def show_fleet(self, fleet: Fleet) -> None:
         node = fleet.nodes.get(("", self._node_name))
-        now = CLOCK.now()
+        now = SERVER_CLOCK.now()
         gone = (("State", Span("gone: the node was removed", "waits")),)
         facts = node_facts(node, fleet, now, self.bandwidth_of_nodes().get(node.name)) if node else gone
         self.facts.facts = (("Name", self._node_name), *facts)

@@ -19,7 +19,7 @@ from console.google.node_pools import (
     format_operation_kind,
     format_operation_of,
 )
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
 from console.scheduling.topology import Pool, format_gpu_sum, host, pools
@@ -143,7 +143,7 @@ class NodepoolsScreen(PoolSizes):
         if self.pools is None or not self.app.connected:
             return
         found = self.pools = self.session.google.node_pools.with_current_nodes(self.pools)
-        cluster, now = found.cluster, CLOCK.now()
+        cluster, now = found.cluster, SERVER_CLOCK.now()
         self.table.show_rows({(each.pool.name,): each for each in found.pools})
         runs = [Span(f"{cluster.path}  ", "strong"), Span(f"{cluster.status.lower()} · {cluster.version}", "text")]
         runs.append(Span(f" · maintenance {cluster.maintenance or 'at any time'}", "dim"))
@@ -230,7 +230,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
             return
         self.pools = self.session.google.node_pools.with_current_nodes(self.pools)
         facts = self.pools.find_pool(self._pool)
-        now = CLOCK.now()
+        now = SERVER_CLOCK.now()
         if facts is None:
             self.google.runs = (Span("Google has no pool of this name in the cluster.", "dim"),)
             self.progress.show([])

@@ -11,7 +11,7 @@ from textual import getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.pod import Container, Pod
 from console.kube.snapshot import Fleet
 from console.yielding import key_expected
@@ -217,7 +217,7 @@ class PodScreen(PodActions):
             self.facts.facts = (("Status", Span("gone: the pod was deleted, or never was", "waits")),)
             self.containers.show_rows({}, fleet.links.get("pods"))
         else:
-            self.facts.facts = pod_facts(pod, CLOCK.now())
+            self.facts.facts = pod_facts(pod, SERVER_CLOCK.now())
             self.containers.styles.height = len(pod.containers) + 2
             self.containers.show_rows({(each.name,): each for each in pod.containers}, fleet.links.get("pods"))
         events = fleet.events_by_object.get(pod.uid, ()) if pod else ()

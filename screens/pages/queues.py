@@ -11,7 +11,7 @@ from textual import getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.workload import WorkloadState
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.quota_accounts import queue_account
@@ -143,7 +143,7 @@ class QueuesScreen(ReasonScreen):
 
     def action_why(self) -> None:
         if (row := self.workloads.row) is not None:
-            show_why(self, name_of(row.workload), self._reason_lines(row, ENDLESS, CLOCK.now()))
+            show_why(self, name_of(row.workload), self._reason_lines(row, ENDLESS, SERVER_CLOCK.now()))
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
         """The jobs that hold quota, and how far they are; of the selected one, which the pane shows, only a line."""

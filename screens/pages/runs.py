@@ -9,11 +9,11 @@ from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Difference, RunRecord, compare_values, find_run, last_success, running_runs
-from console.settings import YOU
+from console.settings import OWN_NAME
 from screens import wording
 from screens.alarm_notices import with_jobs
 from screens.base import LiveScreen
@@ -72,7 +72,7 @@ class RunRecordsScreen(LiveScreen):
 
 
 def _owner(screen: RunRecordsScreen, run: RunRecord) -> str:
-    return YOU if screen.app.whose(short_name(run.who)) == YOU else ""
+    return OWN_NAME if screen.app.whose(short_name(run.who)) == OWN_NAME else ""
 
 
 class RunsScreen(PanedScreen, RunRecordsScreen):
@@ -184,7 +184,7 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         runs = [run for run in runs if run not in going]
         if not runs:
             return
-        lines = [f"{run.name}, {run.recipe}, {wording.moment(run.launched, CLOCK.now())}" for run in runs[:8]]
+        lines = [f"{run.name}, {run.recipe}, {wording.moment(run.launched, SERVER_CLOCK.now())}" for run in runs[:8]]
         lines += [f"and {len(runs) - 8} more"] if len(runs) > 8 else []
         lines.append("Their values and figures are deleted from the history. The jobs and their output stay.")
         question = f"Forget {wording.count(len(runs), 'run')}?"
@@ -315,7 +315,7 @@ class RunScreen(RunRecordsScreen):
         self.crumb = run.name
         self._show_title()
         self.head.runs = tuple(run_sentence(run))
-        now = CLOCK.now()
+        now = SERVER_CLOCK.now()
         self.facts.facts = (*run_facts(run, now, by=_owner(self, run)), ("GPU-time", cost_words(run.ledger(now))))
         if self._read_of != (run.uid, run.outcome):
             self._read_of = run.uid, run.outcome
@@ -334,7 +334,7 @@ class RunScreen(RunRecordsScreen):
         self.against.runs = (
             Span("── ", "faint"),
             Span(f"{how} ", "head"),
-            Span(spoken(other, CLOCK.now()), "head"),
+            Span(spoken(other, SERVER_CLOCK.now()), "head"),
         )
         if self._named != (other.number, run.number):
             self._named = other.number, run.number
@@ -423,7 +423,7 @@ class RunScreen(RunRecordsScreen):
         run = self.run
         if run is None:
             return
-        now = CLOCK.now()
+        now = SERVER_CLOCK.now()
         others = [each for each in self._runs if each.number != run.number]
         others.sort(key=lambda each: each.recipe != run.recipe)
         choices = [

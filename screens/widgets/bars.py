@@ -18,9 +18,9 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widgets import Input, Static
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.snapshot import WatchState, WatchStatus
-from console.metrics.alarm import GLYPH
+from console.metrics.alarm import ALARM_GLYPH
 from screens.columns.live import freshness_runs
 from screens.widgets.line import Styled, cut_name, cut_sentence, fit_runs
 from screens.wording import Span
@@ -133,8 +133,8 @@ class TitleBar(Styled):
         if title.read_only and width >= 80:
             runs += [Span("  read-only", "waits")]
         if title.alarms:
-            runs.append(Span(f"  {GLYPH} {title.alarms}", "bad"))
-        fresh = freshness_runs(title.links, CLOCK.now(), trouble=title.trouble)
+            runs.append(Span(f"  {ALARM_GLYPH} {title.alarms}", "bad"))
+        fresh = freshness_runs(title.links, SERVER_CLOCK.now(), trouble=title.trouble)
         if brief:
             fresh = fresh[:2]
         if width < 120:  # the short form: mark and word

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from console.checkpoints.saved import list_faults
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
-from console.metrics.alarm import GLYPH
+from console.metrics.alarm import ALARM_GLYPH
 from console.metrics.gpu_metrics import Gpu
 from console.metrics.health import HealthLevel
 from console.metrics.job_measures import JobMeasures
@@ -89,7 +89,7 @@ def reason_lines(job: JobLine, width: int, now: float, whose: Callable[[str], st
     spans = [Span(f"  {sentence or place_words(job)}")]
     for alarm in job.alarms:
         news = alarm.more if alarm.words in sentence else alarm.text
-        spans += [Span(f"  {GLYPH} {news}.", "bad")] if news else []
+        spans += [Span(f"  {ALARM_GLYPH} {news}.", "bad")] if news else []
     found += folded_runs([*state, *spans], width)
     if quoted:
         found += folded_runs([Span(quoted, "dim")], width)

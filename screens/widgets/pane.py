@@ -11,7 +11,7 @@ from textual.geometry import Size
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.event import Event
 from screens import wording
 from screens.widgets.line import SnapshotText, as_last_known, cut_sentence, dimmed, line
@@ -149,7 +149,7 @@ class Pane(SnapshotText):
         """Get the lines again and repaint if they changed; a hidden pane does nothing."""
         width, height = self.content_size
         if self.display and width and height:
-            before, lines = self.lines, self._ask(width, height - self.stale, CLOCK.now())
+            before, lines = self.lines, self._ask(width, height - self.stale, SERVER_CLOCK.now())
             if self.stale and lines:
                 lines = [[*as_last_known(())], *map(dimmed, lines)]
             self.lines = lines if len(lines) <= height else [*lines[: height - 1], [Span(self.more, "dim")]]
@@ -160,7 +160,7 @@ class Pane(SnapshotText):
         """Renew it; whether there is anything to show. Of a hidden pane: in that room."""
         self.renew()
         laid_out = self.display and self.content_size
-        return bool(self.lines if laid_out else self._ask(width, height, CLOCK.now()))
+        return bool(self.lines if laid_out else self._ask(width, height, SERVER_CLOCK.now()))
 
     def on_resize(self) -> None:
         self.renew()

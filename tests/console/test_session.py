@@ -19,11 +19,11 @@ from msgspec import structs
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.hang.inspector import JobInspector
-from console.hang.own_jobs import OwnJobs
+from console.hang.own_jobs import OwnJobInspector
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import WatchState
-from console.kube.store import FIELDS
+from console.kube.store import FLEET_FIELDS
 from console.launch.ownership import Proof
 from console.launch.run_record import RunRecord
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
@@ -64,7 +64,7 @@ async def test_everything_is_watched_and_the_version_known(tmp_path: Path, serve
     async with opened(server, tmp_path) as session:
         fleet = await session.wait_until_listed()
         assert {link.state for link in fleet.links.values()} == {WatchState.LIVE}
-        assert set(fleet.links) == set(FIELDS)
+        assert set(fleet.links) == set(FLEET_FIELDS)
         assert fleet.links["workloads"].version == "kueue.x-k8s.io/v1beta2"
         assert list(fleet.pods) == [("default", "a")]
         await eventually(lambda: session.watch.server_version == "v1.36.4-test")
@@ -111,7 +111,7 @@ async def test_whose_job_one_is_rests_on_what_is_proven_and_the_label_is_shown(
         job = structs.replace(job, uid=f"uid-{uuid4()}")
         watch = session.watch
         cluster = SimpleNamespace(fleet=fleet_of(job), whose=watch.whose, context=watch.context, me=watch.me)
-        jobs = OwnJobs(cast("Any", cluster), lambda: session.launch.runs, lambda: cast("Any", Inspector()),
+        jobs = OwnJobInspector(cast("Any", cluster), lambda: session.launch.runs, lambda: cast("Any", Inspector()),
                        session.diagnoses)  # fmt: skip
         differs = {"another uid": {"uid": "u"}, "another server": {"server": "s"}}
         if history:
@@ -136,8 +136,10 @@ async def test_in_read_only_mode_nothing_runs_unasked_in_a_job_of_ones_own() -> 
         await own_jobs(session, JobInspector(cast("Any", inspected))).inspect(HUNG.key)
 
 
-def own_jobs(session: FakeSession, inspector: Any) -> OwnJobs:
-    return OwnJobs(cast("Any", session), lambda: cast("Any", session.launch.runs), lambda: inspector, session.diagnoses)
+def own_jobs(session: FakeSession, inspector: Any) -> OwnJobInspector:
+    return OwnJobInspector(
+        cast("Any", session), lambda: cast("Any", session.launch.runs), lambda: inspector, session.diagnoses
+    )
 
 
 async def launched(session: Session, job: JobSet, **differs: str) -> None:

@@ -257,7 +257,7 @@ async def test_what_is_not_there_has_nothing_to_stop(session: Session, space: Sp
 async def test_a_job_that_went_while_no_console_looked(
     cluster: Cluster, session: Session, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.launch.open_runs.SETTLE_SECONDS", 0.0)  # as if the person had come back later
+    monkeypatch.setattr("console.launch.open_runs.LISTING_DELAY_SECONDS", 0.0)  # as if the person had come back later
     await session.launch.install(plan(space))
     await session.close()
     await space.api.delete(space.path(JOBSETS, "jobsets", "train"), propagationPolicy="Background")

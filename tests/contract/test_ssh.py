@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from console.attach.ssh import config
-from console.attach.ssh.editors import STEPS, SshHost, StepState
+from console.attach.ssh.editors import DOCTOR_STEPS, SshHost, StepState
 from console.attach.ssh.paths import SshPaths
 from console.errors import HostKeyChanged, NotAllowed
 from console.launch.recipes import LaunchPlan
@@ -217,7 +217,7 @@ async def session_sees(session: Session, job: str) -> None:
 async def test_the_doctor_finds_nothing_wrong(session: Session, openssh: OpenSsh) -> None:
     await set_up(session)
     steps = [step async for step in session.attach.diagnose(session.namespace, JOB, 0)]
-    assert [step.name for step in steps] == list(STEPS)
+    assert [step.name for step in steps] == list(DOCTOR_STEPS)
     assert {step.state for step in steps} <= {StepState.OK, StepState.WARNING}, steps
     assert next(step for step in steps if step.name == "banner").found.startswith("SSH-2.0-")
 

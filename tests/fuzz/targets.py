@@ -21,7 +21,7 @@ from rich.cells import cell_len
 
 from console.attach.files import scripts
 from console.attach.files.copies import EntryKind
-from console.attach.ssh.pod_keys import MAX_PROBE, parse_probe
+from console.attach.ssh.pod_keys import MAX_PROBE_BYTES, parse_probe
 from console.checkpoints.judge import StoredFile, read_needed_sizes, survey_checkpoints
 from console.checkpoints.saved import SavedState, list_faults, starting_values
 from console.errors import ConsoleError
@@ -32,15 +32,15 @@ from console.kube.failures import error_from_status
 from console.kube.kinds import KINDS
 from console.kube.kubeconfig import Kubeconfig
 from console.kube.snapshot import Fleet
-from console.kube.store import FIELDS
-from console.launch.helm import MAX_MANIFEST, _find_foreign_part
+from console.kube.store import FLEET_FIELDS
+from console.launch.helm import MAX_MANIFEST_CHARACTERS, _find_foreign_part
 from console.launch.helm_command import looks_like_helm, parse_helm_line
 from console.launch.releases import _is_small
 from console.launch.set_values import SetValues
 from console.launch.yaml_read import YamlSyntaxError, parse_text
-from console.logs.line_splitter import LONGEST_LINE, split_timestamps
+from console.logs.line_splitter import MAX_LINE_BYTES, split_timestamps
 from console.metrics.gpu_metrics import parse_dcgm, parse_nvidia_smi
-from console.metrics.gpu_reader import MAX_OF_REPORT
+from console.metrics.gpu_reader import MAX_REPORT_BYTES
 from console.scheduling.failure import first_of_latest_attempt, rank_failures
 from console.scheduling.launch_forecast import LaunchDemand, forecast
 from console.scheduling.pod_slots import PodSlot, pod_slots
@@ -120,7 +120,7 @@ def _snapshots(data: bytes) -> None:
     """What follows from objects that could be read: places, queues, ranks and reasons."""
     found: dict[str, Any] = {}
     for kind in KINDS:
-        found[FIELDS[kind.plural]] = kind.reader.build_models(kind.reader.read_page(data).items)[0]
+        found[FLEET_FIELDS[kind.plural]] = kind.reader.build_models(kind.reader.read_page(data).items)[0]
     fleet = Fleet(at=1.8e9, **found)
     pools(fleet)
     for node in floor(fleet.nodes.values(), fleet).blocks:
@@ -411,14 +411,14 @@ TARGETS: dict[str, Target] = {
     "snapshots": Target(_snapshots, _together()),
     "watch lines": Target(_lines, [*EVENTS, STATUS.encode()]),
     "logs": Target(_logs, fixtures("*.txt", 2000) + fixtures("h200/*.txt", 2000)),
-    "redaction": Target(_redacted, texts(*SECRETS), longest=LONGEST_LINE),
+    "redaction": Target(_redacted, texts(*SECRETS), longest=MAX_LINE_BYTES),
     "text width": Target(_width, texts(*PAYLOADS.values(), "plain words", "日本語 🙂")),
     "exec answers": Target(_answers, [*fixtures("h200/hang_rank*.json", 4000), STATUS.encode()]),
     "copy listings": Target(
         _copy, texts(TREE, "0" * 64 + "  ./a\n", "\\" + "0" * 64 + "  ./a\\nb\n"), grammar_files.tree
     ),
-    "ssh probes": Target(partial(_text, partial(parse_probe, "pod")), texts(PROBE), longest=MAX_PROBE),
-    "release Secrets": Target(_release, texts(MANIFEST, "H4sIAAAAAAAA", "x"), longest=MAX_MANIFEST),
+    "ssh probes": Target(partial(_text, partial(parse_probe, "pod")), texts(PROBE), longest=MAX_PROBE_BYTES),
+    "release Secrets": Target(_release, texts(MANIFEST, "H4sIAAAAAAAA", "x"), longest=MAX_MANIFEST_CHARACTERS),
     "kubeconfigs": Target(_kubeconfig, texts(KUBECONFIG), longest=OWN),
     "hang answers": Target(
         _hang, [*fixtures("h200/hang_rank*.json", 4000), grammar.hang(random.Random(1))], grammar.hang
@@ -434,15 +434,17 @@ TARGETS: dict[str, Target] = {
     "checkpoints": Target(_folder, [grammar_files.folder(random.Random(1))], grammar_files.folder),
     "RAS": Target(_ras, fixtures("h200/hang_ras*.txt"), grammar_files.ras),
     "RAS in pods": Target(_ras_in_pod, fixtures("h200/hang_ras*.txt"), grammar_files.ras_json),
-    "GPUs": Target(parse_nvidia_smi, fixtures("h200/*nvidia_smi*", 6000), longest=MAX_OF_REPORT),
+    "GPUs": Target(parse_nvidia_smi, fixtures("h200/*nvidia_smi*", 6000), longest=MAX_REPORT_BYTES),
     "DCGM": Target(partial(_text, parse_dcgm), texts(DCGM)),
     "refusals": Target(_refused, texts(STATUS, "<html>", "no")),
     "frames": Target(
-        _frames, [websocket.frame(2, b"\1abc"), websocket.close_frame(), b"\x82\x7e\x00\x05hello"], longest=AT_ONCE
+        _frames,
+        [websocket.frame_header(2, b"\1abc"), websocket.close_frame(), b"\x82\x7e\x00\x05hello"],
+        longest=AT_ONCE,
     ),
     "YAML of the form": Target(_yaml, texts("gpus: 16\nenv:\n  A: b\nlist: [1, {a: b}]\n", KUBECONFIG), longest=OWN),
     "helm lines": Target(_helm, texts(HELM), longest=OWN),
-    "stamped lines": Target(_stamped, texts("2026-11-21T07:00:00.5Z a\nb"), longest=LONGEST_LINE),
+    "stamped lines": Target(_stamped, texts("2026-11-21T07:00:00.5Z a\nb"), longest=MAX_LINE_BYTES),
     "image names": Target(
         partial(_text, ImageReference.of), texts("us-docker.pkg.dev/p/r/i:1", "gcr.io/a/b@sha256:0", "a")
     ),

@@ -7,7 +7,7 @@ import struct
 import time
 
 from console.checkpoints.judge import CheckpointState
-from console.checkpoints.reader import FIRST_READ, survey_bucket
+from console.checkpoints.reader import SAFETENSORS_HEAD_BYTES, survey_bucket
 from console.google.gcs_place import GcsPlace
 from practice.google.bucket_store import BUCKET, BucketStore
 from tests.google.practised import google
@@ -30,7 +30,7 @@ async def test_each_shard_takes_one_request_and_those_with_long_headers_two() ->
         for step in range(STEPS):
             folder = f"big/checkpoint-{step}"
             for number, name in enumerate(names):
-                content = shard(number, padding=2 * FIRST_READ if number == 7 else 0)
+                content = shard(number, padding=2 * SAFETENSORS_HEAD_BYTES if number == 7 else 0)
                 cut = 1 if (step, number) in {(1, 7), (1, 50)} else 0
                 vault.put(BUCKET, f"{folder}/{name}", content[: len(content) - cut], moment=old)
             index = {"weight_map": {f"layer.{number}": name for number, name in enumerate(names)}}

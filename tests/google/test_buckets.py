@@ -83,7 +83,7 @@ async def test_what_came_damaged_is_not_kept(tmp_path: Path) -> None:
 async def test_what_broke_off_is_gone_on_with_and_has_no_final_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cloud_storage, "CHUNK_SIZE", 100_000)
+    monkeypatch.setattr(cloud_storage, "CHUNK_BYTES", 100_000)
     async with google() as (session, world):
         vault = world.service_state(BucketStore)
         name = f"{OUTPUT}/checkpoint/{RUN}/iter_0000500/mp_rank_00_000/model_optim_rng.pt"
@@ -106,7 +106,7 @@ async def test_what_broke_off_is_gone_on_with_and_has_no_final_name(
 
 
 async def test_an_object_that_is_replaced_while_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cloud_storage, "CHUNK_SIZE", 1000)
+    monkeypatch.setattr(cloud_storage, "CHUNK_BYTES", 1000)
     async with google() as (session, world):
         vault = world.service_state(BucketStore)
         name = "datasets/mmap_qwen3_datasets_text_document-01.idx"

@@ -13,7 +13,7 @@ import pytest
 
 from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound, Refused, Unreachable
 from console.google import builds
-from console.google.builds import REGISTRY, TAG, Build, BuildPlan
+from console.google.builds import REGISTRY_KEY, TAG_KEY, Build, BuildPlan
 from console.google.gcs_place import GcsPlace
 from console.google.images import Images
 from console.google.services import GoogleServices
@@ -46,7 +46,7 @@ async def test_a_build_prints_ends_and_its_image_is_offered_at_once() -> None:
         images = session.google.images
         plan = await images.new_plan(await images.find_context("unified-testbed"))
         assert plan.image == f"{ADDRESS}/unified-testbed-pytorch:25.06-py3"
-        plan = dataclasses.replace(plan, substitutions={**plan.substitutions, TAG: "mine-1"}, time_out=3600)
+        plan = dataclasses.replace(plan, substitutions={**plan.substitutions, TAG_KEY: "mine-1"}, time_out=3600)
         build = await images.start_build(plan)
         assert not build.over
         assert (build.machine, build.time_out) == ("e2-highcpu-32", 3600.0)
@@ -114,7 +114,7 @@ INSTALL = "apt-get update && apt-get install -y curl && echo deb > list && pip i
 async def test_a_dockerfile_of_ones_own_becomes_a_tag_in_the_registry(tmp_path: Path) -> None:
     async with google() as (session, _):
         plan = await own_plan(session.google.images, own(tmp_path, f"FROM debian:12\nRUN {INSTALL}\n"))
-        plan = dataclasses.replace(plan, substitutions={**plan.substitutions, TAG: "tried-1"})
+        plan = dataclasses.replace(plan, substitutions={**plan.substitutions, TAG_KEY: "tried-1"})
         lines = await printed(session.google.images, await session.google.images.start_build(plan))
         assert [each for each in lines if "Setting up" in each] == ["Setting up curl ...", "Setting up numpy ..."]
         assert plan.image in {
@@ -315,7 +315,7 @@ def test_the_documents_images_are_there_with_their_defaults() -> None:
     }
     for each in found.values():
         assert each.title
-        assert REGISTRY in each.wanted
+        assert REGISTRY_KEY in each.wanted
         dockerfile = (each.folder / "Dockerfile").read_text()
         assert f"ARG BASE_IMAGE={each.defaults['_BASE_IMAGE']}\nFROM ${{BASE_IMAGE}}\n" in dockerfile
         assert "PRIVATE KEY" not in dockerfile
@@ -325,10 +325,10 @@ def test_the_documents_images_are_there_with_their_defaults() -> None:
     ("values", "word"),
     [
         ({}, "_ARTIFACT_REGISTRY has no value"),
-        ({REGISTRY: "docker.io/me"}, "is not a repository of Artifact Registry"),
-        ({REGISTRY: ADDRESS, TAG: "a:b"}, "cannot be a tag"),
-        ({REGISTRY: ADDRESS, "_IMAGE_NAME": "Big Name"}, "cannot be the name of an image"),
-        ({REGISTRY: ADDRESS, "_NOBODY": "x"}, "has no substitution _NOBODY"),
+        ({REGISTRY_KEY: "docker.io/me"}, "is not a repository of Artifact Registry"),
+        ({REGISTRY_KEY: ADDRESS, TAG_KEY: "a:b"}, "cannot be a tag"),
+        ({REGISTRY_KEY: ADDRESS, "_IMAGE_NAME": "Big Name"}, "cannot be the name of an image"),
+        ({REGISTRY_KEY: ADDRESS, "_NOBODY": "x"}, "has no substitution _NOBODY"),
     ],
 )
 def test_what_cannot_be_built_is_said_before_anything_is_sent(values: dict[str, str], word: str) -> None:

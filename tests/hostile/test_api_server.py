@@ -161,7 +161,7 @@ PAGES: dict[str, tuple[Any, int, str]] = {
 @pytest.mark.slow(reason="waits until something that never ends is given up")
 @pytest.mark.parametrize("attack", PAGES)
 async def test_a_list_of_pages_without_end_is_given_up(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.kube.watch.UNCOUNTED", 10)
+    monkeypatch.setattr("console.kube.watch.MAX_UNCOUNTED_PAGES", 10)
     answer, pages, why = PAGES[attack]
     read = 0
 
@@ -183,7 +183,7 @@ async def test_a_list_of_pages_without_end_is_given_up(attack: str, monkeypatch:
 
 
 async def test_a_list_of_more_bytes_than_a_cluster_has_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.kube.watch.MAX_OF_LIST", 100_000)
+    monkeypatch.setattr("console.kube.watch.MAX_LIST_BYTES", 100_000)
     async with ApiServer(secure=True) as server, server.client() as client:
         server.handlers[PATH] = pages_without_end()
         async with limited(), aclosing(pods(client)) as changes:
@@ -193,7 +193,7 @@ async def test_a_list_of_more_bytes_than_a_cluster_has_is_given_up(monkeypatch: 
 
 async def test_a_list_that_says_how_many_are_to_come_may_have_more_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a cluster that grows while it is listed, too."""
-    monkeypatch.setattr("console.kube.watch.UNCOUNTED", 3)
+    monkeypatch.setattr("console.kube.watch.MAX_UNCOUNTED_PAGES", 3)
     number = 0
 
     async def answer(request: web.Request) -> web.Response:
@@ -399,7 +399,7 @@ async def test_a_tunnels_request_ends_in_words(attack: str) -> None:
 
 
 async def test_a_server_that_says_nothing_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.kube.raw_connection.ANSWER", 0.2)
+    monkeypatch.setattr("console.kube.raw_connection.ANSWER_TIMEOUT", 0.2)
 
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for __ in range(50):  # a byte at a time

@@ -23,7 +23,7 @@ import pytest
 
 from console.kube.kinds import KINDS, Kind
 from console.kube.snapshot import Fleet
-from console.kube.store import FIELDS
+from console.kube.store import FLEET_FIELDS
 from screens.__main__ import main
 from tests.apiserver import served_in_thread
 from tests.fakes import FakeSession, live_links
@@ -228,7 +228,7 @@ async def test_no_page_lets_anything_through(world: str) -> None:
     found: dict[str, Any] = {}
     for kind in KINDS:
         body = json.dumps({"metadata": {}, "items": objects(kind, world)}).encode()
-        found[FIELDS[kind.plural]] = kind.reader.build_models(kind.reader.read_page(body).items)[0]
+        found[FLEET_FIELDS[kind.plural]] = kind.reader.build_models(kind.reader.read_page(body).items)[0]
     assert all(found.values()) == (world != WORLDS[0])
     session = FakeSession(Fleet(at=1.0, links=live_links(), **found))
     pages = ("1", "enter", "2", "w", "w", "3", "enter", "w", "w", "e", "4", "enter", "5", "enter", "6", "question_mark")

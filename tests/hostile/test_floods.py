@@ -157,8 +157,8 @@ async def test_an_alarm_is_answered_once_the_log_was_read_up_to_now() -> None:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is waited for seconds elsewhere."""
-    monkeypatch.setattr("console.hang.inspector.FLOW_SECONDS", 0.2)
-    monkeypatch.setattr("console.metrics.gpu_reader.FLOW", 0.2)
+    monkeypatch.setattr("console.hang.inspector.ANSWER_FLOW_SECONDS", 0.2)
+    monkeypatch.setattr("console.metrics.gpu_reader.REPORT_FLOW_SECONDS", 0.2)
     monkeypatch.setattr("console.attach.files.pod_files.FLOW_SECONDS", 0.2)
     monkeypatch.setattr("console.attach.files.pod_files.LIST_TIMEOUT", 0.5)
     monkeypatch.setitem(cast("Any", executing.limit_output).__wrapped__.__kwdefaults__, "flow", 0.2)
@@ -310,7 +310,7 @@ async def test_an_answer_that_ends_is_whole() -> None:
 async def test_a_key_is_answered_before_a_log_and_a_watch_that_have_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of either is passed on while a key is answered; afterwards both go on."""
     rest = 3.0  # long enough for a busy machine to see that they rest
-    monkeypatch.setattr("console.kube.client.REST", rest)
+    monkeypatch.setattr("console.kube.client.KEYPRESS_REST_SECONDS", rest)
     async with ApiServer(secure=True) as server, server.client() as client:
         server.handlers[LOG] = FLOODS["log: lines without end"].answer
         server.handlers[PODS] = FLOODS["watch: changes without end"].answer
@@ -373,10 +373,10 @@ async def test_a_watch_rests_longer_than_what_is_only_read_and_longer_still_wher
         return 0.0
 
     monkeypatch.setattr("console.yielding.SLICE_SECONDS", -1.0)
-    monkeypatch.setattr("console.yielding._pressed", time.monotonic() - 60)
+    monkeypatch.setattr("console.yielding._last_key_press", time.monotonic() - 60)
     monkeypatch.setattr("console.yielding.MAX_REST_SECONDS", math.inf)
     monkeypatch.setattr("console.yielding._turn_seconds", turn)
-    monkeypatch.setattr("console.kube.watch.MAX_BURST", burst)
+    monkeypatch.setattr("console.kube.watch.MAX_BURST_SECONDS", burst)
     lines = [json.dumps(change(number, 1)).encode() + b"\n" for number in range(20)]
     async with served(PODS, body(b"".join(lines))) as client, HttpSource(client, PODS, "pods").watch("1") as came:
         async for _ in came:
@@ -484,15 +484,15 @@ async def test_a_log_that_is_read_once_and_only_drips_is_given_up(monkeypatch: p
 
 def test_work_rests_once_keys_are_pressed_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
     interval = sys.getswitchinterval()
-    monkeypatch.setattr("console.yielding._pressed", -math.inf)
+    monkeypatch.setattr("console.yielding._last_key_press", -math.inf)
     try:
         assert yielding.rest_seconds(0.01) == 0.0
         yielding.note_key_press()
-        assert yielding.rest_seconds(0.01) == pytest.approx(0.01 * yielding.RESTS_SOON)
+        assert yielding.rest_seconds(0.01) == pytest.approx(0.01 * yielding.REST_PER_WORK_NEAR_KEYS)
         assert yielding.rest_seconds(60.0) == yielding.MAX_REST_SECONDS
         assert sys.getswitchinterval() == pytest.approx(yielding.SWITCH_SECONDS)
-        monkeypatch.setattr("console.yielding._pressed", time.monotonic() - 2 * yielding.KEY_RECENT_SECONDS)
-        assert yielding.rest_seconds(0.01) == pytest.approx(0.01 * yielding.RESTS)
+        monkeypatch.setattr("console.yielding._last_key_press", time.monotonic() - 2 * yielding.KEY_RECENT_SECONDS)
+        assert yielding.rest_seconds(0.01) == pytest.approx(0.01 * yielding.REST_PER_WORK)
     finally:
         sys.setswitchinterval(interval)
 
@@ -512,7 +512,7 @@ async def test_a_list_that_drips_is_no_answer_and_a_refusal_that_drips_is_known_
 
 
 def test_tasks_that_work_beside_each_other_rest_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.yielding._pressed", time.monotonic())
-    monkeypatch.setattr("console.yielding._free_at", 0.0)
+    monkeypatch.setattr("console.yielding._last_key_press", time.monotonic())
+    monkeypatch.setattr("console.yielding._next_turn_at", 0.0)
     rests = [yielding._turn_seconds(0.01) for _ in range(3)]
     assert rests == pytest.approx([0.03, 0.06, 0.09], abs=0.01)

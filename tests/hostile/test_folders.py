@@ -17,7 +17,7 @@ from console.attach.ssh.config import load_entry
 from console.attach.tunnel import published
 from console.config import load_config
 from console.errors import BadInput, ConsoleError
-from console.folders import atomic_write, make_private, mend_own_folders
+from console.folders import atomic_write, make_own_folders_private, make_private
 from console.google import builds
 from console.kube import kubeconfig
 from console.kube.rank_address import PodAddress
@@ -68,7 +68,7 @@ def test_a_folder_in_which_others_may_write_is_mended_at_each_start_or_refused(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
     folder = tmp_path / "a4"
-    for mend in (mend_own_folders, lambda: make_private(folder)):
+    for mend in (make_own_folders_private, lambda: make_private(folder)):
         folder.mkdir(exist_ok=True)
         folder.chmod(0o777)
         mend()
@@ -76,7 +76,7 @@ def test_a_folder_in_which_others_may_write_is_mended_at_each_start_or_refused(
     folder.chmod(0o775)
     monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
     with pytest.raises(BadInput, match="others may write in this folder, and it is not yours"):
-        mend_own_folders()
+        make_own_folders_private()
 
 
 def pipe(place: Path) -> None:

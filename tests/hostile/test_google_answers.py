@@ -150,7 +150,7 @@ async def test_calls_whose_answers_have_no_end_or_are_none_end_in_words(
     from practice.google import serving
 
     for module in (build, calls):
-        monkeypatch.setattr(module, "LISTING_SECONDS", 0.2)
+        monkeypatch.setattr(module, "LISTING_TIMEOUT", 0.2)
     if lie == "details that are none":
         monkeypatch.setattr(serving, "_disabled_service_details", lambda _: (("grpc-status-details-bin", b"\xff\1"),))
     async with lying(lie) as reach:
@@ -205,7 +205,7 @@ async def test_rest_answers_that_have_no_end_or_are_none_end_in_words(
             buckets.list_buckets, lambda: buckets.list_folder(place), lambda: drain(buckets.iter_tree(place)),
             lambda: buckets.is_owned("z"), lambda: compute.list_nats(reach, "p", "r"),
             lambda: compute.list_firewalls(reach, "p", ""), lambda: compute.read_reservation(reach, "p", "z", "n"),
-            lambda: compute.read_instance_groups(reach, [f"{compute._GROUPS_API}/g"]),
+            lambda: compute.read_instance_groups(reach, [f"{compute._INSTANCE_GROUPS_URL}/g"]),
         )]  # fmt: skip
         await buckets.close()
     assert any(told)

@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from textual.pilot import Pilot
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.store import Store
 from console.metrics import job_measures
 from console.session import Session
@@ -56,7 +56,9 @@ def stopped_clock(folder: Path) -> Iterator[None]:
         stack.enter_context(patch.dict(os.environ, {**homes, "TZ": "UTC", "USER": "you"}))
         time.tzset()
         stack.enter_context(patch.object(time, "time", stands_still))
-        stack.enter_context(patch.object(CLOCK, "now", stands_still))  # else that of the practice cluster's answers
+        stack.enter_context(
+            patch.object(SERVER_CLOCK, "now", stands_still)
+        )  # else that of the practice cluster's answers
         stack.enter_context(patch.dict(Store.__init__.__kwdefaults__, clock=stands_still))
         # by a clock that stands still no second passes after the last of the lines from before
         stack.enter_context(patch.object(job_measures, "CATCH_UP_SECONDS", 0.0))

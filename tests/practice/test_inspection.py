@@ -87,7 +87,7 @@ async def test_many_pods_are_asked_through_one_of_them(session: Session, monkeyp
         return await executing(client, namespace, pod, *arguments, **options)
 
     monkeypatch.setattr("console.kube.exec.run", run)
-    monkeypatch.setattr("console.kube.exec.BEGINS", 60.0)  # a busy machine is no pod that does not answer
+    monkeypatch.setattr("console.kube.exec.START_TIMEOUT", 60.0)  # a busy machine is no pod that does not answer
     report = await session.inspector.inspect_job("default", "llama-70b")
     assert [each.rank for each in report.processes] == list(range(64))
     assert {each.where.doing for each in report.processes} == {Activity.COMPUTE}

@@ -7,7 +7,7 @@ from typing import Any
 
 from console.errors import BadInput
 from console.kube.nested_values import get_path, merge_values, overlay_values
-from console.launch.set_values import ORDER, SetValues
+from console.launch.set_values import SET_OPTIONS, SetValues
 
 _PARSED = {"TestParseSet": "--set", "TestParseSet/string": "--set-string", "TestParseSetNestedLevels": "--set",
            "TestParseLiteral": "--set-literal", "TestParseLiteralNestedLevels": "--set-literal"}  # fmt: skip
@@ -24,7 +24,7 @@ def difference(case: dict[str, Any]) -> str:
         return _set([(_PARSED[suite], row["str"])], row["expect"] or {}, bool(row["err"]))
     if suite == "TestMergeValuesCLI":
         given = [(option, text) for field, option in _FIELDS.items() for text in row["opts"][field] or ()]
-        return _set(sorted(given, key=lambda each: ORDER.index(each[0])), row["expected"] or {}, row["wantErr"])
+        return _set(sorted(given, key=lambda each: SET_OPTIONS.index(each[0])), row["expected"] or {}, row["wantErr"])
     if suite in _TEMPLATES:
         found = get_path(_of_chart(case["c"], case["valsCopy"], _TEMPLATES[suite]), row["tpl"].strip("{}."))
         shown = "<no value>" if found is None else str(found).lower() if isinstance(found, bool) else found

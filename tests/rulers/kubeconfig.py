@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn
 from console.kube.kubeconfig import Context, Kubeconfig, load
-from console.kube.login import Login, run_program
+from console.kube.login import Login, run_credential_plugin
 from console.kube.target import Cluster, Target, User
 from tests.certificates import make_certificate
 
@@ -139,7 +139,7 @@ def _refusal(found: Kubeconfig, name: str, place: Path) -> str:
         assert isinstance(login.proxy, str)
         await login.tls()
         if target.user.exec:
-            await run_program(target.user.exec, target.cluster)
+            await run_credential_plugin(target.user.exec, target.cluster)
 
     try:
         asyncio.run(use())
@@ -251,7 +251,7 @@ def _credentials(case: Case, place: Path) -> str:
     cluster = Cluster(**_ours(given, _CLUSTER), extensions=told)
 
     async def ask() -> tuple[str, bool, float]:
-        found = await run_program(spec, cluster)
+        found = await run_credential_plugin(spec, cluster)
         if found.certificate:  # it has to be one
             login = Login(Target("x", "x", "", Cluster(server="https://x"), User(exec=spec)))
             await login.headers()

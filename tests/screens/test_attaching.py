@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from console.attach.ssh.editors import STEPS, Editor, SetupStep, SshHost, SshPlan, StepState
+from console.attach.ssh.editors import DOCTOR_STEPS, Editor, SetupStep, SshHost, SshPlan, StepState
 from console.errors import HostKeyChanged
 from console.settings import Settings
 from screens.app import ConsoleApp
@@ -163,7 +163,7 @@ async def test_a_changed_host_key_is_told_and_nothing_is_set_up() -> None:
 
 async def test_read_only_has_no_editors_and_still_a_doctor() -> None:
     attach = FakeAttach()
-    attach.steps = [SetupStep(name, StepState.OK, 0.012, "Fine.") for name in STEPS]
+    attach.steps = [SetupStep(name, StepState.OK, 0.012, "Fine.") for name in DOCTOR_STEPS]
     async with job_page(attach, read_only=True) as (app, pilot, _):
         assert "VS Code" not in screen_text(app)
         await press(pilot, "v", then=lambda: "read-only: VS Code is off." in toasts(app))
@@ -174,7 +174,7 @@ async def test_read_only_has_no_editors_and_still_a_doctor() -> None:
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_doctor_shows_every_step_and_what_mends_it() -> None:
     attach = FakeAttach()
-    names = list(STEPS)
+    names = list(DOCTOR_STEPS)
     at = names.index("port")
     attach.steps = [SetupStep(name, StepState.OK, 0.012, "Fine.") for name in names[:at]]
     attach.steps.append(SetupStep("port", StepState.FAILED, 0.5, "Connection refused.", "Start sshd."))
@@ -183,7 +183,7 @@ async def test_the_doctor_shows_every_step_and_what_mends_it() -> None:
         await pilot.press("D")
         await until(pilot, lambda: isinstance(app.screen, DoctorScreen) and "Port 2222 failed" in screen_text(app))
         text = screen_text(app)
-        assert all(title in text for title in STEPS.values())
+        assert all(title in text for title in DOCTOR_STEPS.values())
         assert "→ Port 2222: Start sshd." in text
         assert "✗" in text
         attach.steps = [SetupStep(name, StepState.OK, 0.012, "Fine.") for name in names]

@@ -13,7 +13,7 @@ from msgspec import structs
 from textual.widgets import Input
 
 from console.errors import Conflict, NotAllowed
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import Condition
 from console.kube.snapshot import StopReport, WatchState, WatchStatus
@@ -465,8 +465,8 @@ async def test_the_age_of_a_job_goes_on_while_nothing_changes(monkeypatch: pytes
         screen = await to_job(app, pilot, "llama")
         before = {run.text for run in screen.header.runs}
         later = time.time() + 86400 * 3
-        monkeypatch.setattr(CLOCK, "_started", None)  # as before, in the end
-        CLOCK.note(formatdate(later, usegmt=True))
+        monkeypatch.setattr(SERVER_CLOCK, "_started", None)  # as before, in the end
+        SERVER_CLOCK.note(formatdate(later, usegmt=True))
         screen.tick()
         assert any(run.text.startswith("3d") for run in screen.header.runs)
         assert not any(text.startswith("3d") for text in before)

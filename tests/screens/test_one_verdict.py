@@ -36,7 +36,7 @@ from console.metrics.job_progress import JobProgress, progress_of_measures
 from console.metrics.measured_log import LogReader
 from console.metrics.progress_reader import JobProgressReader
 from console.scheduling.expected_starts import expected_starts
-from console.scheduling.start_windows import FEWEST, RunTime, start_windows, with_windows
+from console.scheduling.start_windows import MIN_ROLLOUTS, RunTime, start_windows, with_windows
 from practice.programs.choice import RECIPES
 from practice.programs.faults import KINDS
 from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, SharedFacts
@@ -216,7 +216,7 @@ def forecast(line: JobLine) -> str:
     assert line.job_progress is not None
     left, open_ends = foreseen_ends(fleet, {line.jobset.uid: line.job_progress})
     earlier = {line.jobset.uid: RunTime(7200, 0.1)}
-    windows = start_windows(fleet, left, earlier, budget=30, rollouts=FEWEST, open_ends=open_ends)
+    windows = start_windows(fleet, left, earlier, budget=30, rollouts=MIN_ROLLOUTS, open_ends=open_ends)
     return start_words(with_windows(expected_starts(fleet, left, open_ends), windows)[waits.key], fleet.at)
 
 

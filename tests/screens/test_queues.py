@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from msgspec import structs
 
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import WatchState, WatchStatus
@@ -89,8 +89,8 @@ async def test_the_time_in_the_queue_goes_on_while_nothing_changes(monkeypatch: 
         await press(pilot, "2", then=lambda: isinstance(app.screen, QueuesScreen) and "dpo-b" in screen_text(app))
         assert "3d0h" not in screen_text(app)
         later = time.time() + 86400 * 3
-        monkeypatch.setattr(CLOCK, "_started", None)  # as before, in the end
-        CLOCK.note(formatdate(later, usegmt=True))
+        monkeypatch.setattr(SERVER_CLOCK, "_started", None)  # as before, in the end
+        SERVER_CLOCK.note(formatdate(later, usegmt=True))
         app.tick()
         await until(pilot, lambda: text_of(cast("QueuesScreen", app.screen).workloads).count("3d0h") == 2)
 

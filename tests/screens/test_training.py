@@ -10,7 +10,7 @@ from textual.widgets import Input, Static
 
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.saved import SavedState
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.logs.line import LogLine, PodLine
 from console.metrics.alarm import AlarmKind
 from console.metrics.job_measures import JobMeasures
@@ -148,7 +148,7 @@ def test_lines_that_come_faster_than_they_were_printed_are_of_a_log_that_is_stil
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 10_000.0
-    monkeypatch.setattr(CLOCK, "_started", None)
+    monkeypatch.setattr(SERVER_CLOCK, "_started", None)
     monkeypatch.setattr(time, "time", lambda: now)
     job = JobMeasures(("default", "llama"))
     assert not job.is_reading_old_lines
@@ -172,7 +172,7 @@ def test_lines_that_come_faster_than_they_were_printed_are_of_a_log_that_is_stil
 
 def test_of_a_log_without_a_line_it_is_known_once_it_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 10_000.0
-    monkeypatch.setattr(CLOCK, "_started", None)
+    monkeypatch.setattr(SERVER_CLOCK, "_started", None)
     monkeypatch.setattr(time, "time", lambda: now)
     job = JobMeasures(("default", "llama"))
     job.catch_up.begin()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import screens
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.store import Store
 from screens.columns.column import since as since_column
 from screens.sanitize import one_line
@@ -145,8 +145,8 @@ def test_ages_follow_the_clock_of_the_api_server_whatever_that_of_this_machine_d
     jump: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.time()
-    monkeypatch.setattr(CLOCK, "_started", None)
-    CLOCK.note(formatdate(now, usegmt=True))
+    monkeypatch.setattr(SERVER_CLOCK, "_started", None)
+    SERVER_CLOCK.note(formatdate(now, usegmt=True))
     monkeypatch.setattr(time, "time", lambda: now + jump)
     assert since(now - 630) == "10m"
     assert since_column("AGE", float).cell(now - 630) == Span("10m", "dim")

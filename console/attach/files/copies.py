@@ -10,11 +10,12 @@ from enum import StrEnum
 
 from console.errors import BadInput, CopyFailed, NotAllowed, NotLoggedIn, Refused, Unreachable
 
-_JOB = r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?"
-_REMOTE = re.compile(
-    rf"(?:(?P<pod>pod/{_JOB})|(?P<job>{_JOB}):(?P<rank>(?:{_JOB}/)?\d{{1,6}}|all|\*)):(?P<path>.*)", re.DOTALL
+_JOB_NAME = r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?"
+_REMOTE_PATH = re.compile(
+    rf"(?:(?P<pod>pod/{_JOB_NAME})|(?P<job>{_JOB_NAME}):(?P<rank>(?:{_JOB_NAME}/)?\d{{1,6}}|all|\*)):(?P<path>.*)",
+    re.DOTALL,
 )
-_PODLESS = re.compile(rf"({_JOB}):(/(?!/).*)", re.DOTALL)
+_PATH_WITHOUT_POD = re.compile(rf"({_JOB_NAME}):(/(?!/).*)", re.DOTALL)
 ALL_RANKS = "all"  # instead of a rank: each of them
 
 
@@ -33,9 +34,9 @@ class RemotePath:
 
 def parse_remote_path(text: str) -> RemotePath | None:
     """The path in a pod that the text names; None for one on this machine, as `./a:0:b`; BadInput for `JOB:/PATH`."""
-    found = _REMOTE.fullmatch(text)
+    found = _REMOTE_PATH.fullmatch(text)
     if found is None:
-        if podless := _PODLESS.fullmatch(text):
+        if podless := _PATH_WITHOUT_POD.fullmatch(text):
             job, path = podless.groups()
             raise BadInput(f"{text} names no pod of {job}.", f"Write its index, such as {job}:0:{path}")
         return None
@@ -123,12 +124,12 @@ def format_size(size: int) -> str:
 
 Listener = Callable[[CopyProgress], None]
 MAX_TRIES = 5  # attempts without a byte of progress after which a copy gives up
-_PAUSE = 0.5  # seconds before the second attempt; doubled each time
-RETRY_SECONDS = "Run the same command again: it continues where this one stopped."
+_FIRST_RETRY_SECONDS = 0.5  # seconds before the second attempt; doubled each time
+RETRY_HINT = "Run the same command again: it continues where this one stopped."
 
 
 class CopyMeter:
-    def __init__(self, listener: Listener, *, pause: float = _PAUSE) -> None:
+    def __init__(self, listener: Listener, *, pause: float = _FIRST_RETRY_SECONDS) -> None:
         self._listener = listener
         self._pause = pause
         self.done = 0
@@ -176,11 +177,11 @@ class CopyMeter:
             except Refused as gone:
                 if not gone.status or isinstance(gone, NotAllowed | NotLoggedIn):
                     raise  # words for one file, or for the account
-                raise CopyFailed(f"{what}: {self._progress_text()} {gone.message}", RETRY_SECONDS) from gone
+                raise CopyFailed(f"{what}: {self._progress_text()} {gone.message}", RETRY_HINT) from gone
             fruitless = 0 if self.landed > before else fruitless + 1
             if fruitless >= MAX_TRIES:
                 why = error.message if error else "The other side stopped sending."
-                raise CopyFailed(f"{what} was interrupted: {self._progress_text()} {why}", RETRY_SECONDS) from error
+                raise CopyFailed(f"{what} was interrupted: {self._progress_text()} {why}", RETRY_HINT) from error
             await asyncio.sleep(self._pause * 2**fruitless if fruitless else 0)
 
     def _progress_text(self) -> str:

@@ -20,8 +20,8 @@ from typing import IO, Any, BinaryIO
 from console.attach.files.copies import CopyProblem, EntryKind, FileEntry, format_size
 from console.errors import BadInput, CopyFailed
 
-SUFFIX = ".a4-part"  # end of the names of what is not whole yet
-_BLOCK = 1 << 20
+PARTIAL_SUFFIX = ".a4-part"  # end of the names of what is not whole yet
+_READ_BYTES = 1 << 20
 _MAX_NAME_BYTES = 80  # bytes of a file's name that its part's name repeats, so that a person knows it
 
 
@@ -29,12 +29,12 @@ def part_name(name: str, entry: FileEntry, whose: str = "") -> str:
     """The name of a copy until it is whole: only the same file is resumed, and by the same writing pod, `whose`."""
     about = "\0".join([name, str(entry.kind), str(entry.size), str(entry.modified), *([whose] if whose else [])])
     mark = hashlib.sha256(about.encode(errors="surrogateescape")).hexdigest()[:12]
-    return f".{name.encode(errors='replace')[:_MAX_NAME_BYTES].decode(errors='ignore')}.{mark}{SUFFIX}"
+    return f".{name.encode(errors='replace')[:_MAX_NAME_BYTES].decode(errors='ignore')}.{mark}{PARTIAL_SUFFIX}"
 
 
 def is_part(path: str) -> bool:
     """Whether the path is, or is inside, a temporary name of an unfinished copy."""
-    return any(part.endswith(SUFFIX) for part in path.split("/"))
+    return any(part.endswith(PARTIAL_SUFFIX) for part in path.split("/"))
 
 
 @contextmanager
@@ -215,7 +215,7 @@ class PartialFile:
     def buffer(self, data: bytes) -> bool:
         """Buffer bytes; returns whether it is time to call `flush`."""
         self._waiting += data
-        return len(self._waiting) >= _BLOCK
+        return len(self._waiting) >= _READ_BYTES
 
     def flush(self, *, only_waiting: bool = False) -> None:
         """Write the buffered bytes once, whatever an older thread still writes; `only_waiting`: make no file."""
@@ -234,15 +234,15 @@ class PartialFile:
 
 _TAR_BLOCK = tarfile.BLOCKSIZE
 _CHUNK_SIZE = 1 << 18
-_NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
-_REFUSED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_SPARSE)
-_LONGEST_NAME = 1 << 16
-_TYPES = {EntryKind.FILE: tarfile.REGTYPE, EntryKind.FOLDER: tarfile.DIRTYPE, EntryKind.LINK: tarfile.SYMTYPE}
+_LONG_NAME_ENTRIES = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_REFUSED_ENTRIES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_SPARSE)
+_MAX_LONG_NAME_BYTES = 1 << 16
+_TAR_TYPES = {EntryKind.FILE: tarfile.REGTYPE, EntryKind.FOLDER: tarfile.DIRTYPE, EntryKind.LINK: tarfile.SYMTYPE}
 
 
 def _tar_header(entry: FileEntry) -> bytes:
     info = tarfile.TarInfo(f"./{entry.path}" if entry.path else ".")
-    info.type, info.size, info.mode, info.mtime = _TYPES[entry.kind], entry.size, entry.mode & 0o777, entry.modified
+    info.type, info.size, info.mode, info.mtime = _TAR_TYPES[entry.kind], entry.size, entry.mode & 0o777, entry.modified
     info.linkname = entry.target
     return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
@@ -290,9 +290,9 @@ class _Header(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
         """Parse a header; ReadError for overlong names, and for kinds that this program's commands never write."""
         header = super().frombuf(buf, encoding, errors)
-        if header.type in _NAMES and 0 <= header.size <= _LONGEST_NAME:
+        if header.type in _LONG_NAME_ENTRIES and 0 <= header.size <= _MAX_LONG_NAME_BYTES:
             return header
-        if header.type in _NAMES or header.type in _REFUSED or header.size < 0:
+        if header.type in _LONG_NAME_ENTRIES or header.type in _REFUSED_ENTRIES or header.size < 0:
             raise tarfile.ReadError("a header that is too long, or of an unexpected kind")
         return header
 

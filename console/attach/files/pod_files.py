@@ -17,17 +17,19 @@ if TYPE_CHECKING:
     from console.attach.ssh.client import Sftp
 
 
-_LONGEST_COMPLAINT = 4000
+_MAX_SHOWN_COMPLAINT = 4000
 MAX_COMPLAINTS = 4 << 20  # bytes of complaints that a command may print, of which the first few are kept; more ends it
 QUICK_TIMEOUT = 30.0  # seconds for what looks at one path or makes one folder
 FLOW_SECONDS = 6.0  # seconds from the first byte of such an answer to its last
 FLOW_BYTES = 1 << 12  # bytes of a listing that have to come in such a time
-PIECES, SMALL = 1 << 12, 16  # pieces of an answer, and bytes that each of so many has at least on the average
+MAX_SMALL_PIECES, MIN_PIECE_BYTES = 1 << 12, 16  # of an answer; bytes on the average where there are so many pieces
 LIST_TIMEOUT = 60.0  # seconds for what is in one folder
-MAX_ANSWER = 32 << 20  # bytes of a listing, about 300,000 files; what a container answers beyond them ends the command
+MAX_LISTING_BYTES = (
+    32 << 20
+)  # bytes of a listing, about 300,000 files; what a container answers beyond them ends the command
 MAX_ENTRIES = 300_000  # of one folder that is listed
-_SUM_DIGITS = 64
-_KILLED_CODE = (129, 130, 137, 143)  # exit codes of a program that was ended from outside, as when its pod goes
+_CHECKSUM_DIGITS = 64
+_KILLED_CODES = (129, 130, 137, 143)  # exit codes of a program that was ended from outside, as when its pod goes
 _PARTIAL_CODES = (1, 2, 123)  # exit codes of `tar` and `xargs` that did what they could; the rest is asked for again
 
 
@@ -98,16 +100,18 @@ class PodFiles:
         limit: float | None = None,
     ) -> tuple[bytes, str]:
         """A script's stdout and stderr; raises if it fails or exceeds `limit` seconds."""
-        from console.kube.exec import BEGINS, BEGUN
+        from console.kube.exec import ANNOUNCE_START, START_TIMEOUT
 
         answer, loop = self._new_output(what), asyncio.get_running_loop()
-        ends, pieces, silent = loop.time() + (limit or 0.0), 0, limit is not None and limit > BEGINS
+        ends, pieces, silent = loop.time() + (limit or 0.0), 0, limit is not None and limit > START_TIMEOUT
         try:
             async with (
                 closing_input(stdin),
-                asyncio.timeout(BEGINS if silent else limit) as clock,
+                asyncio.timeout(START_TIMEOUT if silent else limit) as clock,
                 self.start(
-                    ("sh", "-c", BEGUN + script, "sh", *arguments), stdin=stdin, doing=f"{what} in {self.where}"
+                    ("sh", "-c", ANNOUNCE_START + script, "sh", *arguments),
+                    stdin=stdin,
+                    doing=f"{what} in {self.where}",
                 ) as process,
             ):
                 async for channel, data in process.output():
@@ -121,11 +125,11 @@ class PodFiles:
                     pieces += 1
                     if not before or (limit == LIST_TIMEOUT and before // FLOW_BYTES < len(answer.out) // FLOW_BYTES):
                         clock.reschedule(min(ends, loop.time() + FLOW_SECONDS))
-                    if pieces > PIECES and len(answer.out) < SMALL * pieces:
+                    if pieces > MAX_SMALL_PIECES and len(answer.out) < MIN_PIECE_BYTES * pieces:
                         words = f"{answer.failed}: it answers in pieces of a few bytes, without an end."
                         raise CopyFailed(words, "Check that container: a4 doctor, a4 facts.")
         except TimeoutError as error:
-            late = f"no answer within {BEGINS if silent else limit:g} s."
+            late = f"no answer within {START_TIMEOUT if silent else limit:g} s."
             why = f"the answer did not end, or go on, within {FLOW_SECONDS:g} s." if answer.out else late
             hint = "Check that container and its file system: a4 doctor, a4 facts."
             raise CopyFailed(f"{answer.failed}: {why}", hint) from error
@@ -136,14 +140,14 @@ class PodFiles:
         return _LimitedOutput(f"Could not {what} in {self.where}")
 
     def _raise_if_failed(self, code: int | None, answer: _LimitedOutput, path: str) -> None:
-        if code == scripts.MISSING:
+        if code == scripts.EXIT_MISSING:
             raise NotFound(f"There is no {path} in {self.where}.")
-        if code == scripts.FORBIDDEN:
+        if code == scripts.EXIT_FORBIDDEN:
             raise NotAllowed(f"{path} in {self.where} cannot be read: the container's user has no permission.")
-        if code == scripts.MOUNTED:
+        if code == scripts.EXIT_OTHER_FILE_SYSTEM:
             where = f"{path} in {self.where} is a mount point; mount points are not deleted."
             raise Conflict(where, "Name files in it.")
-        if code in _KILLED_CODE:
+        if code in _KILLED_CODES:
             raise Unreachable(f"The copy process was killed in {self.where} (exit code {code}).")
         if code:
             raise script_error(answer.failed, answer.complaint, code)
@@ -151,7 +155,7 @@ class PodFiles:
     async def stat(self, path: str) -> PathInfo:
         """The file or folder at a path; NotFound if its parent folder is missing."""
         out, _ = await self._run(
-            scripts.LOOK, safe_path(path), what=f"inspect {path or 'the folder'}", path=path, limit=QUICK_TIMEOUT
+            scripts.STAT_PATH, safe_path(path), what=f"inspect {path or 'the folder'}", path=path, limit=QUICK_TIMEOUT
         )
         head, _, rest = out.partition(b"\0\0")
         try:
@@ -172,7 +176,7 @@ class PodFiles:
     async def find_for_training(self, path: str) -> list[str]:
         """The folders that a relative path is for the training processes of the container; most have one."""
         what = f"find {path} where the training runs"
-        out, _ = await self._run(scripts.WORKING, path, what=what, path=path, limit=QUICK_TIMEOUT)
+        out, _ = await self._run(scripts.WORKING_FOLDER, path, what=what, path=path, limit=QUICK_TIMEOUT)
         found = out.decode(errors="replace").split("\0")
         return list(dict.fromkeys(each for each in found if each.startswith("/")))
 
@@ -180,11 +184,11 @@ class PodFiles:
         """Everything below a folder, and the entries that cannot be read or copied."""
         what = f"list {folder}"
         answer = self._new_output(what)
-        argv = ("sh", "-c", scripts.TREE, "sh", folder)
+        argv = ("sh", "-c", scripts.LIST_TREE, "sh", folder)
         async with self.start(argv, stdin=None, doing=f"{what} in {self.where}") as process:
             async for channel, data in process.output():
                 answer.add(channel, data)
-        if process.code == scripts.FORBIDDEN or (process.code and not answer.out):
+        if process.code == scripts.EXIT_FORBIDDEN or (process.code and not answer.out):
             self._raise_if_failed(process.code, answer, folder)
         problems = [CopyProblem("", line.strip()) for line in answer.complaint.splitlines() if line.strip()]
         entries = []
@@ -198,7 +202,7 @@ class PodFiles:
         return entries, problems
 
     async def read(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
-        argv = ("sh", "-c", scripts.READ, "sh", path, str(offset), str(size))
+        argv = ("sh", "-c", scripts.READ_FILE, "sh", path, str(offset), str(size))
         async with aclosing(self._stream_output(argv, None, f"read {path}", path)) as pieces:
             async for data in pieces:
                 yield data
@@ -211,7 +215,7 @@ class PodFiles:
         listed = b"".join(f"{size}\0./{path}\0".encode() for path, size in wanted.items())
         words = (folder, str(len(listed)), "tail" if tail else "head")
         what = f"read files below {folder}"
-        out, _ = await self._run(scripts.ENDS, *words, stdin=listed, what=what, path=folder, limit=LIST_TIMEOUT)
+        out, _ = await self._run(scripts.READ_ENDS, *words, stdin=listed, what=what, path=folder, limit=LIST_TIMEOUT)
         if len(out) != sum(wanted.values()) + len(wanted):
             raise Unreadable(f"Could not {what} in {self.where}: {len(out):,} bytes came.", "Try again.")
         found, at = {}, 0
@@ -235,7 +239,7 @@ class PodFiles:
             self._raise_if_failed(process.code, answer, path)
 
     async def file_size(self, path: str) -> int:
-        out, _ = await self._run(scripts.SIZE, path, what=f"inspect {path}", path=path, limit=QUICK_TIMEOUT)
+        out, _ = await self._run(scripts.FILE_SIZE, path, what=f"inspect {path}", path=path, limit=QUICK_TIMEOUT)
         try:
             return scripts.parse_size(out.decode().strip() or "0")
         except ValueError:
@@ -244,7 +248,7 @@ class PodFiles:
     async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int, size: int) -> None:
         """Append `size` bytes to a file of `offset` bytes; an offset of 0 replaces it."""
         await self._run(
-            scripts.WRITE,
+            scripts.WRITE_PART,
             path,
             str(offset),
             str(size),
@@ -255,10 +259,10 @@ class PodFiles:
 
     async def finish_file(self, part: str, final: str, entry: FileEntry) -> None:
         arguments = (part, final, f"{entry.mode:o}", str(entry.modified))
-        await self._run(scripts.PLACE, *arguments, what=f"write {final}", path=final, limit=QUICK_TIMEOUT)
+        await self._run(scripts.PUT_IN_PLACE, *arguments, what=f"write {final}", path=final, limit=QUICK_TIMEOUT)
 
     async def make_folder(self, path: str) -> None:
-        await self._run(scripts.FOLDER, path, what=f"make the folder {path}", path=path, limit=QUICK_TIMEOUT)
+        await self._run(scripts.MAKE_FOLDER, path, what=f"make the folder {path}", path=path, limit=QUICK_TIMEOUT)
 
     async def sha256(self, folder: str, names: Sequence[str]) -> dict[str, str]:
         """SHA-256 checksums of files below a folder, by name; empty if sha256sum is missing."""
@@ -266,7 +270,7 @@ class PodFiles:
         try:
             if len(names) > 1:
                 listed = b"".join(f"./{name}".encode() + b"\0" for name in names)
-                argv = ("sh", "-c", scripts.SUMS, "sh", folder, str(len(listed)))
+                argv = ("sh", "-c", scripts.CHECKSUMS, "sh", folder, str(len(listed)))
                 what = f"compare {folder}"
                 answer = self._new_output(what)
                 async with aclosing(self._stream_output(argv, listed, what, folder, lenient=True)) as pieces:
@@ -277,9 +281,9 @@ class PodFiles:
             for name in names:
                 if name not in found and len(names) - len(found) <= 3:  # a name that is printed in an odd way
                     out_one, _ = await self._run(
-                        scripts.SUM, posixpath.join(folder, name), what=f"compare {name}", path=name
+                        scripts.CHECKSUM, posixpath.join(folder, name), what=f"compare {name}", path=name
                     )
-                    found[name] = out_one[:_SUM_DIGITS].decode(errors="replace")
+                    found[name] = out_one[:_CHECKSUM_DIGITS].decode(errors="replace")
         except NotFound:
             return {}
         return found
@@ -289,31 +293,31 @@ class PodFiles:
         listed = b"".join(f"./{name}".encode() + b"\0" for name in names)
         what = f"pack {folder}"
         try:
-            argv = ("sh", "-c", scripts.PACK, "sh", folder, str(len(listed)))
+            argv = ("sh", "-c", scripts.PACK_FILES, "sh", folder, str(len(listed)))
             async with aclosing(self._stream_output(argv, listed, what, folder, lenient=True)) as pieces:
                 async for data in pieces:
                     yield data
         except CopyFailed as error:
-            if error.code != scripts.NOT_GNU:
+            if error.code != scripts.EXIT_NOT_GNU:
                 raise
         else:
             return
-        everything = ("sh", "-c", scripts.PACK_ALL, "sh", folder)
+        everything = ("sh", "-c", scripts.PACK_TREE, "sh", folder)
         async with aclosing(self._stream_output(everything, None, what, folder, lenient=True)) as pieces:
             async for data in pieces:
                 yield data
 
     async def unpack_tar(self, folder: str, chunks: AsyncIterator[bytes], size: int) -> None:
         """Unpack a tar of `size` bytes into a folder, which is created."""
-        await self._run(scripts.UNPACK, folder, str(size), stdin=chunks, what=f"unpack into {folder}", path=folder)
+        await self._run(scripts.UNPACK_TAR, folder, str(size), stdin=chunks, what=f"unpack into {folder}", path=folder)
 
     async def merge_folder(self, folder: str, final: str) -> None:
-        await self._run(scripts.MERGE, folder, final, what=f"write {final}", path=final)
+        await self._run(scripts.MERGE_TREES, folder, final, what=f"write {final}", path=final)
 
     async def list_folder(self, path: str) -> PodFolder:
         """The contents of a folder, or of the folder that contains a file. NotFound, NotAllowed."""
         what = f"list {path or 'the folder'}"
-        out, complaint = await self._run(scripts.LIST, safe_path(path), what=what, path=path, limit=LIST_TIMEOUT)
+        out, complaint = await self._run(scripts.LIST_FOLDER, safe_path(path), what=what, path=path, limit=LIST_TIMEOUT)
         where, _, rest = out.partition(b"\0")
         disk, _, entries = rest.partition(b"\0")
         amounts = [int(word) * 1024 for word in disk.split() if word.isdigit()]
@@ -330,7 +334,7 @@ class PodFiles:
         whole = posixpath.normpath(path)
         if not path.startswith("/") or whole.count("/") < 2:
             raise BadInput(f"{path} is not deleted.", "Give an absolute path with at least two levels: /data/tmp.")
-        await self._run(scripts.DELETE, whole, what=f"delete {whole}", path=whole)
+        await self._run(scripts.DELETE_PATH, whole, what=f"delete {whole}", path=whole)
 
 
 class _LimitedOutput:
@@ -345,17 +349,17 @@ class _LimitedOutput:
     def add(self, channel: int, data: bytes) -> None:
         """Add a piece of output; CopyFailed if it exceeds the limit."""
         if channel == 1:
-            if len(self.out) + len(data) > MAX_ANSWER:
+            if len(self.out) + len(data) > MAX_LISTING_BYTES:
                 hint = "Name a folder with fewer files, or pack it into one file there (tar)."
-                raise CopyFailed(f"{self.failed}: the answer is longer than {MAX_ANSWER >> 20} MiB.", hint)
+                raise CopyFailed(f"{self.failed}: the answer is longer than {MAX_LISTING_BYTES >> 20} MiB.", hint)
             self.out += data
             return
         self._complained += len(data)
         if self._complained > MAX_COMPLAINTS:
             last = self.complaint.partition("\n")[0][:200]
             raise CopyFailed(f"{self.failed}: it printed more than {MAX_COMPLAINTS >> 20} MiB of errors: {last}")
-        if len(self.complaint) < _LONGEST_COMPLAINT:
-            self.complaint = (self.complaint + data.decode(errors="replace"))[:_LONGEST_COMPLAINT]
+        if len(self.complaint) < _MAX_SHOWN_COMPLAINT:
+            self.complaint = (self.complaint + data.decode(errors="replace"))[:_MAX_SHOWN_COMPLAINT]
 
 
 @asynccontextmanager

@@ -11,15 +11,15 @@ import re
 from console.attach.files.copies import EntryKind, FileEntry
 from console.errors import Unreadable
 
-MISSING, FORBIDDEN = 44, 45  # exit codes of a script that found nothing there, or may not look
-NOT_GNU = 46  # exit code of a script that needs GNU's programs and found others
+EXIT_MISSING, EXIT_FORBIDDEN = 44, 45  # exit codes of a script that found nothing there, or may not look
+EXIT_NOT_GNU = 46  # exit code of a script that needs GNU's programs and found others
 
-_PATH = """p=$1
+_ABSOLUTE_PATH = """p=$1
 case $p in "~") p=$HOME ;; "~/"*) p=$HOME/${p#"~/"} ;; "") p=. ;; esac
 """
 
-LOOK = (
-    _PATH
+STAT_PATH = (
+    _ABSOLUTE_PATH
     + """
 if [ -d "$p" ]; then
   cd "$p" || exit 45
@@ -42,7 +42,7 @@ df -Pk "$at" 2>/dev/null | awk 'NR > 1 { print $4 * 1024 }' | tail -n 1
 """One entry with its absolute path, then the free bytes there. A path that is not there but could be is of kind `o`
 and mode 0; one whose folder is missing ends in MISSING."""
 
-WORKING = """
+WORKING_FOLDER = """
 for e in /proc/[0-9]*/environ; do
   tr '\\0' '\\n' 2>/dev/null < "$e" | grep -qE '^(LOCAL_RANK|RANK|OMPI_COMM_WORLD_RANK)=' || continue
   d=$(cd "${e%environ}cwd/$1" 2>/dev/null && pwd -P) && printf '%s\\0' "$d"
@@ -51,7 +51,7 @@ exit 0
 """
 """What a relative path is for the processes of a training, each ended by a zero byte: where it is a folder."""
 
-TREE = """
+LIST_TREE = """
 cd "$1" || exit 45
 if find . -maxdepth 0 -printf '' 2>/dev/null; then
   find . -printf '%y|%s|%m|%T@|%p\\0%l\\0'
@@ -63,8 +63,8 @@ fi
 """
 """Everything below a folder, itself included as `.`; what cannot be read is complained of and left out."""
 
-LIST = (
-    _PATH
+LIST_FOLDER = (
+    _ABSOLUTE_PATH
     + """
 [ -e "$p" ] || exit 44
 [ -d "$p" ] || p=$(dirname "$p")
@@ -84,21 +84,21 @@ fi
 """A folder's own path, KiB of its file system (all, used, free), and what is in it as TREE has it; of a file: of the
 folder it lies in."""
 
-MOUNTED = 47  # exit code of DELETE where another file system begins
-DELETE = """
+EXIT_OTHER_FILE_SYSTEM = 47  # exit code of DELETE where another file system begins
+DELETE_PATH = """
 [ -e "$1" ] || [ -L "$1" ] || exit 44
 if [ -d "$1" ] && [ ! -L "$1" ] && [ "$(stat -c %d "$1")" != "$(stat -c %d "$1/..")" ]; then exit 47; fi
 exec rm -rf "$1"
 """
 
-READ = """
+READ_FILE = """
 [ -e "$1" ] || exit 44
 [ -r "$1" ] || exit 45
 if [ "$2" -eq 0 ]; then exec head -c "$3" "$1"; fi
 tail -c "+$(($2 + 1))" "$1" | head -c "$3"
 """
 
-ENDS = """
+READ_ENDS = """
 cd "$1" || exit 45
 head -c "$2" | if command -v python3 >/dev/null 2>&1; then
   exec python3 -I -S -c '
@@ -123,50 +123,50 @@ fi
 """Of each of the files named on its input a plus, or a minus if it cannot be read, and so many bytes of its beginning
 (`head`) or end (`tail`); zeros where it has fewer."""
 
-SIZE = 'if [ -f "$1" ]; then wc -c < "$1"; else echo 0; fi'
+FILE_SIZE = 'if [ -f "$1" ]; then wc -c < "$1"; else echo 0; fi'
 
-WRITE = """
+WRITE_PART = """
 if [ "$2" -eq 0 ]; then : > "$1" || exit 1; fi
 [ "$(wc -c < "$1")" -eq "$2" ] || { echo "the part that was there has changed" >&2; exit 1; }
 exec head -c "$3" >> "$1"
 """
 
-PLACE = """
+PUT_IN_PLACE = """
 if [ -d "$2" ] && [ ! -L "$2" ]; then echo "a folder of that name is there" >&2; exit 1; fi
 if [ -d "$2" ]; then rm -f "$2"; fi
 chmod "$3" "$1" && { touch -d "@$4" "$1" 2>/dev/null || :; } && mv -f "$1" "$2"
 """
 
-FOLDER = 'mkdir -p "$1"'
+MAKE_FOLDER = 'mkdir -p "$1"'
 
-SUMS = """
+CHECKSUMS = """
 command -v sha256sum >/dev/null || exit 44
 cd "$1" || exit 45
 head -c "$2" | xargs -0 sha256sum
 """
 
-SUM = """
+CHECKSUM = """
 command -v sha256sum >/dev/null || exit 44
 sha256sum < "$1"
 """
 
-PACK = """
+PACK_FILES = """
 cd "$1" || exit 45
 tar --version 2>/dev/null | grep -q GNU || exit 46
 head -c "$2" | tar --null -T - --no-recursion --hard-dereference --ignore-failed-read -cf -
 """
 
-PACK_ALL = """
+PACK_TREE = """
 cd "$1" || exit 45
 exec tar -cf - .
 """
 
-UNPACK = """
+UNPACK_TAR = """
 mkdir -p "$1" && cd "$1" || exit 45
 head -c "$2" | tar -xpof -
 """
 
-MERGE = """
+MERGE_TREES = """
 if [ ! -e "$2" ] && [ ! -L "$2" ] && mv -T "$1" "$2" 2>/dev/null; then exit 0; fi
 T=$2; export T; cd "$1" || exit 45
 find . -type d -exec sh -c 'for d; do mkdir -p "$T/$d" || exit 1; done' sh {} + &&
@@ -178,37 +178,37 @@ done' sh {} + && cd / && rm -rf "$1"
 """
 
 
-_KINDS = {"f": EntryKind.FILE, "d": EntryKind.FOLDER, "l": EntryKind.LINK}
-_WORDS = {
+_KIND_OF_LETTER = {"f": EntryKind.FILE, "d": EntryKind.FOLDER, "l": EntryKind.LINK}
+_EXIT_WORDS = {
     "regular file": "f",
     "regular empty file": "f",
     "directory": "d",
     "symbolic link": "l",
 }
-_SUM = re.compile(rb"(\\?)([0-9a-f]{64}) [ *](.+)")
+_CHECKSUM_LINE = re.compile(rb"(\\?)([0-9a-f]{64}) [ *](.+)")
 _ESCAPES = {b"\\\\": b"\\", b"\\n": b"\n", b"\\r": b"\r"}
 
 
-_LATEST = 1 << 33  # seconds since the epoch that this machine's file systems take (year 2242)
-_LONGEST_NUMBER = 20
+_MAX_TIME = 1 << 33  # seconds since the epoch that this machine's file systems take (year 2242)
+_MAX_DIGITS = 20
 
 
 def parse_size(text: str) -> int:
     """Parse a size in bytes; ValueError for other text."""
-    if not (text.isascii() and text.isdecimal() and len(text) < _LONGEST_NUMBER):
-        raise ValueError(text[:_LONGEST_NUMBER])
+    if not (text.isascii() and text.isdecimal() and len(text) < _MAX_DIGITS):
+        raise ValueError(text[:_MAX_DIGITS])
     return int(text)
 
 
 def parse_mode(text: str) -> int:
-    return int(text[:_LONGEST_NUMBER], 8) & 0o7777
+    return int(text[:_MAX_DIGITS], 8) & 0o7777
 
 
 def parse_time(text: str) -> int:
     """Parse a modification time to whole seconds since the epoch; ValueError for impossible ones."""
-    when = float(text[: 2 * _LONGEST_NUMBER])
-    if not -_LATEST < when < _LATEST:
-        raise ValueError(text[:_LONGEST_NUMBER])
+    when = float(text[: 2 * _MAX_DIGITS])
+    if not -_MAX_TIME < when < _MAX_TIME:
+        raise ValueError(text[:_MAX_DIGITS])
     return int(when)
 
 
@@ -219,7 +219,7 @@ def parse_tree(data: bytes) -> list[FileEntry]:
     for head, target in zip(fields[:-1:2], fields[1::2], strict=False):
         try:
             kind, size, mode, when, path = head.decode(errors="surrogateescape").split("|", 4)
-            known = _KINDS.get(_WORDS.get(kind, kind), EntryKind.OTHER)
+            known = _KIND_OF_LETTER.get(_EXIT_WORDS.get(kind, kind), EntryKind.OTHER)
             found.append(
                 FileEntry(
                     path.removeprefix("./") if path != "." else "",
@@ -239,7 +239,7 @@ def parse_checksums(data: bytes) -> dict[str, str]:
     """Parse the output of `sha256sum`: name -> checksum; other lines are ignored."""
     found = {}
     for line in data.split(b"\n"):
-        match = _SUM.fullmatch(line)
+        match = _CHECKSUM_LINE.fullmatch(line)
         if match:
             escaped, value, name = match.groups()
             if escaped:

@@ -24,8 +24,8 @@ from console.attach.files.pod_files import PathInfo, PodFiles, safe_path
 from console.errors import BadInput, ConsoleError, CopyFailed, NotFound
 
 MIN_SINGLE_BYTES = 32 << 20  # bytes from which a file is copied by itself, to be resumed; smaller ones go together
-_HEADERS = 4096  # bytes that a tar has at most for each file beside its content, as a rule
-_BATCH = 256  # files whose sums are asked for at a time
+_TAR_HEADERS = 4096  # bytes that a tar has at most for each file beside its content, as a rule
+_CHECKSUMS_AT_ONCE = 256  # files whose sums are asked for at a time
 
 
 def local_name(source: str) -> str:
@@ -75,8 +75,8 @@ class _Copy:
     ) -> list[tuple[FileEntry, str | None, str]]:
         """For each file (entry, checksum in the container or None, local one); none without sha256sum there."""
         found: list[tuple[FileEntry, str | None, str]] = []
-        for start in range(0, len(entries), _BATCH):
-            batch = entries[start : start + _BATCH]
+        for start in range(0, len(entries), _CHECKSUMS_AT_ONCE):
+            batch = entries[start : start + _CHECKSUMS_AT_ONCE]
             self._meter.report("comparing checksums")
             theirs = await self._files.sha256(folder, [each.path for each in batch])
             if not theirs:
@@ -222,7 +222,7 @@ class FetchCopy(_Copy):
             self._meter.add_copied_bytes(size)
 
         unpacking = TarUnpacker(
-            final, sizes, count_written, most=2 * self._meter.total + len(sizes) * _HEADERS + MIN_SINGLE_BYTES
+            final, sizes, count_written, most=2 * self._meter.total + len(sizes) * _TAR_HEADERS + MIN_SINGLE_BYTES
         )
 
         async def attempt() -> bool:

@@ -160,7 +160,7 @@ def ssh_host(places: SshPaths, entry: SshHostEntry, rank: int, notes: tuple[str,
 
 
 POD_WAIT_SECONDS = 60.0  # seconds for which a pod that is being replaced is waited for
-CLEANUP_SECONDS = 20.0  # seconds between two looks for hosts of jobs that have ended
+SECONDS_BETWEEN_CLEANUPS = 20.0  # seconds between two looks for hosts of jobs that have ended
 
 
 class SshAccess:
@@ -284,7 +284,7 @@ class SshAccess:
         while True:
             with suppress(ConsoleError, OSError):  # the next connection tries again, and fails with the reason
                 await self.remove_ended()
-            await asyncio.sleep(CLEANUP_SECONDS)
+            await asyncio.sleep(SECONDS_BETWEEN_CLEANUPS)
 
     @staticmethod
     async def _remove_entries(over: Callable[[SshHostEntry], bool]) -> tuple[str, ...]:

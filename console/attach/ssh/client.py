@@ -35,9 +35,9 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 ANSWER_TIMEOUT = 10.0  # seconds for each answer of an SSH server
 HANDSHAKE_TIMEOUT = 5.0  # seconds until both sides have agreed on ciphers
-MAX_SAID, MAX_NAMES = 1 << 16, 10_000  # bytes of an answer, and names of a folder
+MAX_ANSWER_BYTES, MAX_FOLDER_ENTRIES = 1 << 16, 10_000  # bytes of an answer, and names of a folder
 MAX_OFFERED_KEYS = 5  # keys that are offered: an OpenSSH server hangs up after six
-_RSA = ("rsa-sha2-512", "rsa-sha2-256")
+_RSA_SIGNATURES = ("rsa-sha2-512", "rsa-sha2-256")
 
 
 def start_transport(sock: socket.socket, expected: Collection[str] = ()) -> paramiko.Transport:
@@ -46,7 +46,9 @@ def start_transport(sock: socket.socket, expected: Collection[str] = ()) -> para
         transport = paramiko.Transport(sock)
         transport.banner_timeout = HANDSHAKE_TIMEOUT
         transport.auth_timeout = ANSWER_TIMEOUT
-        kinds = [kind for key in expected for kind in (_RSA if key.startswith("ssh-rsa ") else (key.split()[0],))]
+        kinds = [
+            kind for key in expected for kind in (_RSA_SIGNATURES if key.startswith("ssh-rsa ") else (key.split()[0],))
+        ]
         options = transport.get_security_options()
         options.key_types = [kind for kind in options.key_types if kind in kinds] or options.key_types
         transport.start_client(timeout=HANDSHAKE_TIMEOUT)
@@ -55,7 +57,7 @@ def start_transport(sock: socket.socket, expected: Collection[str] = ()) -> para
     if not transport.initial_kex_done:  # start_client returns all the same when its time is up
         transport.close()
         raise Unreachable(
-            f"The SSH connection failed: what listens at port {pod_keys.PORT} does not speak SSH within"
+            f"The SSH connection failed: what listens at port {pod_keys.SSHD_PORT} does not speak SSH within"
             f" {HANDSHAKE_TIMEOUT:g} s.",
             "Which program it is: a4 doctor JOB POD.",
         )
@@ -121,9 +123,9 @@ def run_command(transport: paramiko.Transport, command: str) -> str:
         with transport.open_session(timeout=ANSWER_TIMEOUT) as channel:
             channel.settimeout(ANSWER_TIMEOUT)
             channel.exec_command(command)
-            text = channel.makefile("rb").read(MAX_SAID + 1).decode(errors="replace")
-            if len(text) > MAX_SAID:
-                raise Unreadable(f"`{command}` has printed more than {MAX_SAID >> 10} KiB: it was stopped.")
+            text = channel.makefile("rb").read(MAX_ANSWER_BYTES + 1).decode(errors="replace")
+            if len(text) > MAX_ANSWER_BYTES:
+                raise Unreadable(f"`{command}` has printed more than {MAX_ANSWER_BYTES >> 10} KiB: it was stopped.")
             code = channel.recv_exit_status()
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise Unreachable(f"`{command}` could not be run: {_format_error(error)}.") from error
@@ -139,7 +141,7 @@ def count_home_entries(transport: paramiko.Transport) -> int:
         channel.settimeout(ANSWER_TIMEOUT)
         channel.invoke_subsystem("sftp")
         with _Client(channel) as files:
-            return sum(1 for _ in islice(files.listdir_iter(".", read_aheads=1), MAX_NAMES))
+            return sum(1 for _ in islice(files.listdir_iter(".", read_aheads=1), MAX_FOLDER_ENTRIES))
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise Unreachable(f"The SSH server has no SFTP: {_format_error(error)}.") from error
 
@@ -171,7 +173,7 @@ async def open_connection(
     login: Login, where: PodAddress | LivePod, expected: Collection[str]
 ) -> AsyncIterator[paramiko.Transport]:
     """An SSH connection to a rank with a verified host key, not yet logged in."""
-    async with PortForwarder(login).open_socket(where, pod_keys.PORT) as sock:
+    async with PortForwarder(login).open_socket(where, pod_keys.SSHD_PORT) as sock:
         transport = await asyncio.to_thread(start_transport, sock, expected)
         try:
             check_host_key(transport, expected)
@@ -194,17 +196,17 @@ def _format_error(error: BaseException) -> str:
     return (str(error).strip() or "the connection ended").rstrip(".")
 
 
-_REQUEST = 1 << 15  # bytes of one answer; servers need not give more
-_BLOCK = 64 * _REQUEST  # bytes that are asked for at a time
-_LONGEST_PACKET = 1 << 20  # bytes; servers answer with a quarter of it at most
-_SFTP_TIMEOUT = 2.0  # seconds for which a block that is no longer wanted is waited for
+_READ_REQUEST_BYTES = 1 << 15  # bytes of one answer; servers need not give more
+_READ_BLOCK_BYTES = 64 * _READ_REQUEST_BYTES  # bytes that are asked for at a time
+_MAX_PACKET_BYTES = 1 << 20  # bytes; servers answer with a quarter of it at most
+_UNWANTED_BLOCK_TIMEOUT = 2.0  # seconds for which a block that is no longer wanted is waited for
 
 
 class _Client(paramiko.SFTPClient):
     """An SFTP client that limits packet sizes: paramiko would read a packet of any announced length."""
 
     def _read_all(self, n: int) -> bytes:
-        if n > _LONGEST_PACKET:
+        if n > _MAX_PACKET_BYTES:
             raise paramiko.SSHException(f"the server announces a packet of {n} bytes")
         return super()._read_all(n)  # type: ignore[misc, no-any-return]
 
@@ -217,7 +219,9 @@ class Sftp:
         with _translate_sftp_errors(path):
             file = await asyncio.to_thread(self._client.open, path, "rb")
             try:
-                while size and (data := await _run_uncancelled(_read_block, file, offset, min(_BLOCK, size))):
+                while size and (
+                    data := await _run_uncancelled(_read_block, file, offset, min(_READ_BLOCK_BYTES, size))
+                ):
                     data = data[:size]
                     size -= len(data)
                     offset += len(data)
@@ -240,7 +244,9 @@ class Sftp:
 def _read_block(file: paramiko.SFTPFile, offset: int, size: int) -> bytes:
     """Up to `size` bytes from that offset; all requests are sent before the first reply is awaited."""
     end = offset + size
-    return b"".join(file.readv([(at, min(_REQUEST, end - at)) for at in range(offset, end, _REQUEST)]))
+    return b"".join(
+        file.readv([(at, min(_READ_REQUEST_BYTES, end - at)) for at in range(offset, end, _READ_REQUEST_BYTES)])
+    )
 
 
 async def _run_uncancelled(work: Callable[..., bytes], *arguments: object) -> bytes:
@@ -249,7 +255,7 @@ async def _run_uncancelled(work: Callable[..., bytes], *arguments: object) -> by
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task], timeout=_SFTP_TIMEOUT)
+        await asyncio.wait([task], timeout=_UNWANTED_BLOCK_TIMEOUT)
         raise
 
 

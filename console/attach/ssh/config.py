@@ -17,7 +17,7 @@ import msgspec
 from console.attach.ssh import paths
 from console.attach.ssh.paths import SshPaths, quote_word
 from console.errors import BadInput, Unreadable
-from console.folders import atomic_write, read_own
+from console.folders import atomic_write, read_own_file
 
 INCLUDE_MARK = b"# a4 put this line and the next one here; `a4 ssh --undo` takes both away"
 CREATED_MARK = b"# a4 made this file for the next line; `a4 ssh --undo` takes it away"
@@ -167,7 +167,7 @@ class SshHostEntry(msgspec.Struct, frozen=True, kw_only=True):
 def load_entry(places: SshPaths, name: str) -> SshHostEntry | None:
     path = places.jobs / f"{name}.json"
     try:
-        return msgspec.json.decode(read_own(path), type=SshHostEntry)
+        return msgspec.json.decode(read_own_file(path), type=SshHostEntry)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:

@@ -43,10 +43,10 @@ async def ensure_current_pod(login: Login, name: str, target: LivePod) -> None:
 
 def _read_known_uids(path: Path) -> dict[str, str] | None:
     """Pod uids of the ranks seen so far, by rank; None without an entry."""
-    from console.folders import read_own
+    from console.folders import read_own_file
 
     try:
-        pods = json.loads(read_own(path))["pods"]
+        pods = json.loads(read_own_file(path))["pods"]
         return {rank: pod["uid"] for rank, pod in pods.items()}
     except FileNotFoundError:
         return None

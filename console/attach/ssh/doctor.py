@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from console.attach.ssh import client as ssh
 from console.attach.ssh import identities, pod_keys, surroundings
 from console.attach.ssh.config import SshHostEntry
-from console.attach.ssh.editors import STEPS, SetupStep, StepState
+from console.attach.ssh.editors import DOCTOR_STEPS, SetupStep, StepState
 from console.attach.ssh.identities import ApiHostKeys, PodIdentity, fingerprint, verify_host_keys
 from console.attach.ssh.paths import SshPaths
 from console.attach.ssh.pod_keys import Probe
@@ -22,7 +22,7 @@ from console.attach.tunnel.engine import PortForwarder
 from console.attach.tunnel.published import list_tunnels
 from console.errors import ConsoleError, KeyRefused, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube import actions
-from console.kube.failures import CHECK
+from console.kube.failures import CHECK_NETWORK
 from console.kube.rank_address import LivePod, PodAddress
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from console.kube.client import Client
 
 BANNER_TIMEOUT = 4.0  # seconds an SSH server has to say its first line
-MAX_BANNER = 255  # bytes of it that are shown, as many as RFC 4253 allows
+MAX_BANNER_BYTES = 255  # bytes of it that are shown, as many as RFC 4253 allows
 STEP_TIMEOUT = 7.0  # seconds for each step but the login program's
 REFUSAL_TIMEOUT = 2.0  # seconds for which a refusal by the pod is waited for; a server speaks sooner
 POD_WAIT_SECONDS = 5.0  # seconds for which a rank's pod is waited for: a doctor says what is missing
@@ -40,7 +40,7 @@ MIN_GLIBC = (2, 28)  # what the server of VS Code needs, as do those made from i
 EDITOR_PROBE_SCRIPT = """df -Pk "$HOME" | tail -n 1 | tr -s ' ' | cut -d' ' -f4
 getconf GNU_LIBC_VERSION 2>/dev/null || echo none
 for each in tar sh; do command -v $each >/dev/null || echo "no $each"; done"""
-_FIX = {  # what mends a step whose error has no hint of its own
+_FIX_BY_STEP = {  # what mends a step whose error has no hint of its own
     "token": "Log in again: gcloud auth login, or the program that wrote this kubeconfig.",
     "port": "The launchers install sshd and start it in step ssh (a4 logs JOB); other pods have to run one on 2222.",
     "banner": "Check which program listens there: a4 exec JOB POD -- ps aux",
@@ -128,7 +128,7 @@ class DoctorRun:
         kind = next((name for name, there in kinds if there), "")
         if not kind:
             return StepWarning(
-                "The kubeconfig holds no login: the server treats the request as anonymous.", _FIX["token"]
+                "The kubeconfig holds no login: the server treats the request as anonymous.", _FIX_BY_STEP["token"]
             )
         return f"By {kind}, as {login.target.user_name or 'nobody'}."
 
@@ -158,7 +158,7 @@ class DoctorRun:
         return f"{text}."
 
     async def check_port(self) -> str:
-        pipe = await self.open.enter_async_context(self.reach.open_stream(self.target, pod_keys.PORT))
+        pipe = await self.open.enter_async_context(self.reach.open_stream(self.target, pod_keys.SSHD_PORT))
         self._first = asyncio.create_task(pipe.receive())
         await _require_open(self._first)
         return "Open."
@@ -167,12 +167,14 @@ class DoctorRun:
         assert self._first is not None
         await asyncio.wait({self._first}, timeout=BANNER_TIMEOUT)
         if not self._first.done():
-            raise Unreachable(f"Port {pod_keys.PORT} is open, but sends no SSH banner within {BANNER_TIMEOUT:.0f} s.")
+            raise Unreachable(
+                f"Port {pod_keys.SSHD_PORT} is open, but sends no SSH banner within {BANNER_TIMEOUT:.0f} s."
+            )
         banner = self._first.result()
         if not banner.startswith(b"SSH-2.0-"):
             shown = banner[:40].decode(errors="replace").strip() or "nothing"
-            raise Unreachable(f"What answers at port {pod_keys.PORT} is not an SSH server: it says {shown!r}.")
-        return banner[:MAX_BANNER].split(b"\n", 1)[0].strip().decode(errors="replace") + "."
+            raise Unreachable(f"What answers at port {pod_keys.SSHD_PORT} is not an SSH server: it says {shown!r}.")
+        return banner[:MAX_BANNER_BYTES].split(b"\n", 1)[0].strip().decode(errors="replace") + "."
 
     async def check_host_key(self) -> str | StepWarning:
         """Check that its host key is the one in the API and in known_hosts."""
@@ -241,12 +243,12 @@ async def _require_open(first: asyncio.Task[bytes]) -> None:
 
 async def require_server(reach: PortForwarder, target: LivePod) -> None:
     """Unreachable if nothing listens on port 2222 of a pod, with what mends it."""
-    async with reach.open_stream(target, pod_keys.PORT) as pipe:
+    async with reach.open_stream(target, pod_keys.SSHD_PORT) as pipe:
         first = asyncio.create_task(pipe.receive())
         try:
             await _require_open(first)
         except Unreachable as error:
-            raise Unreachable(error.message, error.hint or _FIX["port"]) from error
+            raise Unreachable(error.message, error.hint or _FIX_BY_STEP["port"]) from error
         finally:
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
@@ -259,9 +261,9 @@ async def diagnose(
     patient = DoctorRun(client, reach, address, entry)
     failed = ""
     try:
-        for name in STEPS:
+        for name in DOCTOR_STEPS:
             if failed:
-                yield SetupStep(name, StepState.SKIPPED, found=f"Skipped: {STEPS[failed]} failed.")
+                yield SetupStep(name, StepState.SKIPPED, found=f"Skipped: {DOCTOR_STEPS[failed]} failed.")
                 continue
             step = await _run_step(name, patient)
             failed = name if step.state is StepState.FAILED else ""
@@ -277,9 +279,9 @@ async def _run_step(name: str, run: DoctorRun) -> SetupStep:
             found: str | StepWarning = await getattr(run, f"check_{name.replace('-', '_')}")()
     except TimeoutError:
         text = f"No answer of {run.client.login.server} within {STEP_TIMEOUT:g} s."
-        end = StepState.FAILED, text, _FIX.get(name, CHECK), Unreachable.exit_code
+        end = StepState.FAILED, text, _FIX_BY_STEP.get(name, CHECK_NETWORK), Unreachable.exit_code
     except ConsoleError as error:
-        fix = error.hint or _FIX.get("token" if isinstance(error, NotLoggedIn) else name, "")
+        fix = error.hint or _FIX_BY_STEP.get("token" if isinstance(error, NotLoggedIn) else name, "")
         end = StepState.FAILED, error.message, fix, error.exit_code
     else:
         warning = found if isinstance(found, StepWarning) else None

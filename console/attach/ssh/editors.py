@@ -67,7 +67,7 @@ class StepState(StrEnum):
     SKIPPED = "skipped"  # not tried, because a step before it failed
 
 
-STEPS = {  # steps of the doctor in their order, and their titles
+DOCTOR_STEPS = {  # steps of the doctor in their order, and their titles
     "ssh-config": "SSH config",
     "local-ports": "Local ports",
     "token": "Token",
@@ -94,7 +94,7 @@ class SetupStep:
 
     @property
     def title(self) -> str:
-        return STEPS[self.name]
+        return DOCTOR_STEPS[self.name]
 
 
 VSCODE_EDITORS = {  # program, title, the scheme of its links, and the extension that it needs

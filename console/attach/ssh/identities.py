@@ -38,7 +38,7 @@ DEFAULT_KEY_NAMES = (
     "google_compute_engine",
 )  # in order of preference; the last is gcloud's
 AGENT_TIMEOUT = 10.0  # seconds ssh's programs may take
-NO_SSH = "Install OpenSSH's client (`ssh`, `ssh-keygen`)."
+INSTALL_OPENSSH = "Install OpenSSH's client (`ssh`, `ssh-keygen`)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def create_own_key(places: SshPaths) -> Identity:
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(places.own_key)]
         done = _run_command(command)
         if done.returncode:
-            raise BadInput(f"No key pair could be made: {done.stderr.strip() or 'ssh-keygen failed'}.", NO_SSH)
+            raise BadInput(f"No key pair could be made: {done.stderr.strip() or 'ssh-keygen failed'}.", INSTALL_OPENSSH)
     public, comment = parse_public_key(_command_output("ssh-keygen", "-y", "-P", "", "-f", str(places.own_key)))
     if not public:
         raise BadInput(f"{places.own_key} cannot be read as a key.", "Delete it; a4 makes another.")
@@ -195,7 +195,7 @@ def _run_command(command: list[str]) -> subprocess.CompletedProcess[str]:
             start_new_session=True,  # a passphrase would be asked for on the terminal, past us
         )
     except FileNotFoundError as error:
-        raise BadInput(f"`{command[0]}` is not installed.", NO_SSH) from error
+        raise BadInput(f"`{command[0]}` is not installed.", INSTALL_OPENSSH) from error
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 1, "", f"no answer within {AGENT_TIMEOUT:.0f} s")
 

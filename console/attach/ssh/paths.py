@@ -13,7 +13,7 @@ from pathlib import Path
 from console.errors import BadInput
 from console.folders import atomic_write, file_lock, make_private
 
-FOLDER_VARIABLE = "A4_SSH_FOLDER"  # environment variable that names a folder to use instead of ~/.ssh
+SSH_FOLDER_VARIABLE = "A4_SSH_FOLDER"  # environment variable that names a folder to use instead of ~/.ssh
 
 
 class SshPaths:
@@ -29,14 +29,14 @@ class SshPaths:
         self.jobs = own / "jobs"  # one file per job: what the two above are made of
         self.own_key = own / "id_ed25519"  # private key of our own pair, if one was made
         self.made_user_folder = own / "made-the-folder-above"  # stands while ~/.ssh is one that we made
-        longest = len(os.fsencode(own)) + 1 + _HASH + _SUFFIX
-        self.sockets = f"{own}/%C" if longest < _SOCKET_NAME else ""  # ControlPath; empty if too long
+        longest = len(os.fsencode(own)) + 1 + _CONTROL_HASH_BYTES + _CONTROL_SUFFIX_BYTES
+        self.sockets = f"{own}/%C" if longest < _MAX_SOCKET_PATH_BYTES else ""  # ControlPath; empty if too long
 
     @classmethod
     def locate(cls) -> SshPaths:
         """~/.ssh with a4's folder in it; if ~/.ssh is not writable, a4's is in ~/.local/share/a4."""
         home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-        named = os.environ.get(FOLDER_VARIABLE, "")
+        named = os.environ.get(SSH_FOLDER_VARIABLE, "")
         user = Path(named).expanduser().absolute() if named else home / ".ssh"
         own = user / "a4"
         if not named and not own.is_dir() and not is_writable(user):
@@ -57,7 +57,7 @@ class SshPaths:
             if made:
                 atomic_write(self.made_user_folder, b"")
         except OSError as error:
-            hint = f"Name another folder in the variable {FOLDER_VARIABLE}."
+            hint = f"Name another folder in the variable {SSH_FOLDER_VARIABLE}."
             raise BadInput(f"The folder {self.own} cannot be made: {error.strerror}.", hint) from error
 
     @contextmanager
@@ -68,7 +68,8 @@ class SshPaths:
             yield
 
 
-_HASH, _SUFFIX, _SOCKET_NAME = 40, 18, 104  # bytes of ssh's %C, of its suffix, and of the longest name (macOS)
+_CONTROL_HASH_BYTES, _CONTROL_SUFFIX_BYTES = 40, 18  # of ssh's %C, and of what ssh puts behind it while it connects
+_MAX_SOCKET_PATH_BYTES = 104  # of macOS
 
 
 def is_writable(folder: Path) -> bool:
@@ -80,7 +81,7 @@ def is_writable(folder: Path) -> bool:
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
-_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~-]+")
+_UNQUOTED_WORD = re.compile(r"[A-Za-z0-9_@%+=:,./~-]+")
 
 
 def quote_word(text: str) -> str:
@@ -88,7 +89,7 @@ def quote_word(text: str) -> str:
     if not text.isprintable() or '"' in text or "\\" in text:
         hint = "Use a path without quotation marks, backslashes and control characters."
         raise BadInput(f"{text!r} cannot be written to an ssh config.", hint)
-    return text if _PLAIN.fullmatch(text) else f'"{text}"'
+    return text if _UNQUOTED_WORD.fullmatch(text) else f'"{text}"'
 
 
 def quote_path(text: str) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from console.attach.ssh.identities import PodIdentity, parse_public_key, public_key_of
-from console.decoding import UNREADABLE
+from console.decoding import DECODING_ERRORS
 from console.errors import NotAllowed, NotFound, ProgramFailed, Unreadable
 from console.kube import exec as executing
 from console.kube.actions import pod_path
@@ -24,8 +24,8 @@ from console.kube.objects.pod import Pod
 if TYPE_CHECKING:
     from console.kube.client import Client
 
-PORT = 2222
-PROBE = r"""{
+SSHD_PORT = 2222
+SSHD_PROBE_SCRIPT = r"""{
 u=$(id -un 2>/dev/null || echo root)
 h=$(getent passwd "$u" 2>/dev/null | cut -d: -f6)
 h=${h:-$HOME}
@@ -56,7 +56,7 @@ fi
 echo "end yes"
 } </dev/null
 exit 0
-""".replace("PORT", str(PORT))
+""".replace("PORT", str(SSHD_PORT))
 """Says a fact per line; $key is a public key to be added, or empty. It comes as input, so that no error repeats it.
 
 ssh-keyscan inside the pod sees what its own sshd shows on the loopback, at a second try where that is busy; the files,
@@ -64,9 +64,9 @@ which may be other keys than those of this sshd, are for images without it.
 """
 
 
-_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")  # as shadow-utils allows it; a `Match exec` may see it
-_LONGEST_PATH = 4096
-MAX_PROBE = 1 << 18  # bytes of an answer: keys of a thousand people are half of it
+_VALID_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")  # as shadow-utils allows it; a `Match exec` may see it
+_MAX_PATH = 4096
+MAX_PROBE_BYTES = 1 << 18  # bytes of an answer: keys of a thousand people are half of it
 
 
 class _Container(ApiSchema):
@@ -128,7 +128,7 @@ async def read_release_keys(client: Client, namespace: str, secret: str) -> tupl
         return ()  # an account that may run commands in the pod can read the key there
     try:
         data = msgspec.json.decode(body, type=_SecretSchema).data or {}
-    except UNREADABLE:
+    except DECODING_ERRORS:
         raise Unreadable(f"The Secret {secret} cannot be read.") from None
     public = public_key_of(data.get("host_key", ""))
     return (public,) if public else ()
@@ -136,9 +136,9 @@ async def read_release_keys(client: Client, namespace: str, secret: str) -> tupl
 
 async def probe_keys(client: Client, namespace: str, pod: str, *, container: str = "", add: str = "") -> Probe:
     """Inspect the pod by exec, and install the authorized_keys line `add`. ProgramFailed with the pod's words."""
-    stdin = f"key={shlex.quote(add)}\n{PROBE}".encode()
+    stdin = f"key={shlex.quote(add)}\n{SSHD_PROBE_SCRIPT}".encode()
     code, output, complaint = await executing.run_and_collect(
-        client, namespace, pod, ["sh", "-s"], container=container, stdin=stdin, most=MAX_PROBE
+        client, namespace, pod, ["sh", "-s"], container=container, stdin=stdin, most=MAX_PROBE_BYTES
     )
     answer = output.decode(errors="replace")
     if code or not answer.endswith("end yes\n"):
@@ -155,11 +155,11 @@ def parse_probe(pod: str, answer: str) -> Probe:
         name, _, value = line.partition(" ")
         found[name].append(value)
     user, folder = ((found[name] or [""])[0] for name in ("user", "folder"))
-    if not _USER.fullmatch(user):
+    if not _VALID_USER.fullmatch(user):
         why = f"Pod {pod} calls its user {user[:64]!r}: that is not a valid user name, so nothing is set up for it."
         raise Unreadable(why)
     # It is an absolute path that neither ssh's config nor an editor can misread
-    if not (folder.startswith("/") and folder.isprintable() and len(folder) <= _LONGEST_PATH and "\\" not in folder):
+    if not (folder.startswith("/") and folder.isprintable() and len(folder) <= _MAX_PATH and "\\" not in folder):
         why = f"Pod {pod} calls its folder {folder[:64]!r}: that is not a valid path, so nothing is set up for it."
         raise Unreadable(why)
     return Probe(

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from console.attach.ssh.paths import SshPaths
 
-_BREAKS = {  # what an option does to connections to a pod
+_HARMFUL_OPTIONS = {  # what an option does to connections to a pod
     "remotecommand": "is run in the pod in place of what is asked for",
     "requesttty": "opens a terminal where an editor or a copy sends its data",
     "controlpath": "lets connections to several pods share one",
 }
-_LISTENS = "0A"  # a socket's state in /proc/net/tcp
+_TCP_LISTEN_STATE = "0A"  # a socket's state in /proc/net/tcp
 
 
 def find_foreign_options(places: SshPaths, host: str) -> Iterator[str]:
@@ -24,8 +24,8 @@ def find_foreign_options(places: SshPaths, host: str) -> Iterator[str]:
     for line in done.stdout.splitlines():
         option, _, value = line.partition(" ")
         ours = value in {"none", "auto", "no", "false"} or str(places.own) in value
-        if option in _BREAKS and not ours:
-            yield f"{option} {value[:60]} of your ssh config {_BREAKS[option]}."
+        if option in _HARMFUL_OPTIONS and not ours:
+            yield f"{option} {value[:60]} of your ssh config {_HARMFUL_OPTIONS[option]}."
         elif option.endswith("forward") and option[:5] in {"local", "remot", "dynam"}:
             yield f"{option} {value[:60]} of your ssh config holds for pods too: the second connection finds it taken."
 
@@ -37,7 +37,7 @@ def find_listeners(ports: Collection[int], own: Collection[int]) -> dict[int, st
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:
             fields = line.split()
             port = int(fields[1].rpartition(":")[2], 16)
-            if fields[3] == _LISTENS and port in ports:
+            if fields[3] == _TCP_LISTEN_STATE and port in ports:
                 sockets[f"socket:[{fields[9]}]"] = port
     found = dict.fromkeys(sockets, "a program of another user")
     for process in Path("/proc").glob("[0-9]*") if sockets else ():

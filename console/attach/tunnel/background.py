@@ -157,7 +157,7 @@ def _spawn_and_read_line(request: bytes) -> bytes:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         env=environment,
-        cwd=assets.CHILDREN,
+        cwd=assets.CHILD_WORKING_FOLDER,
     ) as shell:
         assert shell.stdin is not None
         assert shell.stdout is not None

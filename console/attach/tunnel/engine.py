@@ -26,16 +26,16 @@ from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreac
 from console.kube.login import Login
 from console.kube.port_forward import JobEnded, Pipe, PodPending, locate, open_pipe
 from console.kube.rank_address import LivePod, PodAddress, PortPair
-from console.kube.raw_connection import AHEAD_SECONDS, RawConnection, connect, open_connection
+from console.kube.raw_connection import MAX_IDLE_SECONDS, RawConnection, connect, open_connection
 
 POD_POLL_SECONDS = 60.0
 """Seconds between two looks at the pod while all is well; a broken connection brings the next forward."""
 WAITING_POLL_SECONDS = 3.0
-SLEEP_DETECTED_SECONDS = 15.0  # seconds by which the clock runs ahead if the machine has slept
-TICK_SECONDS = 5.0
-_PAUSE = 1.0  # seconds between two looks, however many connections break
-MOST_SPARES = 4
-SPARE_SECONDS = 10.0
+CLOCK_JUMP_SECONDS = 15.0  # seconds by which the clock runs ahead if the machine has slept
+CLOCK_CHECK_SECONDS = 5.0
+_MIN_POLL_SECONDS = 1.0  # seconds between two looks, however many connections break
+MAX_SPARE_CONNECTIONS = 4
+SPARE_CONNECTION_SECONDS = 10.0
 """Seconds for which a connection to the pod's port is kept ready for a client that has made several within them.
 
 A single client gets none: a debugger may accept one connection only. Each stays open for so long and no longer, for
@@ -48,7 +48,7 @@ class _LocalPort:
     local: int
     remote: int
     spares: Ahead[tuple[Pipe, LivePod]]
-    times: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_SPARES + 1))  # of the last clients
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_SPARE_CONNECTIONS + 1))  # of the last clients
     server: asyncio.Server | None = None
     open: int = 0
     connections: int = 0
@@ -65,7 +65,7 @@ class _LocalPort:
         return self.spares.take()
 
     def renew_spares(self, now: float) -> None:
-        self.spares.keep(sum(now - each < SPARE_SECONDS for each in self.times) - 1)
+        self.spares.keep(sum(now - each < SPARE_CONNECTION_SECONDS for each in self.times) - 1)
 
 
 class LocalForward:
@@ -146,7 +146,7 @@ class LocalForward:
         taken = ""
         for local in choices:
             connect = partial(self._reach.open_pipe, self._address, wanted.remote, limit=0.0)
-            door = _LocalPort(local, wanted.remote, Ahead(connect, SPARE_SECONDS, lambda made: made[0]))
+            door = _LocalPort(local, wanted.remote, Ahead(connect, SPARE_CONNECTION_SECONDS, lambda made: made[0]))
             loop = asyncio.get_running_loop()
             try:
                 door.server = await loop.create_server(partial(self._accept_connection, door), "127.0.0.1", local)
@@ -264,7 +264,7 @@ class LocalForward:
             except ConsoleError as error:
                 # The network is away, or a right was taken: both may change, and the ports stay.
                 self._set_state("lost", error.message)
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_MIN_POLL_SECONDS)
 
     async def _wait(self, seconds: float) -> None:
         """Wait until the next check is due, a connection has broken, or the machine woke up."""
@@ -273,10 +273,10 @@ class LocalForward:
         while (left := until - loop.time()) > 0 and not self._look.is_set():
             wall, awake = self._clock(), loop.time()
             try:
-                async with asyncio.timeout(min(left, TICK_SECONDS)):
+                async with asyncio.timeout(min(left, CLOCK_CHECK_SECONDS)):
                     await self._look.wait()
             except TimeoutError:
-                if (self._clock() - wall) - (loop.time() - awake) > SLEEP_DETECTED_SECONDS:
+                if (self._clock() - wall) - (loop.time() - awake) > CLOCK_JUMP_SECONDS:
                     for splice in self._splices:  # may be dead without an error
                         splice.ping()
                     break
@@ -299,7 +299,7 @@ class PortForwarder:
     def __init__(self, login: Login, *, limit: float = POD_TIMEOUT) -> None:
         self.login = login
         self._limit = limit
-        self._ahead = Ahead(partial(connect, login), AHEAD_SECONDS, lambda made: made)
+        self._ahead = Ahead(partial(connect, login), MAX_IDLE_SECONDS, lambda made: made)
         self.connects_ahead = False  # as a tunnel does, whose clients make many: TLS is half of what each waits for
 
     def close(self) -> None:

@@ -92,7 +92,7 @@ def _profiles_file() -> Path:
 def read_json(path: Path) -> dict[str, Any]:
     """The content of a JSON file; empty if it is missing or broken."""
     try:
-        held = json.loads(folders.read_own(path))
+        held = json.loads(folders.read_own_file(path))
     except (OSError, ValueError):
         return {}
     return held if isinstance(held, dict) else {}
@@ -158,7 +158,7 @@ def forget_profile(name: str) -> None:
 ANSWER_TIMEOUT = 2.0  # seconds a process has to answer
 CLOSE_TIMEOUT = 30.0  # seconds that one which was asked to end, and has answered, has to close its ports
 ENDED_SHOWN_SECONDS = 86_400.0  # seconds for which a tunnel that has ended is listed, with why
-_LONGEST = 100  # characters a socket's path may have (the system takes 107)
+_MAX_SOCKET_PATH = 100  # characters a socket's path may have (the system takes 107)
 
 
 def _socket_folder() -> Path:
@@ -176,7 +176,7 @@ def _socket_folder() -> Path:
 
 def socket_path(name: str) -> Path:
     path = _socket_folder() / f"{zlib.crc32(f'{state_folder()} {name}'.encode()):08x}.sock"
-    if len(str(path)) > _LONGEST:
+    if len(str(path)) > _MAX_SOCKET_PATH:
         raise BadInput(f"The path {path} is too long for a socket.", "Set XDG_RUNTIME_DIR to a shorter one.")
     return path
 

@@ -15,7 +15,7 @@ from google.cloud.logging_v2.types import ListLogEntriesRequest
 from google.protobuf.json_format import ParseError
 
 from console.errors import BadInput, NotAllowed
-from console.google.api.calls import LISTING_SECONDS, GoogleSession, list_all, name_of, seconds_of, translate_errors
+from console.google.api.calls import LISTING_TIMEOUT, GoogleSession, list_all, name_of, seconds_of, translate_errors
 from console.google.builds import Build, BuildLine, BuildPlan
 from console.google.gcs_place import GcsPlace, parse_gcs_address
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 TIMEOUT = 30.0
-_OWN_KEYS = {"timeout", "source"}  # of a build description: what the form says instead
-_MODES = api.BuildOptions.LoggingMode
-_IN_LOGGING_ONLY = {_MODES.CLOUD_LOGGING_ONLY, _MODES.STACKDRIVER_ONLY, _MODES.NONE}
-_NOT_IN_LOGGING = {_MODES.GCS_ONLY, _MODES.NONE}
+_FORM_KEYS = {"timeout", "source"}  # of a build description: what the form says instead
+_LOGGING_MODES = api.BuildOptions.LoggingMode
+_IN_LOGGING_ONLY = {_LOGGING_MODES.CLOUD_LOGGING_ONLY, _LOGGING_MODES.STACKDRIVER_ONLY, _LOGGING_MODES.NONE}
+_NOT_IN_LOGGING = {_LOGGING_MODES.GCS_ONLY, _LOGGING_MODES.NONE}
 
 
 class CloudBuild:
@@ -70,7 +70,7 @@ class CloudBuild:
 def build_message(plan: BuildPlan, description: Mapping[str, Any]) -> Any:
     """Google's message for a build description (the content of cloudbuild.yml) with the plan's choices; BadInput."""
     try:
-        text = json.dumps({key: value for key, value in description.items() if key not in _OWN_KEYS})
+        text = json.dumps({key: value for key, value in description.items() if key not in _FORM_KEYS})
         build = api.Build.from_json(text, ignore_unknown_fields=False)
     except (ParseError, TypeError) as error:
         why = str(error).partition("\n")[0].removeprefix("Failed to parse ").strip()
@@ -131,10 +131,13 @@ class BuildEntries:
         if self._since:
             wanted += f' AND timestamp>="{self._since}"'
         request = ListLogEntriesRequest(
-            resource_names=[f"projects/{self._project}"], filter=wanted, order_by="timestamp asc", page_size=PAGE_SIZE
+            resource_names=[f"projects/{self._project}"],
+            filter=wanted,
+            order_by="timestamp asc",
+            page_size=PAGE_SIZE,
         )
         with translate_errors(f"read the log of build {self._number}"):
-            until = time.monotonic() + LISTING_SECONDS
+            until = time.monotonic() + LISTING_TIMEOUT
             async for page in (await self._client.list_log_entries(request, timeout=TIMEOUT)).pages:
                 for entry in filter(self._is_new, page.entries):
                     yield BuildLine(entry.timestamp.timestamp(), entry.text_payload)

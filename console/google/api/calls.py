@@ -34,8 +34,8 @@ LOGIN_COMMAND = "Log in with `gcloud auth application-default login`, or set GOO
 RENEW_TIMEOUT = 20.0  # seconds that a renewal may take
 RENEW_BEFORE = 300.0  # seconds before its end at which a token is renewed
 
-LISTING_SECONDS, MAX_LISTED = 60.0, 100_000  # in which all pages of a list have come, and what they may hold
-MAX_SAID = 1000  # characters of what Google says of an error
+LISTING_TIMEOUT, MAX_LISTED_ITEMS = 60.0, 100_000  # in which all pages of a list have come, and what they may hold
+MAX_ERROR_CHARACTERS = 1000  # characters of what Google says of an error
 
 ClientT = TypeVar("ClientT")
 ItemT = TypeVar("ItemT")
@@ -159,17 +159,19 @@ def _renew_credentials(credentials: Any, refused: str) -> tuple[str, float]:
     return str(credentials.token), ends()
 
 
-_REQUEST = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")  # what HTTP clients put before the words
-_NO_LOGIN = "Getting metadata from plugin failed"  # what gRPC says where the login could not be renewed for a call
+_REQUEST_PREFIX = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")  # what HTTP clients put before the words
+_LOGIN_NOT_RENEWED = (
+    "Getting metadata from plugin failed"  # what gRPC says where the login could not be renewed for a call
+)
 _NO_QUOTA_PROJECT = re.compile(  # for a login that would use gcloud's own project
     r"\b764086051850\b|requires a quota project|end user credentials from the Google Cloud SDK"
 )
-_NOT_THIS_PROJECT = re.compile(r"does not have required permission to use project|USER_PROJECT_DENIED")
+_QUOTA_PROJECT_REFUSED = re.compile(r"does not have required permission to use project|USER_PROJECT_DENIED")
 QUOTA_PROJECT_HINT = "Name it: `gcloud auth application-default set-quota-project PROJECT`."
-_DISABLED = re.compile(r"\b([a-z]+\.googleapis\.com)\b")
+_SERVICE_NAME = re.compile(r"\b([a-z]+\.googleapis\.com)\b")
 
-_CHECKS = {"lustre.googleapis.com": "lustre-instance", "file.googleapis.com": "filestore"}  # that look for a service
-_SERVICES = "google-services-enabled"  # the check that looks for all others
+_CHECK_OF_SERVICE = {"lustre.googleapis.com": "lustre-instance", "file.googleapis.com": "filestore"}
+_SERVICES_CHECK = "google-services-enabled"  # the check that looks for all others
 
 
 @contextmanager
@@ -218,13 +220,13 @@ async def translate_errors_within(doing: str, seconds: float) -> AsyncIterator[N
 async def list_all(doing: str, pages: Awaitable[Any], parse: Callable[[Any], ItemT], most: int = 0) -> list[ItemT]:
     """What all pages of a list hold, parsed, or its first `most`; Unreachable, or Unreadable where it has no end."""
     found: list[ItemT] = []
-    async with translate_errors_within(doing, LISTING_SECONDS):
+    async with translate_errors_within(doing, LISTING_TIMEOUT):
         async for each in await pages:
             found.append(parse(each))
             if len(found) == most:
                 break
-            if len(found) > MAX_LISTED:
-                raise ValueError(f"it has more than {MAX_LISTED:,} entries")
+            if len(found) > MAX_LISTED_ITEMS:
+                raise ValueError(f"it has more than {MAX_LISTED_ITEMS:,} entries")
             if not len(found) % 500:
                 await asyncio.sleep(0)  # a page of thousands takes seconds
     return found
@@ -233,9 +235,9 @@ async def list_all(doing: str, pages: Awaitable[Any], parse: Callable[[Any], Ite
 def google_error(error: GoogleAPICallError, doing: str) -> ConsoleError:
     from google.api_core import exceptions as api
 
-    message = _REQUEST.sub("", error.message or type(error).__name__).strip()[:MAX_SAID].rstrip(".")
+    message = _REQUEST_PREFIX.sub("", error.message or type(error).__name__).strip()[:MAX_ERROR_CHARACTERS].rstrip(".")
     text = f"Could not {doing}: {message}."
-    if _NO_LOGIN in message:
+    if _LOGIN_NOT_RENEWED in message:
         return NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOGIN_COMMAND)
     if isinstance(error, api.Forbidden):
         if refused := quota_project_error(message, doing):
@@ -266,7 +268,7 @@ def quota_project_error(message: str, doing: str) -> NotAllowed | None:
     if _NO_QUOTA_PROJECT.search(message):
         words = f"Could not {doing}: this login has no quota project."
         return NotAllowed(words, QUOTA_PROJECT_HINT, status=403, reason="NoQuotaProject")
-    if _NOT_THIS_PROJECT.search(message):
+    if _QUOTA_PROJECT_REFUSED.search(message):
         words = f"Could not {doing}: this login may not use its quota project: {message}."
         hint = f"Ask for the role Service Usage Consumer there, or name another. {QUOTA_PROJECT_HINT}"
         return NotAllowed(words, hint, status=403, reason="NoQuotaProject")
@@ -275,7 +277,7 @@ def quota_project_error(message: str, doing: str) -> NotAllowed | None:
 
 def format_enable_hint(service: str) -> str:
     """The hint on how to enable a service: the preflight check that fixes it."""
-    check = _CHECKS.get(service, _SERVICES)
+    check = _CHECK_OF_SERVICE.get(service, _SERVICES_CHECK)
     return f"Enable it: `a4 preflight --fix {check}` (P in the console), or `gcloud services enable {service}`."
 
 
@@ -287,6 +289,8 @@ def disabled_service(error: GoogleAPICallError) -> str:
             return str(named)
     message = error.message or ""
     found = (
-        _DISABLED.search(message) if "has not been used in project" in message or "it is disabled" in message else None
+        _SERVICE_NAME.search(message)
+        if "has not been used in project" in message or "it is disabled" in message
+        else None
     )
     return found[1] if found else ""

@@ -25,9 +25,9 @@ from console.google.gcs_place import Bucket, GcsPlace, StoredObject
 
 TIMEOUT = 30.0  # seconds of silence that one request may last
 RETRY_POLICY = DEFAULT_RETRY.with_timeout(60.0)
-LIMITS: dict[str, Any] = {"timeout": TIMEOUT, "retry": RETRY_POLICY}
-PAGE_SIZE, MAX_PAGES = 1000, 2000  # objects in one answer, and answers of one list
-MAX_SIZE = 1 << 50  # bytes of an object; Cloud Storage takes 5 TiB
+CALL_LIMITS: dict[str, Any] = {"timeout": TIMEOUT, "retry": RETRY_POLICY}
+PAGE_OBJECTS, MAX_PAGES = 1000, 2000  # objects in one answer, and answers of one list
+MAX_OBJECT_BYTES = 1 << 50  # bytes of an object; Cloud Storage takes 5 TiB
 AnswerT = TypeVar("AnswerT")
 
 
@@ -69,21 +69,21 @@ class Buckets:
             f"list the buckets of {self.project}",
             lambda client: tuple(
                 _parse_bucket(each)
-                for page in _pages(client.list_buckets(page_size=PAGE_SIZE, **LIMITS))
+                for page in _pages(client.list_buckets(page_size=PAGE_OBJECTS, **CALL_LIMITS))
                 for each in page
             ),
         )
 
     async def read_bucket(self, name: str) -> Bucket:
         return await self.run_in_thread(
-            f"read bucket {name}", lambda client: _parse_bucket(client.get_bucket(name, **LIMITS))
+            f"read bucket {name}", lambda client: _parse_bucket(client.get_bucket(name, **CALL_LIMITS))
         )
 
     async def read_members(self, name: str) -> dict[str, frozenset[str]]:
         """The IAM policy of a bucket: role -> members; roles inherited from the project are not included."""
 
         def call(client: Any) -> dict[str, frozenset[str]]:
-            policy = client.bucket(name).get_iam_policy(requested_policy_version=3, **LIMITS)
+            policy = client.bucket(name).get_iam_policy(requested_policy_version=3, **CALL_LIMITS)
             return members_by_role((each["role"], each.get("members", ())) for each in policy.bindings)
 
         return await self.run_in_thread(f"read the IAM policy of bucket {name}", call)
@@ -94,7 +94,7 @@ class Buckets:
         def call(client: Any) -> Bucket:
             made = api.Bucket(client, name)
             made.iam_configuration.uniform_bucket_level_access_enabled = True
-            made.create(location=location, **LIMITS)
+            made.create(location=location, **CALL_LIMITS)
             return _parse_bucket(made)
 
         return await self.run_in_thread(f"create bucket {name}", call)
@@ -105,12 +105,12 @@ class Buckets:
             f"list the buckets of {self.project}",
             lambda client: any(
                 each.name == name
-                for page in _pages(client.list_buckets(prefix=name, page_size=PAGE_SIZE, **LIMITS))
+                for page in _pages(client.list_buckets(prefix=name, page_size=PAGE_OBJECTS, **CALL_LIMITS))
                 for each in page
             ),
         )
 
-    async def list_folder(self, place: GcsPlace, most: int = 5 * PAGE_SIZE) -> tuple[list[StoredObject], bool]:
+    async def list_folder(self, place: GcsPlace, most: int = 5 * PAGE_OBJECTS) -> tuple[list[StoredObject], bool]:
         """The contents of one folder, and whether there is more than `most`."""
 
         def call(client: Any) -> tuple[list[StoredObject], bool]:
@@ -119,8 +119,8 @@ class Buckets:
                 prefix=place.folder,
                 delimiter="/",
                 include_folders_as_prefixes=True,
-                page_size=PAGE_SIZE,
-                **LIMITS,
+                page_size=PAGE_OBJECTS,
+                **CALL_LIMITS,
             )
             objects: list[StoredObject] = []
             for page in _pages(found):
@@ -137,10 +137,10 @@ class Buckets:
 
         def begin(client: Any) -> Any:
             if place.path and not place.path.endswith("/"):
-                one = client.bucket(place.bucket).get_blob(place.path, **LIMITS)
+                one = client.bucket(place.bucket).get_blob(place.path, **CALL_LIMITS)
                 if one is not None:
                     return iter([[one]])
-            return _pages(client.list_blobs(place.bucket, prefix=place.folder, page_size=PAGE_SIZE, **LIMITS))
+            return _pages(client.list_blobs(place.bucket, prefix=place.folder, page_size=PAGE_OBJECTS, **CALL_LIMITS))
 
         pages = await self.run_in_thread(f"list {place}", begin)
         while (page := await self.run_in_thread(f"list {place}", lambda _: _parse_page(next(pages, None)))) is not None:
@@ -162,7 +162,7 @@ class Buckets:
         def call(client: Any) -> None:
             blob = client.bucket(place.bucket).blob(place.path)
             expected = None if replace else 0
-            blob.upload_from_filename(str(file), checksum="crc32c", if_generation_match=expected, **LIMITS)
+            blob.upload_from_filename(str(file), checksum="crc32c", if_generation_match=expected, **CALL_LIMITS)
 
         try:
             await self.run_in_thread(f"write {place}", call)
@@ -198,7 +198,7 @@ def _parse_page(page: Any) -> list[StoredObject] | None:
 
 
 def _parse_object(found: Any) -> StoredObject:
-    if not 0 <= (size := found.size or 0) <= MAX_SIZE:
+    if not 0 <= (size := found.size or 0) <= MAX_OBJECT_BYTES:
         raise ValueError(f"{found.name!r} has {size} bytes")
     return StoredObject(
         name=found.name,
@@ -209,7 +209,7 @@ def _parse_object(found: Any) -> StoredObject:
     )
 
 
-CHUNK_SIZE = 16 * 1024 * 1024  # bytes that one request brings
+CHUNK_BYTES = 16 * 1024 * 1024  # bytes that one request brings
 
 
 async def download_object(
@@ -240,12 +240,12 @@ async def download_object(
 
 def _download_chunk(bucket: str, stored: StoredObject, part: Path, at: int, checksum: Checksum, client: Any) -> int:
     """Download one piece and append it to the file; returns its size."""
-    end = min(at + CHUNK_SIZE, stored.bytes) - 1
+    end = min(at + CHUNK_BYTES, stored.bytes) - 1
     data = (
         client.bucket(bucket)
         .blob(stored.name)
         .download_as_bytes(
-            start=at, end=end, raw_download=True, checksum=None, if_generation_match=stored.generation, **LIMITS
+            start=at, end=end, raw_download=True, checksum=None, if_generation_match=stored.generation, **CALL_LIMITS
         )
     )
     if len(data) != end + 1 - at:
@@ -262,7 +262,7 @@ def _download_chunk(bucket: str, stored: StoredObject, part: Path, at: int, chec
 def _checksum_of(path: Path) -> Checksum:
     checksum = Checksum()
     with path.open("rb") as file:
-        while data := file.read(CHUNK_SIZE):
+        while data := file.read(CHUNK_BYTES):
             checksum.update(data)
     return checksum
 

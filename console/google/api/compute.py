@@ -18,8 +18,8 @@ from console.google.node_pools import InstanceGroup
 
 TIMEOUT = 15.0
 _COMPUTE_URL = "https://compute.googleapis.com"
-_KINDS: dict[int, type[Refused]] = {401: NotLoggedIn, 403: NotAllowed, 404: NotFound}
-_PAGES = 20  # pages of one list, 500 each; nobody has more routers or rules
+_ERROR_CLASSES: dict[int, type[Refused]] = {401: NotLoggedIn, 403: NotAllowed, 404: NotFound}
+_MAX_PAGES = 20  # pages of one list, 500 each; nobody has more routers or rules
 
 
 async def list_nats(reach: GoogleSession, project: str, region: str) -> tuple[Nat, ...]:
@@ -76,7 +76,7 @@ def _list_items(reach: GoogleSession, path: str, doing: str) -> list[dict[str, A
     items: list[dict[str, Any]] = []
     token = ""
     with authorized_session(reach) as session:
-        for _ in range(_PAGES):
+        for _ in range(_MAX_PAGES):
             params = {"maxResults": "500", **({"pageToken": token} if token else {})}
             page = get_json(session, reach, path, doing, params)
             items += page.get("items", ())
@@ -115,7 +115,7 @@ def get_json(
     if "SERVICE_DISABLED" in answer.text:
         service = "compute.googleapis.com"
         raise ApiDisabled(f"Could not {doing}: {service} is not enabled in the project.", service=service)
-    kind = _KINDS.get(answer.status_code, Refused)
+    kind = _ERROR_CLASSES.get(answer.status_code, Refused)
     words = f"Could not {doing}: Google answered {answer.status_code}."
     raise kind(words, f"Ask for the role {role}.", status=answer.status_code)
 
@@ -149,7 +149,7 @@ def _read_reservation(reach: GoogleSession, project: str, zone: str, name: str, 
     )
 
 
-_GROUPS_API = "https://www.googleapis.com"
+_INSTANCE_GROUPS_URL = "https://www.googleapis.com"
 
 
 async def read_instance_groups(reach: GoogleSession, urls: Iterable[str]) -> InstanceGroup:
@@ -164,9 +164,9 @@ async def read_instance_groups(reach: GoogleSession, urls: Iterable[str]) -> Ins
 
 
 def _read_group(reach: GoogleSession, url: str) -> InstanceGroup:
-    if not url.startswith(f"{_GROUPS_API}/"):  # the login goes where the address leads
+    if not url.startswith(f"{_INSTANCE_GROUPS_URL}/"):  # the login goes where the address leads
         raise ValueError("an instance group of a host that is not Google's")
-    address = url.removeprefix(_GROUPS_API) if reach.practice_http else url
+    address = url.removeprefix(_INSTANCE_GROUPS_URL) if reach.practice_http else url
     with authorized_session(reach) as session:
         answer = get_json(
             session, reach, address, f"count the instances of {_last_segment(url)}", role="Compute Viewer"

@@ -18,7 +18,7 @@ from console.kube.objects.node import format_maintenance_exclusion, format_maint
 TIMEOUT = 30.0  # seconds for one call, retries of the library within
 MAX_ENTRIES = 10_000  # of a list: a cluster takes half a millisecond
 ParsedT = TypeVar("ParsedT")
-_ADDONS: dict[str, Callable[[api.Cluster], bool]] = {
+_ADDON_ENABLED: dict[str, Callable[[api.Cluster], bool]] = {
     "gcsFuse": lambda c: c.addons_config.gcs_fuse_csi_driver_config.enabled,
     "filestore": lambda c: c.addons_config.gcp_filestore_csi_driver_config.enabled,
     "lustre": lambda c: c.addons_config.lustre_csi_driver_config.enabled,
@@ -135,7 +135,7 @@ def parse_cluster(project: str, found: api.Cluster) -> GkeCluster:
         subnetwork=found.network_config.subnetwork or found.subnetwork,
         created=_parse_time(found.create_time),
         workload_pool=found.workload_identity_config.workload_pool,
-        addons=frozenset(name for name, is_on in _ADDONS.items() if is_on(found)),
+        addons=frozenset(name for name, is_on in _ADDON_ENABLED.items() if is_on(found)),
         maintenance=_format_maintenance(found.maintenance_policy.window),
         pools=tuple(parse_pool(each) for each in found.node_pools),
     )

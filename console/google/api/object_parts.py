@@ -22,17 +22,17 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from console.errors import TRY_AGAIN, ConsoleError, Unreachable, Unreadable
 from console.google.api.calls import GoogleSession, google_error
-from console.kube.http import AGENT
+from console.kube.http import USER_AGENT
 
-AT_ONCE = 96  # objects that are read at the same time, each over a connection of its own
-CONNECT, SILENCE = 10.0, 30  # seconds until a connection has to stand, and for which an answer may say nothing
-RETRY_FOR = 60.0  # seconds after which an object is not tried again
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 16.0  # seconds before the second try, and before later ones at most
+MAX_CONCURRENT_OBJECTS = 96  # objects that are read at the same time, each over a connection of its own
+CONNECT_TIMEOUT, SILENCE_TIMEOUT = 10.0, 30  # until a connection has to stand, and for which an answer may say nothing
+RETRY_SECONDS = 60.0  # seconds after which an object is not tried again
+FIRST_PAUSE, MAX_PAUSE = 1.0, 16.0  # seconds before the second try, and before later ones at most
 MAX_ERROR_BYTES = 1 << 16  # bytes of an answer that says why not
-_TRY_AGAIN = frozenset({408, 429, 500, 502, 503, 504})
-_FOR_GOOD = frozenset({pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE})
+_RETRIED_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
+_FINAL_CURL_ERRORS = frozenset({pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE})
 _OK, _PARTIAL, _UNAUTHORIZED, _NOT_THERE, _NO_SUCH_RANGE = 200, 206, 401, 404, 416
-_TAG = re.compile(r"<[^>]{0,200}>")
+_XML_TAG = re.compile(r"<[^>]{0,200}>")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -86,7 +86,7 @@ class _Login:
         project = getattr(self._reach.credentials, "quota_project_id", None)
         self._headers = [
             f"Authorization: Bearer {self._token}",
-            f"User-Agent: {AGENT}",
+            f"User-Agent: {USER_AGENT}",
             "Accept-Encoding: gzip",  # else Google unpacks what is stored packed, and its parts cannot be asked for
             *([f"X-Goog-User-Project: {project}"] if project else []),
         ]
@@ -99,7 +99,7 @@ async def read_parts(
     found: dict[str, bytes] = {}
     rest, login = iter(wanted.items()), _Login(reach)
     connections = pycurl.AsyncCurlMulti()
-    connections.setopt(pycurl.M_MAXCONNECTS, AT_ONCE)
+    connections.setopt(pycurl.M_MAXCONNECTS, MAX_CONCURRENT_OBJECTS)
 
     async def work() -> None:
         read = _ObjectReader(connections, endpoint, login, bucket)
@@ -109,7 +109,7 @@ async def read_parts(
         finally:
             read.curl.close()
 
-    workers = [asyncio.create_task(work()) for _ in range(min(AT_ONCE, len(wanted)))]
+    workers = [asyncio.create_task(work()) for _ in range(min(MAX_CONCURRENT_OBJECTS, len(wanted)))]
     try:
         await asyncio.gather(*workers)
     finally:
@@ -130,9 +130,9 @@ class _ObjectReader:
         self.curl = curl = pycurl.Curl()
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
-        curl.setopt(pycurl.CONNECTTIMEOUT_MS, int(1000 * CONNECT))
+        curl.setopt(pycurl.CONNECTTIMEOUT_MS, int(1000 * CONNECT_TIMEOUT))
         curl.setopt(pycurl.LOW_SPEED_LIMIT, 1)
-        curl.setopt(pycurl.LOW_SPEED_TIME, SILENCE)
+        curl.setopt(pycurl.LOW_SPEED_TIME, SILENCE_TIMEOUT)
         curl.setopt(pycurl.NOSIGNAL, 1)
         curl.setopt(pycurl.PROXY, endpoint.proxy)  # an empty one too: unless both are set, libcurl asks the environment
         curl.setopt(pycurl.NOPROXY, "")
@@ -161,7 +161,7 @@ class _ObjectReader:
     async def part(self, name: str, start: int, most: int) -> bytes:
         doing = f"read gs://{self._bucket}/{name}"
         url = f"{self._objects}/{quote(name, safe='')}?alt=media"
-        end, pause, refused = time.monotonic() + RETRY_FOR, FIRST_PAUSE, ""
+        end, pause, refused = time.monotonic() + RETRY_SECONDS, FIRST_PAUSE, ""
         while True:
             token, headers = await self._login.headers(refused)
             self.curl.setopt(pycurl.URL, url)
@@ -175,10 +175,10 @@ class _ObjectReader:
             if status == _UNAUTHORIZED and not refused:
                 refused = token
                 continue
-            if (status and status not in _TRY_AGAIN) or time.monotonic() + pause > end:
+            if (status and status not in _RETRIED_STATUSES) or time.monotonic() + pause > end:
                 raise failure or _refusal(status, bytes(self._body), doing)
             await asyncio.sleep(pause * random.uniform(0.5, 1))
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE)
 
     async def _perform(self, room: int, doing: str) -> Unreachable | None:
         """Send the request; why there is no answer that is worth another try. Raises Unreachable for good."""
@@ -189,7 +189,7 @@ class _ObjectReader:
         except pycurl.error as error:
             if self._cut:
                 return None  # more came than was asked for
-            if error.args[0] in _FOR_GOOD:
+            if error.args[0] in _FINAL_CURL_ERRORS:
                 words = f"Could not {doing}: the certificate of Cloud Storage is not accepted ({error.args[1]})."
                 raise Unreachable(
                     words, "Is there a proxy in between? REQUESTS_CA_BUNDLE names its authority."
@@ -213,5 +213,5 @@ def _refusal(status: int, body: bytes, doing: str) -> ConsoleError:
     try:
         message = str(json.loads(text)["error"]["message"])
     except (ValueError, LookupError, TypeError, RecursionError):
-        message = " ".join(_TAG.sub(" ", text[:2000]).split())[:300]
+        message = " ".join(_XML_TAG.sub(" ", text[:2000]).split())[:300]
     return google_error(from_http_status(status, message or "unknown error"), doing)  # type: ignore[no-untyped-call]

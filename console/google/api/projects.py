@@ -50,7 +50,7 @@ async def granted_permissions(reach: GoogleSession, project: str, wanted: Sequen
 
 
 ENABLE_TIMEOUT = 300.0  # seconds that enabling a service may take
-_AT_ONCE = 30  # services that Google tells of in one answer
+_SERVICES_PER_REQUEST = 30  # services that Google tells of in one answer
 
 
 async def enabled_services(reach: GoogleSession, project: str, services: Collection[str]) -> frozenset[str]:
@@ -59,9 +59,9 @@ async def enabled_services(reach: GoogleSession, project: str, services: Collect
     names = [f"projects/{project}/services/{each}" for each in services]
     found: set[str] = set()
     async with translate_errors_within(f"list the enabled services of {project}", TIMEOUT):
-        for start in range(0, len(names), _AT_ONCE):
+        for start in range(0, len(names), _SERVICES_PER_REQUEST):
             request = services_api.BatchGetServicesRequest(
-                parent=f"projects/{project}", names=names[start : start + _AT_ONCE]
+                parent=f"projects/{project}", names=names[start : start + _SERVICES_PER_REQUEST]
             )
             answer = await client.batch_get_services(request, timeout=TIMEOUT)
             found |= {each.config.name for each in answer.services if each.state == services_api.State.ENABLED}

@@ -40,7 +40,7 @@ class EventSchema(ObjectSchema):
     series: SeriesSchema | None = None
 
 
-MAX_OF_MESSAGE = 4096  # characters that are kept; events.k8s.io allows 1,024
+MAX_MESSAGE_CHARACTERS = 4096  # characters that are kept; events.k8s.io allows 1,024
 
 
 def parse_event(item: EventSchema) -> Event:
@@ -56,7 +56,7 @@ def parse_event(item: EventSchema) -> Event:
         object_uid=intern_text(about.uid),
         type=intern_text(item.type) or "Normal",
         reason=intern_text(item.reason),
-        message=message if len(message) <= MAX_OF_MESSAGE else f"{message[:MAX_OF_MESSAGE]}…",
+        message=message if len(message) <= MAX_MESSAGE_CHARACTERS else f"{message[:MAX_MESSAGE_CHARACTERS]}…",
         count=series.count or item.count or 1,
         first=first,
         last=parse_time(series.last_observed_time) or parse_time(item.last_timestamp) or first,

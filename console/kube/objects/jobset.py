@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from console.errors import Unreadable
 from console.kube.objects.meta import (
-    JOBSET,
-    KUEUE,
-    OURS,
-    OWNER,
+    A4_PREFIX,
+    JOBSET_PREFIX,
+    KUEUE_PREFIX,
+    OWNER_LABEL,
     ApiSchema,
     Condition,
     ConditionSchema,
@@ -57,10 +57,10 @@ class RecipeKind(StrEnum):
 def recipe_kind(recipe: str) -> RecipeKind:
     if recipe.startswith("nccl"):
         return RecipeKind.NCCL
-    return RecipeKind.TRAINING if _TRAINS.search(recipe) else RecipeKind.PODS
+    return RecipeKind.TRAINING if _TRAINING_RECIPE.search(recipe) else RecipeKind.PODS
 
 
-_TRAINS = re.compile(r"pretrain|sft|dpo|rlhf|lustre$")
+_TRAINING_RECIPE = re.compile(r"pretrain|sft|dpo|rlhf|lustre$")
 
 
 class Job(NamespacedObject, frozen=True):
@@ -249,7 +249,7 @@ class JobSchema(ObjectSchema):
 def parse_job(item: JobSchema) -> Job:
     return Job(
         **namespaced_identity_of(item.metadata),
-        jobset_uid=intern_text(labels_of(item.metadata).get(JOBSET + "jobset-uid")),
+        jobset_uid=intern_text(labels_of(item.metadata).get(JOBSET_PREFIX + "jobset-uid")),
         time_limit=item.spec.active_deadline_seconds if item.spec else None,
     )
 
@@ -293,25 +293,27 @@ class JobSetSchema(ObjectSchema):
     status: JobSetStatusSchema | None = None
 
 
-def _template(item: ReplicatedJobSchema) -> tuple[JobSpecSchema, MountingTemplateSchema]:
+def _pod_template(item: ReplicatedJobSchema) -> tuple[JobSpecSchema, MountingTemplateSchema]:
     job = (item.template.spec if item.template else None) or JobSpecSchema()
     return job, job.template or MountingTemplateSchema()
 
 
-_BUCKETS = "gcsfuse.csi.storage.gke.io"  # the driver that mounts a bucket into a pod without a claim
-_OF_THE_SYSTEM = ("/home/kubernetes/bin", "/dev", "/sys", "/proc", "/usr", "/lib")  # of a node: no place for data
+_GCS_FUSE_DRIVER = "gcsfuse.csi.storage.gke.io"  # the driver that mounts a bucket into a pod without a claim
+_SYSTEM_FOLDERS = ("/home/kubernetes/bin", "/dev", "/sys", "/proc", "/usr", "/lib")  # of a node: no place for data
 
 
-def _stays(volume: VolumeSchema | None) -> bool | None:
+def _outlives_pod(volume: VolumeSchema | None) -> bool | None:
     """Whether what is in a volume outlives the pod; not known of a folder of its node, which the next pod may not have.
 
     Nor of kinds that are not named here.
     """
     if volume is None:
         return None
-    if volume.persistent_volume_claim or volume.nfs or (volume.csi and volume.csi.driver == _BUCKETS):
+    if volume.persistent_volume_claim or volume.nfs or (volume.csi and volume.csi.driver == _GCS_FUSE_DRIVER):
         return True
-    if volume.host_path and f"{volume.host_path.path or '/'}/".startswith(tuple(f"{each}/" for each in _OF_THE_SYSTEM)):
+    if volume.host_path and f"{volume.host_path.path or '/'}/".startswith(
+        tuple(f"{each}/" for each in _SYSTEM_FOLDERS)
+    ):
         return False
     own = volume.empty_dir, volume.ephemeral, volume.config_map, volume.secret, volume.projected, volume.downward_api
     return False if any(each is not None for each in own) else None
@@ -322,11 +324,11 @@ def _mounts(spec: MountingSpecSchema | None) -> tuple[Mount, ...]:
         return ()
     volumes = {each.name: each for each in spec.volumes or ()}
     mounted = (each for container in spec.containers for each in container.volume_mounts or () if each.mount_path)
-    return tuple(dict.fromkeys(Mount(each.mount_path or "", _stays(volumes.get(each.name))) for each in mounted))
+    return tuple(dict.fromkeys(Mount(each.mount_path or "", _outlives_pod(volumes.get(each.name))) for each in mounted))
 
 
-def _group(item: ReplicatedJobSchema, status: ReplicatedJobStatusSchema) -> ReplicatedJob:
-    job, template = _template(item)
+def _replicated_job(item: ReplicatedJobSchema, status: ReplicatedJobStatusSchema) -> ReplicatedJob:
+    job, template = _pod_template(item)
     return ReplicatedJob(
         name=intern_text(item.name),
         replicas=1 if item.replicas is None else item.replicas,
@@ -341,16 +343,16 @@ def _group(item: ReplicatedJobSchema, status: ReplicatedJobStatusSchema) -> Repl
 MAX_PODS = 20_000  # of a JobSet: each is listed, and a few bytes may ask for billions
 
 
-def _groups(
+def _replicated_jobs(
     item: list[ReplicatedJobSchema], fields: dict[str | None, ReplicatedJobStatusSchema]
 ) -> tuple[ReplicatedJob, ...]:
-    found = tuple(_group(each, fields.get(each.name) or ReplicatedJobStatusSchema()) for each in item)
+    found = tuple(_replicated_job(each, fields.get(each.name) or ReplicatedJobStatusSchema()) for each in item)
     if any(group.replicas > MAX_PODS for group in found) or sum(group.pods for group in found) > MAX_PODS:
         raise Unreadable(f"It asks for more than {MAX_PODS:,} pods, more than any cluster has machines for.")
     return found
 
 
-def _release(meta: Meta) -> str:
+def _helm_release(meta: Meta) -> str:
     labels = labels_of(meta)
     named = annotations_of(meta).get("meta.helm.sh/release-name", "")
     if named or labels.get("app.kubernetes.io/managed-by") != "Helm":
@@ -360,7 +362,7 @@ def _release(meta: Meta) -> str:
 
 def _priority_class(labels_class: str | None, groups: list[ReplicatedJobSchema]) -> str:
     """Kueue's priority class label, else the priority class of the pods."""
-    specs = (_template(each)[1].spec for each in groups)
+    specs = (_pod_template(each)[1].spec for each in groups)
     return labels_class or next((each.priority_class_name for each in specs if each and each.priority_class_name), "")
 
 
@@ -370,12 +372,12 @@ def parse_jobset(item: JobSetSchema) -> JobSet:
     by_name = {each.name: each for each in status.replicated_jobs_status or ()}
     return JobSet(
         **namespaced_identity_of(meta),
-        queue=intern_text(labels.get(KUEUE + "queue-name")),
-        recipe=intern_text(labels.get(OURS + "recipe")),
-        release=_release(meta),
+        queue=intern_text(labels.get(KUEUE_PREFIX + "queue-name")),
+        recipe=intern_text(labels.get(A4_PREFIX + "recipe")),
+        release=_helm_release(meta),
         owner=intern_text(launched_by(labels, annotations_of(meta))),
-        owner_labelled=OWNER in labels,
-        priority_class=intern_text(_priority_class(labels.get(KUEUE + "priority-class"), groups)),
+        owner_labelled=OWNER_LABEL in labels,
+        priority_class=intern_text(_priority_class(labels.get(KUEUE_PREFIX + "priority-class"), groups)),
         suspended=bool(spec.suspend),
         deleting_since=parse_time(meta.deletion_timestamp),
         restarts=status.restarts or 0,
@@ -383,7 +385,7 @@ def parse_jobset(item: JobSetSchema) -> JobSet:
         ttl=spec.ttl_seconds_after_finished,
         terminal_state=status.terminal_state or "",
         conditions=conditions_of(status.conditions),
-        groups=_groups(groups, by_name),
+        groups=_replicated_jobs(groups, by_name),
     )
 
 

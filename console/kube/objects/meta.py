@@ -55,30 +55,30 @@ def is_condition_true(conditions: Iterable[Condition], type_: str) -> bool:
     return found is not None and found.is_true
 
 
-OWNER = "a4.console/owner"  # label with the short name of who launched it, and annotation with the whole one
-_TELLING = ("owner", "user", "username", "creator", "created-by", "submitted-by", "launched-by")
+OWNER_LABEL = "a4.console/owner"  # label with the short name of who launched it, and annotation with the whole one
+_OWNER_WORDS = ("owner", "user", "username", "creator", "created-by", "submitted-by", "launched-by")
 """Last part of labels and annotations in which other tools say who launched something."""
-_TOOLS = frozenset({"app.kubernetes.io/created-by"})  # a key of that kind that names programs, not people
-_LONGEST = 63
-_ELSE = re.compile(r"[^A-Za-z0-9._-]+")
+_TOOL_LABELS = frozenset({"app.kubernetes.io/created-by"})  # a key of that kind that names programs, not people
+_MAX_LABEL_LENGTH = 63
+_NOT_IN_LABEL_VALUES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def short_name(name: str) -> str:
     """The name shortened to a valid label value; an e-mail address is reduced to the part before the @."""
-    return _ELSE.sub("-", name.partition("@")[0])[:_LONGEST].strip("-._")
+    return _NOT_IN_LABEL_VALUES.sub("-", name.partition("@")[0])[:_MAX_LABEL_LENGTH].strip("-._")
 
 
 def launched_by(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     """Who launched the object with these labels and annotations, as a short name; empty if unknown."""
-    if named := labels.get(OWNER) or annotations.get(OWNER):
+    if named := labels.get(OWNER_LABEL) or annotations.get(OWNER_LABEL):
         return short_name(named)
     found = {
         key.rpartition("/")[2]: value
         for marks in (annotations, labels)
         for key, value in marks.items()
-        if key not in _TOOLS
+        if key not in _TOOL_LABELS
     }
-    return next((short for key in _TELLING if (short := short_name(found.get(key, "")))), "")
+    return next((short for key in _OWNER_WORDS if (short := short_name(found.get(key, "")))), "")
 
 
 @lru_cache(maxsize=1024)
@@ -101,9 +101,9 @@ def format_time(moment: float) -> str:
 GPU = "nvidia.com/gpu"
 
 
-JOBSET = "jobset.sigs.k8s.io/"  # prefix of the labels that JobSet puts on Jobs and pods
-KUEUE = "kueue.x-k8s.io/"
-OURS = "a4.console/"
+JOBSET_PREFIX = "jobset.sigs.k8s.io/"  # prefix of the labels that JobSet puts on Jobs and pods
+KUEUE_PREFIX = "kueue.x-k8s.io/"
+A4_PREFIX = "a4.console/"
 
 
 class ApiSchema(msgspec.Struct, rename="camel", gc=False):
@@ -199,7 +199,7 @@ def label_int(text: str | None, default: int) -> int:
     return int(text) if text and text.isdecimal() else default
 
 
-_SUFFIXES = {
+_QUANTITY_SUFFIXES = {
     "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1),
     "k": Decimal(10**3), "M": Decimal(10**6), "G": Decimal(10**9), "T": Decimal(10**12), "P": Decimal(10**15),
     "E": Decimal(10**18), "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40),
@@ -207,7 +207,7 @@ _SUFFIXES = {
 }  # fmt: skip
 
 
-_NO_QUANTITY = Decimal(10**40)  # Kubernetes promises numbers up to 2**63
+_QUANTITY_LIMIT = Decimal(10**40)  # Kubernetes promises numbers up to 2**63
 
 
 @lru_cache(maxsize=4096)
@@ -217,10 +217,10 @@ def parse_quantity(text: str | int | float) -> Decimal:
     number = written.rstrip("KMGTPEkmnui")
     suffix = written[len(number) :]
     try:
-        value = Decimal(number) * _SUFFIXES[suffix]
+        value = Decimal(number) * _QUANTITY_SUFFIXES[suffix]
     except (ArithmeticError, KeyError) as error:
         raise Unreadable(f"{written!r} is not a quantity.") from error
-    if not value.is_finite() or abs(value) >= _NO_QUANTITY:
+    if not value.is_finite() or abs(value) >= _QUANTITY_LIMIT:
         raise Unreadable(f"{written!r} is not a quantity.")
     return value
 
@@ -232,10 +232,10 @@ def parse_amount(resource: str, text: str | int | float) -> int:
     return int((value * 1000 if resource == "cpu" else value).to_integral_value(ROUND_CEILING))
 
 
-NAME_LABEL = "kubernetes.io/metadata.name"  # the one label that every namespace has
+NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"  # the one label that every namespace has
 
 
-ALWAYS = tuple(
+DEFAULT_GPU_TOLERATIONS = tuple(
     Toleration(key, "Exists")
     for key in ("nvidia.com/gpu", "cloud.google.com/impending-node-termination", "cloud.google.com/gke-queued")
 )
@@ -248,9 +248,9 @@ def selects_namespace(selector: Iterable[Requirement] | None, namespace: str) ->
         return False
     sure = True
     for each in selector:
-        if each.key != NAME_LABEL:
+        if each.key != NAMESPACE_NAME_LABEL:
             sure = False
-        elif not each.matches({NAME_LABEL: namespace}):
+        elif not each.matches({NAMESPACE_NAME_LABEL: namespace}):
             return False
     return True if sure else None
 

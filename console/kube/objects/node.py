@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from console.errors import Unreadable
 from console.kube.objects.meta import (
+    A4_PREFIX,
     GPU,
-    OURS,
     ApiSchema,
     ClusterObject,
     ConditionSchema,
@@ -26,7 +26,7 @@ from console.kube.objects.meta import (
     parse_amount,
     parse_time,
 )
-from console.kube.objects.pod import Amounts
+from console.kube.objects.pod import Quantities
 
 
 class Provisioning(StrEnum):
@@ -39,9 +39,9 @@ class Provisioning(StrEnum):
     ON_DEMAND = "on demand"
 
 
-YOUNG = 900.0  # seconds after it was made in which a machine that was never ready is starting
+STARTING_SECONDS = 900.0  # seconds after it was made in which a machine that was never ready is starting
 NOT_REPORTED = "the node has not reported yet"  # why a node is not ready of which no kubelet has reported
-_FIRST_WORD = 120.0  # seconds in which a new kubelet says for the first time that it is not ready
+_FIRST_REPORT_SECONDS = 120.0  # seconds in which a new kubelet says for the first time that it is not ready
 
 
 class NodeFault(Struct, frozen=True):
@@ -89,11 +89,11 @@ class Node(ClusterObject, frozen=True):
     def never_ready(self) -> bool:
         if self.ready or not self.not_ready_since:
             return not self.ready and self.not_ready_reason == NOT_REPORTED
-        return self.not_ready_since - self.created < _FIRST_WORD
+        return self.not_ready_since - self.created < _FIRST_REPORT_SECONDS
 
     def is_starting(self, now: float) -> bool:
         """Whether the node is young and has never been ready, so that NotReady is not a fault."""
-        return self.never_ready and bool(self.created) and now - self.created < YOUNG
+        return self.never_ready and bool(self.created) and now - self.created < STARTING_SECONDS
 
     def faults(self, now: float) -> tuple[str, ...]:
         """The faults of this node as the API words them; empty when it is healthy or starting."""
@@ -126,9 +126,9 @@ class Node(ClusterObject, frozen=True):
         return self.ready and not self.cordoned and not self.terminating and not self.maintenance_active
 
 
-CORDON_REASON = f"{OURS}cordon-reason"  # annotation with the reason that was given
-GKE = "cloud.google.com/"  # prefix of most of GKE's labels and taints
-_SCAN = "aiinfra/nccl-healthcheck-"
+CORDON_REASON_ANNOTATION = f"{A4_PREFIX}cordon-reason"  # annotation with the reason that was given
+GKE_PREFIX = "cloud.google.com/"  # prefix of most of GKE's labels and taints
+_NCCL_HEALTHCHECK_PREFIX = "aiinfra/nccl-healthcheck-"
 
 
 class TaintSchema(ApiSchema):
@@ -152,8 +152,8 @@ class NodeInfoSchema(ApiSchema):
 
 
 class NodeStatusSchema(ApiSchema):
-    capacity: Amounts | None = None
-    allocatable: Amounts | None = None
+    capacity: Quantities | None = None
+    allocatable: Quantities | None = None
     conditions: list[ConditionSchema] | None = None
     addresses: list[AddressSchema] | None = None
     node_info: NodeInfoSchema | None = None
@@ -179,21 +179,21 @@ def _provisioning(labels: Mapping[str, str]) -> Provisioning:
     """How the machine was obtained; a queued machine is labelled flex-start too, and counts as queued."""
 
     def is_set(name: str) -> bool:
-        return labels.get(GKE + name) == "true"
+        return labels.get(GKE_PREFIX + name) == "true"
 
-    word = labels.get(GKE + "gke-provisioning", "")
+    word = labels.get(GKE_PREFIX + "gke-provisioning", "")
     if is_set("gke-queued"):
         return Provisioning.QUEUED
     if word == "flex-start" or is_set("gke-flex-start"):
         return Provisioning.FLEX_START
     if word in {"spot", "preemptible"} or is_set("gke-spot"):
         return Provisioning.SPOT
-    return Provisioning.RESERVATION if labels.get(GKE + "reservation-name") else Provisioning.ON_DEMAND
+    return Provisioning.RESERVATION if labels.get(GKE_PREFIX + "reservation-name") else Provisioning.ON_DEMAND
 
 
 def _maintenance_at(labels: Mapping[str, str]) -> float:
     """Start of the scheduled maintenance (seconds since the epoch, as GKE writes it); 0.0 if unknown."""
-    text = labels.get(GKE + "scheduled-maintenance-time", "")
+    text = labels.get(GKE_PREFIX + "scheduled-maintenance-time", "")
     if text.isdecimal():
         return float(text)
     try:
@@ -205,7 +205,7 @@ def _maintenance_at(labels: Mapping[str, str]) -> float:
 def _parse_busbw(labels: Mapping[str, str]) -> float | None:
     """Bandwidth in the health scanner's label; None if it is missing, a word such as "none", or the -1 of a crash."""
     try:
-        found = float(labels[_SCAN + "bandwidth"])
+        found = float(labels[_NCCL_HEALTHCHECK_PREFIX + "bandwidth"])
     except (KeyError, ValueError):
         return None
     return found if found >= 0 else None
@@ -224,12 +224,12 @@ def format_taint(taint: TaintSchema) -> str:
     return intern_text(f"{taint.key or ''}{value}:{taint.effect or ''}")
 
 
-MAX_GPUS = 4096  # of a node: each is drawn
+MAX_GPUS_PER_NODE = 4096  # of a node: each is drawn
 
 
-def _gpus(amount: str | float) -> int:
+def _gpu_count(amount: str | float) -> int:
     found = parse_amount(GPU, amount)
-    if found > MAX_GPUS:
+    if found > MAX_GPUS_PER_NODE:
         raise Unreadable("It says that it has more GPUs than any machine.")
     return found
 
@@ -240,48 +240,50 @@ def parse_node(item: NodeSchema) -> Node:
     labels, taints = labels_of(meta), spec.taints or []
     ready = next((each for each in status.conditions or () if each.type == "Ready"), None)
     fault_by, fault_since = (
-        _last_change_of_label(meta, f"{GKE}fault-behavior") if GKE + "fault-behavior" in labels else ("", 0.0)
+        _last_change_of_label(meta, f"{GKE_PREFIX}fault-behavior")
+        if GKE_PREFIX + "fault-behavior" in labels
+        else ("", 0.0)
     )
     broken = ready if ready and ready.status != "True" else ConditionSchema()
     tainted = {each.key for each in taints}
-    active = labels.get(GKE + "active-node-maintenance", "").lower() not in {"", "false", "none", "pending"}
+    active = labels.get(GKE_PREFIX + "active-node-maintenance", "").lower() not in {"", "false", "none", "pending"}
     addresses = {each.type: each.address for each in status.addresses or ()}
     capacity, allocatable = status.capacity or {}, status.allocatable or {}
     return Node(
         **identity_of(meta),
-        pool=intern_text(labels.get(GKE + "gke-nodepool")),
+        pool=intern_text(labels.get(GKE_PREFIX + "gke-nodepool")),
         machine_type=intern_text(labels.get("node.kubernetes.io/instance-type")),
         zone=intern_text(labels.get("topology.kubernetes.io/zone")),
-        accelerator=intern_text(labels.get(GKE + "gke-accelerator")),
+        accelerator=intern_text(labels.get(GKE_PREFIX + "gke-accelerator")),
         provisioning=_provisioning(labels),
-        reservation=intern_text(labels.get(GKE + "reservation-name")),
-        block=intern_text(labels.get(GKE + "gce-topology-block")),
-        subblock=intern_text(labels.get(GKE + "gce-topology-subblock")),
-        host=intern_text(labels.get(GKE + "gce-topology-host")),
-        gpus=_gpus(allocatable.get(GPU, 0)),
-        gpu_capacity=_gpus(capacity.get(GPU, 0)),
+        reservation=intern_text(labels.get(GKE_PREFIX + "reservation-name")),
+        block=intern_text(labels.get(GKE_PREFIX + "gce-topology-block")),
+        subblock=intern_text(labels.get(GKE_PREFIX + "gce-topology-subblock")),
+        host=intern_text(labels.get(GKE_PREFIX + "gce-topology-host")),
+        gpus=_gpu_count(allocatable.get(GPU, 0)),
+        gpu_capacity=_gpu_count(capacity.get(GPU, 0)),
         ready=ready is not None and ready.status == "True",
         not_ready_reason=": ".join(filter(None, (broken.reason, broken.message))) if ready else NOT_REPORTED,
         not_ready_since=parse_time(broken.last_transition_time),
         cordoned=bool(spec.unschedulable),
-        cordon_reason=annotations_of(meta).get(CORDON_REASON, "") if spec.unschedulable else "",
+        cordon_reason=annotations_of(meta).get(CORDON_REASON_ANNOTATION, "") if spec.unschedulable else "",
         taints=tuple(format_taint(each) for each in taints),
         maintenance_at=_maintenance_at(labels),
-        maintenance_active=active or GKE + "maintenance-window-started" in tainted,
-        terminating=GKE + "impending-node-termination" in tainted,
-        fault=intern_text(labels.get(GKE + "fault-behavior")),
+        maintenance_active=active or GKE_PREFIX + "maintenance-window-started" in tainted,
+        terminating=GKE_PREFIX + "impending-node-termination" in tainted,
+        fault=intern_text(labels.get(GKE_PREFIX + "fault-behavior")),
         fault_by=fault_by,
         fault_since=fault_since,
-        repair=intern_text(labels.get(GKE + "report-and-replace-status")),
+        repair=intern_text(labels.get(GKE_PREFIX + "report-and-replace-status")),
         last_busbw=_parse_busbw(labels),
-        scan_result=intern_text(labels.get(_SCAN + "result")),
-        scanned_at=float(label_int(labels.get(_SCAN + "runtime-sec"), 0)),
+        scan_result=intern_text(labels.get(_NCCL_HEALTHCHECK_PREFIX + "result")),
+        scanned_at=float(label_int(labels.get(_NCCL_HEALTHCHECK_PREFIX + "runtime-sec"), 0)),
         version=intern_text(status.node_info.kubelet_version if status.node_info else None),
         internal_ip=addresses.get("InternalIP") or "",
     )
 
 
-_DAYS = {
+_DAY_NAMES = {
     "MO": "Mondays",
     "TU": "Tuesdays",
     "WE": "Wednesdays",
@@ -290,29 +292,29 @@ _DAYS = {
     "SA": "Saturdays",
     "SU": "Sundays",
 }
-_PACE = {"DAILY": "daily", "WEEKLY": "weekly", "MONTHLY": "monthly"}
+_FREQUENCY_WORDS = {"DAILY": "daily", "WEEKLY": "weekly", "MONTHLY": "monthly"}
 
 
 def format_maintenance_window(recurrence: str, start: float, end: float) -> str:
     """When maintenance may happen: "Saturdays and Sundays, 02:00 to 08:00 UTC"; `recurrence` is an RFC 5545 rule."""
     rule = dict(part.split("=", 1) for part in recurrence.removeprefix("RRULE:").split(";") if "=" in part)
-    days = [_DAYS.get(day, day) for day in rule.get("BYDAY", "").split(",") if day]
+    days = [_DAY_NAMES.get(day, day) for day in rule.get("BYDAY", "").split(",") if day]
     named = " and ".join(filter(None, (", ".join(days[:-1]), days[-1]))) if days else ""
-    pace = named or _PACE.get(rule.get("FREQ", ""), recurrence)
+    pace = named or _FREQUENCY_WORDS.get(rule.get("FREQ", ""), recurrence)
     known = {"FREQ", "BYDAY", "WKST"}
     rest = f" ({recurrence})" if set(rule) - known else ""
-    return f"{pace}, {_hour(start)} to {_hour(end)} UTC{rest}"
+    return f"{pace}, {_format_time_of_day(start)} to {_format_time_of_day(end)} UTC{rest}"
 
 
 def format_maintenance_exclusion(name: str, start: float, end: float) -> str:
     """A maintenance exclusion in words: "none from 26 Nov to 3 Dec (big-run)"."""
-    return f"none from {_day(start)} to {_day(end)} ({name})"
+    return f"none from {_format_day(start)} to {_format_day(end)} ({name})"
 
 
-def _hour(moment: float) -> str:
+def _format_time_of_day(moment: float) -> str:
     return f"{datetime.fromtimestamp(moment, UTC):%H:%M}"
 
 
-def _day(moment: float) -> str:
+def _format_day(moment: float) -> str:
     when = datetime.fromtimestamp(moment, UTC)
     return f"{when.day} {when:%b}"

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from console.decoding import UNREADABLE
+from console.decoding import DECODING_ERRORS
 from console.errors import Unreadable
 from console.kube.objects.meta import ApiSchema, ConditionSchema, ObjectSchema
 
@@ -143,5 +143,5 @@ def read_object(body: bytes, type_: type[_T]) -> _T:
     """Decode a response as that object or list; Unreadable if it is something else."""
     try:
         return msgspec.json.decode(body, type=type_)
-    except UNREADABLE as error:
+    except DECODING_ERRORS as error:
         raise Unreadable(f"The API server's answer cannot be read: {error}.") from error

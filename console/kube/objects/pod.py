@@ -8,7 +8,7 @@ import msgspec
 
 from console.kube.objects.meta import (
     GPU,
-    JOBSET,
+    JOBSET_PREFIX,
     ApiSchema,
     ConditionSchema,
     Meta,
@@ -21,7 +21,7 @@ from console.kube.objects.meta import (
     parse_time,
 )
 
-AFTER_THE_END = "a4 logs shows its log; a4 cp copies what it left on shared storage from a pod that runs."
+HINT_AFTER_THE_END = "a4 logs shows its log; a4 cp copies what it left on shared storage from a pod that runs."
 """What can be done with a container that has ended."""
 
 
@@ -126,12 +126,14 @@ class Pod(NamespacedObject, frozen=True, gc=False):
         return self.phase
 
 
-Amounts = dict[str, str | int | float]  # resource -> quantity; inside custom resources a quantity may be a bare number
+Quantities = dict[
+    str, str | int | float
+]  # resource -> quantity; inside custom resources a quantity may be a bare number
 
 
 class ResourcesSchema(ApiSchema):
-    requests: Amounts | None = None
-    limits: Amounts | None = None
+    requests: Quantities | None = None
+    limits: Quantities | None = None
 
 
 class ContainerSpecSchema(ApiSchema):
@@ -168,7 +170,7 @@ def _resource_requests(container: ContainerSpecSchema) -> dict[str, int]:
     }
 
 
-def _sum(all_asked: Iterable[dict[str, int]]) -> dict[str, int]:
+def _sum_requests(all_asked: Iterable[dict[str, int]]) -> dict[str, int]:
     total: dict[str, int] = {}
     for asked in all_asked:
         for name, amount in asked.items():
@@ -180,15 +182,15 @@ def requests_of(spec: PodSpecSchema | None) -> dict[str, int]:
     """Resource amounts that the pod requests: the sum of its containers, or one init container if that needs more."""
     if spec is None:
         return {}
-    total = _sum(_resource_requests(each) for each in spec.containers or ())
+    total = _sum_requests(_resource_requests(each) for each in spec.containers or ())
     sidecars: dict[str, int] = {}
     for each in spec.init_containers or ():
         asked = _resource_requests(each)
         if each.restart_policy == "Always":  # runs beside the containers for the pod's whole life
-            sidecars = _sum((sidecars, asked))
-            total = _sum((total, asked))
+            sidecars = _sum_requests((sidecars, asked))
+            total = _sum_requests((total, asked))
             continue
-        for name, amount in _sum((sidecars, asked)).items():
+        for name, amount in _sum_requests((sidecars, asked)).items():
             total[name] = max(total.get(name, 0), amount)
     return total
 
@@ -198,9 +200,9 @@ def gpus_of(spec: PodSpecSchema | None) -> int:
         return 0
     total = sidecars = 0
     for each in spec.containers or ():
-        total += _gpus(each)
+        total += _gpus_of_container(each)
     for each in spec.init_containers or ():
-        gpus = _gpus(each)
+        gpus = _gpus_of_container(each)
         if each.restart_policy == "Always":
             sidecars += gpus
             total += gpus
@@ -209,7 +211,7 @@ def gpus_of(spec: PodSpecSchema | None) -> int:
     return total
 
 
-def _gpus(container: ContainerSpecSchema) -> int:
+def _gpus_of_container(container: ContainerSpecSchema) -> int:
     resources = container.resources
     if resources is None:
         return 0
@@ -255,12 +257,12 @@ class PodStatusSchema(ApiSchema):
 class PodLabels(ApiSchema):
     """The labels and annotations of a pod that are used; the others are not decoded."""
 
-    jobset: str = msgspec.field(default="", name=JOBSET + "jobset-name")
-    jobset_uid: str = msgspec.field(default="", name=JOBSET + "jobset-uid")
-    replicated_job: str = msgspec.field(default="", name=JOBSET + "replicatedjob-name")
-    job_index: str = msgspec.field(default="", name=JOBSET + "job-index")
+    jobset: str = msgspec.field(default="", name=JOBSET_PREFIX + "jobset-name")
+    jobset_uid: str = msgspec.field(default="", name=JOBSET_PREFIX + "jobset-uid")
+    replicated_job: str = msgspec.field(default="", name=JOBSET_PREFIX + "replicatedjob-name")
+    job_index: str = msgspec.field(default="", name=JOBSET_PREFIX + "job-index")
     completion_index: str = msgspec.field(default="", name="batch.kubernetes.io/job-completion-index")
-    attempt: str = msgspec.field(default="", name=JOBSET + "restart-attempt")
+    attempt: str = msgspec.field(default="", name=JOBSET_PREFIX + "restart-attempt")
 
 
 class PodAnnotations(ApiSchema):

@@ -128,17 +128,17 @@ class Cohort(ClusterObject, frozen=True):
     quotas: tuple[Quota, ...] = ()
 
 
-Amount = str | int | float
+Quantity = str | int | float
 
 
 class ResourceSchema(ApiSchema):
     """One resource of a flavor: its quota in a spec, its usage in a status."""
 
     name: str | None = None
-    nominal_quota: Amount | None = None
-    borrowing_limit: Amount | None = None
-    lending_limit: Amount | None = None
-    total: Amount | None = None
+    nominal_quota: Quantity | None = None
+    borrowing_limit: Quantity | None = None
+    lending_limit: Quantity | None = None
+    total: Quantity | None = None
 
 
 class FlavorResourcesSchema(ApiSchema):
@@ -150,7 +150,7 @@ class ResourceGroupSchema(ApiSchema):
     flavors: list[FlavorResourcesSchema] | None = None
 
 
-def _limit(resource: str, amount: Amount | None) -> int | None:
+def _quota_limit(resource: str, amount: Quantity | None) -> int | None:
     return None if amount is None else parse_amount(resource, amount)
 
 
@@ -161,8 +161,8 @@ def quotas_of(groups: list[ResourceGroupSchema] | None) -> tuple[Quota, ...]:
             flavor=intern_text(flavor.name),
             resource=intern_text(each.name),
             nominal=parse_amount(each.name or "", each.nominal_quota or 0),
-            borrowing_limit=_limit(each.name or "", each.borrowing_limit),
-            lending_limit=_limit(each.name or "", each.lending_limit),
+            borrowing_limit=_quota_limit(each.name or "", each.borrowing_limit),
+            lending_limit=_quota_limit(each.name or "", each.lending_limit),
         )
         for group in groups or ()
         for flavor in group.flavors or ()
@@ -215,7 +215,7 @@ class SelectorSchema(ApiSchema):
 
 
 class FairSharingSchema(ApiSchema):
-    weight: Amount | None = None
+    weight: Quantity | None = None
     weighted_share: int | None = None
 
 

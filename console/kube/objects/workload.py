@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from console.errors import Unreadable
 from console.kube.objects.meta import (
-    KUEUE,
+    KUEUE_PREFIX,
     ApiSchema,
     Condition,
     ConditionSchema,
@@ -247,7 +247,7 @@ def _domain_values(item: LevelValuesSchema, count: int) -> list[str]:
     return [f"{prefix}{root}{suffix}" for root in item.individual.roots or ()]
 
 
-def _slice(item: SliceSchema) -> list[TopologyDomain]:
+def _domains_of_slice(item: SliceSchema) -> list[TopologyDomain]:
     count, counts = item.domain_count or 0, item.pod_counts or PodCountsSchema()
     pods = counts.individual if counts.individual is not None else [counts.universal or 0] * count
     columns = [_domain_values(each, count) for each in item.values_per_level or ()]
@@ -266,7 +266,7 @@ def domains_of(item: AssignmentSchema | None) -> tuple[TopologyDomain, ...]:
     written = [
         TopologyDomain(tuple(map(intern_text, each.values or ())), each.count or 0) for each in item.domains or ()
     ]
-    return (*written, *(domain for each in item.slices or () for domain in _slice(each)))
+    return (*written, *(domain for each in item.slices or () for domain in _domains_of_slice(each)))
 
 
 def _pod_set(item: PodSetSchema, given: PodSetAssignmentSchema) -> PodSet:
@@ -284,7 +284,7 @@ def _pod_set(item: PodSetSchema, given: PodSetAssignmentSchema) -> PodSet:
     )
 
 
-def _check(item: CheckStateSchema) -> CheckState:
+def _check_state(item: CheckStateSchema) -> CheckState:
     return CheckState(
         name=intern_text(item.name),
         state=intern_text(item.state) or "Pending",
@@ -320,12 +320,12 @@ def parse_workload(item: WorkloadSchema) -> Workload:
         active=spec.active is not False,
         owner_kind=intern_text(owner.kind),
         owner_name=intern_text(owner.name),
-        owner_uid=intern_text(owner.uid) or labels_of(meta).get(KUEUE + "job-uid", ""),
+        owner_uid=intern_text(owner.uid) or labels_of(meta).get(KUEUE_PREFIX + "job-uid", ""),
         pod_sets=tuple(
             _pod_set(each, given.get(each.name) or PodSetAssignmentSchema()) for each in spec.pod_sets or ()
         ),
         conditions=conditions_of(status.conditions),
-        checks=tuple(map(_check, status.admission_checks or ())),
+        checks=tuple(map(_check_state, status.admission_checks or ())),
         requeue_at=parse_time(requeue.requeue_at),
         requeue_count=requeue.count or 0,
         evictions=_evictions(status.scheduling_stats),

@@ -15,10 +15,10 @@ from textual.getters import query_one
 from textual.reactive import reactive
 
 from console.durations import DAY
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.metrics.gpu_metrics import mfu, peak_tflops
 from console.metrics.health import Health
-from console.metrics.log_search import SAME_MOMENT, names_number
+from console.metrics.log_search import SAME_TIME_SECONDS, names_number
 from console.metrics.training_run import RunEvent, RunEventKind, TrainingRun
 from screens import wording
 from screens.columns.jobs import health_runs
@@ -357,15 +357,17 @@ class TrainingPanel(MeasuresPanel):
 
     def point_at(self, time: float, line: str) -> None:
         """Point at the step that was printed then; of several at once, at the one that the line names."""
-        begun = [at for at, track in enumerate(self.tracks) if len(track) and track.times[0] <= time + SAME_MOMENT]
+        begun = [
+            at for at, track in enumerate(self.tracks) if len(track) and track.times[0] <= time + SAME_TIME_SECONDS
+        ]
         place = begun[-1] if begun else len(self.tracks) - 1
         if place < 0 or not len(self.tracks[place]):
             return
         self.chosen = None if place == len(self.tracks) - 1 else place
         self.redraw()
         track = self.tracks[place]
-        first = bisect_left(track.times, time - SAME_MOMENT)
-        same = range(first, bisect_right(track.times, time + SAME_MOMENT))
+        first = bisect_left(track.times, time - SAME_TIME_SECONDS)
+        same = range(first, bisect_right(track.times, time + SAME_TIME_SECONDS))
         self.charts.point_at(
             next((at for at in same if names_number(line, track.numbers[at])), min(first, len(track) - 1))
         )
@@ -385,7 +387,7 @@ class TrainingPanel(MeasuresPanel):
             latest = track is self.tracks[-1]
             late, over = (self.late, self.over) if latest else (None, None if track.finished else wording.IDLE)
             spans = self._read_so_far(track) or summary(
-                track, self.gpu, now=CLOCK.now(), late=late, over=over, short=self.size.width < 100
+                track, self.gpu, now=SERVER_CLOCK.now(), late=late, over=over, short=self.size.width < 100
             )
             self.sentence.runs = (*self.which("run"), *(run for run in spans if self._is_new(run.text.lstrip("; "))))
         letters = [Span(f"{LETTERS[at % len(LETTERS)]} {name}  ", f"job-{1 + 2 * at}")

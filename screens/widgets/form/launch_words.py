@@ -17,7 +17,7 @@ from console.launch.field_values import format_value
 from console.launch.recipes import Draft, Field, FieldProblem, LaunchPlan, Recipe
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.launch_alternatives import Alternative
-from console.scheduling.launch_forecast import CHECK, LaunchDemand, LaunchVerdict, forecast, rank_queues
+from console.scheduling.launch_forecast import FORECAST_NOTE, LaunchDemand, LaunchVerdict, forecast, rank_queues
 from console.scheduling.topology import level_name
 from console.session import Session
 from screens import wording
@@ -204,9 +204,9 @@ def fit_words(fleet: Fleet, ask: LaunchDemand, start: ExpectedStart | None = Non
     # When the oldest part of what the light stands on last came, while the server is away.
     since = min((link.last_seen or link.since for link in links if link.state is WatchState.STALE), default=0.0)
     if since:
-        about = f" (as of {wording.clock(since)[11:]}, reconnecting; {CHECK}): "
+        about = f" (as of {wording.clock(since)[11:]}, reconnecting; {FORECAST_NOTE}): "
         return [Span("◌ ", "waits"), Span(word, "dim"), Span(about, "waits"), Span(f"{reason}.", "dim")]
-    return [light, Span(word, style), Span(f" ({CHECK}): ", "dim"), Span(f"{reason}.")]
+    return [light, Span(word, style), Span(f" ({FORECAST_NOTE}): ", "dim"), Span(f"{reason}.")]
 
 
 def alternative_words(others: Sequence[Alternative]) -> list[Span]:

@@ -15,7 +15,7 @@ from console.errors import BadInput
 from console.kube.nested_values import Value, get_path, overlay_values, set_path
 from console.launch.field_values import format_value, parse_changes, parse_value
 from console.launch.recipes import Field, FieldKind, FieldProblem, LaunchPlan, Recipe
-from console.scheduling.launch_forecast import PAST, QueueChoice
+from console.scheduling.launch_forecast import NO_QUEUE, QueueChoice
 
 PICKED = (FieldKind.BOOLEAN, FieldKind.CHOICE)  # kinds whose value is one of a few words
 COLLECTIONS = (FieldKind.LIST, FieldKind.MAP)  # kinds made of entries
@@ -334,13 +334,13 @@ class LaunchDraft:
         texts = self.model.texts
         exact = {path: value for path, (text, value) in self._exact.items() if texts[path] == text}
         queue = self.queue_path
-        if queue and texts[queue].strip() == PAST:
+        if queue and texts[queue].strip() == NO_QUEUE:
             exact[queue] = ""
         values, unread = parse_changes([field for field in self.fields if field.path not in exact], texts)
         for path, value in exact.items():
             set_path(values, path, value)
         if self._unknown_queue and not texts[queue].strip():
-            words = f"Name one, or type {PAST} to bypass Kueue: {self._unknown_queue}."
+            words = f"Name one, or type {NO_QUEUE} to bypass Kueue: {self._unknown_queue}."
             unread = (*unread, FieldProblem(queue, words))
         return LaunchPlan(self.recipe.id, texts[NAME].strip(), namespace, values), unread
 

@@ -19,7 +19,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.logs.text import LineFilter, LogText, MemoryText, TextRow
-from console.metrics.log_search import SAME_MOMENT, names_number
+from console.metrics.log_search import SAME_TIME_SECONDS, names_number
 from screens.sanitize import one_line
 from screens.widgets.line import Styled, call_after
 from screens.wording import Span
@@ -182,9 +182,9 @@ class LogLines(ScrollView, Styled, can_focus=True):
 
     def show_time(self, time: float, number: float) -> bool:
         """Show and mark the line that was printed then, of several one that names the number; whether there is one."""
-        start = self.text.row_at(time - SAME_MOMENT)
+        start = self.text.row_at(time - SAME_TIME_SECONDS)
         rows = self.text.read_rows(start, start + SAME_TIME)
-        found = [(at, row.text) for at, row in enumerate(rows, start) if row.time <= time + SAME_MOMENT]
+        found = [(at, row.text) for at, row in enumerate(rows, start) if row.time <= time + SAME_TIME_SECONDS]
         if found:
             self._show_line(next((at for at, text in found if names_number(text, number)), found[0][0]))
         return bool(found)

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from console.attach.exec_many import QUESTIONS
+from console.attach.exec_many import FACT_QUESTIONS
 from console.attach.files import scripts
 
 MOUNTS = """\
@@ -32,7 +32,7 @@ def answer(name: str, folder: Path) -> str:
     (folder / "table").write_text(DF)
     (folder / "df").write_text(f'#!/bin/sh\n[ "$1" = -hP ] && cat {folder}/table\n')
     (folder / "df").chmod(0o755)
-    script = next(each.script for each in QUESTIONS if each.name == name)
+    script = next(each.script for each in FACT_QUESTIONS if each.name == name)
     environment = {"PATH": f"{folder}:{os.environ['PATH']}", "A4_PROC": str(folder)}
     return subprocess.run(["sh", "-c", script], env=environment, check=True, capture_output=True, text=True).stdout
 
@@ -62,7 +62,12 @@ def test_a_mount_is_not_deleted_and_a_link_goes_alone(tmp_path: Path) -> None:
 
     def delete(name: str) -> int:
         environment = {"PATH": f"{tools}:{os.environ['PATH']}"}
-        return subprocess.run(["sh", "-c", scripts.DELETE, "sh", str(tmp_path / name)], env=environment).returncode
+        return subprocess.run(["sh", "-c", scripts.DELETE_PATH, "sh", str(tmp_path / name)], env=environment).returncode
 
-    assert [delete(name) for name in ("nfs", "link", "plain", "absent")] == [scripts.MOUNTED, 0, 0, scripts.MISSING]
+    assert [delete(name) for name in ("nfs", "link", "plain", "absent")] == [
+        scripts.EXIT_OTHER_FILE_SYSTEM,
+        0,
+        0,
+        scripts.EXIT_MISSING,
+    ]
     assert sorted(each.name for each in tmp_path.iterdir()) == ["nfs", "tools"]

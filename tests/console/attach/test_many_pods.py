@@ -161,7 +161,7 @@ async def test_pods_without_the_key_of_the_chart_get_a_stream_each_few_at_a_time
 async def test_a_stream_for_which_there_is_no_room_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many_pods, "STREAM_PAUSES", (0.01,) * 200)
+    monkeypatch.setattr(many_pods, "STREAM_RETRY_PAUSES", (0.01,) * 200)
     pods = Pods(tmp_path, 24, limit=8)
     for number in range(24):
         (pods.place(number) / ".ssh" / "id_pods").unlink()
@@ -191,7 +191,7 @@ async def test_a_gateway_that_does_not_answer_is_followed_by_the_next(tmp_path: 
 async def test_silent_and_dripping_gateways_are_given_up_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, piece: bytes, asked: int
 ) -> None:
-    monkeypatch.setattr(many_pods, "GATEWAY_BEGINS", 0.5)
+    monkeypatch.setattr(many_pods, "GATEWAY_START_TIMEOUT", 0.5)
     pods, gateways = Pods(tmp_path, number), list[str]()
 
     async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
@@ -264,7 +264,7 @@ async def test_a_gateway_that_lies_is_not_believed(said: bytes, tmp_path: Path) 
 
 
 async def test_all_pods_together_print_no_more_than_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many_pods, "MAX_TOGETHER", 20_000)
+    monkeypatch.setattr(many_pods, "MAX_ANSWERS_BYTES", 20_000)
     pods = Pods(tmp_path, 6)
     answers = await pods.ask(("sh", "-c", "head -c 8000 /dev/zero"))
     failed = [each for each in answers.found.values() if isinstance(each, Unreadable)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.attach.exec_many import SCRIPT, QuickTest
+from console.attach.exec_many import NCCL_QUICK_SCRIPT, QuickTest
 from console.errors import BadInput
 
 PERF = '#!/bin/sh\necho "NCCL_NET=$NCCL_NET LIB=$LD_LIBRARY_PATH $*"\n'
@@ -15,7 +15,7 @@ PERF = '#!/bin/sh\necho "NCCL_NET=$NCCL_NET LIB=$LD_LIBRARY_PATH $*"\n'
 
 def run(folder: Path, test: QuickTest, **env: str) -> tuple[int, str]:
     """In a pod whose root is that folder."""
-    argv = [word.replace(SCRIPT, _moved(folder)) for word in test.argv]
+    argv = [word.replace(NCCL_QUICK_SCRIPT, _moved(folder)) for word in test.argv]
     done = subprocess.run(
         argv, capture_output=True, text=True, check=False, env={"PATH": f"{folder}/bin:/usr/bin:/bin", **env}
     )
@@ -23,7 +23,7 @@ def run(folder: Path, test: QuickTest, **env: str) -> tuple[int, str]:
 
 
 def _moved(folder: Path) -> str:
-    moved = SCRIPT.replace("/tmp/export", "@/tmp/export").replace("/third_party", "@/third_party")
+    moved = NCCL_QUICK_SCRIPT.replace("/tmp/export", "@/tmp/export").replace("/third_party", "@/third_party")
     return moved.replace("/usr/local/gib", "@/gib").replace("@", str(folder))
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from console.attach.ssh.doctor import MAX_BANNER, DoctorRun, require_server
+from console.attach.ssh.doctor import MAX_BANNER_BYTES, DoctorRun, require_server
 from console.errors import Unreachable
 
 
@@ -45,4 +45,4 @@ async def test_of_a_banner_without_end_as_much_is_shown_as_one_may_have() -> Non
     banner = asyncio.ensure_future(Pod(b"SSH-2.0-" + b"x" * 10_000).receive())
     shown = await DoctorRun.check_banner(cast("Any", SimpleNamespace(_first=banner)))
     assert shown.startswith("SSH-2.0-xxx")
-    assert len(shown) == MAX_BANNER + 1, "with its full stop"
+    assert len(shown) == MAX_BANNER_BYTES + 1, "with its full stop"

@@ -18,7 +18,7 @@ import pytest
 from console.checkpoints import reader as reading
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.reader import CheckpointReader
-from console.checkpoints.saved import EVERY, SavedState, list_faults, starting_values
+from console.checkpoints.saved import REREAD_SECONDS, SavedState, list_faults, starting_values
 from console.kube.objects.jobset import Mount
 from console.metrics.job_measures import JobMeasures
 from tests.console.attach.files.pod import Pod
@@ -66,13 +66,15 @@ def test_faults_are_the_newest_first_and_end_with_wrong_pointers() -> None:
 
 
 def test_the_folder_is_read_again_seldom_and_only_where_something_may_be_new() -> None:
-    assert not read(WHOLE, ago=EVERY - 1).should_be_read_again(NOW, measures(60, ago=1.0))
-    assert read(WHOLE, ago=EVERY + 1).should_be_read_again(NOW, measures(60, ago=1.0))
-    assert not read(WHOLE, ago=EVERY + 1).should_be_read_again(NOW, measures(60, ago=1800.0)), "nothing was saved since"
+    assert not read(WHOLE, ago=REREAD_SECONDS - 1).should_be_read_again(NOW, measures(60, ago=1.0))
+    assert read(WHOLE, ago=REREAD_SECONDS + 1).should_be_read_again(NOW, measures(60, ago=1.0))
+    assert not read(WHOLE, ago=REREAD_SECONDS + 1).should_be_read_again(NOW, measures(60, ago=1800.0)), (
+        "nothing was saved since"
+    )
     cut = checkpoint(60, CheckpointState.WRITING, 5, ".metadata is missing")
-    assert read(WHOLE, cut, ago=EVERY + 1).should_be_read_again(NOW, measures(60, ago=1800.0))
-    assert not read(ago=EVERY - 1).should_be_read_again(NOW, None)
-    assert read(ago=EVERY + 1).should_be_read_again(NOW, None), "a folder without checkpoints may have one now"
+    assert read(WHOLE, cut, ago=REREAD_SECONDS + 1).should_be_read_again(NOW, measures(60, ago=1800.0))
+    assert not read(ago=REREAD_SECONDS - 1).should_be_read_again(NOW, None)
+    assert read(ago=REREAD_SECONDS + 1).should_be_read_again(NOW, None), "a folder without checkpoints may have one now"
 
 
 MEGATRON = replace(WHOLE, path="run/iter_0000040", format="Megatron torch_dist")

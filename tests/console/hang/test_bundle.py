@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from console.errors import BadInput
-from console.hang.bundle import KEPT, LAST_LINES, write_bundle, write_unasked_bundle
+from console.hang.bundle import LAST_LINES, MAX_UNASKED_BUNDLES, write_bundle, write_unasked_bundle
 from rankscope import (
     GroupRanks,
     HangReport,
@@ -122,7 +122,7 @@ async def test_what_is_written_unasked_lies_in_the_state_folder_and_only_the_new
     assert f"── Bundle: {told.bundle}" in format_report(told)
     assert report_to_json(told)["bundle"] == told.bundle
     assert folder.stat().st_mode & 0o077 == 0
-    for number in range(KEPT + 3):
+    for number in range(MAX_UNASKED_BUNDLES + 3):
         old = folder / f"a-{number}.tar.gz"
         old.touch()
         os.utime(old, (number, number))
@@ -131,5 +131,5 @@ async def test_what_is_written_unasked_lies_in_the_state_folder_and_only_the_new
     assert refused.bundle.startswith("not written: "), "there is no such job"
     cluster = Cluster("later")
     again = await write_unasked_bundle(cast("Any", cluster), "default", later)
-    assert len(list(folder.iterdir())) == KEPT
+    assert len(list(folder.iterdir())) == MAX_UNASKED_BUNDLES
     assert {Path(again.bundle).name, Path(told.bundle).name} < {each.name for each in folder.iterdir()}

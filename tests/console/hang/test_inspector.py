@@ -466,9 +466,9 @@ async def test_what_pip_says_is_the_reason(tmp_path: Path, monkeypatch: pytest.M
 def test_pip_takes_no_other_py_spy_than_the_one_that_is_locked() -> None:
     locked = (Path(__file__).parents[3] / "uv.lock").read_text()
     assert all(f'hash = "sha256:{each}"' in locked for each in PY_SPY_HASHES)
-    assert f"py_spy-{PY_SPY}-py2.py3-none-manylinux" in locked
-    assert "--require-hashes" in inspector._INSTALL
-    assert all(f" --hash=sha256:{each}" in inspector._INSTALL for each in PY_SPY_HASHES)
+    assert f"py_spy-{PY_SPY_VERSION}-py2.py3-none-manylinux" in locked
+    assert "--require-hashes" in inspector._INSTALL_PY_SPY
+    assert all(f" --hash=sha256:{each}" in inspector._INSTALL_PY_SPY for each in PY_SPY_HASHES)
 
 
 async def test_what_keeps_py_spy_from_looking_is_said() -> None:
@@ -563,7 +563,7 @@ async def test_what_nccl_and_py_spy_tell_is_recorded_and_replaces_no_measured_re
 
 
 async def test_a_command_that_fails_in_a_pod_that_runs_on_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.hang.inspector.END_TOLD", 0.02)
+    monkeypatch.setattr("console.hang.inspector.POD_END_TIMEOUT", 0.02)
     with pytest.raises(ProgramFailed, match=r"Asking NCCL in .* failed: no Python"):
         await probe_of(Cluster(), saying(ProgramFailed("no Python"))).find_slow_ranks("default", "hung", 10.0)
 

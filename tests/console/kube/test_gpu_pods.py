@@ -12,9 +12,9 @@ import pytest
 
 from console.errors import NotAllowed
 from console.kube.client import Client
-from console.kube.gpu_pods import HOLDING, gpu_pods
+from console.kube.gpu_pods import HOLDS_ITS_NODE, gpu_pods
 from console.kube.kinds import reader_of
-from console.kube.watch import LONG_LIST, HttpSource, follow
+from console.kube.watch import LONG_LIST_OBJECTS, HttpSource, follow
 from tests.apiserver import first
 
 PODS = "/api/v1/pods"
@@ -25,7 +25,7 @@ GPU = {"limits": {"nvidia.com/gpu": "8"}}
 class Server(Client):
     """Has a list of revisions, and pods elsewhere that claim to be of them, of which the whole list is long."""
 
-    def __init__(self, revisions: Any, strangers: int = 0, remaining: int = LONG_LIST + 1) -> None:
+    def __init__(self, revisions: Any, strangers: int = 0, remaining: int = LONG_LIST_OBJECTS + 1) -> None:
         self.revisions, self.strangers, self.remaining = revisions, strangers, remaining
         self.asked: list[Mapping[str, str]] = []
         self.login = SimpleNamespace(server="test")  # type: ignore[assignment]
@@ -75,14 +75,14 @@ NOT_IN = {"labelSelector": "controller-revision-hash notin (a,b)"}
 )  # fmt: skip
 async def test_pods_are_left_out_that_certainly_ask_for_no_gpu(server: Server, query: dict[str, str]) -> None:
     assert await gpu_pods(server) == query
-    assert await gpu_pods(server, HOLDING) == {"fieldSelector": HOLDING, **query}
+    assert await gpu_pods(server, HOLDS_ITS_NODE) == {"fieldSelector": HOLDS_ITS_NODE, **query}
 
 
 @pytest.mark.parametrize(
     ("server", "asked"),
     [
         (Server([revision("a"), revision("b")]), ["500", "1", "2000"]),
-        (Server([revision("a"), revision("b")], remaining=LONG_LIST), ["500", "500"]),
+        (Server([revision("a"), revision("b")], remaining=LONG_LIST_OBJECTS), ["500", "500"]),
         (Server([revision("a"), revision("b")], strangers=1), ["500", "1", "500"]),
     ],
     ids=["long", "short", "all are needed"],

@@ -127,7 +127,7 @@ async def test_no_token_is_told_in_what_went_wrong(server: ApiServer) -> None:
 
 
 async def test_a_server_that_says_nothing_is_asked_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.kube.http.CONNECT", 0.3)
+    monkeypatch.setattr("console.kube.http.CONNECT_TIMEOUT", 0.3)
     callers = []
 
     async def keep_quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -14,7 +14,7 @@ from rich.pretty import pretty_repr
 
 from console.errors import BadKubeconfig, NotLoggedIn
 from console.kube.backoff import Backoff
-from console.kube.login import REREAD_AFTER, Login
+from console.kube.login import REREAD_TOKEN_FILE_SECONDS, Login
 from console.kube.target import Cluster, Target, User
 from console.kube.watch import Changed, Disconnected, HttpSource, follow
 from tests.apiserver import ApiServer, eventually, gathered, named
@@ -75,7 +75,7 @@ async def test_a_token_file_is_read_again() -> None:
         file.write("two\n")
         file.flush()
         assert await found.headers() == {"Authorization": "Bearer one"}
-        now[0] += REREAD_AFTER + 1
+        now[0] += REREAD_TOKEN_FILE_SECONDS + 1
         assert await found.headers() == {"Authorization": "Bearer two"}
 
 

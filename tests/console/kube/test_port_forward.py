@@ -244,7 +244,7 @@ async def test_a_slow_pod_holds_the_writer_back() -> None:
             assert not (await asyncio.wait({writing}, timeout=0.3))[0]
             pipes = [each._pipe for each in made._splices if each._pipe]  # others of this machine may connect too
             waiting = [each._socket._transport.get_write_buffer_size() for each in pipes]
-            assert 0 < max(waiting) <= 2 * websocket.WAITING + (1 << 18)
+            assert 0 < max(waiting) <= 2 * websocket.MAX_UNSENT_BYTES + (1 << 18)
             reads.set()
             await asyncio.wait_for(writing, 60)
             assert await asyncio.wait_for(reader.read(), 60) == b""
@@ -253,8 +253,8 @@ async def test_a_slow_pod_holds_the_writer_back() -> None:
 
 
 async def test_a_network_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "KEEP_ALIVE", 0.05)
-    monkeypatch.setattr(websocket, "PATIENCE", 0.05)
+    monkeypatch.setattr(websocket, "PING_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(websocket, "PONG_TIMEOUT", 0.05)
     silent = asyncio.Event()
 
     async def behave(answer: web.WebSocketResponse) -> None:
@@ -269,7 +269,7 @@ async def test_a_network_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_machine_that_slept_asks_whether_its_connections_still_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(engine, "CLOCK_CHECK_SECONDS", 0.01)
     now = [1000.0]
     pinged = asyncio.Event()
 

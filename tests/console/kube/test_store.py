@@ -7,12 +7,12 @@ from email.utils import formatdate
 
 import pytest
 
-from console.kube.arrivals import Arrivals, Clock, complete_until
+from console.kube.arrivals import Arrivals, ServerClock, complete_until
 from console.kube.objects.event import Event
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
-from console.kube.store import FIELDS, PAUSE, Store
+from console.kube.store import FLEET_FIELDS, SNAPSHOT_SECONDS, Store
 from tests.apiserver import eventually, first, gathered
 
 
@@ -21,9 +21,9 @@ def pod(name: str, phase: str = "Running") -> Pod:
 
 
 def test_every_kind_has_a_field_of_the_fleet() -> None:
-    assert set(FIELDS.values()) <= set(Fleet.__dataclass_fields__)
+    assert set(FLEET_FIELDS.values()) <= set(Fleet.__dataclass_fields__)
     store = Store()
-    assert set(store.fleet.links) == set(FIELDS)
+    assert set(store.fleet.links) == set(FLEET_FIELDS)
     assert all(link.state is WatchState.LISTING for link in store.fleet.links.values())
 
 
@@ -41,7 +41,7 @@ def test_a_picture_does_not_change_and_stays_the_same_until_something_does() -> 
 
 
 def test_of_events_without_end_the_latest_are_kept_and_the_watch_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.kube.store.MOST_EVENTS", 100)
+    monkeypatch.setattr("console.kube.store.MAX_EVENTS", 100)
     store = Store()
     store.replace("events", {("n", str(each)): Event("n", str(each), last=1000.0 + each) for each in range(90)}, {})
     assert store.link("events").why == ""
@@ -155,7 +155,7 @@ def test_what_of_a_watch_may_be_missing(
 def test_a_clock_that_is_wrong_or_jumps_is_not_believed_over_the_server(
     dates: list[float | str], jump: float, off: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, clock = time.time(), Clock()
+    now, clock = time.time(), ServerClock()
     for date in dates:
         clock.note(date if isinstance(date, str) else formatdate(now + date, usegmt=True))
     monkeypatch.setattr(time, "time", lambda: now + jump)
@@ -172,7 +172,7 @@ async def test_bursts_fold_and_the_last_change_is_never_lost() -> None:
                 await asyncio.sleep(0)
         await eventually(lambda: pictures and pictures[-1].pods["n", "a"].phase == "1999")
         took = asyncio.get_running_loop().time() - started
-        assert len(pictures) <= 2 + took / PAUSE
+        assert len(pictures) <= 2 + took / SNAPSHOT_SECONDS
 
 
 async def test_the_picture_comes_at_once_and_then_only_when_something_changes() -> None:
@@ -180,7 +180,7 @@ async def test_the_picture_comes_at_once_and_then_only_when_something_changes() 
     async with aclosing(store.snapshots()) as pictures:
         await first(1, pictures)
         waiting = asyncio.ensure_future(anext(pictures))
-        done, _ = await asyncio.wait([waiting], timeout=PAUSE * 2)
+        done, _ = await asyncio.wait([waiting], timeout=SNAPSHOT_SECONDS * 2)
         assert not done
         store.mark_alive("pods")
         fleet = await asyncio.wait_for(waiting, 60)

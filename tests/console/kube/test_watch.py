@@ -14,7 +14,7 @@ from msgspec import field
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
 from console.kube.arrivals import Arrivals
 from console.kube.backoff import Backoff
-from console.kube.kinds import AT_ONCE, peek
+from console.kube.kinds import MAX_PAGE_DECODED_AT_ONCE, peek_list_meta
 from console.kube.watch import (
     Changed,
     Disconnected,
@@ -122,7 +122,7 @@ async def test_the_first_list_fills_page_by_page_and_then_lines_follow() -> None
     assert script.versions == ["5"]
 
 
-@pytest.mark.parametrize("more", [0, AT_ONCE])
+@pytest.mark.parametrize("more", [0, MAX_PAGE_DECODED_AT_ONCE])
 async def test_a_list_of_few_objects_that_take_long_is_built_in_slices(more: int) -> None:
     """What takes time is no count of objects; of a page of so many bytes more each object is decoded alone."""
     heavy = {"containers": [{"name": f"c{each}"} for each in range(4000)]}
@@ -161,7 +161,7 @@ async def test_the_next_page_is_asked_for_before_this_one_is_read() -> None:
     ],
 )
 def test_the_next_page_is_known_ahead_where_its_token_stands_before_the_items(body: bytes, token: str) -> None:
-    assert (peek(body).next or "") == token
+    assert (peek_list_meta(body).next or "") == token
 
 
 async def test_a_page_whose_token_stands_behind_its_items_is_followed_all_the_same() -> None:

@@ -76,7 +76,7 @@ def test_a_message_in_several_frames_is_one() -> None:
 
 def test_what_no_server_sends() -> None:
     with pytest.raises(ValueError, match="mask"):
-        websocket.FrameReader(Heard()).feed(memoryview(websocket.frame(websocket.BINARY, b"x")))
+        websocket.FrameReader(Heard()).feed(memoryview(websocket.frame_header(websocket.BINARY, b"x")))
 
 
 @given(st.integers(0, 9000), st.binary(min_size=4, max_size=4))
@@ -88,7 +88,7 @@ def test_masking(size: int, mask: bytes) -> None:
 
 @pytest.mark.parametrize("size", [0, 125, 126, 65_535, 65_536])
 def test_a_frame_is_what_a_server_reads(size: int) -> None:
-    made = websocket.frame(websocket.BINARY, b"a" * size)
+    made = websocket.frame_header(websocket.BINARY, b"a" * size)
     assert made[0] == 0x82
     head = {0: 2, 125: 2, 126: 4, 65_535: 4, 65_536: 10}[size]
     assert made[1] & 0x80

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from console.launch.run_database import VERSION, RunHistory, default_path
+from console.launch.run_database import SCHEMA_VERSION, RunHistory, default_path
 from console.launch.run_record import Outcome, RunRecord
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan, decode_seen_time
@@ -276,7 +276,7 @@ async def test_a_newer_file_is_shown_and_not_touched(place: Path) -> None:
     connection.execute("ALTER TABLE runs ADD COLUMN cost REAL")
     connection.execute("UPDATE runs SET outcome = 'teleported'")
     connection.commit()
-    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     connection.close()
     history = RunHistory(place)
     (run,) = await history.list_runs()

@@ -25,7 +25,7 @@ from console.launch.run_record import (
     update_from_cluster,
 )
 from console.launch.schema import without_secrets
-from console.metrics.alarm import STOPPED, Alarm, AlarmKind
+from console.metrics.alarm import JOB_STOPPED, Alarm, AlarmKind
 from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan
 from tests.fakes import fleet_of
 
@@ -169,7 +169,7 @@ def test_a_run_that_is_stopped_while_an_alarm_rings_was_stopped_for_it() -> None
     assert known.why == "stopped by a person, stalled since step 1,240; inspected: rank 9 stands"
     deleted = replace(stopped, step=9, alarms=(STALL,), why="It was deleted outside this console.")
     assert finish_record(deleted).why == "deleted outside this console, stalled since step 9"
-    gone = replace(STALL, over=1499.0, ended=STOPPED)
+    gone = replace(STALL, over=1499.0, ended=JOB_STOPPED)
     assert finish_record(replace(stopped, step=9, alarms=(gone,))).why == "stopped by a person, stalled since step 9"
     over = replace(STALL, over=1400.0)
     assert finish_record(replace(stopped, alarms=(over,))).outcome is Outcome.STOPPED

@@ -10,7 +10,7 @@ import pytest
 
 from console.errors import BadInput
 from console.launch.helm_command import parse_helm_line
-from console.launch.set_values import MAX_INDEX, File, SetValues
+from console.launch.set_values import MAX_LIST_INDEX, FileValue, SetValues
 
 TABLE = Path(__file__).parents[2] / "fixtures/helm_set_options.tsv"
 ROWS = [line.split("\t")[:3] for line in TABLE.read_text().splitlines() if not line.startswith("# ")]
@@ -39,9 +39,9 @@ def _as_json(value: Any) -> str:
 
 def test_the_last_place_of_a_list_is_helms() -> None:
     values = SetValues()
-    values.add("--set", f"a[{MAX_INDEX}]=1")
+    values.add("--set", f"a[{MAX_LIST_INDEX}]=1")
     with pytest.raises(BadInput, match=r"--set a\[65537\] counts beyond 65,536 entries"):
-        values.add("--set", f"a[{MAX_INDEX + 1}]=1")
+        values.add("--set", f"a[{MAX_LIST_INDEX + 1}]=1")
 
 
 def test_what_holds_an_unknown_variable_is_left_out_and_the_rest_is_set() -> None:
@@ -49,5 +49,5 @@ def test_what_holds_an_unknown_variable_is_left_out_and_the_rest_is_set() -> Non
     values = SetValues({"b": {"c": "kept"}})
     for option, word in line.settings:
         values.add(option, word.text, word.unknown)
-    assert values.root == {"a": 1, "b": {"c": "kept"}, "l": File("$DIR/run.sh")}
+    assert values.root == {"a": 1, "b": {"c": "kept"}, "l": FileValue("$DIR/run.sh")}
     assert values.left_out == [(("b", "c"), ("$X",)), (("d",), ("$Y",)), (("m",), ("$M",))]

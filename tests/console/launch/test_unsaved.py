@@ -16,7 +16,7 @@ from console.kube.objects.jobset import Mount
 from console.kube.snapshot import Fleet
 from console.launch.unsaved import UnsavedWork
 from console.metrics.job_measures import JobMeasures
-from console.metrics.lost_work import IN_PODS, SeenFolder
+from console.metrics.lost_work import CHECKPOINTS_IN_PODS, SeenFolder
 from console.scheduling.what_if import Consequence, WhatIf
 from screens.columns.jobs import JobLine
 from screens.widgets.job_pane import saved_runs
@@ -66,7 +66,7 @@ def fleet_with(*mounts: Mount) -> Fleet:
     ("mount", "saved", "absent", "words"),
     [
         (Mount("/out", stays=True), True, "", "the work since step 20 was saved 30 min ago: 32.0 GPU-hours"),
-        (Mount("/out", stays=False), True, "", f"{IN_PODS}: up to "),
+        (Mount("/out", stays=False), True, "", f"{CHECKPOINTS_IN_PODS}: up to "),
         (Mount("/out", stays=None), True, "", "whether its checkpoints outlive its pods is not known: up to "),
         (Mount("/out", stays=True), True, "there is no such folder", "there is no such folder: up to "),
         (Mount("/out", stays=True), False, "", "its log tells of no checkpoint in the last 49 min: up to "),

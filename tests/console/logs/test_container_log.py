@@ -21,7 +21,7 @@ from console.kube.client import Client
 from console.kube.objects.meta import parse_time
 from console.logs.container_log import LogRequest, LogStream, ResumeCursor, RetryPolicy, follow_log, read_text
 from console.logs.line import LogLine, StreamState
-from console.logs.line_splitter import LONGEST_LINE, LineSplitter, decode_line, split_timestamps
+from console.logs.line_splitter import MAX_LINE_BYTES, LineSplitter, decode_line, split_timestamps
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
 from trainlog import Redactor
 
@@ -603,9 +603,9 @@ def test_the_bar_stays_over_which_a_loss_was_printed() -> None:
     assert cut(line, []) == [bar(2)[1:], b"{'loss': 1.5}", b"Saving."]
 
 
-@pytest.mark.parametrize("cuts", [[], list(range(0, LONGEST_LINE, 65536))])
+@pytest.mark.parametrize("cuts", [[], list(range(0, MAX_LINE_BYTES, 65536))])
 def test_a_line_beyond_all_bounds_is_cut_and_says_so(cuts: list[int]) -> None:
-    data = b"before\n" + b"a" * (LONGEST_LINE + 1000) + b"\nnext\n"
+    data = b"before\n" + b"a" * (MAX_LINE_BYTES + 1000) + b"\nnext\n"
     zero, first, second = cut(data, cuts)
     assert zero == b"before"
     assert first.startswith(b"aaa")

@@ -100,8 +100,8 @@ def test_a_file_has_the_lines_it_has(
     place = tmp_path_factory.mktemp("file") / "log"
     place.write_bytes(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "BLOCK", 16)
-        patch.setattr(files, "INDEX_STEP", 48)
+        patch.setattr(files, "READ_BLOCK_BYTES", 16)
+        patch.setattr(files, "INDEX_STEP_BYTES", 48)
         text = FileText(place)
         expected = data.split(b"\n")
         expected = expected[:-1] if not expected[-1] else expected

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from console.config import AlarmName, Thresholds, load_config, with_thresholds
 from console.errors import BadInput
-from console.metrics.alarm import STOPPED, Alarm, AlarmKind, format_alarm
+from console.metrics.alarm import JOB_STOPPED, Alarm, AlarmKind, format_alarm
 from console.metrics.alarm_rules import AlarmWatch, JobSample
 from console.metrics.step_cadence import StepCadence, format_late_step
 from tests.fakes import fleet_of
@@ -463,7 +463,7 @@ def test_an_alarm_names_the_nodes_that_its_cause_is_on() -> None:
 
 def test_of_a_job_that_is_gone_nothing_is_advised_that_needs_it() -> None:
     watched = cast("Any", SimpleNamespace(fleet=fleet_of(), namespace_option=lambda _: "", read_only=False))
-    gone = Alarm(AlarmKind.STALL, "no step", 1.0, "default", "my-hang", over=2.0, ended=STOPPED, held=16)
+    gone = Alarm(AlarmKind.STALL, "no step", 1.0, "default", "my-hang", over=2.0, ended=JOB_STOPPED, held=16)
     assert format_alarm(gone, watched) == "no step. a4 history my-hang shows its run, if you launched it."
     assert "a4 hang my-hang" in format_alarm(replace(gone, over=0.0, ended=""), watched)
 

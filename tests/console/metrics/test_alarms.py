@@ -20,11 +20,11 @@ from console.kube.objects.pod import Pod
 from console.logs.line import LogLine
 from console.metrics import job_monitor
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind
-from console.metrics.alarm_rules import SETTLE_SECONDS
+from console.metrics.alarm_rules import OLD_LINES_AT_FIRST_SECONDS
 from console.metrics.alarms import AlarmService
-from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, PodGpus, Source
+from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, GpuSource, PodGpus
 from console.metrics.job_measures import CatchUp
-from console.metrics.job_monitor import INSPECTION_PAUSE, QUIET_SECONDS, JobMonitor, MonitorSources
+from console.metrics.job_monitor import INSPECTION_PAUSE, REPORTER_QUIET_SECONDS, JobMonitor, MonitorSources
 from console.metrics.progress_reader import NanOnsetFinder
 from console.metrics.seen_time import SpanKind
 from console.metrics.training_run import Slowdown
@@ -92,7 +92,7 @@ class Cluster:
     def missing_seconds(self, *_: str) -> float:
         return 0.0
 
-    async def read_gpus(self, namespace: str, name: str, *, source: Source) -> GpuBoard:
+    async def read_gpus(self, namespace: str, name: str, *, source: GpuSource) -> GpuBoard:
         assert source == DCGM
         return self.board
 
@@ -127,7 +127,7 @@ async def test_the_first_and_the_last_rank_then_the_one_that_tells() -> None:
     assert cluster.open == [pod("a", 1)]
     (job,) = patrol.jobs.values()
     assert job.watch.quiet == "pod 1 has not"
-    job.watch.line_at -= 2 * QUIET_SECONDS
+    job.watch.line_at -= 2 * REPORTER_QUIET_SECONDS
     await rounds(patrol)
     assert sorted(cluster.open) == [pod("a", 0), pod("a", 1)], "another program may print on the other pod"
     assert job.watch.quiet == "neither pod 0 nor pod 1 has"
@@ -148,7 +148,7 @@ async def test_a_log_that_is_closed_while_its_lines_are_taken_goes_on_after_the_
                 raise asyncio.CancelledError  # as when another job gets the stream
 
     monkeypatch.setattr(job_monitor, "WorkSlices", Slices)
-    monkeypatch.setattr(job_monitor, "AGAIN", 0.0)
+    monkeypatch.setattr(job_monitor, "LOG_RETRY_SECONDS", 0.0)
     cluster = Cluster("a")
     cluster.lines[pod("a", 0)] = lines = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 101)]
     patrol = cluster.alarm_monitor()
@@ -185,7 +185,7 @@ async def test_an_alarm_says_since_when_the_loss_is_lost_though_only_the_end_of_
 async def test_nvidia_smi_runs_unasked_in_pods_of_ones_own_job_only(*, own: bool) -> None:
     ran: list[str] = []
 
-    async def read_once(*_: str, source: Source = "") -> GpuBoard:
+    async def read_once(*_: str, source: GpuSource = "") -> GpuBoard:
         ran.append(source)
         return GpuBoard()
 
@@ -310,7 +310,7 @@ async def test_whoever_takes_over_goes_on_with_the_alarms_and_tells_none_twice()
     assert before is not None
     assert watch.evaluate(now, replace(before, nan="")) == [], "who has not read anything yet knows of no end"
     assert [alarm.kind for alarm in watch.active] == [AlarmKind.NAN]
-    watch.evaluate(now + SETTLE_SECONDS + 1, replace(before, step=3, nan=""))
+    watch.evaluate(now + OLD_LINES_AT_FIRST_SECONDS + 1, replace(before, step=3, nan=""))
     assert watch.active == ()
     await patrol.close()
 

@@ -20,7 +20,7 @@ from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.measured_log import LogReader, read_lines
-from console.metrics.progress_reader import MAX_FAILURES, NAN_SEARCH_LINES, TABLE_LINES
+from console.metrics.progress_reader import MAX_FAILURES, NAN_SEARCH_LINES, TABLE_TAIL_LINES
 from rankscope import Activity, HangGroup
 from screens.columns.jobs import JobLine
 from screens.columns.live import alarm_by_log
@@ -157,9 +157,11 @@ async def test_every_page_says_since_when_the_loss_is_lost() -> None:
     session.printed["default", "llama-workload-0-0-x7k0"] = _lines(1, 800, nan_from=20)
     progress_reader._asked.clear()
     assert await progress_reader.update([key])
-    assert [call[-1] for call in session.called("read_tail")] == [TABLE_LINES, NAN_SEARCH_LINES, TABLE_LINES], (
-        "it is looked for once"
-    )
+    assert [call[-1] for call in session.called("read_tail")] == [
+        TABLE_TAIL_LINES,
+        NAN_SEARCH_LINES,
+        TABLE_TAIL_LINES,
+    ], "it is looked for once"
     found = present(progress_reader.progress_of(uid))
     assert (found.step, found.nan_words) == (800, where.nan_words)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from console.metrics.gpu_metrics import METRICS, Gpu, GpuBoard, PodGpus, find_metric, parse_dcgm, parse_nvidia_smi
+from console.metrics.gpu_metrics import GPU_METRICS, Gpu, GpuBoard, PodGpus, find_metric, parse_dcgm, parse_nvidia_smi
 
 H200 = """\
 index, name, pci.bus_id, utilization.gpu [%], memory.used [MiB], memory.total [MiB], temperature.gpu, power.draw [W], \
@@ -68,7 +68,7 @@ def test_the_board_in_words() -> None:
     assert GpuBoard((PodGpus(0, "a", "n", problem="There is no nvidia-smi in this image."),)).summary.startswith(
         "There is"
     )
-    assert {each.name for each in METRICS} == {
+    assert {each.name for each in GPU_METRICS} == {
         "utilization",
         "memory",
         "power",

@@ -7,7 +7,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind, diagnose_hang, judge_pace
-from console.metrics.job_measures import LATE, MAX_LINE, JobMeasures
+from console.metrics.job_measures import MAX_DISORDER_SECONDS, MAX_STORED_CHARACTERS, JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.job_progress import (
     JobProgress,
@@ -119,12 +119,12 @@ def test_the_trend_is_the_means_of_eight_parts() -> None:
 def test_of_a_line_without_an_end_its_beginning_is_kept() -> None:
     measures = JobMeasures(("default", "llama"))
     measures.store_line(2.0, 1.0, "x" * 10_000_000, 0)
-    assert measures.last_lines(1) == ["x" * MAX_LINE]
+    assert measures.last_lines(1) == ["x" * MAX_STORED_CHARACTERS]
     for at in range(5000, 5003):  # the end of a log, then all of it
         measures.store_line(2.0, float(at), f"line {at}", 0)
     for at in range(3000, 5004):
         measures.store_line(2.0, float(at), f"line {at}", 0)
-        assert at > 5002 - LATE or measures.last_lines(1) == ["line 5002"]
+        assert at > 5002 - MAX_DISORDER_SECONDS or measures.last_lines(1) == ["line 5002"]
     assert measures.last_lines(3) == ["line 5001", "line 5002", "line 5003"]
 
 

@@ -15,7 +15,7 @@ import pytest
 from console.logs.line import PodLine
 from console.metrics.job_measures import JobMeasures
 from console.metrics.measured_log import LogReader
-from console.metrics.training_run import MAX_POINTS, TrainingRun
+from console.metrics.training_run import MAX_STORED_STEPS, TrainingRun
 from trainlog import Rollback, Step
 
 POINTS = 2000
@@ -145,7 +145,7 @@ def test_a_million_steps_take_as_much_as_twenty_thousand() -> None:
 
     before, after = follow(1, 20_000), follow(20_001, 1_000_000)
     assert after - before < 8 << 20
-    assert len(run) == len(run.steps) == len(run.columns["loss"]) <= MAX_POINTS
+    assert len(run) == len(run.steps) == len(run.columns["loss"]) <= MAX_STORED_STEPS
     assert (run.numbers[0], run.numbers[-1]) == (1.0, 1e6)
     edges = run.column_edges(1.0, 1e6, 100, by_time=False)
     assert [each.at for each in run.columns["loss"].column_ranges(edges) if each.high == 9.0] == [7]

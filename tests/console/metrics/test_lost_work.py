@@ -8,7 +8,7 @@ from msgspec import structs
 from console.kube.objects.jobset import JobSet, Mount
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import LedgerBox
-from console.metrics.lost_work import IN_PODS, LostWork, SeenFolder, find_lost_work, has_checkpoint
+from console.metrics.lost_work import CHECKPOINTS_IN_PODS, LostWork, SeenFolder, find_lost_work, has_checkpoint
 from console.metrics.seen_time import SpanKind, TimeSpan
 from tests.console.metrics.test_ledger import Script
 from tests.fakes import fleet_of, present
@@ -63,9 +63,9 @@ ALL = "up to 32.0 GPU-hours"  # 16 GPUs for two hours
     ("mounts", "saves", "words"),
     [
         ((DISK,), True, "the work since step 100 was saved 60 s ago: 16.0 GPU-minutes"),
-        ((SCRATCH,), True, f"{IN_PODS}: {ALL}"),
-        ((), True, f"{IN_PODS}: {ALL}"),
-        ((Mount("/data", stays=True),), True, f"{IN_PODS}: {ALL}"),  # what is mounted lies elsewhere
+        ((SCRATCH,), True, f"{CHECKPOINTS_IN_PODS}: {ALL}"),
+        ((), True, f"{CHECKPOINTS_IN_PODS}: {ALL}"),
+        ((Mount("/data", stays=True),), True, f"{CHECKPOINTS_IN_PODS}: {ALL}"),  # what is mounted lies elsewhere
         ((NODE,), True, f"whether its checkpoints outlive its pods is not known: {ALL}"),
         ((DISK,), False, f"its log tells of no checkpoint in the last 3 min: {ALL}"),
         ((SCRATCH,), False, f"its log tells of no checkpoint in the last 3 min: {ALL}"),
@@ -105,7 +105,7 @@ def test_a_folder_that_was_read_counts_for_more_than_the_log() -> None:
     assert track(run, DISK, folder=seen(run, 240, read=90.0)) == newer, "it was saved after the folder was read"
     absent = "there is no folder /out in pod 0 of llama"
     assert track(run, DISK, folder=seen(run, 0, absent=absent)) == f"{absent}: {ALL}"
-    assert track(run, SCRATCH, folder=seen(run, 240)) == f"{IN_PODS}: {ALL}"
+    assert track(run, SCRATCH, folder=seen(run, 240)) == f"{CHECKPOINTS_IN_PODS}: {ALL}"
 
 
 def test_what_is_over_loses_what_lies_in_its_pods_and_not_what_was_never_saved() -> None:

@@ -16,7 +16,7 @@ from console.metrics.health import HealthLevel
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress, progress_of_measures
 from console.metrics.measured_log import read_lines
-from console.metrics.start_phase import PULL, StartPhase, StartRecorder, longest_phases, pull_phase, pull_seconds
+from console.metrics.start_phase import PULL_PHASE, StartPhase, StartRecorder, longest_phases, pull_phase, pull_seconds
 from console.scheduling.pod_slots import PodSlot
 from screens.columns.jobs import JobLine, last_cell
 from screens.columns.live import alarm_by_log
@@ -160,5 +160,5 @@ def test_pods_that_wait_for_their_image_are_in_its_pull() -> None:
     waits = PodSlot(0, "w", 0, 0, pod=Pod("default", "a", containers=(Container("m"),), started=20.0, node="n0"))
     runs = replace(waits, pod=Pod("default", "b", containers=(Container("m", "running", started=50.0),), started=20.0))
     assert pull_phase([runs], 0.0) is None
-    assert pull_phase([runs, waits], 30.0) == StartPhase(PULL, 20.0, longest=30.0)
+    assert pull_phase([runs, waits], 30.0) == StartPhase(PULL_PHASE, 20.0, longest=30.0)
     assert (pull_seconds([runs, waits]), pull_seconds([waits])) == (30.0, 0.0)

@@ -13,7 +13,7 @@ from typing import Any
 from google.cloud import container_v1 as api
 
 from console.launch.recipes import LaunchPlan
-from console.preflight.all_checks import KINDS
+from console.preflight.all_checks import CHECKED_KINDS
 from console.preflight.check import Check, LaunchNeeds, Result
 from console.session import Session
 from console.settings import Settings
@@ -116,11 +116,11 @@ async def ground(*, reader: bool = False, scene: Scene = "empty", **settings: An
     """A cluster and a session of its administrator, or of the account that may see little."""
     async with PracticeCluster(speed=200, scene=scene) as cluster:
         place = cluster.folder / "reader.kubeconfig" if reader else cluster.kubeconfig
-        session = await Session.open(Settings(kubeconfig=place, practice=True, **settings), kinds=KINDS)
+        session = await Session.open(Settings(kubeconfig=place, practice=True, **settings), kinds=CHECKED_KINDS)
         try:
             if not reader:
                 await session.google.cloud.open_session()
-                await session.wait_until_listed(*KINDS)
+                await session.wait_until_listed(*CHECKED_KINDS)
             yield Ground(cluster, session)
         finally:
             await session.close()

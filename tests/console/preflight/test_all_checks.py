@@ -12,7 +12,7 @@ import yaml
 
 from console.errors import BadInput, NotAllowed
 from console.google.clusters import is_gke, is_older
-from console.preflight.all_checks import CHECKS, KINDS, Preflight
+from console.preflight.all_checks import CHECKED_KINDS, CHECKS, Preflight
 from console.preflight.check import (
     CheckedCluster,
     CheckVerdict,
@@ -24,7 +24,7 @@ from console.preflight.check import (
     tally,
     warn,
 )
-from console.preflight.cluster import BETTER, FLOOR
+from console.preflight.cluster import MIN_GKE_VERSION, RECOMMENDED_GKE_VERSION
 from console.session import Session
 from console.settings import Settings
 from practice.google.cloud import Fault
@@ -146,9 +146,9 @@ async def test_without_google_credentials_the_cluster_is_still_looked_at(
         told["contexts"][0]["name"] = told["current-context"] = "gke_practice_us-central1_practice"
         place = tmp_path / "kubeconfig"
         place.write_text(yaml.safe_dump(told))
-        session = await Session.open(Settings(kubeconfig=place), kinds=KINDS)
+        session = await Session.open(Settings(kubeconfig=place), kinds=CHECKED_KINDS)
         try:
-            await session.wait_until_listed(*KINDS)
+            await session.wait_until_listed(*CHECKED_KINDS)
             kubernetes = ("P01", "P02", "P04", "P05", "P08", "P09", "P13", "P14", "P15", "P16", "P27", "P28", "P33")
             checks = await session.preflight.run_all(session.preflight.launch_needs(), (*kubernetes, "P03", "P30"))
         finally:
@@ -214,9 +214,9 @@ def test_the_ids_are_the_documents() -> None:
 
 
 def test_versions_are_compared_by_their_numbers() -> None:
-    assert is_older("v1.31.6-gke.1064001", FLOOR)
-    assert not is_older("v1.32.4-gke.1236000", BETTER)
+    assert is_older("v1.31.6-gke.1064001", MIN_GKE_VERSION)
+    assert not is_older("v1.32.4-gke.1236000", RECOMMENDED_GKE_VERSION)
     assert is_older("v1.32.4-gke.1236000", "1.32.4-gke.1236001")
-    assert not is_older("v1.100.0", FLOOR), "numbers, not letters"
+    assert not is_older("v1.100.0", MIN_GKE_VERSION), "numbers, not letters"
     assert not is_gke("v1.36.4")
     assert is_gke("v1.36.4-gke.1047000")

@@ -4,7 +4,7 @@ import pytest
 
 from console.errors import BadInput
 from console.google.api.calls import format_enable_hint
-from console.preflight.all_checks import BY_NAME, CHECKS, select_checks
+from console.preflight.all_checks import CHECK_BY_NAME, CHECKS, select_checks
 from console.preflight.check import name_of
 
 
@@ -27,4 +27,4 @@ def test_an_unknown_name_is_answered_with_those_there_are() -> None:
 
 @pytest.mark.parametrize("service", ["lustre.googleapis.com", "file.googleapis.com", "cloudbuild.googleapis.com"])
 def test_the_fix_of_a_service_that_is_off_names_a_check_there_is(service: str) -> None:
-    assert format_enable_hint(service).split("--fix ")[1].split("`")[0] in BY_NAME
+    assert format_enable_hint(service).split("--fix ")[1].split("`")[0] in CHECK_BY_NAME

@@ -16,7 +16,7 @@ from console.scheduling import start_windows as module
 from console.scheduling.arrivals import (
     DAY,
     HOUR,
-    RECENT,
+    RECENT_SECONDS,
     SeenWorkload,
     expected_arrivals,
     note_workloads,
@@ -56,7 +56,9 @@ def test_each_workload_is_noted_once_as_it_asked_and_forgotten_after_two_weeks(t
     written = path.stat().st_mtime_ns
     update_seen_workloads(path, fleet, "s")
     assert path.stat().st_mtime_ns == written, "nothing is new"
-    old = structs.replace(running, seen=fleet.at - RECENT - 1, workload=structs.replace(running.workload, uid="old"))
+    old = structs.replace(
+        running, seen=fleet.at - RECENT_SECONDS - 1, workload=structs.replace(running.workload, uid="old")
+    )
     assert old not in note_workloads([old, *first], fleet, "s")
     assert old in note_workloads([old, *first], fleet, "another"), "another cluster's clock says nothing"
     path.write_text("{")
@@ -104,7 +106,7 @@ def test_rollouts_with_arrivals_that_begin_alike_find_the_same(monkeypatch: pyte
     left, times = {"uid-a": 3600.0, "uid-c": 1800.0}, {f"uid-{name}": RunTime(4000.0, 0.3) for name in "abcd"}
     shared = start_windows(fleet, left, times, budget=LONG, arrivals=arrivals)
     assert key(fleet, "b") in shared.by_key
-    monkeypatch.setattr(module, "MAX_KNOWN", 0)
+    monkeypatch.setattr(module, "MAX_KNOWN_SITUATIONS", 0)
     assert start_windows(fleet, left, times, budget=LONG, arrivals=arrivals) == shared
 
 

@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 
 from console.scheduling.forecast_record import RecordedWindow, correct_windows
-from console.scheduling.start_windows import FEWEST, StartWindow
+from console.scheduling.start_windows import MIN_ROLLOUTS, StartWindow
 from tests.bench.forecast_days import Days
 
 KEY = ("default", "job")
@@ -20,7 +20,7 @@ def promise(started: float, *, late: bool = False) -> RecordedWindow:
 
 @pytest.mark.slow(reason="simulates days of a queue")
 def test_windows_of_simulated_days_hold_most_starts() -> None:
-    days = Days(known=True, rollouts=FEWEST)
+    days = Days(known=True, rollouts=MIN_ROLLOUTS)
     days.simulate(3, warm_up=1)
     told = days.arrived
     assert len(told.sides) > 10

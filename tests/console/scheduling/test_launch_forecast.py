@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from console.kube.objects.jobset import JobSet
-from console.kube.objects.meta import ALWAYS, GPU, NAME_LABEL, Condition
+from console.kube.objects.meta import DEFAULT_GPU_TOLERATIONS, GPU, NAMESPACE_NAME_LABEL, Condition
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.objects.queue import (
@@ -272,7 +272,7 @@ def test_what_complete_values_ask_for() -> None:
         target_nodes=("node-1", "node-2", "node-3", "node-4"),
         avoid_nodes=("node-7",),
         node_selector=(("cloud.google.com/gke-accelerator", "nvidia-b200"), (POOL, "a4-pool")),
-        tolerations=(*ALWAYS, Toleration("dedicated", "Equal", "mine", "NoSchedule")),
+        tolerations=(*DEFAULT_GPU_TOLERATIONS, Toleration("dedicated", "Equal", "mine", "NoSchedule")),
     )
 
 
@@ -368,7 +368,7 @@ def test_a_flavor_whose_taints_nobody_tolerates_is_left_out(
     taints: tuple[str, ...], own: Any, asked: Any, verdict: LaunchVerdict
 ) -> None:
     flavor = replace(FLAVOR, taints=taints, tolerations=own)
-    found = told(fleet_of(*HOSTS, flavor, DOOR, queue()), tolerations=(*ALWAYS, *asked))
+    found = told(fleet_of(*HOSTS, flavor, DOOR, queue()), tolerations=(*DEFAULT_GPU_TOLERATIONS, *asked))
     assert found.verdict is verdict
     if verdict is LaunchVerdict.NEVER:
         assert found.sentence == f"its pods do not tolerate {TAINT} of a4: see Tolerations, under Placement"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from console.kube.objects.jobset import JobSet, ReplicatedJob
 from console.kube.objects.pod import Container, Pod
-from console.scheduling.pod_slots import MISSING, first_failure, pod_slots
+from console.scheduling.pod_slots import MISSING_STATUS, first_failure, pod_slots
 from tests.fakes import fleet_of, present
 
 JOB = JobSet("default", "train", "u1", groups=(ReplicatedJob("leader", 1, 1, 8), ReplicatedJob("worker", 2, 2, 8)))
@@ -27,7 +27,7 @@ def test_every_place_has_a_number_pod_or_not() -> None:
         (0, "leader", 0, 0), (1, "worker", 0, 0), (2, "worker", 0, 1), (3, "worker", 1, 0), (4, "worker", 1, 1),
     ]  # fmt: skip
     assert [each.node for each in found] == ["n-leader-0-0", "", "", "", "n-worker-1-1"]
-    assert (found[1].status, found[1].phase, found[1].exit_code) == (MISSING, "", None)
+    assert (found[1].status, found[1].phase, found[1].exit_code) == (MISSING_STATUS, "", None)
 
 
 def test_pods_of_an_older_attempt_do_not_fill_a_place() -> None:
@@ -49,7 +49,7 @@ def test_a_replaced_pod_gives_way_to_its_replacement() -> None:
 
 def test_while_all_pods_are_being_deleted_the_restart_count_says_which_attempt_is_live() -> None:
     again = JobSet("default", "train", "u1", restarts=1, groups=JOB.groups)
-    assert pod_slots(again, fleet_of(again, pod("leader", 0, 0, deleting_since=5.0)))[0].status == MISSING
+    assert pod_slots(again, fleet_of(again, pod("leader", 0, 0, deleting_since=5.0)))[0].status == MISSING_STATUS
 
 
 def test_a_jobset_of_the_same_name_keeps_its_own_pods() -> None:

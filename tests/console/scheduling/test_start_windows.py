@@ -155,7 +155,7 @@ def test_windows_hold_four_of_five_starts(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_thousand_that_wait_take_at_most_two_seconds_of_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.scheduling.expected_starts.MAX_WAITING", 1000)
+    monkeypatch.setattr("console.scheduling.expected_starts.MAX_FORECAST_WORKLOADS", 1000)
     fleet = scene(*((f"r{number}", 1) for number in range(8)),
                   waiting=tuple((f"w{number}", number % 8 + 1) for number in range(1000)))  # fmt: skip
     times = {job.uid: RunTime(600.0, 0.3) for job in fleet.jobsets.values()}
@@ -246,7 +246,7 @@ def test_rollouts_that_begin_alike_share_what_kueue_does_and_find_the_same(monke
     shared, of_shared = [start_windows(*each, budget=LONG) for each in scenes], len(admissions)
     assert any(move.preempted_by for moves in admissions for move in moves)
     admissions.clear()
-    monkeypatch.setattr(module, "MAX_KNOWN", 0)
+    monkeypatch.setattr(module, "MAX_KNOWN_SITUATIONS", 0)
     assert [start_windows(*each, budget=LONG) for each in scenes] == shared
     assert sum(len(each.by_key) for each in shared) > 10
     assert of_shared < len(admissions) / 2

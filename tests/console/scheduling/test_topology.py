@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.kube.objects.jobset import JobSet
-from console.kube.objects.node import MAX_GPUS, Node, Provisioning
+from console.kube.objects.node import MAX_GPUS_PER_NODE, Node, Provisioning
 from console.kube.objects.pod import Pod
 from console.scheduling.free_slots import eligible_nodes
 from console.scheduling.topology import NO_POOL, GpuState, LargestFree, floor, host, pools
@@ -59,7 +59,7 @@ def test_pods_that_ask_for_any_number_of_gpus_are_drawn_within_their_machine() -
     lies = [pod(f"lie-{number}-{on}", on, 10**18) for number in range(3) for on in ("n0001", "n0002")]
     fleet = fleet_of(small, unknown, *lies, pod("b", "n0001", 2))
     assert host(small, fleet).used == 3 * 8 + 2
-    assert host(unknown, fleet).used == MAX_GPUS
+    assert host(unknown, fleet).used == MAX_GPUS_PER_NODE
 
 
 def sixteen() -> list[Node]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from console.kube.objects.meta import short_name
-from console.metrics.lost_work import IN_PODS
+from console.metrics.lost_work import CHECKPOINTS_IN_PODS
 from console.settings import login_name
 from screens.__main__ import main
 from screens.cli.lists import LISTS, layout_of
@@ -151,7 +151,7 @@ def test_what_would_follow_is_told_and_nothing_is_changed(a4: Commands) -> None:
     (stopped,) = (item for item in said["items"] if item["job"] == "llama-70b")
     assert stopped["what"] == "stopped"
     reason = stopped["lost"].partition(": up to ")[0]
-    assert reason == IN_PODS
+    assert reason == CHECKPOINTS_IN_PODS
     assert f"\nLost of llama-70b: {reason}: up to " in out
     assert a4.json("stop", "llama-70b", "--dry-run")["lost"].startswith(f"{reason}: up to ")
     assert not any(item["lost"] for item in said["items"] if item["what"] in {"starts", "waits"})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from console.attach.exec_many import OutputGroup
-from console.metrics.lost_work import IN_PODS
+from console.metrics.lost_work import CHECKPOINTS_IN_PODS
 from screens.cli.exec import show_group
 from tests.screens.cli.commands import Commands
 from tests.terminals import run_on_terminal
@@ -194,7 +194,7 @@ def test_checkpoints_of_a_folder_in_a_pod(a4: Commands) -> None:
     assert (
         code,
         "The last complete one is step 200, " in out,
-        f"Lost if the job ended now: {IN_PODS}: up to " in out,
+        f"Lost if the job ended now: {CHECKPOINTS_IN_PODS}: up to " in out,
     ) == (0, True, True)
     a4.run("exec", JOB, "1", "--", "sh", "-c", f"find {place.rpartition(':')[2]} -exec touch -d '3 days ago' {{}} +")
     code, out, _ = a4.run("checkpoints", f"{place}/ck/megatron")

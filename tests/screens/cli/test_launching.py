@@ -29,7 +29,7 @@ def typist() -> Iterator[Typist]:
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks of a launch are given the time that they need on a busy machine."""
-    monkeypatch.setattr("console.preflight.all_checks.BEFORE_LAUNCH", 60.0)
+    monkeypatch.setattr("console.preflight.all_checks.LAUNCH_CHECKS_TIMEOUT", 60.0)
 
 
 @pytest.mark.slow(reason="commands as processes on a practice cluster")
@@ -224,7 +224,7 @@ def test_a_launch_that_lacks_something_is_refused_and_says_what_mends_it(typist:
 
 
 def test_a_launch_is_refused_whose_checks_had_no_answer(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.preflight.all_checks.BEFORE_LAUNCH", 0.0)
+    monkeypatch.setattr("console.preflight.all_checks.LAUNCH_CHECKS_TIMEOUT", 0.0)
     done = typist.a4("launch", "W03", "--name", "unlooked", "--set", "queue=a4")
     assert (done.code, done.out) == (1, "")
     assert "Multi-network" in re.search(r"unlooked was not launched: \d+ checks could not look \((.*)\)\.", done.err)[1]  # type: ignore[index]

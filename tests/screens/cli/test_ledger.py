@@ -15,7 +15,7 @@ import pytest
 from console.launch.run_database import RunHistory, default_path
 from console.launch.run_record import Outcome, RunRecord
 from console.metrics.alarm import Alarm, AlarmKind
-from console.metrics.health import SLOW_RANK
+from console.metrics.health import SLOW_RANK_HEALTH
 from console.metrics.ledger import Ledger, LedgerBox
 from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan
 from screens.__main__ import main
@@ -155,13 +155,13 @@ def test_the_slow_rank_that_a_command_found_is_told_by_the_ledger_the_list_and_w
     assert boxes["slow"] / (boxes["slow"] + boxes["productive"]) == pytest.approx(share, abs=0.25)
     assert sum(took for box, took in boxes.items() if box != "queued") == pytest.approx(found["allocated_gpu_seconds"])
     (job,) = [each for each in a4.json("jobs")["items"] if each["name"] == "slowed"]
-    assert (job["state"], job["health"]["level"], job["why"]) == ("running", "late", SLOW_RANK)
+    assert (job["state"], job["health"]["level"], job["why"]) == ("running", "late", SLOW_RANK_HEALTH)
     assert job["verdict"].startswith("Rank 9 (pod 1, GPU 1) on ")
     costs = r"costs about \d+(\.\d+)? % of each step \(host(: [^)]+)?\) \(measured at \d\d:\d\d\)$"
     assert re.search(costs, job["verdict"])
     said = a4.run("why", "slowed")[1]
     assert said.startswith(
-        f"slowed runs, but {SLOW_RANK}.\n{job['verdict']}.\nHost: look at what else runs on that node"
+        f"slowed runs, but {SLOW_RANK_HEALTH}.\n{job['verdict']}.\nHost: look at what else runs on that node"
     )
 
 

@@ -16,7 +16,7 @@ import pytest
 from msgspec import structs
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
-from console.kube.arrivals import CLOCK
+from console.kube.arrivals import SERVER_CLOCK
 from console.launch.run_record import Outcome, RunRecord
 from console.logs.job_log import JobLog
 from console.logs.line import Coverage, LogLine, PodLine
@@ -211,7 +211,7 @@ async def followed_by_consensus(
     """What is printed until the line with those words is, after which nothing more comes, and when that was."""
     clock, printed, seen = Clock(), list[str](), asyncio.Event()
     monkeypatch.setattr(log_printers, "time", clock)
-    monkeypatch.setattr(CLOCK, "_started", None)
+    monkeypatch.setattr(SERVER_CLOCK, "_started", None)
     monkeypatch.setattr(time, "time", clock.time)
     monkeypatch.setattr(log_tail, "_QUIET", 0.0005)
 

@@ -31,7 +31,7 @@ from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
 from console.metrics.step_cadence import StepCadence
 from console.scheduling.expected_start import ExpectedStart
-from console.settings import YOU
+from console.settings import OWN_NAME
 from screens.cli import lists
 from screens.cli.launch import wait_for_end
 from screens.cli.lists import LISTS, NAMED, ONLY, layout_of, list_pods_of, print_rows
@@ -52,7 +52,7 @@ async def test_a_job_that_makes_no_steps_is_listed_with_what_a_console_found() -
     await session.diagnoses.record(Diagnosis("u1", DiagnosisKind.HANG, 1_300.0, "Rank 9 has no process"))
     progress = JobProgress(step=9, total=90, pace=1.0, rhythm=StepCadence(1.0), stepped=1_200.0, at=1_320.0)
     running = JobSet("default", "one", uid="u1", groups=(ReplicatedJob("w", pods_per_job=1, ready=1),))
-    line = JobLine(running, fleet_of(running), progress, owner=YOU)
+    line = JobLine(running, fleet_of(running), progress, owner=OWN_NAME)
     assert line.health.state == "stalled"
     stands = with_diagnoses(session, line)  # type: ignore[arg-type]
     assert as_json(JOBS.columns, [stands])[0]["verdict"] == "Rank 9 has no process"

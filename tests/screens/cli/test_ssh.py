@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from console.attach.ssh.editors import STEPS
+from console.attach.ssh.editors import DOCTOR_STEPS
 from tests.openssh import OpenSsh, alone
 from tests.screens.cli.commands import Commands
 
@@ -110,8 +110,8 @@ def test_the_doctor_in_words_and_in_json(a4: SshCommands) -> None:
     assert f"a4 ssh {JOB} 4" in out
     assert a4.run("ssh", JOB, "4", "--yes", "--json")[0] == 0
     steps = a4.json("doctor", JOB, "4")["items"]
-    assert [step["name"] for step in steps] == list(STEPS)
-    assert [step["title"] for step in steps] == list(STEPS.values())
+    assert [step["name"] for step in steps] == list(DOCTOR_STEPS)
+    assert [step["title"] for step in steps] == list(DOCTOR_STEPS.values())
     assert {step["state"] for step in steps} <= {"ok", "warning"}
     assert {step["state"] for step in a4.json("doctor", JOB, "workload/4")["items"]} <= {"ok", "warning"}
     out, _ = a4.outputs("doctor", "nowhere", "0", code=1)
