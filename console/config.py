@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from console.errors import BadInput
 from console.folders import config_folder, read_own_file
-from trainlog import LONGEST_PATTERN, compile_pattern, lazy_pattern
+from trainlog import MAX_PATTERN_CHARACTERS, OwnFormat, compile_pattern, lazy_pattern
 
 Color = Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description='a colour such as "#5fd38d"')]
 Page = Literal["fleet", "queues", "jobs", "pods", "launch", "runs", "tunnels"]
@@ -134,14 +134,14 @@ class Notifications(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 class LogFormat(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How a training program of one's own prints a step."""
+    """A person's own log format: the pattern of a training program's step line."""
 
     name: Annotated[str, Meta(min_length=1, max_length=40, description="what the program is called")]
     pattern: Annotated[
         str,
         Meta(
             min_length=1,
-            max_length=LONGEST_PATTERN,
+            max_length=MAX_PATTERN_CHARACTERS,
             description="a regular expression as RE2 takes it, with the group (?P<step>…) and any of total, loss, "
             "grad_norm, lr, time, time_ms, steps_per_s, tflops, tokens; other groups are kept under their names",
         ),
@@ -246,6 +246,11 @@ def config_in_force() -> LoadedConfig:
     if _loaded_config is None or _loaded_config[:2] != now:
         _loaded_config = (*now, load_config(now[0]))
     return _loaded_config[2]
+
+
+def own_log_formats() -> tuple[OwnFormat, ...]:
+    """The person's own log formats in the settings, compiled for the parser of training logs. Blocking."""
+    return tuple(OwnFormat(each.name, compile_pattern(each.pattern)) for each in config_in_force().config.formats)
 
 
 def with_thresholds(before: Thresholds, given: Mapping[str, Any]) -> Thresholds:

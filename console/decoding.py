@@ -36,7 +36,7 @@ def check_cost(data: bytes, what: str) -> None:
 
 
 class _GivenUp(BaseException):
-    """Raised in the thread of a decoder for which nobody waits any more."""
+    """Raised in a decoder's thread to end it, once its caller has timed out or was cancelled."""
 
 
 async def decode_apart(what: str, decode: Callable[[], T], seconds: float = MAX_DECODING_SECONDS) -> T:
@@ -61,7 +61,7 @@ async def decode_apart(what: str, decode: Callable[[], T], seconds: float = MAX_
 
 
 class _Apart(Generic[T]):
-    """A decoder in a thread of its own, for which the end of the program does not wait."""
+    """A decoder in a daemon thread, which does not delay the program's exit."""
 
     def __init__(self, decode: Callable[[], T], loop: asyncio.AbstractEventLoop) -> None:
         self.done: asyncio.Future[T] = loop.create_future()

@@ -91,7 +91,7 @@ TRY_AGAIN = "Try again in a moment."
 
 
 class Unreachable(ConsoleError):
-    """No response: network, TLS, DNS or timeout; or `status`, by which the API server says that it has none to give."""
+    """No response (network, TLS, DNS, timeout), or a 5xx of the API server, whose code is `status`."""
 
     exit_code = 4
 

@@ -52,7 +52,7 @@ def make_private(folder: Path) -> None:
 
 
 def make_owner_only(folder: Path) -> None:
-    """Keep others from writing in a folder that is there; PermissionError if it is not one's own. Blocking."""
+    """Remove other users' write permission on a folder; PermissionError if another account owns it. Blocking."""
     found = folder.stat()
     if not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return
@@ -62,7 +62,7 @@ def make_owner_only(folder: Path) -> None:
 
 
 def make_own_folders_private() -> None:
-    """Keep others from writing in a4's folders; BadInput if these are not one's own. Blocking."""
+    """Remove other users' write permission on a4's folders; BadInput if another account owns one. Blocking."""
     for folder in (state_folder(), config_folder()):
         try:
             with suppress(FileNotFoundError, NotADirectoryError):
@@ -76,7 +76,7 @@ MAX_OWN_FILE_BYTES = 64 << 20  # bytes of a file of a4 that is read as a whole
 
 
 def open_own_file(path: Path, flags: int = os.O_RDONLY, *, most: float = inf) -> int:
-    """Open a file of a4 at once; OSError, too, if it is none: a pipe, a device, a folder, or larger than `most`."""
+    """Open a regular file of a4; OSError for a pipe, device or folder, and for more than `most` bytes."""
     try:
         handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError as error:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from console.checkpoints.reader import CheckpointReader
     from console.google.services import GoogleServices
     from console.hang.inspector import JobInspector
-    from console.hang.own_jobs import OwnJobInspector
+    from console.hang.own_job_inspector import OwnJobInspector
     from console.kube.kubeconfig import Kubeconfig
     from console.launch.choices import FieldChoices
     from console.launch.install import ChartCatalog
@@ -233,14 +233,14 @@ class Session:
 
     @cached_property
     def diagnoses(self) -> Diagnoses:
-        """For whom the ranks of jobs wait, as this console or another found."""
+        """The last hang and slow-rank diagnosis of each job, made by this console or another."""
         from console.metrics.diagnosis import Diagnoses
 
         return Diagnoses(lambda: self.launch.runs.history)
 
     @cached_property
-    def own_jobs(self) -> OwnJobInspector:
-        from console.hang.own_jobs import OwnJobInspector
+    def own_job_inspector(self) -> OwnJobInspector:
+        from console.hang.own_job_inspector import OwnJobInspector
 
         return OwnJobInspector(self.watch, lambda: self.launch.runs, lambda: self.inspector, self.diagnoses)
 
@@ -281,10 +281,10 @@ class Session:
             lambda: self.measures,
             lambda: self.gpus,
             lambda uid: self.diagnoses.find(uid, DiagnosisKind.HANG),
-            self.own_jobs.inspect,
-            self.own_jobs.find_late_rank,
+            self.own_job_inspector.inspect,
+            self.own_job_inspector.find_late_rank,
             self.diagnoses.record_slowdown,
-            self.own_jobs.find,
+            self.own_job_inspector.find,
         )
         self.jobs.alarms = _reset_on_context_change(self.watch, AlarmService(sources))
         return self.jobs.alarms

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class SessionJobs:
-    """`alarms`, `inspector` and `checkpoints` are there once the session has made them."""
+    """What this session knows of jobs; `alarms`, `inspector` and `checkpoints` are None until first used."""
 
     def __init__(self, measures: Callable[[], MeasureService]) -> None:
         self._measures = measures
@@ -47,7 +47,7 @@ class SessionJobs:
         return await self._measures().read_log(namespace, name)
 
     def list_spans(self, key: Key) -> Sequence[TimeSpan]:
-        """The time of a watched job by its log, and when a slow rank was found."""
+        """A watched job's time as spans by its log, and when a slow rank was found."""
         from console.metrics.seen_time import PARTS_OF_STEP, SpanKind, TimeSpan
 
         monitor, report = self.find_monitor(key), self.slow_report(key)

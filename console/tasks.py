@@ -1,4 +1,4 @@
-"""Work that goes on when the page that began it is closed."""
+"""Starts tasks and callbacks that outlive the page that starts them, without keeping that page in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def start_task(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-    """A task that keeps nothing alive of who starts it.
+    """Start a task in an empty context, so that it keeps no reference to its starter.
 
     A task, and what it sets going, holds the context variables of its starter, and those of a page hold the page with
     all that is drawn on it: 2 MiB for as long as the log of its job is read.
@@ -20,5 +20,5 @@ def start_task(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
 
 
 def call_apart(function: Callable[..., T], *arguments: object) -> T:
-    """Call what registers with the event loop for longer than its caller lives, as a connection that others use too."""
+    """Call a function in an empty context, for callbacks that the event loop keeps longer than the caller lives."""
     return Context().run(function, *arguments)

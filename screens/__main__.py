@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from screens.cli.command_line import ConfigOptions, ConsoleOptions, PracticeOptions, TourOptions, ViewOptions
 
 TOUR_SPEED = 8.0  # how much faster than life the practice cluster runs during the tour
-COLLECTIONS = (2_000, 10, 2_500)
+GC_THRESHOLDS = (2_000, 10, 2_500)
 """When Python looks for what to free. A large cluster is a million objects that stay: by itself Python looks through
 them after each 700 new ones, which costs a quarter of the time in which the lists come. Where it looks through more
 than some 50,000 at once, keys wait for it.
 """
-COMMAND_COLLECTION = 200_000  # new objects after which a plain command looks for what to free: most make fewer
-LEAVING = 0.5  # seconds after Ctrl-C in which threads may end by themselves
-MANY_FILES, LEAST_FILES = 4096, 48  # files that may be open: as many as it is worth to ask for, and too few
-LEAST_MEMORY = 288 << 20  # bytes of address space without which not even the libraries can be loaded
-INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
+COMMAND_GC_THRESHOLD = 200_000  # new objects after which a plain command looks for what to free: most make fewer
+THREAD_END_SECONDS = 0.5  # seconds after Ctrl-C in which threads may end by themselves
+WANTED_FILES, MIN_FILES = 4096, 48  # files that may be open: as many as it is worth to ask for, and too few
+MIN_ADDRESS_SPACE_BYTES = 288 << 20  # bytes of address space without which not even the libraries can be loaded
+EXIT_INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
             place = os.open(os.devnull, os.O_RDWR)
             if name != "stdin":  # who reads that says that it is closed
                 setattr(sys, name, os.fdopen(place, "w"))
-    gc.set_threshold(COMMAND_COLLECTION)
+    gc.set_threshold(COMMAND_GC_THRESHOLD)
     atexit.register(gc.freeze)  # else Python looks through all objects for what to free before the process ends
     crash.install()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for the words that may stand at the cursor
@@ -68,15 +68,15 @@ def check_limits() -> None:
     import resource
 
     files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files < MANY_FILES:
-        files = MANY_FILES if most == resource.RLIM_INFINITY else min(most, MANY_FILES)
+    if files < WANTED_FILES:
+        files = WANTED_FILES if most == resource.RLIM_INFINITY else min(most, WANTED_FILES)
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
     memory, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if files < LEAST_FILES:
-        raise BadInput(f"{files} open files are allowed here, and {LEAST_FILES} are needed.", "Raise that: ulimit -n.")
-    if 0 <= memory < LEAST_MEMORY:
+    if files < MIN_FILES:
+        raise BadInput(f"{files} open files are allowed here, and {MIN_FILES} are needed.", "Raise that: ulimit -n.")
+    if 0 <= memory < MIN_ADDRESS_SPACE_BYTES:
         allowed = f"{memory >> 20} MiB of memory are allowed here"
-        raise BadInput(f"{allowed}, and {LEAST_MEMORY >> 20} MiB are needed.", "Raise that: ulimit -v.")
+        raise BadInput(f"{allowed}, and {MIN_ADDRESS_SPACE_BYTES >> 20} MiB are needed.", "Raise that: ulimit -v.")
 
 
 def run_command(argv: list[str], *, is_closed: bool = False) -> int:
@@ -97,18 +97,18 @@ def run_command(argv: list[str], *, is_closed: bool = False) -> int:
     except MemoryError:
         return print_error(ConsoleError("There is not enough memory for this.", "Close something, or raise ulimit -v."))
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader (`| head`) has seen enough
-        nothing_more()
+        discard_output()
         return 0
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
-        nothing_more()
+        discard_output()
         return print_error(ConsoleError(f"The output could not be written: {error.strerror}.", "Free some space."))
 
 
-def nothing_more() -> None:
+def discard_output() -> None:
     """Redirect standard output to nowhere, also for writes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -142,10 +142,10 @@ def run_to_end(done: Coroutine[Any, Any, int]) -> int:
         yielding.wait_until_finished()  # what would stay half made, as a release
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        os._exit(INTERRUPTED)
+        os._exit(EXIT_INTERRUPTED)
 
     runner = asyncio.Runner()
-    leaving = threading.Timer(LEAVING, leave)
+    leaving = threading.Timer(THREAD_END_SECONDS, leave)
     leaving.daemon = True
     try:
         return runner.run(done)
@@ -172,7 +172,7 @@ def open_console(options: ConsoleOptions) -> int:
         )
     from screens.cli.connect import practice_cluster
 
-    gc.set_threshold(*COLLECTIONS)
+    gc.set_threshold(*GC_THRESHOLDS)
     with practice_cluster(options) as practice:  # starts in a process of its own while Textual is imported
         from screens.app import ConsoleApp
 

@@ -26,16 +26,16 @@ from screens.wording import Span, duration
 if TYPE_CHECKING:
     from console.launch.run_record import RunRecord
 
-OFF = "A4_NOTIFY"
+NOTIFY_VARIABLE = "A4_NOTIFY"
 """Variable that turns the terminal's notification off by "0", "no", "off" or "false", as the settings can."""
-_NO = ("0", "no", "off", "false")
-_SHOW_BOTH = ("wezterm", "ghostty", "xterm-ghostty", "xterm-kitty")
+_NO_WORDS = ("0", "no", "off", "false")
+_TERMINALS_WITH_BOTH_CODES = ("wezterm", "ghostty", "xterm-ghostty", "xterm-kitty")
 """Terminals, as they call themselves, that show OSC 9 and OSC 777."""
-LONGEST = 200
-LOW = 30  # lines of a terminal below which a message is as short as it can be
-SHOWN = 10  # seconds that an alarm is shown
-_WAITS = {WorkloadState.PENDING, WorkloadState.RESERVED, WorkloadState.EVICTED}
-FOUND_WITHIN = 60.0  # seconds after a reconnect in which earlier alarms are found again
+MAX_MESSAGE_CHARACTERS = 200
+LOW_TERMINAL_LINES = 30  # lines of a terminal below which a message is as short as it can be
+TOAST_SECONDS = 10  # seconds that an alarm is shown
+_WAITING_STATES = {WorkloadState.PENDING, WorkloadState.RESERVED, WorkloadState.EVICTED}
+REFOUND_SECONDS = 60.0  # seconds after a reconnect in which earlier alarms are found again
 
 
 def line_of(app: SessionApp, jobset: JobSet, fleet: Fleet) -> JobLine:
@@ -92,7 +92,7 @@ class AlarmNotifier:
             self._connection, cluster, self._cluster = app.connection, self._cluster, app.session.context
             self._before = self._notified if cluster == self._cluster else Counter()
             self._notified, self._since = Counter(), time.monotonic()
-        again = time.monotonic() - self._since < FOUND_WITHIN
+        again = time.monotonic() - self._since < REFOUND_SECONDS
         new = []
         for alarm in alarms:
             name = alarm.namespace, alarm.job, alarm.kind
@@ -102,7 +102,7 @@ class AlarmNotifier:
         return new
 
     def concerns(self, app: SessionApp, alarm: Alarm) -> bool:
-        """Whether it is of a job of this person, and began while the console was open."""
+        """Whether the alarm is of a job of this person, and began while the console was open."""
         jobset = app.fleet.jobsets.get((alarm.namespace, alarm.job))
         return jobset is not None and app.whose(jobset.owner) == OWN_NAME and alarm.since >= self._opened
 
@@ -120,19 +120,19 @@ class AlarmNotifier:
 
 
 class StartNotifier:
-    """Remembers which jobs wait for Kueue, to tell whoever launched them when they start."""
+    """Remembers which workloads wait, to notify their owners when they start."""
 
     def __init__(self) -> None:
         self._fleet: Fleet | None = None
         self._waiting: set[str] = set()  # uids of JobSets
 
     def new_starts(self, fleet: Fleet, whose: Callable[[str], str]) -> list[Workload]:
-        """Workloads of one's own jobs that waited when this was asked before, and have been admitted since."""
+        """The person's workloads that waited at the last call and have been admitted since."""
         if fleet is self._fleet:
             return []
         self._fleet, before, known = fleet, self._waiting, fleet.workload_by_owner
         gone = {uid for uid in before if uid not in known}  # a list that is read anew lacks them for a moment
-        self._waiting = gone | {uid for uid, each in known.items() if each.state in _WAITS}
+        self._waiting = gone | {uid for uid, each in known.items() if each.state in _WAITING_STATES}
         return [
             known[uid]
             for uid in sorted(before - self._waiting)
@@ -143,17 +143,17 @@ class StartNotifier:
 
 
 def notify_starts(app: SessionApp, starts: StartNotifier) -> None:
-    """Tell of one's own jobs that waited and start now."""
+    """Notify the person of their own waiting jobs that start now."""
     for each in starts.new_starts(app.fleet, app.whose) if app.connected else ():
         admitted = condition(each.conditions, "Admitted")
         waited = f" after {duration(admitted.since - each.created)}" if admitted and admitted.since else ""
         words = f"Kueue has admitted it to queue {each.cluster_queue}{waited}: {each.total(GPU)} GPUs"
-        app.notify(f"{words}.", title=f"{each.owner_name} starts", timeout=SHOWN)
+        app.notify(f"{words}.", title=f"{each.owner_name} starts", timeout=TOAST_SECONDS)
         _send(app, [(f"{each.owner_name} starts", words, each.namespace)])
 
 
 def notify_new_alarms(app: SessionApp, bell: AlarmNotifier) -> None:
-    """Watch running jobs; of alarms only a new one of one's own job is shown, the title counts all."""
+    """Watch running jobs for alarms; shows new ones of the person's own jobs, and counts all in the title."""
     if not app.connected or not (app.fleet.jobsets or app.session.jobs.alarms is not None):
         return
     alarms = app.session.alarms
@@ -172,7 +172,7 @@ def _send(app: SessionApp, messages: Sequence[tuple[str, str, str]], *, to_termi
 
     Those of the practice cluster are of no use to others.
     """
-    if app.session.alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
+    if app.session.alarms.thresholds.notify and os.environ.get(NOTIFY_VARIABLE, "").lower() not in _NO_WORDS:
         for title, text, _ in messages[:to_terminal]:
             notify_terminal(app, title, text)
     outbox = app.outbox
@@ -182,7 +182,7 @@ def _send(app: SessionApp, messages: Sequence[tuple[str, str, str]], *, to_termi
         outbox.add_message(title, f"{text} ({app.session.context}, namespace {namespace})")
     if not outbox.sending:
         outbox.sending = True
-        tell = partial(app.notify, title="Alarms are not sent", severity="warning", timeout=SHOWN)
+        tell = partial(app.notify, title="Alarms are not sent", severity="warning", timeout=TOAST_SECONDS)
         app.run_worker(outbox.send_pending(lambda: app.loaded.config.notifications.to, tell), group="notifications")
 
 
@@ -192,13 +192,13 @@ def _show(app: SessionApp, alarms: list[Alarm]) -> None:
         title = f"{ALARM_GLYPH} {each.job}: {each.kind.label}"
         app.close_alarms(title)  # a stall that has been inspected since replaces its earlier message
         line = cut_sentence([Span(f"{title}  {each.text}")], app.size.width - 6)
-        app.notify("".join(run.text for run in line), severity="warning", timeout=SHOWN)
+        app.notify("".join(run.text for run in line), severity="warning", timeout=TOAST_SECONDS)
 
 
 def notify_terminal(app: SessionApp, title: str, words: str) -> None:
     """Ring the bell and send a terminal notification: OSC 9 (iTerm2, Windows) and OSC 777 (rxvt)."""
     program = os.environ.get("TERM_PROGRAM", "") or os.environ.get("TERM", "")
-    app.write_to_terminal(notification(title, words, both=program.lower() not in _SHOW_BOTH))
+    app.write_to_terminal(notification(title, words, both=program.lower() not in _TERMINALS_WITH_BOTH_CODES))
 
 
 def notification(title: str, words: str, *, both: bool = True) -> str:
@@ -207,6 +207,6 @@ def notification(title: str, words: str, *, both: bool = True) -> str:
     `both`: OSC 777 beside OSC 9, for a terminal of which it is not known that it shows both, and so would tell twice.
     """
     texts = ("".join(each if each.isprintable() else " " for each in text) for text in (title, words))
-    clean, body = (text[:LONGEST] for text in texts)
+    clean, body = (text[:MAX_MESSAGE_CHARACTERS] for text in texts)
     other = f"\x1b]777;notify;{clean.replace(';', ',')};{body.replace(';', ',')}\x07" if both else ""
     return f"\x07\x1b]9;{clean}: {body}\x07{other}"

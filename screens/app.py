@@ -28,13 +28,13 @@ from console.errors import BadInput, ConsoleError
 from console.kube.snapshot import Fleet, WatchState
 from console.settings import Settings
 from screens import pages
-from screens.alarm_notices import LOW, AlarmNotifier, StartNotifier, notify_new_alarms, notify_starts
-from screens.app_base import COLLECT_EVERY, KEYS_REST, terminal_has_hung_up
+from screens.alarm_notices import LOW_TERMINAL_LINES, AlarmNotifier, StartNotifier, notify_new_alarms, notify_starts
+from screens.app_base import GC_SECONDS, KEY_PAUSE_SECONDS, terminal_has_hung_up
 from screens.base import LiveScreen
 from screens.columns.tunnels import ports_cell
-from screens.config import all_problems, applies, fill, known_names, theme_names, themes_of, usable_keys
+from screens.config import all_problems, applies, fill_placeholders, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
-from screens.palette import PAGES as TARGETS
+from screens.palette import PAGE_TARGETS as TARGETS
 from screens.palette import ActiveBindings, Palette, PaletteTargets, title_of
 from screens.session_app import SessionApp, make_page
 from screens.theme import DARK, LIGHT
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 
 Connect = Callable[[], Awaitable["Session"]]
-BAD_SETTINGS = "Settings that do not hold"
-TICK = 1.0  # seconds between repaints of what ages by itself
-MORE = ("alarms", "preflight", "images", "storage", "nodepools")
+BAD_SETTINGS_TITLE = "Settings that do not hold"
+TICK_SECONDS = 1.0  # seconds between repaints of what ages by itself
+PAGES_WITHOUT_TAB = ("alarms", "preflight", "images", "storage", "nodepools")
 """Pages that are no tab."""
 PAGE_KEYS = tuple(
     Binding(key, f"open_page('{name}')", title, show=False, key_display=key, id=f"app.{name}", tooltip=tooltip)
@@ -66,8 +66,8 @@ PAGE_KEYS = tuple(
 )
 
 
-def keep_known(known: Fleet, fresh: Fleet) -> Fleet:
-    """What was known before a new connection to the same cluster, until its server has told something."""
+def keep_last_known(known: Fleet, fresh: Fleet) -> Fleet:
+    """The snapshot with kinds that the new connection has not listed yet taken from the previous one."""
     if not known.links or any(link.last_seen for link in fresh.links.values()):
         return fresh
     links = {
@@ -108,7 +108,7 @@ class ConsoleApp(SessionApp):
     )
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {mode: partial(make_page, mode) for mode, *_ in TABS}
     DEFAULT_MODE = "fleet"
-    VERTICAL_BREAKPOINTS = [(0, "-low-terminal"), (LOW, "-high-terminal")]  # noqa: RUF012 - as Textual declares it
+    VERTICAL_BREAKPOINTS = [(0, "-low-terminal"), (LOW_TERMINAL_LINES, "-high-terminal")]  # noqa: RUF012 - as Textual declares it
     COMMANDS: ClassVar[set[Any]] = {ActiveBindings, PaletteTargets}
     PALETTE = Palette
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -172,7 +172,7 @@ class ConsoleApp(SessionApp):
     async def tell_config_problems(self) -> None:
         """Show the first problem of the settings file and the number of others."""
         loaded = self.loaded
-        for each in [each for each in self._notifications if each.title == BAD_SETTINGS]:
+        for each in [each for each in self._notifications if each.title == BAD_SETTINGS_TITLE]:
             self._unnotify(each)  # of the file as it was
         if loaded.text is None:
             return
@@ -182,7 +182,7 @@ class ConsoleApp(SessionApp):
         if problems:
             more = f" And {len(problems) - 1} more: a4 config check." if len(problems) > 1 else ""
             message = f"{loaded.path}:{problems[0].line}: {problems[0].text}{more}"
-            self.notify(message, title=BAD_SETTINGS, severity="warning", timeout=10)
+            self.notify(message, title=BAD_SETTINGS_TITLE, severity="warning", timeout=10)
 
     async def _open_session(self) -> Session:
         """Open a session; imports run in threads, so that keys work meanwhile."""
@@ -198,7 +198,7 @@ class ConsoleApp(SessionApp):
         """Import each page before it is opened for the first time, in a thread and between keys."""
         for module in iter_modules(pages.__path__, f"{pages.__name__}."):
             while self.keys_likely:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(KEYS_REST)
+                await asyncio.sleep(KEY_PAUSE_SECONDS)
             await asyncio.to_thread(import_module, module.name)
         gc.freeze()  # modules stay
 
@@ -211,8 +211,8 @@ class ConsoleApp(SessionApp):
     def on_mount(self) -> None:
         """Connect after the first paint, since the Kubernetes client takes half a second to import."""
         self.call_after_refresh(self.follow_store)
-        self.set_interval(TICK, self.tick)
-        self.set_interval(COLLECT_EVERY, lambda: self.draw_between_keys("garbage", self.collect_garbage))
+        self.set_interval(TICK_SECONDS, self.tick)
+        self.set_interval(GC_SECONDS, lambda: self.draw_between_keys("garbage", self.collect_garbage))
         self.tell_config_problems()
 
     @work(group="store", exclusive=True)
@@ -229,14 +229,14 @@ class ConsoleApp(SessionApp):
         self.refresh_bindings()
         known, self._known_context = self.fleet if session.context == self._known_context else Fleet(), session.context
         async for fleet in session.watch.snapshots():
-            self.fleet = keep_known(known, fleet)
+            self.fleet = keep_last_known(known, fleet)
             await asyncio.sleep(self.loaded.config.refresh - MIN_REFRESH_SECONDS)
 
     def action_open_page(self, page: str) -> None:
         if type(self.screen).__name__ != f"{page.title()}Screen":
             opened = make_page(page)
             if isinstance(opened, LiveScreen):
-                opened.under_more = page in MORE
+                opened.under_more = page in PAGES_WITHOUT_TAB
             self.push_screen(opened)
 
     async def action_reconnect(self) -> None:
@@ -328,14 +328,14 @@ class ConsoleApp(SessionApp):
     @work(group="actions")
     async def action_more(self) -> None:
         """Choose one of the pages without a tab."""
-        titles = {title_of(name): name for name in MORE}
+        titles = {title_of(name): name for name in PAGES_WITHOUT_TAB}
         choices = [Choice(title, TARGETS[name].what, present=False) for title, name in titles.items()]
         if title := await self.push_screen_wait(Pick("Which page?", choices)):
             self.action_open_page(titles[title])
 
     @work(group="actions")
     async def action_pick(self, what: str, name: str = "") -> None:
-        """Switch to the context or namespace of that name; without one, ask for it."""
+        """Switch to a context or namespace; without a name, ask which."""
         if isinstance(self.screen, LiveScreen):
             await (_switch_context if what == "context" else _switch_namespace)(self.screen, name)
 
@@ -383,10 +383,10 @@ async def _switch_namespace(screen: LiveScreen, wanted: str) -> None:
 
 
 async def run_command(screen: LiveScreen, command: OwnCommand) -> None:
-    """Lend the terminal to a command of one's own; one that changes the cluster asks first. To be run in a worker."""
+    """Run a person's own command on the terminal, after a question if it changes the cluster. Runs in a worker."""
     app = screen.app
     with screen.report_errors(f"{command.name} was not run"):
-        line, variables = fill(command, screen.subject(), app.session.watch.settings.kubeconfig)
+        line, variables = fill_placeholders(command, screen.subject(), app.session.watch.settings.kubeconfig)
         if command.changes and not await app.push_screen_wait(Confirm(f"Run {command.name}?", [line], verb="Run")):
             return
         try:

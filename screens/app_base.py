@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
     from textual.theme import Theme
 
-ASKING = "actions"
+QUESTION_WORKERS = "actions"
 """Group of the workers that may ask something; others only read."""
 ASKED_WITHIN = 1.5  # seconds after a key within which what is typed belongs to the question it may bring
 STRAY_WITHIN = 0.4
@@ -83,14 +83,14 @@ class ControlCharFilter(LineFilter):
         return [
             segment
             if segment.control or _is_plain(segment.text)
-            else Segment(_RIGHT_TO_LEFT.sub(APART, _replace_unprintable(segment.text)), segment.style)
+            else Segment(_RIGHT_TO_LEFT_WORDS.sub(ISOLATED, _replace_unprintable(segment.text)), segment.style)
             for segment in segments
         ]
 
 
-_LETTERS = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001eeff]"
-_RIGHT_TO_LEFT = re.compile(rf"{_LETTERS}+(?:[ '\"./_-]{_LETTERS}+)*")
-APART = "\u200e\\g<0>\u200e"
+_RIGHT_TO_LEFT_LETTERS = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001eeff]"
+_RIGHT_TO_LEFT_WORDS = re.compile(rf"{_RIGHT_TO_LEFT_LETTERS}+(?:[ '\"./_-]{_RIGHT_TO_LEFT_LETTERS}+)*")
+ISOLATED = "\u200e\\g<0>\u200e"
 """Words from right to left, such as Hebrew names, between marks of no width.
 
 A terminal that reorders a line by itself would else move the figures after such a name before it. The marks hold
@@ -99,7 +99,7 @@ wherever a line is cut, as the ends of an isolate would not.
 
 
 def _is_plain(text: str) -> bool:
-    return text.isprintable() and (text.isascii() or _RIGHT_TO_LEFT.search(text) is None)
+    return text.isprintable() and (text.isascii() or _RIGHT_TO_LEFT_WORDS.search(text) is None)
 
 
 def _replace_unprintable(text: str) -> str:
@@ -195,18 +195,18 @@ class KeyOrderedApp(App[int]):
         `letters`: `no_letters_until` as it was before.
         """
         with suppress(TimeoutError):
-            async with asyncio.timeout(SETTLED_WITHIN):
+            async with asyncio.timeout(KEY_EFFECT_SECONDS):
                 await self._passed_up(focused)
                 while self.screen_stack and not self.screen.is_mounted:
                     await self._passed_up(self.screen)
-        asking = [each for each in begun | (set(self.workers) - before) if each.group == ASKING]
-        late = self._pressed_at + ASKED_WITHIN
+        asking = [each for each in begun | (set(self.workers) - before) if each.group == QUESTION_WORKERS]
+        late = self._pressed_at + QUESTION_WAIT_SECONDS
         while asking and self.screen_stack and self.screen is screen:
             if monotonic() > late or all(each.is_finished for each in asking):
                 if self.no_letters_until == letters:  # else a page opens, and it is told that they are dropped
                     self._typed.clear()
                 break
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_QUESTION_POLL_SECONDS)
         while asking and self.screen_stack and not self.screen.is_mounted:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(_LOOK)
         if self.no_letters_until != letters:  # however long its page took to come
@@ -225,7 +225,7 @@ class KeyOrderedApp(App[int]):
 
     @property
     def answering(self) -> bool:
-        return self.typing_waits or monotonic() < self._pressed_at + PAINTED_WITHIN
+        return self.typing_waits or monotonic() < self._pressed_at + PAINT_SECONDS
 
     @property
     def since_key(self) -> float:
@@ -235,7 +235,7 @@ class KeyOrderedApp(App[int]):
     @property
     def keys_likely(self) -> bool:
         """Whether a key is being answered, or another one is likely."""
-        return self.answering or monotonic() < self._pressed_at + KEYS_REST
+        return self.answering or monotonic() < self._pressed_at + KEY_PAUSE_SECONDS
 
     def collect_garbage(self) -> None:
         """Collect reference cycles: of young objects, and of all of them, if more were frozen, while nobody is there.
@@ -261,18 +261,18 @@ class KeyOrderedApp(App[int]):
         So the screen rests between two keys, and what a key changes is not painted twice. `what`: only the latest of
         that name is drawn.
         """
-        if monotonic() - self._pressed_at > KEYS_REST:
+        if monotonic() - self._pressed_at > KEY_PAUSE_SECONDS:
             draw()
             return
         if not self._with_next_key:
-            call_after(self, KEYS_REST, self._draw_rested)
+            call_after(self, KEY_PAUSE_SECONDS, self._draw_rested)
         self._with_next_key[what] = draw
 
     def _draw_rested(self) -> None:
-        if self._with_next_key and monotonic() - self._pressed_at > KEYS_REST:
+        if self._with_next_key and monotonic() - self._pressed_at > KEY_PAUSE_SECONDS:
             self._draw_waiting()
         elif self._with_next_key:
-            call_after(self, KEYS_REST, self._draw_rested)
+            call_after(self, KEY_PAUSE_SECONDS, self._draw_rested)
 
     def _draw_waiting(self) -> None:
         if not self.is_running:  # the screens are being taken away

@@ -25,11 +25,11 @@ from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.columns.column import RowT
 from screens.columns.live import alarms_of_session
 from screens.config import keys_of, own_commands
-from screens.widgets.bars import READING, KeyBar, KeyHint, SearchLine, Title, TitleBar, verb_of
+from screens.widgets.bars import READING_SETTINGS, KeyBar, KeyHint, SearchLine, Title, TitleBar, verb_of
 from screens.widgets.line import AbstractWidgetMeta, SnapshotText, call_after
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import ALL_NAMESPACES, MINE, Span, sentence
+from screens.wording import ALL_NAMESPACES, MINE_MARK, Span, sentence
 
 if TYPE_CHECKING:
     from console.metrics.nccl_history import NodeBandwidth
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from screens.session_app import SessionApp
 
 Key = tuple[str, str]
-SLOW = 0.025  # seconds that drawing one picture may take at four a second
-REST = 20
+SLOW_DRAWING_SECONDS = 0.025  # seconds that drawing one picture may take at four a second
+REST_FACTOR = 20
 """After a slower one, this many times as long goes to keys before the next: large clusters cost no more than 5 %."""
-LONGEST_REST = 1.0
-FIRST_REST = 0.25
+MAX_REST = 1.0
+MIN_LISTING_REST = 0.25
 """The longest rest, in seconds; the second while the first lists come in, when everybody watches the rows arrive."""
-LISTING_SHARE = 10
+LISTING_FACTOR = 10
 """Where drawing the rows that have arrived is slow, the list goes on for this many times as long before the next."""
 
-KEYS_FIRST, KEYS_FIRST_OF_SLOW, LOOK = 0.5, 3.0, 0.02
+MAX_KEY_DELAY, MAX_KEY_DELAY_OF_SLOW, KEY_POLL_SECONDS = 0.5, 3.0, 0.02
 """Seconds for which a picture waits at most while keys are answered, or, where drawing is slow, are likely; and between
 two looks whether they are."""
 
@@ -89,7 +89,7 @@ class FilterLine(SearchLine):
             self.found.update(self._match_count_text)
 
 
-GLANCE_EVERY = 2.0  # seconds between two looks for jobs whose log may be looked at again
+PROGRESS_POLL_SECONDS = 2.0  # seconds between two looks for jobs whose log may be looked at again
 LAST_KEYS = {"pane.size": 3}  # bindings that stand behind the others of their page, and where
 WHAT_IF = Binding(
     "W",
@@ -160,7 +160,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         """Show that snapshot; pages without cluster data do not override this."""
 
     def narrowed(self, rows: Mapping[Key, RowT]) -> Mapping[Key, RowT]:
-        """The rows in the chosen namespace; all rows if none is chosen."""
+        """The rows of the chosen namespace; all rows if none is chosen."""
         only = self.app.only_namespace
         return {key: row for key, row in rows.items() if key[0] == only} if only else rows
 
@@ -182,7 +182,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         self.take_trouble()
 
     def renew_keys(self, offered: object) -> None:
-        """Show which keys can be used if that has changed: `offered` is what they depend on."""
+        """Redraw the key line if what the keys depend on (`offered`) has changed."""
         if offered != self._offered:
             self._offered = offered
             self.refresh_bindings()
@@ -210,7 +210,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
 
     def _latest_drawing(self) -> float:
         """Until when keys that are answered keep the next picture waiting."""
-        return max(self._rested_at, monotonic()) + (KEYS_FIRST_OF_SLOW if self._drawing_is_slow else KEYS_FIRST)
+        return max(self._rested_at, monotonic()) + (MAX_KEY_DELAY_OF_SLOW if self._drawing_is_slow else MAX_KEY_DELAY)
 
     def _draw_between_keys(self, latest: float) -> None:
         """Draw when the pause after the last drawing is over and no key is waiting, with a maximum delay."""
@@ -218,7 +218,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         wait = self._rested_at - now
         keys = self.app.keys_likely if self._drawing_is_slow else self.app.answering
         if wait <= 0 and now < latest and keys:
-            wait = LOOK
+            wait = KEY_POLL_SECONDS
         if wait > 0 and self.is_current:
             self._draw_after(wait, latest)
         else:
@@ -246,9 +246,9 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         for part in self.query(".of-snapshot").results(SnapshotText):
             part.stale = stale
         cost = thread_time() - start
-        self._drawing_is_slow = cost > SLOW
+        self._drawing_is_slow = cost > SLOW_DRAWING_SECONDS
         listing = any(link.state is WatchState.LISTING for link in self.links(self.app.fleet))
-        rest = min(REST * cost, max(FIRST_REST, LISTING_SHARE * cost) if listing else LONGEST_REST)
+        rest = min(REST_FACTOR * cost, max(MIN_LISTING_REST, LISTING_FACTOR * cost) if listing else MAX_REST)
         if not self._drawing_is_slow:
             rest = 0.0
         behind = any(table.listing.behind for table in self.query(ResourceTable))
@@ -270,7 +270,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
                     news = await self.session.measures.progress_reader.update(jobs())
                     if (starts() and await self.session.forecasts.poll()) or news:
                         self.show_fleet(self.app.fleet)
-            await asyncio.sleep(GLANCE_EVERY)
+            await asyncio.sleep(PROGRESS_POLL_SECONDS)
 
     def take_config(self) -> None:
         self._config_taken = self.app.loaded
@@ -352,7 +352,9 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
             if binding.show and binding.description and active.enabled and binding.action not in seen:
                 keys, last = self.app.get_key_display(binding), active.node is self.app
                 hint = KeyHint(keys, verb_of(active), binding.action, last=last)
-                reading = READING.index(binding.id) - len(READING) if binding.id in READING else 0
+                reading = (
+                    READING_SETTINGS.index(binding.id) - len(READING_SETTINGS) if binding.id in READING_SETTINGS else 0
+                )
                 place = LAST_KEYS.get(binding.id or "", order.get(active.node, 0))
                 seen[binding.action] = (reading or place, hint)
         ranked = sorted(seen.values(), key=lambda pair: pair[0])
@@ -439,10 +441,10 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         table = self.focused
         if not isinstance(table, ResourceTable):
             return
-        if table.filter_text == MINE:
+        if table.filter_text == MINE_MARK:
             self.drop_filter(table)
         else:
-            table.filter_by(MINE)
+            table.filter_by(MINE_MARK)
             self._show_filter(table)
 
     def show_filter_of(self, part: Widget) -> None:

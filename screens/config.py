@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
     from screens.cli.command_line import ConfigOptions
 
-OURS = {DARK.name: DARK, LIGHT.name: LIGHT}
-_FIELDS = frozenset(
+OWN_THEMES = {DARK.name: DARK, LIGHT.name: LIGHT}
+_COLOUR_FIELDS = frozenset(
     ["primary", "secondary", "warning", "error", "success", "accent", "foreground", "background", "surface", "panel"]
 )
 """Colours that a theme of Textual's has, beside our own."""
-_NAMED = re.compile(rf'("?)\$\{{?A4_({"|".join(PLACEHOLDERS).upper()})\b\}}?\1')
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]*")
+_PLACEHOLDER = re.compile(rf'("?)\$\{{?A4_({"|".join(PLACEHOLDERS).upper()})\b\}}?\1')
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]*")
 """A name that is one word and no option to every program, also to one that hands its arguments to a shell."""
 _NAMED_KEYS = {each.value for each in Keys if each.value.isalnum()}
-_MODIFIERS = {"ctrl", "shift", "alt", "super"}
+_KEY_MODIFIERS = {"ctrl", "shift", "alt", "super"}
 _KEYS_ALLOWED = (
     "A key is a character or its name (slash), or another key's name (enter, pagedown, f5), also after ctrl+, shift+, "
     "alt+ or super+; several are separated by commas."
@@ -105,15 +105,15 @@ def _subclasses(kind: type[DOMNode]) -> Iterator[type[DOMNode]]:
 
 def theme_names(config: Config) -> list[str]:
     """Names of this program's themes, the person's, and Textual's."""
-    return [*OURS, *config.themes, *sorted(BUILTIN_THEMES)]
+    return [*OWN_THEMES, *config.themes, *sorted(BUILTIN_THEMES)]
 
 
 def themes_of(config: Config) -> list[Theme]:
     made = []
     for name, own in config.themes.items():
-        base = OURS[own.base]
+        base = OWN_THEMES[own.base]
         made.append(theme := replace(base, name=name, variables={**base.variables, **own.colors}))
-        for field in _FIELDS & own.colors.keys():
+        for field in _COLOUR_FIELDS & own.colors.keys():
             setattr(theme, field, own.colors[field])
     return made
 
@@ -131,7 +131,7 @@ def is_key(key: str) -> bool:
     *modifiers, name = key.split("+")
     character = key_to_character(REPLACED_KEYS.get(name, name))
     there = name in _NAMED_KEYS or (character is not None and _character_to_key(character) == name)
-    return there and set(modifiers) <= _MODIFIERS
+    return there and set(modifiers) <= _KEY_MODIFIERS
 
 
 def usable_keys(config: Config) -> dict[str, str]:
@@ -184,7 +184,7 @@ def _problem(loaded: LoadedConfig, text: str, *path: str | int) -> ConfigProblem
 
 def _wrong_color(loaded: LoadedConfig, path: tuple[str | int, ...]) -> ConfigProblem | None:
     """The problem of an invalid colour name; None if the path is not one of a colour."""
-    names = _FIELDS | DARK.variables.keys()
+    names = _COLOUR_FIELDS | DARK.variables.keys()
     if path[:1] != ("themes",) or path[2:3] != ("colors",) or len(path) != 4 or path[3] in names:
         return None
     return _problem(loaded, f"There is no colour {path[3]}. There are {', '.join(sorted(names))}.", *path)
@@ -244,7 +244,7 @@ def _page_name(page: type[DOMNode]) -> str:
 
 
 def _uses_of(loaded: LoadedConfig, known: KnownNames, problems: Sequence[ConfigProblem]) -> list[dict[str, Any]]:
-    """On which pages each command of one's own has its key: those that are about all that it names."""
+    """On which pages each own command has its key: those with all the objects that it refers to."""
     refused = {each.path[1] for each in problems if each.path[:1] == ("commands",) and len(each.path) > 1}
     found: list[dict[str, Any]] = []
     for number, command in _numbered_commands(loaded).items():
@@ -327,13 +327,15 @@ def _lists(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
 # commands of one's own
 
 
-def fill(command: OwnCommand, subject: Mapping[str, str], kubeconfig: Path | None = None) -> tuple[str, dict[str, str]]:
+def fill_placeholders(
+    command: OwnCommand, subject: Mapping[str, str], kubeconfig: Path | None = None
+) -> tuple[str, dict[str, str]]:
     """The line as a person would type it, and the variables for its script; BadInput if a name is no plain word."""
     for each in command.uses:
-        if not _PLAIN.fullmatch(name := subject.get(each, "")):
+        if not _PLAIN_WORD.fullmatch(name := subject.get(each, "")):
             why = f"The {each} is called {name!r}: a command may take it for an option or for several words."
             raise BadInput(why, "Names of letters, digits and ._:/@+- are given to commands, beginning with no sign.")
-    line = _NAMED.sub(lambda each: subject.get(each[2].lower(), each[0]), command.script)
+    line = _PLACEHOLDER.sub(lambda each: subject.get(each[2].lower(), each[0]), command.script)
     names = {f"A4_{each.upper()}": subject[each] for each in command.uses}
     return line, names | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})
 
@@ -362,7 +364,7 @@ def show_config(options: ConfigOptions) -> int:
     if options.what == "notify":
         return _try_notifications(loaded.config.notifications.to)
     problems = all_problems(loaded, known) + (_addresses(loaded) if options.what == "check" else [])
-    settings = _in_force(loaded, problems)
+    settings = _valid_settings(loaded, problems)
     if options.json:
         wrong = [{"line": each.line, "problem": each.text} for each in problems]
         in_force = {} if options.what == "check" else {"settings": settings}
@@ -403,7 +405,7 @@ def _print_names(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, as
     return 0
 
 
-def _in_force(loaded: LoadedConfig, problems: Sequence[ConfigProblem]) -> dict[str, Any]:
+def _valid_settings(loaded: LoadedConfig, problems: Sequence[ConfigProblem]) -> dict[str, Any]:
     """The settings without invalid parts."""
     settings: dict[str, Any] = msgspec.to_builtins(loaded.config)
     if to := loaded.config.notifications.to:

@@ -15,7 +15,7 @@ from screens.dialogs.question import Confirm, Prompt
 from screens.widgets.sentence_line import SummaryLine
 from screens.wording import Span
 
-ASKING = (Span("◐ ", "waits"), Span("asking Google …", "dim"))
+ASKING_GOOGLE = (Span("◐ ", "waits"), Span("asking Google …", "dim"))
 
 
 class AskingScreen(LiveScreen):
@@ -28,7 +28,7 @@ class AskingScreen(LiveScreen):
         """Ask Google for the page's data."""
 
     def on_mount(self) -> None:
-        self.summary.runs = ASKING
+        self.summary.runs = ASKING_GOOGLE
         self.read()
 
     def take_trouble(self) -> None:
@@ -40,7 +40,7 @@ class AskingScreen(LiveScreen):
         self.read()
 
 
-USUAL_REGION = "us-central1"  # what is offered where no region is known: the documents' own
+DEFAULT_REGION = "us-central1"  # what is offered where no region is known: the documents' own
 
 
 class InGoogleScreen(LiveScreen):
@@ -132,7 +132,7 @@ class ProjectRegionScreen(InGoogleScreen):
 
     async def _ask(self) -> bool:
         cloud = self.app.google.cloud
-        usual = f"{await cloud.default_project()}/{cloud.region or USUAL_REGION}"
+        usual = f"{await cloud.default_project()}/{cloud.region or DEFAULT_REGION}"
         hint = "PROJECT/REGION, as in my-project/us-central1. Esc cancels."
         typed = await self.app.push_screen_wait(Prompt("In which project and region?", usual, hint=hint))
         if typed is None:

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from console.launch.recipes import Recipe
     from console.launch.run_record import RunRecord
 
-RECENT = 6
+MAX_RECENT = 6
 """Commands that were chosen last, which stand first."""
-NAME = 34  # columns of a command's name
-GO = "Go to "
+NAME_COLUMNS = 34  # columns of a command's name
+GO_TO = "Go to "
 HIDDEN = frozenset({"app.command_palette", "command_palette", "app.commands"})
 
 
@@ -69,7 +69,7 @@ class ActiveBindings(NameProvider):
             if moves and not binding.show:
                 continue  # arrow keys are no commands
             page = binding.description.casefold()
-            if page in PAGES and binding.action in {f"switch_mode('{page}')", f"open_page('{page}')"}:
+            if page in PAGE_TARGETS and binding.action in {f"switch_mode('{page}')", f"open_page('{page}')"}:
                 continue  # "Go to" that page is offered
             seen.add(binding.action)
             key = self.app.get_key_display(binding)
@@ -94,7 +94,7 @@ class PageTarget(NamedTuple):
     title: str = ""  # where its name is not what it is called
 
 
-PAGES = {
+PAGE_TARGETS = {
     "fleet": PageTarget(
         "pools and their hosts: GPUs in use and free, faults, maintenance", "fleet nodes node no pools"
     ),
@@ -116,16 +116,16 @@ PAGES = {
     "context": PageTarget("another cluster of the kubeconfig", "context contexts ctx"),
     "namespace": PageTarget("lists of one namespace, or of all", "namespace namespaces ns"),
 }
-NARROWED = ("queues", "jobs", "pods")  # pages whose name may be followed by a namespace
-MOST = 8  # objects of one kind that are offered
-Kind = tuple[str, float, Collection[tuple[str, ...]], Callable[..., object]]
+PAGES_BY_NAMESPACE = ("queues", "jobs", "pods")  # pages whose name may be followed by a namespace
+MAX_HITS_PER_KIND = 8  # objects of one kind that are offered
+HitKind = tuple[str, float, Collection[tuple[str, ...]], Callable[..., object]]
 """What can be opened: kind, weight, keys whose last part is the name, and the function that opens one."""
-SHOWN_AFTER = 0.3  # seconds after which Textual shows all that was found so far, when it gets one more
-LOOKED_AT = 500  # names of one kind that are weighed; those come first that contain what was typed
+TEXTUAL_DELAY_SECONDS = 0.3  # seconds after which Textual shows all that was found so far, when it gets one more
+MAX_NAMES_MATCHED = 500  # names of one kind that are weighed; those come first that contain what was typed
 
 
 def title_of(page: str) -> str:
-    return PAGES[page].title or page
+    return PAGE_TARGETS[page].title or page
 
 
 class PaletteTargets(NameProvider):
@@ -158,7 +158,7 @@ class PaletteTargets(NameProvider):
             self._reading.cancel()
 
     async def discover(self) -> Hits:
-        for page, target in PAGES.items():
+        for page, target in PAGE_TARGETS.items():
             yield DiscoveryHit(f"Go to {title_of(page)}", partial(self._open, page), help=target.what)
 
     async def search(self, query: str) -> Hits:
@@ -166,7 +166,7 @@ class PaletteTargets(NameProvider):
         for hit in hits[:-1]:
             yield hit
         if self._reading is not None and not self._reading.done():
-            await asyncio.wait({self._reading}, timeout=SHOWN_AFTER)
+            await asyncio.wait({self._reading}, timeout=TEXTUAL_DELAY_SECONDS)
         for hit in hits[-1:]:
             yield hit
         if self._reading is not None:
@@ -179,17 +179,17 @@ class PaletteTargets(NameProvider):
         word, *namespaces = query.casefold().split()
         wanted = " ".join(namespaces)
         for what, name in self._switches() if namespaces else ():
-            target = PAGES[what]
+            target = PAGE_TARGETS[what]
             if word in target.words.split() and (found := offsets(wanted, name)):
                 score = 1000.0 + match_score(wanted, name, found)
                 pick = partial(self.console.run_action, ("app", "pick", (what, name)))
                 yield Hit(score, f"Go to {what} {name}", pick, help=target.what)
-        for page, target in PAGES.items():
+        for page, target in PAGE_TARGETS.items():
             names = target.words.split()
             title = title_of(page)
             if namespaces and title.startswith(f"{word} {wanted}"):
                 yield Hit(1000.0, f"Go to {title}", partial(self._open, page), help=target.what)
-            if namespaces and not (word in names and page in NARROWED and len(namespaces) == 1):
+            if namespaces and not (word in names and page in PAGES_BY_NAMESPACE and len(namespaces) == 1):
                 continue
             if any(name.startswith(word) for name in names):
                 where = f" in {namespaces[0]}" if namespaces else ""
@@ -197,18 +197,18 @@ class PaletteTargets(NameProvider):
                 yield Hit(score, f"Go to {title}{where}", partial(self._open, page, *namespaces), help=target.what)
         yield from self._hits(query, self._list_targets())
 
-    def _hits(self, query: str, objects: Iterable[Kind]) -> Iterator[Hit]:
+    def _hits(self, query: str, objects: Iterable[HitKind]) -> Iterator[Hit]:
         for kind, weight, keys, opened in objects:
             named = ((key, offsets(query, key[-1])) for key in _filter_by_words(query, keys))
             scored = [(match_score(query, key[-1], found), key, found) for key, found in named if found]
-            for score, key, found in sorted(scored, key=lambda each: -each[0])[:MOST]:
+            for score, key, found in sorted(scored, key=lambda each: -each[0])[:MAX_HITS_PER_KIND]:
                 first = 100.0 if query.casefold() in key[-1].casefold() else 0.0
                 yield Hit(
                     (first + score) * weight, self._highlight_match(key[-1], found), partial(opened, *key), help=kind
                 )
 
     def _switches(self) -> Iterator[tuple[str, str]]:
-        """Yield what one can switch to, and the names of that."""
+        """Yield what one can switch (context, namespace), each with the possible names."""
         if self.console.connected:
             yield from (("context", each.name) for each in self.console.session.watch.contexts())
             yield from (("namespace", each) for each in (ALL_NAMESPACES, *self._namespaces()))
@@ -217,7 +217,7 @@ class PaletteTargets(NameProvider):
         fleet = self.console.fleet
         return sorted({space for kind in (fleet.pods, fleet.jobsets, fleet.local_queues) for space, _ in kind})
 
-    def _list_targets(self) -> Iterator[Kind]:
+    def _list_targets(self) -> Iterator[HitKind]:
         app, fleet = self.console, self.console.fleet
         yield "job", 0.95, fleet.jobsets.keys(), partial(app.go_to_page, "job")
         yield "node", 0.9, [(name,) for _, name in fleet.nodes], partial(app.go_to_page, "node")
@@ -225,7 +225,7 @@ class PaletteTargets(NameProvider):
         yield "queue", 0.9, queues, lambda name: self._open("queues")
         yield "pod", 0.8, fleet.pods.keys(), partial(app.go_to_page, "pod")
 
-    def _read_objects(self) -> Iterator[Kind]:
+    def _read_objects(self) -> Iterator[HitKind]:
         from screens.widgets.form.model import LaunchRequest  # more than the first screen waits for
 
         app, recipes = self.console, [(each.id,) for each in self._recipes]
@@ -255,10 +255,10 @@ class PaletteTargets(NameProvider):
 
 def _filter_by_words(query: str, keys: Collection[tuple[str, ...]]) -> Iterable[tuple[str, ...]]:
     """The names that contain every typed word, since matching many names letter by letter is slow."""
-    if len(keys) <= LOOKED_AT:
+    if len(keys) <= MAX_NAMES_MATCHED:
         return keys
     words = query.casefold().split()
-    return islice((key for key in keys if all(word in key[-1].casefold() for word in words)), LOOKED_AT)
+    return islice((key for key in keys if all(word in key[-1].casefold() for word in words)), MAX_NAMES_MATCHED)
 
 
 def offsets(query: str, name: str) -> list[int]:
@@ -304,13 +304,13 @@ class Palette(CommandPalette):
         for each in commands:
             name, *more = cast(Content, each.prompt).split("\n")
             if more:
-                kind = more[0].plain if " " not in more[0].plain else "page" if name.plain.startswith(GO) else "key"
+                kind = more[0].plain if " " not in more[0].plain else "page" if name.plain.startswith(GO_TO) else "key"
                 description = more[0] if kind != more[0].plain else Content("")
-                name = name.pad_right(max(2, NAME - len(name)))
+                name = name.pad_right(max(2, NAME_COLUMNS - len(name)))
                 each._set_prompt(Content.assemble((f"{kind:<7}", "$ink-faint not bold"), name, description))
         if not self.query_one(Input).value:
             commands = sorted(
-                commands, key=lambda each: used.index(text) if (text := each.hit.text) in used else RECENT
+                commands, key=lambda each: used.index(text) if (text := each.hit.text) in used else MAX_RECENT
             )
         super()._refresh_command_list(command_list, commands, clear_current)
         self._listed = self._searched
@@ -322,4 +322,4 @@ class Palette(CommandPalette):
     def _remember(self, event: CommandList.OptionSelected) -> None:
         name = cast(Command, event.option).hit.text or ""
         used = cast(SessionApp, self.app).recent_commands
-        used[:] = [name, *(each for each in used if each != name)][:RECENT]
+        used[:] = [name, *(each for each in used if each != name)][:MAX_RECENT]

@@ -19,15 +19,15 @@ from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 
-LEAST = 8  # lines that rows have to leave to a pane below them, for it to have these
-LOWEST = 4  # lines of a pane below a longer list, which keeps the rows of a lower terminal that has none
-GAP = 4  # lines of a terminal that are none of a list: title, reason, keys
-NARROW = 60  # columns that a pane has beside a list at least
+MIN_ROWS_ABOVE_PANE = 8  # lines that rows have to leave to a pane below them, for it to have these
+MIN_PANE_LINES = 4  # lines of a pane below a longer list, which keeps the rows of a lower terminal that has none
+OTHER_LINES = 4  # lines of a terminal that are none of a list: title, reason, keys
+MIN_COLUMNS = 60  # columns that a pane has beside a list at least
 PARTED = 150  # columns of a pane below a list from which on it has two parts
-USUAL = 42  # percent of the columns that a pane has beside a list at most
-LINES = 12  # lines that a pane has below a longer list at most
-LARGE = 62  # percent of the columns that a large pane has at least
-SIZES = get_args(PaneSize)
+MAX_PANE_PERCENT = 42  # percent of the columns that a pane has beside a list at most
+MAX_PANE_LINES = 12  # lines that a pane has below a longer list at most
+LARGE_PANE_PERCENT = 62  # percent of the columns that a large pane has at least
+PANE_SIZES = get_args(PaneSize)
 
 
 def _set_size(widget: Widget, way: Literal["width", "height"], cells: int | None) -> None:
@@ -112,21 +112,21 @@ class PanedScreen(LiveScreen):
         others = (each for each in self.children if each.display and each is not split and each.id != "reason")
         room = height - sum(each.outer_size.height for each in others)
         rows = sum(part.styles.margin.height + getattr(part, "lines_wanted", 1) for part in parts)
-        left = room - max(rows, LEAST)
-        share = panes.right or USUAL
-        columns = width * (max(LARGE, share) if large else share) // 100
+        left = room - max(rows, MIN_ROWS_ABOVE_PANE)
+        share = panes.right or MAX_PANE_PERCENT
+        columns = width * (max(LARGE_PANE_PERCENT, share) if large else share) // 100
         own = large or panes.right  # what somebody has chosen may leave a list less
         columns = (columns if width >= self.RIGHT else 0) if own else min(columns, self.room_beside(width, height))
-        spare = (panes.below or min(LINES, room - self.BELOW + GAP)) if self.TAKES else 0
-        below = left if left >= LEAST else spare if spare >= LOWEST else 0
-        place = "-right" if columns >= NARROW else "-below" if large or (below and height >= self.BELOW) else ""
+        spare = (panes.below or min(MAX_PANE_LINES, room - self.BELOW + OTHER_LINES)) if self.TAKES else 0
+        below = left if left >= MIN_ROWS_ABOVE_PANE else spare if spare >= MIN_PANE_LINES else 0
+        place = "-right" if columns >= MIN_COLUMNS else "-below" if large or (below and height >= self.BELOW) else ""
         place = "" if chosen == "off" else place
         for each in ("-right", "-below"):
             self.set_class(each == place, each)
         self.set_class(large, "-large")
         _set_size(self.pane, "width", columns if place == "-right" else None)
         _set_size(self.pane, "height", below if place == "-below" and not large else None)
-        shown = place == "-right" and left > LEAST and under.has_lines(width - columns, left)
+        shown = place == "-right" and left > MIN_ROWS_ABOVE_PANE and under.has_lines(width - columns, left)
         if shown != under.display:
             under.display = shown
         _set_size(last, "height", getattr(last, "lines_wanted", 1) if shown else None)
@@ -156,7 +156,7 @@ class PanedScreen(LiveScreen):
 
     def action_pane(self) -> None:
         """Switch to the next pane size, for every page."""
-        self.app.pane_size = SIZES[(SIZES.index(self.app.pane_size) + 1) % len(SIZES)]
+        self.app.pane_size = PANE_SIZES[(PANE_SIZES.index(self.app.pane_size) + 1) % len(PANE_SIZES)]
         self.renew_pane()
         self.call_after_refresh(self.renew_pane)
 

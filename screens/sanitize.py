@@ -17,10 +17,10 @@ def one_line(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     clean = "".join([letter if letter.isprintable() else _visible(letter) for letter in text])
-    return _PILED.sub(r"\1", clean.replace("\ufe0f", ""))
+    return _PILED_ACCENTS.sub(r"\1", clean.replace("\ufe0f", ""))
 
 
-_PILED = lazy_pattern(
+_PILED_ACCENTS = lazy_pattern(
     r"([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})"
     r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
 )
@@ -39,8 +39,8 @@ def for_terminal(text: str) -> str:
     """Sanitize lines for a terminal: colours are removed, other control characters made visible."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
-    plain = _COLOURS.sub("", text)
+    plain = _COLOUR_CODES.sub("", text)
     return "\n".join(one_line(line.expandtabs(8)) for line in plain.split("\n"))
 
 
-_COLOURS = lazy_pattern(r"\x1b\[[0-9;:]{0,100}m")
+_COLOUR_CODES = lazy_pattern(r"\x1b\[[0-9;:]{0,100}m")

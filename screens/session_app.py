@@ -67,7 +67,7 @@ class SessionApp(KeyOrderedApp):
             self._driver.flush()
 
     def close_alarms(self, title: str) -> None:
-        """Close the alarm toasts that begin so."""
+        """Close the alarm toasts whose text begins with `title`."""
         for each in [each for each in self._notifications if each.message.startswith(title)]:
             self._unnotify(each)  # Textual's own toasts go this way; there is no other for one of several
 

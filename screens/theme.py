@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from textual.theme import Theme
 
-from screens.wording import JOB_STYLES
+from screens.wording import JOB_COLOURS
 
-BOLD = frozenset({"strong", "head", "sorted", "bad", "key", "tab", "here"})
+BOLD_STYLES = frozenset({"strong", "head", "sorted", "bad", "key", "tab", "here"})
 
 _COLOURS = {  # on dark and on light ground; distinct in 256 colours too, as tests/screens/test_styles.py measures
     "ink-text": ("#d5dbe6", "#24292f"),
@@ -42,7 +42,7 @@ _DARK_JOBS = ("#0087af", "#afaf87", "#875f87", "#87afaf", "#5f875f", "#afafd7", 
 _LIGHT_JOBS = ("#5f87af", "#af5f87", "#005f5f", "#5f875f", "#5f5f87", "#af8787", "#005f87", "#5f8787")
 
 
-_BARS = {
+_SCROLLBAR_STYLES = {
     "": "ink-faint",
     "-hover": "ink-dim",
     "-active": "ink-accent",
@@ -56,8 +56,8 @@ _BARS = {
 def _theme(name: str, jobs: tuple[str, ...], *, secondary: str, background: str, surface: str, panel: str) -> Theme:
     dark = name == "a4-dark"
     colours = {style: each[0 if dark else 1] for style, each in _COLOURS.items()}
-    numbered = {f"ink-job-{index}": jobs[index % len(jobs)] for index in range(JOB_STYLES)}
-    bars = {f"scrollbar{part}": colours[style] for part, style in _BARS.items()}
+    numbered = {f"ink-job-{index}": jobs[index % len(jobs)] for index in range(JOB_COLOURS)}
+    bars = {f"scrollbar{part}": colours[style] for part, style in _SCROLLBAR_STYLES.items()}
     return Theme(
         name=name,
         dark=dark,

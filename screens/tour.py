@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
 
-SIZE = 140, 42
-PATIENCE = 60.0  # seconds a step may take on a slow machine before the tour gives up
-LOOK = 0.05  # seconds between two looks at the screen
+TERMINAL_SIZE = 140, 42
+STEP_TIMEOUT = 60.0  # seconds a step may take on a slow machine before the tour gives up
+POLL_SECONDS = 0.05  # seconds between two looks at the screen
 JOB_NAME = "tour-nccl"
-ASK_GPUS = ("nvidia-smi", "--query-gpu=index,name,utilization.gpu,temperature.gpu", "--format=csv")
+GPU_QUERY = ("nvidia-smi", "--query-gpu=index,name,utilization.gpu,temperature.gpu", "--format=csv")
 KEY_NAMES = {"question_mark": "?", "escape": "Esc", "enter": "⏎"}
-HALF_WAY = 7  # rows of the table after which a screenshot is taken while the test runs
+SCREENSHOT_ROWS = 7  # rows of the table after which a screenshot is taken while the test runs
 
 
 def tour(folder: Path | None, *, speed: float, seed: int) -> int:
@@ -63,7 +63,7 @@ def tour(folder: Path | None, *, speed: float, seed: int) -> int:
 
 
 async def _tour(app: ConsoleApp, pictures: Path) -> None:
-    async with app.run_test(size=SIZE) as pilot:
+    async with app.run_test(size=TERMINAL_SIZE) as pilot:
         guide = Guide(app, pilot, pictures)
         await guide.look_round()
         await guide.launch()
@@ -153,7 +153,7 @@ class Guide:
         while not (panel.test and panel.test.finished):
             await self.until("the next row", partial(has_more_rows, panel, shown))
             shown = self.print_new_rows(panel.test, shown)
-            if shown >= HALF_WAY and not halved:
+            if shown >= SCREENSHOT_ROWS and not halved:
                 halved = True
                 await self.settled()
                 self.shot("nccl-running")
@@ -192,7 +192,7 @@ class Guide:
             raise ConsoleError("Pod 0 of llama-70b is not there.")
         parts: list[str] = []
         code = await self.app.session.watch.exec(
-            pod.namespace, pod.name, ASK_GPUS, on_output=lambda _, data: parts.append(data.decode())
+            pod.namespace, pod.name, GPU_QUERY, on_output=lambda _, data: parts.append(data.decode())
         )
         for line in "".join(parts).splitlines()[:4]:
             print_line(f"   {line}")
@@ -254,19 +254,19 @@ class Guide:
     async def settled(self) -> None:
         """Wait until everything pending is drawn."""
         await self.pilot.pause()
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(POLL_SECONDS)
         await self.pilot.pause()
 
     async def until(self, what: str, seen: Callable[[], object]) -> None:
         """Wait until `seen()` is true; ConsoleError names what did not happen."""
-        async with asyncio.timeout(PATIENCE) as limit:
+        async with asyncio.timeout(STEP_TIMEOUT) as limit:
             try:
                 while not seen():  # noqa: ASYNC110 - what is waited for is on the screen, which has no event
-                    await asyncio.sleep(LOOK)
+                    await asyncio.sleep(POLL_SECONDS)
             except asyncio.CancelledError:
                 if limit.expired():
                     self.shot("gave-up")
-                    raise ConsoleError(f"The tour waited {PATIENCE:.0f} s for {what}; it did not come.") from None
+                    raise ConsoleError(f"The tour waited {STEP_TIMEOUT:.0f} s for {what}; it did not come.") from None
                 raise
 
     def shot(self, name: str) -> None:

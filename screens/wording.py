@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from console.metrics.alarm import Alarm
     from console.scheduling.why_answer import Why
 
-JOB_STYLES = 8  # jobs have this many colours; the ninth shares one
+JOB_COLOURS = 8  # jobs have this many colours; the ninth shares one
 
 
 class Span(NamedTuple):
@@ -53,7 +53,7 @@ CARE = Span("⚠", "waits")
 BAD = Span("✗", "bad")
 ALARM = Span(ALARM_GLYPH, "bad")
 HELD = Span("‖", "waits")
-SIGNS = (
+GLYPH_MEANINGS = (
     (OK, "works: runs, or is ready"),
     (UNDER_WAY, "under way: starts, ends, connects or is being read"),
     (IDLE, "waits, or there is nothing to say of it"),
@@ -64,16 +64,16 @@ SIGNS = (
     (HELD, "held by a person: a stopped queue or run, a cordoned node"),
 )
 """Each sign of a state and what it means on every page."""
-_BARS = frozenset("█▓▒░")
-_WELL = frozenset({OK.text, IDLE.text, DONE.text})
+_BAR_CHARACTERS = frozenset("█▓▒░")
+_GLYPHS_OF_NO_PROBLEM = frozenset({OK.text, IDLE.text, DONE.text})
 
 
 def plain_text(cell: Cell) -> str:
     """A cell as plain text, without bars and without the mark for "ok"."""
     runs = runs_of(cell)
-    if len(runs) > 1 and runs[0].text.strip() in _WELL:
+    if len(runs) > 1 and runs[0].text.strip() in _GLYPHS_OF_NO_PROBLEM:
         runs = runs[1:]
-    return "".join(run.text for run in runs if not _BARS.issuperset(run.text)).strip()
+    return "".join(run.text for run in runs if not _BAR_CHARACTERS.issuperset(run.text)).strip()
 
 
 def age(seconds: float) -> str:
@@ -165,7 +165,7 @@ def bar_columns(part: float, whole: float, width: int) -> int:
     return max(1, min(most, round(width * part / whole)))
 
 
-SPARKS = "▁▂▃▄▅▆▇█"
+SPARKLINE_CHARACTERS = "▁▂▃▄▅▆▇█"
 
 
 def heat(share: float, *, low_is_bad: bool) -> Span:
@@ -174,7 +174,7 @@ def heat(share: float, *, low_is_bad: bool) -> Span:
         style = "faint" if share < 0.05 else "dim" if share < 0.5 else "ok"
     else:
         style = "bad" if share > 0.97 else "waits" if share > 0.85 else "ok"
-    return Span(SPARKS[min(len(SPARKS) - 1, int(share * len(SPARKS)))], style)
+    return Span(SPARKLINE_CHARACTERS[min(len(SPARKLINE_CHARACTERS) - 1, int(share * len(SPARKLINE_CHARACTERS)))], style)
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -185,8 +185,8 @@ def sparkline(values: Sequence[float]) -> str:
     if len(values) < 2:
         return ""
     low, high = min(values), max(values)
-    scale = 0.0 if isclose(low, high, rel_tol=1e-6) else (len(SPARKS) - 1) / (high - low)
-    return "".join(SPARKS[round((value - low) * scale)] for value in values)
+    scale = 0.0 if isclose(low, high, rel_tol=1e-6) else (len(SPARKLINE_CHARACTERS) - 1) / (high - low)
+    return "".join(SPARKLINE_CHARACTERS[round((value - low) * scale)] for value in values)
 
 
 class JobColors:
@@ -198,8 +198,8 @@ class JobColors:
     def of(self, uid: str) -> str:
         """A job's colour, stable while `keep` includes it: by its uid, or the least used one."""
         if uid not in self._numbers:
-            used, first = Counter(self._numbers.values()), crc32(uid.encode()) % JOB_STYLES
-            around = (*range(first, JOB_STYLES), *range(first))
+            used, first = Counter(self._numbers.values()), crc32(uid.encode()) % JOB_COLOURS
+            around = (*range(first, JOB_COLOURS), *range(first))
             self._numbers[uid] = min(around, key=lambda number: used[number])
         return f"job-{self._numbers[uid]}"
 
@@ -231,7 +231,7 @@ def sentence(text: str) -> str:
     return one_line(" ".join(text.split()))
 
 
-def begun_small(text: str) -> str:
+def lower_first_letter(text: str) -> str:
     """A sentence to follow a colon: its first letter in lower case, except for names such as GPUs or NCCL."""
     return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
 
@@ -305,7 +305,7 @@ def quotation(why: Why, shown: str, otherwise: str = "") -> str:
     return f"In the cluster's words: “{own}”"
 
 
-MINE = f"@{OWN_NAME}"  # what the filter finds the things of whoever looks by
+MINE_MARK = f"@{OWN_NAME}"  # what the filter finds the things of whoever looks by
 ALL_NAMESPACES = "all namespaces"
 
 
@@ -316,4 +316,4 @@ def owner(name: str) -> Span:
 
 def whose(shown: str, name: str) -> str:
     """The owner as text for filters: the name, and a mark for this person's own."""
-    return f"{name} {MINE}" if shown == OWN_NAME else name
+    return f"{name} {MINE_MARK}" if shown == OWN_NAME else name

@@ -656,7 +656,7 @@ class FakeSession:
         self.closed = False
         self.current_connection: Any = FakeConnection()
         """Another one after each switch of the cluster."""
-        self.watch = self.own_jobs = self
+        self.watch = self.own_job_inspector = self
         self.launch = FakeLaunching(self)
         self.tunnels = FakeTunnels(self)
         self.alarms, self.gpus, self.inspector = FakeAlarms(), FakeGpus(), FakeInspector(self)

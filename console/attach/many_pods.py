@@ -238,7 +238,7 @@ class _FrameReader:
         self.answered = 0  # pods that were reached
 
     def feed(self, data: bytes) -> None:
-        """Read the next bytes; Unreadable if they are no such frames."""
+        """Decode the next bytes of the gateway's answer; Unreadable if they are no frames of its script."""
         self._rest += data
         self._length += len(data)
         if self._length > MAX_ANSWERS_BYTES:

@@ -171,7 +171,7 @@ def _group_by_checkpoint(
 
 
 def _folder_in(folders: Collection[str], path: str) -> str | None:
-    """The folder of these that the file lies in."""
+    """The folder, of `folders`, that contains the file."""
     at = path.find("/") if folders else -1
     while at >= 0:
         if path[:at] in folders:
@@ -233,7 +233,7 @@ class _NameRoom:
         self.left = MAX_NAMED_MISSING
 
     def take(self, missing: Iterable[str], *, named: bool) -> list[str]:
-        """The first of these; `named`: whether something of that checkpoint is wrong already."""
+        """The first of these names that fit; `named`: whether the checkpoint has a named fault already."""
         found = list(islice(missing, max(self.left, not named)))
         self.left = max(0, self.left - len(found))
         return found
@@ -524,7 +524,7 @@ def _parse_json(path: str, data: bytes) -> Any:
 
 
 def read_needed_sizes(data: bytes) -> dict[str, int]:
-    """Bytes that each file must have by a DCP's `.metadata`, a pickle of which nothing is run; Unreadable."""
+    """Minimum size in bytes of each file of a DCP, by its `.metadata` pickle, which is not executed; Unreadable."""
     whole = read_pickle(data)
     places = whole.find("storage_data") if isinstance(whole, UnbuiltObject) else None
     if not isinstance(places, Pairs) or not places:

@@ -55,13 +55,13 @@ def detect_layout(paths: Iterable[str]) -> Layout | None:
 
 
 def find_home(path: str) -> str:
-    """The checkpoint that a file belongs to where no folder is called by its step; empty if the path says nothing."""
+    """The checkpoint folder of a file by its name, where no folder carries the step; empty if the name has none."""
     found = _STEPLESS_CHECKPOINT.fullmatch(path)
     return "".join(each for each in found.groups() if each) if found else ""
 
 
 def parse_step(name: str, layout: Layout | None) -> int | None:
-    """The step in the name of a checkpoint, which may be the name where its layout has such; an epoch is none."""
+    """The step in a checkpoint's name (of a folder, or a file where the layout has such); None for epochs."""
     steps = [number for word, number in STEP_IN_NAME.findall(name) if word.lower() != "epoch"]
     if layout is not None and layout.home:
         steps += re.findall(r"^(\d{1,12})(?:$|\.orbax-checkpoint-tmp)", name)

@@ -45,7 +45,7 @@ class SavedState:
         return SeenFolder(self.place, self.at, absent=none)
 
     def should_be_read_again(self, now: float, measures: JobMeasures | None) -> bool:
-        """Whether another checkpoint may be whole by now: the log tells of a later one, or the last one was not."""
+        """Whether to read the folder again: the log names a later save, or the last one was incomplete."""
         if now - self.at < REREAD_SECONDS:
             return False
         last = last_saved(measures)
@@ -54,7 +54,7 @@ class SavedState:
 
 
 def last_saved(measures: JobMeasures | None) -> tuple[int, float] | None:
-    """The last checkpoint that the log tells of: its step and when it was printed."""
+    """The last checkpoint that the log names: its step, and when its line was printed."""
     marks = [mark for track in measures.tracks for mark in track.checkpoints] if measures is not None else []
     found = next((mark for mark in reversed(marks) if mark.step is not None), None)
     return (int(found.step), found.time) if found is not None and found.step is not None else None

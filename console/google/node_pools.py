@@ -130,7 +130,7 @@ class PoolStatus:
 
 
 class GooglePool(Pool, frozen=True, kw_only=True):
-    """A pool of the fleet with what Google says of it."""
+    """A node pool of the fleet, with its state as GKE reports it."""
 
     facts: PoolStatus
     requests: int = 0  # requests to DWS that wait for machines of such a pool

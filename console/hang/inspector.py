@@ -255,7 +255,7 @@ class JobInspector:
         return report
 
     async def add_torch_analysis(self, namespace: str, name: str, report: HangReport) -> HangReport:
-        """That report with what PyTorch's own analyser says of its dumps; itself where it has none of a whole group.
+        """The report with the findings of PyTorch's own flight recorder analyser; unchanged if no group is complete.
 
         The analyser is asked in a pod of a rank that gave a dump and that the others do not wait for. It takes seconds
         to import PyTorch there, so that it comes after the verdict.
@@ -332,7 +332,7 @@ class JobInspector:
         most: float = MAX_ASKED_SECONDS,
         only_nccl: bool = False,
     ) -> SlowReport:
-        """Which ranks the others wait for, as NCCL answers in the first pod that has it; raises as `job`.
+        """Which ranks the others wait for, by NCCL RAS in the first pod that answers; raises as `job`.
 
         One command in one pod: NCCL of any rank answers for all. `seconds`: how long it is asked; up to `most` where
         its steps turn out to be too few for a verdict until then. With `recorder` all
@@ -427,7 +427,7 @@ class JobInspector:
         return every
 
     async def _how_it_ended(self, namespace: str, name: str, slot: PodSlot) -> str:
-        """How a job whose pod was asked has ended since, waited for up to END_TOLD seconds; empty where it has not.
+        """How the job ended meanwhile, waited for up to END_TOLD seconds; empty while it goes on.
 
         A command in a pod breaks off before the cluster tells that the pod has ended.
         """

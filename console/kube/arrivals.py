@@ -1,4 +1,4 @@
-"""The moment up to which a log or a watch is complete: a quiet connection says nothing of a job."""
+"""Up to which time a log or a watch is complete; a silent connection proves nothing about a job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_CLOCK_SKEW = 5.0  # seconds that this machine's clock may differ from the se
 
 
 class ServerClock:
-    """The time of the servers, where that of this machine is wrong, or is set while the console runs."""
+    """The API servers' time by their Date headers, for machines whose clock is wrong or is set meanwhile."""
 
     def __init__(self) -> None:
         self._started: float | None = None  # by the server's time, when the steady clock was 0; None: not known
@@ -41,7 +41,7 @@ SERVER_CLOCK = ServerClock()
 
 
 class Arrivals:
-    """The last byte of the server, by the monotonic clock, and its latest pause."""
+    """When the server's last byte arrived (monotonic clock), and its latest pause."""
 
     def __init__(self) -> None:
         self.last, self.quiet = time.monotonic(), SERVER_QUIET_SECONDS
@@ -54,7 +54,7 @@ class Arrivals:
         self.last = now
 
     def complete_until(self, received: float) -> float:
-        """The moment up to which a stream is complete whose last byte was `received` then."""
+        """The time up to which a stream is complete whose last byte came at `received` (both monotonic)."""
         return self.last if received >= self.pause[1] else self.pause[0]
 
 

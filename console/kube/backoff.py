@@ -32,7 +32,7 @@ class Backoff(Struct, frozen=True):
 
 
 class Retries:
-    """Counts failures in a row of a connection that is made again and again; whatever it brings, it has to last."""
+    """Counts consecutive failures of a connection; only one that lasted a while resets the count."""
 
     def __init__(self, backoff: Backoff) -> None:
         self.backoff, self.failures = backoff, 0

@@ -109,7 +109,7 @@ class Client:
             await asyncio.sleep(self._http.rests_until - loop.time())
 
     async def keep_alive(self, every: float = KEEP_ALIVE_SECONDS) -> None:
-        """Ask for the version whenever nothing has come for a while: a silence says something while answers come."""
+        """Ask for the version after seconds without a byte, so that silence means that nothing has changed."""
         asked = 0.0
         while True:
             await asyncio.sleep(max(self.arrivals.last, asked) + every - time.monotonic())

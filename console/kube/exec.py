@@ -172,7 +172,7 @@ async def start_process(
     stdin: bytes | AsyncIterator[bytes] | None = None,
     doing: str = "",
 ) -> AsyncIterator[Process]:
-    """Start a command, `what` in errors, with `stdin`; leaving the block ends it. Raises Refused, Unreachable."""
+    """Start a command with `stdin`, named `doing` in errors; leaving the block ends it. Raises Refused, Unreachable."""
     doing = doing or f"run `{' '.join(argv)}` in pod {pod}"
     async with client.websocket(
         pod_path(namespace, pod, "exec"),

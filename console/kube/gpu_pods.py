@@ -43,7 +43,7 @@ class _RevisionSchema(ObjectSchema):
 
 
 async def gpu_pods(client: Client, fields: str = "") -> Mapping[str, str]:
-    """Selectors of the pods that may hold GPUs, among those of these fields; of all where that is not certain.
+    """Field and label selectors of the pods that may hold GPUs; without labels where that is not certain.
 
     A label is believed in the namespaces of the DaemonSets only: a pod of another that claims to be of one holds what
     it likes.

@@ -107,7 +107,7 @@ class KindReader(Generic[W, M]):
     def build_models(
         self, items: Iterable[W | msgspec.Raw], seconds: float = math.inf
     ) -> tuple[dict[Key, M], dict[Key, str]]:
-        """Models by key, and for each object that could not be built the reason; of an iterator what takes so long."""
+        """Models by key, and the reasons of objects that could not be built; from an iterator, only for `seconds`."""
         made, unreadable, parse, ends = {}, {}, self._parse, time.monotonic() + seconds
         for item in items:
             try:
@@ -153,7 +153,7 @@ PEEK_BYTES = 1 << 12  # bytes of a page in which its metadata are looked for
 
 
 def peek_list_meta(body: bytes) -> ListMetaSchema:
-    """What a list says of its pages, if it precedes the items, as API servers write it; else empty."""
+    """The metadata of a list (pages, count) if it precedes the items, as API servers write it; else empty."""
     head, items, _ = body[:PEEK_BYTES].partition(b'"items":')
     with suppress(*DECODING_ERRORS):
         if items and (found := msgspec.json.decode(head.rstrip(b", \n") + b"}", type=ListSchema[msgspec.Raw]).metadata):

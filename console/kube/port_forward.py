@@ -297,7 +297,7 @@ async def _explain(answer: RawResponse, login: Login, doing: str) -> None:
 
 
 def _is_about_pod(error: ConsoleError) -> bool:
-    """Whether it is about rights or state; a server that does not know a protocol says 400, 403, 405, 426 or 501."""
+    """Whether a refusal concerns rights or the pod's state, not the protocol, which gives 400, 403, 405, 426 or 501."""
     if isinstance(error, NotAllowed):
         return error.reason == "Forbidden"
     if isinstance(error, Refused):

@@ -126,7 +126,7 @@ class RawConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether a request may go over it that was not made for it: it is open, as far as is known."""
+        """Whether it is still open, as far as is known, so that another request may use it."""
         return not (self._taken or self._reader.at_eof() or self._writer.transport.is_closing())
 
     def close(self) -> None:

@@ -88,7 +88,7 @@ class WatchSource(Protocol):
     async def page(self, token: str) -> bytes: ...
 
     async def narrow(self, first: bytes) -> bool:
-        """Select what is needed of a list of which this is the first page; whether that is asked for anew."""
+        """Choose a selector by the first page of a long list; returns whether to list again with it."""
 
     def watch(self, version: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open a watch from that resourceVersion and yield its lines; once entered, the server has accepted it."""
@@ -147,7 +147,7 @@ async def follow(
 
 
 async def _lines_with_marker(lines: AsyncIterator[bytes], settled: float | None) -> AsyncGenerator[bytes, None]:
-    """The lines of a watch, and an empty one where none has come until it was `settled`."""
+    """The lines of a watch, with an empty one first if none comes within `settled` seconds."""
     if settled is not None:
         coming = asyncio.ensure_future(anext(lines, None))
         try:

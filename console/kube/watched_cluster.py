@@ -42,7 +42,7 @@ class WatchedCluster:
         brief: bool = False,
         only: Selectors | None = None,
     ) -> None:
-        """`only`: selectors of kinds of which some objects are enough; None: those that `select` will name."""
+        """`only`: selectors by kind, for kinds of which some objects are enough; None until `select` names them."""
         self.settings = settings
         self.context = ""
         self.namespace = ""
@@ -115,7 +115,7 @@ class WatchedCluster:
             self._start(name, work())
 
     async def select(self, kind: str, query: Selection) -> None:
-        """List the objects of a kind that are meant, once it is known which are needed."""
+        """Set the selector of a kind that `only` left open, which starts its list."""
         self._only[kind] = query
         self._start(kind, self._watch_kind(kind))
         await self.wait_until_listed(kind)
@@ -148,7 +148,7 @@ class WatchedCluster:
 
     @property
     def slow_plugin(self) -> ConsoleError | None:
-        """That a credential plugin has not answered for a while; None: none is late."""
+        """The error of a credential plugin that has not answered for a while; None if none is late."""
         from console.kube.login import PLUGIN_SLOW_SECONDS
 
         return self.current_connection.client.login.unanswered(PLUGIN_SLOW_SECONDS)
@@ -335,7 +335,7 @@ class WatchedCluster:
         return self.fleet
 
     def missing_seconds(self, *kinds: str) -> float:
-        """Seconds up to now of which changes of these kinds may not have come yet."""
+        """For how many seconds up to now changes of these kinds may be missing."""
         links = [self.fleet.links[kind] for kind in kinds if kind in self._kinds]
         return SERVER_CLOCK.now() - complete_until(links, self.current_connection.client.arrivals)
 

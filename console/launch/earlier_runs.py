@@ -28,7 +28,7 @@ class EarlierRuns:
         self._phases: dict[str, tuple[float, Mapping[str, float]]] = {}  # by uid of a job: when it was read, and that
 
     async def past(self) -> list[PastRun]:
-        """Runs that ended by themselves, which say how long jobs run."""
+        """Runs that ended by themselves, to estimate how long jobs run."""
         return [
             PastRun(each.recipe, short_name(each.who), each.gpus, *each.ran)
             for each in await self._history.list_runs()
@@ -36,7 +36,7 @@ class EarlierRuns:
         ]
 
     async def speeds(self, recipe: str, gpus: int, metric: str) -> Sequence[float]:
-        """Speeds by that metric in each run of the recipe on so many GPUs that has ended on this cluster."""
+        """The metric's value in each ended run of the recipe on so many GPUs of this cluster."""
         if time.monotonic() > self._speeds_at + SPEED_CACHE_SECONDS:
             self._speeds_at, self._speeds = time.monotonic(), {}
             for run in await self._history.list_runs():

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from console.errors import BadInput
 from console.kube.nested_values import Value
-from console.launch.set_values import SET_OPTIONS
+from console.launch.helm_set_options import SET_OPTIONS
 
 _ESCAPED_IN_VALUES = re.compile(r"[\\,]")
 _ESCAPED_IN_NAMES = re.compile(r"[\\.,=\[\]]")  # what Helm takes for grammar unless a backslash stands before it

@@ -259,7 +259,7 @@ class ChartCatalog:
     def plan_notes(
         self, plan: LaunchPlan, *, practice: bool = False, saves: Sequence[MeasuredSaves] = ()
     ) -> tuple[str, ...]:
-        """What the values of a valid plan result in; for `practice` also which faults cannot happen there.
+        """Consequences of a valid plan, a sentence each; with `practice` also faults that cannot happen there.
 
         `saves`: what earlier runs of the recipe tell of theirs.
         """

@@ -35,7 +35,7 @@ class OpenRuns:
         self._read_at = -inf
 
     def find_launch(self, jobset: JobSet) -> RunRecord | None:
-        """The launch of that very object by this account, as the history was last read; None: it knows of none."""
+        """The recorded launch of this JobSet by this account, as last read; None if there is none."""
         object_ = jobset.uid, jobset.key
         return next((run for run in self._by_number.values() if (run.uid, run.key) == object_), None)
 
@@ -53,7 +53,7 @@ class OpenRuns:
         self.add(after) if after.open else self.forget({after.number})
 
     def see(self, run: RunRecord) -> None:
-        """Remember that its job is there now."""
+        """Record that the run's job was seen in the snapshot."""
         self._alive.add(run.number)
         self._missed.pop(run.number, None)
 

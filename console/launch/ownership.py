@@ -1,4 +1,4 @@
-"""Proof that a job belongs to the person who looks.
+"""Proof that a job belongs to the person at the console.
 
 The API server keeps no creator. Whoever creates a job writes the label of its owner: that is shown, and nothing more.
 """
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Proof(StrEnum):
-    """The strongest that there is, these from the strongest on."""
+    """The kinds of proof, from the strongest to none."""
 
     LAUNCHED = "launched"  # the run history of this account has the launch of that very object
     PROTECTED = "protected"  # its label, which the cluster refuses from everybody else, as config.toml says
@@ -19,11 +19,11 @@ class Proof(StrEnum):
 
     @property
     def may_look(self) -> bool:
-        """Whether something may run in its pods, or be read where they say, that nobody asks for at that moment."""
+        """Whether commands may run in the job's pods, and its folders be read, without a question."""
         return self not in {Proof.LABEL, Proof.NONE}
 
     def doubt(self, owner: str) -> str:
-        """Why its pods are not looked into unasked."""
+        """Why the job's pods are not inspected unasked."""
         if self is Proof.LABEL:
             return "its label says that it is yours, but the run history of this account does not know it"
         return f"{owner or 'somebody else'} launched it"

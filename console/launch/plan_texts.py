@@ -29,6 +29,7 @@ from console.launch.helm_command import (
     looks_like_helm,
     parse_helm_line,
 )
+from console.launch.helm_set_options import FileValue, coerce_value, iter_field_values
 from console.launch.install import NoSuchQueue, find_field_of_message
 from console.launch.recipes import (
     HIDDEN,
@@ -41,7 +42,6 @@ from console.launch.recipes import (
 )
 from console.launch.releases import ObjectDiff, diff_manifests
 from console.launch.schema import Schema, iter_fields, iter_leaf_values, suggest_path
-from console.launch.set_values import FileValue, coerce_value, iter_field_values
 from console.launch.yaml_read import (
     MAX_TEXT_CHARACTERS,
     ParsedValues,

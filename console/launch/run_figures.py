@@ -35,7 +35,7 @@ READ_TIMEOUT = 10.0  # seconds that reading such a log may take
 async def read_last_figures(
     cluster: WatchedCluster, jobset: JobSet, fleet: Fleet
 ) -> tuple[dict[str, Any], str, list[TimeSpan], Mapping[str, float]]:
-    """Of the first pod's log, else the last one's: final figures by field of RunRecord, lateness, and the time seen.
+    """From the log of the first pod, else the last one: figures by field of RunRecord, lateness, and time spans.
 
     The latter is spans, and how long the phases of its start took.
 
@@ -115,7 +115,7 @@ def latest_figures(measures: JobMeasures) -> dict[str, Any]:
 
 
 def failure_figures(measures: JobMeasures) -> dict[str, Any]:
-    """Why a program failed, as its log tells; nothing of one that has not."""
+    """Why the program failed, as its log says, by field of RunRecord; empty if it has not failed."""
     progress = progress_of_measures(measures, SERVER_CLOCK.now(), config_in_force().config.alarms.pass_line)
     end = progress.end if progress is not None else None
     if progress is None or end is None or not end.code:

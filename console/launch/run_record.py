@@ -122,7 +122,7 @@ class RunRecord:
 
     @property
     def reason(self) -> str:
-        """Why it failed, or what is wrong with its job now; empty: nothing, or not known."""
+        """Why the run failed, or the current problem of its job; empty if there is none or it is unknown."""
         now = (self.now.words, self.now.verdict) if self.now is not None and self.open else ()
         return "; ".join(filter(None, now)) or self.why
 
@@ -145,7 +145,7 @@ class RunRecord:
 
     @property
     def ran(self) -> tuple[float, float]:
-        """Seconds that it ran in all, and of these until it waited again for the last time, as far as a console saw."""
+        """Seconds of run time in all, and of those before its last return to the queue, as far as consoles saw."""
         spans = decode_seen_time(self.seen).spans if SpanKind.QUEUED in self.seen else ()
         waits = [span for span in spans if span.kind is SpanKind.QUEUED]
         last = max((span.start for span in waits), default=self.started)
@@ -261,7 +261,7 @@ def update_from_cluster(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunReco
 def update_seen(
     run: RunRecord, jobset: JobSet, fleet: Fleet, spans: Iterable[TimeSpan], phases: Mapping[str, float] = _NO_PHASES
 ) -> RunRecord:
-    """The record with what this snapshot and the log tell of the run's time; `phases`: of its start."""
+    """The record with the time spans that snapshot and log show; `phases`: seconds of each start phase."""
     every = pod_slots(jobset, fleet)
     placed = tuple(rank.node for rank in every if rank.node)
     started = [rank.pod.main.started for rank in every if rank.pod and rank.pod.main and not rank.restarts]

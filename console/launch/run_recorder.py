@@ -167,7 +167,7 @@ class RunRecorder:
         return {"outcome": Outcome.UNKNOWN, "why": f"{why}{still}."}
 
     async def read_open_logs(self) -> None:
-        """Note what the ends of the logs of open runs tell of their time, of which nobody follows the log."""
+        """Record the time spans at the ends of open runs' logs, of runs whose log nobody follows."""
         fleet, gate = self._cluster.fleet, asyncio.Semaphore(MAX_CONCURRENT_READS)
 
         async def read(run: RunRecord, jobset: JobSet) -> None:

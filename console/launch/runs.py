@@ -105,7 +105,7 @@ class Runs:
         return decode_seen_time(found[0].seen).spans if found else ()
 
     def find_launch(self, jobset: JobSet) -> RunRecord | None:
-        """The launch of that very object by this account, as the history was last read; None: it knows of none."""
+        """The recorded launch of this JobSet by this account, as last read; None if there is none."""
         return self._of_context[0].find_launch(jobset) if self._of_context is not None else None
 
     async def has_open_runs(self) -> bool:

@@ -137,7 +137,7 @@ class LaunchService:
         return self._catalogue().plan_problems(plan)
 
     def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
-        """What the values of a valid plan result in, such as its iterations; empty for a plan with problems."""
+        """Consequences of a valid plan's values, such as its iterations; empty for a plan with problems."""
         practice = self._cluster.practice or self._cluster.current_connection.target.cluster.practice_folder is not None
         return self._catalogue().plan_notes(plan, practice=practice, saves=self._saves.get(plan.recipe, ()))
 
@@ -151,7 +151,7 @@ class LaunchService:
         return self._catalogue().suggest_name(recipe, login_name())
 
     def set_values(self, recipe: str, settings: Sequence[str], below: Mapping[str, Value]) -> dict[str, Value]:
-        from console.launch.set_values import convert_values, parse_settings
+        from console.launch.helm_set_options import convert_values, parse_settings
 
         return convert_values(self._catalogue().fields(recipe), parse_settings(settings, below), below)
 
@@ -163,7 +163,7 @@ class LaunchService:
         await self._launcher().dry_run(plan)
 
     async def with_flex_start(self, plan: LaunchPlan) -> LaunchPlan:
-        """The plan for flex-start machines where its queue provisions them by ProvisioningRequests.
+        """The plan with flex-start machines if its queue provisions nodes by ProvisioningRequests; else unchanged.
 
         As it is where it says so itself, or where that may not be looked up: Kueue's flavor may select them too.
         """

@@ -381,7 +381,7 @@ class MeasuredSaves:
 
 
 def measure_saves(runs: Iterable[RunRecord]) -> list[MeasuredSaves]:
-    """What each run, newest first, tells of its saves; nothing of those that paused for none."""
+    """Seconds per save and per step of each run, newest first; runs that never paused for a save are left out."""
     found = []
     for run in runs:
         spans = decode_seen_time(run.seen).spans

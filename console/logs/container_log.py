@@ -45,7 +45,7 @@ class ResumeCursor:
     """Remembers the lines of the last seconds, so that a reconnection does not deliver them twice."""
 
     def __init__(self, given: Iterable[TimedLine] = (), *, whole: bool = True) -> None:
-        """`given`: the last lines delivered before; `whole`: any line that is none of the remembered ones is new."""
+        """`given`: the last lines delivered before; `whole`: every line not among them is new."""
         self.last = 0.0
         self._lines: deque[TimedLine] = deque()
         self._again: Counter[bytes] = Counter()

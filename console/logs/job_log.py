@@ -360,7 +360,7 @@ class JobLog:
 
     @property
     def connecting(self) -> bool:
-        """Whether a log has been asked for of which nothing was answered yet."""
+        """Whether a requested log has not been answered yet."""
         return any(
             each.task is not None and not each.task.done() and each.stream.state is StreamState.WAITING
             for each in self._followed.values()
@@ -373,11 +373,11 @@ class JobLog:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """Periods of which lines of a pod are missing: truncated, lost, delayed or refused."""
+        """Periods in which a pod's lines are missing: truncated, lost, delayed or refused."""
         return find_gaps(self._followed.values(), self.parts)
 
     def complete_until(self, ranks: Collection[int]) -> float:
-        """The moment, by the monotonic clock, up to which the log of one of these ranks, or of any, is complete."""
+        """The time (monotonic clock) up to which the logs of these ranks, or of any, are complete."""
         every = {each.part.rank: each.stream.complete_until for each in self._followed.values() if each.main}
         return max((until for rank, until in every.items() if not ranks or rank in ranks), default=inf)
 

@@ -1,4 +1,4 @@
-"""How the program of a pod ended, as the end of its log tells, and the reason that is named there.
+"""How the program of a pod ended, and why, by the last lines of its log.
 
 The launchers print a last line with the exit code. Pods may be kept after it, so that nothing but this line tells that
 the job is over. A log without it may end with the report of torchrun, mpirun or DeepSpeed.
@@ -45,7 +45,7 @@ class LogEnd(Struct, frozen=True):
 
 
 def read_end(texts: Sequence[str], code: int, time: float, pod: int, *, kept: bool) -> LogEnd:
-    """The end of a program with that exit code, with what its last lines tell of it."""
+    """The end of a program with that exit code, and the reason in its last lines."""
     if not code:
         return LogEnd(code, time, pod, kept)
     stage, reason = name_reason(texts)
@@ -62,7 +62,7 @@ def is_begin_line(text: str) -> bool:
 
 
 def find_log_end(lines: Sequence[LogLine | PodLine], pod: int, now: float = 0.0) -> LogEnd | None:
-    """How the program in this log ended; None: it goes on, or the log does not tell.
+    """How the program in this log ended; None if it still runs or the log does not show it.
 
     `now`: where nothing has been printed for a while by then, the report of a failure is taken for the end of the
     program, in a pod that goes on.

@@ -1,4 +1,4 @@
-"""The kinds of alarms, what one says of its job, and how many jobs are watched for them."""
+"""Alarms: kinds, texts with next steps, and how many jobs are watched."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Alarm:
 
     @property
     def verdict(self) -> str:
-        """For whom the ranks of a stalled job wait, as an inspection found; empty: that is not known."""
+        """The rank that the others wait for, by an inspection of a stalled job; empty if unknown."""
         inspected = self.kind is AlarmKind.STALL and self.more.startswith(INSPECTED_PREFIX)
         return self.more.removeprefix(INSPECTED_PREFIX) if inspected else ""
 

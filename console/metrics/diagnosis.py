@@ -56,7 +56,7 @@ class Diagnosis(Struct, frozen=True):
 
 
 def diagnose_hang(report: HangReport, uid: str) -> Diagnosis:
-    """For whom the ranks wait; without words where nothing is wrong."""
+    """The diagnosis of a hang report; without words if nothing is wrong."""
     words = report.short.rstrip(".") if report.alarming else ""
     return Diagnosis(
         uid, DiagnosisKind.HANG, report.at, words, words, report.suspected_nodes, report.blames_program, report.advice
@@ -64,7 +64,7 @@ def diagnose_hang(report: HangReport, uid: str) -> Diagnosis:
 
 
 def diagnose_slow_ranks(report: SlowReport, uid: str) -> tuple[Diagnosis, ...]:
-    """The slowest rank, or the latest one that py-spy found at a line of its own; without words if there is none.
+    """The diagnoses of the slowest rank and of the rank that launches latest; without words if there are none.
 
     NCCL's RAS service alone knows of no slow GPU, so that it clears no rank that was measured to be slow.
     """
@@ -111,11 +111,11 @@ class Diagnoses:
         self._known: dict[tuple[str, DiagnosisKind], Diagnosis] = {}
 
     def find(self, uid: str, kind: DiagnosisKind) -> Diagnosis | None:
-        """The last one of that kind, as of the last refresh; it may have found nothing."""
+        """The last diagnosis of that kind, as of the last refresh; it may have found nothing."""
         return self._known.get((uid, kind))
 
     def find_hang(self, jobset: JobSet, fleet: Fleet, stepped: float) -> Diagnosis | None:
-        """For whom the ranks of a job wait that made its last step at `stepped`; None: that is not known."""
+        """The rank that the others wait for, in a job whose last step was at `stepped`; None if unknown."""
         found = self._find_of_attempt(jobset, fleet, DiagnosisKind.HANG)
         return found if found is not None and found.words and found.at > stepped else None
 
@@ -144,11 +144,11 @@ class Diagnoses:
             await self.record(Diagnosis(uid, DiagnosisKind.SLOWER, known.at + 1))  # before any that comes later
 
     async def take_pace(self, uid: str, words: str, since: float) -> None:
-        """Keep that the steps of a job, slower since then, are its pace from now on."""
+        """Record that a person accepts the job's slower steps since then as normal."""
         await self.record(Diagnosis(uid, DiagnosisKind.PACE, max(since, SERVER_CLOCK.now()), words))
 
     def find_consent(self, uid: str) -> bool | None:
-        """What a person answered to whether the pods of that job may be looked into; None: nobody was asked."""
+        """The person's answer whether that job's pods may be inspected; None if nobody was asked."""
         found = self.find(uid, DiagnosisKind.CONSENT)
         return found.words == "yes" if found is not None else None
 
@@ -172,7 +172,7 @@ class Blame(NamedTuple):
 
 
 def find_blame(alarms: Iterable[Alarm], diagnosis: Diagnosis | None) -> Blame:
-    """The nodes of the alarms, else of the ranks that the others wait for, unless those are kept by something else.
+    """The nodes at fault: those of the alarms, else of the ranks that the others wait for.
 
     A rank in its data loader, in a save or in another collective would be so on any node. Its node is at fault only
     where something else tells of it, such as a GPU with an Xid.
@@ -186,7 +186,7 @@ def find_blame(alarms: Iterable[Alarm], diagnosis: Diagnosis | None) -> Blame:
 
 
 def judge_pace(found: JobProgress, seen: Diagnosis | None, taken: Diagnosis | None) -> JobProgress:
-    """The figures with what a console has `seen` of slower steps further back in the log.
+    """The progress with the slower steps that a console has `seen`, unless somebody has `taken` that pace as normal.
 
     They are none of it any more once somebody has `taken` them for the pace of the job.
     """

@@ -105,7 +105,7 @@ def peak_tflops(accelerator: str) -> float | None:
 
 
 def mfu(tflops: float | None, accelerator: str) -> float | None:
-    """Share of that peak; None without TFLOP/s or peak, and where no GPU can be so fast."""
+    """Model FLOPS utilization, as a share of that GPU's peak; None if unknown or impossibly high."""
     peak = peak_tflops(accelerator)
     return tflops / peak if peak and tflops is not None and tflops <= MAX_MFU * peak else None
 

@@ -134,7 +134,7 @@ def _kept_health(jobset: JobSet, fleet: Fleet, job_progress: JobProgress, alarms
 
 
 def open_end(health: Health) -> str:
-    """The verdict on a job that ends when somebody stops it, whatever earlier ones took; empty: it ends by itself."""
+    """Why the job's end cannot be forecast (stalled, kept, diverged); empty if it ends by itself."""
     if health.kept:
         return f"{health.state}, pods kept"
     return health.state if health.state in STEPLESS_WORDS or health.state == "diverged" else ""

@@ -1,4 +1,4 @@
-"""A job's measurements from its log: signs of life, tests, training steps."""
+"""A job's measurements from its log: ranks' progress, NCCL tests, training steps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from console.config import own_log_formats
 from console.errors import ConsoleError
 from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobSet
@@ -20,7 +21,6 @@ from console.kube.snapshot import Fleet
 from console.logs.line import LogLine, PodLine
 from console.logs.log_end import END_LINE_WORDS, LogEnd, combine_ends, find_log_end, is_begin_line, is_end_line
 from console.metrics.nccl_history import MeasuredTest
-from console.metrics.own_formats import load_own_formats
 from console.metrics.seen_time import SpanKind, TableRecorder, TimeSpan, end_spans, list_seen
 from console.metrics.start_phase import LAUNCHER_STAGE, StartPhase, StartRecorder, longest_phases
 from console.metrics.step_cadence import cadence_of_rows
@@ -40,7 +40,7 @@ class RankProgress:
     """For each rank the time of its last line, and its last step."""
 
     def __init__(self) -> None:
-        self._own = load_own_formats()
+        self._own = own_log_formats()
         self.last_line_at: dict[int, float] = {}
         self.steps: dict[int, int] = {}
         self.advances: Counter[int] = Counter()  # how often each rank printed another step
@@ -142,7 +142,7 @@ class JobMeasures:
 
     @property
     def missing_seconds(self) -> float:
-        """Seconds up to now of which lines of the ranks that tell of steps may not have come yet."""
+        """For how many seconds up to now lines of the ranks that print steps may be missing."""
         return max(0.0, time.monotonic() - self.complete_until(self.ranks.advances.keys()))
 
     @property
@@ -151,11 +151,11 @@ class JobMeasures:
 
     @property
     def end(self) -> LogEnd | None:
-        """How its program ended; None: it goes on, or its log does not tell."""
+        """How its program ended; None if it still runs or its log does not show it."""
         return combine_ends(self.ends.values())
 
     def list_spans(self, until: float, limits: Thresholds) -> list[TimeSpan]:
-        """Its time by its log; `until`: up to when the log is known to have no more, 0.0: to its last line.
+        """The job's time as spans by its log; `until`: the log is complete up to then, 0.0: up to its last line.
 
         The next step or row is late from when the alarms say so.
         """
@@ -237,7 +237,7 @@ class JobMeasures:
 
     @property
     def phases(self) -> dict[str, float]:
-        """How long each phase before its first step took at most in any pod; empty until that is seen.
+        """The longest time of each phase before the first step over all pods, in seconds; empty until that is seen.
 
         A log that shows no step does not tell a start from the work.
         """
@@ -245,7 +245,7 @@ class JobMeasures:
 
     @property
     def start(self) -> StartPhase | None:
-        """What it does by its log before its first step; None once that is made, and where nothing was printed."""
+        """The phase before the first step that the job is in; None after that step, and before the first line."""
         read = [each for each in self._starts.values() if each.printed]
         if not read or self.has_begun:
             return None
@@ -255,7 +255,7 @@ class JobMeasures:
         return StartPhase(slowest.name, slowest.since, last.printed, last.line, longest)
 
     def feed_start(self, rank: int, printed: float, text: str) -> None:
-        """Take a line of a pod for what it does before its first step."""
+        """Use a line of a pod to find the phase before the job's first step."""
         if "pod " in text and is_begin_line(text):
             self._starts.pop(rank, None)
         began, recorder = self.first_step_at, self._starts.setdefault(rank, StartRecorder())
@@ -270,7 +270,7 @@ class JobMeasures:
         return [text for _, text in sorted(kept, key=itemgetter(0))[-number:]] if number > 0 else []
 
     def store_line(self, now: float, printed: float, text: str, rank: int) -> None:
-        """Store a line of a pod for later listeners and for `last_lines`; it may tell that its program has ended."""
+        """Store a pod's line for later listeners and `last_lines`, and check whether its program has ended."""
         if not printed or printed > self._newest - MAX_DISORDER_SECONDS or len(self._latest) < MAX_REPLAYED_LINES:
             self._latest.append((now, text[:MAX_STORED_CHARACTERS], printed))
         self._newest = max(self._newest, printed)

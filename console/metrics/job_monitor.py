@@ -186,7 +186,7 @@ class MonitorSources:
 
 
 class _BackgroundWork:
-    """What a monitor has begun beside the reading of logs, each thing once at a time."""
+    """Tasks that a monitor starts beside reading logs, at most one of each kind at a time."""
 
     def __init__(self, job: str) -> None:
         self._job, self.tasks = job, dict[str, asyncio.Task[None]]()
@@ -267,7 +267,7 @@ class JobMonitor:
         return old or any(stream.is_lagging for stream in self._streams.values())
 
     def list_spans(self, now: float) -> list[TimeSpan]:
-        """What its log told of its time up to now, or to its last line while nobody follows it; [] while it lags."""
+        """The job's time as spans by its log, up to now or its last line; [] while lines are still unread."""
         if self.is_lagging:
             return []
         heard = self.trouble is None if self.is_opened else self.is_followed

@@ -1,4 +1,4 @@
-"""What the GPU-time of a run went into, reckoned from the moments that are known; the rest is "not seen".
+"""Accounts for the GPU-time of a run: steps, checkpoints, stalls and so on; the rest is "not seen".
 
 The boxes of a run are whole milliseconds and sum exactly to the time from its creation to its end, times its GPUs.
 """

@@ -7,10 +7,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from console.config import own_log_formats
 from console.logs.segment import LogSegment
 from console.logs.text import find_matching_lines
 from console.metrics.alarm import Alarm, AlarmKind
-from console.metrics.own_formats import load_own_formats
 from trainlog import NOT_A_NUMBER, XID_WORD, TrainingParser
 
 PATTERN_OF_ALARM = {AlarmKind.NAN: NOT_A_NUMBER, AlarmKind.GPU: XID_WORD}  # of the line that the alarm came from
@@ -55,7 +55,7 @@ def locate_alarm(parts: Sequence[LogSegment], alarm: Alarm | None) -> LogLocatio
 
 
 def has_step(text: str) -> bool:
-    parser = TrainingParser(load_own_formats())
+    parser = TrainingParser(own_log_formats())
     return parser.may_be_relevant(text) and parser.read_line(text, 1) and any(run.steps for run in parser.runs)
 
 
@@ -79,7 +79,7 @@ def find_progress_pod(parts: Iterable[LogSegment]) -> int | None:
 
 def _last_step_time(part: LogSegment) -> float:
     """When the last step was printed; 0.0 if the last TAIL lines contain none."""
-    parser, last = TrainingParser(load_own_formats()), 0.0
+    parser, last = TrainingParser(own_log_formats()), 0.0
     start = max(0, len(part) - TAIL_LINES)
     for number, text in enumerate(part.read_texts(start, len(part))):
         if parser.may_be_relevant(text.decode("utf-8", "replace")) and parser.feed(text + b"\n", number + 1):

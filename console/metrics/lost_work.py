@@ -1,4 +1,4 @@
-"""What the end of a job now would lose of its work: one answer, for every place that tells of it (pure).
+"""The work that ending a job now would lose, since its last complete checkpoint outside the pods (pure).
 
 A checkpoint counts if it is complete and lies on what outlives the pods.
 """

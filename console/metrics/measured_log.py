@@ -11,10 +11,10 @@ from functools import lru_cache
 from itertools import groupby
 from threading import RLock
 
+from console.config import own_log_formats
 from console.logs.line import LogLine, PodLine
 from console.metrics.job_measures import JobMeasures
 from console.metrics.nccl_history import MeasuredTest
-from console.metrics.own_formats import load_own_formats
 from console.metrics.seen_time import TableRecorder
 from console.metrics.training_run import TrainingRun
 from trainlog import LineLayout, NcclParser, NcclTest, OwnFormat, TrainingParser
@@ -77,7 +77,7 @@ def choose_ranks(number: int) -> set[int] | None:
 
 
 def _split_by_time(lines: Sequence[PodLine]) -> Iterator[Sequence[PodLine]]:
-    """Parts of few lines that were printed about the same time."""
+    """Split the lines into short batches that were printed about the same time."""
     start = 0
     for at in range(1, len(lines) + 1):
         if at == len(lines) or at - start == _LINES_PER_TIME or lines[at].time - lines[at - 1].time > _SECONDS_PER_TIME:
@@ -136,7 +136,7 @@ class LogReader:
         self._measures = measures
         self._several = number > 1
         self._tables: dict[int, _NcclTables] = {}
-        self._training = TrainingParser(load_own_formats(), self._begin_run)
+        self._training = TrainingParser(own_log_formats(), self._begin_run)
         self._tracks: list[TrainingRun] = []
         self._lock = RLock()  # of the runs, whose steps the parser changes
         self._lines: dict[tuple[int, int, str, str], int] = {}  # lines of each container so far

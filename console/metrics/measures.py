@@ -52,7 +52,7 @@ class UsualFigures(Protocol):
 
 
 class RunMemory(Protocol):
-    """What the history of runs knows of earlier ones, and takes of those that run."""
+    """The run history, as measurements use it: earlier runs are read, figures of current runs are recorded."""
 
     @property
     def earlier(self) -> UsualFigures: ...

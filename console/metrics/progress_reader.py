@@ -113,7 +113,7 @@ class NanOnsetFinder:
 
 
 class ProgressSource(Protocol):
-    """What is known of jobs besides the ends of their logs."""
+    """Where `JobProgressReader` gets test history, earlier runs and measures of followed jobs."""
 
     @property
     def pass_line(self) -> float: ...
@@ -213,7 +213,7 @@ class JobProgressReader:
         return self._store_progress(jobset.uid, await self._find_end(jobset, found))
 
     async def _find_end(self, jobset: JobSet, found: JobProgress) -> JobProgress:
-        """The progress with the end of any pod's program, where the pod that tells steps tells no more of them."""
+        """The progress with how the program ended, searched in all pods once the reporting pod prints no more steps."""
         if not found.late or found.nan or jobset.finished:
             return found
         uid, now = jobset.uid, time.monotonic()
@@ -232,7 +232,7 @@ class JobProgressReader:
         return replace(found, end=self._ends[uid])
 
     def _has_caught_up(self, uid: str, measures: JobMeasures, found: JobProgress) -> bool:
-        """Whether a log that somebody began to follow has been read up to what is known; from then on it is believed.
+        """Whether a newly followed log has reached the known progress, after which the log is used instead.
 
         A busy machine reads the lines of before with pauses in which nothing tells that more of them are to come.
         """
@@ -303,7 +303,7 @@ class JobProgressReader:
         return changed
 
     async def _store_start(self, jobset: JobSet, start: StartPhase | None) -> bool:
-        """Store what a job does of which no step is known yet; returns whether that changed."""
+        """Store the start phase of a job without steps; returns whether it changed."""
         known = self.known.get(jobset.uid)
         if known is not None and known.start is None:
             return False

@@ -1,4 +1,4 @@
-"""What a log tells of the time of a job: stretches of steps, pauses, steps that were done again, and the end."""
+"""A job's time as spans by its log: steps, pauses, repeated steps, and the end."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class TimeSpan(Struct, frozen=True, array_like=True):
 
 
 def find_phase(text: str) -> SpanKind | None:
-    """Whether a line tells that the run saves or loads a checkpoint, or evaluates."""
+    """The phase that a line announces (saving or loading a checkpoint, an evaluation); None for other lines."""
     if not any(word in text for word in _PHASE_WORDS):
         return None
     if _CHECKPOINT_LINE.search(text):
@@ -261,7 +261,7 @@ def end_spans(spans: Iterable[TimeSpan], end: float, until: float, code: int) ->
 
 
 class SeenTime(Struct, frozen=True, omit_defaults=True):
-    """What consoles saw of the time of one run, as its record keeps it."""
+    """The time spans of one run that consoles saw, as its record stores them."""
 
     created: float = 0.0  # seconds since the epoch; 0.0: not known
     ready: float = 0.0  # when all pods of the first attempt ran
@@ -271,7 +271,7 @@ class SeenTime(Struct, frozen=True, omit_defaults=True):
     phases: dict[str, float] = {}  # how long each took before the first step, see `StartRecorder.took`
 
     def merge(self, later: SeenTime) -> SeenTime:
-        """This with what a later look saw, which counts where both saw something."""
+        """These spans with those of a later look, which replace them where both overlap."""
         return SeenTime(
             self.created or later.created,
             self.ready or later.ready,
@@ -286,7 +286,7 @@ class SeenTime(Struct, frozen=True, omit_defaults=True):
 
 
 def decode_seen_time(text: str) -> SeenTime:
-    """What `encode` made; nothing of a text that is none, as a newer console may have written."""
+    """Decode the text of `encode`; empty for an unknown format, as of a newer console."""
     try:
         return json.decode(text, type=SeenTime) if text else SeenTime()
     except ValueError:

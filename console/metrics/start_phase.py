@@ -1,4 +1,4 @@
-"""What a job does before its first step, by the lines of its log, and how long each of these phases takes."""
+"""The phases of a job before its first step, by the lines of its log, and how long each takes."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def pull_seconds(ranks: Sequence[PodSlot]) -> float:
 
 
 def pull_phase(ranks: Sequence[PodSlot], longest: float) -> StartPhase | None:
-    """The phase of pods that are on their nodes and have not started; None: all have, or none is on a node."""
+    """The image pull of pods that are on nodes and have not started; None if there are none."""
     pods = [rank.pod for rank in ranks if rank.pod is not None and not rank.restarts]
     since = [each.started for each in pods if each.started and each.main is not None and each.main.state == "waiting"]
     return StartPhase(PULL_PHASE, min(since), longest=longest) if since else None

@@ -1,4 +1,4 @@
-"""When a run's next step, or the next row of an NCCL test, counts as late, by how regularly the earlier ones came.
+"""When a run's next step, or an NCCL test's next row, is late, by the pace of the earlier ones.
 
 A step is not late while the run makes a pause as it has made before, for a checkpoint or an evaluation, nor before the
 next line is due in a log that tells of every hundredth step only.
@@ -140,7 +140,7 @@ def _steady_pace(
 def _pace_around_pause(
     numbers: Sequence[float], times: Sequence[float], began: int, ended: int, first: int, paced_from: int
 ) -> float | None:
-    """Seconds per step where one pause, before the steps from `began` to `ended`, is among those from `first` on.
+    """Seconds per step where one pause, between the steps `began` and `ended`, is among those from `first` on.
 
     It counts with the steps since the one before; made only once it says nothing of what is to come, as where somebody
     had the ranks halted for a moment. Slow steps that are close together are one pause.

@@ -152,7 +152,7 @@ class RunEventFinder:
             self._flat_since = 0
 
     def check_pace(self, number: float, time: float, took: float | None, tokens: float | None) -> None:
-        """Take a step's seconds and tokens/s; check for slower steps at the same steps for all who read the log.
+        """Compare a step's seconds and tokens/s with earlier steps, at fixed step numbers, to find a slowdown.
 
         Tokens/s tell more where they are printed: steps of longer sequences take longer at the same speed.
         """
@@ -372,7 +372,7 @@ class TrainingRun(RunReader):
             self.checkpoints.append(RunEvent(RunEventKind.CHECKPOINT, number, time, f"saved at {number:,.0f}"))
 
     def feed_phase_line(self, text: str, time: float) -> bool:
-        """Take a line that may tell of a checkpoint or an evaluation; returns whether a checkpoint was saved."""
+        """Read a line that may announce a checkpoint or an evaluation; returns whether a checkpoint was saved."""
         self.seen.feed_line(text, time)
         found = parse_checkpoint(text)
         if found is not None:

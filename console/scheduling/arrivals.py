@@ -1,4 +1,4 @@
-"""Which jobs come again and again, and how often: what is likely to come while others wait.
+"""How often jobs of each kind arrive, by the workloads that consoles have seen, for start forecasts.
 
 Each workload that a console sees is noted, of everybody, and kept for two weeks. Kinds of which nobody knows how long
 they run are left out, and so is what came and went while no console was open: rather too few come than too many.
@@ -29,7 +29,7 @@ MAX_KINDS = 50  # the most frequent ones
 
 
 class SeenWorkload(Struct, frozen=True):
-    """A workload as it asked for quota."""
+    """A workload as a console saw it, with its quota request."""
 
     server: str
     seen: float  # when a console first saw it, in seconds since the epoch

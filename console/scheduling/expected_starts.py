@@ -238,7 +238,7 @@ class _StartSimulation:
         return self._missing[kind]
 
     def _fits_without(self, workload: SnapshotWorkload, flavors: Set[str]) -> bool:
-        """Whether Kueue would admit it if nobody had anything of these flavors."""
+        """Whether Kueue would admit the workload if no quota of these flavors were in use."""
         snapshot = self._cluster.snapshot
         holding = [each for queue in snapshot.queues.values() for each in queue.workloads.values()]
         with ExitStack() as gone:

@@ -24,7 +24,7 @@ from console.scheduling.topology import label_of
 from kueue_rules import (
     BACK_OF_QUEUE,
     DEFAULT_STRATEGIES,
-    NO_LIMIT,
+    UNLIMITED_PODS,
     CohortQuota,
     Flavor,
     FlavorQuota,
@@ -242,7 +242,7 @@ def node_of(node: ClusterNode, levels: Iterable[str], labels: Mapping[str, str] 
     for key, value in (labels or {}).items():
         known = label_of(node, key)
         own[key] = value if known is None else known
-    return SnapshotNode(node.name, own, (), {GPU: max(node.gpus, node.gpu_capacity), "pods": NO_LIMIT})
+    return SnapshotNode(node.name, own, (), {GPU: max(node.gpus, node.gpu_capacity), "pods": UNLIMITED_PODS})
 
 
 @per_snapshot

@@ -279,7 +279,7 @@ def _forecast_in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: 
 
 
 def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: LaunchDemand) -> tuple[EligibleNodes | None, str]:
-    """The nodes that it could use, or why there are none (unknown, or created on demand)."""
+    """The nodes that the launch could use, or why there are none (unknown, or created on demand)."""
     if why := unknown_reason(fleet, "nodes", "nodes") or unknown_reason(fleet, "pods", "pods"):
         return None, why
     if queue.checks:
@@ -397,7 +397,7 @@ def _assigned_places(
 
 
 def _narrowest_common(places: Sequence[Mapping[str, str]]) -> tuple[str, str]:
-    """Kind and name of the narrowest place that holds all of these; empty if there is none."""
+    """Kind and name of the narrowest topology domain that holds all of these; empty if there is none."""
     for level in reversed(list(places[0]) if places else []):
         if len({each[level] for each in places}) == 1:
             return _HOST_LEVEL if level == HOSTNAME else level_name(level), places[0][level]

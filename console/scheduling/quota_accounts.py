@@ -1,4 +1,4 @@
-"""GPU quota of the queues in a snapshot by Kueue's rules: what is free or missing, and who holds it.
+"""GPU quota of a snapshot's queues by Kueue's rules: free and missing GPUs, their holders, and sentences on both.
 
 Usage is what is reserved, since a reservation binds as much as an admission.
 """
@@ -54,7 +54,7 @@ class QuotaLedger:
     def fewest_to_end(
         self, name: str, candidates: Sequence[QuotaHolder], need: int, front: Sequence[int]
     ) -> tuple[QuotaHolder, ...]:
-        """The fewest of these jobs whose end frees GPUs for that queue, those in `front` first."""
+        """The smallest set of these jobs whose end frees enough GPUs for that queue, those in `front` first."""
         if len(front) > _MAX_AHEAD:
             return ()
 
@@ -218,7 +218,7 @@ def shortage(
     front: Sequence[int],
     evicted: Sequence[QuotaHolder] = (),
 ) -> tuple[str, tuple[QuotaHolder, ...]]:
-    """The quota that a waiting job or a launch lacks, and the fewest jobs whose end would free it.
+    """The quota that a waiting job or launch lacks, and the smallest set of jobs whose end would free it.
 
     `front`: GPUs of those that are tried before it; `evicted`: whom Kueue may evict for it.
     """

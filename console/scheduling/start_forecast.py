@@ -116,7 +116,7 @@ class StartForecast:
         return self.starts != before
 
     async def record_windows(self) -> Sequence[RecordedWindow]:
-        """Keep windows that were told, and what came of earlier ones; OSError if that cannot be."""
+        """Store the start windows that were shown, and the actual starts of earlier ones; OSError."""
         windows = {key: each for key, each in self.windows.by_key.items() if not each.latest}
         await self._note_workloads()
         record = self._folder / "forecasts.json"

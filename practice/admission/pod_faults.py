@@ -41,7 +41,7 @@ _FIELDS = frozenset(
         "status.podIPs",
     }
 )
-_METADATA_FIELDS = ("metadata.labels['", "metadata.annotations['")
+_LABEL_AND_ANNOTATION_PATHS = ("metadata.labels['", "metadata.annotations['")
 _STANDARD_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 _HUGEPAGES_PREFIX = "hugepages-"
 _VARIABLE_NAME = "a valid environment variable name must consist only of printable ASCII characters other than '='"
@@ -187,7 +187,7 @@ def _value_source_causes(variable: Object, path: str) -> Iterator[FieldCause]:
 def _field_path_causes(named: str, path: str) -> Iterator[FieldCause]:
     if not named:
         yield required(path)
-    elif named not in _FIELDS and not (named.startswith(_METADATA_FIELDS) and named.endswith("']")):
+    elif named not in _FIELDS and not (named.startswith(_LABEL_AND_ANNOTATION_PATHS) and named.endswith("']")):
         yield invalid(path, named, f"error converting fieldPath: field label not supported: {named}")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
-_PACKAGES = {
+_PROTOBUF_PACKAGES = {
     "": "core",
     "meta.k8s.io": "meta",
     "rbac.authorization.k8s.io": "rbac",
@@ -59,5 +59,5 @@ def _parse_line(line: str) -> tuple[str, FieldTypes]:
 def type_name(api_version: str, kind: str) -> str:
     """Return the name of the type of a kind: ``batch/v1`` and ``Job`` give ``batch.v1.Job``."""
     group, _, version = api_version.rpartition("/")
-    package = _PACKAGES.get(group, group.split(".")[0])
+    package = _PROTOBUF_PACKAGES.get(group, group.split(".")[0])
     return f"{package}.{version}.{kind}" if kind != "DeleteOptions" else "meta.DeleteOptions"

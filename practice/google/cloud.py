@@ -37,7 +37,7 @@ _ENABLED_SERVICES = (
     "logging.googleapis.com",
     "monitoring.googleapis.com",
 )
-_PACKAGES = {
+_SERVICE_OF_PACKAGE = {
     "google.container.v1": CONTAINER,
     "google.api.serviceusage.v1": USAGE,
     "google.cloud.resourcemanager.v3": PROJECTS,
@@ -162,7 +162,7 @@ class PracticeGoogle:
                     raise RefusalError(fault.code, fault.message)
         package = method.strip("/").rpartition("/")[0].rpartition(".")[0]
         if project:
-            self.require_service(project, _PACKAGES.get(package, ""))
+            self.require_service(project, _SERVICE_OF_PACKAGE.get(package, ""))
 
     def require_service(self, project: str, service: str) -> PracticeProject:
         """The project, by id or number; an error as Google's if it may not be used."""

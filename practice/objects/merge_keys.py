@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-_NAMED = (
+_LISTS_BY_NAME = (
     "containers initContainers ephemeralContainers env volumes imagePullSecrets schedulingGates resourceClaims "
     "replicatedJobs replicatedJobsStatus podSets podSetAssignments admissionChecks secrets"
 )
 _KEYS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(_NAMED.split(), ("name",)),
+    **dict.fromkeys(_LISTS_BY_NAME.split(), ("name",)),
     "volumeMounts": ("mountPath",),
     "volumeDevices": ("devicePath",),
     "hostAliases": ("ip",),

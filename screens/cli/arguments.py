@@ -14,7 +14,7 @@ EXIT_CODES = (
     'with --json standard error is JSON too, an object a line: {"error": what failed and why, "hint": what to do '
     'next}, {"note": …}'
 )
-ALARM = 5
+EXIT_ALARM = 5
 """What a command exits with for an alarm."""
 ALL_EXIT_CODES = (
     f"{EXIT_CODES}; of a4 why, a4 training, a4 wait, a4 alarms and a4 launch --wait: 1 too where the job failed, 5 an "

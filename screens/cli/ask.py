@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from console.errors import BadInput
 
-_PIECE = 1 << 16
+_READ_BYTES = 1 << 16
 
 
 async def ask_line(question: str) -> str | None:
@@ -43,7 +43,7 @@ async def read_stdin() -> AsyncIterator[bytes]:
     descriptor = sys.stdin.fileno()
     while True:
         await _ready(descriptor)
-        data = os.read(descriptor, _PIECE)
+        data = os.read(descriptor, _READ_BYTES)
         if not data:
             return
         yield data

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from console.session import Session
 
 
-SERVICE = "container.googleapis.com"
+GKE_SERVICE = "container.googleapis.com"
 
 
 async def enable(options: ClustersOptions) -> int:
@@ -49,14 +49,14 @@ async def enable(options: ClustersOptions) -> int:
         raise BadInput("Name one project.", "a4 clusters enable PROJECT")
     project = options.words[0]
     if options.read_only:
-        raise in_read_only_mode(f"enable {SERVICE}")
-    question = f"Enable {SERVICE} in project {project}?"
+        raise in_read_only_mode(f"enable {GKE_SERVICE}")
+    question = f"Enable {GKE_SERVICE} in project {project}?"
     if not options.yes and not await confirm(["It may cost money once it is used."], question, "Add --yes."):
         return 1
     async with google_of(options) as google:
-        await google.cloud.enable_service(project, SERVICE)
-    fields = {"kind": "enabled", "project": project, "service": SERVICE}
-    return print_result(options.json, fields, f"{SERVICE} is enabled in {project}.")
+        await google.cloud.enable_service(project, GKE_SERVICE)
+    fields = {"kind": "enabled", "project": project, "service": GKE_SERVICE}
+    return print_result(options.json, fields, f"{GKE_SERVICE} is enabled in {project}.")
 
 
 async def clusters(options: ClustersOptions) -> int:
@@ -317,7 +317,7 @@ _CORDON_KEYS = (
     f"GPUs, that stay).\n{EXIT_CODES}"
 )
 
-SHORT_NAME = "its name, or the short one that screens show: a4-pool/0011"
+NODE_NAME_HELP = "its name, or the short one that screens show: a4-pool/0011"
 
 
 class ClustersOptions(Options):
@@ -349,7 +349,7 @@ class ResizeOptions(Options):
 
 
 class ReportOptions(Options):
-    node: str = word("NODE", help=SHORT_NAME)
+    node: str = word("NODE", help=NODE_NAME_HELP)
     fault: str = option(
         "--for", metavar="FAULT", default="unspecified", help="PERFORMANCE, SDC, XID or unspecified (default)"
     )
@@ -359,13 +359,13 @@ class ReportOptions(Options):
 
 
 class UncordonOptions(Options):
-    nodes: tuple[str, ...] = word("NODE", nargs="+", help=SHORT_NAME)
+    nodes: tuple[str, ...] = word("NODE", nargs="+", help=NODE_NAME_HELP)
     dry_run: bool = flag("--dry-run", help="say what would change; change nothing")
     json: bool = json_flag()
 
 
 class CordonOptions(UncordonOptions):
-    nodes: tuple[str, ...] = word("NODE", nargs="+", help=SHORT_NAME)
+    nodes: tuple[str, ...] = word("NODE", nargs="+", help=NODE_NAME_HELP)
     reason: str = option(
         "--reason", metavar="TEXT", help="kept with the node (annotation a4.console/cordon-reason) and shown beside it"
     )

@@ -105,7 +105,7 @@ GROUPS = {
 }
 """Every command, in the order of `a4 --help`, and what it is for."""
 
-HELP = {name: what for group in GROUPS.values() for name, what in group.items()}
+COMMAND_HELP = {name: what for group in GROUPS.values() for name, what in group.items()}
 
 
 def command_of(name: str) -> Command[Any]:
@@ -156,7 +156,7 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
         case "completion":
             from screens.cli.completion import COMMANDS
         case _:
-            return OTHERS
+            return APP_COMMANDS
     return COMMANDS
 
 
@@ -293,7 +293,7 @@ class ConfigOptions(JsonOptions):
     )
 
 
-SETTINGS = """Your settings stand in $XDG_CONFIG_HOME/a4/config.toml (~/.config), which a4 never
+SETTINGS_HELP = """Your settings stand in $XDG_CONFIG_HOME/a4/config.toml (~/.config), which a4 never
 writes; docs/settings.md has all of them. A command of your own, by a key and in the palette:
 
   [[commands]]
@@ -307,14 +307,14 @@ def _not_here(options: Options) -> int:
     raise AssertionError(f"screens.__main__ runs {options.command}: it knows terminal programs too")
 
 
-OTHERS: Commands = {
+APP_COMMANDS: Commands = {
     "view": Command(_not_here, ViewOptions),
     "tour": Command(_not_here, TourOptions),
     "practice": Command(_not_here, PracticeOptions),
     "config": Command(
         _not_here,
         ConfigOptions,
-        description=SETTINGS,
+        description=SETTINGS_HELP,
     ),
     "proxy": Command(_not_here, Options),
 }

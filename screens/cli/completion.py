@@ -18,9 +18,9 @@ from console.session import load_catalog
 from screens.cli.arguments import Command, Commands, Options, word
 from screens.cli.output import print_line
 
-PATIENCE = 0.5
+NAMES_TIMEOUT = 0.5
 """Seconds for which names of the cluster are waited for."""
-_OF_FIELDS = {
+_KIND_OF_FIELD = {
     "jobs": "jobs",
     "node": "nodes",
     "nodes": "nodes",
@@ -28,9 +28,9 @@ _OF_FIELDS = {
     "namespace": "namespaces",
     "context": "contexts",
 }
-_OF_METAVARS = {"JOB": "jobs", "POD": "ranks", "NAME|none": "queues"}
-_FILES = {"FILE", "DIR", "FOLDER", "SOURCE", "TARGET", "SCENARIO", "folder"}
-_PLACES = {"place", "sources", "target"}
+_KIND_OF_METAVAR = {"JOB": "jobs", "POD": "ranks", "NAME|none": "queues"}
+_FILE_METAVARS = {"FILE", "DIR", "FOLDER", "SOURCE", "TARGET", "SCENARIO", "folder"}
+_REMOTE_PATH_FIELDS = {"place", "sources", "target"}
 """Fields that take JOB:POD:PATH."""
 
 
@@ -65,14 +65,14 @@ def _completer(action: argparse.Action) -> Callable[..., Collection[str]]:
             if equals:
                 return [f"{path}={choice}" for each in fields if each.path == path for choice in each.choices]
             return [f"{each.path}=" for each in fields]
-        if action.dest in _PLACES:
-            files = FilesCompleter()(prefix) if action.metavar in _FILES else ()
+        if action.dest in _REMOTE_PATH_FIELDS:
+            files = FilesCompleter()(prefix) if action.metavar in _FILE_METAVARS else ()
             return [*(f"{job}:" for job in _cluster_names(given, "jobs")), *files]
-        if action.metavar in _FILES:
+        if action.metavar in _FILE_METAVARS:
             return FilesCompleter()(prefix)
         if action.metavar == "JOB" and prefix.startswith("pod/"):
             return [f"pod/{each}" for each in _cluster_names(given, "pods")]
-        kind = _OF_FIELDS.get(action.dest) or _OF_METAVARS.get(str(action.metavar), "")
+        kind = _KIND_OF_FIELD.get(action.dest) or _KIND_OF_METAVAR.get(str(action.metavar), "")
         return _cluster_names(given, kind) if kind else ()
 
     return found
@@ -95,7 +95,7 @@ def _cluster_names(given: dict[str, Any], kind: str) -> list[str]:
     # Not a timeout of asyncio: the look-up of a host's name cannot be ended, and this process ends without it.
     asking = Thread(target=ask, daemon=True)
     asking.start()
-    asking.join(PATIENCE)
+    asking.join(NAMES_TIMEOUT)
     return found
 
 

@@ -47,8 +47,9 @@ async def open_session(
     brief: bool = False,
     only: Selectors | None = None,
 ) -> AsyncIterator[Session]:
-    """A session that watches only these kinds during this block, `listed`: once they are known, or lists `brief`ly;
-    `only`: selectors of kinds of which some objects are enough, as `WatchedCluster` takes them.
+    """A session during this block that watches only these kinds; arguments as of `Session.open`
+
+    `listed`: the block begins once the kinds are known; `brief`: no watch follows the list; `only`: selectors by kind.
     """
     from console.session import Session  # the Kubernetes client: half a second that the console does not wait for
 

@@ -10,7 +10,7 @@ import sys
 
 from screens.sanitize import for_terminal
 
-LONGEST = 20_000
+MAX_REPORT_CHARACTERS = 20_000
 """Characters of a report: of more, the beginning and the end."""
 
 
@@ -23,8 +23,8 @@ def report(error: BaseException) -> str:
 def cleaned(text: str) -> str:
     from trainlog import redact
 
-    if len(text) > LONGEST:
-        text = f"{text[: LONGEST // 2]}\n…\n{text[-LONGEST // 2 :]}"
+    if len(text) > MAX_REPORT_CHARACTERS:
+        text = f"{text[: MAX_REPORT_CHARACTERS // 2]}\n…\n{text[-MAX_REPORT_CHARACTERS // 2 :]}"
     return for_terminal(redact(text))
 
 

@@ -28,7 +28,7 @@ from screens.cli.arguments import (
 )
 from screens.cli.ask import ask_line, read_stdin
 from screens.cli.connect import open_session
-from screens.cli.job import KINDS, chosen_ranks, container_of, parse_pod_index, running_pod, sentence_start, where
+from screens.cli.job import JOB_KINDS, chosen_ranks, container_of, parse_pod_index, running_pod, sentence_start, where
 from screens.cli.output import print_json, print_line, print_result, show_progress, warn, write_to_terminal
 from screens.sanitize import for_terminal
 
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
     from console.session import Session
 
 
-LONGEST = 1 << 16
+MAX_HELD_BYTES = 1 << 16
 """Bytes of a line after which it is printed without its end."""
-_WRITE = "Write it after two dashes: a4 exec JOB POD -- nvidia-smi"
+_USAGE = "Write it after two dashes: a4 exec JOB POD -- nvidia-smi"
 
 
 async def execute(options: ExecOptions) -> int:
     """Run a program in one rank with live output, or in many; returns its exit code, or the worst one."""
     if not options.argv:
-        raise BadInput("No command was given.", _WRITE)
+        raise BadInput("No command was given.", _USAGE)
     many = options.every_rank or options.ranks
     if many and options.stdin:
         raise BadInput("Standard input cannot go to many pods.", "Name one pod, or leave out --stdin.")
     if many and options.rank_text:
         raise BadInput(f"Both pod {options.rank_text} and several pods were named.", "Leave one of them out.")
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, JOB_KINDS) as session:
         fleet = session.fleet
         if many:
             ranks = chosen_ranks(fleet, session.namespace, options.job, options.ranks)
@@ -130,7 +130,7 @@ class RankOutputPrinter:
     def add(self, rank: int, channel: int, data: bytes) -> None:
         """Print complete lines, and overlong incomplete ones; sanitized on a terminal."""
         whole, newline, rest = (self._rests.pop((rank, channel), b"") + data).rpartition(b"\n")
-        if len(rest) > LONGEST:
+        if len(rest) > MAX_HELD_BYTES:
             whole, newline, rest = whole + newline + rest, b"\n", b""
         self._rests[rank, channel] = rest
         if not newline:
@@ -160,12 +160,12 @@ def pass_on(channel: int, data: bytes) -> None:
     stream.flush()
 
 
-PATIENCE = 300.0
+REPLACEMENT_TIMEOUT = 300.0
 """Seconds for which a replacing pod is waited for."""
 
 
 async def shell(options: ShellOptions) -> int:
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, JOB_KINDS) as session:
         rank = parse_pod_index(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no shell can be opened in it")
         while True:
@@ -190,7 +190,7 @@ async def replacing(session: Session, pod: Pod, options: ShellOptions) -> Pod | 
     """Wait for the pod that replaces this one; None if there is none or the person interrupts."""
     warn("Waiting for the pod that replaces it; Ctrl-C stops waiting.")
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(REPLACEMENT_TIMEOUT):
             async for fleet in session.watch.snapshots():
                 try:
                     rank = parse_pod_index(fleet, session.namespace, options.job, options.rank_text)
@@ -209,13 +209,13 @@ async def replacing(session: Session, pod: Pod, options: ShellOptions) -> Pod | 
                 what = f"{sentence_start(rank, options.job)} is {'still there' if same else f'now {found.name}'}"
                 return found if await ask_line(f"a4: {what}. Attach? [Y/n] ") in {"", "y", "yes"} else None
     except TimeoutError:
-        warn(f"There was no running pod within {PATIENCE:.0f} s.")
+        warn(f"There was no running pod within {REPLACEMENT_TIMEOUT:.0f} s.")
     return None
 
 
 async def facts(options: FactsOptions) -> int:
     """Print the facts of a container; returns 1 if one could not be read."""
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, JOB_KINDS) as session:
         rank = parse_pod_index(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "it cannot be asked")
         found = await session.container_exec.read_facts(
@@ -230,7 +230,7 @@ async def facts(options: FactsOptions) -> int:
 
 async def nccl_quick(options: NcclQuickOptions) -> int:
     """Run the test; returns 1 if it failed or had wrong values."""
-    from console.metrics.own_formats import load_own_formats
+    from console.config import own_log_formats
     from trainlog import (  # parsers of logs are of no use to the other commands
         LogResults,
         ResultsPrinter,
@@ -238,10 +238,10 @@ async def nccl_quick(options: NcclQuickOptions) -> int:
     )
 
     test = QuickTest(options.first_size, options.last_size, options.test_gpus)
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, JOB_KINDS) as session:
         rank = parse_pod_index(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no test can run in it")
-        reading, printer = LogResults(load_own_formats()), ResultsPrinter(print_line)
+        reading, printer = LogResults(own_log_formats()), ResultsPrinter(print_line)
 
         def on_output(channel: int, data: bytes) -> None:
             if channel == 2:

@@ -20,7 +20,7 @@ from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, container_option, flag, json_flag, option, word
 from screens.cli.ask import confirm
 from screens.cli.connect import open_session
-from screens.cli.job import KINDS, chosen_ranks, container_of, parse_pod_index, pod_index_json, running_pod, where
+from screens.cli.job import JOB_KINDS, chosen_ranks, container_of, parse_pod_index, pod_index_json, running_pod, where
 from screens.cli.output import print_entries, print_json, print_line, print_result, unguarded, warn
 from screens.sanitize import one_line
 from screens.wording import size
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     Listener = Callable[[CopyProgress], None]
 
-AT_ONCE = 4
+MAX_CONCURRENT_COPIES = 4
 """Ranks that are copied from or to at the same time."""
-_FORMS = "Write a4 cp JOB:POD:PATH HERE, or a4 cp HERE JOB:POD:PATH; a path with colons of this machine begins with ./"
+_USAGE = "Write a4 cp JOB:POD:PATH HERE, or a4 cp HERE JOB:POD:PATH; a path with colons of this machine begins with ./"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ async def copy(options: CpOptions) -> int:
         raise BadInput("Both sides are in pods.", "Copy to this machine first, and from here to the other pod.")
     if target is None and not all(sources):
         here = "Not all sources are in pods." if any(sources) else "Both sides are on this machine."
-        raise BadInput(here, _FORMS)
-    async with open_session(options, KINDS) as session:
+        raise BadInput(here, _USAGE)
+    async with open_session(options, JOB_KINDS) as session:
         copies = [
             each
             for source, place in zip(options.sources, sources, strict=True)
@@ -83,7 +83,7 @@ def planned(
 
 async def perform(session: Session, copies: list[Copy], job: str, options: CpOptions) -> int:
     """Copy, a few at a time; a failure in one rank is reported and the others continue."""
-    room = asyncio.Semaphore(AT_ONCE)
+    room = asyncio.Semaphore(MAX_CONCURRENT_COPIES)
     ended: dict[int, CopyReport | ConsoleError] = {}
     with bars(len(copies), shown=sys.stderr.isatty() and not options.json) as bar:
 
@@ -193,7 +193,7 @@ async def copies_of(session: Session, place: RemotePath, container: str) -> tupl
 
 async def list_folder(place: RemotePath, options: Options, container: str) -> int:
     """Print a folder of a rank and its disk usage; returns 1 if something could not be read."""
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, JOB_KINDS) as session:
         rank, files = await copies_of(session, place, container)
         found = await files.list_folder(place.path)
     if options.json:
@@ -219,7 +219,7 @@ async def delete(options: RmOptions) -> int:
     place = parse_remote_path(options.place)
     if place is None:
         raise BadInput(f"{options.place} is in no pod.", "Write JOB:POD:PATH or pod/NAME:PATH.")
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, JOB_KINDS) as session:
         session.watch.connection_for_change(f"delete {place.path}")
         rank, files = await copies_of(session, place, options.container)
         lines = [

@@ -29,12 +29,12 @@ from screens.cli.output import print_json, print_line, print_table, table_lines,
 from screens.columns.jobs import start_json, start_words
 from screens.wording import clock, duration
 
-MOST_VICTIMS = 5  # that are named
-KINDS = (*WAIT_KINDS, "topologies")
+MAX_NAMED_VICTIMS = 5  # that are named
+FORECAST_KINDS = (*WAIT_KINDS, "topologies")
 
 
 async def forecast(options: ForecastOptions) -> int:
-    async with open_session(options, KINDS, brief=True, only={"pods": gpu_pods}) as session:
+    async with open_session(options, FORECAST_KINDS, brief=True, only={"pods": gpu_pods}) as session:
         fleet, forecasts = session.fleet, session.forecasts
         await session.launch.recorder.update_open_runs()  # how long runs took that ended while no console was open
         starts = await expected_starts(session)
@@ -58,7 +58,7 @@ async def forecast(options: ForecastOptions) -> int:
         elif not found and namespace and not any(where == namespace for where, _ in fleet.jobsets):
             await session.watch.require_namespace(namespace)
     found.sort(key=lambda each: (not starts[each.key].at, starts[each.key].at, queue_position(each, fleet), each.key))
-    missing = unread(KINDS, fleet)
+    missing = unread(FORECAST_KINDS, fleet)
     if options.json:
         items = [_item(each, fleet, start_json(starts[each.key], fleet.at)) for each in found]
         fields = {"kind": "forecast", "at": fleet.at, "unread": missing, "rollouts": forecasts.windows.rollouts}
@@ -158,9 +158,9 @@ async def what_if(options: WhatIfOptions) -> int:
     )
     if changes == Changes():
         raise BadInput("Nothing to try.", "Name a change, as in a4 whatif --submit a4:32; a4 whatif --help has all.")
-    async with open_session(options, KINDS, brief=True, only={"pods": gpu_pods}) as session:
+    async with open_session(options, FORECAST_KINDS, brief=True, only={"pods": gpu_pods}) as session:
         fleet = session.fleet
-        missing = unread(KINDS, fleet)
+        missing = unread(FORECAST_KINDS, fleet)
         classes = await session.priority_classes(changes.priority_classes)
         found = await session.launch.unsaved.add_losses(compare(fleet, session.namespace, changes, classes))
     if options.json:
@@ -212,8 +212,8 @@ def result_lines(found: WhatIf, fleet: Fleet) -> list[str]:
 
 def _victim_words(found: NextVictims) -> str:
     names = [name for _, name in found.victims]
-    more = f" and {len(names) - MOST_VICTIMS} more" if len(names) > MOST_VICTIMS else ""
-    who = f"{', then '.join(names[:MOST_VICTIMS])}{more}"
+    more = f" and {len(names) - MAX_NAMED_VICTIMS} more" if len(names) > MAX_NAMED_VICTIMS else ""
+    who = f"{', then '.join(names[:MAX_NAMED_VICTIMS])}{more}"
     where = f"in queue {found.queue}, where {found.job} waits"
     return f"For more jobs of priority {found.priority} {where}, Kueue would preempt first {who}."
 

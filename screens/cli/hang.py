@@ -30,7 +30,7 @@ from rankscope import (
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, seconds_of_an_hour, word
 from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
-from screens.cli.job import KINDS
+from screens.cli.job import JOB_KINDS
 from screens.cli.lists import read_diagnoses, read_progress_of_jobs
 from screens.cli.output import print_json, print_line, print_result, show_progress, warn
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from console.session import Session
 
 
-OF_BUNDLE = ("nodes", "events")  # kinds of which a bundle has facts
+BUNDLE_KINDS = ("nodes", "events")  # kinds of which a bundle has facts
 
 
 async def hang(options: HangOptions) -> int:
     """Print the report; returns 0 if no rank stands out, 1 if one does or nothing could be inspected."""
     await _check_files(options)
-    async with open_session(options, (*KINDS, *OF_BUNDLE) if options.bundle else KINDS) as session:
+    async with open_session(options, (*JOB_KINDS, *BUNDLE_KINDS) if options.bundle else JOB_KINDS) as session:
         wanted = not (options.facts_of or options.record)
         doubt = await _find_doubt(session, options.job)
         # What is asked of one process needs no dump of all ranks.
@@ -94,17 +94,17 @@ async def _write_bundle(session: Session, report: HangReport | SlowReport, file:
 
 
 async def _find_doubt(session: Session, job: str) -> str:
-    """Why nothing runs in its pods unasked; empty: it is one's own. NotFound if none of its pods runs."""
-    await session.wait_until_listed(*KINDS)
+    """Why the job is not inspected unasked; empty for the person's own. NotFound if none of its pods runs."""
+    await session.wait_until_listed(*JOB_KINDS)
     jobset = find_job(session.fleet, session.namespace, job)
     session.watch.connection_for_change(f"inspect {job}")
     session.inspector.running_ranks(session.namespace, job)
-    proof = await session.own_jobs.read_proof(jobset)
+    proof = await session.own_job_inspector.read_proof(jobset)
     return "" if proof.may_look else proof.doubt(jobset.owner)
 
 
 async def _may_dump(doubt: str, options: HangOptions | SlowOptions) -> bool:
-    """Whether flight recorders may be asked: those of a job of one's own, else with --yes or after a question."""
+    """Whether flight recorders may be dumped: of the person's own job, else with --yes or after a question."""
     if not doubt or options.yes:
         warn(DUMPS_HALT)
         return True
@@ -151,10 +151,10 @@ def find_process(report: HangReport, rank: int | None) -> TracedProcess:
 
 
 async def slow(options: SlowOptions) -> int:
-    """Print for whom the others wait; 0 if no rank is slow, 1 if one is, or if that is not known."""
+    """Print which ranks the others wait for; 0 if no rank is slow, 1 if one is or it is unknown."""
     await _check_files(options)
-    async with open_session(options, (*KINDS, *OF_BUNDLE) if options.bundle else KINDS) as session:
-        await session.wait_until_listed(*KINDS)
+    async with open_session(options, (*JOB_KINDS, *BUNDLE_KINDS) if options.bundle else JOB_KINDS) as session:
+        await session.wait_until_listed(*JOB_KINDS)
         job = find_job(session.fleet, session.namespace, options.job)
         if options.its_pace:
             return await _take_pace(session, job, as_json=options.json)
@@ -174,7 +174,7 @@ async def slow(options: SlowOptions) -> int:
 
 
 async def _take_pace(session: Session, job: JobSet, *, as_json: bool) -> int:
-    """Take its slower steps for its pace; 1 if it has none."""
+    """Accept the job's slower steps as its pace; 1 if it has none."""
     from screens.columns.jobs import JobLine
     from screens.columns.live import with_diagnoses
 
@@ -197,7 +197,7 @@ async def _count_down(seconds: float) -> None:
 
 
 async def _step_time(session: Session, name: str) -> float | None:
-    """How long a step takes by the job's log; None if that does not tell."""
+    """Seconds per step by the job's log; None if unknown."""
     job = await session.measures.read_job(session.namespace, name)
     return job.track.pace() if job.track is not None else None
 

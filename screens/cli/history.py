@@ -23,7 +23,7 @@ from console.settings import OWN_NAME, login_name
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
 from screens.cli.connect import open_session
-from screens.cli.job import KINDS
+from screens.cli.job import JOB_KINDS
 from screens.cli.lists import read_diagnoses, read_progress_of_jobs
 from screens.cli.logs import moment
 from screens.cli.output import print_json, print_line, print_listing, print_result, print_table, warn
@@ -110,9 +110,9 @@ async def complete(session: Session, *, read_logs: bool = False) -> Mapping[int,
     """Complete the records of open runs, and look how their jobs are; if the cluster does not answer, say so."""
     healths: dict[int, Health] = {}
     try:
-        watching = await Session.open(session.watch.settings, kinds=KINDS)
+        watching = await Session.open(session.watch.settings, kinds=JOB_KINDS)
         try:
-            await watching.watch.wait_until_listed(*KINDS, timeout=10)
+            await watching.watch.wait_until_listed(*JOB_KINDS, timeout=10)
             if read_logs:
                 await watching.launch.recorder.read_open_logs()
             else:
@@ -220,14 +220,14 @@ async def _running(options: HistoryOptions, runs: Sequence[RunRecord]) -> tuple[
     if not runs:
         return ()
     with suppress(ConsoleError):
-        async with open_session(options, KINDS) as session:
-            fleet = await session.wait_until_listed(*KINDS)
+        async with open_session(options, JOB_KINDS) as session:
+            fleet = await session.wait_until_listed(*JOB_KINDS)
             return running_runs(runs, fleet.jobsets, session.watch.server)
     return ()
 
 
-BY = ("owner", "queue", "recipe", "node")
-NOBODY = "not known"
+GROUPINGS = ("owner", "queue", "recipe", "node")
+NO_OWNER = "not known"
 Rows = dict[str, list[Ledger]]
 
 
@@ -269,7 +269,7 @@ def _group(runs: Iterable[RunRecord], by: str, now: float) -> Rows:
                 found.setdefault(node, []).append(cost.scale(run.gpus // len(nodes), run.gpus))
             continue
         names = {"owner": short_name(run.who), "queue": run.queue, "recipe": run.recipe, "node": ""}
-        found.setdefault(names.get(by, f"{run.number} {run.name}") or NOBODY, []).append(cost)
+        found.setdefault(names.get(by, f"{run.number} {run.name}") or NO_OWNER, []).append(cost)
     return dict(sorted(found.items(), key=lambda each: -sum(cost.allocated for cost in each[1])))
 
 
@@ -354,7 +354,7 @@ class HistoryOptions(Options):
 
 class LedgerOptions(Options):
     job: str = word("JOB", nargs="?", help="a job's name for its latest run, or a run's number")
-    by: str = option("--by", choices=BY, help="sums of all runs since then")
+    by: str = option("--by", choices=GROUPINGS, help="sums of all runs since then")
     since: str = option("--since", metavar="TIME", default="30d", help="runs that ended after that or go on: 12h, 30d")
     json: bool = json_flag(apart="form")
     csv: bool = flag("--csv", apart="form", help="as CSV, in GPU-seconds")

@@ -26,8 +26,8 @@ from screens.sanitize import one_line
 if TYPE_CHECKING:
     from console.google.images import Images
 
-_TIME = re.compile(r"^(\d+)([smh]?)$")
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_BUILD_TIME = re.compile(r"^(\d+)([smh]?)$")
+_SECONDS_PER_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 def project_of(projects: Sequence[str]) -> str:
@@ -77,10 +77,10 @@ async def images(options: ImagesOptions) -> int:
 
 
 def seconds_of(text: str) -> int:
-    found = _TIME.match(text.strip())
+    found = _BUILD_TIME.match(text.strip())
     if found is None:
         raise BadInput(f"{text} is not a valid time.", "Write 30m, 2h or seconds.")
-    return int(found[1]) * _UNITS[found[2]]
+    return int(found[1]) * _SECONDS_PER_UNIT[found[2]]
 
 
 async def build(options: BuildOptions) -> int:

@@ -15,7 +15,7 @@ from console.kube.snapshot import Fleet
 from console.metrics.alarm import ALARM_GLYPH, Alarm, AlarmKind, format_alarm, next_step
 from console.metrics.health import Health, HealthLevel
 from console.scheduling.pod_slots import PodSlot, pod_slots
-from screens.cli.arguments import ALARM
+from screens.cli.arguments import EXIT_ALARM
 from screens.cli.output import warn
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from console.session import Session
 
 
-KINDS = ("jobsets", "jobs", "pods")
+JOB_KINDS = ("jobsets", "jobs", "pods")
 
 
 def parse_pod_index(fleet: Fleet, namespace: str, job: str, rank: str) -> PodSlot:
@@ -107,14 +107,14 @@ def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
     return pod
 
 
-LOOK_EVERY = 0.5
+ALARM_POLL_SECONDS = 0.5
 
 
 def health_code(health: Health) -> int:
     """The exit code for a job's health: 5 for an alarm, 1 if it failed or cannot start, else 0."""
     if health.level is not HealthLevel.BAD:
         return 0
-    return ALARM if health.alarmed or health.state in {"diverged", "stalled"} else 1
+    return EXIT_ALARM if health.alarmed or health.state in {"diverged", "stalled"} else 1
 
 
 def alarm_json(session: Session, alarm: Alarm) -> dict[str, object]:
@@ -139,4 +139,4 @@ async def print_alarms(session: Session, name: str, watched: JobMonitor) -> None
             if watched.trouble is not None:
                 warn(f"{name} is not watched for alarms: {watched.trouble}")
             return
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(ALARM_POLL_SECONDS)

@@ -30,7 +30,7 @@ from console.scheduling.why_job import why_jobset
 from console.session import Session, load_catalog, read_priorities
 from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 from screens.cli.arguments import (
-    ALARM,
+    EXIT_ALARM,
     EXIT_CODES,
     Command,
     Commands,
@@ -44,13 +44,13 @@ from screens.cli.arguments import (
 )
 from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
-from screens.cli.job import LOOK_EVERY, alarm_json, print_alarms
+from screens.cli.job import ALARM_POLL_SECONDS, alarm_json, print_alarms
 from screens.cli.output import print_hint, print_json, print_line, print_result, print_table, warn
 
 if TYPE_CHECKING:
     from console.metrics.job_monitor import JobMonitor
 
-FIT_KINDS = (
+DRY_RUN_KINDS = (
     "localqueues",
     "clusterqueues",
     "workloads",
@@ -62,15 +62,15 @@ FIT_KINDS = (
     "jobsets",
 )
 """What a forecast is made of."""
-LOOK_KINDS = ("nodes", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
+LAUNCH_KINDS = ("nodes", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
 """What the checks before a launch see of the cluster by its watch: not the pods, which may be thousands."""
-READ_OUT = 10.0
+LOG_TIMEOUT = 10.0
 """Seconds for which the log of a job that has ended may still be read for alarms."""
-SPOILS = (AlarmKind.NAN, AlarmKind.BUSBW)
+SPOILING_ALARMS = (AlarmKind.NAN, AlarmKind.BUSBW)
 """Alarms that speak of the result of a job, however well it ended: a restart or a spike may be overcome."""
 NODE_FIELDS = ("placement.avoidNodes", "placement.targetNodes")
-_PAST = "Kueue is bypassed: the pods start without its quota and topology"
-_LONGEST = 1 << 20
+_WITHOUT_KUEUE = "Kueue is bypassed: the pods start without its quota and topology"
+_MAX_FILE_CHARACTERS = 1 << 20
 """Bytes of a values file."""
 
 
@@ -94,7 +94,7 @@ async def values(options: ValuesOptions) -> int:
 
 async def launch(options: LaunchOptions) -> int:
     """Launch a recipe or preview it; `--wait` follows it to its end."""
-    kinds = FIT_KINDS if options.dry_run else (*LOOK_KINDS, *WAIT_KINDS) if options.wait else LOOK_KINDS
+    kinds = DRY_RUN_KINDS if options.dry_run else (*LAUNCH_KINDS, *WAIT_KINDS) if options.wait else LAUNCH_KINDS
     async with open_session(options, kinds, listed=False) as session:
         looks = options.show_helm or options.against is not None or options.dry_run
         if not looks:
@@ -241,7 +241,7 @@ async def with_queue(session: Session, plan: LaunchPlan, *, looks: bool = False)
     ask = session.launch.plan_texts.demand(plan)
     if "queue" in plan.values:
         if ask.gpus and not ask.queue:
-            warn(f"No queue, as requested: {_PAST}.")
+            warn(f"No queue, as requested: {_WITHOUT_KUEUE}.")
         return plan
     fleet = await session.wait_until_listed(*QUEUE_KINDS)
     choice = choose_queue(fleet, ask)
@@ -256,7 +256,7 @@ async def with_queue(session: Session, plan: LaunchPlan, *, looks: bool = False)
             raise Unreachable(f"{named}: {choice.unknown}.")
         warn(f"{named}: {choice.unknown}.")
     elif ask.gpus:
-        warn(f"No queue: {_PAST}. {choice.why}")
+        warn(f"No queue: {_WITHOUT_KUEUE}. {choice.why}")
     return plan
 
 
@@ -265,13 +265,13 @@ async def read_text(path: str) -> str:
 
     def read() -> bytes:
         if path == "-":
-            return sys.stdin.buffer.read(_LONGEST + 1)
+            return sys.stdin.buffer.read(_MAX_FILE_CHARACTERS + 1)
         with Path(path).expanduser().open("rb") as file:
-            return file.read(_LONGEST + 1)
+            return file.read(_MAX_FILE_CHARACTERS + 1)
 
     try:
         raw = await asyncio.to_thread(read)
-        if len(raw) > _LONGEST:
+        if len(raw) > _MAX_FILE_CHARACTERS:
             raise BadInput(f"{path} is larger than 1 MB; values are a few lines.")
         return raw.decode()
     except UnicodeDecodeError as error:
@@ -358,17 +358,17 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
             first, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             job = first.pop().result()
             try:  # its last lines may tell of what its state does not
-                async with asyncio.timeout(READ_OUT):
+                async with asyncio.timeout(LOG_TIMEOUT):
                     await (telling if job.finished else asyncio.sleep(0))
             except TimeoutError:
-                warn(f"The log of {name} was not read to its end in {READ_OUT:g} s; a4 wait {name} reads it all.")
+                warn(f"The log of {name} was not read to its end in {LOG_TIMEOUT:g} s; a4 wait {name} reads it all.")
         finally:
             for task in (telling, *ends):
                 task.cancel()
             await asyncio.gather(telling, *ends, return_exceptions=True)
         health = job_health(job, session.fleet, job_progress=watched.progress)
         alarms = [alarm_json(session, each) for each in watched.watch.alarms]
-        spoilt = any(each.kind in SPOILS for each in watched.watch.active)
+        spoilt = any(each.kind in SPOILING_ALARMS for each in watched.watch.active)
     state, failure = job.state, job.failure
     if health.kept:
         state, failure = JobState.FAILED if health.code else JobState.SUCCEEDED, health.words
@@ -376,7 +376,7 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
         print_json({"namespace": namespace, "name": name, "state": state, "failure": failure, "alarms": alarms})
     elif failure:
         warn(failure)
-    return 1 if state is not JobState.SUCCEEDED else ALARM if spoilt else 0
+    return 1 if state is not JobState.SUCCEEDED else EXIT_ALARM if spoilt else 0
 
 
 async def _wait_until_kept(session: Session, watched: JobMonitor) -> JobSet:
@@ -385,7 +385,7 @@ async def _wait_until_kept(session: Session, watched: JobMonitor) -> JobSet:
         job = session.fleet.jobsets.get(watched.key)
         if job is not None and is_kept(job, watched.progress):
             return job
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(ALARM_POLL_SECONDS)
 
 
 async def _wait_until_ended(session: Session, namespace: str, name: str) -> JobSet:
@@ -412,7 +412,7 @@ async def _wait_until_ended(session: Session, namespace: str, name: str) -> JobS
     raise Unreachable("The session was closed before the job ended.")
 
 
-_FAULTS = "".join(f"\n  {kind:9}{what}" for kind, (_, what) in KINDS.items())
+_FAULTS_HELP = "".join(f"\n  {kind:9}{what}" for kind, (_, what) in KINDS.items())
 
 
 async def profiles(options: ProfilesOptions) -> int:
@@ -540,7 +540,7 @@ COMMANDS: Commands = {
         LaunchOptions,
         epilog=f"To make a job fail on the practice cluster: --set env.{FAULT_VARIABLE}=nan:20, which is "
         f"KIND:STEP\nor KIND:STEP:POD, several with \\, between. --set env.{PACE_VARIABLE}=0.2 makes its steps "
-        f"shorter, in seconds.{_FAULTS}\n\n{textwrap.fill(EXIT_CODES, 118)}",
+        f"shorter, in seconds.{_FAULTS_HELP}\n\n{textwrap.fill(EXIT_CODES, 118)}",
     ),
     "profiles": Command(
         profiles,

@@ -14,7 +14,7 @@ from console.kube.gpu_pods import HOLDS_ITS_NODE, gpu_pods
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet, WatchState
 from console.settings import OWN_NAME
-from screens.cli.arguments import ALARM, EXIT_CODES, Command, Commands, Options, flag, json_flag
+from screens.cli.arguments import EXIT_ALARM, EXIT_CODES, Command, Commands, Options, flag, json_flag
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_listing, warn
 from screens.columns.column import COMMAND, ListLayout, as_json
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from screens.columns.queues import WorkloadLine
 
 LISTS = ("pools", "nodes", "queues", "workloads", "jobs", "pods")
-NAMED = 40
+MAX_SELECTED_JOBS = 40
 """Jobs whose names are given to the API server; of more, the pods of all JobSets are listed."""
-ONLY: Mapping[str, Selectors] = {
+SELECTORS_OF_LIST: Mapping[str, Selectors] = {
     **{name: {"pods": partial(gpu_pods, fields=HOLDS_ITS_NODE)} for name in ("nodes", "pools")},
     **{name: {"pods": gpu_pods} for name in ("queues", "workloads")},
     "jobs": {"pods": None},
 }
 """Which pods lists need, beside the list of all of them: those of jobs, see `list_pods_of`."""
-LOOKS = 6.0
+HEALTH_TIMEOUT = 6.0
 """Seconds for which a list looks at the ends of logs."""
 
 
@@ -62,7 +62,7 @@ async def show_list(options: ListOptions) -> int:
     layout = layout_of(options.command)
     starts = options.json and options.command == "queues"  # when what waits starts; only in JSON
     kinds = tuple(dict.fromkeys((layout.kind, *layout.uses, *(layout_of("workloads").uses if starts else ()))))
-    async with open_session(options, kinds, brief=True, only=ONLY.get(options.command)) as session:
+    async with open_session(options, kinds, brief=True, only=SELECTORS_OF_LIST.get(options.command)) as session:
         refuse(layout, session.fleet)
         if options.command == "jobs":
             await list_pods_of(session, _shown_jobs(session, None if options.all_namespaces else session.namespace))
@@ -70,7 +70,7 @@ async def show_list(options: ListOptions) -> int:
         rows = await _rows(session, fleet, layout, options)
     faulty = isinstance(options, NodesOptions) and options.faulty
     rows = [row for row in rows if row.faults] if faulty else rows
-    code = ALARM if faulty and rows else 0
+    code = EXIT_ALARM if faulty and rows else 0
     missing = unread(kinds, fleet)
     if options.json:
         print_json({"kind": options.command, "at": fleet.at, "unread": missing, "items": as_json(layout.columns, rows)})
@@ -121,13 +121,13 @@ def _shown_jobs(session: Session, namespace: str | None) -> list[JobSet]:
 
 
 async def list_pods_of(session: Session, jobs: Iterable[JobSet]) -> None:
-    """List the pods that tell how these jobs are: all, if one of them waits for a place that others may have."""
+    """List the pods needed to show these jobs: all pods if a job waits for nodes that others may hold."""
     jobs = tuple(jobs)
     if not all(each.finished or each.state is JobState.RUNNING for each in jobs):
         await session.watch.select("pods", gpu_pods)
     elif jobs:
         names = sorted({each.name for each in jobs})
-        among = f" in ({','.join(names)})" if len(names) <= NAMED else ""
+        among = f" in ({','.join(names)})" if len(names) <= MAX_SELECTED_JOBS else ""
         await session.watch.select("pods", {"labelSelector": f"jobset.sigs.k8s.io/jobset-name{among}"})
 
 
@@ -146,7 +146,7 @@ async def _workload_rows(session: Session, fleet: Fleet, namespace: str | None) 
 
 
 async def expected_starts(session: Session) -> Mapping[tuple[str, str], ExpectedStart]:
-    """When waiting workloads would start, once it was looked how far what runs is."""
+    """When waiting workloads are expected to start, by the progress of the running jobs."""
     await read_progress_of_jobs(session, [each for each in session.fleet.jobsets.values() if not each.finished])
     return await session.forecasts.expected_starts()
 
@@ -168,7 +168,7 @@ async def _with_health(session: Session, fleet: Fleet, rows: list[WorkloadLine])
 
 
 async def read_diagnoses(session: Session) -> None:
-    """Read what consoles found of jobs; where that cannot be read, a warning says so and it is missing."""
+    """Read the stored diagnoses of jobs; warns if they cannot be read, and goes on without them."""
     try:
         await session.diagnoses.refresh()
     except Unreadable as error:
@@ -176,11 +176,11 @@ async def read_diagnoses(session: Session) -> None:
 
 
 async def read_progress_of_jobs(session: Session, jobs: Iterable[JobSet]) -> Mapping[str, JobProgress]:
-    """The progress of these jobs from the ends of their logs, as far as it can be read in time."""
+    """The progress of these jobs by the ends of their logs, as far as these can be read in time."""
     keys = [each.key for each in sorted(jobs, key=lambda each: (each.finished, -each.created))]
     progress_reader = session.measures.progress_reader
     with suppress(TimeoutError):
-        async with asyncio.timeout(LOOKS):
+        async with asyncio.timeout(HEALTH_TIMEOUT):
             await progress_reader.update(keys)
     return progress_reader.known
 

@@ -36,7 +36,7 @@ from console.scheduling.pod_slots import first_failure, pod_slots
 from rankscope import format_pods
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, word
 from screens.cli.connect import Connect, open_session
-from screens.cli.job import KINDS, pod_of_rank
+from screens.cli.job import JOB_KINDS, pod_of_rank
 from screens.cli.output import pass_raw, print_line, warn, write_to_terminal
 from screens.sanitize import one_line
 from trainlog import LEVELS, has_severity
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from console.session import Session
 
 
-CATCHES_UP = 2.0
+CATCH_UP_SECONDS = 2.0
 """Seconds after which what is there is printed at the latest, though more of it may come."""
-_QUIET = 0.3
+_PAUSE_SECONDS = 0.3
 """Seconds without a line after which all that was there has come, once every rank is connected."""
 
 
@@ -59,12 +59,12 @@ async def tail_then_follow(
     """Yield the last `number` lines of each rank printed so far, then every new line.
 
     What is kept on this machine, and what was printed since without being read, both come first, and neither says where
-    it ends: lines are held until no more come, or for `CATCHES_UP`.
+    it ends: lines are held until no more come, or for `CATCH_UP_SECONDS`.
     """
     last: dict[int, deque[tuple[int, PodLine]]] = defaultdict(lambda: deque(maxlen=number))
     new: list[PodLine] = []
     places = itertools.count()
-    began, until = SERVER_CLOCK.now(), time.monotonic() + CATCHES_UP
+    began, until = SERVER_CLOCK.now(), time.monotonic() + CATCH_UP_SECONDS
     coming = _next_batch(lines)
     try:
         while await _more_is_there(coming, log, until if follow else None) and (batch := coming.result()) is not None:
@@ -89,7 +89,7 @@ async def with_pauses(lines: AsyncGenerator[list[PodLine], None]) -> AsyncGenera
     coming = _next_batch(lines)
     try:
         while True:
-            await asyncio.wait({coming}, timeout=_QUIET)
+            await asyncio.wait({coming}, timeout=_PAUSE_SECONDS)
             if not coming.done():
                 yield []
             elif (batch := coming.result()) is None:
@@ -114,13 +114,13 @@ async def _more_is_there(coming: asyncio.Future[list[PodLine] | None], log: JobL
         return True
     while (left := until - time.monotonic()) > 0:
         connected = not log.coverage.waiting and not log.coverage.reconnecting
-        await asyncio.wait({coming}, timeout=min(left, _QUIET))
+        await asyncio.wait({coming}, timeout=min(left, _PAUSE_SECONDS))
         if coming.done() or connected:
             return coming.done()
     return False
 
 
-SETTLES = 5.0
+AGREEMENT_SECONDS = 5.0
 """Seconds after which a line that is followed by consensus is printed, though not all ranks have printed it."""
 
 
@@ -159,7 +159,7 @@ class AgreedPrinter:
         self._held: list[tuple[float, AgreedLine]] = []
         self._taken = 0
         self._began = SERVER_CLOCK.now()
-        self._until = time.monotonic() + CATCHES_UP
+        self._until = time.monotonic() + CATCH_UP_SECONDS
         self._any = self._caught_up = False
 
     def take(self, lines: list[PodLine]) -> None:
@@ -178,7 +178,7 @@ class AgreedPrinter:
             # Date the earlier lines by their timestamps instead of their arrival.
             ago = SERVER_CLOCK.now() - time.monotonic()
             self._held = sorted(((min(came, line.time - ago), line) for came, line in self._held), key=itemgetter(0))
-        self._print(time.monotonic() - SETTLES)
+        self._print(time.monotonic() - AGREEMENT_SECONDS)
 
     def _is_caught_up(self, came: list[PodLine]) -> bool:
         """Whether all lines from before the start have arrived; until then ranks are out of step."""
@@ -207,7 +207,7 @@ class AgreedPrinter:
         return msgspec.json.encode(report).decode()
 
 
-AT_ONCE = 10_000
+LINES_PER_BATCH = 10_000
 """Lines that are printed at a time."""
 
 
@@ -227,7 +227,7 @@ async def print_previous(session: Session, options: LogsOptions, picks: Callable
         warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.logs.folder}.")
     printer = (AgreedPrinter if options.consensus else Printer)(runs, options)
     every = runs.lines
-    while lines := list(islice(every, AT_ONCE)):
+    while lines := list(islice(every, LINES_PER_BATCH)):
         printer.take([line for line in lines if picks(line)])
     printer.end()
     _print_covered_ranks(runs, options)
@@ -253,10 +253,10 @@ def _print_coverage(words: str, coverage: Any) -> None:
     print_line(msgspec.json.encode({"coverage": fields}).decode())
 
 
-CLEAR = "\x1b[K"
+CLEAR_TO_LINE_END = "\x1b[K"
 """Clears the terminal's line from the cursor on: a progress bar stands where the next line, or itself, comes."""
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_TIME_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 async def logs(options: LogsOptions, connect: Connect = open_session) -> int:
@@ -267,7 +267,7 @@ async def logs(options: LogsOptions, connect: Connect = open_session) -> int:
     if options.raw:
         pass_raw()
     picks = LineSelection(options)
-    async with connect(options, KINDS) as session:
+    async with connect(options, JOB_KINDS) as session:
         if options.previous:
             return await print_previous(session, options, picks)
         if not options.all and not picks.needed:
@@ -356,11 +356,11 @@ async def one_rank(session: Session, pod: Pod, options: LogsOptions) -> int:
     async with aclosing(session.logs.follow_pod(wanted, drawn=drawn)) as log:
         async for lines in log:
             if (text := "".join([f"{line.text}\n" for line in lines if not line.open])) and was_open:
-                write_to_terminal(sys.stdout, CLEAR)
+                write_to_terminal(sys.stdout, CLEAR_TO_LINE_END)
             sys.stdout.write(text)
             if was_open := any(line.open for line in lines[-1:]):
                 shown = one_line(lines[-1].text)[: get_terminal_size().columns - 1]
-                write_to_terminal(sys.stdout, f"{CLEAR}{shown}\r")
+                write_to_terminal(sys.stdout, f"{CLEAR_TO_LINE_END}{shown}\r")
             sys.stdout.flush()
     return 0
 
@@ -386,9 +386,9 @@ class LineSelection:
 
 def moment(text: str) -> float:
     """Parse a time or a duration ago (90s, 5m, 2h, 1d) to seconds since the epoch; BadInput."""
-    span = _SPAN.fullmatch(text)
+    span = _TIME_SPAN.fullmatch(text)
     if span:
-        return SERVER_CLOCK.now() - float(span[1]) * _UNITS[span[2]]
+        return SERVER_CLOCK.now() - float(span[1]) * _SECONDS_PER_UNIT[span[2]]
     try:
         return datetime.fromisoformat(text).astimezone().timestamp()
     except ValueError:

@@ -33,7 +33,7 @@ from console.metrics.nccl_history import (
 from console.metrics.training_run import TrainingRun
 from screens import wording
 from screens.cli.arguments import (
-    ALARM,
+    EXIT_ALARM,
     STEP_KEYS,
     TEST_KEYS,
     Command,
@@ -46,7 +46,7 @@ from screens.cli.arguments import (
     word,
 )
 from screens.cli.connect import Connect, open_session
-from screens.cli.job import KINDS, health_code
+from screens.cli.job import JOB_KINDS, health_code
 from screens.cli.lists import read_diagnoses
 from screens.cli.output import print_json, print_line, print_table, warn, write_text
 from screens.columns.jobs import JobLine, health_json
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from console.session import Session
 
 
-MEASURED_KINDS = (*KINDS, "nodes")
+MEASURED_KINDS = (*JOB_KINDS, "nodes")
 
 
 async def nccl(options: NcclOptions, connect: Connect = open_session) -> int:
@@ -105,7 +105,7 @@ async def training(options: TrainingOptions, connect: Connect = open_session) ->
         else:
             _say_training(options.job, job, track, health)
         _unreadable(job, "training")
-    unread, gone = _unread(job), ALARM if track.nan else 0
+    unread, gone = _unread(job), EXIT_ALARM if track.nan else 0
     return (health_code(health) if health is not None else gone) or unread
 
 
@@ -364,10 +364,10 @@ def _format_figure(value: float | None) -> str:
     return "" if value is None else f"{value:,.6g}"
 
 
-PLOTTED = ("loss", "grad_norm", "lr", "step_time_s", "tokens_per_s", "tflops_per_gpu")
+PLOTTED_METRICS = ("loss", "grad_norm", "lr", "step_time_s", "tokens_per_s", "tflops_per_gpu")
 
 
-_TITLES = (
+_TEST_TITLES = (
     ">POD", ">GPU", ">UTIL %", ">MEM MiB", ">OF MiB", ">W", ">OF W", ">°C", ">MHz", ">NVLINK IN", ">OUT GB/s", ">ECC",
     "NODE", "FAULTS",
 )  # fmt: skip
@@ -376,7 +376,7 @@ _TITLES = (
 async def gpus(options: GpusOptions, connect: Connect = open_session) -> int:
     """Print one reading, or with --follow one after the other; returns 1 if a GPU has a fault or none can be read."""
     what = find_metric(options.metric)
-    async with connect(options, KINDS) as session:
+    async with connect(options, JOB_KINDS) as session:
         if not options.follow:
             board = await session.gpus.read_once(session.namespace, options.job, source=options.source)
             return _show(board, options)
@@ -410,7 +410,7 @@ def _show(board: GpuBoard, options: GpusOptions) -> int:
             for rank, gpu in board.sort_by_badness(find_metric(options.metric))
         ]  # fmt: skip
         if rows:
-            print_table(_TITLES, rows)
+            print_table(_TEST_TITLES, rows)
         links = [
             (str(rank.rank), link.name, _gigabytes(link.received, 1), _gigabytes(link.sent, 1))
             for rank in board.ranks
@@ -453,7 +453,7 @@ class NcclOptions(ResultOptions):
 class TrainingOptions(ResultOptions):
     earlier: bool = flag("--earlier", help="earlier runs of the recipe in the picture too")
     metric: str = option(
-        "--metric", choices=PLOTTED, default="loss", metavar="NAME", help=f"of it: {', '.join(PLOTTED)}"
+        "--metric", choices=PLOTTED_METRICS, default="loss", metavar="NAME", help=f"of it: {', '.join(PLOTTED_METRICS)}"
     )
 
 

@@ -101,7 +101,7 @@ def _write_message(fields: dict[str, str], text: str) -> None:
         sys.stderr.write(f"a4: {text}\n")
 
 
-_REWORDED = (
+_REWORDED_ERRORS = (
     (lazy_pattern(r"argument (.+): not allowed with argument (.+)"), r"\1 cannot be used with \2"),
     (lazy_pattern(r"argument (.+): expected .*"), r"\1 needs a value"),
     (lazy_pattern(r"argument (.+): invalid int value: (.+)"), r"\1 has to be a whole number, not \2"),
@@ -179,7 +179,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the error and how to get help on standard error; exits with 2."""
-        for found, words in _REWORDED:
+        for found, words in _REWORDED_ERRORS:
             if found.fullmatch(message):
                 message = found.sub(words, message)
                 break

@@ -27,13 +27,13 @@ from screens.wording import Cell
 if TYPE_CHECKING:
     from console.session import Session
 
-KINDS = tuple(dict.fromkeys(kind for each in (JOBS, QUEUES, POOLS) for kind in (each.kind, *each.uses)))
-EVERY = 1.0  # seconds between two looks for changes
-GLANCE_EVERY = 2.0  # seconds between two looks for jobs whose log may be looked at again
-MOST = 20  # lines of one kind of thing at once: of a large cluster the others are counted
-_LISTS = {"job": "a4 jobs -A", "queue": "a4 queues", "pool": "a4 pools", "node": "a4 nodes", "alarm": "a4 alarms -A"}
-_MARKS = frozenset("●◐○✗⚠✓‖▲")
-_AGES = re.compile(r"[\d.,]+ (?:s|min|h|d)\b")
+PLAIN_KINDS = tuple(dict.fromkeys(kind for each in (JOBS, QUEUES, POOLS) for kind in (each.kind, *each.uses)))
+POLL_SECONDS = 1.0  # seconds between two looks for changes
+PROGRESS_POLL_SECONDS = 2.0  # seconds between two looks for jobs whose log may be looked at again
+MAX_LINES_PER_KIND = 20  # lines of one kind of thing at once: of a large cluster the others are counted
+_COMMANDS = {"job": "a4 jobs -A", "queue": "a4 queues", "pool": "a4 pools", "node": "a4 nodes", "alarm": "a4 alarms -A"}
+_GLYPHS = frozenset("●◐○✗⚠✓‖▲")
+_AGE = re.compile(r"[\d.,]+ (?:s|min|h|d)\b")
 
 
 class PlainLine(NamedTuple):
@@ -45,7 +45,7 @@ class PlainLine(NamedTuple):
 def spoken(cell: Cell) -> str:
     """A cell without its bars, and without marks that say what the words after them say."""
     runs = wording.runs_of(cell)
-    words = [run for at, run in enumerate(runs) if run.text.strip() not in _MARKS or at == len(runs) - 1 > 0]
+    words = [run for at, run in enumerate(runs) if run.text.strip() not in _GLYPHS or at == len(runs) - 1 > 0]
     return re.sub(r"\s{2,}", ", ", wording.plain_text(words).replace("‖ ", ""))
 
 
@@ -53,7 +53,7 @@ _Lines = dict[tuple[str, str], PlainLine]
 
 
 def _without_age(text: str) -> str:
-    return _AGES.sub("", text)
+    return _AGE.sub("", text)
 
 
 def _job(line: JobLine, namespace: str) -> PlainLine:
@@ -109,7 +109,7 @@ def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[st
 
 
 def _print_changes(lines: _Lines, before: _Lines) -> None:
-    """Print what is new, other, or gone; a node that is new and ready is only in the count of its pool."""
+    """Print new, changed and removed lines; a new node that is ready only changes the count of its pool."""
     nothing = PlainLine("", "")
     new = [
         (kind, line.text)
@@ -121,20 +121,20 @@ def _print_changes(lines: _Lines, before: _Lines) -> None:
     clock = time.strftime("%H:%M:%S")
     for kind in dict.fromkeys(kind for kind, _ in new):
         texts = [text for each, text in new if each == kind]
-        for text in texts[:MOST]:
+        for text in texts[:MAX_LINES_PER_KIND]:
             print_line(f"{clock} {kind} {wording.sentence(text)}")
-        if len(texts) > MOST:
-            print_line(f"{clock} {kind}: {len(texts) - MOST:,} more: {_LISTS[kind]}")
+        if len(texts) > MAX_LINES_PER_KIND:
+            print_line(f"{clock} {kind}: {len(texts) - MAX_LINES_PER_KIND:,} more: {_COMMANDS[kind]}")
 
 
 async def follow(options: Options) -> int:
     """Print the picture, then each change of it, until Ctrl-C."""
     warn_of_settings()
     only, printed = options.namespace, _Lines()
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, PLAIN_KINDS) as session:
         if only and not any(namespace == only for namespace, _ in session.fleet.jobsets):
             await session.watch.require_namespace(only)
-        for kind, reason in unread(KINDS, session.fleet).items():
+        for kind, reason in unread(PLAIN_KINDS, session.fleet).items():
             warn(f"{kind}: {reason}")
         await asyncio.gather(read_progress_of_jobs(session, session.fleet.jobsets.values()), session.watch.me())
         session.alarms.watch_namespace(only)
@@ -144,7 +144,7 @@ async def follow(options: Options) -> int:
                 lines = dict(_lines(session, session.fleet, only))
                 _print_changes(lines, printed)
                 printed = lines
-                await asyncio.sleep(EVERY)
+                await asyncio.sleep(POLL_SECONDS)
             progress_reader.result()
         finally:
             progress_reader.cancel()
@@ -155,4 +155,4 @@ async def _glance(session: Session, only: str) -> None:
     while True:
         await session.measures.progress_reader.update([key for key in session.fleet.jobsets if only in {"", key[0]}])
         await session.forecasts.expected_starts()
-        await asyncio.sleep(GLANCE_EVERY)
+        await asyncio.sleep(PROGRESS_POLL_SECONDS)

@@ -15,12 +15,12 @@ from screens.cli.connect import open_session
 from screens.cli.launch import PlanOptions, make_plan, with_queue
 from screens.cli.output import print_hint, print_json, print_line, print_result, warn
 
-KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
+CHECK_KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
 """What the checks see of the cluster by its watch."""
 
 
 async def preflight(options: PreflightOptions) -> int:
-    async with open_session(options, KINDS, listed=False) as session:
+    async with open_session(options, CHECK_KINDS, listed=False) as session:
         plan = await make_plan(session, options) if options.recipe else None
         if plan is None and (options.set or options.values or options.name):
             raise BadInput("No recipe was named for these values.", "a4 recipes lists them.")

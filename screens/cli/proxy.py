@@ -14,7 +14,7 @@ from pathlib import Path
 
 from console.errors import BadInput, ConsoleError
 
-HELP = """usage: a4 proxy [-n N] [--context C] [--kubeconfig FILE] [--port PORT] [--wait SECONDS] JOB POD
+PROXY_HELP = """usage: a4 proxy [-n N] [--context C] [--kubeconfig FILE] [--port PORT] [--wait SECONDS] JOB POD
 
 Connect standard input and output to a port of a pod of a job, whichever fills that place now: for ssh's ProxyCommand.
 POD is the index of the pod in the job (3) or in one replicated job (workers/3); pod/NAME is a pod by its name.
@@ -28,7 +28,7 @@ POD is the index of the pod in the job (3) or in one replicated job (workers/3);
 
 exit codes: 0 ok, 1 it failed, 2 usage, 3 not allowed, 4 cannot reach the cluster
 """
-_NAMES = {
+_OPTIONS = {
     "-n": "namespace",
     "--namespace": "namespace",
     "--context": "context",
@@ -39,16 +39,16 @@ _NAMES = {
 }
 _FLAGS = {"--read-only"}
 """Taken everywhere; a tunnel changes nothing."""
-_OF_OTHERS = {"--seed", "--demo-speed"}
+_DEMO_OPTIONS = {"--seed", "--demo-speed"}
 """With a value, as they stand before other commands."""
-_USE = "Usage: a4 proxy [--port PORT] JOB POD; `a4 proxy --help` says more."
+_USAGE = "Usage: a4 proxy [--port PORT] JOB POD; `a4 proxy --help` says more."
 
 
 def proxied(argv: Sequence[str]) -> list[str] | None:
     """The arguments without the word `proxy`; None for another command."""
     at = 0
     while at < len(argv) and argv[at].startswith("-"):
-        at += 2 if argv[at] in _NAMES or argv[at] in _OF_OTHERS else 1
+        at += 2 if argv[at] in _OPTIONS or argv[at] in _DEMO_OPTIONS else 1
     return [*argv[:at], *argv[at + 1 :]] if argv[at : at + 1] == ["proxy"] else None
 
 
@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         words, given = read(argv)
         if words is None:
-            sys.stdout.write(HELP)
+            sys.stdout.write(PROXY_HELP)
             return 0
         asyncio.run(proxy(words, given))
         code = 0
@@ -81,14 +81,14 @@ def read(argv: Sequence[str]) -> tuple[list[str] | None, dict[str, str]]:
             return None, {}
         if each in _FLAGS:
             continue
-        if each.startswith("-n") and each not in _NAMES and not each.startswith("--"):
+        if each.startswith("-n") and each not in _OPTIONS and not each.startswith("--"):
             given["namespace"] = each[2:]
-        elif name in _NAMES:
+        elif name in _OPTIONS:
             if not equals and not rest:
-                raise BadInput(f"{name} wants a value.", _USE)
-            given[_NAMES[name]] = value if equals else rest.pop(0)
+                raise BadInput(f"{name} wants a value.", _USAGE)
+            given[_OPTIONS[name]] = value if equals else rest.pop(0)
         elif each.startswith("-"):
-            raise BadInput(f"There is no option {each}.", _USE)
+            raise BadInput(f"There is no option {each}.", _USAGE)
         else:
             words.append(each)
     return words, given
@@ -96,12 +96,12 @@ def read(argv: Sequence[str]) -> tuple[list[str] | None, dict[str, str]]:
 
 async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
     """Find the rank and relay the connection."""
-    from console.attach.tunnel.engine import POD_TIMEOUT, PortForwarder
+    from console.attach.tunnel.local_forward import POD_TIMEOUT, PortForwarder
     from console.attach.tunnel.relay import load_login, relay_stdio
     from console.kube.rank_address import SSH_PORT, PodAddress, PortPair
 
     if not 1 <= len(words) <= 2:
-        raise BadInput("Name a job and a pod.", _USE)
+        raise BadInput("Name a job and a pod.", _USAGE)
     port = PortPair.parse(given.get("port", str(SSH_PORT))).remote
     limit = _seconds(given["wait"]) if "wait" in given else POD_TIMEOUT
     kubeconfig = Path(given["kubeconfig"]) if given.get("kubeconfig") else None
@@ -122,7 +122,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise BadInput(f"{text} is not a number of seconds.", _USE)
+        raise BadInput(f"{text} is not a number of seconds.", _USAGE)
     return seconds
 
 

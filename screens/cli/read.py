@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from console.config import own_log_formats
 from console.errors import BadInput
-from console.metrics.own_formats import load_own_formats
 from screens.cli.arguments import STEP_KEYS, TEST_KEYS, Command, Commands, Options, flag, json_flag, word
 from screens.cli.output import print_error, warn
 from trainlog import UnreadableLog, print_log
 
-INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
 
 
 def read(options: ReadOptions) -> int:
     """Print the parsed log: as JSON at its end, else line by line."""
     try:
-        printed = print_log(options.file, warn, load_own_formats(), as_json=options.json)
+        printed = print_log(options.file, warn, own_log_formats(), as_json=options.json)
     except UnreadableLog as error:
         raise BadInput(error.message, error.hint) from error
     if printed.error is not None:
         return print_error(BadInput(printed.error.message, printed.error.hint))
-    return INTERRUPTED if printed.interrupted else int(options.check and not printed.results.is_well)
+    return EXIT_INTERRUPTED if printed.interrupted else int(options.check and not printed.results.is_well)
 
 
 class ReadOptions(Options):

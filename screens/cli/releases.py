@@ -29,7 +29,7 @@ async def releases(options: ReleasesOptions) -> int:
     return print_listing(options.json, {"kind": "releases", "items": found}, RELEASES, found, "No releases.")
 
 
-KINDS = ("jobsets", "pods")
+STOP_KINDS = ("jobsets", "pods")
 
 
 async def stop(options: StopOptions) -> int:
@@ -37,7 +37,7 @@ async def stop(options: StopOptions) -> int:
         return await orphaned(options)
     if not options.jobs:
         raise BadInput("No job was named.", "a4 jobs lists them; a4 stop --orphaned shows orphaned resources.")
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, STOP_KINDS) as session:
         plans = [await plan_of(session, name) for name in dict.fromkeys(options.jobs)]
         await session.watch.me()  # without it nobody is "you"
         whose = session.watch.whose

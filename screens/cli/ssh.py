@@ -15,15 +15,15 @@ from console.kube.find_job import find_job
 from screens.cli.arguments import Command, Commands, Options, confirmed, either, flag, json_flag, option, word
 from screens.cli.ask import ask_line
 from screens.cli.connect import open_session
-from screens.cli.job import KINDS, parse_pod_index
+from screens.cli.job import JOB_KINDS, parse_pod_index
 from screens.cli.output import print_json, print_line, print_result, warn, write_to_terminal
 from screens.sanitize import for_terminal
 
 if TYPE_CHECKING:
     from console.session import Session
 
-BEGINS = 6  # seconds until an SSH server has named itself
-MARKS = {StepState.OK: "●", StepState.WARNING: "⚠", StepState.FAILED: "✗", StepState.SKIPPED: "○"}
+BANNER_SECONDS = 6  # seconds until an SSH server has named itself
+STEP_MARKS = {StepState.OK: "●", StepState.WARNING: "⚠", StepState.FAILED: "✗", StepState.SKIPPED: "○"}
 
 
 async def ssh(options: SshOptions) -> int:
@@ -33,7 +33,7 @@ async def ssh(options: SshOptions) -> int:
         from console.attach.ssh.access import SshAccess
 
         if options.undo:
-            done = await SshAccess.remove_all()
+            done = await SshAccess.remove_ssh_setup()
             return print_result(options.json, {"done": done}, *done)
         if options.forget:
             if not options.jobs:
@@ -51,12 +51,12 @@ async def ssh(options: SshOptions) -> int:
     jobs = options.jobs
     if len(jobs) > 2:
         raise BadInput("Name one job and one pod.", "a4 ssh JOB [POD] [-- COMMAND]")
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, JOB_KINDS) as session:
         host = await set_up(session, options, jobs[0], jobs[1] if len(jobs) > 1 else "")
         if options.json and not options.argv:
             print_json(host)
             return 0
-        begins = ("-o", f"ConnectTimeout={BEGINS}")  # its pod is there: it need not be waited for
+        begins = ("-o", f"ConnectTimeout={BANNER_SECONDS}")  # its pod is there: it need not be waited for
         command = [host.command[0], *begins, *host.command[1:], *options.argv]
         if options.demo:  # the practice cluster ends with this process, so it has to stay
             return await asyncio.to_thread(os.spawnvp, os.P_WAIT, command[0], command)
@@ -73,7 +73,7 @@ def exec_program(command: list[str]) -> NoReturn:
 
 async def write_hosts(options: SshOptions) -> int:
     """Write the host entries of these jobs, by default of all running ones."""
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, JOB_KINDS) as session:
         running = [
             name
             for (where, name), job in session.fleet.jobsets.items()
@@ -94,7 +94,7 @@ async def write_hosts(options: SshOptions) -> int:
 
 async def set_up(session: Session, options: SshOptions | CodeOptions, job: str, rank: str) -> SshHost:
     """Set up SSH to a rank, with confirmation if needed; reports on standard error."""
-    fleet = await session.wait_until_listed(*KINDS)
+    fleet = await session.wait_until_listed(*JOB_KINDS)
     find_job(fleet, session.namespace, job)
     number = parse_pod_index(fleet, session.namespace, job, rank).number
     if number < 0:
@@ -127,7 +127,7 @@ async def set_up(session: Session, options: SshOptions | CodeOptions, job: str, 
 
 async def code(options: CodeOptions) -> int:
     """Open a rank in a local editor; without one, print its link and manual steps."""
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, JOB_KINDS) as session:
         host = await set_up(session, options, options.job, options.rank_text)
         attach = session.attach
         folder = options.at or ""
@@ -178,7 +178,7 @@ STEP_KEYS = ("name", "state", "seconds", "found", "fix")
 
 def show_step(step: SetupStep) -> None:
     took = f"{1000 * step.seconds:6.0f} ms" if step.state is not StepState.SKIPPED else " " * 9
-    print_line(f"{MARKS[step.state]} {step.title:16} {took}  {step.found}")
+    print_line(f"{STEP_MARKS[step.state]} {step.title:16} {took}  {step.found}")
     if step.fix:
         print_line(f"{'':29}→ {step.fix}")
     sys.stdout.flush()

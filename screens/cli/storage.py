@@ -24,9 +24,9 @@ from screens.cli.arguments import Command, Commands, Options, container_option, 
 from screens.cli.connect import google_of, open_session
 from screens.cli.files import bars, copies_of, list_folder
 from screens.cli.images import project_of, projects_option
-from screens.cli.job import KINDS
+from screens.cli.job import JOB_KINDS
 from screens.cli.output import print_entries, print_json, print_line, print_listing, print_result, warn
-from screens.columns.google import PLACES, of_bucket, of_filestore, of_lustre
+from screens.columns.google import STORAGE_PLACES, of_bucket, of_filestore, of_lustre
 from screens.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ async def buckets(options: BucketsOptions) -> int:
     items = [{**asdict(each), "match": each.format_match(region)} for each in found]
     report = {"kind": "buckets", "region": region, "items": items}
     places = [of_bucket(each, region) for each in found]
-    return print_listing(options.json, report, PLACES, places, "The project has no buckets.")
+    return print_listing(options.json, report, STORAGE_PLACES, places, "The project has no buckets.")
 
 
 async def list_place(options: LsOptions) -> int:
@@ -91,7 +91,7 @@ async def store_logs(options: StoreLogsOptions) -> int:
     place = parse_gcs_address(options.place)
     if not place.folder:
         raise BadInput(f"{place} is a whole bucket.", f"Name a folder, such as {place}testbed-logs.")
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, JOB_KINDS) as session:
         report = await session.google.storage.store_logs(session.namespace, options.job, place, replace=options.replace)
     folder = report.place.rstrip("/")
     objects = (f"{folder}/{name}: {wording.count(lines, 'line')}" for name, lines in report.objects)
@@ -112,7 +112,7 @@ async def instances(options: InstanceOptions) -> int:
     if options.name:
         return _print_values(found, options)
     report = {"kind": options.command, "items": [{**asdict(each), "values": each.launch_values()} for each in found]}
-    return print_listing(options.json, report, PLACES, places, "There are none.")
+    return print_listing(options.json, report, STORAGE_PLACES, places, "There are none.")
 
 
 def _print_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance], options: InstanceOptions) -> int:
@@ -143,7 +143,7 @@ async def checkpoints(options: CheckpointsOptions) -> int:
             return _print_survey(
                 await survey_bucket(google.storage, parse_gcs_address(options.place), now), options, now
             )
-    async with open_session(options, (*KINDS, "nodes")) as session:
+    async with open_session(options, (*JOB_KINDS, "nodes")) as session:
         place = parse_remote_path(options.place) or await _place_by_log(session, options.place)
         folder = place.path
         if place.path.startswith("gs:"):
@@ -172,11 +172,11 @@ async def _place_by_log(session: Session, job: str) -> RemotePath:
             f"{job} is neither a job nor a folder of a pod or bucket.",
             "Write JOB, JOB:POD:PATH, pod/NAME:PATH or gs://BUCKET/FOLDER.",
         )
-    await session.wait_until_listed(*KINDS, "nodes")
+    await session.wait_until_listed(*JOB_KINDS, "nodes")
     return RemotePath(job, "0", await session.checkpoints.find_folder(session.namespace, job))
 
 
-PROBLEMS = 5  # of one checkpoint that are printed
+MAX_PRINTED_PROBLEMS = 5  # of one checkpoint that are printed
 
 
 def _print_survey(found: Survey, options: CheckpointsOptions, now: float, loss: LostWork | None = None) -> int:
@@ -198,10 +198,10 @@ def _print_survey(found: Survey, options: CheckpointsOptions, now: float, loss: 
     else:
         for each in found.checkpoints:
             print_line(_format_checkpoint(each))
-            for problem in each.problems[:PROBLEMS]:
+            for problem in each.problems[:MAX_PRINTED_PROBLEMS]:
                 print_line(f"    {one_line(problem)}")
-            if len(each.problems) > PROBLEMS:
-                print_line(f"    and {len(each.problems) - PROBLEMS} more; --json lists them all")
+            if len(each.problems) > MAX_PRINTED_PROBLEMS:
+                print_line(f"    and {len(each.problems) - MAX_PRINTED_PROBLEMS} more; --json lists them all")
         for note in found.notes:
             print_line(one_line(note))
         print_line(_summary(found, last, now))

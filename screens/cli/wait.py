@@ -25,7 +25,7 @@ from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind, format_alarm
 from console.metrics.health import is_kept, job_health
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.arguments import (
-    ALARM,
+    EXIT_ALARM,
     Command,
     Commands,
     Options,
@@ -37,7 +37,7 @@ from screens.cli.arguments import (
     word,
 )
 from screens.cli.connect import open_session
-from screens.cli.job import KINDS as JOB_KINDS
+from screens.cli.job import WATCHED_KINDS as JOB_KINDS
 from screens.cli.job import alarm_json, alarm_line
 from screens.cli.lists import read_diagnoses, read_progress_of_jobs
 from screens.cli.output import print_json, print_line, print_table, warn
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
 
 
 REACHED, FAILED, TIMED_OUT, ENDED = 0, 1, 6, 7
-KINDS = (*WAIT_KINDS, "jobsets", "pods", "nodes")
-APPEARS = 30.0
+WATCHED_KINDS = (*WAIT_KINDS, "jobsets", "pods", "nodes")
+JOB_APPEARS_SECONDS = 30.0
 """Seconds for which a job that is not there may still appear."""
-LOOK_EVERY = 0.25
-REPLAYED = 10.0
+POLL_SECONDS = 0.25
+OLD_STEP_SECONDS = 10.0
 """Seconds after which a step is old: while such steps come, the log of before is read, and they say nothing of now."""
-STEADY = 2.0
+NO_OLD_STEP_SECONDS = 2.0
 """Seconds without another old step after which the last one is the job's present one: it stands still."""
 _CONDITION = re.compile(r"\s*(busbw|step|loss)\s*(>=|<=|>|<|=)\s*([0-9.]+(?:[eE][-+]?\d+)?)\s*")
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
@@ -111,7 +111,7 @@ def _compared(text: str, what: str, sign: str, number: str) -> WaitCondition:
 async def wait(options: WaitOptions) -> int:
     """Wait; the exit codes are described in `a4 wait --help`."""
     wanted = conditions(options.until)
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, WATCHED_KINDS) as session:
         if (session.namespace, options.job) not in session.fleet.jobsets:
             await session.watch.require_namespace(session.namespace)
         warn_of_settings()
@@ -141,7 +141,7 @@ async def wait(options: WaitOptions) -> int:
                     f"{options.job}: {_texts(wanted)} not reached within {options.timeout:g} s; {state}",
                 )
                 if alarm is not None:
-                    code, words = ALARM, _alarm_words(session, alarm)
+                    code, words = EXIT_ALARM, _alarm_words(session, alarm)
         if options.json:
             print_json(_outcome_json(options, code, words, watched.measures, alarms))
         else:
@@ -164,7 +164,7 @@ def _texts(wanted: tuple[WaitCondition, ...]) -> str:
 async def _wait_until(
     session: Session, options: WaitOptions, wanted: tuple[WaitCondition, ...], watched: JobMonitor, replay: _Replay
 ) -> tuple[int, str]:
-    key, printed, last, gone_at = watched.key, "", None, time.monotonic() + APPEARS
+    key, printed, last, gone_at = watched.key, "", None, time.monotonic() + JOB_APPEARS_SECONDS
     while True:
         if watched.trouble is not None:
             raise watched.trouble
@@ -185,14 +185,14 @@ async def _wait_until(
         if reached:
             return REACHED, f"{options.job}: {reached}"
         if alarm is not None:
-            return ALARM, _alarm_words(session, alarm)
+            return EXIT_ALARM, _alarm_words(session, alarm)
         over = _over(options.job, jobset, session.fleet, last is not None, watched, wanted)
         if over is not None:
             return over
         if last is None and time.monotonic() > gone_at:
             find_job(session.fleet, session.namespace, options.job)
         printed = printed if replaying else _progress(options, watched.measures, printed)
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def _ended_badly(watched: JobMonitor) -> bool:
@@ -213,8 +213,8 @@ class _Replay:
         last_step, now = track.times[-1] if track is not None and track.times else 0.0, time.monotonic()
         if last_step != self.last_step:
             self.last_step, self.changed = last_step, now
-        is_old = last_step < SERVER_CLOCK.now() - REPLAYED
-        return is_old and now < self.changed + STEADY and not watched.complete
+        is_old = last_step < SERVER_CLOCK.now() - OLD_STEP_SECONDS
+        return is_old and now < self.changed + NO_OLD_STEP_SECONDS and not watched.complete
 
 
 def _reached(
@@ -256,7 +256,7 @@ def _alarm_words(session: Session, alarm: Alarm) -> str:
 async def _state(
     session: Session, watched: JobMonitor, off: Collection[AlarmKind], *, replaying: bool
 ) -> tuple[str, Alarm | None]:
-    """The job's health as in `a4 jobs`, and the alarm that its log's end tells before it was watched long enough.
+    """The job's health as in `a4 jobs`, and an alarm by its log's end while it was not watched for long enough.
 
     `off`: alarms that do not count; `replaying`: its log was not read up to now, so that only its end tells how it is.
     """
@@ -314,7 +314,7 @@ def _progress(options: WaitOptions, measures: JobMeasures | None, printed: str) 
 def _outcome_json(
     options: WaitOptions, code: int, words: str, measures: JobMeasures | None, alarms: Sequence[Alarm]
 ) -> dict[str, object]:
-    result = {REACHED: "reached", FAILED: "failed", ALARM: "alarm", TIMED_OUT: "timeout", ENDED: "ended"}[code]
+    result = {REACHED: "reached", FAILED: "failed", EXIT_ALARM: "alarm", TIMED_OUT: "timeout", ENDED: "ended"}[code]
     return {
         "job": options.job,
         "code": code,
@@ -347,7 +347,7 @@ async def alarms(options: AlarmsOptions) -> int:
             print_json({"coverage": msgspec.to_builtins(coverage) | {"words": coverage.words}, "alarms": items})
         else:
             show_alarms(found, options.listen, watching.coverage, namespace)
-    return ALARM if found else 0
+    return EXIT_ALARM if found else 0
 
 
 async def _active_alarms(session: Session, namespace: str) -> list[Alarm]:
@@ -396,10 +396,10 @@ async def _follow(session: Session, options: AlarmsOptions) -> int:
         if not options.json and (covered := watching.coverage.words) != words:
             words = covered
             warn(words)
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(POLL_SECONDS)
 
 
-_DEFAULTS = "".join(
+_THRESHOLDS_HELP = "".join(
     f"  {name} = {value:g}\n"
     for name in Thresholds.__struct_fields__
     if isinstance(value := getattr(Thresholds(), name), int | float) and not isinstance(value, bool)
@@ -457,7 +457,7 @@ its end first: a run that diverged is an alarm then too.""",
 Exit codes: 0 reached, 1 the job failed, 2 usage, 3 not allowed, 4 cannot reach the cluster, 5 an alarm,
 6 timed out without one (then the end of the log counts too, as in a4 alarms), 7 the job ended without it.
 Thresholds stand under [alarms] in $XDG_CONFIG_HOME/a4/config.toml (~/.config), where options are not given:
-{_DEFAULTS}\
+{_THRESHOLDS_HELP}\
   off = ["spike"]   # alarms to turn off
   inspect = false   # a job of one's own that has stalled is not inspected by itself
   notify = false    # no bell and no notification in the console's terminal

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from console.session import Session
 
 
-LISTENS = 3.0
+LIVE_LOG_SECONDS = 3.0
 """Seconds for which a job that runs is listened to: what its log tells is known by then."""
-LONGEST = 5.0  # seconds that reading the end of the log of a job that is done may take
+LOG_TIMEOUT = 5.0  # seconds that reading the end of the log of a job that is done may take
 
-MAX_AHEAD = 4
+MAX_NAMED_AHEAD = 4
 """Jobs before it in its queue that are named."""
 
 
@@ -114,14 +114,14 @@ def _explains_more(health: Health, sentence: str) -> bool:
 def _print_start(reason: Why | None, start: ExpectedStart | None, now: float) -> None:
     """The jobs before it in its queue, and its expected start."""
     if reason is not None and reason.ahead:
-        ahead = ", ".join(reason.ahead[:MAX_AHEAD]) + (" …" if len(reason.ahead) > MAX_AHEAD else "")
+        ahead = ", ".join(reason.ahead[:MAX_NAMED_AHEAD]) + (" …" if len(reason.ahead) > MAX_NAMED_AHEAD else "")
         print_hint(f"Position {reason.position} in its ClusterQueue, after {ahead}.")
     if start is not None:
         print_hint(f"Start: {start_words(start, now)}.")
 
 
 def _print_workload(name: str, workload: Workload, reason: Why) -> None:
-    """What is known of a job that is no JobSet: its Workload tells why it waits, and nothing of how it runs."""
+    """Print why a job waits that is not a JobSet: only its Workload is known."""
     words = f": {reason.sentence}" if reason.sentence else ""
     kind = workload.owner_kind if workload.owner_name else "group of pods"
     print_hint(f"{name} ({kind}) is {workload.state}{words}.")
@@ -137,7 +137,7 @@ async def _expected_start(session: Session, job: JobSet | None, other: Workload 
 
 
 def _preempted_next(fleet: Fleet, job: JobSet) -> tuple[int, str]:
-    """Its number among those that Kueue would preempt next, and that as a sentence; 0 if it is none of them."""
+    """The workload's place among those that Kueue would preempt next, 0 if none, and that as a sentence."""
     found = next_victims(fleet) if job.state in {JobState.STARTING, JobState.RUNNING} else None
     if found is None or job.key not in found.victims:
         return 0, ""
@@ -219,10 +219,10 @@ async def _check(
     if reads_log and not job.finished:
         session.watch.goes_on.set()
         await read_diagnoses(session)
-        report = await session.alarms.check_job(*job.key, LISTENS)
+        report = await session.alarms.check_job(*job.key, LIVE_LOG_SECONDS)
     if report.progress is None and not report.refused and job.state is not JobState.PENDING:
         with suppress(TimeoutError):  # then it is not known to have ended otherwise than well
-            async with asyncio.timeout(LONGEST):
+            async with asyncio.timeout(LOG_TIMEOUT):
                 await session.measures.progress_reader.update([job.key])
         report = report._replace(progress=session.measures.progress_reader.progress_of(job.uid))
     how = (report.progress, report.alarms, report.late, report.follows_steps)
@@ -245,7 +245,7 @@ def _words(health: Health, report: AlarmReport) -> str:
     if doing := report.doing or health.words:
         return f"{state}, and has made no step: {one_line(doing)}"
     known = health.state == JobState.SUCCEEDED
-    return state if known else f"{state}, and no alarm in {LISTENS:g} s (a4 alarms watches longer)"
+    return state if known else f"{state}, and no alarm in {LIVE_LOG_SECONDS:g} s (a4 alarms watches longer)"
 
 
 class WhyOptions(Options):

@@ -53,7 +53,7 @@ def _entrance(row: ClusterRow) -> Cell:
 
 
 def _unread(error: ConsoleError) -> str:
-    """Why something was not read, beside what says that it was not."""
+    """The reason why something could not be read, for a cell whose text says that it was not."""
     if isinstance(error, ApiDisabled):
         return f"{error.service} is not enabled"
     what, _, why = error.message.partition(": ")
@@ -266,7 +266,7 @@ def _address_cell(place: StoragePlace) -> Cell:
     return Span(_unread(place.error), "bad") if place.error else Span(place.address, "dim")
 
 
-PLACES: tuple[Column[StoragePlace], ...] = (
+STORAGE_PLACES: tuple[Column[StoragePlace], ...] = (
     Column("KIND", lambda place: place.kind, only=PAGE, width=9, sort=True),
     Column("NAME", lambda place: place.name, least=18, most=50, sort=True, style="strong"),
     Column("LOCATION", lambda place: place.location, least=11, most=18, sort=True),

@@ -1,4 +1,4 @@
-"""What the page of a job says: its header, its explanation, and why a panel has nothing to show yet."""
+"""Texts of a job's page: header, explanation, and why a panel is still empty."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def first_tab(jobset: JobSet | None) -> str:
     return "pods" if waits or jobset is None else recipe_kind(jobset.recipe)
 
 
-SHOWN_IN = {
+TAB_OF_HEALTH = {
     AlarmKind.STALL: "Hang",
     AlarmKind.BEHIND: "Hang",
     AlarmKind.NAN: "Training",
@@ -76,7 +76,7 @@ def explanation(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Sp
     # Why it failed is shown below, and for how long its pods are kept.
     alarms = [alarm for alarm in line.alarms if alarm.kind not in {AlarmKind.FAILED, AlarmKind.KEPT}]
     for alarm in alarms[-2:]:
-        look = SHOWN_IN[alarm.kind]
+        look = TAB_OF_HEALTH[alarm.kind]
         text = alarm.next_step(
             line.owner, may_stop=line.may_stop, look=look, stop="Stop", act="X", has_checkpoint=line.has_checkpoint
         )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rankscope import SlowReport
 
 
-LATELY = 86400.0  # seconds for which a job that has failed stands first
+RECENT_FAILURE_SECONDS = 86400.0  # seconds for which a job that has failed stands first
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class JobLine:
             group = 4
         elif state in {JobState.SUCCEEDED, JobState.FAILED}:
             bad = state is JobState.FAILED or (self.job_progress and self.health.level is HealthLevel.BAD)
-            group = 1 if bad and self.fleet.at - job.finished_at < LATELY else 5
+            group = 1 if bad and self.fleet.at - job.finished_at < RECENT_FAILURE_SECONDS else 5
         else:
             group = {HealthLevel.BAD: 0, HealthLevel.LATE: 2}.get(self.health.level, 3)
             group = 2 if group == 3 and state is JobState.RESTARTING else group
@@ -204,14 +204,14 @@ def reasons(line: JobLine) -> tuple[str, str]:
     return sentence, wording.quotation(line.why, sentence, line.jobset.failure)
 
 
-_DETAILS = re.compile(r" \([^()]*\)")  # such as places of ranks, which stand in the pane and on the page
+_PARENTHESIS = re.compile(r" \([^()]*\)")  # such as places of ranks, which stand in the pane and on the page
 
 
 def last_cell(line: JobLine) -> Cell:
     """The most important fact: why it waits, what failed first, its result, or where it runs."""
     state, health = line.jobset.state, line.health
     slow = line.reported_slow_rank
-    words = wording.sentence(slow.short if slow is not None else _DETAILS.sub("", health.verdict or health.words))
+    words = wording.sentence(slow.short if slow is not None else _PARENTHESIS.sub("", health.verdict or health.words))
     sick = Span(words, "bad" if health.level is HealthLevel.BAD else "waits")
     if state is JobState.SUCCEEDED:
         progress = line.job_progress

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
-    """A job with its progress, expected start and alarms; without a session, what the snapshot tells."""
+    """A job with its progress, expected start and alarms; without a session, only what the snapshot has."""
     if session is None:
         return JobLine(jobset, fleet, owner=jobset.owner)
     key, workload = jobset.key, fleet.workload_of(jobset)
@@ -56,7 +56,7 @@ def with_diagnoses(session: Session, line: JobLine) -> JobLine:
 
 
 def find_diagnoses(session: Session, line: JobLine) -> tuple[str, Diagnosis | None]:
-    """For whom its ranks wait, and which rank is slow or late.
+    """The hang verdict on a job, and the diagnosis of its slow or late rank.
 
     The first by its alarms where these follow its steps, else by the last step at the end of its log.
     """
@@ -70,7 +70,7 @@ def find_diagnoses(session: Session, line: JobLine) -> tuple[str, Diagnosis | No
 
 
 def alarm_by_log(line: JobLine) -> Alarm | None:
-    """What the end of its log says is wrong with a job, before its log was followed for long enough for an alarm."""
+    """An alarm by the end of the job's log, before the log was followed for long enough for one."""
     kind, progress = alarm_kind_of_health(line.health), line.job_progress
     if kind is AlarmKind.KEPT and progress is not None and progress.end is not None:
         held_for, limit = progress.at - progress.end.time, config_in_force().config.alarms.kept
@@ -89,7 +89,7 @@ def alarm_by_log(line: JobLine) -> Alarm | None:
 
 
 def alarms_of_session(session: Session, fleet: Fleet, namespace: str = "") -> list[Alarm]:
-    """The alarms of this session, and those of which only the end of a job's log tells yet; the latest first."""
+    """This session's alarms and those by the ends of jobs' logs, the latest first."""
     known = session.measures.progress_reader.known
     live = (each for each in fleet.jobsets.values() if not each.finished and namespace in {"", each.namespace})
     odd = (each for each in live if (found := known.get(each.uid)) and (found.end or found.nan or found.stalled))
@@ -97,7 +97,7 @@ def alarms_of_session(session: Session, fleet: Fleet, namespace: str = "") -> li
     return sorted([*session.alarms.latest_alarms, *by_log], key=lambda each: -each.since)
 
 
-STEP = 5
+QUIET_STEP_SECONDS = 5
 """Step in which the age of a live snapshot grows on screen, in seconds: it need not be painted every second."""
 GLYPHS = {
     WatchState.LIVE: Span("●", "ok"),
@@ -121,7 +121,7 @@ def freshness_runs(links: Sequence[WatchStatus], now: float, *, trouble: str = "
         if in_state:
             return [Span(f"{GLYPHS[state].text} ", GLYPHS[state].style), *_describe_links(state, in_state, known, now)]
     last_seen = max(link.last_seen for link in known)
-    quiet = (now - last_seen) // STEP * STEP if last_seen else 0
+    quiet = (now - last_seen) // QUIET_STEP_SECONDS * QUIET_STEP_SECONDS if last_seen else 0
     return [Span("● ", "ok"), Span("live", "text"), Span(f", no change for {duration(quiet)}" if quiet else "", "dim")]
 
 

@@ -18,7 +18,7 @@ from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Span, bar_columns, c
 if TYPE_CHECKING:
     from console.metrics.nccl_history import NodeBandwidth
 
-FALLEN = 0.1  # a bandwidth that fell by more than this share is bad
+MAX_BUSBW_FALL = 0.1  # a bandwidth that fell by more than this share is bad
 
 
 def maintenance_words(at: float, now: float, *, active: bool, whole_hours: bool = False) -> str:
@@ -113,7 +113,7 @@ def busbw_cell(node: Node, measured: NodeBandwidth | None) -> list[Span]:
     """Bandwidth (GB/s) of the node's last test with its trend, else of the last health scan."""
     if measured is not None:
         trend = measured.trend
-        style = "bad" if trend is not None and trend < -FALLEN else "ok" if measured.arrow == "↗" else "dim"
+        style = "bad" if trend is not None and trend < -MAX_BUSBW_FALL else "ok" if measured.arrow == "↗" else "dim"
         return [Span(f"{measured.last:,.0f}"), Span(f" {measured.arrow or ' '}", style)]
     return [Span(f"{node.last_busbw:,.0f}  ", "dim")] if node.last_busbw is not None else []
 
@@ -128,7 +128,7 @@ def busbw_words(measured: NodeBandwidth | None, now: float) -> list[Span]:
         share = f"{100 * abs(trend):.0f} % {'over' if trend > 0 else 'under'}" if measured.arrow != "→" else "at"
         words = f" {measured.arrow} {share} its median of {count(len(measured.values) - 1, 'test')} before"
     when = f", {duration(now - measured.at)} ago" if measured.at else ""
-    style = "bad" if trend is not None and trend < -FALLEN else ""
+    style = "bad" if trend is not None and trend < -MAX_BUSBW_FALL else ""
     where = f" in {measured.job}{when}" if measured.job else when
     return [Span(f"{measured.last:,.0f} GB/s{words}", style), Span(where, "dim")]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-OWN, BORROWED, FREE = "█", "▓", "░"
+OWN_QUOTA, BORROWED_QUOTA, FREE_QUOTA = "█", "▓", "░"
 
 
 def quota_bar(used: int, nominal: int, borrowed: int, width: int) -> list[Span]:
@@ -47,9 +47,9 @@ def quota_bar(used: int, nominal: int, borrowed: int, width: int) -> list[Span]:
     if used < whole:
         ends = [min(end, width - 1) for end in ends]
     runs = [
-        Span(OWN * ends[0], "accent"),
-        Span(BORROWED * (ends[1] - ends[0]), "waits"),
-        Span(FREE * (width - ends[1]), "faint"),
+        Span(OWN_QUOTA * ends[0], "accent"),
+        Span(BORROWED_QUOTA * (ends[1] - ends[0]), "waits"),
+        Span(FREE_QUOTA * (width - ends[1]), "faint"),
     ]
     return [run for run in runs if run.text]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from console.launch.stop import OrphanedResource, StopPlan
     from console.metrics.ledger import Ledger
 
-_GLYPHS = {
+_OUTCOME_GLYPHS = {
     Outcome.WAITING: wording.IDLE,
     Outcome.RUNNING: wording.OK,
     Outcome.SUCCEEDED: wording.DONE,
@@ -31,7 +31,7 @@ _GLYPHS = {
     Outcome.STOPPED: Span(wording.HELD.text, "dim"),
     Outcome.UNKNOWN: Span("?", "waits"),
 }
-_STYLES: dict[str, str] = {
+_OUTCOME_STYLES: dict[str, str] = {
     Outcome.FAILED: "bad",
     Outcome.DIVERGED: "bad",
     STALLED_STATE: "bad",
@@ -45,8 +45,8 @@ def outcome_cell(run: RunRecord) -> list[Span]:
     if run.now is not None and run.open:
         return health_runs(run.now)
     over = wording.BAD if run.ended else wording.ALARM
-    glyph = over if run.had_problem else _GLYPHS[run.outcome]
-    return [glyph, Span(f" {run.state}", _STYLES.get(run.state, ""))]
+    glyph = over if run.had_problem else _OUTCOME_GLYPHS[run.outcome]
+    return [glyph, Span(f" {run.state}", _OUTCOME_STYLES.get(run.state, ""))]
 
 
 def took_cell(run: RunRecord, now: float) -> Cell:
@@ -201,7 +201,7 @@ def launched_by_others(plans: Sequence[StopPlan], whose: Callable[[str], str]) -
 
 
 def what_stays(stays: Sequence[str], whose: str) -> str:
-    """What is kept when jobs are stopped; `whose` files there are none of otherwise: "its" or "their"."""
+    """What is kept when jobs are stopped, in words; `whose`: "its" or "their" files."""
     return ", ".join(stays) or f"none of {whose} files, as no volume and no bucket is mounted"
 
 

@@ -11,11 +11,11 @@ from screens.wording import BAD, IDLE, OK, UNDER_WAY, Cell, Span
 if TYPE_CHECKING:
     from console.attach.tunnel.published import Tunnel, TunnelProfile
 
-GLYPHS = {"ready": OK, "waiting": UNDER_WAY, "lost": BAD, "ended": IDLE}
+TUNNEL_GLYPHS = {"ready": OK, "waiting": UNDER_WAY, "lost": BAD, "ended": IDLE}
 
 
 def _state_cell(tunnel: Tunnel) -> Cell:
-    mark = GLYPHS.get(tunnel.state, UNDER_WAY)
+    mark = TUNNEL_GLYPHS.get(tunnel.state, UNDER_WAY)
     return [mark, Span(f" {tunnel.state}", "bad" if mark.style == "bad" else "")]
 
 

@@ -49,7 +49,7 @@ REMEDIES = (
 )
 NOT_POSSIBLE = "not possible"  # the words for one that is listed, but cannot be done
 FROM_SAVED = "Launch from the checkpoint"  # what "Launch again" does where a complete one is known
-ACT = Binding(
+ACT_KEY = Binding(
     "X",
     "act",
     "Act",
@@ -204,7 +204,9 @@ async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str 
             avoid = (trouble.blame.nodes or trouble.blame.innocent) if name == "without" else ()
             await launch_like_job(screen, trouble.jobset, avoid=avoid, resume=True)
         case "cordon":
-            await cordon_nodes(screen, trouble.blame.nodes, reason=f"{trouble.jobset.name}: {trouble.words}"[:REASON])
+            await cordon_nodes(
+                screen, trouble.blame.nodes, reason=f"{trouble.jobset.name}: {trouble.words}"[:MAX_REASON]
+            )
         case "report":
             await _report(screen, trouble)
         case "bundle":
@@ -217,7 +219,7 @@ async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str 
             screen.notify("That is its pace now.", title=trouble.jobset.name, timeout=3)
 
 
-REASON = 200  # characters of the reason that stays with a cordoned node
+MAX_REASON = 200  # characters of the reason that stays with a cordoned node
 
 
 async def _report(screen: LiveScreen, trouble: Trouble) -> None:
@@ -229,7 +231,7 @@ async def _report(screen: LiveScreen, trouble: Trouble) -> None:
         with screen.report_errors(f"Could not report {name}"):
             if why_not := screen.session.google.node_pools.why_not_reportable(node):
                 raise Conflict(f"{name} cannot be reported. {why_not}")
-            if await report_host(screen, node, reason=f"{trouble.jobset.name}: {trouble.words}"[:REASON]):
+            if await report_host(screen, node, reason=f"{trouble.jobset.name}: {trouble.words}"[:MAX_REASON]):
                 await _write_bundle(screen, trouble, ask=False)
 
 

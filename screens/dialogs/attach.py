@@ -35,14 +35,14 @@ class EditorTable(ResourceTable[Editor]):
     COLUMNS: ClassVar = (
         Column("", lambda each: OK if each.command else IDLE, width=1),
         Column("EDITOR", lambda each: each.title, least=18),
-        Column("", lambda each: Span(how(each), "dim"), fill=True, least=0),
+        Column("", lambda each: Span(describe_editor_start(each), "dim"), fill=True, least=0),
     )
 
     def row_text(self, row: Editor) -> str:
         return f"{row.title} {row.name}"
 
 
-def how(editor: Editor) -> str:
+def describe_editor_start(editor: Editor) -> str:
     if editor.command:
         return f"opens: {editor.name} is on this machine"
     return "not on this machine: copies its link" if editor.link else "plain ssh: copies the name"
@@ -92,7 +92,7 @@ class EditorDialog(Question[Editor | None]):
     @on(ResourceTable.Highlighted)
     def _show(self, event: ResourceTable.Highlighted) -> None:
         editor = self.table.row
-        self.query_one("#by-hand", Static).update(by_hand(editor) if editor else "")
+        self.query_one("#by-hand", Static).update(manual_steps(editor) if editor else "")
 
     @on(ResourceTable.Opened)
     def _open(self, event: ResourceTable.Opened) -> None:
@@ -109,7 +109,7 @@ class EditorDialog(Question[Editor | None]):
             self.notify(f"The link of {editor.title} is copied.", timeout=2, markup=False)
 
 
-def by_hand(editor: Editor) -> Text:
+def manual_steps(editor: Editor) -> Text:
     """The editor's link, clickable in terminals with OSC 8, and the manual steps."""
     text = Text()
     if editor.link:
@@ -118,13 +118,13 @@ def by_hand(editor: Editor) -> Text:
     return text
 
 
-WAIT = 10.0  # seconds for which a pod that is being replaced is waited for while somebody looks
+POD_WAIT_SECONDS = 10.0  # seconds for which a pod that is being replaced is waited for while somebody looks
 
 
 async def open_editor_in_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
     """Set up SSH to the rank after confirmation and offer editors; runs in a worker."""
     attach, jobset = screen.session.attach, line.jobset
-    plan = await attach.plan_setup(jobset.namespace, jobset.name, slot.number, wait=WAIT, needs_server=True)
+    plan = await attach.plan_setup(jobset.namespace, jobset.name, slot.number, wait=POD_WAIT_SECONDS, needs_server=True)
     if plan.adds_key or plan.adds_line:
         opens = (
             f"`ssh {plan.host}` connects then, and `code --remote ssh-remote+{plan.host}` or another editor opens it."
@@ -133,7 +133,7 @@ async def open_editor_in_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) 
         question = Confirm(f"Set up SSH to {plan.job}?", lines, verb="Set up", keep="Leave")
         if not await screen.app.push_screen_wait(question):
             return
-    host = await attach.set_up(plan, wait=WAIT)
+    host = await attach.set_up(plan, wait=POD_WAIT_SECONDS)
     chosen = await screen.app.push_screen_wait(EditorDialog(host, await attach.list_editors(host)))
     if chosen is not None:
         if chosen.command:
@@ -171,7 +171,7 @@ def consequences(plan: SshPlan) -> list[str]:
 
 
 Answer = tuple[tuple[str, ...], bool]
-USUAL = "   ".join(f"{port} {name}" for port, name in SUGGESTED_PORTS.items())
+USUAL_PORTS = "   ".join(f"{port} {name}" for port, name in SUGGESTED_PORTS.items())
 
 
 class AskPorts(Question["Answer | None"]):
@@ -198,7 +198,7 @@ class AskPorts(Question["Answer | None"]):
             yield Static(self._question, markup=False)
             yield Input(self._value, compact=True)
             yield Static(
-                f"Usual: {USUAL}. Several with spaces between; 9000:8888 takes port 9000 here.",
+                f"Usual: {USUAL_PORTS}. Several with spaces between; 9000:8888 takes port 9000 here.",
                 markup=False,
                 classes="hint",
             )
@@ -231,7 +231,7 @@ class AskPorts(Question["Answer | None"]):
             self.dismiss((ports, self._keeps))
 
 
-OFFERED = "8888"
+DEFAULT_PORT = "8888"
 
 
 async def forward_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
@@ -249,7 +249,7 @@ async def forward_pod(screen: LiveScreen, pod: Pod) -> None:
 
 async def ask_and_open(screen: LiveScreen, address: PodAddress) -> None:
     """Ask for ports, and open them; to be run in a worker."""
-    answer = await screen.app.push_screen_wait(AskPorts(f"Which ports of {address}?", OFFERED))
+    answer = await screen.app.push_screen_wait(AskPorts(f"Which ports of {address}?", DEFAULT_PORT))
     if answer is not None:
         await open_ports(screen, address, *answer)
 

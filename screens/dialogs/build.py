@@ -25,16 +25,16 @@ from screens.wording import whole_path
 if TYPE_CHECKING:
     Judge = Callable[[BuildPlan], tuple[tuple[str, str], ...]]
 
-MACHINE, TIME = "machine", "time-out"
-_TIME = re.compile(r"^(\d+)([smh]?)$")
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-_MEANINGS = {
+MACHINE_FIELD, TIMEOUT_FIELD = "machine", "time-out"
+_BUILD_TIME = re.compile(r"^(\d+)([smh]?)$")
+_SECONDS_PER_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600}
+_SUBSTITUTION_HELP = {
     "_ARTIFACT_REGISTRY": "LOCATION-docker.pkg.dev/PROJECT/REPOSITORY",
     "_IMAGE_NAME": "name of the image in it",
     "_IMAGE_TAG": "its tag; an image that has it loses it",
     "_BASE_IMAGE": "what the Dockerfile begins from",
-    MACHINE: "  ".join(BUILD_MACHINES),
-    TIME: "30m, 2h or seconds",
+    MACHINE_FIELD: "  ".join(BUILD_MACHINES),
+    TIMEOUT_FIELD: "30m, 2h or seconds",
 }
 
 
@@ -69,11 +69,11 @@ class AskBuild(Question["BuildPlan | None"]):
             yield Static(plan.context.title, markup=False)
             yield Static(f"from {plan.context.folder}", markup=False, classes="hint")
             lines = [(name, values.get(name, "")) for name in plan.context.wanted]
-            for name, value in (*lines, (MACHINE, plan.machine), (TIME, _format_seconds(plan.time_out))):
+            for name, value in (*lines, (MACHINE_FIELD, plan.machine), (TIMEOUT_FIELD, _format_seconds(plan.time_out))):
                 with Horizontal():
                     yield Static(name, markup=False, classes="name")
                     yield Input(value, name=name, compact=True)
-                yield Static(_MEANINGS.get(name, ""), markup=False, classes="meaning")
+                yield Static(_SUBSTITUTION_HELP.get(name, ""), markup=False, classes="meaning")
             yield Static("", markup=False, id="wrong")
             box.border_subtitle = "Enter builds it, Esc cancels; the build continues when the console closes"
 
@@ -83,14 +83,14 @@ class AskBuild(Question["BuildPlan | None"]):
 
     def plan(self) -> tuple[BuildPlan, str]:
         typed = {each.name or "": each.value.strip() for each in self.query(Input)}
-        machine, time = typed.pop(MACHINE), _TIME.match(typed.pop(TIME))
+        machine, time = typed.pop(MACHINE_FIELD), _BUILD_TIME.match(typed.pop(TIMEOUT_FIELD))
         defaults = self._plan.context.defaults
         changed = {name: value for name, value in typed.items() if value and value != defaults.get(name)}
         emptied = [name for name, value in typed.items() if not value]
         plan = replace(self._plan, substitutions=changed, machine=machine)
         if time is None:
-            return plan, f"The timeout is written {_MEANINGS[TIME]}."
-        plan = replace(plan, time_out=int(time[1]) * _UNITS[time[2]])
+            return plan, f"The timeout is written {_SUBSTITUTION_HELP[TIMEOUT_FIELD]}."
+        plan = replace(plan, time_out=int(time[1]) * _SECONDS_PER_UNIT[time[2]])
         if machine not in BUILD_MACHINES:
             return plan, f"Cloud Build has no machine {machine or '(none)'}: {', '.join(BUILD_MACHINES)}."
         if emptied:

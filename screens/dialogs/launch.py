@@ -84,8 +84,8 @@ class Checked:
     others: Sequence[Alternative] = ()
 
 
-READING = 1.0  # seconds before a key launches in spite of a failed check: earlier, the failure cannot have been read
-HELD = 1.0  # seconds within which a key that is held down, or was pressed twice by mistake, comes again
+MIN_READING_SECONDS = 1.0  # before a key launches despite a failed check: earlier, it cannot have been read
+KEY_REPEAT_SECONDS = 1.0  # seconds within which a key that is held down, or was pressed twice by mistake, comes again
 
 
 class LaunchLook(Question[bool | Alternative | ConsoleError]):
@@ -152,7 +152,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
             self.on_screen_resume()
             return
         found = tally(checked.checks)
-        self.launches_from = time.monotonic() + (READING if found.doubt() else 0)
+        self.launches_from = time.monotonic() + (MIN_READING_SECONDS if found.doubt() else 0)
         if self._confirmed and not found.doubt() and self.is_active:
             self.dismiss(True)
         else:
@@ -201,7 +201,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
             self._tell_keys("Read what failed first; ⏎ once more launches all the same   esc goes back to the form")
 
     def action_launch_again(self) -> None:
-        let_go, self._launch_key_at = time.monotonic() >= self._launch_key_at + HELD, time.monotonic()
+        let_go, self._launch_key_at = time.monotonic() >= self._launch_key_at + KEY_REPEAT_SECONDS, time.monotonic()
         if let_go and self.launches_from is not None:
             self.action_launch()
 

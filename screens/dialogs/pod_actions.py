@@ -123,7 +123,7 @@ class PodActions(LiveScreen):
 
     @work(group="actions")
     async def action_editor(self) -> None:
-        """Open an editor as on the job's page, since ssh names belong to ranks."""
+        """Open an editor in the pod, which must be a rank of a job, since ssh host names are by job and rank."""
         from screens.dialogs.attach import open_editor_in_rank
 
         pods, fleet = self.pods(), self.app.fleet

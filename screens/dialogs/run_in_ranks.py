@@ -23,7 +23,7 @@ from screens.dialogs.question import WorkDialog
 from screens.sanitize import one_line
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.yaml import RULE, OutputText
+from screens.widgets.yaml import HEADING, OutputText
 from screens.wording import count
 from trainlog import NcclTest, format_ranges
 
@@ -37,8 +37,8 @@ def group_lines(group: OutputGroup) -> list[str]:
     ended = f", exit code {group.code}" if group.code else ""
     lines = group.output.splitlines()
     if len(lines) <= 1:
-        return [f"{RULE}{glyph} {group.description}{ended}: {lines[0] if lines else '(no output)'}"]
-    return [f"{RULE}{glyph} {group.description}{ended}", *(f"   {line}" for line in lines)]
+        return [f"{HEADING}{glyph} {group.description}{ended}: {lines[0] if lines else '(no output)'}"]
+    return [f"{HEADING}{glyph} {group.description}{ended}", *(f"   {line}" for line in lines)]
 
 
 class ExecAll(WorkDialog):

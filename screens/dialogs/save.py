@@ -57,7 +57,7 @@ def write_lines(text: LogText, place: str) -> int:
     return total
 
 
-KINDS = ("csv", "json", "svg")
+EXPORT_FORMATS = ("csv", "json", "svg")
 
 
 async def save_export(screen: LiveScreen, name: str, text: Callable[[str], str]) -> None:
@@ -74,12 +74,12 @@ async def save_export(screen: LiveScreen, name: str, text: Callable[[str], str])
 def write_export(place: str, text: Callable[[str], str]) -> None:
     """Write a new file with mode 0600. BadInput for another extension or if it cannot be created."""
     kind = Path(place).suffix.lower().removeprefix(".")
-    if kind not in KINDS:
+    if kind not in EXPORT_FORMATS:
         raise BadInput(f"{Path(place).name} has no ending that says what to write.", "End it in .csv, .json or .svg.")
     write_new_file(Path(place), text(kind).encode("utf-8", "replace"))
 
 
-_EVERY = 0.1  # seconds between two drawings of the progress
+_PROGRESS_SECONDS = 0.1  # seconds between two drawings of the progress
 
 
 class CopyDialog(WorkDialog):
@@ -147,7 +147,7 @@ class CopyDialog(WorkDialog):
 
     def _progress(self, far: CopyProgress) -> None:
         now = time.monotonic()
-        if now - self._drawn < _EVERY:
+        if now - self._drawn < _PROGRESS_SECONDS:
             return
         self._drawn = now
         spent = now - self._began

@@ -14,7 +14,7 @@ from screens.columns.runs import launched_by_others, stop_lines, what_stays
 from screens.dialogs.question import Confirm
 from screens.wording import first_names
 
-MOST = 4  # jobs that are shown in full; of more, what goes with each, in a line
+MAX_JOBS_IN_FULL = 4  # jobs that are shown in full; of more, what goes with each, in a line
 
 
 async def read_plan(screen: LiveScreen, jobset: JobSet) -> tuple[StopPlan, ConsoleError | None]:
@@ -30,7 +30,7 @@ async def read_plan(screen: LiveScreen, jobset: JobSet) -> tuple[StopPlan, Conso
 
 
 def question_lines(screen: LiveScreen, plans: Sequence[tuple[StopPlan, ConsoleError | None]]) -> list[str]:
-    lines, short = [], len(plans) > MOST
+    lines, short = [], len(plans) > MAX_JOBS_IN_FULL
     for plan, error in plans:
         lines += stop_lines(plan, screen.app.whose(plan.owner), short=short and error is None)
         lines += [f"  ⚠ {error.message}"] if error else []

@@ -1,4 +1,4 @@
-"""Two tabs of what the cluster tells of a job: its events, and its YAML."""
+"""Two tabs with the job's Kubernetes events and its YAML."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Span, heat, short_node
 
-USUAL = 8  # columns of GPUs at least: an A4 machine has eight
-_CELL = 6
+MIN_GPU_COLUMNS = 8  # columns of GPUs at least: an A4 machine has eight
+_CELL_COLUMNS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,13 @@ def gpu_cell(row: GpuRow, index: int) -> Cell:
     value, share = row.metric.value(gpu), row.metric.share_of_range(gpu)
     number = "─" if value is None else f"{value:.0f}"
     if gpu.faults:
-        return [Span("✗", "bad"), Span(f"{number:>{_CELL - 2}}", "bad")]
+        return [Span("✗", "bad"), Span(f"{number:>{_CELL_COLUMNS - 2}}", "bad")]
     if share is None:
-        return Span(f"{number:>{_CELL - 1}}", "dim")
+        return Span(f"{number:>{_CELL_COLUMNS - 1}}", "dim")
     if row.stands_out(gpu):
-        return [Span("▼" if row.metric.low_is_bad else "▲", "waits"), Span(f"{number:>{_CELL - 2}}", "waits")]
+        return [Span("▼" if row.metric.low_is_bad else "▲", "waits"), Span(f"{number:>{_CELL_COLUMNS - 2}}", "waits")]
     mark = heat(share, low_is_bad=row.metric.low_is_bad)
-    return [mark, Span(f"{number:>{_CELL - 2}}", mark.style if mark.style == "bad" else "")]
+    return [mark, Span(f"{number:>{_CELL_COLUMNS - 2}}", mark.style if mark.style == "bad" else "")]
 
 
 def _rdma(row: GpuRow) -> Cell:
@@ -87,7 +87,7 @@ def _rdma(row: GpuRow) -> Cell:
 def columns(gpus: int) -> Sequence[Column[GpuRow]]:
     return (
         Column("POD", lambda row: f"{row.gpus.rank}", least=4, right=True, sort=lambda row: row.gpus.rank),
-        *(Column(f"GPU {at}", partial(gpu_cell, index=at), width=_CELL, right=True) for at in range(gpus)),
+        *(Column(f"GPU {at}", partial(gpu_cell, index=at), width=_CELL_COLUMNS, right=True) for at in range(gpus)),
         Column("RDMA IN/OUT GB/s", _rdma, width=16, right=True, drop=3),
         Column(
             "NODE",
@@ -110,10 +110,10 @@ class GpuTable(ResourceTable[GpuRow]):
     def fit_gpus(self, gpus: int) -> None:
         if gpus != self._gpus:
             self._gpus = gpus
-            self.set_columns(columns(max(USUAL, gpus)))
+            self.set_columns(columns(max(MIN_GPU_COLUMNS, gpus)))
 
     def on_mount(self) -> None:
-        self.fit_gpus(USUAL)
+        self.fit_gpus(MIN_GPU_COLUMNS)
 
     def row_text(self, row: GpuRow) -> str:
         faults = " ".join(word for gpu in row.gpus.gpus for word in gpu.faults)
@@ -223,7 +223,7 @@ class GpusTab(JobTab):
             (str(number),): GpuRow(ranks[number], what, middle, board.outlier_distance(what))
             for number in self._foremost.sort_ranks(board, what)
         }
-        self.table.fit_gpus(max((gpu.index + 1 for _, gpu in board.all_gpus), default=USUAL))
+        self.table.fit_gpus(max((gpu.index + 1 for _, gpu in board.all_gpus), default=MIN_GPU_COLUMNS))
         self.table.show_rows(rows)
         faulty = sum(bool(gpu.faults) for _, gpu in board.all_gpus)
         self.note = f"✗ {faulty}" if faulty else ""

@@ -40,12 +40,12 @@ from screens.sanitize import one_line
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.widgets.yaml import RULE, OutputText
+from screens.widgets.yaml import HEADING, OutputText
 from screens.wording import Span
 from trainlog import format_ranges
 
-FLAME = 10.0  # seconds of a flame graph
-BUNDLE_WRITTEN = 60.0  # seconds around an inspection in which its archive was written
+FLAME_SECONDS = 10.0  # seconds of a flame graph
+BUNDLE_SECONDS = 60.0  # seconds around an inspection in which its archive was written
 
 
 class HangGroupTable(ResourceTable["HangGroup"]):
@@ -82,7 +82,7 @@ def _call(group: HangGroup) -> Span:
 
 
 def _key_of(group: HangGroup) -> RowKey:
-    """What tells a group from the others: those that the others wait for may be at the same place as these."""
+    """The row key of a group: its place, and whether the others wait for it."""
     return f"{group.doing}", group.label, "suspect" if group.suspect else ""
 
 
@@ -103,7 +103,7 @@ class HangTab(JobTab):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("H", "look", "Check again", id="hang.look",
+        Binding("H", "inspect", "Check again", id="hang.look",
                 tooltip="Ask all pods again; the stacks are those of the ranks for which the others wait, if known"),
         Binding("S", "stacks", "All stacks", id="hang.stacks", tooltip="Read the stacks of all ranks"),
         Binding("M", "slow", "Slow ranks", id="hang.slow",
@@ -166,9 +166,9 @@ class HangTab(JobTab):
         return found if found is not None and found.words == line.verdict else None
 
     def _show_hang_of_others(self, found: Diagnosis) -> None:
-        """Show for whom the ranks wait, and where the whole report is."""
+        """Show the verdict of another console, and where the whole report is."""
         jobset, watch = self.key[1], self.live.session.watch
-        kept = find_unasked_bundle(watch, jobset, found.at - BUNDLE_WRITTEN)
+        kept = find_unasked_bundle(watch, jobset, found.at - BUNDLE_SECONDS)
         place = f" The report is in {wording.short_path(str(kept))}." if kept is not None else ""
         words = wording.short_nodes(f"{found.words}.")
         at = wording.clock_time(found.at, SERVER_CLOCK.now())
@@ -209,12 +209,16 @@ class HangTab(JobTab):
         jobset = self.line.jobset if self.line is not None else None
         if self._agreed or jobset is None or jobset.finished:
             return True
-        proof, diagnoses = await self.live.session.own_jobs.read_proof(jobset), self.live.session.diagnoses
+        proof, diagnoses = await self.live.session.own_job_inspector.read_proof(jobset), self.live.session.diagnoses
         if proof.may_look:
             return True
         doubt = one_line(proof.doubt(jobset.owner))
         if asked or diagnoses.find_consent(jobset.uid) is None:
-            more = [f"Not known to be yours: {doubt}.", DUMPS_HALT, "py-spy halts those that others wait for a moment."]
+            more = [
+                f"Not known to be yours: {doubt}.",
+                DUMPS_HALT,
+                "py-spy halts those that others wait for a moment.",
+            ]
             question = f"Look into the pods of {self.key[1]}?"
             self._agreed = await self.live.app.push_screen_wait(Confirm(question, more, verb="Look", keep="Cancel"))
             if proof is Proof.LABEL:
@@ -262,7 +266,7 @@ class HangTab(JobTab):
         self._show_slow(report)
 
     async def _measure_slow(self, seconds: float, *, recorder: bool = False) -> SlowReport:
-        """Ask for which ranks the others wait; where the page is left meanwhile, a message tells it."""
+        """Ask NCCL which ranks the others wait for; a notification gives the result if the page was left."""
         app, probe, key = self.live.app, self.live.session.inspector, self.key
 
         async def measure() -> SlowReport | ConsoleError:
@@ -295,7 +299,7 @@ class HangTab(JobTab):
     def _show_advice(self, advice: Sequence[str]) -> None:
         self.advice.runs = tuple(Span(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(advice))
 
-    def action_look(self) -> None:
+    def action_inspect(self) -> None:
         self._look(all_stacks=False)
 
     def action_stacks(self) -> None:
@@ -371,7 +375,7 @@ class HangTab(JobTab):
         if group is not None:
             if self.is_open:  # keys of the page are about the pod of the process
                 self.post_message(self.Chosen(group.members[0].pod_rank))
-            lines.append(f"{RULE}{group_sign(group).text} {group.sentence}")
+            lines.append(f"{HEADING}{group_sign(group).text} {group.sentence}")
             lines += format_member_lines(group)
             if len(group.members) > MAX_STACKS:
                 lines += [f"   … and {len(group.members) - MAX_STACKS} more", ""]
@@ -397,14 +401,14 @@ class HangTab(JobTab):
         app = self.live.app
         name = f"{self.key[1]}-rank-{process.rank}.svg"
         what = format_processes(process.sort_place)
-        place = await app.push_screen_wait(FilePrompt(f"Record {what} for {FLAME:g} s and save it to", name))
+        place = await app.push_screen_wait(FilePrompt(f"Record {what} for {FLAME_SECONDS:g} s and save it to", name))
         if not place:
             return
         tool = next((pod.py_spy for pod in report.pods if pod.pod == process.pod), "")
         with self.live.report_errors(f"No flame graph of {what}"):
-            self.notify(f"Records {what} for {FLAME:g} s…")
+            self.notify(f"Records {what} for {FLAME_SECONDS:g} s…")
             file = await asyncio.to_thread(Path(place).expanduser)
-            size = await self.live.session.inspector.record_profile(*self.key, process, tool, FLAME, file)
+            size = await self.live.session.inspector.record_profile(*self.key, process, tool, FLAME_SECONDS, file)
             self.notify(f"{file.absolute()}, {size:,} bytes.", title="Flame graph saved")
 
     @work(group="actions")
@@ -421,7 +425,7 @@ class HangTab(JobTab):
             return
         with self.live.report_errors(f"Rank {process.rank} shows no {what}"):
             text = await self.live.session.inspector.read_process_fact(*self.key, process, what)
-            self.text.show(f"{RULE}● {what} of {who}\n{text}")
+            self.text.show(f"{HEADING}● {what} of {who}\n{text}")
 
     @work(group="hang-install", exclusive=True)
     async def action_install(self) -> None:
@@ -445,7 +449,7 @@ class HangTab(JobTab):
             for pod, why in list(failed.items())[:1]:
                 self.notify(why, title=f"py-spy is not installed in {pod}", severity="error")
             if len(failed) < len(missing):
-                self.action_look()
+                self.action_inspect()
             else:
                 self._show(report)
 
@@ -466,8 +470,8 @@ def group_sign(group: HangGroup) -> Span:
 
 def _with_glyphs(lines: list[str]) -> list[str]:
     return [
-        f"{RULE}{'✗' if index + 1 < len(lines) and lines[index + 1].startswith('   ✗') else '●'} {each[len(RULE) :]}"
-        if each.startswith(RULE)
+        f"{HEADING}{'✗' if ''.join(lines[index + 1 : index + 2]).startswith('   ✗') else '●'} {each[len(HEADING) :]}"
+        if each.startswith(HEADING)
         else each
         for index, each in enumerate(lines)
     ]

@@ -34,18 +34,18 @@ from screens.columns.live import alarm_by_log
 from screens.dialogs.save import save_log
 from screens.job_tabs.tab import JobTab
 from screens.widgets.log.lines import LogLines
-from screens.widgets.log.view import WAITING, LogView
+from screens.widgets.log.view import WAITING_FOR_CONNECTION, LogView
 from trainlog import FIRST_ERROR
 
-BUDGET, LEAST = 2_000_000, 2_000
+MAX_LINES_AT_FIRST, MIN_LINES_PER_POD = 2_000_000, 2_000
 """Lines that are fetched of all pods together, and at least of each, when a log is first opened: of a job with many
 pods the older lines are left out."""
-LOOKS = 40
-"""Looks, one each `RENEW`, until the lines of all pods have come: after that nobody is taken to another pod."""
-OFFERS = 15.0  # seconds for which Enter goes to an error that was found elsewhere
-RENEW = 0.1  # seconds between two drawings while lines stream in
-MODES = ("one", "all", "agreed")
-_TITLES = {"one": "One pod", "all": "All pods", "agreed": "Identical lines"}
+MAX_PLACE_LOOKS = 40
+"""Looks, one each `REDRAW_SECONDS`, until the lines of all pods have come; then the chosen pod stays."""
+OFFER_SECONDS = 15.0  # seconds for which Enter goes to an error that was found elsewhere
+REDRAW_SECONDS = 0.1  # seconds between two drawings while lines stream in
+LOG_MODES = ("one", "all", "agreed")
+_MODE_TITLES = {"one": "One pod", "all": "All pods", "agreed": "Identical lines"}
 
 
 class LogTab(JobTab):
@@ -114,8 +114,8 @@ class LogTab(JobTab):
         pod: int | None = None
         alarm: Alarm | None = None
         place: LogLocation | None = None
-        for _ in range(LOOKS):
-            await asyncio.sleep(RENEW)
+        for _ in range(MAX_PLACE_LOOKS):
+            await asyncio.sleep(REDRAW_SECONDS)
             line, alarm = self.line, self._alarm()
             if line is None or self._log is None:
                 continue
@@ -149,7 +149,7 @@ class LogTab(JobTab):
         found = await asyncio.to_thread(find_first_matches, self._segments(), FIRST_ERROR)
         found.pop(self.rank, None)
         if not found:
-            self.view.show_answer("No line of any pod contains an error.", OFFERS)
+            self.view.show_answer("No line of any pod contains an error.", OFFER_SECONDS)
             return
         first = min(found.values(), key=lambda each: each.time)
         where = first.where or f"{datetime.fromtimestamp(first.time).astimezone():%H:%M:%S}"
@@ -158,8 +158,8 @@ class LogTab(JobTab):
         others += f" pod {first.pod}" if several else ""
         self._offer = first
         self.refresh_bindings()
-        self.view.show_answer(f"pod {self.rank} has none; {others} at {where}: Enter", OFFERS)
-        await asyncio.sleep(OFFERS)
+        self.view.show_answer(f"pod {self.rank} has none; {others} at {where}: Enter", OFFER_SECONDS)
+        await asyncio.sleep(OFFER_SECONDS)
         self._offer = None
         self.refresh_bindings()
 
@@ -213,7 +213,7 @@ class LogTab(JobTab):
             self._follow()
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
-        self.note = f"pod {self.rank}" if self.mode == "one" else _TITLES[self.mode].lower()
+        self.note = f"pod {self.rank}" if self.mode == "one" else _MODE_TITLES[self.mode].lower()
         self._update_status()
 
     def watch_rank(self) -> None:
@@ -226,7 +226,9 @@ class LogTab(JobTab):
     async def _follow(self) -> None:
         with self.live.report_errors(f"The log of {self.key[1]} cannot be followed"):
             pods = len(self.line.ranks) if self.line else 1
-            async with self.live.session.logs.open_job_log(*self.key, tail=max(LEAST, BUDGET // max(1, pods))) as log:
+            async with self.live.session.logs.open_job_log(
+                *self.key, tail=max(MIN_LINES_PER_POD, MAX_LINES_AT_FIRST // max(1, pods))
+            ) as log:
                 before, self._log = self._log, self._log or log
                 await log.ready.wait()
                 self._log = log
@@ -247,7 +249,7 @@ class LogTab(JobTab):
                     self.opened()
                 elif self.is_open:
                     self._update_status()
-                await asyncio.sleep(RENEW)
+                await asyncio.sleep(REDRAW_SECONDS)
 
     def opened(self) -> None:
         log = self._log
@@ -315,7 +317,7 @@ class LogTab(JobTab):
                 await asyncio.sleep(0)
 
     def action_mode(self) -> None:
-        self.mode = MODES[(MODES.index(self.mode) + 1) % len(MODES)]
+        self.mode = LOG_MODES[(LOG_MODES.index(self.mode) + 1) % len(LOG_MODES)]
         self._show_log()
         if self.fleet is not None:
             self.keep(self.line, self.fleet)
@@ -326,11 +328,11 @@ class LogTab(JobTab):
             return
         log, line = self._log, self.line
         over = "○ the log has ended" if log is not None and log.finished else ""  # else it is followed
-        self.view.over = WAITING if log is not None and log.closed else over
+        self.view.over = WAITING_FOR_CONNECTION if log is not None and log.closed else over
         if line is None and (log is None or not log.parts):
             self.view.over, self.view.status = "", self.waits_to_appear()
             return
-        parts = [_TITLES[self.mode] if self.mode != "one" else self._about_rank()]
+        parts = [_MODE_TITLES[self.mode] if self.mode != "one" else self._about_rank()]
         if log is not None and not log.closed:
             coverage = log.coverage
             parts += [coverage.sentence, coverage.why]

@@ -84,18 +84,18 @@ class RankTable(ResourceTable[PodSlot]):
     )
 
 
-A_LINE = 32
-CELL = 2
-FRESH = ((10.0, "ok"), (60.0, "text"), (300.0, "dim"), (float("inf"), "faint"))
+MAX_CELLS_PER_LINE = 32
+CELL_COLUMNS = 2
+FRESHNESS_STYLES = ((10.0, "ok"), (60.0, "text"), (300.0, "dim"), (float("inf"), "faint"))
 """Seconds since the last line of a rank that runs, and how bright it is up to then."""
-GUTTER = 5
-LONG_WAIT = 0.1  # share of the step
-SHORT, LONG = Span("△", "waits"), Span("▲", "bad")
+GUTTER_COLUMNS = 5
+LONG_WAIT_SHARE = 0.1  # share of the step
+SHORT_WAIT_MARK, LONG_WAIT_MARK = Span("△", "waits"), Span("▲", "bad")
 
 
 def late_mark(late: LateRank) -> Span:
-    """For what share of the step the others wait for it; of a slow link that is not known."""
-    return wording.CARE if late.share <= 0 else SHORT if late.share < LONG_WAIT else LONG
+    """The mark of a late rank by the share of the step that others wait; ⚠ for a slow link (share unknown)."""
+    return wording.CARE if late.share <= 0 else SHORT_WAIT_MARK if late.share < LONG_WAIT_SHARE else LONG_WAIT_MARK
 
 
 def slow_lines(report: SlowReport, pod: int, gpus: int, width: int, now: float) -> Lines:
@@ -110,11 +110,11 @@ def slow_lines(report: SlowReport, pod: int, gpus: int, width: int, now: float) 
     each_gpu = [Span(f"GPUs 0 to {gpus - 1} of pod {pod}:", "dim")] if marks and gpus > 1 else []
     for gpu in range(gpus if each_gpu else 0):
         each_gpu += [Span(" "), marks.get(gpu, wording.OK)]
-    limit = format_share(LONG_WAIT)
+    limit = format_share(LONG_WAIT_SHARE)
     legend = [
-        SHORT,
+        SHORT_WAIT_MARK,
         Span(f" less than {limit}, ", "dim"),
-        LONG,
+        LONG_WAIT_MARK,
         Span(f" {limit} and more of each step that the others wait for a rank of the pod, ", "dim"),
         wording.CARE,
         Span(" for a share that is not known ", "dim"),
@@ -140,7 +140,7 @@ class PodCell:
         if self.glyph.style != "ok" or not self.last_line_at:
             return self.glyph
         quiet = now - self.last_line_at
-        return Span(self.glyph.text, next(style for limit, style in FRESH if quiet < limit))
+        return Span(self.glyph.text, next(style for limit, style in FRESHNESS_STYLES if quiet < limit))
 
 
 class PodMatrix(Styled, can_focus=True):
@@ -169,8 +169,8 @@ class PodMatrix(Styled, can_focus=True):
 
     def ranks_per_line(self, width: int) -> int:
         """Number of ranks per line: the largest power of two that fits, at most 32."""
-        fitting = max(1, (width - GUTTER) // CELL)
-        return min(A_LINE, 1 << (fitting.bit_length() - 1))
+        fitting = max(1, (width - GUTTER_COLUMNS) // CELL_COLUMNS)
+        return min(MAX_CELLS_PER_LINE, 1 << (fitting.bit_length() - 1))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return -(-len(self.cells) // self.ranks_per_line(width))
@@ -184,7 +184,7 @@ class PodMatrix(Styled, can_focus=True):
         ground, now = self.rich_style, SERVER_CLOCK.now()
         count = self.ranks_per_line(self.size.width)
         first = y * count
-        segments = [Segment(f"{first:>{GUTTER - 1}} ", ground + self.style_of("dim"))]
+        segments = [Segment(f"{first:>{GUTTER_COLUMNS - 1}} ", ground + self.style_of("dim"))]
         for index, cell in enumerate(self.cells[first : first + count], first):
             back = ground + self.ground("cursor") if self.has_focus and index == self.cursor else ground
             mark = cell.run(now)
@@ -206,7 +206,7 @@ class PodMatrix(Styled, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         count = self.ranks_per_line(self.size.width)
-        column = (event.x - GUTTER) // CELL
+        column = (event.x - GUTTER_COLUMNS) // CELL_COLUMNS
         index = event.y * count + column
         if 0 <= column < count and index < len(self.cells):
             again = index == self.cursor
@@ -215,7 +215,7 @@ class PodMatrix(Styled, can_focus=True):
                 self.action_open()
 
 
-TAIL = 3  # printed lines that stay when there is room for little; the newest always does
+MIN_CARD_LOG_LINES = 3  # printed lines that stay when there is room for little; the newest always does
 
 
 def card_lines(card: FailureCard, width: int, room: int) -> list[str]:
@@ -226,7 +226,7 @@ def card_lines(card: FailureCard, width: int, room: int) -> list[str]:
     room = max(2, room)
     text, printed = card.text_lines(), len(card.lines)
     head = [line for part in text[: len(text) - printed] for line in wrap(printable(part), max(1, width))]
-    high = max(1, room - min(TAIL, printed, room - 1))
+    high = max(1, room - min(MIN_CARD_LOG_LINES, printed, room - 1))
     if len(head) > high:
         head = [*head[: high - 1], f"{head[high - 1]} …"]
     newest = max(0, room - len(head))
@@ -265,10 +265,10 @@ class FailureCardView(Static):
             self.update("\n".join(card_lines(self.card, self.size.width, self.room)) if self.size.width else "")
 
 
-COURSE = 10  # lines from which on what is left shows how far the job is, if that is more than a few
-EVENTS = 6  # lines the latest events keep beside the card of a failure: a head, and some of them
-BEAT = 0.5  # seconds between two looks at how fresh the ranks are
-FEW = 8  # up to so many ranks the table alone shows them all at a glance
+MIN_COURSE_LINES = 10  # lines from which on what is left shows how far the job is, if that is more than a few
+MIN_EVENT_LINES = 6  # lines the latest events keep beside the card of a failure: a head, and some of them
+REDRAW_SECONDS = 0.5  # seconds between two looks at how fresh the ranks are
+FEW_RANKS = 8  # up to so many ranks the table alone shows them all at a glance
 
 
 def _slow_ranks(line: JobLine) -> tuple[LateRank, ...]:
@@ -319,7 +319,7 @@ class RanksTab(JobTab):
 
     def on_mount(self) -> None:
         self.query_one("#caption", SentenceLine).runs = (Span("── ", "faint"), Span("latest events", "head"))
-        self.set_interval(BEAT, self._show_course)
+        self.set_interval(REDRAW_SECONDS, self._show_course)
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         if line is None:
@@ -329,11 +329,11 @@ class RanksTab(JobTab):
         self.table.show_rows(rows, fleet.links.get("pods"))
         if began:
             self.table.move_to((str(self.rank),))
-        self.matrix.display = len(line.ranks) > FEW or bool(_slow_ranks(line))
+        self.matrix.display = len(line.ranks) > FEW_RANKS or bool(_slow_ranks(line))
         self._show_cells(line)
         self._tell_slow(line)
         # All ranks are listened to once they are too many to look at one by one and one of them runs.
-        if not self._listening and len(line.ranks) > FEW and any(rank.phase == "Running" for rank in line.ranks):
+        if not self._listening and len(line.ranks) > FEW_RANKS and any(rank.phase == "Running" for rank in line.ranks):
             self._listening = True
             self._listen()
         about = (line.jobset.restarts, len(rank_failures(line.jobset, line.fleet)))
@@ -396,7 +396,7 @@ class RanksTab(JobTab):
                     self._pulse = job.ranks
                     if self.is_open and self.line is not None:
                         self._show_cells(self.line)
-                    await asyncio.sleep(BEAT)
+                    await asyncio.sleep(REDRAW_SECONDS)
 
     def resume_after_reconnect(self) -> None:
         if self._listening:
@@ -424,7 +424,7 @@ class RanksTab(JobTab):
         if self.slow.display:
             others += len(self.slow.lines) + (0 if low else 1)
         if not low:
-            others += 2 + max(4, min(len(self.latest.listing.rows) + 1, EVENTS)) + 1
+            others += 2 + max(4, min(len(self.latest.listing.rows) + 1, MIN_EVENT_LINES)) + 1
         self.card.room = size.height - others
         self._left = size.height - others - max(0, min(ranks, size.height * 11 // 20) - size.height * 2 // 5)
         self._show_course()
@@ -432,9 +432,9 @@ class RanksTab(JobTab):
     def _show_course(self) -> None:
         """Below what there is always, if that leaves room and more than a few lines are known."""
         self.course.styles.height = self._left
-        room = self._left >= COURSE and not (self.card.display or self.waits.display)
+        room = self._left >= MIN_COURSE_LINES and not (self.card.display or self.waits.display)
         self.course.display = (
-            room and len(self._course_lines(self.size.width, self._left, SERVER_CLOCK.now())) > COURSE // 2
+            room and len(self._course_lines(self.size.width, self._left, SERVER_CLOCK.now())) > MIN_COURSE_LINES // 2
         )
         self.course.renew()
 

@@ -17,15 +17,24 @@ from screens.base import ONLY_MINE, LiveScreen
 from screens.columns.alarms import ALARMS
 from screens.columns.column import RowKey
 from screens.columns.live import alarms_of_session
-from screens.dialogs.act import ACT, NOT_POSSIBLE, REMEDIES, Remedy, Trouble, act_on_trouble, list_remedies, trouble_of
+from screens.dialogs.act import (
+    ACT_KEY,
+    NOT_POSSIBLE,
+    REMEDIES,
+    Remedy,
+    Trouble,
+    act_on_trouble,
+    list_remedies,
+    trouble_of,
+)
 from screens.session_app import SessionApp
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice, cell_width
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, short_path
 
-NARROW = "\u00a0"  # a space that does not break
-TABS = {"stall": "hang", "busbw": "nccl", "gpu": "gpus", "failed": "log", "restart": "pods"}  # by kind of alarm
+NO_BREAK_SPACE = "\u00a0"  # a space that does not break
+TAB_OF_ALARM = {"stall": "hang", "busbw": "nccl", "gpu": "gpus", "failed": "log", "restart": "pods"}  # by kind of alarm
 
 
 class AlarmTable(ResourceTable[Alarm]):
@@ -36,7 +45,7 @@ class AlarmTable(ResourceTable[Alarm]):
 
     @property
     def is_cut(self) -> bool:
-        """Whether what the alarm under the cursor says has not all its room in the list."""
+        """Whether the text of the alarm under the cursor is cut in the list."""
         shown = ((column, wide) for column, wide in self._painter.columns_now() if column.fill)
         return self.row is None or any(cell_width(column.cell(self.row)) > wide for column, wide in shown)
 
@@ -53,7 +62,7 @@ class AlarmsScreen(LiveScreen):
     CHANGES_CLUSTER = frozenset({"act", "remedy"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l", "log", "Log", id="alarms.log", tooltip="The line of its job's log that tells of it"),
-        ACT,
+        ACT_KEY,
         *(
             Binding(
                 each.key,
@@ -132,7 +141,7 @@ class AlarmsScreen(LiveScreen):
             return []
         runs = []
         for each in self._possible_remedies(trouble):
-            runs += [Span(f"{each.key}\u00a0", "accent"), Span(f"{each.title.replace(' ', NARROW)}  ")]
+            runs += [Span(f"{each.key}\u00a0", "accent"), Span(f"{each.title.replace(' ', NO_BREAK_SPACE)}  ")]
         return runs
 
     def _possible_remedies(self, trouble: Trouble) -> list[Remedy]:
@@ -192,4 +201,4 @@ class AlarmsScreen(LiveScreen):
     def _open_tab(self, tab: str = "") -> None:
         alarm = self.table.row
         if alarm is not None:
-            self.app.open_page("job", alarm.namespace, alarm.job, tab or TABS.get(alarm.kind, "training"))
+            self.app.open_page("job", alarm.namespace, alarm.job, tab or TAB_OF_ALARM.get(alarm.kind, "training"))

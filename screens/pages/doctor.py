@@ -17,32 +17,32 @@ from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Span
 
-GLYPHS = {StepState.OK: OK, StepState.WARNING: CARE, StepState.FAILED: BAD, StepState.SKIPPED: IDLE}
-STYLES = {StepState.FAILED: "bad", StepState.WARNING: "waits", StepState.SKIPPED: "dim"}
-Row = tuple[str, SetupStep | None]  # name of a step, and how it ended; None while it has not
+STEP_GLYPHS = {StepState.OK: OK, StepState.WARNING: CARE, StepState.FAILED: BAD, StepState.SKIPPED: IDLE}
+STEP_STYLES = {StepState.FAILED: "bad", StepState.WARNING: "waits", StepState.SKIPPED: "dim"}
+StepRow = tuple[str, SetupStep | None]  # name of a step, and how it ended; None while it has not
 
 
-def milliseconds(row: Row) -> str:
+def milliseconds(row: StepRow) -> str:
     step = row[1]
     return f"{1000 * step.seconds:,.0f}" if step and step.state is not StepState.SKIPPED else ""
 
 
-def result_span(row: Row) -> Span:
+def result_span(row: StepRow) -> Span:
     step = row[1]
-    return Span(step.found, STYLES.get(step.state, "")) if step else Span("…", "dim")
+    return Span(step.found, STEP_STYLES.get(step.state, "")) if step else Span("…", "dim")
 
 
-class StepTable(ResourceTable[Row]):
+class StepTable(ResourceTable[StepRow]):
     NOUN = "step"
     EMPTY = Notice("No steps.")
     COLUMNS: ClassVar = (
-        Column("", lambda row: GLYPHS[row[1].state] if row[1] else UNDER_WAY, width=1),
+        Column("", lambda row: STEP_GLYPHS[row[1].state] if row[1] else UNDER_WAY, width=1),
         Column("STEP", lambda row: DOCTOR_STEPS[row[0]], least=16),
         Column("MS", milliseconds, right=True, least=6),
         Column("FOUND", result_span, fill=True, least=20),
     )
 
-    def row_text(self, row: Row) -> str:
+    def row_text(self, row: StepRow) -> str:
         return f"{DOCTOR_STEPS[row[0]]} {row[1].found if row[1] else ''}"
 
 
@@ -99,7 +99,7 @@ class DoctorScreen(LiveScreen):
         self._draw()
 
     def _draw(self) -> None:
-        rows: dict[tuple[str, ...], Row] = {(name,): (name, self._steps.get(name)) for name in DOCTOR_STEPS}
+        rows: dict[tuple[str, ...], StepRow] = {(name,): (name, self._steps.get(name)) for name in DOCTOR_STEPS}
         self.table.show_rows(rows, None)
         self.who.runs = (Span(f"{self.key[1]} pod {self._rank}", "strong"), Span(f"  {self._verdict()}"))
         wrong = [step for step in self._steps.values() if step.fix]

@@ -22,7 +22,7 @@ from screens.alarm_notices import line_of
 from screens.columns.nodes import POOLS, busbw_words, node_state
 from screens.dialogs.pool_actions import PoolsScreen
 from screens.paned import PanedScreen
-from screens.widgets.floor_map import PARTLY, FloorMap, Zoom
+from screens.widgets.floor_map import PARTLY_USED, FloorMap, Zoom
 from screens.widgets.job_pane import entry, job_entry
 from screens.widgets.line import CutLines, as_last_known
 from screens.widgets.pane import Lines, event_lines
@@ -63,7 +63,7 @@ def stretch_words(floor: Floor) -> list[Span]:
 
 @per_snapshot
 def last_events(fleet: Fleet) -> list[Event]:
-    """What happened last, each message once: many jobs wait for the same."""
+    """The latest events, each message once, as many jobs wait for the same reason."""
     once = {each.message: each for each in sorted(fleet.events.values(), key=lambda each: each.last)}
     return sorted(once.values(), key=lambda each: -each.last)
 
@@ -72,8 +72,8 @@ class FloorKey(CutLines):
     DEFAULT_CSS = "FloorKey { height: 2; }"
 
 
-LOW = 30  # lines of a pane under which its entries have one each
-ROOMY = 230  # cells of the terminal for each host from which on the map has room beside a pane
+LOW_PANE_LINES = 30  # lines of a pane under which its entries have one each
+CELLS_PER_HOST = 230  # cells of the terminal for each host from which on the map has room beside a pane
 
 
 class FleetScreen(PanedScreen, PoolsScreen):
@@ -104,11 +104,11 @@ class FleetScreen(PanedScreen, PoolsScreen):
 
     def room_beside(self, width: int, height: int) -> int:
         """None where the map would show less beside a pane than it does alone."""
-        return super().room_beside(width, height) if self._hosts <= width * height // ROOMY else 0
+        return super().room_beside(width, height) if self._hosts <= width * height // CELLS_PER_HOST else 0
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
         """Hosts with something wrong, the jobs on the hosts, and those that wait for GPUs."""
-        fleet, found, low = self.app.fleet, list[Lines](), height < LOW
+        fleet, found, low = self.app.fleet, list[Lines](), height < LOW_PANE_LINES
         odd: Lines = []
         for host in (host for pool in self._floors for host in pool.floor.hosts):
             state = node_state(host.node, now)
@@ -261,7 +261,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
             ("◐", "waits", "starting"),
         )
         runs = [Span("◐ asking Google for all pools …   ", "waits")] if self._asking else []
-        partly = "" if self.map.zoom is Zoom.GPUS else f"{PARTLY} partly used  "
+        partly = "" if self.map.zoom is Zoom.GPUS else f"{PARTLY_USED} partly used  "
         runs.append(Span(f"■ a {self.map.zoom} of a job  {partly}· free  ", "dim"))
         for glyph, style, word in marks:
             runs += [Span(glyph, style), Span(f" {word}  ", "dim")]

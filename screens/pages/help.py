@@ -22,9 +22,9 @@ from screens.widgets.line import Styled, line
 from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import folded_runs
 from screens.widgets.table.table import ResourceTable
-from screens.wording import SIGNS, Span, begun_small
+from screens.wording import GLYPH_MEANINGS, Span, lower_first_letter
 
-KEYS = 16
+KEY_COLUMNS = 16
 """Columns of the keys."""
 
 
@@ -41,7 +41,7 @@ def key_groups(screen: Screen[Any]) -> list[KeyGroup]:
         binding = active.binding
         if not binding.description or not active.enabled or binding.system:
             continue
-        why = f": {begun_small(active.tooltip)}" if active.tooltip else ""
+        why = f": {lower_first_letter(active.tooltip)}" if active.tooltip else ""
         actions = found.setdefault(_place(active.node), {})
         keys, _ = actions.setdefault(binding.action, ([], f"{verb_of(active)}{why}"))
         keys.append(screen.app.get_key_display(binding))
@@ -88,11 +88,11 @@ def group_lines(group: KeyGroup, width: int) -> Lines:
     found: Lines = [[Span(group.title, "head")]]
     for keys, meaning in group.keys:
         label = f"  {keys}"
-        if cell_len(label) >= KEYS:
+        if cell_len(label) >= KEY_COLUMNS:
             found.append([Span(label, "key")])
             label = ""
-        for runs in folded_runs([Span(meaning)], max(8, width - KEYS)):
-            found.append([Span(f"{label:<{KEYS}}", "key"), *runs])
+        for runs in folded_runs([Span(meaning)], max(8, width - KEY_COLUMNS)):
+            found.append([Span(f"{label:<{KEY_COLUMNS}}", "key"), *runs])
             label = ""
     return [*found, []]
 
@@ -110,7 +110,7 @@ class HelpScreen(Question[None]):
 
     def __init__(self, groups: Sequence[KeyGroup]) -> None:
         super().__init__()
-        self._groups = (*groups, KeyGroup("Signs", tuple((sign.text, meaning) for sign, meaning in SIGNS)))
+        self._groups = (*groups, KeyGroup("Signs", tuple((sign.text, meaning) for sign, meaning in GLYPH_MEANINGS)))
 
     def compose(self) -> ComposeResult:
         with VerticalScroll() as box:

@@ -22,13 +22,13 @@ from screens.dialogs.build import cancel_build, launch_with, start_build
 from screens.dialogs.question import Prompt
 from screens.dialogs.save import save_log
 from screens.google_base import AskingScreen, InGoogleScreen, ProjectRegionScreen
-from screens.widgets.log.view import WAITING, LogView
+from screens.widgets.log.view import WAITING_FOR_CONNECTION, LogView
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import UNDER_WAY, Span, sentence
 
-SOON, LATER = 3.0, 30.0  # seconds between two looks while a build is under way, and while none is
+BUSY_POLL_SECONDS, IDLE_POLL_SECONDS = 3.0, 30.0  # between two looks while a build runs, and while none does
 
 
 class BuildTable(ResourceTable["Build"]):
@@ -96,7 +96,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
         if not await self._know_where():
             return
         while True:
-            pause = LATER
+            pause = IDLE_POLL_SECONDS
             able = self.app.connected or self.app.without_cluster
             if self.is_current and able:
                 found = await self._read_builds()
@@ -105,7 +105,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
                     ended = over
                     await self._read_images()
                 if found and any(not each.over for each in found):
-                    pause = SOON
+                    pause = BUSY_POLL_SECONDS
             await asyncio.sleep(pause if able else 0.5)
 
     async def _know_where(self) -> bool:
@@ -240,7 +240,7 @@ def _sentence(build: Build) -> list[Span]:
     return [*runs, Span(f"{build.id}  ", ""), Span(values, "dim")]
 
 
-AGAIN = 3.0  # seconds between two looks at how far it is
+BUILD_POLL_SECONDS = 3.0  # seconds between two looks at how far it is
 
 
 class BuildScreen(InGoogleScreen):
@@ -279,7 +279,7 @@ class BuildScreen(InGoogleScreen):
     def on_mount(self) -> None:
         self.view.lines.focus()
         self._connection = self.app.connection
-        self.set_interval(AGAIN, self.look)
+        self.set_interval(BUILD_POLL_SECONDS, self.look)
         self.read()
 
     def read(self) -> None:
@@ -338,7 +338,7 @@ class BuildScreen(InGoogleScreen):
         except ConsoleError as error:
             now = self.app.connection
             lost = not self.app.without_cluster and (now is None or now is not self._connection)
-            self.view.over = WAITING if lost else "✗ not followed"
+            self.view.over = WAITING_FOR_CONNECTION if lost else "✗ not followed"
             self.view.status = "" if lost else sentence(f"{error.message} {error.hint}")
             return
         self._read_all = True

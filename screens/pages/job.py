@@ -20,11 +20,11 @@ from screens.alarm_notices import has_changed, line_of
 from screens.base import LiveScreen
 from screens.columns.job_header import explanation, first_tab, head
 from screens.columns.jobs import JobLine
-from screens.dialogs.act import ACT, act_on_trouble, trouble_of
+from screens.dialogs.act import ACT_KEY, act_on_trouble, trouble_of
 from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import RANK_ACTIONS, RankAction
 from screens.dialogs.stop import stop_jobs
-from screens.dialogs.why import ENDLESS, WHY, show_why
+from screens.dialogs.why import MANY_LINES, WHY_KEY, show_why
 from screens.job_tabs.cluster import EventsTab, YamlTab
 from screens.job_tabs.gpus import GpusTab
 from screens.job_tabs.hang import HangTab
@@ -39,7 +39,7 @@ from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span
 
 TABS: tuple[type[JobTab], ...] = (RanksTab, LogTab, NcclTab, TrainingTab, GpusTab, HangTab, EventsTab, YamlTab)
-BY_NAME = {action.name: action for action in RANK_ACTIONS}
+RANK_ACTION_BY_NAME = {action.name: action for action in RANK_ACTIONS}
 
 
 class JobScreen(LiveScreen):
@@ -59,8 +59,8 @@ class JobScreen(LiveScreen):
             for each in RANK_ACTIONS
         ),
         Binding("x", "stop", "Stop", id="job.stop", tooltip="Stop this job; asks first"),
-        ACT,
-        WHY,
+        ACT_KEY,
+        WHY_KEY,
         Binding("n", "again", "Launch again", show=False, id="job.again", tooltip="Open the form with its values"),
         Binding(
             "c",
@@ -182,7 +182,7 @@ class JobScreen(LiveScreen):
         if line is not None and self.app.connected and self.key in self.app.fleet.jobsets:
             measures = self.session.measures.find_followed(self.key)
             runs = saved_runs(line, measures, now, "c")
-            if should_read_unasked(line, measures, now, self.session.own_jobs.proof_of(line.jobset)):
+            if should_read_unasked(line, measures, now, self.session.own_job_inspector.proof_of(line.jobset)):
                 self._read_checkpoints()
         self.saved.runs = tuple(runs)
         self.saved.display = bool(runs)
@@ -269,12 +269,12 @@ class JobScreen(LiveScreen):
         if action == "rank":
             turns = self.is_mounted and self.here.turns_ranks
             return turns and self._line is not None and len(self._line.ranks) > 1
-        if action == "on_rank" and self.app.settings.read_only and BY_NAME[str(parameters[0])].changes:
+        if action == "on_rank" and self.app.settings.read_only and RANK_ACTION_BY_NAME[str(parameters[0])].changes:
             return False
         return super().check_action(action, parameters)
 
     def action_on_rank(self, name: str) -> None:
-        line, action = self._line, BY_NAME[name]
+        line, action = self._line, RANK_ACTION_BY_NAME[name]
         rank = line.ranks[self.rank] if line is not None and self.rank < len(line.ranks) else None
         if line is None or rank is None:
             self.notify("There is no pod yet.", severity="warning")
@@ -299,7 +299,7 @@ class JobScreen(LiveScreen):
 
     def action_why(self) -> None:
         if self._line is not None:
-            show_why(self, self.key[1], reason_lines(self._line, ENDLESS, SERVER_CLOCK.now(), self.app.whose))
+            show_why(self, self.key[1], reason_lines(self._line, MANY_LINES, SERVER_CLOCK.now(), self.app.whose))
 
     @work(group="actions")
     async def action_again(self) -> None:

@@ -18,21 +18,21 @@ from screens.alarm_notices import has_changed, line_of
 from screens.base import ONLY_MINE, WHAT_IF
 from screens.columns.column import RowKey
 from screens.columns.jobs import JOBS, JobLine, place_words, progress_cell, reasons, state_cell
-from screens.dialogs.act import ACT, act_on_trouble, trouble_of
+from screens.dialogs.act import ACT_KEY, act_on_trouble, trouble_of
 from screens.dialogs.attach import open_editor_in_rank
 from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell
 from screens.dialogs.stop import stop_jobs
-from screens.dialogs.why import ENDLESS, WHY, show_why
+from screens.dialogs.why import MANY_LINES, WHY_KEY, show_why
 from screens.paned import ReasonScreen
 from screens.widgets.job_pane import job_lines, reason_lines, tail_lines
 from screens.widgets.pane import Lines
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import MINE, Span, runs_of
+from screens.wording import MINE_MARK, Span, runs_of
 
-SETTLED = 3.0  # seconds after the last key in which no row moves, whatever becomes of its job
-TABS = (
+STILL_SECONDS = 3.0  # seconds after the last key in which no row moves, whatever becomes of its job
+TABS_BY_KEY = (
     ("b", "nccl", "NCCL"),
     ("t", "training", "Training"),
     ("h", "gpus", "GPUs"),
@@ -67,17 +67,17 @@ class JobsScreen(ReasonScreen):
         Binding("l", "log", "Log", id="jobs.log", tooltip="Its log, live: the pod of its alarm or of its iterations"),
         Binding("s", "shell", "Shell", id="jobs.shell", tooltip="A shell in its first pod that runs"),
         Binding("x", "stop", "Stop", id="jobs.stop", tooltip="Stop this job, or all marked ones; asks first"),
-        ACT,
+        ACT_KEY,
         Binding("n", "launch", "Launch", id="jobs.launch",
                 tooltip="Start another job, from the values of the one under the cursor"),
         ONLY_MINE,
-        WHY,
+        WHY_KEY,
         WHAT_IF,
         Binding("v", "editor", "VS Code", show=False, id="jobs.editor",
                 tooltip="ssh to its first pod that runs; asks before it sets anything up"),
         Binding("y", "manifest", "YAML", id="jobs.manifest", tooltip="The JobSet as YAML"),
         *(Binding(key, f"tab('{tab}')", title, show=False, key_display=key, id=f"jobs.{tab}",
-                  tooltip=f"The job's page at {title}") for key, tab, title in TABS),
+                  tooltip=f"The job's page at {title}") for key, tab, title in TABS_BY_KEY),
         Binding("c", "checkpoints", "Checkpoints", show=False, id="jobs.checkpoints",
                 tooltip="Read which checkpoints are complete: from the bucket, or by a few commands in pod 0"),
     ]  # fmt: skip
@@ -100,7 +100,7 @@ class JobsScreen(ReasonScreen):
     def _show_jobs(self, fleet: Fleet) -> None:
         jobsets = self.narrowed(fleet.jobsets).values() if self.app.connected else ()
         lines = [line_of(self.app, jobset, fleet) for jobset in jobsets]
-        stays = self._places if self.app.since_key < SETTLED else {}
+        stays = self._places if self.app.since_key < STILL_SECONDS else {}
         self._places = {line.jobset.key: stays.get(line.jobset.key) or line.place for line in lines}
         lines.sort(key=lambda line: self._places[line.jobset.key])
         rows: dict[RowKey, JobLine] = {line.jobset.key: line for line in lines}
@@ -156,11 +156,11 @@ class JobsScreen(ReasonScreen):
 
     def action_why(self) -> None:
         if (line := self.table.row) is not None:
-            show_why(self, line.jobset.name, reason_lines(line, ENDLESS, SERVER_CLOCK.now(), self.app.whose))
+            show_why(self, line.jobset.name, reason_lines(line, MANY_LINES, SERVER_CLOCK.now(), self.app.whose))
 
     def show_mine(self) -> None:
         self.set_focus(self.table)
-        if self.table.filter_text != MINE:
+        if self.table.filter_text != MINE_MARK:
             self.action_mine()
 
     def action_log(self) -> None:

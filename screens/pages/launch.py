@@ -55,10 +55,10 @@ from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.table import ResourceTable
 from screens.wording import count
 
-TALL = 40  # lines of a terminal from which on what a recipe does is shown whole beside the form too
-SETTLE = 0.25  # seconds without a key after which the views of a launch are made anew
-START_HOLDS = 15.0  # seconds after which the start of a launch is asked for again
-RELIST = 30.0  # seconds after which claims, Secrets and such are listed again while a form is open
+TALL_TERMINAL_LINES = 40  # lines of a terminal from which on what a recipe does is shown whole beside the form too
+TYPING_PAUSE_SECONDS = 0.25  # seconds without a key after which the views of a launch are made anew
+START_CACHE = 15.0  # seconds after which the start of a launch is asked for again
+RELIST_SECONDS = 30.0  # seconds after which claims, Secrets and such are listed again while a form is open
 
 
 class LaunchScreen(DraftScreen):
@@ -114,7 +114,7 @@ class LaunchScreen(DraftScreen):
     def on_mount(self) -> None:
         self.note.cut = " … f1 shows all"
         self.recipes.focus()
-        self.set_interval(RELIST, self._list_choices)
+        self.set_interval(RELIST_SECONDS, self._list_choices)
 
     def show_fleet(self, fleet: Fleet) -> None:
         """Update the choices from the cluster; typed text stays."""
@@ -222,14 +222,14 @@ class LaunchScreen(DraftScreen):
 
     @work(group="saves", exclusive=True)
     async def _read_saves(self, draft: LaunchDraft) -> None:
-        """Look up how long earlier runs took to save, which the notes on the plan tell."""
+        """Read from the history how long earlier runs took to save, for the plan's notes."""
         await self.session.launch.read_saves(draft.recipe.id)
         if self.draft is draft:
             self.judge()
 
     def _tell_recipe(self) -> None:
         if self.draft is not None:
-            brief = self.has_class("-typing") and self.size.height < TALL
+            brief = self.has_class("-typing") and self.size.height < TALL_TERMINAL_LINES
             self.head.tell_recipe(self.draft.recipe, brief=brief, read_only=self.app.settings.read_only)
 
     # what is typed
@@ -271,7 +271,7 @@ class LaunchScreen(DraftScreen):
         self._check_soon()
         if self._views_due is not None:
             self._views_due.stop()
-        self._views_due = self.set_timer(SETTLE, self._settled)
+        self._views_due = self.set_timer(TYPING_PAUSE_SECONDS, self._settled)
 
     def _settled(self) -> None:
         self.pane.draw()
@@ -295,7 +295,7 @@ class LaunchScreen(DraftScreen):
         ask = self._demand() if self.app.connected and self.is_current else None
         if ask is None or forecast(self.app.fleet, ask).verdict is not LaunchVerdict.WAITS:
             return None
-        known = self._start is not None and self._start[0] == ask and time.monotonic() < self._start[2] + START_HOLDS
+        known = self._start is not None and self._start[0] == ask and time.monotonic() < self._start[2] + START_CACHE
         return None if known else ask
 
     def _demand(self, needed: Collection[str] = ("gpus", "queue")) -> LaunchDemand | None:
@@ -341,7 +341,7 @@ class LaunchScreen(DraftScreen):
         self.go_in()
 
     def go_in(self) -> None:
-        """Focus what is wrong or missing, else the number of GPUs: the name is filled in."""
+        """Focus the first field that is wrong or missing, else the number of GPUs (the name is filled in already)."""
         planned = self.plan()
         first = planned[1][0].path if planned is not None and planned[1] else "gpus"
         self.form.go(first if self.form.model.owner(first) else NAME)

@@ -20,10 +20,10 @@ from screens.app_base import KeyOrderedApp
 from screens.base import LiveScreen
 from screens.dialogs.question import FilePrompt
 from screens.dialogs.save import save_log, write_lines
-from screens.widgets.log.view import WAITING, LogView
+from screens.widgets.log.view import WAITING_FOR_CONNECTION, LogView
 from screens.wording import count, sentence, size
 
-TAIL = 10_000  # lines read at first
+TAIL_LINES = 10_000  # lines read at first
 
 
 class LogScreen(LiveScreen):
@@ -55,7 +55,7 @@ class LogScreen(LiveScreen):
 
     def on_mount(self) -> None:
         self.view.lines.focus()
-        self.view.over = WAITING
+        self.view.over = WAITING_FOR_CONNECTION
 
     def show_fleet(self, fleet: Fleet) -> None:
         """Follow the log, and continue where it stopped after a reconnection."""
@@ -79,19 +79,19 @@ class LogScreen(LiveScreen):
         run = "previous run" if self._previous else ""
         self.view.over, self.view.status = "", run
         try:
-            wanted = LogRequest(*self._about, TAIL, self._previous, follow=not self._previous)
+            wanted = LogRequest(*self._about, TAIL_LINES, self._previous, follow=not self._previous)
             async with aclosing(self.session.logs.follow_pod(wanted, memory=self._memory)) as batches:
                 async for lines in batches:
                     self.view.lines.append([(line.time, line.text) for line in lines])
         except ConsoleError as error:
             lost = self.app.connection is not self._connection
-            self.view.over = WAITING if lost else "✗ not followed"
+            self.view.over = WAITING_FOR_CONNECTION if lost else "✗ not followed"
             self.view.status = run if lost else sentence(f"{error.message} {error.hint}")
             return
         self.view.over = "○ the end" if run else "○ the container has ended"
 
 
-LOOK = 1.0  # seconds between two looks whether the file has grown
+FILE_POLL_SECONDS = 1.0  # seconds between two looks whether the file has grown
 
 
 class LogFileApp(KeyOrderedApp):
@@ -122,7 +122,7 @@ class LogFileApp(KeyOrderedApp):
         self.view.lines.action_top()
         self.view.lines.focus()
         self._update_status()
-        self.set_interval(LOOK, self._poll_file)
+        self.set_interval(FILE_POLL_SECONDS, self._poll_file)
 
     def _poll_file(self) -> None:
         if not self.is_running:  # a last look may come while the widgets are being taken away

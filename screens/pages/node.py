@@ -79,7 +79,7 @@ def events_of_node(node: Node, fleet: Fleet) -> list[Event]:
     return sorted(events, key=lambda event: -event.last)
 
 
-AROUND = 5  # lines of the page beside its facts and pods: the bars, a blank one, and two of events
+OTHER_LINES = 5  # lines of the page beside its facts and pods: the bars, a blank one, and two of events
 
 
 class NodePodTable(PodTable):
@@ -118,7 +118,7 @@ class NodeScreen(NodeActions, PodActions):
         facts = node_facts(node, fleet, now, self.bandwidth_of_nodes().get(node.name)) if node else gone
         self.facts.facts = (("Name", self._node_name), *facts)
         here = sorted(fleet.pods_by_node.get(self._node_name, ()), key=lambda pod: (pod.finished, -pod.gpus, pod.key))
-        left = self.size.height - AROUND - len(self.facts.lines_at(self.size.width))
+        left = self.size.height - OTHER_LINES - len(self.facts.lines_at(self.size.width))
         self.pods_here.styles.height = max(3, min(len(here) + 2, self.size.height // 2, left))
         self.pods_here.show_rows({pod.key: pod for pod in here}, fleet.links.get("pods"))
         events = events_of_node(node, fleet) if node else fleet.events_by_object.get(self._node_name, ())

@@ -28,7 +28,7 @@ from screens.columns.google import NODE_POOLS, POOL_GLYPHS
 from screens.columns.nodes import NODES, NodeRow, node_row
 from screens.columns.pods import status_cell
 from screens.dialogs.pool_actions import NodeActions, PoolSizes, report_host
-from screens.google_base import ASKING
+from screens.google_base import ASKING_GOOGLE
 from screens.pages.node import events_of_node, node_facts
 from screens.paned import PanedScreen
 from screens.widgets.line import CutLines
@@ -38,9 +38,9 @@ from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, DONE, OK, UNDER_WAY, Span, age, count, runs_of, sentence
 
-BAR = 16  # columns of a bar
+BAR_COLUMNS = 16  # columns of a bar
 MOST = 6  # rows that are shown
-_REQUEST = {"provisioned": DONE, "failed": BAD, "revoked": BAD, "expired": BAD}
+_REQUEST_MARKS = {"provisioned": DONE, "failed": BAD, "revoked": BAD, "expired": BAD}
 
 
 def operation_row(operation: GkeOperation, words: str, now: float) -> tuple[Span, ...]:
@@ -54,12 +54,12 @@ def bar(operation: GkeOperation) -> list[Span]:
     done, total = operation.done or 0, operation.total or 0
     if not total:
         return []
-    full = BAR * done // total
-    return [Span("█" * full, "accent"), Span("░" * (BAR - full), "faint"), Span(f" {done}/{total}", "text")]
+    full = BAR_COLUMNS * done // total
+    return [Span("█" * full, "accent"), Span("░" * (BAR_COLUMNS - full), "faint"), Span(f" {done}/{total}", "text")]
 
 
 def request_row(request: ProvisioningRequest, now: float) -> tuple[Span, ...]:
-    glyph = _REQUEST.get(request.state, UNDER_WAY)
+    glyph = _REQUEST_MARKS.get(request.state, UNDER_WAY)
     pods = f"{request.pods} pod" if request.pods == 1 else f"{request.pods} pods"
     why = f"  {sentence(request.why)}" if request.why else ""
     since = f"  asked {age(now - request.created)} ago" if request.created else ""
@@ -87,7 +87,7 @@ class ProgressRows(CutLines):
         self.styles.height = len(self.lines)
 
 
-LATELY = 86400.0  # seconds for which an operation that failed is shown here
+RECENT_FAILURE_SECONDS = 86400.0  # seconds for which an operation that failed is shown here
 
 
 class FactsTable(ResourceTable[PoolStatus]):
@@ -117,7 +117,7 @@ class NodepoolsScreen(PoolSizes):
         yield ProgressRows()
 
     def on_mount(self) -> None:
-        self.about.runs = ASKING
+        self.about.runs = ASKING_GOOGLE
 
     @property
     def facts(self) -> PoolStatus | None:
@@ -159,7 +159,7 @@ class NodepoolsScreen(PoolSizes):
         rows += [
             operation_row(each, f"{each.pool or cluster.name}: {format_operation_kind(each.kind).lower()} failed:", now)
             for each in found.operations
-            if each.over and each.error and now - each.started < LATELY
+            if each.over and each.error and now - each.started < RECENT_FAILURE_SECONDS
         ]
         self.progress.show(rows)
 

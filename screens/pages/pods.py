@@ -42,7 +42,7 @@ from screens.wording import (
     sentence,
 )
 
-AT_ONCE, AT_ONCE_AMONG_KEYS = 4_000, 2_000
+ROWS_AT_ONCE, ROWS_AT_ONCE_AMONG_KEYS = 4_000, 2_000
 """New pods that one picture takes, and while keys are likely, which may have to wait for it."""
 
 
@@ -116,7 +116,7 @@ class PodsScreen(PanedScreen, PodActions):
 
     def show_fleet(self, fleet: Fleet) -> None:
         self.table.show_owners({key: self.app.owner_words(*key) for key in fleet.jobsets})
-        at_once = AT_ONCE_AMONG_KEYS if key_expected() else AT_ONCE
+        at_once = ROWS_AT_ONCE_AMONG_KEYS if key_expected() else ROWS_AT_ONCE
         self.table.show_rows(self.narrowed(fleet.pods), fleet.links.get("pods"), at_once)
         self._tally.take(self.table.listing.changes)
         self.summary.runs = self._tally.runs

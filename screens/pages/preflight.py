@@ -22,7 +22,7 @@ from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Span
 
-SHOWN = {
+RESULT_CELLS = {
     Result.OK: (OK, Span("ok")),
     Result.WARN: (CARE, Span("warn", "waits")),
     Result.FAIL: (BAD, Span("fail", "bad")),
@@ -46,9 +46,9 @@ class CheckTable(ResourceTable["Check"]):
     NOUN = "check"
     EMPTY = Notice("No checks.")
     COLUMNS: ClassVar = (
-        Column("", lambda check: SHOWN[check.result][0] if check.over else UNDER_WAY, width=1),
+        Column("", lambda check: RESULT_CELLS[check.result][0] if check.over else UNDER_WAY, width=1),
         Column("CHECK", lambda check: Span(check.title, "strong"), least=14, most=30, sort=lambda check: check.title),
-        Column("RESULT", lambda check: SHOWN[check.result][1] if check.over else Span("looking", "dim"),
+        Column("RESULT", lambda check: RESULT_CELLS[check.result][1] if check.over else Span("looking", "dim"),
                least=7, most=19, sort=lambda check: WORST_FIRST.index(check.result)),
         Column("FIX", lambda check: Span("f", "accent") if check.repair else "", width=3, drop=6),
         Column("FOUND", found_cell, fill=True, least=20),
@@ -72,7 +72,7 @@ class PreflightScreen(LiveScreen):
     """
     KINDS = ("nodes", "pods", "localqueues", "clusterqueues")
     CHANGES_CLUSTER = frozenset({"fix"})
-    SHOWS: ClassVar = {"looks": ("-looks", "Hide requests")}
+    SHOWS: ClassVar = {"requests": ("-looks", "Hide requests")}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "again", "Check again", id="preflight.again", tooltip="Repeat this check, or the marked ones"),
         Binding("R", "all_again", "All again", key_display="R", id="preflight.all", tooltip="Repeat all checks"),
@@ -84,7 +84,11 @@ class PreflightScreen(LiveScreen):
             tooltip="Enable the add-on or services, create the repository or LocalQueue; asks first",
         ),
         Binding(
-            "l", "looks", "What was asked", id="preflight.looks", tooltip="The requests of this check and their results"
+            "l",
+            "requests",
+            "What was asked",
+            id="preflight.looks",
+            tooltip="The requests of this check and their results",
         ),
         Binding("c", "copy", "Copy fix", id="preflight.copy", tooltip="The fix as a command, to the clipboard"),
     ]
@@ -129,7 +133,7 @@ class PreflightScreen(LiveScreen):
             self._begun = True
             self._look(())
 
-    def action_looks(self) -> None:
+    def action_requests(self) -> None:
         self.toggle_class("-looks")
         self.refresh_bindings()
 
@@ -177,7 +181,7 @@ class PreflightScreen(LiveScreen):
     @on(ResourceTable.Opened)
     def _opened(self, event: ResourceTable.Opened) -> None:
         event.stop()
-        self.action_looks()
+        self.action_requests()
 
     @on(ResourceTable.Highlighted)
     def _show_details(self) -> None:
@@ -189,7 +193,7 @@ class PreflightScreen(LiveScreen):
 
 def _sentence(check: Check) -> list[Span]:
     runs = [Span(f"{check.title} ", "strong"), Span(f"{check.evidence} ")]
-    runs.append(Span(f"{check.reason} ", SHOWN[check.result][1].style or "dim"))
+    runs.append(Span(f"{check.reason} ", RESULT_CELLS[check.result][1].style or "dim"))
     if check.over and check.result not in {Result.OK, Result.NOT_APPLICABLE}:
         runs += [Span("→ ", "head"), Span(f"{check.fix} "), Span(f"{check.command} ", "dim")]
     return [*runs, Span(f"Checked {wording.clock(check.at)}." if check.over else "", "dim")]

@@ -30,7 +30,7 @@ from screens.columns.queues import (
     stopped,
     workload_lines,
 )
-from screens.dialogs.why import ENDLESS, WHY, show_why
+from screens.dialogs.why import MANY_LINES, WHY_KEY, show_why
 from screens.paned import ReasonScreen
 from screens.widgets.job_pane import course_lines, job_entry, job_lines, reason_lines, start_lines, waiting_lines
 from screens.widgets.pane import Lines
@@ -39,9 +39,9 @@ from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, runs_of
 
-ROOMY = 130  # screen columns from which bars are long
+WIDE_COLUMNS = 130  # screen columns from which bars are long
 
-LEAST = 5  # lines of each job that holds quota
+MIN_LINES_PER_JOB = 5  # lines of each job that holds quota
 
 
 class ClusterQueueTable(ResourceTable[QueueLine]):
@@ -51,7 +51,7 @@ class ClusterQueueTable(ResourceTable[QueueLine]):
     COLUMNS = QUEUES.columns
 
     def on_resize(self) -> None:
-        width = 36 if self.size.width >= ROOMY else 24
+        width = 36 if self.size.width >= WIDE_COLUMNS else 24
         self.set_columns([structs.replace(each, width=width) if each.drawn else each for each in self.COLUMNS])
         super().on_resize()
 
@@ -73,7 +73,7 @@ class QueuesScreen(ReasonScreen):
     KINDS = ("clusterqueues", "localqueues", "workloads", "jobsets")
     BELOW = 35  # two lists stand above it
     BINDINGS: ClassVar[list[BindingType]] = [
-        WHY,
+        WHY_KEY,
         ONLY_MINE,
         Binding("y", "manifest", "YAML", id="queues.manifest", tooltip="The object under the cursor as YAML"),
         Binding("n", "launch", "Launch", id="queues.launch", tooltip="Start a job"),
@@ -143,13 +143,13 @@ class QueuesScreen(ReasonScreen):
 
     def action_why(self) -> None:
         if (row := self.workloads.row) is not None:
-            show_why(self, name_of(row.workload), self._reason_lines(row, ENDLESS, SERVER_CLOCK.now()))
+            show_why(self, name_of(row.workload), self._reason_lines(row, MANY_LINES, SERVER_CLOCK.now()))
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
         """The jobs that hold quota, and how far they are; of the selected one, which the pane shows, only a line."""
         found, row = list[list[Span]](), self.workloads.row
         for left, job in zip(range(len(self._jobs), 0, -1), self._jobs, strict=True):
-            room = height - len(found) - LEAST * (left - 1) - 2
+            room = height - len(found) - MIN_LINES_PER_JOB * (left - 1) - 2
             found += job_entry(job, runs_of(state_cell(job))[0], now, width, state=False)
             if row is None or row.workload.owner_uid != job.jobset.uid:
                 measures = self.session.measures.find_followed(job.jobset.key) if self.app.connected else None

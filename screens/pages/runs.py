@@ -34,9 +34,9 @@ from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import YamlText
 from screens.wording import Span
 
-AGAIN = 2.0  # seconds between two looks into the memory while it is shown: other consoles write it too
-GIVEN = "values it was launched with, beside the recipe's defaults"
-ON_RUNS = frozenset({"again", "difference", "job", "forget"})  # actions that need a run
+POLL_SECONDS = 2.0  # seconds between two looks into the memory while it is shown: other consoles write it too
+GIVEN_VALUES_NOTE = "values it was launched with, beside the recipe's defaults"
+ACTIONS_ON_RUNS = frozenset({"again", "difference", "job", "forget"})  # actions that need a run
 
 
 class RunTable(ResourceTable["RunRecord"]):
@@ -54,7 +54,7 @@ class RunRecordsScreen(LiveScreen):
     """A page of what is recorded of runs, which other consoles record too."""
 
     def on_mount(self) -> None:
-        self.set_interval(AGAIN, self.read)
+        self.set_interval(POLL_SECONDS, self.read)
 
     def show_fleet(self, fleet: Fleet) -> None:
         """Read the records again, since an observed end is recorded shortly after."""
@@ -132,12 +132,12 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
             found += [[], [Span("what its GPU-time went into", "head")], *([Span(each)] for each in cost_lines(cost))]
         given = [each for each in compare_values(replace(run, values={}), run) if each.path != "queue"]
         if given:  # besides the queue, which the form fills in
-            found += [[], [Span(GIVEN, "head")]]
+            found += [[], [Span(GIVEN_VALUES_NOTE, "head")]]
             found += [[Span(f"{each.path} = ", "dim"), Span(one_line(str(each.after)))] for each in given]
         return found
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ON_RUNS and self.table.row is None:
+        if action in ACTIONS_ON_RUNS and self.table.row is None:
             return False
         return super().check_action(action, parameters)
 
@@ -299,7 +299,7 @@ class RunScreen(RunRecordsScreen):
 
     def on_mount(self) -> None:
         """Focus the differences if there are any."""
-        title = (Span("── ", "faint"), Span(GIVEN, "head"))
+        title = (Span("── ", "faint"), Span(GIVEN_VALUES_NOTE, "head"))
         self.query_one("#values-title", SentenceLine).runs = title
         self.values.focus()
 

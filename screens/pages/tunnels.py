@@ -22,7 +22,7 @@ from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 
-AGAIN = 1.0  # seconds between two looks: bytes run while one watches
+POLL_SECONDS = 1.0  # seconds between two looks: bytes run while one watches
 
 
 class TunnelTable(ResourceTable["Tunnel"]):
@@ -56,7 +56,7 @@ class TunnelsScreen(LiveScreen):
         yield SentenceLine(id="explanation")
 
     def on_mount(self) -> None:
-        self.set_interval(AGAIN, self.read)  # other programs open tunnels too
+        self.set_interval(POLL_SECONDS, self.read)  # other programs open tunnels too
 
     def show_fleet(self, fleet: Fleet) -> None:
         self.read()
@@ -160,7 +160,7 @@ class TunnelsScreen(LiveScreen):
             name: str | None = ""
             if saved:
                 choices = [Choice(each.name, f"{each.job} {each.rank}: {' '.join(each.ports)}") for each in saved]
-                name = await self.app.push_screen_wait(Pick("Which one?", [*choices, Choice(OTHER, "by name")]))
+                name = await self.app.push_screen_wait(Pick("Which one?", [*choices, Choice(OTHER_PORT, "by name")]))
             if name is None:
                 return
             found = next((each for each in saved if each.name == name), None)
@@ -183,7 +183,7 @@ class TunnelsScreen(LiveScreen):
         self.read()
 
 
-OTHER = "another"
+OTHER_PORT = "another"
 
 
 def _sentence(tunnel: Tunnel) -> list[Span]:

@@ -13,12 +13,12 @@ from textual.widgets import Input, Static
 
 from console.errors import BadInput, ConsoleError
 from console.scheduling.what_if import Changes, what_if
-from screens.cli.forecast import KINDS, result_lines
+from screens.cli.forecast import FORECAST_KINDS, result_lines
 from screens.cli.lists import unread
 from screens.dialogs.question import Question
 from screens.session_app import SessionApp
 
-FORMS = {
+CHANGE_FORMS = {
     "stop": "JOB",
     "submit": "QUEUE:GPUS[:PRIORITY]",
     "priority": "JOB:PRIORITY",
@@ -31,13 +31,13 @@ FORMS = {
 def read_changes(text: str) -> Changes:
     """The changes that were typed: "stop llama submit a4:32", or the options of `a4 whatif`."""
     words = [word.removeprefix("--") for word in text.split()]
-    known = ", ".join(f"{name} {form}" for name, form in FORMS.items())
-    found: dict[str, list[str]] = {name: [] for name in FORMS}
+    known = ", ".join(f"{name} {form}" for name, form in CHANGE_FORMS.items())
+    found: dict[str, list[str]] = {name: [] for name in CHANGE_FORMS}
     for at in range(0, len(words), 2):
         if words[at] not in found:
             raise BadInput(f"{words[at]} is no change.", f"Changes are: {known}.")
         if at + 1 == len(words):
-            raise BadInput(f"{words[at]} has to be {words[at]} {FORMS[words[at]]}.")
+            raise BadInput(f"{words[at]} has to be {words[at]} {CHANGE_FORMS[words[at]]}.")
         found[words[at]].append(words[at + 1])
     if not words:
         raise BadInput("Nothing to try.", f"Changes are: {known}.")
@@ -65,7 +65,7 @@ class WhatIfScreen(Question[None]):
         with Vertical() as box:
             box.border_title = "What if"
             yield Input(self._typed, placeholder="stop llama submit a4:32", compact=True)
-            forms = "   ".join(f"{name} {form}" for name, form in FORMS.items())
+            forms = "   ".join(f"{name} {form}" for name, form in CHANGE_FORMS.items())
             yield Static(f"Changes, as many as are wanted: {forms}", markup=False, classes="hint")
             with VerticalScroll():
                 yield Static(id="result", markup=False)
@@ -96,5 +96,5 @@ class WhatIfScreen(Question[None]):
         except ConsoleError as error:
             self.result.update(str(error))
             return
-        missing = [f"{kind}: {reason}" for kind, reason in unread(KINDS, fleet).items()]
+        missing = [f"{kind}: {reason}" for kind, reason in unread(FORECAST_KINDS, fleet).items()]
         self.result.update("\n".join([*missing, *result_lines(found, fleet)]))

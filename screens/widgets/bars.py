@@ -43,7 +43,7 @@ class Title:
 
 
 class TabShape(NamedTuple):
-    """How much the title says of the tabs."""
+    """How much of the tabs the title bar shows."""
 
     names: bool = True  # of tabs that are not open; the keys that open them it says as long as there is room
     others: bool = True  # anything of them
@@ -146,7 +146,7 @@ def _cells(runs: Iterable[Span]) -> int:
     return sum(cell_len(run.text) for run in runs)
 
 
-READING = (
+READING_SETTINGS = (
     "log.search",
     "log.filter",
     "log.next",

@@ -27,11 +27,11 @@ from screens.widgets.line import PaintedLines, cut_sentence, fit, fit_runs, join
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Span
 
-FREE = Span("·", "text")
-PARTLY = "▒"
-GAP = 2  # columns between hosts
-LABEL = 6  # most columns of a host's short name
-PLACE = 10  # most columns of a block's or subblock's name
+FREE_PIP = Span("·", "text")
+PARTLY_USED = "▒"
+GAP_COLUMNS = 2  # columns between hosts
+MAX_HOST_COLUMNS = 6  # most columns of a host's short name
+MAX_PLACE_COLUMNS = 10  # most columns of a block's or subblock's name
 
 
 class Zoom(StrEnum):
@@ -50,7 +50,7 @@ class Shape(NamedTuple):
     rows: int = 1  # lines of a host: its GPUs, its job, its last bandwidth, an empty one
 
 
-SHAPES = (
+MAP_SHAPES = (
     *(Shape(Zoom.GPUS, names=True, rows=rows) for rows in (4, 3, 2, 1)), Shape(Zoom.GPUS),
     Shape(Zoom.HOSTS, names=True), Shape(Zoom.HOSTS), Shape(Zoom.SUBBLOCKS),
 )  # fmt: skip
@@ -58,7 +58,7 @@ SHAPES = (
 
 
 class Panel(NamedTuple):
-    """What stands behind the names of a place: marks of one or several hosts; one of none is a gap."""
+    """The marks of one or several hosts, after the names of their block and subblock; without hosts, a gap."""
 
     block: str
     subblock: str
@@ -76,7 +76,7 @@ class FloorLine(Struct, frozen=True):
 
 def short_name(name: str) -> str:
     """The last part of a node's name, which distinguishes it from its neighbours."""
-    return name.rsplit("-", 1)[-1][-LABEL:]
+    return name.rsplit("-", 1)[-1][-MAX_HOST_COLUMNS:]
 
 
 def panels(floor: Floor, shape: Shape) -> list[Panel]:
@@ -116,7 +116,7 @@ def fold(every: Sequence[Panel], shape: Shape, width: int, left: int, mark: int,
 
 def widest(names: Sequence[str]) -> int:
     """Number of columns that the longest of these place names takes."""
-    return min(PLACE, max((cell_len(name) for name in names), default=0) or 1)
+    return min(MAX_PLACE_COLUMNS, max((cell_len(name) for name in names), default=0) or 1)
 
 
 def host_mark(host: Host) -> Span:
@@ -186,7 +186,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self.lines_wanted = 1  # of the whole map as it would be drawn with room for each host's name and job
         self.columns_wanted = 0  # of the headings, whole
         self._asked: Zoom | None = None
-        self._shape = SHAPES[0]
+        self._shape = MAP_SHAPES[0]
         self._starts = [0]
         self._drawn: dict[int, Strip] = {}
 
@@ -238,7 +238,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
 
     def pip(self, pip: HostGpu, host: Host) -> Span:
         if pip.state is GpuState.FREE:
-            return FREE
+            return FREE_PIP
         if pip.state is GpuState.OUT:
             return Span("✗", "bad") if host.faults else Span("◐", "waits") if host.starting else Span("‖", "dim")
         return self._held[pip.holder.uid if pip.holder else ""]
@@ -265,11 +265,11 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self._label = max((len(short_name(host.node.name)) for host in hosts), default=0)
         self._pips = max((host.total for host in hosts), default=0)
         self.columns_wanted = 3 + max((cell_width(list(heading)) for heading, _ in self._floors), default=0)
-        self.lines_wanted = sum(1 if line.heading else 3 for line in self._fold(SHAPES[1]))
+        self.lines_wanted = sum(1 if line.heading else 3 for line in self._fold(MAP_SHAPES[1]))
         self._shape, self._lines = self._fitting(self._asked)
         if self._shape.rows > 1:
             self._lines = self._fold(
-                self._shape, max((cell_len(host_caption(host)) for host in hosts), default=0) + GAP
+                self._shape, max((cell_len(host_caption(host)) for host in hosts), default=0) + GAP_COLUMNS
             )
         left = self._name_width(self._shape)
         self._starts = [0, *accumulate(1 if line.heading else self._shape.rows for line in self._lines)]
@@ -288,9 +288,9 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self.post_message(self.Moved())
 
     def _fitting(self, zoom: Zoom | None) -> tuple[Shape, list[FloorLine]]:
-        """The first shape of that zoom, or of any, with which the whole map is seen; if none is, one that scrolls."""
+        """The first shape of that zoom (or of any) in which the whole map is visible; else one that scrolls."""
         scanned = any(host.node.last_busbw for _, floor in self._floors for host in floor.hosts)
-        shapes = [shape for shape in SHAPES if zoom in (None, shape.zoom) and shape.rows < 4 + scanned]
+        shapes = [shape for shape in MAP_SHAPES if zoom in (None, shape.zoom) and shape.rows < 4 + scanned]
         folded: dict[tuple[Zoom, bool], list[FloorLine]] = {}
         for shape in shapes:
             key = shape.zoom, shape.names
@@ -319,7 +319,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         """Columns that a mark takes at least."""
         if shape.zoom is not Zoom.GPUS:
             return 1
-        return (self._label + 1 if shape.names else 0) + 1 + self._pips + GAP
+        return (self._label + 1 if shape.names else 0) + 1 + self._pips + GAP_COLUMNS
 
     # drawing
 
@@ -382,7 +382,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
             runs = [Span(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._shape.names else []
             pips = groupby(self.pip(pip, host) for pip in host.pips)  # fewer runs: a thousand hosts are redrawn at once
             runs += [host_mark(host), *(Span(pip.text * len(list(same)), pip.style) for pip, same in pips)]
-        return [*fit_runs(runs, width - GAP, back), *fit_runs([], GAP, self.over(plain))]
+        return [*fit_runs(runs, width - GAP_COLUMNS, back), *fit_runs([], GAP_COLUMNS, self.over(plain))]
 
     def _summed(self, panel: Panel) -> list[Segment]:
         """A mark for each host or subblock; those of one colour are one run: thousands are drawn at once."""
@@ -405,10 +405,10 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
                 return worst[0]
         used = [mark for mark in marks if mark.text not in "·◐‖"]
         if not used:
-            return FREE if FREE in marks else Span("◐", "waits")
+            return FREE_PIP if FREE_PIP in marks else Span("◐", "waits")
         styles = {mark.style for mark in used}
-        full = len(used) == len(marks) and all(mark.text != PARTLY for mark in used)
-        return Span("■" if full else PARTLY, styles.pop() if len(styles) == 1 else "text")
+        full = len(used) == len(marks) and all(mark.text != PARTLY_USED for mark in used)
+        return Span("■" if full else PARTLY_USED, styles.pop() if len(styles) == 1 else "text")
 
     def _host_mark(self, host: Host) -> Span:
         """One mark for a host. Its pips are in order, those of one job together: the first and the last tell most."""
@@ -418,10 +418,10 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         if first is last or (first.state is last.state and first.holder == last.holder):
             return self.pip(first, host)
         if first.state is GpuState.FREE:
-            return FREE
+            return FREE_PIP
         alone = all(pip.holder in (first.holder, None) for pip in host.pips)
         style = self.pip(first, host).style if alone else "text"
-        return Span("■" if last.state is GpuState.HELD else PARTLY, style)
+        return Span("■" if last.state is GpuState.HELD else PARTLY_USED, style)
 
     # moving
 

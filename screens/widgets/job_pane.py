@@ -49,15 +49,15 @@ if TYPE_CHECKING:
     from console.launch.ownership import Proof
 
 
-CURVES = STEP_METRICS[0], STEP_METRICS[2]  # the loss, and below it the step time where there is room for two
-LAST_LEAST = 6
+CURVE_METRICS = STEP_METRICS[0], STEP_METRICS[2]  # the loss, and below it the step time where there is room for two
+MIN_LOG_LINES = 6
 """Lines that a curve leaves for the last lines of the log, which tell what came since."""
-CURVE_LEAST, CURVE_MOST, CURVES_LEAST = 4, 32, 10  # lines of one, of all, and of two
-BESIDE = 150  # columns from which on the log has room beside the curves
-NAME = 24  # columns of a job's name where what is to be known of it stands beside it
-PODS_MOST = 3
+MIN_CURVE_LINES, MAX_CURVE_LINES, MIN_TWO_CURVES_LINES = 4, 32, 10  # lines of one, of all, and of two
+LOG_BESIDE_COLUMNS = 150  # columns from which on the log has room beside the curves
+NAME_COLUMNS = 24  # columns of a job's name where what is to be known of it stands beside it
+MAX_POD_LINES = 3
 """Lines of pods; of more only numbers are shown."""
-NODES_MOST = 4
+MAX_NODE_LINES = 4
 """Lines of nodes with a mark for each GPU; of more nodes each is one mark."""
 
 
@@ -77,7 +77,7 @@ def job_lines(
     """
     found = [_title(job, width, now), *reason_lines(job, width, now, whose)]
     if job.jobset.state is not JobState.PENDING:
-        found += _progress_lines(job, measures, width, height - len(found) - LAST_LEAST * tail, now)
+        found += _progress_lines(job, measures, width, height - len(found) - MIN_LOG_LINES * tail, now)
     return [*found, *(tail_lines(job, measures, width, height - len(found), now) if tail else [])]
 
 
@@ -117,7 +117,7 @@ def course_lines(
     """
     if among:
         return _progress_lines(job, measures, width, height, now, curve=False)
-    left = width * 3 // 5 if width >= BESIDE else width
+    left = width * 3 // 5 if width >= LOG_BESIDE_COLUMNS else width
     right = _last_lines(measures, width - left - 3, height + 1)[1:] if left < width else []
     left = left if right else width
     found = _progress_lines(job, measures, left, height, now, saved=False)
@@ -144,9 +144,9 @@ def entry(name: list[Span], state: list[Span], about: str, width: int, *, low: b
 
     `low`: of a pane that has no lines for that, whose entries are cut.
     """
-    first, end = [*name, Span(" " * max(2, NAME - cell_width(name)))], Span(about, "dim")
+    first, end = [*name, Span(" " * max(2, NAME_COLUMNS - cell_width(name)))], Span(about, "dim")
     room = width - cell_width([*first, end]) - 2
-    if width >= WIDE and (low or cell_width(state) <= room):
+    if width >= WIDE_COLUMNS and (low or cell_width(state) <= room):
         shown = cut_sentence(state, room)
         return [[*first, *shown, Span(" " * (room + 2 - cell_width(shown))), end]]
     gap = Span(" " * max(2, width - cell_width(name) - cell_width(end)))
@@ -232,9 +232,9 @@ def _progress_lines(
     pods += [*at_risk, *([cost] if cost and pods else [])]
     pods = pods[: max(1, room - len(figures))]
     busy = _gpus_busy(job, measures, width, now)[not curve :]
-    if len(figures) + (CURVE_LEAST + 1) * curve + len(pods) + len(busy) > room:
+    if len(figures) + (MIN_CURVE_LINES + 1) * curve + len(pods) + len(busy) > room:
         busy = []
-    high = min(CURVE_MOST, room - len(figures) - len(pods) - len(busy) - 1) if curve else 0
+    high = min(MAX_CURVE_LINES, room - len(figures) - len(pods) - len(busy) - 1) if curve else 0
     return [*figures, *_curve(measures, width, high), *pods, *busy]
 
 
@@ -255,14 +255,14 @@ def _figures(job: JobLine, measures: JobMeasures | None, width: int) -> Lines:
 
 def _curve(measures: JobMeasures | None, width: int, high: int) -> Lines:
     """The curves of training or that of the bandwidth and an empty line; nothing in fewer than CURVE_LEAST lines."""
-    if high < CURVE_LEAST:
+    if high < MIN_CURVE_LINES:
         return []
     track = measures.track if measures is not None else None
     test = measures.tests[-1] if measures is not None and measures.tests else None
     canvas = Canvas(width, high)
-    known = [each for each in CURVES if track and (column := track.columns.get(each.name)) and column.known > 1]
+    known = [each for each in CURVE_METRICS if track and (column := track.columns.get(each.name)) and column.known > 1]
     if track is not None and known:
-        known = known[: max(1, high // (CURVES_LEAST // 2))]
+        known = known[: max(1, high // (MIN_TWO_CURVES_LINES // 2))]
         with track.lock:
             steps, part = f"steps {track.numbers[0]:,.0f} to {track.numbers[-1]:,.0f}", high // len(known)
             data = TrainingChartData(track, track.list_events())
@@ -300,7 +300,7 @@ def _pods(job: JobLine, width: int) -> Lines:
     where = place_words(job)
     tries = [Span("   attempt ", "dim"), *runs_of(attempt_cell(job))] if job.jobset.max_restarts else []
     found: Lines = [[Span(ready, "ok" if job.up == len(job.ranks) else "waits"), Span(f"  {where}", "dim"), *tries]]
-    if len(job.ranks) <= (width // 2) * PODS_MOST:
+    if len(job.ranks) <= (width // 2) * MAX_POD_LINES:
         glyphs = [
             wording.pod_glyph(rank.status, ready=rank.ready) if rank.pod else Span("·", "faint") for rank in job.ranks
         ]
@@ -313,7 +313,7 @@ def _pods(job: JobLine, width: int) -> Lines:
 
 
 def _gpus_busy(job: JobLine, measures: JobMeasures | None, width: int, now: float) -> Lines:
-    """How busy the GPUs are, by rank and node; nothing where no exporter tells it, or the job has ended."""
+    """GPU utilization by rank and node; empty without an exporter, or after the job's end."""
     pods = {rank.name for rank in job.ranks if rank.pod}
     read = [each for each in measures.gpus if each.pod in pods] if measures is not None else []
     known = [each.at for each in read if any(gpu.utilization is not None for gpu in each.gpus)]
@@ -328,7 +328,7 @@ def _gpus_busy(job: JobLine, measures: JobMeasures | None, width: int, now: floa
     ]
     column = max(map(cell_width, entries)) + 3
     across = max(1, (width + 3) // column)
-    if len(entries) > across * NODES_MOST:
+    if len(entries) > across * MAX_NODE_LINES:
         least = (
             min(
                 each.gpus,
@@ -382,7 +382,7 @@ def _last_lines(measures: JobMeasures | None, width: int, room: int) -> Lines:
     return [[], [Span("last lines", "head")], *([Span(text, "dim")] for text in (*before, *folded))]
 
 
-_RUNS = {JobState.RUNNING, JobState.RESTARTING}
+_RUNNING_STATES = {JobState.RUNNING, JobState.RESTARTING}
 
 
 # what is saved of it
@@ -393,7 +393,7 @@ def saved_runs(line: JobLine, measures: JobMeasures | None, now: float, key: str
 
     `key`: what reads the folder, where nobody has yet.
     """
-    if line.jobset.state not in _RUNS or measures is None or not any(measures.tracks):
+    if line.jobset.state not in _RUNNING_STATES or measures is None or not any(measures.tracks):
         return []
     if measures.is_reading_old_lines:
         return []
@@ -410,7 +410,7 @@ def saved_runs(line: JobLine, measures: JobMeasures | None, now: float, key: str
 
 
 def should_read_unasked(line: JobLine, measures: JobMeasures | None, now: float, proof: Proof) -> bool:
-    """Whether to read the folder of a job that is looked at though nobody asked: only of one's own, and seldom."""
+    """Whether to read a shown job's checkpoint folder unasked: only the person's own, and seldom."""
     if line.jobset.state is not JobState.RUNNING or not proof.may_look or not line.may_stop:
         return False
     return bool(saved_folder(measures)) and (line.saved is None or line.saved.should_be_read_again(now, measures))
@@ -429,6 +429,6 @@ def _reading_runs(saved: SavedState, now: float) -> list[Span]:
     if saved.missing:
         return [Span(f"Looked for {ago}.", "dim")]
     if saved.survey is None:
-        why = wording.begun_small(one_line(saved.problem).rstrip("."))
+        why = wording.lower_first_letter(one_line(saved.problem).rstrip("."))
         return [Span("Its folder could not be read: ", "dim"), Span(why), Span(f" (tried {ago}).", "dim")]
     return [Span(f"{one_line(saved.place)}, read {ago}: {saved.by}.", "dim")]

@@ -20,7 +20,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from screens.sanitize import one_line
-from screens.theme import BOLD, DARK
+from screens.theme import BOLD_STYLES, DARK
 from screens.wording import Span, short_node
 
 StyleOf = Callable[[str], Style]
@@ -62,8 +62,8 @@ def beginning(text: str, width: int) -> str:
     return text
 
 
-_PHRASE = re.compile(r"(?=; |, |\. | \(|  | · | (?:after|since|because|until|while) )")
-_OPEN = re.compile(
+_PHRASE_END = re.compile(r"(?=; |, |\. | \(|  | · | (?:after|since|because|until|while) )")
+_OPEN_BRACKET = re.compile(
     r"[\d.,:/]*\d|.*[(].*|[-+=×]|an?|after|and|are|as|at|because|but|by|for|from|has|in|is|its|no|not|of|on|or|since|than|"
     r"that|the|this|to|until|was|which|while|with"
 )
@@ -71,10 +71,10 @@ _OPEN = re.compile(
 
 
 def phrase_ends(text: str) -> list[int]:
-    """Where a sentence may end so that what stands before says something by itself: never inside of brackets."""
+    """Where a sentence may be cut so that its beginning is complete, never inside brackets."""
     return [
         at
-        for found in _PHRASE.finditer(text)
+        for found in _PHRASE_END.finditer(text)
         if (at := found.start()) and text.count("(", 0, at) == text.count(")", 0, at)
     ]
 
@@ -89,7 +89,7 @@ def cut_sentence(runs: Iterable[Span], width: int) -> list[Span]:
     if 3 * end < width:
         words = beginning(f"{text} ", width).split(" ")[:-1]
         after, first = text[len(" ".join([*words, ""])) :], " ".join(words[:1])
-        while words and (after[:1].isdigit() or _OPEN.fullmatch(words[-1])):
+        while words and (after[:1].isdigit() or _OPEN_BRACKET.fullmatch(words[-1])):
             after = words.pop()
         end = max(end, len((" ".join(words) or first).rstrip(":,;")))
     if not end and text[:1].isalpha():
@@ -268,13 +268,15 @@ class Styled(Widget):
             colour = colours.get(kind + name)
             alone = name == "bad" and self.app.no_color  # red is a dark grey without colours
             colour = colours["ink-strong"] if alone else colour
-            plain = Style(color=colour or colours["ink-text"], bold=name in BOLD or None, underline=alone or None)
+            plain = Style(
+                color=colour or colours["ink-text"], bold=name in BOLD_STYLES or None, underline=alone or None
+            )
             style = mixed[kind + name] = Style(bgcolor=colour) if kind == "ground-" else plain
         return style
 
 
 class PaintedLines(Styled, metaclass=AbstractWidgetMeta):
-    """A widget of many lines, of which only the columns that are other than what is painted are painted again."""
+    """A widget of many lines that repaints only the columns that have changed."""
 
     @cached_property
     def _painted(self) -> dict[int, Strip]:

@@ -19,7 +19,7 @@ from screens.widgets.sentence_line import folded_runs
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Fact, Span, runs_of
 
-GAP = 3
+GAP_COLUMNS = 3
 
 
 def arrange(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
@@ -28,21 +28,21 @@ def arrange(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
     known = [fact for fact in facts if cell_width(fact[1])]
     if not known:
         return []
-    wide = [fact for fact in known if _width(fact) > width // 2 - GAP]
-    narrow = [fact for fact in known if _width(fact) <= width // 2 - GAP]
+    wide = [fact for fact in known if _width(fact) > width // 2 - GAP_COLUMNS]
+    narrow = [fact for fact in known if _width(fact) <= width // 2 - GAP_COLUMNS]
     widest = max((_width(fact) for fact in narrow), default=width)
-    columns = max(1, min(4, width // (widest + GAP)))
+    columns = max(1, min(4, width // (widest + GAP_COLUMNS)))
     lines = -(-len(narrow) // columns)
     grid = [narrow[index::lines] for index in range(lines)]
     return [*grid, *([fact] for fact in wide)]
 
 
 def _width(fact: Fact) -> int:
-    return NAME + cell_width(fact[1])
+    return NAME_COLUMNS + cell_width(fact[1])
 
 
-NAME = 14  # columns of a fact's name
-STALE: Fact = ("Connection", Span("lost: last known", "waits"))
+NAME_COLUMNS = 14  # columns of a fact's name
+STALE_FACT: Fact = ("Connection", Span("lost: last known", "waits"))
 
 
 class Facts(SnapshotText):
@@ -51,10 +51,10 @@ class Facts(SnapshotText):
 
     @property
     def _shown(self) -> tuple[Fact, ...]:
-        """The facts; of a snapshot that may be out of date with a first one that says so."""
+        """The facts, after one that marks an outdated snapshot."""
         if not self.stale:
             return self.facts
-        return (STALE, *((name, dimmed(runs_of(cell))) for name, cell in self.facts))
+        return (STALE_FACT, *((name, dimmed(runs_of(cell))) for name, cell in self.facts))
 
     def lines_at(self, width: int) -> Lines:
         return fact_lines(self._shown, width - 4, beside=0, style="head")
@@ -69,8 +69,8 @@ class Facts(SnapshotText):
 
 
 Lines = list[list[Span]]
-AGE = 8  # columns before an event
-WIDE = 100
+AGE_COLUMNS = 8  # columns before an event
+WIDE_COLUMNS = 100
 """Columns of a pane from which on facts stand beside each other."""
 
 
@@ -81,7 +81,7 @@ def whole_lines(runs: Iterable[Span], width: int) -> Lines:
     return folded_runs([Span(long.sub(r"\g<0> ", run.text), run.style) for run in runs], width)
 
 
-def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE, style: str = "dim") -> Lines:
+def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE_COLUMNS, style: str = "dim") -> Lines:
     """The names and values, one per line or, from `beside` columns on, several; long ones go on below, empty ones go.
 
     `style`: of the names.
@@ -96,7 +96,7 @@ def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE, style: 
                     run
                     for name, cell in row
                     for run in (
-                        Span(f"{name:<{NAME}}", style),
+                        Span(f"{name:<{NAME_COLUMNS}}", style),
                         *runs_of(cell),
                         Span(" " * (column - _width((name, cell)))),
                     )
@@ -104,8 +104,8 @@ def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE, style: 
             )
             continue
         name, cell = row[0]
-        folded = whole_lines(runs_of(cell), width - NAME)
-        found += [[Span(f"{name if not at else '':<{NAME}}", style), *runs] for at, runs in enumerate(folded)]
+        folded = whole_lines(runs_of(cell), width - NAME_COLUMNS)
+        found += [[Span(f"{name if not at else '':<{NAME_COLUMNS}}", style), *runs] for at, runs in enumerate(folded)]
     return found
 
 
@@ -124,10 +124,10 @@ def event_lines(events: Iterable[Event], now: float, width: int, room: int, *, n
             *([Span(f"  {wording.short_node(each.object_name)}")] if named else []),
             Span(f"  {wording.sentence(each.message)}", "dim"),
         ]
-        lines = whole_lines(words, width - AGE)
+        lines = whole_lines(words, width - AGE_COLUMNS)
         if len(rows) + len(lines) > room - 2:
             break
-        ages = f"{wording.age(now - each.last):>{AGE - 2}}  ", " " * AGE
+        ages = f"{wording.age(now - each.last):>{AGE_COLUMNS - 2}}  ", " " * AGE_COLUMNS
         rows += [[Span(ages[at > 0], "dim"), *runs] for at, runs in enumerate(lines)]
     return [[], [Span("events", "head")], *rows] if rows else []
 

@@ -14,17 +14,17 @@ from textual.widgets import TextArea
 from console.logs.text import MemoryText
 from screens.widgets.form.editors import kept_bindings
 from screens.widgets.line import FixedHeightView, Styled, folded_at_spaces
-from screens.widgets.log.lines import LIMIT, LogLines
+from screens.widgets.log.lines import MAX_MEMORY_LINES, LogLines
 from screens.wording import Span
 
-_LINE = re.compile(r"(?P<lead>\s*(?:- )*)(?P<key>[^\s#'\"{}\[\]][^:#]*?:(?=\s|$))?(?P<rest>.*)")
+_YAML_LINE = re.compile(r"(?P<lead>\s*(?:- )*)(?P<key>[^\s#'\"{}\[\]][^:#]*?:(?=\s|$))?(?P<rest>.*)")
 _PLAIN_WORD = re.compile(r"\s*(?:-?\d[\d.]*|true|false|null)\s*")
 
 
 def yaml_runs(text: str) -> list[Span]:
     if text.lstrip().startswith(("#", "---")):
         return [Span(text, "dim")]
-    found = _LINE.fullmatch(text)
+    found = _YAML_LINE.fullmatch(text)
     if found is None:
         return [Span(text)]
     lead, key, rest = found["lead"], found["key"] or "", found["rest"]
@@ -45,7 +45,7 @@ class YamlText(LogLines, FixedHeightView):
         if text == self._whole:
             return
         self._whole = text
-        held = MemoryText(LIMIT)
+        held = MemoryText(MAX_MEMORY_LINES)
         held.append_lines([(0.0, line) for line in text.splitlines()])
         row = self.scroll_y
         with self.app.batch_update():
@@ -60,7 +60,7 @@ class YamlText(LogLines, FixedHeightView):
         return super().check_action(action, parameters) if action != "toggle" else parameters == ("wrap",)
 
 
-WRONG = Style(underline=True, bold=True)
+WRONG_STYLE = Style(underline=True, bold=True)
 
 
 class YamlEditor(TextArea, FixedHeightView, Styled, inherit_bindings=False):
@@ -109,12 +109,12 @@ class YamlEditor(TextArea, FixedHeightView, Styled, inherit_bindings=False):
             text.stylize(self.style_of(run.style), at, at + len(run.text))
             at += len(run.text)
         if line_index + 1 in self._wrong:
-            text.stylize(WRONG + self.style_of("bad"))
+            text.stylize(WRONG_STYLE + self.style_of("bad"))
         return text
 
 
-RULE = "── "
-_STYLES = {"✗": "bad", "≠": "waits", "⚠": "waits", "◐": "waits", "●": "ok", "○": "dim"}
+HEADING = "── "
+_STYLE_OF_GLYPH = {"✗": "bad", "≠": "waits", "⚠": "waits", "◐": "waits", "●": "ok", "○": "dim"}
 
 
 class OutputText(YamlText):
@@ -123,13 +123,13 @@ class OutputText(YamlText):
     fold = staticmethod(folded_at_spaces)
 
     def paint(self, text: str, whole: str) -> list[Span]:
-        if not text.startswith(RULE):
+        if not text.startswith(HEADING):
             return [Span(text)]
-        glyph, _, words = text.removeprefix(RULE).partition(" ")
-        style = _STYLES.get(glyph, "head")
+        glyph, _, words = text.removeprefix(HEADING).partition(" ")
+        style = _STYLE_OF_GLYPH.get(glyph, "head")
         title, colon, rest = words.partition(": ")
         return [
-            Span(RULE, "faint"),
+            Span(HEADING, "faint"),
             Span(f"{glyph} ", style),
             Span(title, "bad" if style == "bad" else "strong"),
             Span(f"{colon}{rest}", "" if style in ("bad", "waits") else "dim"),

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from console.attach.ssh import config
-from console.attach.ssh.config import SshHostEntry
+from console.attach.ssh import config_and_known_hosts
+from console.attach.ssh.config_and_known_hosts import SshHostEntry
 from console.attach.ssh.paths import SshPaths
 from tests.apiserver import ApiServer
 from tests.certificates import usual_certificate
@@ -170,8 +170,8 @@ def _options_of_host(path: Path, scratch: Path) -> str:
         identity=str(scratch / "key"), pods={},
     )  # fmt: skip
     with places.lock():
-        config.save_entry(places, entry)
-        config.add_include(places)
+        config_and_known_hosts.save_entry(places, entry)
+        config_and_known_hosts.add_include(places)
     argv = ["ssh", "-G", "-F", str(places.user_config), entry.host(0)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     none = "" if "remotecommand" in done.stdout else "remotecommand none "  # as ssh leaves it out

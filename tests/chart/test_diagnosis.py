@@ -17,8 +17,8 @@ from tests.chart.test_schema import LEAVES
 
 VARIABLES = {
     "NCCL_RAS_ENABLE", "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_NCCL_DUMP_ON_TIMEOUT",
-    "TORCH_NCCL_ENABLE_TIMING", probe.PIPE,
-    *probe.DUMPS,
+    "TORCH_NCCL_ENABLE_TIMING", probe.RECORDER_PIPE_VARIABLE,
+    *probe.DUMP_FILE_VARIABLES,
 }  # fmt: skip
 
 
@@ -40,7 +40,7 @@ async def test_every_recipe_has_them_and_off_leaves_nothing(name: str) -> None:
 async def test_a_person_s_own_value_wins() -> None:
     own = await variables("own-script", env={"TORCH_FR_BUFFER_SIZE": "9"})
     assert own["TORCH_FR_BUFFER_SIZE"] == "9"
-    assert own[probe.PIPE] == "/tmp/a4-recorder-"
+    assert own[probe.RECORDER_PIPE_VARIABLE] == "/tmp/a4-recorder-"
 
 
 def test_each_variable_is_named_where_the_switch_is_explained() -> None:

@@ -19,7 +19,7 @@ from msgspec import structs
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.hang.inspector import JobInspector
-from console.hang.own_jobs import OwnJobInspector
+from console.hang.own_job_inspector import OwnJobInspector
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import WatchState

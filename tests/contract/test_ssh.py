@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from console.attach.ssh import config
+from console.attach.ssh import config_and_known_hosts
 from console.attach.ssh.editors import DOCTOR_STEPS, SshHost, StepState
 from console.attach.ssh.paths import SshPaths
 from console.errors import HostKeyChanged, NotAllowed
@@ -165,9 +165,9 @@ async def test_a_host_key_that_nothing_explains_is_refused(session: Session, ope
     host = await set_up(session)
     places = SshPaths.locate()
     with places.lock():
-        (entry,) = config.load_entries(places)
+        (entry,) = config_and_known_hosts.load_entries(places)
         known = msgspec.structs.replace(entry.pods["0"], keys=(OTHER_KEY,))
-        config.save_entry(places, msgspec.structs.replace(entry, pods={"0": known}, release_keys=()))
+        config_and_known_hosts.save_entry(places, msgspec.structs.replace(entry, pods={"0": known}, release_keys=()))
     done = await openssh.ssh(host.host, "true")
     assert done.code == 255
     assert "Host key verification failed" in done.err

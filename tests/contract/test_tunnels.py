@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from console.attach.tunnel.engine import LocalForward, PortForwarder
+from console.attach.tunnel.local_forward import LocalForward, PortForwarder
 from console.attach.tunnel.relay import load_login
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube import port_forward

@@ -21,7 +21,7 @@ from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.base import LiveScreen
 from screens.job_tabs.tab import JobTab
-from screens.wording import SIGNS, begun_small
+from screens.wording import GLYPH_MEANINGS, lower_first_letter
 from tests.docs.markdown import anchor, code, table, text
 
 HEAD = """\
@@ -96,7 +96,7 @@ def keys_page() -> str:
         if name == "Main screens":
             places = sorted(places, key=lambda each: _main().index(each.__name__))
         parts += [f"## {name}", *map(_section, places)]
-    signs = table(["sign", "means"], [[sign.text, meaning] for sign, meaning in SIGNS])
+    signs = table(["sign", "means"], [[sign.text, meaning] for sign, meaning in GLYPH_MEANINGS])
     parts += ["## Signs", "On every page, a sign and its word tell the state of a thing.", signs]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -167,7 +167,7 @@ def _actions(place: type[DOMNode]) -> dict[str, tuple[str, list[str]]]:
     for each in _bindings(place):
         if not each.description or each.system or (each.key, each.action) in known:
             continue
-        why = f": {begun_small(each.tooltip)}" if each.tooltip else ""
+        why = f": {lower_first_letter(each.tooltip)}" if each.tooltip else ""
         _, keys = found.setdefault(each.action, (f"{each.description}{why}", []))
         keys += [key for key in _keys(each) if key not in keys]
     return found

@@ -35,8 +35,8 @@ from console.kube.snapshot import Fleet
 from console.kube.store import FLEET_FIELDS
 from console.launch.helm import MAX_MANIFEST_CHARACTERS, _find_foreign_part
 from console.launch.helm_command import looks_like_helm, parse_helm_line
+from console.launch.helm_set_options import SetValues
 from console.launch.releases import _is_small
-from console.launch.set_values import SetValues
 from console.launch.yaml_read import YamlSyntaxError, parse_text
 from console.logs.line_splitter import MAX_LINE_BYTES, split_timestamps
 from console.metrics.gpu_metrics import parse_dcgm, parse_nvidia_smi
@@ -299,7 +299,7 @@ def _ras_in_pod(data: bytes) -> None:
     try:
         for at in range(3):
             printed.print_answer(data.decode(errors="replace"), at / 10, 0.001)
-    except poll_ras.UNREADABLE as error:
+    except poll_ras.READ_ERRORS as error:
         printed.print_end(str(error))
     _polls("\n".join(printed.lines).encode())
 

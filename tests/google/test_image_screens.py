@@ -44,8 +44,8 @@ async def practised(
     scene: Literal["empty", "full"] = "empty",
 ) -> AsyncIterator[tuple[ConsoleApp, Pilot[Any], PracticeCluster]]:
     monkeypatch.setattr("console.google.images.POLL_SECONDS", 0.1)
-    monkeypatch.setattr("screens.pages.images.SOON", 0.1)
-    monkeypatch.setattr("screens.pages.images.AGAIN", 0.1)
+    monkeypatch.setattr("screens.pages.images.BUSY_POLL_SECONDS", 0.1)
+    monkeypatch.setattr("screens.pages.images.BUILD_POLL_SECONDS", 0.1)
     async with PracticeCluster(speed=speed, scene=scene) as cluster:
         settings = Settings(kubeconfig=cluster.kubeconfig, practice=True, read_only=read_only)
 

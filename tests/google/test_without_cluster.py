@@ -32,8 +32,8 @@ async def alone(
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("KUBECONFIG", str(folder / "none"))
     monkeypatch.setattr("console.google.images.POLL_SECONDS", 0.1)
-    monkeypatch.setattr("screens.pages.images.SOON", 0.1)
-    monkeypatch.setattr("screens.pages.images.AGAIN", 0.1)
+    monkeypatch.setattr("screens.pages.images.BUSY_POLL_SECONDS", 0.1)
+    monkeypatch.setattr("screens.pages.images.BUILD_POLL_SECONDS", 0.1)
     async with practice_google() as (world, reach):
         reach.project = project
 

@@ -19,7 +19,7 @@ from textual import work
 
 from console.settings import Settings
 from screens.app import ConsoleApp
-from screens.cli.crash import LONGEST, cleaned, report
+from screens.cli.crash import MAX_REPORT_CHARACTERS, cleaned, report
 from screens.pages.log import LogFileApp
 from tests.fakes import FakeSession
 from tests.hostile.payloads import PAYLOADS, RAW
@@ -62,7 +62,7 @@ def test_a_report_has_no_values() -> None:
 
 
 def test_a_report_has_an_end() -> None:
-    assert len(cleaned("x" * 10 * LONGEST)) < LONGEST + 10
+    assert len(cleaned("x" * 10 * MAX_REPORT_CHARACTERS)) < MAX_REPORT_CHARACTERS + 10
 
 
 @pytest.mark.parametrize("where", ["key", "mount", "timer", "draw"])

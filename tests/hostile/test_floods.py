@@ -42,7 +42,7 @@ from console.metrics.alarms import AlarmService
 from console.metrics.gpu_reader import GpuReader
 from console.metrics.job_monitor import MonitorSources
 from console.scheduling.pod_slots import PodSlot, pod_slots
-from screens.__main__ import COLLECTIONS
+from screens.__main__ import GC_THRESHOLDS
 from tests.apiserver import ApiServer, eventually
 from tests.fakes import fleet_of
 from tests.hostile.lying_api import FLOODS, change
@@ -399,7 +399,7 @@ def test_python_looks_through_few_objects_at_once_while_many_come() -> None:
 
     gc.collect()
     gc.callbacks.append(looks)
-    gc.set_threshold(*COLLECTIONS)
+    gc.set_threshold(*GC_THRESHOLDS)
     try:
         kept: list[list[None]] = [[] for _ in range(1_100_000)]
     finally:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from console.attach.ssh.config import load_entry
+from console.attach.ssh.config_and_known_hosts import load_entry
 from console.attach.tunnel import published
 from console.config import load_config
 from console.errors import BadInput, ConsoleError

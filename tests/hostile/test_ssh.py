@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from console.attach.ssh import paths
-from console.attach.ssh.config import SshHostEntry, ssh_options
+from console.attach.ssh.config_and_known_hosts import SshHostEntry, ssh_options
 from console.attach.ssh.editors import EDITORS, SshHost, find_editor
 from console.attach.ssh.paths import SshPaths
 from console.attach.ssh.pod_keys import parse_probe, probe_keys

@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 from rich.cells import cell_len
 
 from console.attach.files.copies import CopyProgress
-from screens.cli.exec import LONGEST, RankOutputPrinter
+from screens.cli.exec import MAX_HELD_BYTES, RankOutputPrinter
 from screens.cli.files import bars
 from screens.cli.output import GuardedStream, guarded
 from screens.dialogs.run_in_ranks import ExecAll
@@ -119,8 +119,8 @@ def test_the_bar_of_a_copy_is_drawn_and_the_names_of_files_are_cleaned(monkeypat
 def test_a_line_of_a_pod_without_end_is_printed_in_pieces(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     lines = RankOutputPrinter(8)
     for _ in range(100):
-        lines.add(7, 1, b"x" * LONGEST)
-    assert len(capfdbinary.readouterr().out) > 90 * LONGEST
+        lines.add(7, 1, b"x" * MAX_HELD_BYTES)
+    assert len(capfdbinary.readouterr().out) > 90 * MAX_HELD_BYTES
 
 
 LOG = "".join(f"{number} {payload}\n" for number, payload in enumerate(PAYLOADS.values()))

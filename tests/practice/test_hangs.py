@@ -80,7 +80,7 @@ class Pods:
         for name, value in environment(home).items():
             self._patch.setenv(name, value)
         self._patch.setenv("PATH", f"{home / '.bin'}:/usr/bin:/bin")
-        self._patch.setattr(probe, "PROC", environment(home)["A4_PROC"])
+        self._patch.setattr(probe, "PROC_FOLDER", environment(home)["A4_PROC"])
         self._patch.setattr(sys, "argv", ["probe", *options])
         with redirect_stdout(io.StringIO()) as said:
             probe.main()
@@ -100,7 +100,7 @@ def _doing(place: ProgramContext) -> Callable[[], str]:
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspector, "RAS_PAUSE", 0.0)
-    monkeypatch.setattr(probe, "UNREAD_LIMIT", 2.0)
+    monkeypatch.setattr(probe, "PIPE_UNREAD_TIMEOUT", 2.0)
 
 
 class Told(NamedTuple):

@@ -550,13 +550,13 @@ def test_a_new_connection_keeps_what_was_known_until_its_server_has_told_somethi
     links = {kind: WatchStatus(kind, WatchState.LIVE, since=1.0, last_seen=90.0) for kind in ("nodes", "pods")}
     known = replace(known, links=links)
     silent = Fleet(at=120.0, links={"nodes": WatchStatus("nodes", WatchState.STALE, why="connection refused")})
-    kept = keep_known(known, silent)
+    kept = keep_last_known(known, silent)
     assert set(kept.nodes) == set(known.nodes)
     nodes = kept.links["nodes"]
     assert (nodes.state, nodes.since, nodes.why) == (WatchState.STALE, 90.0, "connection refused")
     heard = replace(silent, links={"nodes": WatchStatus("nodes", WatchState.LIVE, last_seen=119.0)})
-    assert keep_known(known, heard) is heard
-    assert keep_known(Fleet(), silent) is silent
+    assert keep_last_known(known, heard) is heard
+    assert keep_last_known(Fleet(), silent) is silent
 
 
 async def test_ctrl_c_says_how_to_quit_without_markup() -> None:

@@ -28,12 +28,12 @@ from console.scheduling.failure import FailureCard, PodFailure
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.columns.job_header import explanation, head
-from screens.columns.jobs import JOBS, LATELY, JobLine, last_cell, progress_cell, progress_words
+from screens.columns.jobs import JOBS, RECENT_FAILURE_SECONDS, JobLine, last_cell, progress_cell, progress_words
 from screens.dialogs.question import Confirm, Prompt
 from screens.job_tabs.ranks import PodMatrix, card_lines
-from screens.pages.job import TABS as PAGE_TABS
+from screens.pages.job import TABS_BY_KEY as PAGE_TABS
 from screens.pages.job import JobScreen
-from screens.pages.jobs import SETTLED, TABS, JobsScreen, JobTable
+from screens.pages.jobs import STILL_SECONDS, TABS_BY_KEY, JobsScreen, JobTable
 from screens.pages.launch import LaunchScreen
 from screens.widgets.bars import KeyBar
 from screens.widgets.log.view import LogView
@@ -116,7 +116,7 @@ def test_what_hangs_or_has_lately_failed_comes_before_what_runs_waits_and_has_en
     def named(job: JobLine, name: str, **more: Any) -> JobLine:
         return replace(job, jobset=structs.replace(job.jobset, name=name, **more))
 
-    failed = Condition("Failed", "True", "FailedJobs", "jobset failed", fleet.at - 2 * LATELY)
+    failed = Condition("Failed", "True", "FailedJobs", "jobset failed", fleet.at - 2 * RECENT_FAILURE_SECONDS)
     rows = {
         "stalled": replace(named(llama, "stalled"), alarms=(Alarm(AlarmKind.STALL, "no step", 1.0, "default", "x"),)),
         "diverged": replace(named(llama, "diverged"), job_progress=JobProgress(nan=True, nan_words="loss is NaN")),
@@ -148,7 +148,7 @@ async def test_a_job_in_trouble_comes_first_once_no_key_is_pressed(monkeypatch: 
         session.show(events={})
         await until(pilot, lambda: "diverged" in screen_text(app))
         assert screen.table.shown == before, "nothing moves under the keys"
-        monkeypatch.setattr(type(app), "since_key", SETTLED)
+        monkeypatch.setattr(type(app), "since_key", STILL_SECONDS)
         session.show(events=dict(session.fleet.events))
         await until(pilot, lambda: screen.table.shown[0] == llama)
         assert screen.table.cursor == llama
@@ -281,10 +281,10 @@ def shown_tabs(app: ConsoleApp) -> list[str | None]:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_tabs_open_from_the_list_by_the_keys_they_have_on_the_page() -> None:
-    assert {(tab.KEY, tab.NAME, tab.TITLE) for tab in PAGE_TABS} >= set(TABS)
+    assert {(tab.KEY, tab.NAME, tab.TITLE) for tab in PAGE_TABS} >= set(TABS_BY_KEY)
     async with console_at(to_jobs, FakeSession(queue_scene())) as (app, pilot, screen):
         screen.table.move_to(("default", "llama"))
-        for key, tab, _title in TABS:
+        for key, tab, _title in TABS_BY_KEY:
             await pilot.press(key)
             await until(pilot, lambda tab=tab: shown_tabs(app) == [tab])  # type: ignore[misc]
             if tab == "hang":  # the job of somebody else is looked into after a question only

@@ -232,7 +232,7 @@ async def test_what_is_confirmed_while_the_checks_run_launches_when_they_end() -
 async def test_the_launch_key_held_down_or_pressed_twice_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     session = session_of()
     session.preflight.held = asyncio.Event()
-    monkeypatch.setattr("screens.dialogs.launch.HELD", 3600.0)
+    monkeypatch.setattr("screens.dialogs.launch.KEY_REPEAT_SECONDS", 3600.0)
     async with console_at(to_form, session) as (app, pilot, _):
         await press(pilot, "ctrl+s", "ctrl+s", "ctrl+s", then=lambda: CONFIRMED in screen_text(app))
         assert "Confirmed" not in screen_text(app), "nobody has read what it asks"
@@ -241,7 +241,7 @@ async def test_the_launch_key_held_down_or_pressed_twice_confirms_nothing(monkey
         await pilot.press("ctrl+s", "ctrl+s")
         assert isinstance(app.screen, LaunchLook), "still held down"
         assert session.called("launch") == []
-        monkeypatch.setattr("screens.dialogs.launch.HELD", 0.0)
+        monkeypatch.setattr("screens.dialogs.launch.KEY_REPEAT_SECONDS", 0.0)
         await press(pilot, "ctrl+s", then=lambda: isinstance(app.screen, JobScreen))
         assert len(session.called("launch")) == 1
 
@@ -252,7 +252,7 @@ async def test_a_check_that_fails_drops_what_was_confirmed_and_asks_again(monkey
     session.preflight.held = asyncio.Event()
     gone = "The bucket gs://gone does not exist."
     session.preflight.found["P11"] = Check("P11", "Bucket", "storage", Result.FAIL, gone, "", "Make it.", at=1.0)
-    monkeypatch.setattr("screens.dialogs.launch.READING", 3600.0)
+    monkeypatch.setattr("screens.dialogs.launch.MIN_READING_SECONDS", 3600.0)
     async with console_at(to_form, session) as (app, pilot, _):
         await press(pilot, "ctrl+s", then=lambda: CONFIRMED in screen_text(app))
         await pilot.press("enter")

@@ -92,7 +92,7 @@ async def test_the_line_of_an_alarm_stays_shown_when_the_rest_of_the_log_comes(m
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_an_alarm_of_which_no_pod_tells_shows_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("screens.job_tabs.log.LOOKS", 5)
+    monkeypatch.setattr("screens.job_tabs.log.MAX_PLACE_LOOKS", 5)
     session = session_of("ready")
     session.alarms.sound("default", "llama", AlarmKind.STALL, "no pod has printed a line for 10 min")
     async with console_at(to_log, session, size=(140, 35)) as (_, pilot, screen):

@@ -259,8 +259,8 @@ async def test_rows_that_come_in_parts_leave_the_console_to_others_between_two_p
     """However quickly each part is drawn."""
     if drawing == "takes no time":
         monkeypatch.setattr("screens.base.thread_time", lambda: 0.0)
-    monkeypatch.setattr("screens.pages.pods.AT_ONCE", 1)
-    monkeypatch.setattr("screens.pages.pods.AT_ONCE_AMONG_KEYS", 1)
+    monkeypatch.setattr("screens.pages.pods.ROWS_AT_ONCE", 1)
+    monkeypatch.setattr("screens.pages.pods.ROWS_AT_ONCE_AMONG_KEYS", 1)
     async with console() as (app, pilot, session):
         await app.push_screen(screen := Drawn())
         await until(pilot, lambda: screen.drawn and not screen.table.listing.behind)
@@ -274,8 +274,8 @@ async def test_rows_that_come_in_parts_leave_the_console_to_others_between_two_p
 async def test_all_rows_come_where_the_machine_stands_still_as_the_next_picture_is_arranged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("screens.pages.pods.AT_ONCE", 1)
-    monkeypatch.setattr("screens.pages.pods.AT_ONCE_AMONG_KEYS", 1)
+    monkeypatch.setattr("screens.pages.pods.ROWS_AT_ONCE", 1)
+    monkeypatch.setattr("screens.pages.pods.ROWS_AT_ONCE_AMONG_KEYS", 1)
     took, looks = itertools.count(), itertools.count()
     async with console() as (app, pilot, session):
         # Each drawing takes 5 ms, and between two looks of a timer at the clock pass 20 ms.
@@ -288,7 +288,7 @@ async def test_all_rows_come_where_the_machine_stands_still_as_the_next_picture_
 
 
 async def test_a_picture_does_not_wait_for_ever_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("screens.base.KEYS_FIRST", 0.05)
+    monkeypatch.setattr("screens.base.MAX_KEY_DELAY", 0.05)
     async with console(kind=Keys) as (app, pilot, session):
         assert isinstance(app, Keys)
         await press(pilot, "4", then=lambda: "nccl-0412" in screen_text(app))

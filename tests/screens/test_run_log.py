@@ -17,7 +17,7 @@ from screens.pages.runs import RunScreen
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
 from screens.widgets.log.view import LogView
-from screens.wording import begun_small, whole_path
+from screens.wording import lower_first_letter, whole_path
 from tests.console.metrics.test_log_search import iteration
 from tests.fakes import FakeSession
 from tests.screens.press import console, press, screen_text, toasts, until
@@ -128,7 +128,7 @@ def test_where_a_file_is_saved_is_told_in_full(tmp_path: Path, monkeypatch: pyte
 
 
 def test_names_keep_their_capitals_after_a_colon() -> None:
-    assert begun_small("GPUs, disks, mounts") == "GPUs, disks, mounts"
-    assert begun_small("NCCL lines") == "NCCL lines"
-    assert begun_small("A shell in pod 0") == "a shell in pod 0"
-    assert begun_small("Ports of this machine") == "ports of this machine"
+    assert lower_first_letter("GPUs, disks, mounts") == "GPUs, disks, mounts"
+    assert lower_first_letter("NCCL lines") == "NCCL lines"
+    assert lower_first_letter("A shell in pod 0") == "a shell in pod 0"
+    assert lower_first_letter("Ports of this machine") == "ports of this machine"

@@ -13,7 +13,7 @@ from rich.color import Color, ColorSystem
 from textual.theme import Theme
 
 from screens.theme import DARK, LIGHT, in_256_colours
-from screens.wording import JOB_STYLES
+from screens.wording import JOB_COLOURS
 
 APART = 18.0
 """Distance in CIE L*a*b* (1976) of colours that nobody takes for each other; 2.3 is just to be seen."""
@@ -58,7 +58,7 @@ def test_text_is_read_on_every_ground_and_what_is_drawn_is_seen(theme: Theme, sy
     pairs = [(f"ink-{style}", ground, 7.0 if style in PLAIN else 4.5) for style in TEXT for ground in every]
     pairs += [("ink-tab", colours["ground-bar"], 4.5), ("ink-here", colours["ground-here"], 4.5)]
     pairs += [("ink-faint", ground, 3.0) for ground in every]
-    pairs += [(f"ink-job-{number}", plain[0], 3.0) for number in range(JOB_STYLES)]
+    pairs += [(f"ink-job-{number}", plain[0], 3.0) for number in range(JOB_COLOURS)]
     weak = {
         f"{style} on {ground}": round(found, 2) for style, ground, least in pairs
         if (found := contrast(colours[style], ground, system)) < least
@@ -89,7 +89,7 @@ def chroma(colour: str, system: ColorSystem) -> float:
 @THEMES
 def test_jobs_look_like_each_other_and_like_states_nowhere(theme: Theme, system: ColorSystem) -> None:
     variables = theme.variables
-    jobs = [seen(variables[f"ink-job-{number}"], system) for number in range(JOB_STYLES)]
+    jobs = [seen(variables[f"ink-job-{number}"], system) for number in range(JOB_COLOURS)]
     assert min(dist(one, other) for one, other in combinations(jobs, 2)) > APART
     assert len({seen(variables[f"ground-{name}"], system) for name in GROUNDS[:3]}) == 3
     states = [seen(variables[f"ink-{name}"], system) for name in ("bad", "waits")]

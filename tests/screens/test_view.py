@@ -55,7 +55,7 @@ async def test_letters_right_after_the_slash_are_the_search(tmp_path: Path) -> N
 async def test_an_empty_file_is_said_to_be_empty_until_something_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("screens.pages.log.LOOK", 0.02)
+    monkeypatch.setattr("screens.pages.log.FILE_POLL_SECONDS", 0.02)
     place = tmp_path / "train.log"
     place.touch()
     text = FileText(place)

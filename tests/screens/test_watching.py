@@ -21,7 +21,7 @@ from console.metrics.job_progress import JobProgress
 from console.metrics.step_cadence import StepCadence
 from console.settings import Settings
 from rankscope import (
-    NOT_ASKED,
+    STACK_NOT_ASKED,
     Activity,
     Desync,
     Finding,
@@ -148,7 +148,7 @@ async def test_what_pytorchs_own_analyser_says_stands_under_the_report() -> None
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_key_reads_all_stacks_where_those_of_the_suspects_were_read() -> None:
     whole = report()
-    spared = tuple(each if each.rank == 9 else replace(each, where=NOT_ASKED) for each in whole.processes)
+    spared = tuple(each if each.rank == 9 else replace(each, where=STACK_NOT_ASKED) for each in whole.processes)
     async with console(size=(120, 35)) as (app, pilot, session):
         session.inspector.report = replace(whole, processes=spared)
         screen = await open_tab(app, pilot, "H")
@@ -496,7 +496,7 @@ async def test_read_only_offers_nothing_that_changes_pods() -> None:
 
 
 async def test_the_start_of_ones_own_job_that_waited_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alarm_notices, "SHOWN", 3600)  # of seconds, in which a machine may stand still
+    monkeypatch.setattr(alarm_notices, "TOAST_SECONDS", 3600)  # of seconds, in which a machine may stand still
     config = Config(notifications=Notifications(to=("json://localhost",)))
     async with console(FakeSession(queue_scene()), kind=WithTerminal) as (app, pilot, session):
         app.loaded = structs.replace(app.loaded, config=config)

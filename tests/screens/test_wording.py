@@ -12,7 +12,7 @@ from console.kube.store import Store
 from screens.columns.column import since as since_column
 from screens.sanitize import one_line
 from screens.wording import (
-    JOB_STYLES,
+    JOB_COLOURS,
     JobColors,
     Span,
     age,
@@ -98,13 +98,13 @@ def test_nothing_moves_the_cursor() -> None:
 
 
 def test_jobs_differ_in_colour_until_there_are_too_many() -> None:
-    styles, last = JobColors(), str(JOB_STYLES)
-    first = {str(number): styles.of(str(number)) for number in range(JOB_STYLES)}
-    assert len({*first.values()}) == JOB_STYLES
+    styles, last = JobColors(), str(JOB_COLOURS)
+    first = {str(number): styles.of(str(number)) for number in range(JOB_COLOURS)}
+    assert len({*first.values()}) == JOB_COLOURS
     assert styles.of(last) in first.values()
     assert {uid: styles.of(uid) for uid in first} == first
     styles.keep({last})
-    assert len({styles.of(each) for each in (last, *"abcdefghijk"[: JOB_STYLES - 1])}) == JOB_STYLES
+    assert len({styles.of(each) for each in (last, *"abcdefghijk"[: JOB_COLOURS - 1])}) == JOB_COLOURS
 
 
 def test_a_share_is_never_more_nor_nothing_where_there_is_something() -> None:

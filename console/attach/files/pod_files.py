@@ -397,7 +397,7 @@ SFTP_MIN_BYTES = 32 << 20  # bytes from which a file is worth a connection to ss
 
 
 class SftpFiles(PodFiles):
-    """Uses SFTP from the first large file on; if sshd does not answer, `note` says why and commands do all."""
+    """Uses SFTP from the first large file on; without an answering sshd (`note`), shell commands do all."""
 
     def __init__(
         self,

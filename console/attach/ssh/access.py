@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.attach.ssh import config, editors, identities, paths
-from console.attach.ssh.config import SshHostEntry
+from console.attach.ssh import config_and_known_hosts, editors, identities, paths
+from console.attach.ssh.config_and_known_hosts import SshHostEntry
 from console.attach.ssh.connect import a4_command, pin_kubeconfig, prepare_entry
 from console.attach.ssh.editors import Editor, SetupStep, SshHost, SshPlan
 from console.attach.ssh.identities import Identity, fingerprint
@@ -25,7 +25,7 @@ from console.kube.snapshot import WatchState
 if TYPE_CHECKING:
     from console.attach.ssh.identities import PodIdentity
     from console.attach.ssh.pod_keys import Probe
-    from console.attach.tunnel.engine import PortForwarder
+    from console.attach.tunnel.local_forward import PortForwarder
     from console.kube.objects.jobset import JobSet
     from console.kube.watched_cluster import WatchedCluster
 
@@ -66,8 +66,8 @@ class RankAccess:
             makes_key=key is None,
             adds_key=key is None or key.public not in accepted,
             config=str(self._places.user_config),
-            adds_line=not config.is_included(self._places),
-            line=config.include_line(self._places),
+            adds_line=not config_and_known_hosts.is_included(self._places),
+            line=config_and_known_hosts.include_line(self._places),
             other=f"a4-{entry.job}" if entry.suffix else "",
         )
 
@@ -79,7 +79,7 @@ class RankAccess:
         suffixes = ("", dotted, f"{dotted}.{paths.host_name(watched.context)}")
         for suffix in suffixes:
             name = f"a4-{job}{suffix}"
-            known = config.load_entry(self._places, name)
+            known = config_and_known_hosts.load_entry(self._places, name)
             mine = known is None or known.belongs_to(kubeconfig, watched.context, namespace, job)
             if mine or (known is not None and known.is_unreachable):
                 break
@@ -88,7 +88,7 @@ class RankAccess:
             raise BadInput(f"All host names for {job} are used by jobs of other clusters.", hint)
         probed = self._probed
         kept = known if known is not None and mine else None
-        return config.SshHostEntry(
+        return config_and_known_hosts.SshHostEntry(
             name=name,
             suffix=suffix,
             kubeconfig=kubeconfig,
@@ -128,12 +128,11 @@ class RankAccess:
                 install=self._entry.install or self.plan.adds_key,
                 share=self._entry.share if share is None else share,
             )
-            config.save_entry(places, entry)
+            config_and_known_hosts.save_entry(places, entry)
             try:
-                if config.add_include(places):
-                    done.append(
-                        f"{places.user_config} begins with `{config.include_line(places)}`; a4 ssh --undo removes it."
-                    )
+                if config_and_known_hosts.add_include(places):
+                    line = config_and_known_hosts.include_line(places)
+                    done.append(f"{places.user_config} begins with `{line}`; a4 ssh --undo removes it.")
             except BadInput as error:
                 undone.append(str(error))
         if self.plan.adds_key:
@@ -143,7 +142,7 @@ class RankAccess:
 
 def ssh_host(places: SshPaths, entry: SshHostEntry, rank: int, notes: tuple[str, ...] = ()) -> SshHost:
     """The SshHost of a rank with the ssh command to reach it; blocking."""
-    usual = places.user_config if config.is_included(places) else places.whole_config
+    usual = places.user_config if config_and_known_hosts.is_included(places) else places.whole_config
     command = ["ssh"] if usual == places.user_config and places.usual else ["ssh", "-F", str(usual)]
     own = entry.pods[str(rank)].keys if str(rank) in entry.pods else ()
     return SshHost(
@@ -169,7 +168,7 @@ class SshAccess:
 
     @property
     def _port_forwarder(self) -> PortForwarder:
-        from console.attach.tunnel.engine import PortForwarder
+        from console.attach.tunnel.local_forward import PortForwarder
 
         return PortForwarder(self._watched.current_connection.client.login)
 
@@ -209,9 +208,9 @@ class SshAccess:
         return await asyncio.to_thread(ssh_host, SshPaths.locate(), entry, plan.rank, (*added, *note))
 
     @staticmethod
-    async def remove_all() -> tuple[str, ...]:
+    async def remove_ssh_setup() -> tuple[str, ...]:
         """Remove everything that a4 wrote for ssh except its own key pair; returns a sentence per change."""
-        return await asyncio.to_thread(config.remove_ssh_entries)
+        return await asyncio.to_thread(config_and_known_hosts.remove_ssh_entries)
 
     @staticmethod
     async def list_hosts() -> tuple[SshHost, ...]:
@@ -293,8 +292,8 @@ class SshAccess:
             if not _load_entries():  # then no folder is made for the lock
                 return ()
             with places.lock():
-                gone = [each for each in config.load_entries(places) if over(each)]
-                config.remove_entry(places, [each.name for each in gone])
+                gone = [each for each in config_and_known_hosts.load_entries(places) if over(each)]
+                config_and_known_hosts.remove_entry(places, [each.name for each in gone])
             return tuple(each.host(rank) for each in gone for rank in range(each.ranks))
 
         return await asyncio.to_thread(remove)
@@ -326,4 +325,4 @@ class SshAccess:
 
 def _load_entries() -> list[SshHostEntry]:
     places = SshPaths.locate()
-    return config.load_entries(places) if places.jobs.is_dir() else []
+    return config_and_known_hosts.load_entries(places) if places.jobs.is_dir() else []

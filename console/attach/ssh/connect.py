@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from console.attach.ssh.config import SshHostEntry
+    from console.attach.ssh.config_and_known_hosts import SshHostEntry
     from console.attach.ssh.identities import PodIdentity
     from console.attach.ssh.pod_keys import Probe
     from console.kube.client import Client
@@ -28,10 +28,10 @@ async def ensure_current_pod(login: Login, name: str, target: LivePod) -> None:
     known = _read_known_uids(places.jobs / f"{name}.json")
     if known is None or known.get(str(target.number)) == target.uid:
         return
-    from console.attach.ssh import config
+    from console.attach.ssh import config_and_known_hosts
     from console.kube.client import Client
 
-    entry = await asyncio.to_thread(config.load_entry, places, name)
+    entry = await asyncio.to_thread(config_and_known_hosts.load_entry, places, name)
     if entry is None:
         return
     client = Client(login)
@@ -60,7 +60,7 @@ async def prepare_entry(
     """Verify the pod's host key, install the person's key if agreed, and return the updated entry."""
     import msgspec
 
-    from console.attach.ssh import config, pod_keys
+    from console.attach.ssh import config_and_known_hosts, pod_keys
     from console.attach.ssh.identities import ApiHostKeys, verify_host_keys
     from console.attach.ssh.paths import SshPaths
 
@@ -76,10 +76,10 @@ async def prepare_entry(
 
     def save_pinned_keys() -> SshHostEntry:
         with places.lock():
-            newest = config.load_entry(places, entry.name) or entry
+            newest = config_and_known_hosts.load_entry(places, entry.name) or entry
             kept = {"pods": newest.pods, "release_keys": newest.release_keys, "jobset_uid": newest.jobset_uid}
             made = verify_host_keys(msgspec.structs.replace(entry, **kept), rank, keys)
-            config.save_entry(places, made)
+            config_and_known_hosts.save_entry(places, made)
             return made
 
     return await asyncio.to_thread(save_pinned_keys)

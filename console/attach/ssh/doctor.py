@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from console.attach.ssh import client as ssh
 from console.attach.ssh import identities, pod_keys, surroundings
-from console.attach.ssh.config import SshHostEntry
+from console.attach.ssh.config_and_known_hosts import SshHostEntry
 from console.attach.ssh.editors import DOCTOR_STEPS, SetupStep, StepState
 from console.attach.ssh.identities import ApiHostKeys, PodIdentity, fingerprint, verify_host_keys
 from console.attach.ssh.paths import SshPaths
 from console.attach.ssh.pod_keys import Probe
-from console.attach.tunnel.engine import PortForwarder
+from console.attach.tunnel.local_forward import PortForwarder
 from console.attach.tunnel.published import list_tunnels
 from console.errors import ConsoleError, KeyRefused, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube import actions

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_private_key,
 )
 
-from console.attach.ssh.config import PodKeys, SshHostEntry
+from console.attach.ssh.config_and_known_hosts import PodKeys, SshHostEntry
 from console.attach.ssh.paths import SshPaths
 from console.errors import BadInput, HostKeyChanged, NotFound
 from console.folders import atomic_write

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from console import assets
 from console.attach.tunnel import published
-from console.attach.tunnel.engine import LocalForward, PortForwarder
+from console.attach.tunnel.local_forward import LocalForward, PortForwarder
 from console.attach.tunnel.published import Tunnel, TunnelProfile, find_free_name, parse_tunnel
 from console.attach.tunnel.relay import load_login
 from console.errors import BadInput, ConsoleError, Unreachable

@@ -152,7 +152,7 @@ class Buckets:
         return (await self.read_parts(place.bucket, {place.path: (start, most)}))[place.path]
 
     async def read_parts(self, bucket: str, wanted: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
-        """Of each of these objects the bytes from a place on, so many at most; many objects at once."""
+        """Read a range of bytes of each of many objects, concurrently."""
         endpoint = await self.run_in_thread(f"read objects of bucket {bucket}", Endpoint.of)
         return await read_parts(self._reach, endpoint, bucket, wanted)
 

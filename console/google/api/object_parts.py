@@ -95,7 +95,7 @@ class _Login:
 async def read_parts(
     reach: GoogleSession, endpoint: Endpoint, bucket: str, wanted: Mapping[str, tuple[int, int]]
 ) -> dict[str, bytes]:
-    """Of each of these objects the bytes from a place on, so many at most; empty where it has none, or is not there."""
+    """Read a range of bytes of each object; empty for an object that is missing or shorter."""
     found: dict[str, bytes] = {}
     rest, login = iter(wanted.items()), _Login(reach)
     connections = pycurl.AsyncCurlMulti()
@@ -208,7 +208,7 @@ class _ObjectReader:
 
 
 def _refusal(status: int, body: bytes, doing: str) -> ConsoleError:
-    """The error for an answer that says why not, as JSON, XML or text."""
+    """The error for a failed response, by its JSON, XML or text body."""
     text = body.decode(errors="replace")
     try:
         message = str(json.loads(text)["error"]["message"])

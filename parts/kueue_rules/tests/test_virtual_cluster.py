@@ -29,12 +29,12 @@ from kueue_rules import (
     SnapshotWorkload,
     TopologyRequest,
     TopologyTree,
-    Tried,
+    TriedFlavors,
     VirtualCluster,
     admission_cycle,
     queued_again,
 )
-from kueue_rules.virtual_cluster import MAX_ROUNDS
+from kueue_rules.virtual_cluster import MAX_PREEMPTION_ROUNDS
 
 GPU = "nvidia.com/gpu"
 BLOCK = "block"
@@ -53,7 +53,7 @@ class PlainCluster:
         self._freed: list[object] = []
         self._first: list[SnapshotWorkload] = []
         self._turns: list[tuple[SnapshotWorkload, str]] = []
-        self._tried: dict[str, dict[str, Tried]] = {name: {} for name in snapshot.queues}
+        self._tried: dict[str, dict[str, TriedFlavors]] = {name: {} for name in snapshot.queues}
         self._messages: dict[str, str] = {}
 
     def submit(self, workload: SnapshotWorkload) -> None:
@@ -97,7 +97,7 @@ class PlainCluster:
                     self.submit(queued_again(victim))
                 leaving = []
                 rounds += 1
-                if rounds > MAX_ROUNDS:
+                if rounds > MAX_PREEMPTION_ROUNDS:
                     return moves
             else:
                 return moves

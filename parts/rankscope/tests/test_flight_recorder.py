@@ -351,7 +351,7 @@ def test_the_history_of_collectives_is_told_as_far_as_it_is_known(tmp_path: Path
     assert told["kinds"][1][:3] == ("nccl:all_reduce", "7, BFloat16", "train.py:40")
     path.write_bytes(pickle.dumps(dump(*(entry(at, input_sizes=[[at]]) for at in range(1, 201))), 2))
     told = probe.read_dump(str(path))
-    assert len(told["kinds"]) == probe.MOST_KINDS
+    assert len(told["kinds"]) == probe.MAX_KINDS
     path.write_bytes(pickle.dumps(dump(entry(1, is_p2p=True, p2p_seq_id=4)), 2))
     assert probe.read_dump(str(path))["history"] == {"0": []}
 
@@ -463,13 +463,16 @@ def test_a_hostile_dump_is_named_and_runs_nothing(tmp_path: Path, made: Any, why
 def test_a_dump_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "trace_0"
     with path.open("wb") as file:
-        file.truncate(probe.MOST_DUMP + 1)
+        file.truncate(probe.MAX_DUMP_BYTES + 1)
     with pytest.raises(ValueError, match="more than 64 MiB"):
         probe.read_dump(str(path))
 
 
 def test_a_recorder_dumps_when_its_pipe_is_written_to(tmp_path: Path) -> None:
-    each = {"rank": 3, "env": {probe.PIPE: f"{tmp_path}/pipe_", probe.DUMPS[0]: f"{tmp_path}/trace_"}}
+    each = {
+        "rank": 3,
+        "env": {probe.RECORDER_PIPE_VARIABLE: f"{tmp_path}/pipe_", probe.DUMP_FILE_VARIABLES[0]: f"{tmp_path}/trace_"},
+    }
     assert probe.recorder(each, probe.read_dump)["why"] == "its recorder does not listen (No such file or directory)"
     (tmp_path / "pipe_3.pipe").write_text("kept")
     assert probe.recorder(each, probe.read_dump)["why"] == "its pipe is no pipe"

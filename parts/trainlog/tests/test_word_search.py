@@ -38,14 +38,14 @@ def looked_at(block: bytes) -> dict[int, int]:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=60).map(b"".join), st.integers(1, 40))
 def test_no_line_is_missed_wherever_the_windows_end(block: bytes, window: int) -> None:
-    word_search._WINDOW, before = window, word_search._WINDOW
+    word_search._WINDOW_BYTES, before = window, word_search._WINDOW_BYTES
     try:
         assert WORDS.find_lines(block) == looked_at(block)
     finally:
-        word_search._WINDOW = before
+        word_search._WINDOW_BYTES = before
 
 
 def test_a_word_of_one_letter_needs_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     assert WordSearch(b"#").find_lines(b"a\n#b\nc") == {2: 4}
-    monkeypatch.setattr(word_search, "_WINDOW", 3)
+    monkeypatch.setattr(word_search, "_WINDOW_BYTES", 3)
     assert WordSearch(b"bc").find_lines(b"a\nabcd\nbc") == {2: 6, 7: 9}

@@ -21,17 +21,17 @@ from trainlog import UnparsedLines
 DOTS_WIDE = 2
 DOTS_HIGH = 4
 _BRAILLE = 0x2800
-_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+_BRAILLE_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 SHADE = "░"
-_LETTERS = (" ", *(chr(_BRAILLE + bits) for bits in range(1, 256)))
+_BRAILLE_LETTERS = (" ", *(chr(_BRAILLE + bits) for bits in range(1, 256)))
 
 
 def _range(side: int, top: int, bottom: int, *, sparse: bool) -> int:
     rows = [row for row in range(top, bottom + 1) if not sparse or row in (top, bottom) or row % 2 == 0]
-    return sum(_BITS[row][side] for row in rows)
+    return sum(_BRAILLE_BITS[row][side] for row in rows)
 
 
-_RANGES = tuple(
+_BRAILLE_RANGES = tuple(
     tuple(
         tuple(
             tuple(_range(side, top, bottom, sparse=sparse) for bottom in range(DOTS_HIGH)) for top in range(DOTS_HIGH)
@@ -41,7 +41,7 @@ _RANGES = tuple(
     for sparse in (False, True)
 )
 """By sparse, side, top and bottom."""
-_SPARSE = tuple(_BITS[0][side] | _BITS[2][side] for side in range(DOTS_WIDE))
+_SPARSE_BITS = tuple(_BRAILLE_BITS[0][side] | _BRAILLE_BITS[2][side] for side in range(DOTS_WIDE))
 """Every other dot of one column of a cell."""
 
 
@@ -79,7 +79,7 @@ class Canvas:
         column, row = x // DOTS_WIDE, y // DOTS_HIGH
         if 0 <= column < self.width and 0 <= row < self.height:
             cell = row * self.width + column
-            self._dots[cell] |= _BITS[y % DOTS_HIGH][x % DOTS_WIDE]
+            self._dots[cell] |= _BRAILLE_BITS[y % DOTS_HIGH][x % DOTS_WIDE]
             self._dot_styles[cell] = style
 
     def upright(self, x: int, top: int, bottom: int, style: str = "", *, sparse: bool = False) -> None:
@@ -88,7 +88,7 @@ class Canvas:
         if not 0 <= column < self.width or top > bottom:
             return
         side = x % DOTS_WIDE
-        ranges, dots, styles, width = _RANGES[sparse][side], self._dots, self._dot_styles, self.width
+        ranges, dots, styles, width = _BRAILLE_RANGES[sparse][side], self._dots, self._dot_styles, self.width
         first, last = top // DOTS_HIGH * width + column, bottom // DOTS_HIGH * width + column
         styles[first] = styles[last] = style
         if first == last:
@@ -96,7 +96,7 @@ class Canvas:
             return
         dots[first] |= ranges[top % DOTS_HIGH][DOTS_HIGH - 1]
         dots[last] |= ranges[0][bottom % DOTS_HIGH]
-        whole = _SPARSE[side] if sparse else ranges[0][DOTS_HIGH - 1]
+        whole = _SPARSE_BITS[side] if sparse else ranges[0][DOTS_HIGH - 1]
         for cell in range(first + width, last, width):
             dots[cell] |= whole
             styles[cell] = style
@@ -136,7 +136,7 @@ class Canvas:
     def _row(self, y: int) -> list[Span]:
         start, end = y * self.width, (y + 1) * self.width
         dots, styles = self._dots[start:end], self._dot_styles[start:end]
-        letters = [_LETTERS[bits] for bits in dots]
+        letters = [_BRAILLE_LETTERS[bits] for bits in dots]
         for x, (letter, style) in self._shades[y].items():
             if not dots[x]:
                 letters[x], styles[x] = letter, style

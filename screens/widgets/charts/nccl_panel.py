@@ -38,7 +38,7 @@ from trainlog import (
     reference_curve,
 )
 
-OUT, IN, BOTH = "●", "○", "◉"
+OUT_OF_PLACE_MARK, IN_PLACE_MARK, BOTH_MARK = "●", "○", "◉"
 OUT_STYLE, IN_STYLE = "accent", "waits"
 
 
@@ -175,25 +175,25 @@ def _draw_marks(canvas: Canvas, frame: SizeFrame, points: Sequence[Point]) -> bo
             apart = abs(frame.dot(point.size, below)[1] - frame.dot(point.size, above)[1])
             below = above if apart < DOTS_HIGH // 2 else below
         if below is not None:
-            canvas.mark(*frame.cell(point.size, below), IN, IN_STYLE)
+            canvas.mark(*frame.cell(point.size, below), IN_PLACE_MARK, IN_STYLE)
         if above is not None:
             x, y = frame.cell(point.size, above)
-            here = canvas.letter(x, y) == IN
+            here = canvas.letter(x, y) == IN_PLACE_MARK
             both |= here
-            canvas.mark(x, y, BOTH if here else OUT, OUT_STYLE)
+            canvas.mark(x, y, BOTH_MARK if here else OUT_OF_PLACE_MARK, OUT_STYLE)
     return both
 
 
 def _draw_legend(canvas: Canvas, *, both: bool, with_band: bool, overlays: Sequence[Overlay]) -> None:
     canvas.text(0, 0, "busbw GB/s", "dim")
     room = canvas.width - 12
-    entries = [(OUT, OUT_STYLE, "out-of-place"), (IN, IN_STYLE, "in-place")]
-    entries += [(BOTH, OUT_STYLE, "both")] if both else []
+    entries = [(OUT_OF_PLACE_MARK, OUT_STYLE, "out-of-place"), (IN_PLACE_MARK, IN_STYLE, "in-place")]
+    entries += [(BOTH_MARK, OUT_STYLE, "both")] if both else []
     if with_band:
         entries.append(("░", "faint", "A4 reference"))
     entries += [(each.letter, each.style, each.name) for each in overlays]
     if sum(len(text) + 4 for _, _, text in entries) > room:
-        entries = [(sign, style, _SHORT.get(text, text.partition(" (")[0])) for sign, style, text in entries]
+        entries = [(sign, style, _SHORT_NAMES.get(text, text.partition(" (")[0])) for sign, style, text in entries]
     while entries and sum(len(text) + 4 for _, _, text in entries) > room:
         entries.pop()
     x = canvas.width - sum(len(text) + 4 for *_, text in entries) + 2
@@ -203,7 +203,7 @@ def _draw_legend(canvas: Canvas, *, both: bool, with_band: bool, overlays: Seque
         x += len(text) + 4
 
 
-_SHORT = {"out-of-place": "out", "in-place": "in", "A4 reference": "A4"}
+_SHORT_NAMES = {"out-of-place": "out", "in-place": "in", "A4 reference": "A4"}
 
 
 class Curve(Plot):
@@ -225,19 +225,19 @@ class Curve(Plot):
         return draw(self.points, self.band, width, height, self.marked, self.overlays)
 
 
-_VERDICTS = {
+_VERDICT_STYLES = {
     "good": Span("● ok", "ok"),
     "fair": Span("⚠ low", "waits"),
     "below": Span("✗ slow", "bad"),
     "wrong": Span("✗ wrong", "bad"),
 }
-_PASSED = {
+_PASS_STYLES = {
     NcclResult.PASSED: Span("✓ passed", "ok"),
     NcclResult.FAILED: Span("✗ failed", "bad"),
     NcclResult.UNJUDGED: Span("○ not judged", "dim"),
     NcclResult.RUNNING: Span("● runs", "ok"),
 }
-NOTABLE = 0.02  # a difference by a smaller share is none
+MIN_CHANGE = 0.02  # a difference by a smaller share is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ def summary(
     wrong = sum(half.wrong or 0 for row in test.rows for half in halves(row))
     end = Span(f"; {wording.count(wrong, 'wrong value')}" if wrong else "; 0 wrong", "bad" if wrong else "")
     verdict = judge_test(test, pass_line, accelerator)
-    mark = _PASSED[verdict.passing]
+    mark = _PASS_STYLES[verdict.passing]
     why = f"; {wording.sentence(verdict.why)}" if verdict.why and (test.error or not wrong) else ""
     runs = [
         mark,
@@ -295,13 +295,13 @@ def summary(
     ]
     if other is not None and (share := mean_speedup(other.test, test)) is not None:
         other_words = f"{100 * abs(share):.0f} % {'more' if share > 0 else 'less'} GB/s than"
-        text = other_words if abs(share) >= NOTABLE else "about as many GB/s as"
+        text = other_words if abs(share) >= MIN_CHANGE else "about as many GB/s as"
         runs.append(Span(f"; {text} {other.job}", difference_style(share)))
     return runs
 
 
 def difference_style(share: float) -> str:
-    return "bad" if share < -0.1 else "waits" if share < -NOTABLE else "ok" if share > NOTABLE else "dim"
+    return "bad" if share < -0.1 else "waits" if share < -MIN_CHANGE else "ok" if share > MIN_CHANGE else "dim"
 
 
 # cells
@@ -328,7 +328,7 @@ def verdict_cell(line: NcclLine) -> Cell:
     rating = judge_row(line.row)
     if rating.word != RowRating.WRONG and (not line.compared or rating.ratio is None):
         return ""
-    mark = _VERDICTS.get(rating.word)
+    mark = _VERDICT_STYLES.get(rating.word)
     if mark is None:
         return ""
     return [mark, Span(f" {100 * rating.ratio:.0f} %", "dim")] if rating.ratio is not None and line.compared else mark
@@ -343,7 +343,7 @@ def share_cell(line: NcclLine, of: float | None, *, change: bool = False) -> Cel
     return Span(f"{100 * (share - 1):+.1f} %" if change else f"{100 * share:.0f} %", difference_style(share - 1))
 
 
-_USUAL, _OTHER = "USUAL", "EARLIER"
+_USUAL_COLUMN, _EARLIER_COLUMN = "USUAL", "EARLIER"
 
 
 class NcclTable(ResourceTable[NcclLine]):
@@ -359,15 +359,15 @@ class NcclTable(ResourceTable[NcclLine]):
         Column("○ BUSBW", value_cell("in_place", "busbw", "waits"), width=7, right=True, style="waits"),
         Column("WRONG", wrong_cell, width=5, right=True),
         Column("% OF A4", verdict_cell, width=12),
-        Column(_USUAL, lambda line: share_cell(line, line.usual), width=6, right=True, drop=2),
-        Column(_OTHER, lambda line: share_cell(line, line.other, change=True), width=7, right=True, drop=1),
+        Column(_USUAL_COLUMN, lambda line: share_cell(line, line.usual), width=6, right=True, drop=2),
+        Column(_EARLIER_COLUMN, lambda line: share_cell(line, line.other, change=True), width=7, right=True, drop=1),
     )
     EMPTY = Notice("No row yet.")
     NOUN = "size"
     _without: frozenset[str] = frozenset()
 
     def hold_against(self, *, usual: bool, other: bool) -> None:
-        without = frozenset(title for title, known in ((_USUAL, usual), (_OTHER, other)) if not known)
+        without = frozenset(title for title, known in ((_USUAL_COLUMN, usual), (_EARLIER_COLUMN, other)) if not known)
         if without != self._without:
             self._without = without
             self.set_columns([column for column in self.COLUMNS if column.title not in without])

@@ -24,8 +24,8 @@ from screens import wording
 from screens.columns.jobs import health_runs
 from screens.widgets.charts.canvas import Box, Canvas, MeasuresPanel, Plot, tick_words
 from screens.widgets.charts.training_plot import (
-    LETTERS,
-    SIGNS,
+    EARLIER_LETTERS,
+    EVENT_MARKS,
     TrainingChartData,
     View,
     clock_words,
@@ -37,10 +37,10 @@ from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span
 from trainlog import STEP_METRICS, StepMetric
 
-BAR = 14
-TOLD = 4  # kinds of marks that are told of
-MARK_LEAST = 12  # letters of a mark's words
-READS = (Span("◐ ", "waits"), Span("Reading the log up to now …"))
+BAR_COLUMNS = 14
+MAX_NAMED_MARKS = 4  # kinds of marks that are told of
+MIN_MARK_COLUMNS = 12  # letters of a mark's words
+READING_LOG = (Span("◐ ", "waits"), Span("Reading the log up to now …"))
 
 
 def summary(
@@ -64,7 +64,7 @@ def summary(
     runs = [glyph, Span(" ")]
     total = track.total
     if total and last.step is not None:
-        runs += [*wording.bar(last.step, total, BAR), Span(f" {wording.percent(last.step, total)} ", "strong")]
+        runs += [*wording.bar(last.step, total, BAR_COLUMNS), Span(f" {wording.percent(last.step, total)} ", "strong")]
         runs.append(Span(f"step {last.step:,} of {total:,}"))
     elif last.step is not None:
         runs.append(Span(f"step {last.step:,}"))
@@ -113,10 +113,10 @@ def _end(track: TrainingRun, now: float, *, short: bool) -> str:
 def marks_words(marks: Sequence[RunEvent]) -> list[Span]:
     """The events of the run, the most important kinds first, with the last of each kind in full."""
     runs: list[Span] = []
-    kinds = [kind for kind in SIGNS if any(mark.kind is kind for mark in marks)]
-    for kind in kinds[:TOLD]:
+    kinds = [kind for kind in EVENT_MARKS if any(mark.kind is kind for mark in marks)]
+    for kind in kinds[:MAX_NAMED_MARKS]:
         every = [mark for mark in marks if mark.kind is kind]
-        letter, style = SIGNS[kind]
+        letter, style = EVENT_MARKS[kind]
         one, several = ("NaN", "NaN") if kind is RunEventKind.NAN else (kind, f"{kind}s")
         what = f"{len(every)} {several}, the last" if len(every) > 1 else one
         words = f" {what}: {every[-1].words}  "
@@ -130,24 +130,24 @@ def value_words(value: float | None) -> str:
     return f"{value:,.4g}" if 0.001 <= abs(value) < 10_000 else tick_words(value)
 
 
-NARROWEST = 1 / 4096  # the smallest share of the axis that may fill the chart
-_ZOOM = 2.0
-_SCROLL = 0.25  # share of what is in sight by which it is moved
-_SMALL_HIGH, _SMALL_WIDE = 6, 26
+MIN_VIEW_SHARE = 1 / 4096  # the smallest share of the axis that may fill the chart
+_ZOOM_FACTOR = 2.0
+_SCROLL_SHARE = 0.25  # share of what is in sight by which it is moved
+_SMALL_CHART_LINES, _SMALL_CHART_COLUMNS = 6, 26
 
 
 def boxes(width: int, height: int, metrics: Sequence[StepMetric], *, alone: bool) -> list[Box]:
     """The rectangles of the charts, the large one first; metrics without room get none."""
     others = 0 if alone else len(metrics) - 1
     if width >= 110 and height >= 10 and others:
-        beside = min(others, max(1, height // _SMALL_HIGH))
+        beside = min(others, max(1, height // _SMALL_CHART_LINES))
         large, high = width * 62 // 100, height // beside
         return [Box(0, 0, large - 2, height)] + [
             Box(large, at * high, width - large, high if at < beside - 1 else height - at * high)
             for at in range(beside)
         ]
     if height >= 14 and others:
-        below = min(others, max(1, width // _SMALL_WIDE), 4)
+        below = min(others, max(1, width // _SMALL_CHART_COLUMNS), 4)
         low = max(5, height // 3)
         wide = width // below
         return [Box(0, 0, width, height - low)] + [Box(at * wide, height - low, wide - 1, low) for at in range(below)]
@@ -269,7 +269,7 @@ class TrainingCharts(Plot, can_focus=True):
     def action_zoom(self, step: int) -> None:
         """Zoom in or out around the pointer, else around the latest steps or the middle."""
         view = self.view
-        span = min(1.0, max(NARROWEST, view.span / _ZOOM if step > 0 else view.span * _ZOOM))
+        span = min(1.0, max(MIN_VIEW_SHARE, view.span / _ZOOM_FACTOR if step > 0 else view.span * _ZOOM_FACTOR))
         about = view.end - view.span * (1 - view.cursor) if view.cursor is not None else None
         if about is not None:
             end = about + span * (1 - (view.cursor or 0.0))
@@ -279,7 +279,7 @@ class TrainingCharts(Plot, can_focus=True):
 
     def action_scroll_by(self, step: int) -> None:
         view = self.view
-        end = view.end + step * _SCROLL * view.span
+        end = view.end + step * _SCROLL_SHARE * view.span
         self.view = replace(view, end=min(1.0, max(view.span, end)))
 
     def action_whole(self) -> None:
@@ -378,7 +378,7 @@ class TrainingPanel(MeasuresPanel):
     def draw(self) -> None:
         track = self.track
         if track is None:
-            self.sentence.runs = READS if self.reading else (Span("○ ", "dim"), Span(self.waiting, "dim"))
+            self.sentence.runs = READING_LOG if self.reading else (Span("○ ", "dim"), Span(self.waiting, "dim"))
             self.happened.runs = tuple(self.not_read())
             self.charts.picture = None
             return
@@ -390,20 +390,20 @@ class TrainingPanel(MeasuresPanel):
                 track, self.gpu, now=SERVER_CLOCK.now(), late=late, over=over, short=self.size.width < 100
             )
             self.sentence.runs = (*self.which("run"), *(run for run in spans if self._is_new(run.text.lstrip("; "))))
-        letters = [Span(f"{LETTERS[at % len(LETTERS)]} {name}  ", f"job-{1 + 2 * at}")
+        letters = [Span(f"{EARLIER_LETTERS[at % len(EARLIER_LETTERS)]} {name}  ", f"job-{1 + 2 * at}")
                    for at, (name, _) in enumerate(self.earlier)]  # fmt: skip
         self.happened.runs = (*self.not_read(), *marks_words([m for m in marks if self._is_new(m.words)]), *letters)
         self.charts.picture = TrainingChartData(track, marks, [each for _, each in self.earlier])
 
     def _is_new(self, words: str) -> bool:
-        return len(words) < MARK_LEAST or words not in self.known
+        return len(words) < MIN_MARK_COLUMNS or words not in self.known
 
     def _read_so_far(self, track: TrainingRun) -> list[Span]:
-        """Of a log that was not yet read up to now: the last step read says neither how far it is nor how it is."""
+        """The last step read, of a log that is still being read: neither the current step nor the run's state."""
         if not self.reading or track is not self.tracks[-1]:
             return []
         step = track.last.step if track.last is not None else None
-        return [*READS, *([Span(f" Step {step:,} so far.", "dim")] if step is not None else [])]
+        return [*READING_LOG, *([Span(f" Step {step:,} so far.", "dim")] if step is not None else [])]
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < 22, "-low")

@@ -42,7 +42,7 @@ def clock_words(moment: float) -> str:
     return f"{datetime.fromtimestamp(moment).astimezone():%H:%M:%S}" if moment else ""
 
 
-SIGNS = {
+EVENT_MARKS = {
     RunEventKind.NAN: ("✗", "bad"),
     RunEventKind.FAILURE: ("!", "bad"),
     RunEventKind.EVICTION: ("⇤", "bad"),
@@ -54,13 +54,13 @@ SIGNS = {
     RunEventKind.CHECKPOINT: ("◆", "dim"),
 }
 """The sign of each kind, the weightiest first: where several meet, that one is drawn."""
-_WEIGHT = {kind: at for at, kind in enumerate(SIGNS)}
-_LINES = frozenset(
+_EVENT_WEIGHT = {kind: at for at, kind in enumerate(EVENT_MARKS)}
+_EVENTS_WITH_LINE = frozenset(
     {RunEventKind.NAN, RunEventKind.RESTART, RunEventKind.EVICTION, RunEventKind.PREEMPTION, RunEventKind.FAILURE}
 )
 """Kinds that get a line down through the chart."""
-SMOOTHED = 40  # the smoothed value is the mean of this fraction of the steps in sight
-LETTERS = "abc"
+SMOOTHING_FRACTION = 40  # the smoothed value is the mean of this fraction of the steps in sight
+EARLIER_LETTERS = "abc"
 EARLIER_STYLES = ("job-1", "job-3", "job-5")
 
 
@@ -75,7 +75,7 @@ class View:
     cursor: float | None = None  # a place that is pointed at, as a share of what is in sight
 
 
-LEAST_SPAN = 0.2
+MIN_SPEED_AXIS_SHARE = 0.2
 """Share of its middle that the axis of a speed spans at least."""
 
 
@@ -164,9 +164,9 @@ def _scale(every: Sequence[tuple[TrainingRun, MetricColumn]], sight: AxisRange, 
 
 
 def widen_speed_axis(low: float, high: float) -> tuple[float, float]:
-    """At least as much of an axis as LEAST_SPAN says: noise of a percent fills no chart of a speed."""
+    """The range widened to at least MIN_SPEED_AXIS_SHARE of its middle, so that noise does not fill the chart."""
     middle = (low + high) / 2
-    half = max(high - low, LEAST_SPAN * abs(middle)) / 2
+    half = max(high - low, MIN_SPEED_AXIS_SHARE * abs(middle)) / 2
     return middle - half, middle + half
 
 
@@ -192,7 +192,7 @@ def _draw_raw(canvas: Canvas, frame: PlotFrame, column: MetricColumn, edges: Seq
 
 
 def _draw_smooth(canvas: Canvas, frame: PlotFrame, column: MetricColumn, edges: Sequence[int]) -> None:
-    width = max(5, (edges[-1] - edges[0]) // SMOOTHED)
+    width = max(5, (edges[-1] - edges[0]) // SMOOTHING_FRACTION)
     if edges[-1] - edges[0] < 2 * width:
         return
     left = frame.left * DOTS_WIDE
@@ -210,14 +210,14 @@ def _draw_earlier(
     number: int,
 ) -> None:
     edges = _edges(track, sight, view, frame.dots())
-    width = max(3, (edges[-1] - edges[0]) // SMOOTHED)
+    width = max(3, (edges[-1] - edges[0]) // SMOOTHING_FRACTION)
     left, style = frame.left * DOTS_WIDE, EARLIER_STYLES[number % len(EARLIER_STYLES)]
     dots = [(left + at, y) for at, mean in column.smoothed(edges, width) if (y := frame.row(mean)) is not None]
     for start, end in pairwise(dots):
         canvas.line(start, end, style, every=3)
     if dots:
         x, y = dots[-1]
-        canvas.mark(x // DOTS_WIDE, y // DOTS_HIGH, LETTERS[number % len(LETTERS)], style)
+        canvas.mark(x // DOTS_WIDE, y // DOTS_HIGH, EARLIER_LETTERS[number % len(EARLIER_LETTERS)], style)
 
 
 def _axis_labels(frame: PlotFrame, sight: AxisRange, view: View) -> Iterator[tuple[int, str]]:
@@ -240,11 +240,11 @@ def _draw_marks(
         if place is None or not sight.low <= place <= sight.high:
             continue
         x = frame.left + min(frame.columns - 1, int((place - sight.low) / span * frame.columns))
-        if x not in best or _WEIGHT[mark.kind] < _WEIGHT[best[x].kind]:
+        if x not in best or _EVENT_WEIGHT[mark.kind] < _EVENT_WEIGHT[best[x].kind]:
             best[x] = mark
     for x, mark in best.items():
-        letter, style = SIGNS[mark.kind]
-        if mark.kind in _LINES:
+        letter, style = EVENT_MARKS[mark.kind]
+        if mark.kind in _EVENTS_WITH_LINE:
             frame.upright(canvas, x, style, "┊")
         if large:
             canvas.mark(x, frame.base, letter, style)

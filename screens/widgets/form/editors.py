@@ -24,7 +24,7 @@ from screens.widgets.form.lines import YES_OR_NO, picked_pieces
 from screens.widgets.line import Styled, fit, line
 from screens.wording import Span
 
-EDITS = frozenset({"left", "right", "shift+left", "shift+right"})
+CURSOR_KEYS = frozenset({"left", "right", "shift+left", "shift+right"})
 """Keys besides letters that mean something for a word."""
 FORM_KEYS = frozenset({"ctrl+d", "ctrl+f", "enter", "up", "down", "ctrl+n", "ctrl+l"})
 """Keys of the form that Textual's editors would take for themselves."""
@@ -160,7 +160,7 @@ class Line(Input, Styled, inherit_bindings=False):
 
     def on_key(self, event: events.Key) -> None:
         """On lines without text, letters choose a word and are not commands."""
-        if not (self._words or self.is_handle) or (event.key not in EDITS and not event.is_printable):
+        if not (self._words or self.is_handle) or (event.key not in CURSOR_KEYS and not event.is_printable):
             return
         event.stop()
         event.prevent_default()
@@ -169,7 +169,7 @@ class Line(Input, Styled, inherit_bindings=False):
         elif self.is_handle:
             if event.key == "space" or event.key.endswith("right"):
                 self._form.action_enter()
-        elif event.key == "space" or event.key in EDITS:
+        elif event.key == "space" or event.key in CURSOR_KEYS:
             self.turn(-1 if event.key.endswith("left") else 1)
         elif event.character and event.is_printable:
             letter = event.character.lower()
@@ -264,7 +264,7 @@ class Lines(TextArea, inherit_bindings=False):
 Editor = Line | Lines
 
 
-TALLEST = 8  # names in view at once
+MAX_NAMES_SHOWN = 8  # names in view at once
 
 
 class ChoiceList(Styled):
@@ -293,7 +293,7 @@ class ChoiceList(Styled):
         return self._names[self._at] if self._names else ""
 
     def lines_in(self, width: int) -> int:
-        return min(TALLEST, len(self._names) or len(self._reason_lines(width)))
+        return min(MAX_NAMES_SHOWN, len(self._names) or len(self._reason_lines(width)))
 
     def _reason_lines(self, width: int) -> list[str]:
         why = self._offer.why if self._offer else ""
@@ -332,7 +332,7 @@ class ChoiceList(Styled):
             self.refresh()
 
     def _keep_in_view(self) -> None:
-        self._top = min(max(self._top, self._at - TALLEST + 1), self._at)
+        self._top = min(max(self._top, self._at - MAX_NAMES_SHOWN + 1), self._at)
 
     def render_line(self, y: int) -> Strip:
         width, ground = self.size.width, self.rich_style
@@ -363,7 +363,7 @@ class ChoiceList(Styled):
             self.post_message(self.Picked(self._names[at]))
 
 
-BUCKET_AT = "/gcs"  # where a bucket is mounted unless somebody says otherwise
+DEFAULT_MOUNT_PATH = "/gcs"  # where a bucket is mounted unless somebody says otherwise
 
 
 def part_typed(field: Field, text: str) -> str:
@@ -380,4 +380,4 @@ def completed(field: Field, text: str, name: str) -> str:
     before, _, after = text.partition("=")
     if field.choices_from == "secrets":
         return f"{before or 'NAME'}={name}/{after.partition('/')[2]}"
-    return f"{name}={after or BUCKET_AT}" if field.choices_from == "buckets" else f"{name}={after}"
+    return f"{name}={after or DEFAULT_MOUNT_PATH}" if field.choices_from == "buckets" else f"{name}={after}"

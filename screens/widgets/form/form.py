@@ -16,7 +16,7 @@ from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
 from screens.widgets.form.editors import ChoiceList, Edited, Pasted, completed, part_typed
 from screens.widgets.form.lines import FormLines
-from screens.widgets.form.model import COLLECTIONS, PICKED, FormModel, FormRow, RowKind
+from screens.widgets.form.model import CHOICE_KINDS, COLLECTION_KINDS, FormModel, FormRow, RowKind
 from screens.widgets.form.page import FormPage, FormSearch
 from screens.wording import count
 
@@ -42,8 +42,8 @@ class Form(Vertical):
         Binding("ctrl+l", "as_text", "As text", show=False, id="form.text",
                 tooltip="All entries as one text, or one by one again"),
         Binding("f7", "fold", "Fold", show=False, id="form.fold", tooltip="Fold this section, or open it"),
-        Binding("ctrl+z", "turn_back(-1)", "Undo", show=False, id="form.undo", tooltip="Undo the last change"),
-        Binding("ctrl+y", "turn_back(1)", "Redo", show=False, id="form.redo", tooltip="Redo the last undone change"),
+        Binding("ctrl+z", "undo_or_redo(-1)", "Undo", show=False, id="form.undo", tooltip="Undo the last change"),
+        Binding("ctrl+y", "undo_or_redo(1)", "Redo", show=False, id="form.redo", tooltip="Redo the last undone change"),
     ]  # fmt: skip
 
     @dataclass
@@ -299,7 +299,7 @@ class Form(Vertical):
 
     def action_as_text(self) -> None:
         field = self.page.field
-        if field is not None and field.kind in COLLECTIONS:
+        if field is not None and field.kind in COLLECTION_KINDS:
             self.model.toggle_text(field.path)
             self.settle(to=self.page.model.row_of(field.path))
 
@@ -316,7 +316,7 @@ class Form(Vertical):
             return self._entry() is not None
         if action == "as_text":
             field = self.page.field
-            return field is not None and field.kind in COLLECTIONS
+            return field is not None and field.kind in COLLECTION_KINDS
         return super().check_action(action, parameters)
 
     # search
@@ -359,7 +359,7 @@ class Form(Vertical):
         if not self.take() or row is None or field is None:
             return
         self.page.redraw()
-        if self.page.offer is not None and field.kind not in PICKED and row.kind is not RowKind.TEXT:
+        if self.page.offer is not None and field.kind not in CHOICE_KINDS and row.kind is not RowKind.TEXT:
             self.open_choices(narrow=True)
 
     @on(Pasted)
@@ -392,8 +392,8 @@ class Form(Vertical):
             self.settle(to=self.page.model.row_of(field.path))
             self.changed(field.path)
 
-    def action_turn_back(self, step: int) -> None:
-        path = self.model.turn_back(step)
+    def action_undo_or_redo(self, step: int) -> None:
+        path = self.model.undo_or_redo(step)
         if path is not None:
             self.settle(path)
             self.changed()

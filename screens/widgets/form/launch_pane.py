@@ -322,8 +322,8 @@ class LaunchPane(Vertical):
             self.show_remarks(())
 
 
-REST = 1.5  # seconds without a change of the form after which the checks look
-BELIEVED = 60.0  # seconds for which what was found for a plan is believed
+TYPING_PAUSE_SECONDS = 1.5  # seconds without a change of the form after which the checks look
+CHECK_CACHE_SECONDS = 60.0  # seconds for which what was found for a plan is believed
 
 
 class PreflightLine(SentenceLine):
@@ -340,11 +340,11 @@ class PreflightLine(SentenceLine):
 
     def look_soon(self, session: Session, plan: LaunchPlan) -> None:
         """Run the checks of this plan once typing pauses; a plan that was just checked is skipped."""
-        if plan == self._plan and time.monotonic() < self._looked_at + BELIEVED:
+        if plan == self._plan and time.monotonic() < self._looked_at + CHECK_CACHE_SECONDS:
             return
         if self._due is not None:
             self._due.stop()
-        self._due = self.set_timer(REST, lambda: self._look(session, plan))
+        self._due = self.set_timer(TYPING_PAUSE_SECONDS, lambda: self._look(session, plan))
 
     def wait(self) -> None:
         """Postpone a pending check, because the person is moving in the form."""

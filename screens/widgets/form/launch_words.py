@@ -29,7 +29,7 @@ from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 
-A_NODE = 8  # GPUs of one machine
+GPUS_PER_NODE = 8  # GPUs of one machine
 FIT_KINDS = ("localqueues", "clusterqueues", "resourceflavors", "topologies", "workloads", "nodes", "pods")
 """What the fit light stands on."""
 
@@ -159,7 +159,7 @@ def plan_words(plan: LaunchPlan, draft: LaunchDraft) -> list[Span]:
     gpus = plan.values.get("gpus", field.default if field else None)
     words = [Span(plan.name, "strong"), Span(f" in {plan.namespace}", "dim")]
     if isinstance(gpus, int):
-        nodes = f" = {wording.count(gpus // A_NODE, 'node')} of {A_NODE}" if gpus >= A_NODE else ""
+        nodes = f" = {wording.count(gpus // GPUS_PER_NODE, 'node')} of {GPUS_PER_NODE}" if gpus >= GPUS_PER_NODE else ""
         words.append(Span(f"  {wording.count(gpus, 'GPU')}{nodes}" if gpus else "  no GPUs"))
     return words
 
@@ -178,7 +178,7 @@ def sum_words(plan: LaunchPlan, draft: LaunchDraft, problems: Sequence[FieldProb
     return [*plan_words(plan, draft), Span(text, "dim")]
 
 
-_LIGHTS = {
+_VERDICT_MARKS = {
     LaunchVerdict.NOW: (Span("● ", "ok"), "Fits now", "ok"),
     LaunchVerdict.SPLIT: (Span("⚠ ", "waits"), "Fits, but split", "waits"),
     LaunchVerdict.NO_QUEUE: (Span("⚠ ", "waits"), "No queue", "waits"),
@@ -192,7 +192,7 @@ _LIGHTS = {
 def fit_words(fleet: Fleet, ask: LaunchDemand, start: ExpectedStart | None = None) -> list[Span]:
     """The forecast of launching now, with the reason; `start`: when it starts if it waits, if that was asked."""
     found = forecast(fleet, ask, start)
-    light, word, style = _LIGHTS[found.verdict]
+    light, word, style = _VERDICT_MARKS[found.verdict]
     reason = found.sentence
     if reason.lower().startswith(word.lower()):
         reason = reason[len(word) :].lstrip(": ")

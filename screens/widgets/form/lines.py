@@ -18,14 +18,22 @@ from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
 from screens import wording
 from screens.sanitize import one_line
-from screens.widgets.form.model import COLLECTIONS, MENTIONS, PICKED, TALLEST, FormModel, FormRow, RowKind
+from screens.widgets.form.model import (
+    CHOICE_KINDS,
+    COLLECTION_KINDS,
+    MAX_TEXT_LINES,
+    MENTIONS_SECTION,
+    FormModel,
+    FormRow,
+    RowKind,
+)
 from screens.widgets.line import FixedHeightView, PaintedLines, cut_name, fit, line
 from screens.wording import Span, sentence
 from trainlog import is_confidential
 
-MASK = "•"
-LEAST = 8  # columns that words beside a value need, to say anything
-NONE_LISTED = "▾"  # behind a value for which the cluster has something to choose from
+SECRET_MASK = "•"
+MIN_NOTE_COLUMNS = 8  # columns that words beside a value need, to say anything
+HAS_CHOICES = "▾"  # behind a value for which the cluster has something to choose from
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,7 @@ def room_for(model: FormModel, row: FormRow, offers: Mapping[str, FieldChoices],
     if row.number:
         return whole
     if field.path in model.problems:
-        text = shown_text(field, model.text_at(row)) if field.kind not in PICKED else "x" * 14
+        text = shown_text(field, model.text_at(row)) if field.kind not in CHOICE_KINDS else "x" * 14
         return min(columns.room, max(10, cell_len(text.partition("\n")[0]) + 3))
     return columns.room if note_run(model, field, offers, columns.spare).text else whole
 
@@ -72,7 +80,7 @@ def picked_pieces(typed: str, words: Sequence[str], width: int) -> list[Span]:
 
 def placeholder(field: Field) -> str:
     example = field.examples[0] if field.examples else ""
-    if field.kind in COLLECTIONS:
+    if field.kind in COLLECTION_KINDS:
         plain = "NAME=text" if field.kind is FieldKind.MAP else "one"
         first = example.partition(", ")[0] if field.kind is FieldKind.LIST else example.partition(" ")[0]
         return f"+ {first or plain}"
@@ -83,8 +91,8 @@ def shown_text(field: Field, text: str) -> str:
     """The text to show; for a secret NAME=value only the name."""
     name, pair, value = text.partition("=")
     if field.kind is FieldKind.MAP and pair and field.choices_from != "secrets" and is_confidential(name, value):
-        return f"{name}={MASK * min(len(value), 12)}"
-    return MASK * min(len(text), 12) if field.secret else text
+        return f"{name}={SECRET_MASK * min(len(value), 12)}"
+    return SECRET_MASK * min(len(text), 12) if field.secret else text
 
 
 def row_spans(
@@ -93,9 +101,9 @@ def row_spans(
     if row.kind is RowKind.GAP:
         return []
     if row.kind is RowKind.SECTION:
-        if row.path == MENTIONS:
+        if row.path == MENTIONS_SECTION:
             words = ", ".join(f"“{word}”" for word in model.wanted.split())
-            return [Span(" ── ", "faint"), Span(f"{MENTIONS}: {words}", "head")]
+            return [Span(" ── ", "faint"), Span(f"{MENTIONS_SECTION}: {words}", "head")]
         changed = sum(model.is_changed(field.path) for field in model.fields_in(row.path))
         text = f"{changed} changed" if changed else ""
         wrong = sum(field.path in model.problems for field in model.fields_in(row.path))
@@ -138,13 +146,13 @@ def _title_runs(model: FormModel, row: FormRow, columns: Columns, *, here: bool)
 
 
 def _value_runs(model: FormModel, row: FormRow, field: Field, room: int) -> list[Span]:
-    if field.kind in PICKED:
+    if field.kind in CHOICE_KINDS:
         pieces = picked_pieces(model.texts[row.path], field.choices or YES_OR_NO, room)
         return [Span(run.text, run.style or ("strong" if model.is_changed(row.path) else "text")) for run in pieces]
     if row.kind is RowKind.TEXT:
         lines = model.texts[row.path].split("\n")
-        if row.number == TALLEST - 1 and len(lines) > TALLEST:
-            return [Span(f"… {wording.count(len(lines) - TALLEST + 1, 'line')} more", "dim")]
+        if row.number == MAX_TEXT_LINES - 1 and len(lines) > MAX_TEXT_LINES:
+            return [Span(f"… {wording.count(len(lines) - MAX_TEXT_LINES + 1, 'line')} more", "dim")]
         if not model.texts[row.path]:
             return [Span(placeholder(model.by_path[row.path]), "faint")]
         return [Span(lines[row.number], "strong" if model.is_changed(row.path) else "text")]
@@ -180,14 +188,14 @@ def note_run(model: FormModel, field: Field, offers: Mapping[str, FieldChoices],
         rule = field.rule.removeprefix("must be ").partition(", because")[0]
         words += [rule] if len(" · ".join([*words, rule])) <= room else []
     message = " · ".join(word for word in words if word)
-    return Span(message if room >= min(len(message), LEAST) else "", "dim")
+    return Span(message if room >= min(len(message), MIN_NOTE_COLUMNS) else "", "dim")
 
 
 def offered(offer: FieldChoices) -> str:
     """How many choices there are, or why there are none."""
     if offer.names:
         few = ", ".join(offer.names)
-        return f"{NONE_LISTED} {few}" if len(few) < 24 else f"{NONE_LISTED} {len(offer.names)} to choose from"
+        return f"{HAS_CHOICES} {few}" if len(few) < 24 else f"{HAS_CHOICES} {len(offer.names)} to choose from"
     return offer.why.rstrip(".")
 
 
@@ -195,7 +203,7 @@ def _default_words(model: FormModel, field: Field) -> str:
     default = model.defaults[field.path]
     if field.secret:
         return "changed"
-    if field.kind in COLLECTIONS:
+    if field.kind in COLLECTION_KINDS:
         have, had = set(model.entries(field.path)) - {""}, set(default.split("\n")) - {""}
         parts = [f"{len(have - had)} added" if have - had else "", f"{len(had - have)} gone" if had - have else ""]
         return ", ".join(part for part in parts if part)

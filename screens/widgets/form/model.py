@@ -17,12 +17,12 @@ from console.launch.field_values import format_value, parse_changes, parse_value
 from console.launch.recipes import Field, FieldKind, FieldProblem, LaunchPlan, Recipe
 from console.scheduling.launch_forecast import NO_QUEUE, QueueChoice
 
-PICKED = (FieldKind.BOOLEAN, FieldKind.CHOICE)  # kinds whose value is one of a few words
-COLLECTIONS = (FieldKind.LIST, FieldKind.MAP)  # kinds made of entries
-TEXTS = (FieldKind.ROWS, FieldKind.BLOCK)  # kinds that are lines of one text
-STEPS = 200  # steps that can be taken back
-TALLEST = 8  # lines of a text that are in sight
-MENTIONS = "Mentioned in the help of"  # section of what a search finds in descriptions only
+CHOICE_KINDS = (FieldKind.BOOLEAN, FieldKind.CHOICE)  # kinds whose value is one of a few words
+COLLECTION_KINDS = (FieldKind.LIST, FieldKind.MAP)  # kinds made of entries
+TEXT_KINDS = (FieldKind.ROWS, FieldKind.BLOCK)  # kinds that are lines of one text
+MAX_UNDO_STEPS = 200  # steps that can be taken back
+MAX_TEXT_LINES = 8  # lines of a text that are in sight
+MENTIONS_SECTION = "Mentioned in the help of"  # section of what a search finds in descriptions only
 
 
 class RowKind(Enum):
@@ -47,7 +47,7 @@ class FormRow(NamedTuple):
         return self.kind is not RowKind.GAP and not (self.kind is RowKind.TEXT and self.number)
 
 
-_Before = tuple[dict[str, str], tuple[str, int]]  # what stood in the form before a step, and where it was made
+_UndoStep = tuple[dict[str, str], tuple[str, int]]  # what stood in the form before a step, and where it was made
 
 
 class FormModel:
@@ -59,8 +59,8 @@ class FormModel:
         self.defaults = {field.path: format_value(field, field.default) for field in fields}
         known = {path: text for path, text in (texts or {}).items() if path in self.by_path}
         self.texts: dict[str, str] = self.defaults | known
-        self._back: list[_Before] = []
-        self._forth: list[_Before] = []
+        self._back: list[_UndoStep] = []
+        self._forth: list[_UndoStep] = []
         self.problems: dict[str, str] = {}  # what is wrong, by path of a field
         self.rows: list[FormRow] = []
         self.advanced = False  # whether every field is in sight
@@ -140,7 +140,7 @@ class FormModel:
 
     def _remember(self, place: tuple[str, int]) -> None:
         self._back.append((dict(self.texts), place))
-        del self._back[:-STEPS]
+        del self._back[:-MAX_UNDO_STEPS]
         self._forth.clear()
 
     def rest(self) -> None:
@@ -148,8 +148,8 @@ class FormModel:
         if self._back:
             self._back[-1] = self._back[-1][0], ("", -1)
 
-    def turn_back(self, step: int) -> str | None:
-        """Undo (-1) or redo (1) a step; returns the path that it changed, None if there is no step."""
+    def undo_or_redo(self, step: int) -> str | None:
+        """Undo (-1) or redo (1) one step; returns the path of the changed field, None if there is no step."""
         source, other = (self._back, self._forth) if step < 0 else (self._forth, self._back)
         while source:
             before, _ = source.pop()
@@ -248,7 +248,7 @@ class FormModel:
         matching = [field for field in self.fields if field not in named and self._matches_search(field)]
         head = None
         for field in (*named, *matching):
-            group = MENTIONS if field in matching else field.group
+            group = MENTIONS_SECTION if field in matching else field.group
             if group != head:
                 head = group
                 yield FormRow(RowKind.SECTION, head)
@@ -259,10 +259,10 @@ class FormModel:
         return all(word in text for word in self.wanted.split())
 
     def _field_rows(self, field: Field) -> Iterator[FormRow]:
-        if field.kind in TEXTS or field.path in self._as_text:
+        if field.kind in TEXT_KINDS or field.path in self._as_text:
             lines = self.texts[field.path].count("\n") + 1
-            yield from (FormRow(RowKind.TEXT, field.path, index) for index in range(min(lines, TALLEST)))
-        elif field.kind in COLLECTIONS:
+            yield from (FormRow(RowKind.TEXT, field.path, index) for index in range(min(lines, MAX_TEXT_LINES)))
+        elif field.kind in COLLECTION_KINDS:
             count = len(self.entries(field.path))
             yield from (FormRow(RowKind.ENTRY, field.path, index) for index in range(count))
         else:

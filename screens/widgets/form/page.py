@@ -16,7 +16,7 @@ from console.launch.recipes import Field, FieldKind
 from screens.widgets.bars import SearchLine
 from screens.widgets.form.editors import ChoiceList, Editor, FormActions, Line, Lines
 from screens.widgets.form.lines import YES_OR_NO, Columns, FormLines, placeholder, room_for, row_spans
-from screens.widgets.form.model import PICKED, TALLEST, FormModel, FormRow, RowKind
+from screens.widgets.form.model import CHOICE_KINDS, MAX_TEXT_LINES, FormModel, FormRow, RowKind
 
 
 class SearchInput(Input):
@@ -121,7 +121,7 @@ class FormPage(Widget):
         if self.choices.is_open and self.offer is not None:
             self.choices.renew(self.offer)
             self.put_editor()
-        if self._editor is self._line and self.field is not None and self.field.kind not in PICKED:
+        if self._editor is self._line and self.field is not None and self.field.kind not in CHOICE_KINDS:
             self._line.complete(self._offered_names())
 
     def redraw(self, *, moved: bool = False) -> None:
@@ -169,7 +169,7 @@ class FormPage(Widget):
             self._line.load_handle(row_spans(self.model, row, self.offers, self.lines.room, here=True))
             return self._line
         text = self.model.text_at(row)
-        if field.kind in PICKED:
+        if field.kind in CHOICE_KINDS:
             self._line.load(text, field.choices or YES_OR_NO)
             return self._line
         if row.kind is RowKind.TEXT:
@@ -191,7 +191,7 @@ class FormPage(Widget):
 
     def _height(self, row: FormRow) -> int:
         lines = self.model.texts[row.path].count("\n") + 1 if row.kind is RowKind.TEXT else 1
-        return min(TALLEST, lines)
+        return min(MAX_TEXT_LINES, lines)
 
     # where the editor floats
 

@@ -23,11 +23,11 @@ from console.metrics.log_search import SAME_TIME_SECONDS, names_number
 from screens.sanitize import one_line
 from screens.widgets.line import Styled, call_after
 from screens.wording import Span
-from trainlog import SEVERITY_HEAD, detect_level, shorten_iteration_line
+from trainlog import MAX_HEAD_CHARACTERS, detect_level, shorten_iteration_line
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
-_STYLES = {"error": "bad", "warn": "waits"}
-_STAGE = re.compile(r"step \d+ .*?: (?:run|skip|done)")
+_STYLE_OF_SEVERITY = {"error": "bad", "warn": "waits"}
+_STAGE_LINE = re.compile(r"step \d+ .*?: (?:run|skip|done)")
 
 
 def printable(text: str) -> str:
@@ -39,10 +39,10 @@ def printable(text: str) -> str:
 
 
 def line_style(text: str) -> str:
-    head = text[:SEVERITY_HEAD]
-    if _STAGE.search(head):
+    head = text[:MAX_HEAD_CHARACTERS]
+    if _STAGE_LINE.search(head):
         return "strong"
-    serious = _STYLES.get(detect_level(head.encode()), "")
+    serious = _STYLE_OF_SEVERITY.get(detect_level(head.encode()), "")
     return serious or ("dim" if head.startswith("#") else "")
 
 
@@ -89,12 +89,12 @@ def folded(text: str, width: int) -> Sequence[str]:
     return chop_cells(text, width)
 
 
-LIMIT = 50_000  # lines that are kept of a log that is in memory only; the oldest go first
-FLUSH = 1 / 30  # seconds between two drawings while lines stream in
-AT_ONCE = 20_000  # lines of a text that is looked through on the spot
-SAME_TIME = 200  # lines of one moment among which one is looked for again
-LABEL = 34  # columns of the longest label that is shown
-LETTERS_A_CELL = 5  # at most, with the accents that one letter may carry
+MAX_MEMORY_LINES = 50_000  # lines that are kept of a log that is in memory only; the oldest go first
+REDRAW_SECONDS = 1 / 30  # seconds between two drawings while lines stream in
+LINES_SEARCHED_AT_ONCE = 20_000  # lines of a text that is looked through on the spot
+MAX_SAME_TIME = 200  # lines of one moment among which one is looked for again
+MAX_LABEL = 34  # columns of the longest label that is shown
+MAX_LETTERS_PER_CELL = 5  # at most, with the accents that one letter may carry
 
 
 class LogLines(ScrollView, Styled, can_focus=True):
@@ -147,7 +147,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.text: LogText = MemoryText(LIMIT)
+        self.text: LogText = MemoryText(MAX_MEMORY_LINES)
         self._fresh: list[tuple[float, str]] = []
         self._flush_due = False
         self._jumping = False
@@ -176,14 +176,14 @@ class LogLines(ScrollView, Styled, can_focus=True):
         if follow or first is None:
             return
         low = self.text.row_at(first.time)
-        alike = (low + at for at, row in enumerate(text.read_rows(low, low + SAME_TIME)) if row.text == first.text)
+        alike = (low + at for at, row in enumerate(text.read_rows(low, low + MAX_SAME_TIME)) if row.text == first.text)
         self.follow = False
         self._jump(next(alike, low))
 
     def show_time(self, time: float, number: float) -> bool:
         """Show and mark the line that was printed then, of several one that names the number; whether there is one."""
         start = self.text.row_at(time - SAME_TIME_SECONDS)
-        rows = self.text.read_rows(start, start + SAME_TIME)
+        rows = self.text.read_rows(start, start + MAX_SAME_TIME)
         found = [(at, row.text) for at, row in enumerate(rows, start) if row.time <= time + SAME_TIME_SECONDS]
         if found:
             self._show_line(next((at for at, text in found if names_number(text, number)), found[0][0]))
@@ -202,13 +202,13 @@ class LogLines(ScrollView, Styled, can_focus=True):
         self._fresh.extend(lines)
         if not self._flush_due and self.is_attached:
             self._flush_due = True
-            call_after(self, FLUSH, self.flush)
+            call_after(self, REDRAW_SECONDS, self.flush)
 
     def on_mount(self) -> None:
         self.flush()
 
     def clear(self) -> None:
-        self.show_text(MemoryText(LIMIT))
+        self.show_text(MemoryText(MAX_MEMORY_LINES))
 
     def flush(self) -> None:
         self._flush_due = False
@@ -259,7 +259,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
             first = max(0, start)
             rows = [self._drawn(row) for row in self.text.read_rows(first, stop)]
             self._page = first, rows
-            self._label_width = max((min(LABEL, len(row.label)) + 1 for row in rows if row.label), default=0)
+            self._label_width = max((min(MAX_LABEL, len(row.label)) + 1 for row in rows if row.label), default=0)
             widest = max((cell_len(row.text) for row in rows), default=0)
             if widest > self._widest and not self.wrap:
                 self._widest = widest
@@ -307,7 +307,9 @@ class LogLines(ScrollView, Styled, can_focus=True):
             return Strip.blank(width, ground)
         row, ground = found[0], ground + self.ground("cursor") if number == self.match_line else ground
         left = 0 if self.wrap or row.text != row.whole else round(self.scroll_x)
-        in_view = (left + width) * LETTERS_A_CELL  # of a line of 64 KiB only what can be seen is measured and painted
+        in_view = (
+            left + width
+        ) * MAX_LETTERS_PER_CELL  # of a line of 64 KiB only what can be seen is measured and painted
         runs = self.paint(piece if self.wrap else row.text[:in_view], row.whole)
         body = Strip([Segment(run.text, ground + self.style_of(run.style)) for run in runs])
         body = body.crop(left, left + width - self._margin())
@@ -319,7 +321,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
             stamp = f"{datetime.fromtimestamp(row.time).astimezone():%H:%M:%S} " if first and row.time else " " * 9
             head.append(Segment(stamp, ground + self.style_of("dim")))
         if self._label_width:
-            label = row.label[:LABEL] if first else ""
+            label = row.label[:MAX_LABEL] if first else ""
             style = "waits" if row.dissent else "accent"
             head.append(Segment(f"{label:>{self._label_width - 1}} ", ground + self.style_of(style)))
         return Strip(head)
@@ -433,7 +435,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
 
     def _restart_search(self) -> None:
         self.match, self.match_line, self.matches = -1, -1, 0
-        if len(self.text) <= AT_ONCE or self.keep is not None:
+        if len(self.text) <= LINES_SEARCHED_AT_ONCE or self.keep is not None:
             self.text.advance()
         self._filter_new_lines()
 

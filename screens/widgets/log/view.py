@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 BUILTIN_SEARCH_NAMES = {FIRST_ERROR: "errors", NOT_A_NUMBER: "nan", XID_WORD: "Xid"}
 """Names shown for the searches that the console starts itself."""
-ANSWER = 5.0  # seconds that the answer to a key stands in the line below
-WAITING = "◐ waits for the connection"  # why no lines come while the console has no session
-LEVELS = ("", "warn", "error")
-NCCL = ("", "without", "only")
+ANSWER_SECONDS = 5.0  # seconds that the answer to a key stands in the line below
+WAITING_FOR_CONNECTION = "◐ waits for the connection"  # why no lines come while the console has no session
+LEVEL_FILTERS = ("", "warn", "error")
+NCCL_FILTERS = ("", "without", "only")
 
 
 class SearchBox(Input):
@@ -138,7 +138,7 @@ class LogView(Vertical):
         way = "esc ends the search; esc again clears the filter." if lines.wanted else "esc clears the filter."
         return f"The filter ({lines.keep.description}) matches none of {wording.count(total, 'line')}: {way}"
 
-    def show_answer(self, text: str, seconds: float = ANSWER) -> None:
+    def show_answer(self, text: str, seconds: float = ANSWER_SECONDS) -> None:
         """Show the response to a key in the status line for a while: a toast would take lines of the log."""
         self._answer = text
         self._update_status()
@@ -209,11 +209,11 @@ class LogView(Vertical):
         self.lines.keep = None if keep == LineFilter() else keep
 
     def action_level(self) -> None:
-        level = LEVELS[(LEVELS.index(self._kept.level) + 1) % len(LEVELS)]
+        level = LEVEL_FILTERS[(LEVEL_FILTERS.index(self._kept.level) + 1) % len(LEVEL_FILTERS)]
         self._keep(replace(self._kept, level=level))
 
     def action_nccl(self) -> None:
-        nccl = NCCL[(NCCL.index(self._kept.nccl) + 1) % len(NCCL)]
+        nccl = NCCL_FILTERS[(NCCL_FILTERS.index(self._kept.nccl) + 1) % len(NCCL_FILTERS)]
         self._keep(replace(self._kept, nccl=nccl))
 
     def action_first_error(self) -> None:

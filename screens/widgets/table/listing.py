@@ -10,12 +10,12 @@ from typing import Any, Generic
 
 from screens.columns.column import RowKey, RowT
 
-MANY = 2000
+MANY_ROWS = 2000
 """Rows from which on values to sort by and texts to search are kept of those that have not changed; of fewer all are
 asked for anew, as some change with time."""
-FEW = 2
+FEW_CHANGES_PART = 2
 """Of how many rows one may be new where it is quicker to put each in its place than to sort all of them."""
-TEXTS_AT_ONCE = 4000
+TEXTS_PER_TURN = 4000
 """Rows whose texts are made before others get their turn."""
 
 
@@ -72,7 +72,7 @@ class Listing(Generic[RowT]):
             self.rows = self._taken
         if not touched and not gone and self._in_place:
             return False
-        if len(self.rows) < MANY or len(touched) > len(self.rows) // FEW:
+        if len(self.rows) < MANY_ROWS or len(touched) > len(self.rows) // FEW_CHANGES_PART:
             return self._arrange()
         return self._arrange_anew(touched, gone)
 
@@ -104,7 +104,7 @@ class Listing(Generic[RowT]):
         self._wanted = [word for word in words if not word.startswith("!")]
         self._unwanted = [word[1:] for word in words if word.startswith("!") and len(word) > 1]
         narrower = all(any(old in new for new in self._wanted) for old in wanted) and {*unwanted} <= {*self._unwanted}
-        if self.filters and (not self._texts or len(self.rows) < MANY):
+        if self.filters and (not self._texts or len(self.rows) < MANY_ROWS):
             self.read_texts()
             narrower = False
         self._search(self._found if narrower and not self.searching else self._order)
@@ -127,13 +127,13 @@ class Listing(Generic[RowT]):
 
     def expect_filter(self) -> None:
         """Begin to make the texts that the filter searches, if they are many and none is there."""
-        if not self._texts and len(self.rows) >= MANY:
+        if not self._texts and len(self.rows) >= MANY_ROWS:
             self.read_texts()
 
     def read_texts(self) -> None:
         """Begin to make all texts anew, from the first row shown."""
         self._texts = texts = [""] * len(self._all)
-        first = self._order[:TEXTS_AT_ONCE]
+        first = self._order[:TEXTS_PER_TURN]
         self._missing = (place for place in chain(first, range(len(texts))) if not texts[place])
         self._make_texts()
 
@@ -145,9 +145,9 @@ class Listing(Generic[RowT]):
 
     def _make_texts(self) -> None:
         made = 0
-        for place in islice(self._missing, TEXTS_AT_ONCE):
+        for place in islice(self._missing, TEXTS_PER_TURN):
             self._texts[place], made = self._text_of(self.rows[self._all[place]]), made + 1
-        self.searching = made == TEXTS_AT_ONCE
+        self.searching = made == TEXTS_PER_TURN
 
     def _text_of(self, row: RowT) -> str:
         return self._text(row).casefold() or " "

@@ -16,13 +16,13 @@ from screens.columns.column import Column, RowKey, RowT
 from screens.widgets.line import Styled, StyleOf, cut_name, cut_sentence, fit_runs, joined, line, phrase_ends, wrap
 from screens.wording import Cell, Span, plain_text, runs_of, sentence, short_node
 
-SENTENCE = 40  # columns that a sentence at the end of a line is worth
-SQUEEZED = 12  # columns to which it shrinks before other texts are cut: those tell rows apart
-PHRASE = 25  # columns up to which its first phrase, which is the verdict, has room before other columns have any
-NAMED = 30  # columns up to which a name is whole before other columns have any, but for one with a `drop` of 1
+SENTENCE_COLUMNS = 40  # columns that a sentence at the end of a line is worth
+MIN_SENTENCE = 12  # columns to which it shrinks before other texts are cut: those tell rows apart
+PHRASE_COLUMNS = 25  # up to which its first phrase, the verdict, has room before other columns have any
+NAME_COLUMNS = 30  # columns up to which a name is whole before other columns have any, but for one with a `drop` of 1
 GAP = 2
 ALIKE, EMPTY = 1, 2
-EXTRA = 5  # columns with this `drop` or more are shown only where all others have their full width
+OPTIONAL_DROP = 5  # columns with this `drop` or more are shown only where all others have their full width
 
 
 def cell_width(cell: Cell) -> int:
@@ -48,7 +48,7 @@ def share(
     `phrase`: what of a sentence has to have room.
     """
     kept = _fitting(columns, wants, room, idle or {}, phrase)
-    widths = {id(column): min(column.floor, SQUEEZED) if column.fill else column.floor for column, _ in kept}
+    widths = {id(column): min(column.floor, MIN_SENTENCE) if column.fill else column.floor for column, _ in kept}
     spare = room - sum(widths.values()) - GAP * max(0, len(kept) - 1)
     for column, want in sorted(kept, key=_width_order):
         if not column.width:
@@ -76,9 +76,9 @@ def _fitting(
     silent = {id(columns[number]): how for number, how in idle.items() if columns[number].drop}
     while kept:
         last = max(kept, key=lambda pair: (silent.get(id(pair[0]), 0), pair[0].drop))
-        extra = id(last[0]) in silent or last[0].drop >= EXTRA
-        sentence = 200 if id(last[0]) in silent else SENTENCE if extra else phrase
-        if not last[0].drop or _line_width(kept, sentence, 200 if extra else NAMED * (last[0].drop > 1)) <= room:
+        extra = id(last[0]) in silent or last[0].drop >= OPTIONAL_DROP
+        sentence = 200 if id(last[0]) in silent else SENTENCE_COLUMNS if extra else phrase
+        if not last[0].drop or _line_width(kept, sentence, 200 if extra else NAME_COLUMNS * (last[0].drop > 1)) <= room:
             break
         kept.remove(last)
         gone.append(last)
@@ -86,7 +86,7 @@ def _fitting(
         if silent.get(id(pair[0])) != EMPTY and _line_width([*kept, pair]) <= room:
             kept.append(pair)
     while sum(column.floor + GAP for column, _ in kept) - GAP > room and len(kept) > 1:  # none is cut by the edge
-        narrow = (pair for pair in reversed(kept[1:]) if not pair[0].fill and pair[0].floor < SENTENCE)
+        narrow = (pair for pair in reversed(kept[1:]) if not pair[0].fill and pair[0].floor < SENTENCE_COLUMNS)
         if (least := next(narrow, None)) is None:
             break
         kept.remove(least)
@@ -113,8 +113,8 @@ def _line_width(columns: Sequence[tuple[Column[RowT], int]], sentence: int = 200
 
 
 MARGIN = 2  # columns left of the first cell, for the cursor's and the marks' glyphs
-DRAWN = 400  # lines kept as they were drawn last: what one pages back to is not formatted again
-SAMPLE = 1000
+MAX_CACHED_LINES = 400  # lines kept as they were drawn last: what one pages back to is not formatted again
+MAX_MEASURED_ROWS = 1000
 """New rows of one picture by which columns are measured; of more, those evenly between, and the rest when in view."""
 
 
@@ -182,7 +182,7 @@ class RowPainter(Generic[RowT]):
         return {
             number: ALIKE if text else EMPTY
             for number, text in self._alike.items()
-            if not text or (several and self.columns[number].drop >= EXTRA)
+            if not text or (several and self.columns[number].drop >= OPTIONAL_DROP)
         }
 
     def _compare(self, new: Sequence[RowT]) -> bool:
@@ -201,14 +201,14 @@ class RowPainter(Generic[RowT]):
 
     def measure(self, new: Sequence[RowT]) -> bool:
         """Widen columns for new rows; they never shrink, so that nothing jumps. Returns whether any grew."""
-        if len(new) > SAMPLE:
+        if len(new) > MAX_MEASURED_ROWS:
             self._sampled = True
-            new = new[:: -(-len(new) // SAMPLE)]
+            new = new[:: -(-len(new) // MAX_MEASURED_ROWS)]
         grew = self._compare(new) if new else False
         for number, column in enumerate(self.columns):
-            if column.fill and self._phrase < PHRASE:
+            if column.fill and self._phrase < PHRASE_COLUMNS:
                 texts = ["".join(run.text for run in runs_of(column.cell(row))) for row in new]
-                wide = min(PHRASE, max((next(iter(phrase_ends(f"{text}  ")), 0) for text in texts), default=0))
+                wide = min(PHRASE_COLUMNS, max((next(iter(phrase_ends(f"{text}  ")), 0) for text in texts), default=0))
                 self._phrase, grew = max(wide, self._phrase), grew or wide > self._phrase
             if column.width or not new or self._wants[number] >= column.most:
                 continue
@@ -258,7 +258,7 @@ class RowPainter(Generic[RowT]):
             segments += cells[-1]
             room -= GAP
         strip = Strip(joined(segments)).adjust_cell_length(self._widget.size.width, style_of(""))
-        if len(self._drawn) >= DRAWN:
+        if len(self._drawn) >= MAX_CACHED_LINES:
             self._drawn.clear()
         self._drawn[key] = _DrawnRow(row, look, ages, cells, strip)
         return strip

@@ -35,7 +35,7 @@ from screens.widgets.table.listing import Listing
 from screens.widgets.table.row_painter import GAP, MARGIN, Notice, RowPainter, notice_for
 from screens.wording import runs_of
 
-_UNWATCHED = WatchStatus("", WatchState.LIVE)  # of rows that no watch brings
+_UNWATCHED_STATUS = WatchStatus("", WatchState.LIVE)  # of rows that no watch brings
 
 
 class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inherit_bindings=False):
@@ -68,7 +68,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
 
     @dataclass
     class TableMessage(Message):
-        """What a table tells its page."""
+        """The base of messages from a table to its page."""
 
         table: ResourceTable[Any]
 
@@ -133,7 +133,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self.refresh()
 
     def show_namespaces(self, every: bool) -> None:
-        """With rows of every namespace each tells its own, however narrow the terminal is."""
+        """Show each row's namespace, on narrow terminals too, if there are rows of several."""
         if every != self._every_namespace:
             self._every_namespace = every
             self.set_columns(self._declared)
@@ -164,7 +164,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
     # rows
 
     def show_rows(
-        self, rows: Mapping[Any, RowT], link: WatchStatus | None = _UNWATCHED, at_once: int = sys.maxsize
+        self, rows: Mapping[Any, RowT], link: WatchStatus | None = _UNWATCHED_STATUS, at_once: int = sys.maxsize
     ) -> None:
         """Show these rows; `link` is the state of their watch. Cursor, marks and filter stay on their rows.
 

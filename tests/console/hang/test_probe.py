@@ -33,7 +33,7 @@ def test_a_process_of_another_proc_may_have_the_number_of_the_probe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert os.getpid() not in probe.read_all_processes()
-    monkeypatch.setattr(probe, "PROC", str(tmp_path))
+    monkeypatch.setattr(probe, "PROC_FOLDER", str(tmp_path))
     place = tmp_path / str(os.getpid())
     place.mkdir()
     (place / "cmdline").write_bytes(b"python\0train.py\0")
@@ -92,12 +92,18 @@ def test_a_recorder_whose_watchdog_has_ended_is_given_up_at_once(
     reads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a collective that failed, or where the process is stopped: its pipe is open, and nobody reads it."""
-    monkeypatch.setattr(probe, "UNREAD_LIMIT", 0.4)
-    monkeypatch.setattr(probe, "RECORDER_LIMIT", 1.2)
+    monkeypatch.setattr(probe, "PIPE_UNREAD_TIMEOUT", 0.4)
+    monkeypatch.setattr(probe, "RECORDER_TIMEOUT", 1.2)
     pipe = tmp_path / "recorder-3.pipe"
     os.mkfifo(pipe)
     watchdog = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    process = {"rank": 3, "env": {probe.PIPE: f"{tmp_path}/recorder-", probe.DUMPS[0]: f"{tmp_path}/dump-"}}
+    process = {
+        "rank": 3,
+        "env": {
+            probe.RECORDER_PIPE_VARIABLE: f"{tmp_path}/recorder-",
+            probe.DUMP_FILE_VARIABLES[0]: f"{tmp_path}/dump-",
+        },
+    }
     if reads:
         threading.Timer(0.2, os.read, (watchdog, 128)).start()
     told = probe.recorder(process, probe.read_dump)

@@ -130,7 +130,7 @@ def test_numbers_that_cannot_be_take_no_time(monkeypatch: pytest.MonkeyPatch) ->
     far = [Operation("1", -(1 << 60), "nccl:all_reduce", "started")]
     asked = ask(dump(0, 3, first=1 << 60, operations=far), dump(1, 3, first=-(1 << 60)))
     assert asked["groups"][0]["entries"]["1"] == {"first": 1 << 60, "calls": [], "states": {}}
-    monkeypatch.setattr("rankscope.torch_analysis.MAX_ASKED", 40)
+    monkeypatch.setattr("rankscope.torch_analysis.MAX_COLLECTIVES", 40)
     (group,) = ask(dump(0, 500), dump(1, 500))["groups"]
     assert group["entries"]["0"]["first"] == 481, "of many collectives the last ones"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from console.attach.tunnel import engine, relay
-from console.attach.tunnel.engine import LocalForward, PortForwarder
+from console.attach.tunnel import local_forward, relay
+from console.attach.tunnel.local_forward import LocalForward, PortForwarder
 from console.attach.tunnel.published import Tunnel
 from console.errors import BadInput, NotFound, NotLoggedIn, Unreachable
 from console.kube import websocket
@@ -269,7 +269,7 @@ async def test_a_network_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_machine_that_slept_asks_whether_its_connections_still_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "CLOCK_CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(local_forward, "CLOCK_CHECK_SECONDS", 0.01)
     now = [1000.0]
     pinged = asyncio.Event()
 

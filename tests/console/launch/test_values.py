@@ -8,8 +8,8 @@ import pytest
 
 from console.errors import BadInput
 from console.kube.nested_values import Value, merge_values
+from console.launch.helm_set_options import convert_values, parse_settings
 from console.launch.install import ChartCatalog
-from console.launch.set_values import convert_values, parse_settings
 
 CATALOGUE = ChartCatalog.from_chart()
 FIELDS = CATALOGUE.fields("nccl-all-reduce")

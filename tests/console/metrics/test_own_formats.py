@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from console.config import config_path, load_config
+from console.config import config_path, load_config, own_log_formats
 from console.folders import make_private
 from console.metrics.job_measures import RankProgress
-from console.metrics.own_formats import load_own_formats
 from trainlog import TrainingParser, compile_pattern
 
 NOVA = r"""
@@ -36,7 +35,7 @@ def write(text: str) -> None:
 
 @pytest.mark.parametrize("size", [7, 300, 1 << 20])
 def test_steps_are_read_from_bytes_in_any_pieces(size: int) -> None:
-    parser, data = TrainingParser(load_own_formats()), LOG.encode()
+    parser, data = TrainingParser(own_log_formats()), LOG.encode()
     for at in range(0, len(data), size):
         parser.feed(data[at : at + size])
     (run,) = parser.runs
@@ -47,7 +46,7 @@ def test_steps_are_read_from_bytes_in_any_pieces(size: int) -> None:
 
 
 def test_steps_are_read_from_lines_that_are_text_already() -> None:
-    parser = TrainingParser(load_own_formats())
+    parser = TrainingParser(own_log_formats())
     taken = [parser.read_line(line, at) for at, line in enumerate(LOG.splitlines(), 1) if parser.may_be_relevant(line)]
     assert taken == [True] * 39
     assert parser.runs[0].number == 39
@@ -60,28 +59,28 @@ def test_a_rank_tells_of_its_step() -> None:
 
 
 def test_a_loss_that_is_no_number_is_an_alarm() -> None:
-    parser = TrainingParser(load_own_formats())
+    parser = TrainingParser(own_log_formats())
     parser.feed(b"it 1 of 9 obj 2.5 | e 1\nit 2 of 9 obj nan | e 1\n")
     assert [step.nan for step in parser.runs[0].steps] == [False, True]
 
 
 def test_lines_of_known_programs_are_read_as_before() -> None:
-    parser = TrainingParser(load_own_formats())
+    parser = TrainingParser(own_log_formats())
     parser.feed(b"[titan] step:  5  loss:  7.3  grad_norm: 49.6  memory: 103.01GiB(73.72%)  tps: 771\n")
     assert parser.runs[0].format == "torchtitan"
 
 
 def test_a_pattern_never_matches_beyond_a_line() -> None:
     write("[[formats]]\nname = \"x\"\npattern = 'at\\s+(?P<step>\\d+)[^x]+loss (?P<loss>\\S+)'\n")
-    parser = TrainingParser(load_own_formats())
+    parser = TrainingParser(own_log_formats())
     parser.feed(b"at 1\nloss 2\nat 3 loss 4\n")
     assert [step.step for step in parser.runs[0].steps] == [3]
 
 
 def test_changed_settings_hold_for_the_next_log() -> None:
-    assert TrainingParser(load_own_formats()).may_be_relevant("it 1 of 9 obj 2.5 | e 1")
+    assert TrainingParser(own_log_formats()).may_be_relevant("it 1 of 9 obj 2.5 | e 1")
     write("")
-    assert not TrainingParser(load_own_formats()).may_be_relevant("it 1 of 9 obj 2.5 | e 1")
+    assert not TrainingParser(own_log_formats()).may_be_relevant("it 1 of 9 obj 2.5 | e 1")
 
 
 @pytest.mark.parametrize(

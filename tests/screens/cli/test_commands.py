@@ -73,7 +73,7 @@ def test_a_namespace_that_is_not_there_is_no_empty_one(a4: Commands) -> None:
 def test_a_job_that_is_not_there_is_answered_with_the_nearest_name(
     a4: Commands, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("screens.cli.wait.APPEARS", 0.0)
+    monkeypatch.setattr("screens.cli.wait.JOB_APPEARS_SECONDS", 0.0)
     code, out, told = a4.run(words[0], "lama-70b", *words[1:])
     assert (code, out) == (1, "")
     assert "There is no job lama-70b in namespace default. Did you mean llama-70b? There are: " in told
@@ -88,14 +88,16 @@ def test_what_preflight_says_to_run_is_of_the_same_namespace_and_values(a4: Comm
 def test_every_command_says_that_a_namespace_is_not_there(
     a4: Commands, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("screens.cli.wait.APPEARS", math.inf)  # nothing appears in a namespace that is not there
+    monkeypatch.setattr(
+        "screens.cli.wait.JOB_APPEARS_SECONDS", math.inf
+    )  # nothing appears in a namespace that is not there
     code, out, told = a4.run(command, *([] if command == "jobs" else ["nope"]), "-n", "nosuch")
     assert (code, out) == (1, "")
     assert told.startswith("a4: There is no namespace nosuch. ")
     if command != "jobs":
         _, _, told = a4.run(command, "llama-70b", "-n", "nosuch")
         assert told.startswith("a4: There is no namespace nosuch. ")
-        monkeypatch.setattr("screens.cli.wait.APPEARS", 0.0)
+        monkeypatch.setattr("screens.cli.wait.JOB_APPEARS_SECONDS", 0.0)
         assert "a4: There is no job nope in namespace kube-system." in a4.run(command, "nope", "-n", "kube-system")[2]
 
 

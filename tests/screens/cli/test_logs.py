@@ -96,7 +96,7 @@ async def test_following_begins_with_so_many_last_lines_of_each_rank(monkeypatch
         yield [PodLine(1, now + 101, "1 later"), PodLine(0, now - 1, "0 late")]
 
     log = cast("JobLog", SimpleNamespace(coverage=Coverage(total=2, live=2)))
-    monkeypatch.setattr(log_tail, "_QUIET", 0.001)
+    monkeypatch.setattr(log_tail, "_PAUSE_SECONDS", 0.001)
     async with aclosing(printed()) as lines, aclosing(tail_then_follow(lines, log, 2, follow=True)) as tail:
         first = await anext(tail)
         assert [line.text for line in first] == ["0 line 48", "1 line 48", "0 line 49", "1 line 49", "0 new"]
@@ -106,7 +106,7 @@ async def test_following_begins_with_so_many_last_lines_of_each_rank(monkeypatch
 
 
 async def test_following_shows_what_is_there_though_ranks_wait_for_their_pods(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_tail, "CATCHES_UP", 0.2)
+    monkeypatch.setattr(log_tail, "CATCH_UP_SECONDS", 0.2)
 
     async def printed() -> AsyncGenerator[list[PodLine], None]:
         yield [PodLine(0, 1.0, "one"), PodLine(0, 2.0, "two")]
@@ -213,7 +213,7 @@ async def followed_by_consensus(
     monkeypatch.setattr(log_printers, "time", clock)
     monkeypatch.setattr(SERVER_CLOCK, "_started", None)
     monkeypatch.setattr(time, "time", clock.time)
-    monkeypatch.setattr(log_tail, "_QUIET", 0.0005)
+    monkeypatch.setattr(log_tail, "_PAUSE_SECONDS", 0.0005)
 
     def write(text: str) -> None:
         printed.append(text)
@@ -253,7 +253,7 @@ async def test_a_last_line_of_one_rank_is_printed_though_nothing_else_comes_nor_
     ]
     printed, at = await followed_by_consensus(monkeypatch, batches, "CUDA error")
     assert printed == ["[2/2] step 1\n", "[pod 1] CUDA error\n"]
-    assert at >= log_printers.SETTLES
+    assert at >= log_printers.AGREEMENT_SECONDS
     assert capsys.readouterr().err == "a4: Not saved to disk: no space left on device; following continues.\n"
 
 
@@ -267,7 +267,7 @@ async def test_what_was_there_when_following_began_is_printed_at_once(
     ]
     printed, at = await followed_by_consensus(monkeypatch, batches, "mine", waiting=waiting)
     assert printed == ["[2/2] ready\n", "[pod 1] RuntimeError\n", "[pod 0] mine\n"]
-    assert at < log_printers.SETTLES - 1
+    assert at < log_printers.AGREEMENT_SECONDS - 1
 
 
 def started_again(session: FakeSession) -> None:

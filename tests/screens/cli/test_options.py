@@ -13,7 +13,7 @@ import pytest
 from console.metrics.export import training_json
 from console.metrics.training_run import TrainingRun
 from screens.cli.arguments import Options
-from screens.cli.command_line import GROUPS, HELP, ConsoleOptions, command_of, whole_parser
+from screens.cli.command_line import COMMAND_HELP, GROUPS, ConsoleOptions, command_of, whole_parser
 from screens.cli.lists import LISTS, layout_of
 from tests.screens.cli.commands import loaded, parse
 from trainlog import NcclTest, Step, nccl_test_json, step_json
@@ -80,7 +80,7 @@ def test_no_option_of_any_command_is_understood_by_its_beginning() -> None:
     parser = whole_parser()
     (commands,) = (each for each in parser._actions if each.dest == "command")
     assert isinstance(commands.choices, dict)
-    assert set(commands.choices) == set(HELP)
+    assert set(commands.choices) == set(COMMAND_HELP)
     parsers = (parser, *(each.parser for each in commands.choices.values()))
     assert not [each.prog for each in parsers if each.allow_abbrev]
 
@@ -111,7 +111,7 @@ def test_a_practice_cluster_replaces_kubeconfig_and_context() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(HELP.keys() - {"view", "tour", "practice", "proxy"})
+    "name", sorted(COMMAND_HELP.keys() - {"view", "tour", "practice", "proxy"})
 )  # screens.__main__ runs these
 def test_every_command_that_is_listed_is_there(name: str) -> None:
     assert callable(command_of(name).run)
@@ -120,7 +120,7 @@ def test_every_command_that_is_listed_is_there(name: str) -> None:
 def test_what_a_parser_takes_is_what_the_class_of_its_options_has() -> None:
     """Otherwise a command line would end in a TypeError, or a field would never be set."""
     typed: dict[type[Options], set[str]] = {}
-    for name in sorted(HELP.keys() - {"view", "tour", "practice", "proxy"}):
+    for name in sorted(COMMAND_HELP.keys() - {"view", "tour", "practice", "proxy"}):
         command, parser = command_of(name), argparse.ArgumentParser(argument_default=argparse.SUPPRESS, add_help=False)
         command.add(parser)
         defaults = {name: each.default for name, each in command.options.fields.items()}

@@ -84,7 +84,7 @@ def test_of_many_things_at_once_the_rest_is_counted(capsys: pytest.CaptureFixtur
         {("node", str(each)): plain.PlainLine(f"n{each}: cordoned", "cordoned") for each in range(500)}, {}
     )
     said = capsys.readouterr().out.splitlines()
-    assert len(said) == plain.MOST + 1
+    assert len(said) == plain.MAX_LINES_PER_KIND + 1
     assert said[-1].endswith(" node: 480 more: a4 nodes")
 
 

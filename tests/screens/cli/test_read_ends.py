@@ -89,7 +89,7 @@ def test_scores_and_stacks_among_other_lines(
 ) -> None:
     noise = "Metric | of nothing\n[launch.py:347:main] Process 77 exits\nError: no matter\nstep 1 loss 2.5\n"
     data = f"{noise}{SCORES}{noise}{STACKS}{noise}".encode()
-    monkeypatch.setattr("trainlog.log_file._PIECE", piece)
+    monkeypatch.setattr("trainlog.log_file._READ_BYTES", piece)
     (tmp_path / "log").write_bytes(data)
     assert main(["read", str(tmp_path / "log"), "--json"]) == 0
     said: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -149,7 +149,7 @@ def test_a_check_fails_where_a_test_or_the_job_failed(
 def test_a_line_without_an_end_is_ended_in_words(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainlog.log_file.ENDLESS", 3 << 20)
+    monkeypatch.setattr("trainlog.log_file.MAX_LINE_BYTES", 3 << 20)
     path = written(b"step 1 loss 2.5\n" + b"x" * (5 << 20), tmp_path)
     assert main(["read", path]) == 2
     said = capsys.readouterr()
@@ -236,7 +236,7 @@ def test_a_device_without_lines_is_ended_in_words_and_in_little_memory() -> None
 def test_a_pipe_that_nobody_writes_into_is_ended_in_words(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainlog.log_file.PATIENCE", 0.05)
+    monkeypatch.setattr("trainlog.log_file.PIPE_TIMEOUT", 0.05)
     os.mkfifo(tmp_path / "pipe")
     assert main(["read", str(tmp_path / "pipe")]) == 2
     assert capsys.readouterr().err.startswith(f"a4: No data was written to {tmp_path / 'pipe'} for 0.05 s.")
@@ -245,7 +245,7 @@ def test_a_pipe_that_nobody_writes_into_is_ended_in_words(
 def test_a_pipe_whose_writer_takes_its_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainlog.log_file.PATIENCE", 0.05)
+    monkeypatch.setattr("trainlog.log_file.PIPE_TIMEOUT", 0.05)
     os.mkfifo(tmp_path / "pipe")
     keep = os.open(tmp_path / "pipe", os.O_RDWR)
     done = threading.Event()

@@ -34,7 +34,7 @@ from console.scheduling.expected_start import ExpectedStart
 from console.settings import OWN_NAME
 from screens.cli import lists
 from screens.cli.launch import wait_for_end
-from screens.cli.lists import LISTS, NAMED, ONLY, layout_of, list_pods_of, print_rows
+from screens.cli.lists import LISTS, MAX_SELECTED_JOBS, SELECTORS_OF_LIST, layout_of, list_pods_of, print_rows
 from screens.cli.why import _next_steps
 from screens.columns.column import as_json, as_text
 from screens.columns.job_header import explanation
@@ -333,7 +333,7 @@ def test_lists_say_of_the_pods_that_they_ask_for_what_they_would_of_all() -> Non
     every = replace(fleet, pods={**fleet.pods, ("kube-system", "daemon"): daemon})
     holding = replace(fleet, pods={key: pod for key, pod in fleet.pods.items() if pod.holds_gpus})
     assert len(holding.pods) < len(fleet.pods)
-    for name in ONLY.keys() - {"jobs"}:
+    for name in SELECTORS_OF_LIST.keys() - {"jobs"}:
         layout = layout_of(name)
         for few in (fleet, *([holding] if name in {"nodes", "pools"} else ())):
             shown = [as_text(layout.columns, layout.of(each, None, str)) for each in (few, every)]
@@ -350,7 +350,7 @@ def test_lists_say_of_the_pods_that_they_ask_for_what_they_would_of_all() -> Non
     ("names", "state", "query"),
     [
         (("b", "a"), JobState.RUNNING, {"labelSelector": "jobset.sigs.k8s.io/jobset-name in (a,b)"}),
-        (map(str, range(NAMED + 1)), JobState.RUNNING, {"labelSelector": "jobset.sigs.k8s.io/jobset-name"}),
+        (map(str, range(MAX_SELECTED_JOBS + 1)), JobState.RUNNING, {"labelSelector": "jobset.sigs.k8s.io/jobset-name"}),
         (("a",), JobState.PENDING, gpu_pods),
         ((), JobState.RUNNING, None),
     ],

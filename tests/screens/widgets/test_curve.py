@@ -5,7 +5,7 @@ import pytest
 from console.metrics.export import format_message_size
 from screens.widgets.charts.canvas import DOTS_HIGH, Box, Canvas, PlotFrame, round_step, round_ticks
 from screens.widgets.charts.nccl_panel import Band, Point, draw, expected
-from screens.widgets.charts.training_plot import LEAST_SPAN, AxisRange, View, _axis_labels, widen_speed_axis
+from screens.widgets.charts.training_plot import MIN_SPEED_AXIS_SHARE, AxisRange, View, _axis_labels, widen_speed_axis
 
 MIB = 1 << 20
 POINTS = [Point(MIB << shift, 40.0 * shift, 40.0 * shift - 15) for shift in range(1, 13)]
@@ -119,6 +119,6 @@ def test_canvas_keeps_what_lies_on_top() -> None:
 
 def test_noise_of_a_percent_fills_no_chart_of_a_speed() -> None:
     low, high = widen_speed_axis(3.70, 3.74)
-    assert high - low == pytest.approx(LEAST_SPAN * 3.72)
+    assert high - low == pytest.approx(MIN_SPEED_AXIS_SHARE * 3.72)
     assert (low + high) / 2 == pytest.approx(3.72)
     assert widen_speed_axis(2.0, 4.0) == (2.0, 4.0), "what differs by more has its own axis"

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from screens.theme import DARK
 from screens.widgets.line import folded_at_spaces
-from screens.widgets.log.lines import LIMIT, LogLines, folded, line_style, marked, pattern, printable
+from screens.widgets.log.lines import MAX_MEMORY_LINES, LogLines, folded, line_style, marked, pattern, printable
 from screens.widgets.log.view import LogView
 from screens.wording import Span
 from tests.fakes import present
@@ -139,12 +139,12 @@ async def test_a_line_of_ten_thousand_letters_and_one_of_emoji() -> None:
 
 async def test_only_so_many_lines_are_kept_the_newest() -> None:
     async with log() as (lines, pilot, _):
-        lines.append((0.0, f"{number}") for number in range(LIMIT + 500))
-        await until(pilot, lambda: lines.shown == LIMIT)
-        assert str(LIMIT + 499) in text_of(lines)
+        lines.append((0.0, f"{number}") for number in range(MAX_MEMORY_LINES + 500))
+        await until(pilot, lambda: lines.shown == MAX_MEMORY_LINES)
+        assert str(MAX_MEMORY_LINES + 499) in text_of(lines)
         lines.append([(0.0, "one more")])
         await until(pilot, lambda: "one more" in text_of(lines))
-        assert lines.shown == LIMIT
+        assert lines.shown == MAX_MEMORY_LINES
 
 
 async def test_times_are_shown_on_demand() -> None:

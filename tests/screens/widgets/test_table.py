@@ -14,8 +14,8 @@ from textual.pilot import Pilot
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column
-from screens.widgets.table.listing import TEXTS_AT_ONCE, Listing
-from screens.widgets.table.row_painter import SAMPLE, Notice, share
+from screens.widgets.table.listing import TEXTS_PER_TURN, Listing
+from screens.widgets.table.row_painter import MAX_MEASURED_ROWS, Notice, share
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 from tests.screens.press import console, focus, press, screen_text, text_of, until
@@ -211,7 +211,7 @@ async def test_ten_thousand_rows_are_paged_through() -> None:
 
 async def test_the_longest_name_among_many_has_its_whole_width_once_it_is_in_view() -> None:
     async with table((60, 12)) as (it, pilot, _):
-        names = [f"n{number:05d}" for number in range(5 * SAMPLE)]
+        names = [f"n{number:05d}" for number in range(5 * MAX_MEASURED_ROWS)]
         names[2501] = longest = "n02501-with-a-name-that-is-longer-than-all"
         it.show_rows(things(*names), LIVE)
         assert it.move_to(("ns", longest))
@@ -294,8 +294,8 @@ async def test_columns_without_a_title_stand_each_in_its_place() -> None:
 
 
 def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("screens.widgets.table.listing.MANY", 0)
-    monkeypatch.setattr("screens.widgets.table.listing.TEXTS_AT_ONCE", 5)
+    monkeypatch.setattr("screens.widgets.table.listing.MANY_ROWS", 0)
+    monkeypatch.setattr("screens.widgets.table.listing.TEXTS_PER_TURN", 5)
     chance = random.Random(1)
     for number in range(300):
         grown: Listing[Thing] = Listing(lambda thing: thing.name)
@@ -353,21 +353,21 @@ def test_a_letter_asks_no_row_for_its_text_again() -> None:
         return thing.name
 
     listing: Listing[Thing] = Listing(text)
-    names = [f"n{number:05d}" for number in range(TEXTS_AT_ONCE + 2)]
+    names = [f"n{number:05d}" for number in range(TEXTS_PER_TURN + 2)]
     rows: dict[tuple[str, ...], Thing] = {(name,): Thing(name) for name in names}
     listing.update(rows)
     listing.filter_by("n0")
     assert listing.searching
-    assert len(listing.keys) == TEXTS_AT_ONCE, "Those that are searched are shown at once"
+    assert len(listing.keys) == TEXTS_PER_TURN, "Those that are searched are shown at once"
     listing.read_on()
     assert not listing.searching
-    assert len(listing.keys) == TEXTS_AT_ONCE + 2
+    assert len(listing.keys) == TEXTS_PER_TURN + 2
     listing.filter_by("n04001")
     listing.filter_by("n0")
     assert asked == names
     listing.update({**rows, ("n00001",): Thing("other"), ("n1",): Thing("n01")})
     assert asked[len(rows) :] == ["other", "n01"]
-    assert len(listing.keys) == TEXTS_AT_ONCE + 2
+    assert len(listing.keys) == TEXTS_PER_TURN + 2
 
 
 async def test_a_column_that_tells_no_two_rows_apart_goes_before_a_text_is_cut() -> None:

@@ -29,7 +29,7 @@ from .simulation import QueueResult as QueueResult
 from .simulation import SimulationResult as SimulationResult
 from .simulation import simulate as simulate
 from .state import BACK_OF_QUEUE as BACK_OF_QUEUE
-from .state import NO_LIMIT as NO_LIMIT
+from .state import UNLIMITED_PODS as UNLIMITED_PODS
 from .state import AdmissionCheck as AdmissionCheck
 from .state import AdmissionVerdict as AdmissionVerdict
 from .state import Flavor as Flavor
@@ -43,7 +43,7 @@ from .state import SnapshotNode as SnapshotNode
 from .state import SnapshotPodSet as SnapshotPodSet
 from .state import SnapshotWorkload as SnapshotWorkload
 from .state import TopologyRequest as TopologyRequest
-from .state import Tried as Tried
+from .state import TriedFlavors as TriedFlavors
 from .state import fatal_state as fatal_state
 from .state import open_checks as open_checks
 from .state import refusal_words as refusal_words

@@ -13,9 +13,9 @@ from msgspec import json
 from kueue_rules.scenario import ScenarioError, format_duration, read_scenario
 from kueue_rules.simulation import QueueResult, SimulationResult, simulate
 
-LARGEST = 1 << 20  # bytes of a scenario
+MAX_SCENARIO_BYTES = 1 << 20  # bytes of a scenario
 MAX_NAMED_JOBS = 5  # of jobs that never start
-_BARS = " ▁▂▃▄▅▆▇█"
+_BAR_CHARACTERS = " ▁▂▃▄▅▆▇█"
 _TITLES = (
     "QUEUE",
     "QUOTA",
@@ -31,7 +31,7 @@ _TITLES = (
     "DONE AGAIN",
     "UTILIZATION",
 )
-_JSON = (
+_JSON_KEYS = (
     "JSON: seed, span (seconds that were simulated), gpus, utilization (0 to 1), flavors (utilization of each), busy "
     "(utilization in 48 equal slices of the time), queues with queue, quota, arrived, started, finished, wait_median, "
     "wait_p90, wait_longest (seconds in the queue, after a preemption too; null: so many wait at the end that it is "
@@ -50,19 +50,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="runs a plan of machines, queues and jobs on a virtual clock",
         description="How busy the machines are, how long each queue waits, and who is preempted, by Kueue's rules. A "
         "job runs from the moment it is admitted; admission checks and machines that fail are left out.",
-        epilog=_JSON,
+        epilog=_JSON_KEYS,
     )
     command.add_argument("scenario", type=Path, metavar="SCENARIO", help="a YAML file with flavors, queues and jobs")
     command.add_argument("--json", action="store_true", help="prints JSON instead of a table")
     command.add_argument("--seed", type=int, default=0, help="of random arrivals and run times (default: 0)")
     options = parser.parse_args(arguments)
     try:
-        result = simulate(read_scenario(_text(options.scenario)), options.seed)
+        result = simulate(read_scenario(_read_text(options.scenario)), options.seed)
     except ScenarioError as error:
         sys.stderr.write(f"{error}\nscenarios.md beside the README of kueue-rules describes a scenario.\n")
         return 2
     try:
-        sys.stdout.write(json.format(json.encode(result)).decode() if options.json else "\n".join(_lines(result)))
+        sys.stdout.write(
+            json.format(json.encode(result)).decode() if options.json else "\n".join(_result_lines(result))
+        )
         sys.stdout.write("\n")
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read it has seen enough; Python flushes once more at the end
@@ -70,11 +72,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _text(place: Path) -> str:
+def _read_text(place: Path) -> str:
     try:
         with place.expanduser().open("rb") as file:
-            read = file.read(LARGEST + 1)
-        if len(read) > LARGEST:
+            read = file.read(MAX_SCENARIO_BYTES + 1)
+        if len(read) > MAX_SCENARIO_BYTES:
             raise ScenarioError(f"{place} is larger than 1 MiB.")
         return read.decode()
     except OSError as error:
@@ -83,16 +85,16 @@ def _text(place: Path) -> str:
         raise ScenarioError(f"Could not read {place}: it is no text.") from error
 
 
-def _lines(result: SimulationResult) -> list[str]:
+def _result_lines(result: SimulationResult) -> list[str]:
     shares = ", ".join(f"{name} {_percent(share)}" for name, share in result.flavors.items())
     lines = [
         f"{format_duration(result.span)} with {result.gpus} GPUs, {_percent(result.utilization)} of them in use on "
         f"average ({shares}), seed {result.seed}"
     ]
     if result.busy:
-        bars = "".join(_BARS[round(each * (len(_BARS) - 1))] for each in result.busy)
+        bars = "".join(_BAR_CHARACTERS[round(each * (len(_BAR_CHARACTERS) - 1))] for each in result.busy)
         lines.append(f"in use  |{bars}|  each sign {format_duration(result.span / len(result.busy))}")
-    rows = [_TITLES, *map(_row, result.queues)]
+    rows = [_TITLES, *map(_queue_row, result.queues)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines.append("")
     for name, *cells in rows:
@@ -104,7 +106,7 @@ def _lines(result: SimulationResult) -> list[str]:
     return lines
 
 
-def _row(queue: QueueResult) -> tuple[str, ...]:
+def _queue_row(queue: QueueResult) -> tuple[str, ...]:
     unknown = "not known" if queue.arrived else "-"
     waits = (queue.wait_median, queue.wait_p90, queue.wait_longest)
     return (

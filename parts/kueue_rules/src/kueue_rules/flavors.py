@@ -23,10 +23,10 @@ if TYPE_CHECKING:
         Snapshot,
         SnapshotPodSet,
         SnapshotWorkload,
-        Tried,
+        TriedFlavors,
     )
 
-_BINARY = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+_BINARY_UNITS = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
 class Mode(IntEnum):
@@ -152,7 +152,7 @@ class FlavorChoice(Struct):
     def assign_places(
         self, snapshot: Snapshot, *, empty: bool = False, failed: Sequence[str] = ()
     ) -> tuple[PodSetChoice, str] | None:
-        """Set the domains of all pod sets; or the first for which there are none, and why."""
+        """Set the domains of all pod sets; returns the first pod set without room, and why."""
         placed = self.placed()
         wanted = [WantedPlaces(snapshot.trees[one.tree], one.pod_set) for one in placed]
         found, why = assign_together(wanted, empty=empty, failed=failed)
@@ -455,25 +455,25 @@ def format_quantity(resource: str, value: int) -> str:
         return f"{value}m"
     whole = value // 1000
     binary = resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
-    for suffix, factor in _BINARY if binary else (("k", 1000),):
+    for suffix, factor in _BINARY_UNITS if binary else (("k", 1000),):
         if whole and whole % factor == 0:
             return f"{whole // factor}{suffix}"
     return str(whole)
 
 
 class FlavorTurns:
-    """The flavors that waiting workloads have tried, by queue, and what each was last told.
+    """The flavors that each waiting workload has tried, by queue, and the last message on each.
 
     Kueue goes on with the flavor after the last one tried, but forgets it as soon as something is written to the
     workload, as its message, or to one that holds quota of the same queue; then it begins with the first flavor again.
     """
 
     def __init__(self) -> None:
-        self._tried: defaultdict[str, dict[Key, Tried]] = defaultdict(dict)
+        self._tried: defaultdict[str, dict[Key, TriedFlavors]] = defaultdict(dict)
         self._messages: dict[Key, str] = {}
         self._seen: set[tuple[object, ...]] = set()
 
-    def tried(self, workload: SnapshotWorkload) -> Tried:
+    def tried(self, workload: SnapshotWorkload) -> TriedFlavors:
         return self._tried[workload.cluster_queue].get(workload.key, ())
 
     def note(self, workload: SnapshotWorkload, message: str, choice: FlavorChoice | None = None) -> bool:

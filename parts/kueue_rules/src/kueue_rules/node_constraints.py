@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-_KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
-_PASSING = "node.kubernetes.io/"  # taints of a node's present state, which come and go
+_REPELLING = frozenset({"NoSchedule", "NoExecute"})
+_CONDITION_PREFIX = "node.kubernetes.io/"  # taints of a node's present state, which come and go
 
 
 class Requirement(Struct, frozen=True):
@@ -59,7 +59,7 @@ def first_untolerated_taint(taints: Iterable[str], tolerations: Iterable[Tolerat
     """The first taint that is not tolerated, or empty; `lasting` ignores those of the node's condition."""
     known = tuple(tolerations)
     for taint in taints:
-        keeps = taint.rpartition(":")[2] in _KEEPS_AWAY and not (lasting and taint.startswith(_PASSING))
+        keeps = taint.rpartition(":")[2] in _REPELLING and not (lasting and taint.startswith(_CONDITION_PREFIX))
         if keeps and not any(each.tolerates(taint) for each in known):
             return taint
     return ""

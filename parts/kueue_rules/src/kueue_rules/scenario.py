@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     import yaml
 
 NODE_GPUS = 8  # of an A4 machine
-DEEPEST = 8  # levels of lists and maps within each other; a scenario has four
+MAX_DEPTH = 8  # levels of lists and maps within each other; a scenario has four
 MAX_SHOWN = 80  # characters of what a person wrote, in a sentence about it
 MAX_JOBS = 10_000  # of a scenario
 MAX_NODES = 20_000
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_VALID_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _REQUIRED = object()
 
 
@@ -91,13 +91,13 @@ def job_names(name: str, count: int) -> list[str]:
 def parse_duration(text: str) -> float:
     if not _DURATION.fullmatch(text):
         raise ValueError(text)
-    return sum(float(amount) * _UNITS[unit] for amount, unit in re.findall(r"([\d.]+)([smhd])", text))
+    return sum(float(amount) * _SECONDS_PER_UNIT[unit] for amount, unit in re.findall(r"([\d.]+)([smhd])", text))
 
 
 def format_duration(seconds: float) -> str:
     """A duration as a scenario has it, in its two largest units: "41s", "2m5s", "3h", "1d12h"."""
     whole = int(seconds)
-    units = [(unit, each) for unit, each in reversed(_UNITS.items()) if each <= whole] or [("s", 1)]
+    units = [(unit, each) for unit, each in reversed(_SECONDS_PER_UNIT.items()) if each <= whole] or [("s", 1)]
     (largest, size), *below = units
     rest = whole % size // below[0][1] if below else 0
     return f"{whole // size}{largest}" + (f"{rest}{below[0][0]}" if rest else "")
@@ -131,36 +131,36 @@ def _choice_parser(*choices: str) -> tuple[str, Callable[[str], str]]:
     return f"one of {', '.join(choices)}", read
 
 
-def _name(text: str) -> str:
-    if not _NAME.fullmatch(text):
+def _parse_name(text: str) -> str:
+    if not _VALID_NAME.fullmatch(text):
         raise ValueError(text)
     return text
 
 
-def _after(text: str) -> float:
+def _parse_after(text: str) -> float:
     if not (seconds := parse_duration(text)):
         raise ValueError(text)
     return seconds
 
 
-def _job_gpus(text: str) -> int:
+def _parse_gpus(text: str) -> int:
     gpus = int(text)
     if gpus < 1 or (gpus > NODE_GPUS and gpus % NODE_GPUS):
         raise ValueError(text)
     return gpus
 
 
-_NAMED = _Key("name", "a name of letters, digits, dots and dashes", _name)
-_GPUS = "GPUs by flavor, as in {a4: 64}"
-_TIME = "a duration as in 90s, 30m, 6h or 1d12h"
-_CHOICES = {
+_NAME_KEY = _Key("name", "a name of letters, digits, dots and dashes", _parse_name)
+_GPUS_HELP = "GPUs by flavor, as in {a4: 64}"
+_PERIOD = "a duration as in 90s, 30m, 6h or 1d12h"
+_CHOICE_KEYS = {
     "queueingStrategy": _choice_parser("BestEffortFIFO", "StrictFIFO"),
     "withinClusterQueue": _choice_parser("Never", "LowerPriority", "LowerOrNewerEqualPriority"),
     "reclaimWithinCohort": _choice_parser("Never", "LowerPriority", "Any"),
     "borrowWithinCohort": _choice_parser("Never", "LowerPriority"),
 }
-_FLAVOR = {
-    "name": _NAMED,
+_FLAVOR_KEYS = {
+    "name": _NAME_KEY,
     "nodes": _Key(
         "nodes", f"a whole number of machines of {NODE_GPUS} GPUs, 1 to {MAX_NODES}", _whole_number_parser(1, MAX_NODES)
     ),
@@ -168,43 +168,43 @@ _FLAVOR = {
         "nodes_per_block", f"a whole number, 1 to {MAX_NODES}", _whole_number_parser(1, MAX_NODES), MAX_NODES
     ),
 }
-_QUEUE = {
-    "name": _NAMED,
-    "quota": _Key("quota", _GPUS, _whole_number_parser(0, 1_000_000), of_flavors=True),
-    "cohort": _Key("cohort", _NAMED.allowed, _name, ""),
-    "borrowingLimit": _Key("borrowing_limit", _GPUS, _whole_number_parser(0, 1_000_000), {}, of_flavors=True),
-    "lendingLimit": _Key("lending_limit", _GPUS, _whole_number_parser(0, 1_000_000), {}, of_flavors=True),
-    "queueingStrategy": _Key("strategy", *_CHOICES["queueingStrategy"], "BestEffortFIFO"),
-    "withinClusterQueue": _Key("within_queue", *_CHOICES["withinClusterQueue"], "Never"),
-    "reclaimWithinCohort": _Key("reclaim", *_CHOICES["reclaimWithinCohort"], "Never"),
-    "borrowWithinCohort": _Key("borrow_within", *_CHOICES["borrowWithinCohort"], "Never"),
+_QUEUE_KEYS = {
+    "name": _NAME_KEY,
+    "quota": _Key("quota", _GPUS_HELP, _whole_number_parser(0, 1_000_000), of_flavors=True),
+    "cohort": _Key("cohort", _NAME_KEY.allowed, _parse_name, ""),
+    "borrowingLimit": _Key("borrowing_limit", _GPUS_HELP, _whole_number_parser(0, 1_000_000), {}, of_flavors=True),
+    "lendingLimit": _Key("lending_limit", _GPUS_HELP, _whole_number_parser(0, 1_000_000), {}, of_flavors=True),
+    "queueingStrategy": _Key("strategy", *_CHOICE_KEYS["queueingStrategy"], "BestEffortFIFO"),
+    "withinClusterQueue": _Key("within_queue", *_CHOICE_KEYS["withinClusterQueue"], "Never"),
+    "reclaimWithinCohort": _Key("reclaim", *_CHOICE_KEYS["reclaimWithinCohort"], "Never"),
+    "borrowWithinCohort": _Key("borrow_within", *_CHOICE_KEYS["borrowWithinCohort"], "Never"),
     "weight": _Key("weight", "a number, 0 to 100", _number_parser(100), 1.0),
 }
-_COHORT = {
-    "name": _NAMED,
-    "parent": _Key("parent", _NAMED.allowed, _name, ""),
-    "quota": _Key("quota", _GPUS, _whole_number_parser(0, 1_000_000), {}, of_flavors=True),
+_COHORT_KEYS = {
+    "name": _NAME_KEY,
+    "parent": _Key("parent", _NAME_KEY.allowed, _parse_name, ""),
+    "quota": _Key("quota", _GPUS_HELP, _whole_number_parser(0, 1_000_000), {}, of_flavors=True),
 }
-_JOB = {
-    "name": _NAMED,
-    "queue": _Key("queue", "the name of a queue", _name),
-    "gpus": _Key("gpus", f"1 to {NODE_GPUS}, or a multiple of {NODE_GPUS}", _job_gpus),
-    "runs": _Key("runs", _TIME, _after),
+_JOB_KEYS = {
+    "name": _NAME_KEY,
+    "queue": _Key("queue", "the name of a queue", _parse_name),
+    "gpus": _Key("gpus", f"1 to {NODE_GPUS}, or a multiple of {NODE_GPUS}", _parse_gpus),
+    "runs": _Key("runs", _PERIOD, _parse_after),
     "spread": _Key("spread", "0 (always as long) to 2, the deviation of the logarithm", _number_parser(2), 0.0),
     "priority": _Key("priority", "a whole number", _whole_number_parser(-1_000_000_000, 1_000_000_000), 0),
-    "at": _Key("at", _TIME, parse_duration, 0.0),
+    "at": _Key("at", _PERIOD, parse_duration, 0.0),
     "count": _Key("count", f"a whole number, 1 to {MAX_JOBS}", _whole_number_parser(1, MAX_JOBS), 1),
-    "every": _Key("every", _TIME, parse_duration, 0.0),
+    "every": _Key("every", _PERIOD, parse_duration, 0.0),
     "arrivals": _Key("random", "one of regular, random", lambda text: {"regular": False, "random": True}[text], False),
-    "checkpointEvery": _Key("checkpoint_every", _TIME, _after, 0.0),
+    "checkpointEvery": _Key("checkpoint_every", _PERIOD, _parse_after, 0.0),
     "topology": _Key("topology", *_choice_parser("none", "preferred", "required"), "none"),
 }
-_SCENARIO = {
-    "flavors": _Key("flavors", "a list of flavors", _FLAVOR),
-    "queues": _Key("queues", "a list of queues", _QUEUE),
-    "jobs": _Key("jobs", "a list of jobs", _JOB),
-    "cohorts": _Key("cohorts", "a list of cohorts", _COHORT, ()),
-    "until": _Key("until", _TIME, _after, 0.0),
+_SCENARIO_KEYS = {
+    "flavors": _Key("flavors", "a list of flavors", _FLAVOR_KEYS),
+    "queues": _Key("queues", "a list of queues", _QUEUE_KEYS),
+    "jobs": _Key("jobs", "a list of jobs", _JOB_KEYS),
+    "cohorts": _Key("cohorts", "a list of cohorts", _COHORT_KEYS, ()),
+    "until": _Key("until", _PERIOD, _parse_after, 0.0),
     "fairSharing": _Key("fair_sharing", "true or false", lambda text: {"true": True, "false": False}[text], False),
 }
 
@@ -219,7 +219,7 @@ def read_scenario(text: str) -> Scenario:
     reader = _Reader()
     if root is None:
         raise ScenarioError("The scenario is empty.")
-    found = reader.read_map(root, _SCENARIO, "the scenario")
+    found = reader.read_map(root, _SCENARIO_KEYS, "the scenario")
     if not reader.problems:
         reader.check_names(found)
     if reader.problems:
@@ -237,10 +237,10 @@ def _compose(text: str) -> yaml.Node | None:
         def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
             event = self.peek_event()  # type: ignore[no-untyped-call]
             if isinstance(event, yaml.AliasEvent):
-                raise _wrong("references (&name, *name) are not allowed", event.start_mark)
+                raise _error_at("references (&name, *name) are not allowed", event.start_mark)
             self.depth += 1
-            if self.depth > DEEPEST:
-                raise _wrong("it is nested too deep", event.start_mark)
+            if self.depth > MAX_DEPTH:
+                raise _error_at("it is nested too deep", event.start_mark)
             node = super().compose_node(parent, index)
             self.depth -= 1
             return node
@@ -251,10 +251,10 @@ def _compose(text: str) -> yaml.Node | None:
     try:
         return yaml.compose(text, Loader=PlainLoader)
     except yaml.MarkedYAMLError as error:
-        raise _wrong(f"{error.problem}", error.problem_mark) from error
+        raise _error_at(f"{error.problem}", error.problem_mark) from error
 
 
-def _wrong(problem: str, mark: Any) -> ScenarioError:
+def _error_at(problem: str, mark: Any) -> ScenarioError:
     return ScenarioError(f"Line {mark.line + 1 if mark else 1}: {problem}.")
 
 
@@ -356,7 +356,7 @@ class _Reader:
             if each["queue"] not in queues:
                 self._unknown(("jobs", at, "queue"), "queue", each["queue"], queues)
             if count > 1 and not each["every"]:
-                self._add_problem(("jobs", at, "count"), f"{name} needs every: {_TIME}, from one arrival to the next")
+                self._add_problem(("jobs", at, "count"), f"{name} needs every: {_PERIOD}, from one arrival to the next")
             mine = job_names(name, count)
             if both := known & set(mine):
                 self._add_problem(("jobs", at, "name"), f"{min(both)} is the name of two jobs; names have to differ")
@@ -365,7 +365,7 @@ class _Reader:
             self._add_problem(("", 0, "jobs"), f"there are {len(known)} jobs in all; {MAX_JOBS} are allowed")
 
     def _flavors(self, place: tuple[str, int], entry: Mapping[str, Any], allowed: Mapping[str, Sequence[str]]) -> None:
-        keys = _QUEUE if place[0] == "queues" else _COHORT
+        keys = _QUEUE_KEYS if place[0] == "queues" else _COHORT_KEYS
         for field, known in allowed.items():
             key = next(name for name, each in keys.items() if each.field == field)
             for flavor in entry[field]:

@@ -19,7 +19,7 @@ from kueue_rules.fair_sharing import DEFAULT_STRATEGIES
 from kueue_rules.quota_tree import CohortQuota, FlavorQuota
 from kueue_rules.scenario import NODE_GPUS, FlavorPlan, JobPlan, QueuePlan, Scenario, job_names
 from kueue_rules.state import (
-    NO_LIMIT,
+    UNLIMITED_PODS,
     Flavor,
     QueueNode,
     ResourceGroup,
@@ -33,8 +33,8 @@ from kueue_rules.topology_assignment import HOSTNAME, TopologyTree
 from kueue_rules.virtual_cluster import VirtualCluster
 
 GPU = "nvidia.com/gpu"
-BLOCK = "cloud.google.com/gce-topology-block"
-SLICES = 48  # of the time, for the picture
+BLOCK_LABEL = "cloud.google.com/gce-topology-block"
+TIME_SLICES = 48  # of the time, for the picture
 
 
 class QueueResult(Struct, frozen=True):
@@ -124,9 +124,9 @@ class _Simulation:
     def __init__(self, scenario: Scenario, seed: int) -> None:
         self._scenario, self._seed = scenario, seed
         self._cluster = VirtualCluster(
-            _snapshot(scenario), (each.name for each in scenario.queues if each.strategy == "StrictFIFO")
+            _make_snapshot(scenario), (each.name for each in scenario.queues if each.strategy == "StrictFIFO")
         )
-        self._jobs = {job.name: job for plan in scenario.jobs for job in _arrivals(plan, seed)}
+        self._jobs = {job.name: job for plan in scenario.jobs for job in _iter_arrivals(plan, seed)}
         self._usage = {each.name: _Usage() for each in scenario.flavors}
         self._agenda: list[tuple[float, int, str, int]] = []  # moment, 0 an end or 1 an arrival, job, attempt
         self._events: list[JobEvent] = []
@@ -181,11 +181,11 @@ class _Simulation:
         self._record_usage(job, now, -job.plan.gpus)
 
     def _record_usage(self, job: _Job, now: float, gpus: int) -> None:
-        self._usage[_flavor(job.workload)].add(now, gpus)
+        self._usage[_flavor_of(job.workload)].add(now, gpus)
 
     def _record_event(self, now: float, what: str, job: _Job, by: str = "") -> None:
         plan = job.plan
-        self._events.append(JobEvent(now, what, job.name, plan.queue, plan.gpus, _flavor(job.workload), by))
+        self._events.append(JobEvent(now, what, job.name, plan.queue, plan.gpus, _flavor_of(job.workload), by))
 
     def _result(self, span: float) -> SimulationResult:
         gpus = {each.name: each.nodes * NODE_GPUS for each in self._scenario.flavors}
@@ -194,7 +194,7 @@ class _Simulation:
         def share(start: float, end: float) -> float:
             return sum(each.seconds(start, end) for each in self._usage.values()) / (total * (end - start))
 
-        edges = [span * at / SLICES for at in range(SLICES + 1)]
+        edges = [span * at / TIME_SLICES for at in range(TIME_SLICES + 1)]
         mine: dict[str, list[_Job]] = defaultdict(list)
         for job in self._jobs.values():
             if job.arrival <= span:
@@ -207,13 +207,13 @@ class _Simulation:
             share(0, span) if span else None,
             {name: self._usage[name].seconds(0, span) / (amount * span) for name, amount in gpus.items() if span},
             tuple(share(*each) for each in pairwise(edges)) if span else (),
-            tuple(_of_queue(each, mine[each.name], span) for each in self._scenario.queues),
+            tuple(_queue_result(each, mine[each.name], span) for each in self._scenario.queues),
             tuple(self._events),
             tuple(name for _, name in never),
         )
 
 
-def _of_queue(plan: QueuePlan, jobs: Sequence[_Job], span: float) -> QueueResult:
+def _queue_result(plan: QueuePlan, jobs: Sequence[_Job], span: float) -> QueueResult:
     waits = sorted(job.waited for job in jobs if job.runs or job.finished)
     waiting = [job.waited + span - job.since for job in jobs if not (job.runs or job.finished)]
     quota, hours = sum(plan.quota.values()), sum(job.gpu_hours for job in jobs)
@@ -241,35 +241,35 @@ def _percentile(waits: Sequence[float], arrived: int, share: float) -> float | N
     return waits[at] if at < len(waits) else None
 
 
-def _arrivals(plan: JobPlan, seed: int) -> Iterator[_Job]:
+def _iter_arrivals(plan: JobPlan, seed: int) -> Iterator[_Job]:
     """Yield the jobs; each plan has its own random generator, so that other lines do not affect it."""
     dice, at = Random(f"{seed} {plan.name}"), plan.at
     for number, name in enumerate(job_names(plan.name, plan.count)):
         if number:
             at += dice.expovariate(1 / plan.every) if plan.random else plan.every
         runs = plan.runs * math.exp(dice.gauss(0.0, plan.spread)) if plan.spread else plan.runs
-        yield _Job(name, plan, at, runs, _workload(plan, name, at), since=at)
+        yield _Job(name, plan, at, runs, _make_workload(plan, name, at), since=at)
 
 
-def _workload(plan: JobPlan, name: str, at: float) -> SnapshotWorkload:
+def _make_workload(plan: JobPlan, name: str, at: float) -> SnapshotWorkload:
     pods, gpus = max(1, plan.gpus // NODE_GPUS), min(plan.gpus, NODE_GPUS)
     topology = {
         "none": TopologyRequest(unconstrained=True),
-        "preferred": TopologyRequest(preferred=BLOCK),
-        "required": TopologyRequest(required=BLOCK),
+        "preferred": TopologyRequest(preferred=BLOCK_LABEL),
+        "required": TopologyRequest(required=BLOCK_LABEL),
     }[plan.topology]
     group = SnapshotPodSet("main", pods, {GPU: plan.gpus}, {GPU: gpus}, topology=topology)
     return SnapshotWorkload(("", name), name, plan.queue, plan.priority, at, [group])
 
 
-def _flavor(workload: SnapshotWorkload) -> str:
+def _flavor_of(workload: SnapshotWorkload) -> str:
     return workload.pod_sets[0].flavors[GPU]
 
 
-def _snapshot(scenario: Scenario) -> Snapshot:
+def _make_snapshot(scenario: Scenario) -> Snapshot:
     flavors = [Flavor(each.name, topology="machines") for each in scenario.flavors]
     trees = {
-        flavor.name: TopologyTree("machines", (BLOCK, HOSTNAME), flavor, _nodes(plan), {})
+        flavor.name: TopologyTree("machines", (BLOCK_LABEL, HOSTNAME), flavor, _make_nodes(plan), {})
         for flavor, plan in zip(flavors, scenario.flavors, strict=True)
     }
     queues = [
@@ -296,7 +296,7 @@ def _snapshot(scenario: Scenario) -> Snapshot:
     return Snapshot(queues, cohorts, flavors, trees, fair_sharing=fair)
 
 
-def _nodes(plan: FlavorPlan) -> Iterator[SnapshotNode]:
+def _make_nodes(plan: FlavorPlan) -> Iterator[SnapshotNode]:
     for number in range(plan.nodes):
-        labels = {BLOCK: f"block-{number // plan.nodes_per_block}", HOSTNAME: f"{plan.name}-{number}"}
-        yield SnapshotNode(labels[HOSTNAME], labels, (), {GPU: NODE_GPUS, "pods": NO_LIMIT})
+        labels = {BLOCK_LABEL: f"block-{number // plan.nodes_per_block}", HOSTNAME: f"{plan.name}-{number}"}
+        yield SnapshotNode(labels[HOSTNAME], labels, (), {GPU: NODE_GPUS, "pods": UNLIMITED_PODS})

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 Amounts = dict[str, int]  # by name of the resource
 Key = tuple[str, str]  # namespace and name
 Place = tuple[tuple[str, ...], int]  # the values of each level, and the pods there
-Tried = tuple[Mapping[str, int], ...]
+TriedFlavors = tuple[Mapping[str, int], ...]
 """By pod set and resource, the number of the flavor after which a next try begins; empty: with the first."""
 
-NO_LIMIT = 1_000_000  # pods of a node: the kubelet's own limit is never what a GPU job lacks
+UNLIMITED_PODS = 1_000_000  # pods of a node: the kubelet's own limit is never what a GPU job lacks
 
 BACK_OF_QUEUE = frozenset({"PodsReadyTimeout", "AdmissionCheck"})
 """Reasons of an eviction after which a workload queues from that moment on; after others it keeps its place."""
@@ -115,7 +115,7 @@ class SnapshotWorkload(Struct, eq=False):
     reserved: float = 0.0  # since when it holds quota
     evicted: bool = False  # whether it holds its quota only until its pods are gone
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
-    tried: Tried = ()
+    tried: TriedFlavors = ()
     second_pass: bool = False  # it holds quota, and is tried for the nodes that it lacks
     failed_nodes: tuple[str, ...] = ()  # of its nodes, those to replace in that pass
     refused: str = ""  # why it is not tried at all, such as limits of its namespace

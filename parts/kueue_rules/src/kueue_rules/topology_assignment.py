@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HOSTNAME = "kubernetes.io/hostname"
 _ONE_POD = {"pods": 1000}
-_NOTHING: Mapping[tuple[str, ...], Amounts] = {}
+_NO_USAGE: Mapping[tuple[str, ...], Amounts] = {}
 
 
 class Domain(Struct, eq=False):
@@ -156,7 +156,7 @@ class WantedPlaces(NamedTuple):
     pod_set: SnapshotPodSet
 
 
-_Taken = dict[tuple[str, ...], Amounts]
+_TakenPlaces = dict[tuple[str, ...], Amounts]
 
 
 def assign_together(
@@ -171,8 +171,8 @@ def assign_together(
         places, why = assign_topology(*listed[0], empty=empty)
         return ([], why) if why else ([places], "")
     found: list[list[Place]] = [[] for _ in listed]
-    by_node: _Taken = {}  # flavors may share nodes
-    by_tree: dict[TopologyTree, _Taken] = {}
+    by_node: _TakenPlaces = {}  # flavors may share nodes
+    by_tree: dict[TopologyTree, _TakenPlaces] = {}
 
     def group(at: int) -> tuple[int, str]:
         tree, pod_set = listed[at]
@@ -202,7 +202,7 @@ def assign_together(
 
 
 def _assign_group(
-    tree: TopologyTree, members: Sequence[tuple[int, SnapshotPodSet]], *, empty: bool, taken: _Taken
+    tree: TopologyTree, members: Sequence[tuple[int, SnapshotPodSet]], *, empty: bool, taken: _TakenPlaces
 ) -> list[tuple[int, SnapshotPodSet, list[Place], str]]:
     if len(members) == 1:
         at, pod_set = members[0]
@@ -215,7 +215,7 @@ def _assign_group(
 
 
 def replace_node(
-    tree: TopologyTree, pod_set: SnapshotPodSet, failed: str, *, taken: Mapping[tuple[str, ...], Amounts] = _NOTHING
+    tree: TopologyTree, pod_set: SnapshotPodSet, failed: str, *, taken: Mapping[tuple[str, ...], Amounts] = _NO_USAGE
 ) -> tuple[list[Place], str]:
     """The domains of a pod set with others in the place of a node that failed, or none and the reason."""
     kept = [(values, pods) for values, pods in pod_set.places if values[-1] != failed]
@@ -270,7 +270,7 @@ def assign_topology(
     pod_set: SnapshotPodSet,
     *,
     empty: bool = False,
-    taken: Mapping[tuple[str, ...], Amounts] = _NOTHING,
+    taken: Mapping[tuple[str, ...], Amounts] = _NO_USAGE,
 ) -> tuple[list[Place], str]:
     """The domains of all pods of a pod set, or none and the reason; `empty` ignores usage, not what is taken."""
     places, _, why = _assign(tree, pod_set, empty=empty, taken=taken)
@@ -287,7 +287,7 @@ def _assign(
     within: tuple[str, ...] = (),
 ) -> tuple[list[Place], list[Place], str]:
     """The domains of a pod set and of the leader of its group."""
-    request, why = _request(tree, pod_set)
+    request, why = _resolve_request(tree, pod_set)
     if request is None:
         return [], [], why
     request.leader, request.within, request.weighed = leader, within, tree.weighs_leaders
@@ -299,14 +299,14 @@ def _assign(
     chosen = _place_in_order(domains, request, request.count, leaders, request.slice_size, by_slices=True)
     last = len(tree.levels) - 1
     while level < min(last, request.slice_level):
-        below = _sorted([child for domain in chosen for child in domain.children], request)
+        below = _sort_by_room([child for domain in chosen for child in domain.children], request)
         chosen = _place_in_order(below, request, request.count, leaders, request.slice_size, by_slices=True)
         level += 1
     while level < last:
         level += 1
         parents, chosen, size = chosen, [], request.inner.get(level, 1)
         for parent in parents:
-            below = _sorted(parent.children, request)
+            below = _sort_by_room(parent.children, request)
             if size > 1:
                 for child in below:
                     child.slices, child.slices_beside = child.state // size, child.state_beside // size
@@ -329,7 +329,7 @@ def roomiest(domains: Iterable[Domain]) -> list[Domain]:
     return sorted(domains, key=lambda domain: (-domain.slices, domain.state, domain.values))
 
 
-def _request(tree: TopologyTree, pod_set: SnapshotPodSet) -> tuple[_Request | None, str]:
+def _resolve_request(tree: TopologyTree, pod_set: SnapshotPodSet) -> tuple[_Request | None, str]:
     asked, last = pod_set.topology, len(tree.levels) - 1
     key = asked.required or asked.preferred or (tree.levels[0] if asked.slice_level else "")
     level = tree.level_of(key) if key else last
@@ -375,7 +375,7 @@ def _count_fitting_pods(
     request: _Request,
     *,
     empty: bool,
-    taken: Mapping[tuple[str, ...], Amounts] = _NOTHING,
+    taken: Mapping[tuple[str, ...], Amounts] = _NO_USAGE,
 ) -> _Exclusions:
     """Set the number of fitting pods in every domain; returns why nodes were left out."""
     excluded = _Exclusions()
@@ -422,13 +422,13 @@ def _sum_up(domain: Domain, level: int, request: _Request) -> None:
         together = request.inner.get(level + 1, 1) if request.inner else 1
         domain.state = sum(child.state for child in domain.children)
         if together > 1:
-            domain.state = sum(_whole(child.state, together) for child in domain.children)
+            domain.state = sum(_slices(child.state, together) for child in domain.children)
         domain.slices = sum(child.slices for child in domain.children)
         if request.leader is not None:
             beside = [child for child in domain.children if child.leader]
             domain.leader = int(bool(beside))
             lost = min(
-                (_whole(child.state, together) - _whole(child.state_beside, together) for child in beside), default=0
+                (_slices(child.state, together) - _slices(child.state_beside, together) for child in beside), default=0
             )
             domain.state_beside = domain.state - lost if beside else 0
             lost = min((child.slices - child.slices_beside for child in beside), default=0)
@@ -438,7 +438,7 @@ def _sum_up(domain: Domain, level: int, request: _Request) -> None:
         domain.slices_beside = domain.state_beside // request.slice_size
 
 
-def _whole(pods: int, together: int) -> int:
+def _slices(pods: int, together: int) -> int:
     return pods // together * together
 
 
@@ -447,16 +447,16 @@ def _find_level(
 ) -> tuple[int, list[Domain], str]:
     """The level and domains to start with: one domain that holds all, at this level or a wider one."""
     leaders = int(request.leader is not None)
-    domains = _sorted(list(tree.by_level[level].values()), request, leaders)
+    domains = _sort_by_room(list(tree.by_level[level].values()), request, leaders)
     if not domains:
         return 0, [], f"no topology domains at level: {tree.levels[level]}"
     slices = request.count // request.slice_size
     beside = leaders * request.weighed
     if request.unconstrained:
-        fitting = [each for each in domains if each.leader >= beside and _room(each, leaders=beside) >= slices]
+        fitting = [each for each in domains if each.leader >= beside and _room_of(each, leaders=beside) >= slices]
         if fitting:
             return level, [fitting[0]], ""
-    elif _room(domains[0], leaders=leaders) >= slices and domains[0].leader >= leaders:
+    elif _room_of(domains[0], leaders=leaders) >= slices and domains[0].leader >= leaders:
         return level, [best_fit(domains, slices, leaders=leaders)], ""
     if request.required:
         return 0, [], _not_fitting(tree, level, domains[0].slices, request, excluded)
@@ -480,7 +480,7 @@ def _spread_group(domains: list[Domain], request: _Request, slices: int) -> tupl
         return [], slices
     if not request.unconstrained and first.slices_beside >= slices:
         first = best_fit(domains, slices, leaders=1)
-    others = _sorted(domains[1:], request)
+    others = _sort_by_room(domains[1:], request)
     rest, left = spread(others, slices - first.slices_beside, unconstrained=request.unconstrained)
     return [first, *rest], left
 
@@ -492,10 +492,10 @@ def spread(
     chosen, left, rest = [], needed, list(domains)
     while left > 0 and rest:
         domain = rest[0]
-        if not unconstrained and _room(domain, by_slices) >= left:
+        if not unconstrained and _room_of(domain, by_slices) >= left:
             domain = best_fit(rest, left, by_slices=by_slices)
         rest.remove(domain)
-        if room := _room(domain, by_slices):
+        if room := _room_of(domain, by_slices):
             chosen.append(domain)
             left -= room
     return chosen, left
@@ -503,9 +503,9 @@ def spread(
 
 def _leader_first(domains: list[Domain], request: _Request, needed: int, *, by_slices: bool) -> list[Domain]:
     """With the first domain in front in which the leader leaves room enough for all in them together."""
-    spare = sum(_room(each, by_slices) for each in domains) - needed
+    spare = sum(_room_of(each, by_slices) for each in domains) - needed
     for each in domains if request.weighed else ():
-        if each.leader and _room(each, by_slices) - _room(each, by_slices, 1) <= spare:
+        if each.leader and _room_of(each, by_slices) - _room_of(each, by_slices, 1) <= spare:
             return [each, *(other for other in domains if other is not each)]
     return domains
 
@@ -521,24 +521,24 @@ def _place_in_order(
         domains = _leader_first(domains, request, left, by_slices=by_slices)
     while leaders and at < len(domains):
         domain = domains[at]
-        if not request.unconstrained and domain.leader and _room(domain, by_slices, leaders) >= left:
+        if not request.unconstrained and domain.leader and _room_of(domain, by_slices, leaders) >= left:
             domain = best_fit(domains[at:], left, by_slices=by_slices, leaders=leaders)
         at += 1
-        taken = min(_room(domain, by_slices, leaders), left)
+        taken = min(_room_of(domain, by_slices, leaders), left)
         domain.state, left, leaders = taken * size, left - taken, leaders - domain.leader
         chosen.append(domain)
         if not leaders and not left:
             return chosen
     rest, _ = spread(domains[at:], left, unconstrained=request.unconstrained, by_slices=by_slices)
     for domain in rest:
-        taken = min(_room(domain, by_slices), left)
+        taken = min(_room_of(domain, by_slices), left)
         left -= taken
         domain.leader = 0
         domain.slices, domain.state = (taken, taken * size) if by_slices else (domain.slices, taken)
     return [] if left or leaders else chosen + rest  # up to 0.18 a leader may take a place that its workers lack then
 
 
-def _room(domain: Domain, by_slices: bool = True, leaders: int = 0) -> int:
+def _room_of(domain: Domain, by_slices: bool = True, leaders: int = 0) -> int:
     """How many slices or pods fit in a domain, beside the leader if that is not placed yet."""
     if leaders:
         return domain.slices_beside if by_slices else domain.state_beside
@@ -549,13 +549,13 @@ def best_fit(domains: list[Domain], needed: int, *, by_slices: bool = True, lead
     """The domain with the least sufficient room; the first, which is the roomiest, if none suffices."""
     best, least = domains[0], None
     for domain in domains:
-        room = _room(domain, by_slices, leaders)
+        room = _room_of(domain, by_slices, leaders)
         if room >= needed and domain.leader >= leaders and (least is None or room < least):
             best, least = domain, room
     return best
 
 
-def _sorted(domains: list[Domain], request: _Request, leaders: int = 0) -> list[Domain]:
+def _sort_by_room(domains: list[Domain], request: _Request, leaders: int = 0) -> list[Domain]:
     if leaders:
         sign = 1 if request.unconstrained else -1
         return sorted(domains, key=lambda one: (-one.leader, sign * one.slices_beside, one.state_beside, one.values))

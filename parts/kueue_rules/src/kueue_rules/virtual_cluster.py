@@ -15,7 +15,7 @@ from kueue_rules.quota_tree import QuotaNode
 from kueue_rules.state import Snapshot, SnapshotWorkload
 
 MAX_CYCLES = 1000
-MAX_ROUNDS = 20  # of preemptions after one event: in Kueue too workloads may evict each other for ever
+MAX_PREEMPTION_ROUNDS = 20  # of preemptions after one event: in Kueue too workloads may evict each other for ever
 
 
 class Move(NamedTuple):
@@ -25,7 +25,7 @@ class Move(NamedTuple):
     preempted_by: SnapshotWorkload | None = None
 
 
-_Shapes = dict[str, list[SnapshotWorkload]]  # by shape, each in the order of trying
+_WorkloadsByShape = dict[str, list[SnapshotWorkload]]  # by shape, each in the order of trying
 
 
 class VirtualCluster:
@@ -39,8 +39,8 @@ class VirtualCluster:
     def __init__(self, snapshot: Snapshot, strict: Iterable[str]) -> None:
         """`strict`: the queues with StrictFIFO."""
         self.snapshot, self._strict = snapshot, frozenset(strict)
-        self._active: dict[str, _Shapes] = {name: {} for name in snapshot.queues}
-        self._parked: dict[str, _Shapes] = {name: {} for name in snapshot.queues}
+        self._active: dict[str, _WorkloadsByShape] = {name: {} for name in snapshot.queues}
+        self._parked: dict[str, _WorkloadsByShape] = {name: {} for name in snapshot.queues}
         self._hopeless: dict[str, set[str]] = {name: set() for name in snapshot.queues}
         """By queue, shapes of which one was tried in vain."""
         self._freed: set[QuotaNode] = set()  # trees in which something ended
@@ -123,7 +123,7 @@ class VirtualCluster:
                 rounds += 1
             else:
                 break
-            if rounds > MAX_ROUNDS:
+            if rounds > MAX_PREEMPTION_ROUNDS:
                 break
         self._release()
         return moves
@@ -229,7 +229,7 @@ class VirtualCluster:
             self.submit(queued_again(victim))
 
 
-def _copy_queues(where: Mapping[str, _Shapes]) -> dict[str, _Shapes]:
+def _copy_queues(where: Mapping[str, _WorkloadsByShape]) -> dict[str, _WorkloadsByShape]:
     return {name: {shape: list(each) for shape, each in alike.items()} for name, alike in where.items()}
 
 

@@ -227,7 +227,7 @@ from .stack_location import (
     ACTIVITY_ADVICE as ACTIVITY_ADVICE,
 )
 from .stack_location import (
-    NOT_ASKED as NOT_ASKED,
+    STACK_NOT_ASKED as STACK_NOT_ASKED,
 )
 from .stack_location import (
     Activity as Activity,

@@ -30,7 +30,7 @@ SCRIPTS = {"hang": probe.__file__, "slow": poll_ras.__file__}
 
 @dataclass(frozen=True)
 class PodFile:
-    """A pod of which only the place of its answer is known."""
+    """A pod known only by the position of its answer among the files."""
 
     number: int
     name: str

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-_SAME_SIZE = re.compile(r"all_?reduce|_?all_?gather_base|_?reduce_?scatter_base|broadcast")
-_MOST = 1000  # collectives of a group that are compared
+_EQUAL_SIZE_COLLECTIVE = re.compile(r"all_?reduce|_?all_?gather_base|_?reduce_?scatter_base|broadcast")
+_MAX_COMPARED = 1000  # collectives of a group that are compared
 
 
 class Call(NamedTuple):
@@ -71,7 +71,7 @@ def find_mismatch(fields: Mapping[int, RankHistory], *, only_sizes: bool = False
     kinds = [kind for kind, _ in marks]
     often = Counter(mark for (_, row), ranks in rows.items() for mark in row for _ in ranks)
     last = max(first + len(row) for first, row in rows)
-    for seq in range(max(min(first for first, _ in rows), last - _MOST), last):
+    for seq in range(max(min(first for first, _ in rows), last - _MAX_COMPARED), last):
         here: dict[int, list[int]] = defaultdict(list)
         for (first, row), ranks in rows.items():
             if 0 <= seq - first < len(row) and row[seq - first] >= 0:
@@ -92,4 +92,4 @@ def find_mismatch(fields: Mapping[int, RankHistory], *, only_sizes: bool = False
 
 
 def _mark_of(call: Call) -> tuple[str, str]:
-    return call.kind, call.sizes if _SAME_SIZE.fullmatch(call.kind) else ""
+    return call.kind, call.sizes if _EQUAL_SIZE_COLLECTIVE.fullmatch(call.kind) else ""

@@ -1,4 +1,4 @@
-"""For whom the others wait on the GPU: by how long each rank was in the same collectives (pure).
+"""Which rank the others wait for on the GPU, by how long each rank was in the same collectives (pure).
 
 Who comes to a collective last is in it for the shortest time: the others wait there for it. PyTorch's flight recorder
 tells these times (TORCH_NCCL_ENABLE_TIMING), also of a GPU that computes slowly while its host launches in time. A rank
@@ -32,19 +32,19 @@ from rankscope.host_or_gpu import RankLaunches, is_late_by_host
 
 MIN_TIMED = 8  # collectives of a group that all of its ranks tell
 MIN_SHARE = 0.05  # of a step: GPUs of a fleet differ by 1 to 3 %, and that is no fault
-MIN_LOW = 0.025  # the least with 95 % confidence: less is told of healthy ranks, too
+MIN_LOWER_BOUND = 0.025  # the least with 95 % confidence: less is told of healthy ranks, too
 ABOVE_OTHERS = 3  # times as late as the usual rank
-BLOCKS, STUDENT = 8, 2.365
+MEAN_BLOCKS, STUDENT_T = 8, 2.365
 """Collectives are cut into that many blocks, whose means scatter; and Student's factor of 95 % for them."""
-LONGEST_STEP, FEWEST_STEPS = 250, 8
+MAX_COLLECTIVES_PER_STEP, MIN_STEPS = 250, 8
 """Collectives of a step at most, and steps at least."""
-ALIKE, REPEATS = 0.2, 0.4
+MIN_VARIATION, MIN_CORRELATION = 0.2, 0.4
 """Standard deviation of the logarithms of intervals below which each collective is a step of its own, and the
 autocorrelation of these logarithms above which they repeat themselves. (Of 24 recorded runs of DDP and FSDP2 the least
 autocorrelation was 0.6.)"""
-SINGLE_STEPS = 0.15  # of all steps: what is longer in so few of them is no lasting cost
-WAITS_ITSELF = 0.5  # of its lateness: who waits as much for another is not the cause
-MIN_TRIP, TRIP_FACTOR = 0.00015, 3
+SINGLE_STEP_SHARE = 0.15  # of all steps: what is longer in so few of them is no lasting cost
+OWN_WAIT_SHARE = 0.5  # of its lateness: who waits as much for another is not the cause
+MIN_ROUND_TRIP_SECONDS, SLOW_TRIP_FACTOR = 0.00015, 3
 """Seconds, and times the usual, by which the round trips of a slow link are longer. (The least of 11 recorded ones were
 0.26 ms and 4.1 times; the most of 62 runs without a slow link 0.04 ms and 2.2 times.)"""
 MIN_COLLECTIVE_SHARE = 0.05  # of the time in collectives beside all waiting, without which a link is harmless
@@ -113,7 +113,7 @@ class SlowLink:
 
 @dataclass(frozen=True, slots=True)
 class TimesReport:
-    """What the times of all ranks tell together."""
+    """The verdict of the collectives' times of all ranks."""
 
     late: tuple[LateOnGpu, ...] = ()
     link: SlowLink | None = None
@@ -125,7 +125,7 @@ class TimesReport:
 
 
 def read_times(answers: Mapping[int, bytes | str], addresses: Mapping[str, int]) -> TimesReport:
-    """What the answers of pods tell; those that are none are left out, and the report says how many told."""
+    """The verdict of these answers; unreadable ones are left out and counted in the report."""
     pods: dict[int, PodTimes] = {}
     why = ""
     for number, answer in answers.items():
@@ -141,7 +141,7 @@ def read_times(answers: Mapping[int, bytes | str], addresses: Mapping[str, int])
 
 
 def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> TimesReport:
-    """Who is late by the answers of pods, by their numbers; `addresses` tells which pod has which."""
+    """Which ranks are late, by the answers of the pods by index; `addresses`: the pods' IP addresses."""
     ranks = [each for pod in pods.values() for each in pod.ranks]
     clocks = {each.rank: pod.clock for pod in pods.values() for each in pod.ranks}
     several: dict[Group, dict[int, RankLaunches]] = defaultdict(dict)
@@ -272,7 +272,7 @@ class _Lateness:
             rank
             for rank, share in shares.items()
             if share >= MIN_SHARE
-            and share - half[rank] > max(MIN_LOW, ABOVE_OTHERS * median_of_others(positive, max(0.0, share)))
+            and share - half[rank] > max(MIN_LOWER_BOUND, ABOVE_OTHERS * median_of_others(positive, max(0.0, share)))
         )
         return _Lateness(
             shares,
@@ -291,12 +291,12 @@ def find_step(launched: Mapping[int, int], numbers: Sequence[int]) -> int | None
     mean = statistics.fmean(gaps)
     gaps = [each - mean for each in gaps]
     whole = sum(each * each for each in gaps) / len(gaps)
-    if whole < ALIKE**2:
+    if whole < MIN_VARIATION**2:
         return 1
-    most = min(LONGEST_STEP, len(gaps) // FEWEST_STEPS)
+    most = min(MAX_COLLECTIVES_PER_STEP, len(gaps) // MIN_STEPS)
     like = [sum(map(mul, gaps, gaps[by:])) / (len(gaps) - by) / whole for by in range(1, most + 1)]
     best = max(like, default=0.0)
-    return next(by for by, each in enumerate(like, 1) if each >= 0.75 * best) if best >= REPEATS else None
+    return next(by for by, each in enumerate(like, 1) if each >= 0.75 * best) if best >= MIN_CORRELATION else None
 
 
 def _beyond_others(costs: Mapping[int, Sequence[float]]) -> dict[int, list[float]]:
@@ -310,7 +310,7 @@ def _beyond_others(costs: Mapping[int, Sequence[float]]) -> dict[int, list[float
 
 def _without_single(costs: Sequence[float]) -> list[float]:
     """Costs of steps, those of the costliest few no larger than those of the next ones."""
-    most = sorted(costs)[math.ceil((1 - SINGLE_STEPS) * len(costs)) - 1]
+    most = sorted(costs)[math.ceil((1 - SINGLE_STEP_SHARE) * len(costs)) - 1]
     return [min(each, most) for each in costs]
 
 
@@ -328,9 +328,9 @@ def median_of_others(values: Sequence[float], own: float, zeros: int = 0) -> flo
 def _mean_and_half(values: Sequence[float], part: float) -> tuple[float, float]:
     """Mean share of the time, and half of its 95 % interval, by the means of blocks."""
     count = len(values)
-    blocks = [values[at * count // BLOCKS : (at + 1) * count // BLOCKS] for at in range(BLOCKS)]
+    blocks = [values[at * count // MEAN_BLOCKS : (at + 1) * count // MEAN_BLOCKS] for at in range(MEAN_BLOCKS)]
     means = [statistics.fmean(each) / part for each in blocks if each]
-    return statistics.fmean(values) / part, STUDENT * statistics.stdev(means) / len(means) ** 0.5
+    return statistics.fmean(values) / part, STUDENT_T * statistics.stdev(means) / len(means) ** 0.5
 
 
 def _root_causes(judged: Mapping[Group, _Lateness]) -> dict[int, tuple[Group, LateOnGpu]]:
@@ -348,7 +348,7 @@ def _root_causes(judged: Mapping[Group, _Lateness]) -> dict[int, tuple[Group, La
             continue
         for rank in lateness.late:
             share = lateness.shares[rank]
-            if waits[rank] < WAITS_ITSELF * share and (rank not in found or found[rank][1].share < share):
+            if waits[rank] < OWN_WAIT_SHARE * share and (rank not in found or found[rank][1].share < share):
                 low, high = lateness.lows[rank], lateness.highs[rank]
                 found[rank] = group, LateOnGpu(rank, min(1.0, share), min(1.0, low), min(1.0, high))
     return found
@@ -387,7 +387,7 @@ def _slow_link(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> Sl
     worst = max(of_pod, key=lambda number: of_pod[number])
     rest = [trip for ends, trip in least_trips.items() if worst not in ends]
     usual_trip = statistics.median(rest) if rest else 0.0
-    least = max(usual_trip + MIN_TRIP, TRIP_FACTOR * usual_trip)
+    least = max(usual_trip + MIN_ROUND_TRIP_SECONDS, SLOW_TRIP_FACTOR * usual_trip)
     if not rest or of_pod[worst] < least or max(rest) >= least:
         return None
     text = f"its packets take {of_pod[worst] * 1000:.2g} ms there and back, those of the others {usual_trip * 1000:.2g}"

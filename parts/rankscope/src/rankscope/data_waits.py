@@ -28,15 +28,15 @@ from trainlog import Frame, ThreadStack, format_ranges
 
 MAX_SUSPECTS = 4  # slow ranks at which py-spy looks
 MIN_SAMPLES = 40
-ENOUGH, MOST_SAMPLED = 0.75, 15.0
+CAUSE_SECONDS, MAX_SECONDS = 0.75, 15.0
 """Seconds at the cause of a wait, of 20 samples each, after which it is certain by CERTAIN_OF_LINES; and the most."""
 MAX_STACKS = 40_000  # different ones of a pod: 8 ranks have 16,000 in 20 s at 100 samples a second
-EXPLAINS = 0.5  # of the share that the others wait: what takes less is not the cause
-MOST_THERE = 1 / 3  # of the time of the slow rank at a line: how long another one is there at most
-CERTAIN, CERTAIN_OF_LINES = 2.0, 3.0
+MIN_EXPLAINED = 0.5  # of the share that the others wait: what takes less is not the cause
+MAX_SHARE_OF_OTHERS = 1 / 3  # of the time of the slow rank at a line: how long another one is there at most
+SURE_SIGMAS, SURE_SIGMAS_OF_LINES = 2.0, 3.0
 """Standard deviations by which the shares of both differ, and where any of many lines may be the one."""
-COLLECTOR = re.compile(r"(?:^|_)gc(?:_|$)|garbage|^collect$")
-OWN_DUTIES = re.compile(
+GARBAGE_COLLECTION = re.compile(r"(?:^|_)gc(?:_|$)|garbage|^collect$")
+RANK_DUTIES = re.compile(
     r"log(?:g|s\b|_)|wandb|tensorboard|mlflow|tqdm|print|report|save|checkpoint|eval|valid|summary", re.IGNORECASE
 )
 """Calls that the first rank alone makes in healthy jobs."""
@@ -56,7 +56,7 @@ class _PodSamples(msgspec.Struct):
 
 
 def parse_samples(output: bytes) -> list[RankSamples]:
-    """What a pod printed; UnreadableAnswer if it is no such answer."""
+    """Parse a pod's py-spy samples; UnreadableAnswer."""
     ranks = decode_answer(output, _PodSamples, "What py-spy told in the pod").ranks
     if (stacks := sum(len(each.stacks) for each in ranks)) > MAX_STACKS:
         raise UnreadableAnswer(f"py-spy reports {stacks:,} stacks in the pod; at most {MAX_STACKS:,} are read.")
@@ -64,7 +64,7 @@ def parse_samples(output: bytes) -> list[RankSamples]:
 
 
 def read_samples(answers: Mapping[int, bytes | str]) -> tuple[list[RankSamples], str]:
-    """The samples of all ranks, and why a pod told none."""
+    """The samples of all ranks, and why a pod gave none."""
     found: list[RankSamples] = []
     why = ""
     for answer in answers.values():
@@ -83,7 +83,7 @@ def seconds_to_sample(report: SlowReport, asked: float) -> float:
     It is half as long as NCCL was asked, longer where a rank costs little, and MOST_SAMPLED seconds at most.
     """
     shares = [each.share for each in (*report.slow, *report.suspects) if each.share > 0]
-    return min(max(asked / 2, MOST_SAMPLED), max(asked / 2, ENOUGH / max(min(shares, default=1.0), MIN_SHARE)))
+    return min(max(asked / 2, MAX_SECONDS), max(asked / 2, CAUSE_SECONDS / max(min(shares, default=1.0), MIN_SHARE)))
 
 
 def choose_sampled(report: SlowReport, every: Sequence[PodRank]) -> list[int]:
@@ -115,7 +115,7 @@ class _Sampled:
 
 
 def add_samples(report: SlowReport, samples: Iterable[RankSamples], why: str = "") -> SlowReport:
-    """The report with what slow ranks and suspects are found to do; `why` some told nothing.
+    """The report with the causes that py-spy's samples of slow ranks and suspects show; `why` some are missing.
 
     Who waits for its data is slow, with the cause "data"; so is, with the cause "host", who comes late to collectives
     and is at a line of the program at which another rank hardly is. A suspect of which times do not tell keeps that.
@@ -140,7 +140,7 @@ def add_samples(report: SlowReport, samples: Iterable[RankSamples], why: str = "
 def _judge(late: LateRank, own: _Sampled, usual: tuple[int, _Sampled], *, timed: bool) -> LateRank:
     other, beside = usual
     # How long a rank launches late is no more than a bound of what it costs.
-    enough = EXPLAINS * late.share if timed or late.slow else min(MIN_SHARE, EXPLAINS * late.share)
+    enough = MIN_EXPLAINED * late.share if timed or late.slow else min(MIN_SHARE, MIN_EXPLAINED * late.share)
     share, beside_share = own.loading.total() / own.every, beside.loading.total() / beside.every
     if late.cause == "network":
         return late
@@ -159,8 +159,8 @@ def _judge(late: LateRank, own: _Sampled, usual: tuple[int, _Sampled], *, timed:
         line
         for line in own.lines
         if own.share(line) - beside.share(line) >= enough
-        and beside.share(line) <= MOST_THERE * own.share(line)
-        and _is_certain(own.share(line), own.every, beside.share(line), beside.every, CERTAIN_OF_LINES)
+        and beside.share(line) <= MAX_SHARE_OF_OTHERS * own.share(line)
+        and _is_certain(own.share(line), own.every, beside.share(line), beside.every, SURE_SIGMAS_OF_LINES)
     ]
     if late.cause == "GPU" or not lines:
         return late
@@ -173,8 +173,8 @@ def _judge(late: LateRank, own: _Sampled, usual: tuple[int, _Sampled], *, timed:
     return replace(late, where="" if duty else line, evidence=evidence)
 
 
-def _is_certain(share: float, samples: int, beside: float, samples_beside: int, certain: float = CERTAIN) -> bool:
-    """Whether two shares differ by more than chance."""
+def _is_certain(share: float, samples: int, beside: float, samples_beside: int, certain: float = SURE_SIGMAS) -> bool:
+    """Whether two shares differ by so many standard deviations."""
     pooled = (share * samples + beside * samples_beside) / (samples + samples_beside)
     scatter = math.sqrt(pooled * (1 - pooled) * (1 / samples + 1 / samples_beside))
     return share - beside > certain * scatter
@@ -193,7 +193,7 @@ def _count(stacks: Iterable[tuple[int, str]]) -> _Sampled | None:
         where = locate_thread(ThreadStack("", "MainThread", ("idle",), frames))
         own = where.frame if where.doing is Activity.DATA else find_own_code(frames)
         line = f"{own.file}:{own.line}" if own is not None and own.line else ""
-        if any(COLLECTOR.search(each.function) for each in frames):
+        if any(GARBAGE_COLLECTION.search(each.function) for each in frames):
             line = "python collector"
         if where.doing is Activity.DATA:
             sampled.loading[line] += count
@@ -201,6 +201,6 @@ def _count(stacks: Iterable[tuple[int, str]]) -> _Sampled | None:
             sampled.lines[line] += count
             # The program's own name of what it does is in the calls to that line, and in those from it
             inner = frames[: frames.index(own) + 1] if own is not None else ()
-            if any(OWN_DUTIES.search(f"{each.function} {each.file}") for each in inner):
+            if any(RANK_DUTIES.search(f"{each.function} {each.file}") for each in inner):
                 sampled.duties[line] += count
     return replace(sampled, every=every) if every >= MIN_SAMPLES else None

@@ -15,9 +15,9 @@ from rankscope.errors import UnreadableAnswer
 T = TypeVar("T")
 
 MAX_DECODED = 48 << 20  # bytes of memory; the times of 8 ranks in 20 groups take 15 MB
-_COSTS = {b"{": 160, b"[": 64, b",": 40}  # bytes of memory for each, as objects, lists and their elements
+_MEMORY_COSTS = {b"{": 160, b"[": 64, b",": 40}  # bytes of memory for each, as objects, lists and their elements
 MAX_PROCESSES = 64  # of a pod, as the scripts have it
-UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)  # what reading JSON may raise
+DECODING_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)  # what reading JSON may raise
 
 Text = Annotated[str, msgspec.Meta(max_length=2000)]  # the scripts cut theirs to some hundred characters
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]  # as many as a float holds: with more arithmetic fails
@@ -29,7 +29,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e7)]
 
 def check_cost(data: bytes, what: str) -> None:
     """UnreadableAnswer if JSON would take far more memory than such answers do. `what` begins the sentence."""
-    if sum(data.count(mark) * cost for mark, cost in _COSTS.items()) > MAX_DECODED:
+    if sum(data.count(mark) * cost for mark, cost in _MEMORY_COSTS.items()) > MAX_DECODED:
         raise UnreadableAnswer(f"{what} holds far more than is read here.")
 
 
@@ -42,5 +42,5 @@ def decode_answer(output: bytes, kind: type[T], what: str) -> T:
     check_cost(line, what)
     try:
         return msgspec.json.decode(line, type=kind)
-    except UNREADABLE as error:
+    except DECODING_ERRORS as error:
         raise UnreadableAnswer(f"{what} cannot be parsed.") from error

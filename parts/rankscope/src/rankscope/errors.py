@@ -1,4 +1,4 @@
-"""The error of answers that are none."""
+"""The error of answers that cannot be read."""
 
 
 class UnreadableAnswer(Exception):

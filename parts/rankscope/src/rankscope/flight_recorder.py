@@ -1,4 +1,4 @@
-"""What the dumps of PyTorch's flight recorder tell together: for which rank the others wait, and in which operation.
+"""Which rank the others wait for, and in which operation, by all ranks' dumps of PyTorch's flight recorder.
 
 Each rank numbers the collectives of each of its process groups, so that numbers are compared within a group only. A
 rank waits at its first operation that has not ended: for the members of the group that have not entered that one, or
@@ -104,7 +104,7 @@ class Finding:
     in_another: bool = False  # the ranks wait in another collective, so that only the program left this one out
 
 
-NAMES = (
+GROUP_NAMES = (
     ("expert", re.compile(r"EXPERT|\bep\b", re.IGNORECASE)),
     ("tensor", re.compile(r"TENSOR|\btp\b", re.IGNORECASE)),
     ("pipeline", re.compile(r"PIPELINE|\bpp\b", re.IGNORECASE)),
@@ -112,7 +112,7 @@ NAMES = (
     ("data", re.compile(r"DATA|FSDP|DDP|\bdp\b", re.IGNORECASE)),
     ("context", re.compile(r"CONTEXT|\bcp\b", re.IGNORECASE)),
 )
-_PEER = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)")
+_SEND_OR_RECEIVE = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,7 +124,7 @@ class Group:
 
 
 class GroupTable:
-    """The groups that several ranks tell of."""
+    """The process groups that several ranks list."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, tuple[int, ...]], Group] = {}
@@ -194,12 +194,12 @@ class _Waits:
     @staticmethod
     def peer(group: Group, at: Operation) -> int | None:
         """The rank to which a point-to-point operation sends, or from which it receives."""
-        found = _PEER.search(at.op)
+        found = _SEND_OR_RECEIVE.search(at.op)
         number = int(found[4]) if found else -1
         return group.ranks[number] if 0 <= number < len(group.ranks) else None
 
     def count_through(self, name: str, seq: int, apart: Collection[Group]) -> int:
-        """How many ranks have that collective behind them in groups of that name, other than those `apart`."""
+        """How many ranks have completed that collective in groups of that name, without those `apart`."""
         return sum(
             last >= seq
             for group, entered in self.entered.items()
@@ -215,7 +215,7 @@ def describe_group(desc: str, ranks: int) -> str:
     """A process group by what the program calls it, as "the tensor group"."""
     if desc in ("default_pg", "default"):
         return "the group of all ranks"
-    name = next((name for name, pattern in NAMES if pattern.search(desc.replace("_", " "))), "")
+    name = next((name for name, pattern in GROUP_NAMES if pattern.search(desc.replace("_", " "))), "")
     return f"the {name} group" if name else f"a group of {ranks} ranks"
 
 
@@ -225,7 +225,7 @@ def judge(
     waiting: Collection[int] = (),
     working: Collection[int] = (),
 ) -> Finding | None:
-    """What the dumps of a job tell; None if no rank waits in a collective, there are no dumps, or stacks tell more.
+    """The verdict of a job's dumps; None if no rank waits in a collective, or stacks explain more.
 
     Stacks tell which ranks have no process any more (`gone`), wait for others (`waiting`), or do something else.
     """
@@ -238,9 +238,9 @@ def judge(
     late = {dump.rank for dump in dumps if dump.why} - set(gone)
     if found is None and late:
         trusting = _Waits(dumps, late)
-        found = _culprit(trusting, frozenset(gone)) or _left_behind(trusting)
+        found = _find_awaited(trusting, frozenset(gone)) or _left_behind(trusting)
     # Whose stack waits for others is no culprit, though it gave no dump.
-    found = found or _culprit(_Waits(dumps, late & set(waiting)), frozenset(gone))
+    found = found or _find_awaited(_Waits(dumps, late & set(waiting)), frozenset(gone))
     if found is not None and found.kind is Desync.MISSED and working and set(found.ranks) <= set(waiting):
         return None  # they wait in what is not recorded, as sends of gloo are, for those who do something else
     return found or _mismatch(waits, blocked=False) or _left_behind(waits) or _cycle(waits) or _network_finding(waits)
@@ -285,8 +285,8 @@ def _mismatch(waits: _Waits, *, blocked: bool) -> Finding | None:
     return Finding(kind, odd, f"{verb} at {mine.kind} {here}{comma}{what}{lines}", waiting, mine.frame)
 
 
-def _culprit(waits: _Waits, gone: frozenset[int]) -> Finding | None:
-    """Those for whom others wait and who wait in no operation themselves; of several those that are gone."""
+def _find_awaited(waits: _Waits, gone: frozenset[int]) -> Finding | None:
+    """The ranks that others wait for and that wait in no operation themselves; of several those without a process."""
     awaited = frozenset[int]().union(*waits.of.values())
     found = awaited - waits.blocked.keys()
     found = found & gone or found
@@ -317,20 +317,20 @@ def _culprit(waits: _Waits, gone: frozenset[int]) -> Finding | None:
     return Finding(Desync.MISSED, ranks, f"never entered {name}", number, at.frame)
 
 
-_Named = tuple[str, str, int]
+_GroupCollective = tuple[str, str, int]
 """A collective by the name of its group, its kind and its number."""
 
 
 def _left_behind(waits: _Waits) -> Finding | None:
-    """Of ranks that wait for each other those who left something out.
+    """Of ranks that wait for each other, those that skipped a collective.
 
     That is who has not launched what the others are in, if the others have launched all that is awaited. Else the few
     whom one operation lacks, where the other one lacks many; of as many on both sides those whose operation is over in
     other groups of that name: of two replicas, say.
     """
-    lacked: dict[_Named, set[int]] = defaultdict(set)
-    unlaunched: dict[_Named, set[int]] = defaultdict(set)
-    stuck: dict[_Named, set[Group]] = defaultdict(set)
+    lacked: dict[_GroupCollective, set[int]] = defaultdict(set)
+    unlaunched: dict[_GroupCollective, set[int]] = defaultdict(set)
+    stuck: dict[_GroupCollective, set[Group]] = defaultdict(set)
     for rank, awaited in waits.of.items():
         group, at = waits.blocked[rank]
         if awaited and not at.p2p:
@@ -350,8 +350,8 @@ def _left_behind(waits: _Waits) -> Finding | None:
     return None if undecided else _describe_left_out(waits, few, ranks)
 
 
-def _describe_left_out(waits: _Waits, few: _Named, ranks: set[int]) -> Finding | None:
-    """That ranks never entered a collective and wait in another one; None unless they all wait in the same one."""
+def _describe_left_out(waits: _Waits, few: _GroupCollective, ranks: set[int]) -> Finding | None:
+    """The finding that ranks skipped a collective and wait in another; None unless all wait in the same one."""
     if not ranks <= waits.blocked.keys():
         return None
     own = {(waits.named(group), at.kind, at.seq): at for rank in ranks for group, at in (waits.blocked[rank],)}

@@ -1,4 +1,4 @@
-"""Whether its host makes a rank late: by when each rank launched the collectives that the others waited in (pure).
+"""Whether a rank is late because of its host, by when each rank launched the awaited collectives (pure).
 
 A host makes its rank late if it launched as much later than the others as these waited. That a host launches later need
 not be the cause: one that waits for its slow GPU does so too. What tells them apart are the steps in which it launched
@@ -14,16 +14,16 @@ from dataclasses import dataclass
 
 MIN_EXPLAINED = 0.75
 """The host is the cause if its late launches explain at least this part of the time that the others waited."""
-IN_TIME, MIN_IN_TIME, AS_LONG = 0.5, 0.05, 0.5
+IN_TIME_SHARE, MIN_IN_TIME_STEPS_SHARE, AS_LONG_SHARE = 0.5, 0.05, 0.5
 """A launch is in time if it is later than those of the others by less than that part of the usual wait; of so many
 steps at least, in which the others wait for at least that part of it."""
 MIN_STEPS_IN_TIME = 8
-STEADY, MIN_SAMPLES = 0.7, 8
+STEADY_QUEUE_SHARE, MIN_SAMPLES = 0.7, 8
 """A host runs ahead of its GPU if the age of its oldest open collective hardly changes: the tenth percentile of at
 least so many samples is above this part of the median. A host that waits for its GPU in each step begins at zero."""
 MIN_WAIT_ACROSS_CLOCKS = 5000
 """Microseconds of waiting from which clocks of different machines, up to 1 ms apart, tell who launched late."""
-MOST_COMPARED = 64
+MAX_COMPARED = 64
 """Ranks that a late one is compared with."""
 
 
@@ -50,7 +50,7 @@ class RankLaunches:
         """Whether the host launches long before the GPU comes to it, so that a late launch delays nothing."""
         if len(self.open_ages) < MIN_SAMPLES:
             return False
-        return statistics.quantiles(self.open_ages, n=10)[0] > STEADY * statistics.median(self.open_ages)
+        return statistics.quantiles(self.open_ages, n=10)[0] > STEADY_QUEUE_SHARE * statistics.median(self.open_ages)
 
 
 def is_late_by_host(
@@ -66,7 +66,7 @@ def is_late_by_host(
         return None
     others = [each for number, each in of_rank.items() if number not in late and each.clock]
     others.sort(key=lambda each: each.clock != own.clock)
-    others = others[:MOST_COMPARED]
+    others = others[:MAX_COMPARED]
     known = [number for number in longest if number in own.launched and all(number in each.launched for each in others)]
     if not known or not others:
         return None
@@ -85,9 +85,9 @@ def is_late_by_host(
         for number in known
     ]
     usual = total / len(waits)
-    in_time = [wait for wait, each in zip(waits, later, strict=True) if each <= IN_TIME * usual]
-    if len(in_time) >= max(min(MIN_STEPS_IN_TIME, len(waits)), MIN_IN_TIME * len(waits)) and (
-        statistics.fmean(in_time) >= AS_LONG * usual
+    in_time = [wait for wait, each in zip(waits, later, strict=True) if each <= IN_TIME_SHARE * usual]
+    if len(in_time) >= max(min(MIN_STEPS_IN_TIME, len(waits)), MIN_IN_TIME_STEPS_SHARE * len(waits)) and (
+        statistics.fmean(in_time) >= AS_LONG_SHARE * usual
     ):
         return False
     explained = sum(min(max(0.0, each), wait) for wait, each in zip(waits, later, strict=True))

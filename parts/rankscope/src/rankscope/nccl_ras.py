@@ -114,7 +114,7 @@ class RasReport:
         return f"NCCL says {' and '.join(kinds) or 'trouble'}: {'; '.join(parts) or 'see its report'}{moves}."
 
     def _format_ranks(self, alike: Sequence[RasRank]) -> str:
-        """What the report says of ranks of which it says the same."""
+        """The sentence on ranks with the same finding."""
         odd, many = alike[0], len(alike) > 1
         ranks = format_ranges(each.rank for each in alike if each.rank is not None)
         name = f"rank{'s' if many else ''} {ranks}" if odd.rank is not None else f"process {odd.pid}"
@@ -131,25 +131,25 @@ class RasReport:
 MAX_LINES = 100_000
 MAX_RANKS = 50_000  # that a report may list: a line of ranges names millions
 _N = r"(\d{1,18})"
-_VERSION = re.compile(r"NCCL version (\S{1,40})")
-_JOB = re.compile(rf"\s*\d+\s+\d+\s+\d+\s+{_N}\s+\d+\s*$")
-_GROUP = re.compile(rf"\s*{_N}\s+{_N}\s+{_N}\s+{_N}\s+{_N}\s+{_N}\s+([A-Z_]+)\s+([A-Z_,]+)\s*$")
-_COLLECTIVE = re.compile(r"Communicator ranks have different (\w{1,40}) operation counts")
+_VERSION_LINE = re.compile(r"NCCL version (\S{1,40})")
+_JOB_LINE = re.compile(rf"\s*\d+\s+\d+\s+\d+\s+{_N}\s+\d+\s*$")
+_COMMUNICATOR_LINE = re.compile(rf"\s*{_N}\s+{_N}\s+{_N}\s+{_N}\s+{_N}\s+{_N}\s+([A-Z_]+)\s+([A-Z_,]+)\s*$")
+_COUNTS_DIFFER_LINE = re.compile(r"Communicator ranks have different (\w{1,40}) operation counts")
 _LAUNCHED = rf"ha(?:s|ve) (?:launched up to operation {_N}|not launched any operations)"
-_MOST = re.compile(rf"\s*{_N} ranks? {_LAUNCHED}")
+_MAJORITY_LINE = re.compile(rf"\s*{_N} ranks? {_LAUNCHED}")
 # Where CUDA_VISIBLE_DEVICES hides some, the number of NVML stands beside that of CUDA: "GPU 0 (NVML 1)".
-_GPU = rf"GPUs? {_N}[\d, -]*(?:\(NVML [\d, -]+\))?"
-_BEHIND = re.compile(
+_GPUS = rf"GPUs? {_N}[\d, -]*(?:\(NVML [\d, -]+\))?"
+_BEHIND_LINE = re.compile(
     r"\s*Ranks? (\d[\d, -]{0,400}) "
-    rf"{_LAUNCHED}(?: -- {_GPU} managed by process(?:es)? {_N}[\d, -]* on nodes? (\S+))?"
+    rf"{_LAUNCHED}(?: -- {_GPUS} managed by process(?:es)? {_N}[\d, -]* on nodes? (\S+))?"
 )
-_MISSING = re.compile(rf"\s*Process {_N} on node (\S+) managing {_GPU}")
-_REPORTED = re.compile(r"\s*\d+ ranks reported (\w[\w ]{0,60})$")
-_FAILED = re.compile(
-    rf"\s*Rank {_N} (?:reported (\w[\w ]{{0,60}}?)|has status (\w+)) -- {_GPU} managed by process {_N} on node (\S+)"
+_MISSING_PROCESS_LINE = re.compile(rf"\s*Process {_N} on node (\S+) managing {_GPUS}")
+_REPORTED_LINE = re.compile(r"\s*\d+ ranks reported (\w[\w ]{0,60})$")
+_FAILED_LINE = re.compile(
+    rf"\s*Rank {_N} (?:reported (\w[\w ]{{0,60}}?)|has status (\w+)) -- {_GPUS} managed by process {_N} on node (\S+)"
 )
 _NO_FAILURE = "Remote process error", "RUNNING"  # the first is what those report whose peer is gone
-_MISSING_RANK = re.compile(rf"\s*Rank {_N} -- {_GPU} managed by process {_N} on node (\S+)")
+_MISSING_RANK_LINE = re.compile(rf"\s*Rank {_N} -- {_GPUS} managed by process {_N} on node (\S+)")
 
 
 class _RasParser:
@@ -168,12 +168,12 @@ class _RasParser:
 
     def parse_table_line(self, line: str) -> bool:
         """Parse a line of one of the tables; returns whether it is one."""
-        if found := _VERSION.match(line):
+        if found := _VERSION_LINE.match(line):
             self.version = found[1]
-        elif found := _GROUP.match(line):
+        elif found := _COMMUNICATOR_LINE.match(line):
             number, comms, nodes, _, ranks, _ = map(int, found.groups()[:6])
             self.groups.append(RasGroup(number, comms, nodes, ranks, found[7], found[8]))
-        elif (found := _JOB.match(line)) and self.processes is None:
+        elif (found := _JOB_LINE.match(line)) and self.processes is None:
             self.processes = int(found[1])
         return found is not None
 
@@ -190,19 +190,19 @@ class _RasParser:
         ]
 
     def parse_warning(self, line: str) -> None:
-        if found := _COLLECTIVE.search(line):
+        if found := _COUNTS_DIFFER_LINE.search(line):
             self.close_section()
             self.collective = found[1]
-        elif found := _MOST.match(line):
+        elif found := _MAJORITY_LINE.match(line):
             self.operation = int(found[2] or 0)
             self.counts.append((int(found[1]), self.operation))
-        elif found := _BEHIND.match(line):
+        elif found := _BEHIND_LINE.match(line):
             self.listed += _find_behind(found, self.collective, MAX_RANKS - len(self.behind) - len(self.listed))
-        elif found := _REPORTED.match(line):
+        elif found := _REPORTED_LINE.match(line):
             self.reported = found[1]
-        elif found := _FAILED.match(line):
+        elif found := _FAILED_LINE.match(line):
             self.add_failed(found, found[2] or found[3], "reported" if found[2] else "has status")
-        elif (found := _MISSING_RANK.match(line)) and self.reported:
+        elif (found := _MISSING_RANK_LINE.match(line)) and self.reported:
             self.add_failed(found, self.reported, "reported")
         elif found:
             rank, gpu, pid = map(int, found.groups()[:3])
@@ -210,7 +210,7 @@ class _RasParser:
             several = self.missing if self.operation is None else self.listed
             collective = "" if self.operation is None else self.collective
             several.append(RasRank(rank, self.operation, collective, pid, found[4], gpu, self.operation is None))
-        elif found := _MISSING.match(line):
+        elif found := _MISSING_PROCESS_LINE.match(line):
             self.missing.append(RasRank(None, pid=int(found[1]), node=found[2], gpu=int(found[3]), missing=True))
         else:
             self.operation, self.reported = None, ""

@@ -1,4 +1,4 @@
-"""What the hang probe says in each pod, and the processes of the job by that (pure)."""
+"""Parses the hang probe's answer from each pod, and builds the job's processes of them (pure)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rankscope.flight_recorder import Finding, RankDump, judge
 from rankscope.nccl_ras import RasReport
 from rankscope.pod_rank import PodRank
 from rankscope.report import HALTED_STATES, MpiLauncher, PodTrace, TracedProcess
-from rankscope.stack_location import NO_STACK, NOT_ASKED, Activity, locate_compiled, locate_process
+from rankscope.stack_location import NO_STACK, STACK_NOT_ASKED, Activity, locate_compiled, locate_process
 from trainlog import format_ranges
 
 MAX_STACK_LINES = 300_000  # of all processes of a pod, as many as fit into its answer: of calls they are long
@@ -79,7 +79,7 @@ class PodAnswer(msgspec.Struct):
         )
 
     def add_stacks(self, answer: PodAnswer | str, ranks: Collection[int]) -> PodAnswer:
-        """Itself with the stacks of these ranks, or with why there are none."""
+        """This answer with the stacks of these ranks, or the reason why there are none."""
         stacks = {} if isinstance(answer, str) else {each.pid: each for each in answer.processes}
         why = answer if isinstance(answer, str) else "py-spy was not started: the process has gone, or the tool has"
         processes = []
@@ -93,7 +93,7 @@ class PodAnswer(msgspec.Struct):
 
 
 class Refusal(str):
-    """Why the answer of a pod is not believed."""
+    """The reason why a pod's answer is not used."""
 
     __slots__ = ()
 
@@ -103,7 +103,7 @@ Answers = Sequence[tuple[R, PodAnswer | str]]
 
 
 def refuse_foreign_ranks(answers: Answers[R]) -> list[tuple[R, PodAnswer | str]]:
-    """The answers, without those of pods that tell of ranks that are not theirs.
+    """The answers without those that claim ranks of other pods.
 
     A pod has as many ranks as the others, by its number. Where the launcher has numbered the ranks otherwise, as most
     pods then show, only a rank of which several pods tell is refused to those whose it is not by their number.
@@ -173,7 +173,7 @@ def to_traced_processes(rank: PodRank, answer: PodAnswer) -> list[TracedProcess]
             if each.program
             else NO_STACK
             if each.asked
-            else NOT_ASKED
+            else STACK_NOT_ASKED
         )
         found.append(
             TracedProcess(
@@ -243,7 +243,7 @@ def list_processes(answers: Sequence[tuple[PodRank, PodAnswer | str]]) -> tuple[
 def rank_by_process(
     processes: Sequence[TracedProcess], every: Sequence[PodRank], ras: RasReport
 ) -> dict[tuple[str, int | None], int]:
-    """The rank by address and pid, as NCCL names a process; without those that are not told apart by these.
+    """The rank by (address, pid), as NCCL names a process; ambiguous ones are left out.
 
     A process that NCCL misses in a pod where one rank has none is that rank's: it has ended.
     """
@@ -261,7 +261,7 @@ def rank_by_process(
 
 
 def judge_processes(dumps: Sequence[RankDump], processes: Sequence[TracedProcess]) -> Finding | None:
-    """For whom the ranks wait by their dumps, with what their stacks tell."""
+    """The verdict of the flight recorders' dumps, with the stacks taken into account."""
     stacks = [each for each in processes if each.where.doing not in (Activity.UNKNOWN, Activity.NOT_ASKED)]
     return judge(
         dumps,

@@ -1,4 +1,4 @@
-"""The pods of a job, as whoever asks them knows them."""
+"""What this library needs to know of each pod of a job."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-LIMIT = 5.0
+ANSWER_TIMEOUT = 5.0
 """Seconds for one answer."""
 MIN_PAUSE = 0.005
 """Seconds between two questions at least."""
@@ -34,13 +34,13 @@ MAX_QUESTIONS = 8000
 """Questions within the seconds that are given, at most, and as many in what goes beyond them."""
 PAUSE_FACTOR = 4
 """A question waits this many times as long as the last one took, so that asking is a small part of the time."""
-MAX_OUTPUT = 64 << 20
+MAX_OUTPUT_BYTES = 64 << 20
 """Bytes of one answer."""
-LONGEST = 6 << 20
+MAX_ANSWER_BYTES = 6 << 20
 """Bytes that are printed."""
 QUERY = b"set format json\nverbose status\n"
 
-UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, subprocess.SubprocessError)
+READ_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, subprocess.SubprocessError)
 """What asking, and answers that are none, raise."""
 
 Process = Tuple[str, int, int]
@@ -58,11 +58,11 @@ def ras_address() -> tuple[str, int]:
 def query_service() -> str:
     """One answer of the service, or of `ncclras`; raises OSError."""
     try:
-        with socket.create_connection(ras_address(), timeout=LIMIT) as door:
+        with socket.create_connection(ras_address(), timeout=ANSWER_TIMEOUT) as door:
             door.sendall(QUERY)
             pieces = []
             length = 0
-            while length < MAX_OUTPUT:
+            while length < MAX_OUTPUT_BYTES:
                 more = door.recv(1 << 20)
                 if not more:
                     break
@@ -74,7 +74,7 @@ def query_service() -> str:
         if not tool:
             raise
         for argv in ([tool, "-v", "-f", "json"], [tool, "-v"]):
-            done = subprocess.run(argv, capture_output=True, timeout=LIMIT, check=False)
+            done = subprocess.run(argv, capture_output=True, timeout=ANSWER_TIMEOUT, check=False)
             if not done.returncode:
                 return done.stdout.decode("utf-8", "replace")
         raise
@@ -104,29 +104,29 @@ def read_json(report: dict[str, Any]) -> ParsedAnswer:
     return progress, behind, members, report["ras"]["collection_time_sec"]
 
 
-GROUP = re.compile(r"\s*(\d+)\s+\d+\s+\d+\s+[\d-]+\s+(\d+)\s+\d+\s+[A-Z_]+\s+[A-Z_,]+\s*$")
-COMM = re.compile(r"#(\d+)-\d+ \((\w+)\)")
-KIND = "operation counts"
-MANY = re.compile(r"\s*(\d+) ranks have (?:launched up to operation (\d+)|not launched any operations)")
-ONE = re.compile(r"\s*Rank (\d+) has (?:launched up to operation (\d+)|not launched any operations)")
-RANK = re.compile(r"\s*Rank (\d+) -- ")
-WHERE = re.compile(r"GPU (\d+)(?: \(NVML (\d+)\))? managed by process (\d+) on node (\S+)")
+COMMUNICATOR_LINE = re.compile(r"\s*(\d+)\s+\d+\s+\d+\s+[\d-]+\s+(\d+)\s+\d+\s+[A-Z_]+\s+[A-Z_,]+\s*$")
+COMMUNICATOR_NAME = re.compile(r"#(\d+)-\d+ \((\w+)\)")
+COUNTS_DIFFER = "operation counts"
+SEVERAL_RANKS_LINE = re.compile(r"\s*(\d+) ranks have (?:launched up to operation (\d+)|not launched any operations)")
+ONE_RANK_LINE = re.compile(r"\s*Rank (\d+) has (?:launched up to operation (\d+)|not launched any operations)")
+RANK_LINE = re.compile(r"\s*Rank (\d+) -- ")
+GPU_AND_PROCESS = re.compile(r"GPU (\d+)(?: \(NVML (\d+)\))? managed by process (\d+) on node (\S+)")
 
 
 def read_text(text: str) -> ParsedAnswer:
     """Parse a text answer, which lists ranks by their number of operations if few have it."""
-    sizes = {each[1]: int(each[2]) for each in map(GROUP.match, text.splitlines()) if each}
+    sizes = {each[1]: int(each[2]) for each in map(COMMUNICATOR_LINE.match, text.splitlines()) if each}
     whole = max(sizes.values(), default=0)
     behind: list[tuple[str, int, BehindCounts]] = []
     members: dict[str, dict[Process, int]] = {}
     for section in re.split(r"\n(?=#\d)", text)[1:]:
-        named = COMM.match(section)
+        named = COMMUNICATOR_NAME.match(section)
         if not named:
             continue
         size = sizes.get(named[1], 0)
         sums: BehindCounts = {}
         ranks: dict[Process, int] = {}
-        for counts in section.split(KIND)[1:]:
+        for counts in section.split(COUNTS_DIFFER)[1:]:
             listed, late_ones = read_counts(counts)
             ranks.update(listed)
             for process, by in late_ones.items():
@@ -142,12 +142,12 @@ def read_counts(text: str) -> tuple[dict[Process, int], BehindCounts]:
     groups: list[tuple[int, int, list[Process]]] = []
     ranks: dict[Process, int] = {}
     for line in text.splitlines():
-        many, one, where = MANY.match(line), ONE.match(line), WHERE.search(line)
+        many, one, where = SEVERAL_RANKS_LINE.match(line), ONE_RANK_LINE.match(line), GPU_AND_PROCESS.search(line)
         if many:
             groups.append((int(many[2] or 0), int(many[1]), []))
         elif one:
             groups.append((int(one[2] or 0), 1, []))
-        found = one or RANK.match(line)
+        found = one or RANK_LINE.match(line)
         if found and where and groups:
             process = (where[4], int(where[3]), int(where[2] or where[1]))
             ranks[process] = int(found[1])
@@ -185,7 +185,7 @@ class PollPrinter:
             if not named:
                 raise ValueError("the service gives no status: " + " ".join(text.split())[:100])
             version, found = named[1], read_text(text)
-            size = max((int(each[2]) for each in map(GROUP.match, text.splitlines()) if each), default=0)
+            size = max((int(each[2]) for each in map(COMMUNICATOR_LINE.match, text.splitlines()) if each), default=0)
         if not self.begun:
             self.begun = True
             self.print_json({"version": version, "form": form, "ranks": size})
@@ -226,7 +226,7 @@ class PollPrinter:
 def poll_until(seconds: float, most: float = 0.0, moments: int = 0, answers: int = 0, ask: Any = query_service) -> None:
     """Ask for so many seconds, and up to `most` while fewer moments of launches were seen, or fewer answers came."""
     teller, began, why, answered = PollPrinter(), time.monotonic(), "", 0
-    while teller.length < LONGEST:
+    while teller.length < MAX_ANSWER_BYTES:
         gone = time.monotonic() - began
         too_few = 0 < teller.moments < moments or (teller.moments and answered < answers)
         if gone >= seconds and (gone >= most or not too_few):
@@ -236,7 +236,7 @@ def poll_until(seconds: float, most: float = 0.0, moments: int = 0, answers: int
             text = ask()
             teller.print_answer(text, asked - began, time.monotonic() - asked)
             answered += 1
-        except UNREADABLE as error:
+        except READ_ERRORS as error:
             why = getattr(error, "strerror", None) or str(error)
             break
         often = (seconds if gone < seconds else most) / MAX_QUESTIONS

@@ -27,23 +27,23 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
-PROC = os.environ.get("A4_PROC", "/proc")
-RDMA = "/sys/class/infiniband"
-DUMP_LIMIT = 15
+PROC_FOLDER = os.environ.get("A4_PROC", "/proc")
+RDMA_FOLDER = "/sys/class/infiniband"
+PY_SPY_TIMEOUT = 15
 """Seconds for one stack."""
-AT_ONCE = 4
-MOST = 64
+MAX_CONCURRENT_DUMPS = 4
+MAX_PROCESSES = 64
 """Processes of one pod."""
 LOCAL_RANK_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID")
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
-HELPERS = re.compile(
+HELPER_COMMAND = re.compile(
     r"multiprocessing\.(spawn|resource_tracker|forkserver|semaphore_tracker)|compile_worker|torchrun|"
     r"torch\.distributed\.(run|launch)|jupyter|tensorboard|\bpip\b|py-spy|supervisord|deepspeed\.launcher"
 )
 
-TEST = re.compile(r"\w+_perf(_mpi)?")
+NCCL_TEST_PROGRAM = re.compile(r"\w+_perf(_mpi)?")
 """Programs of nccl-tests."""
-LAUNCHERS = frozenset(["mpirun", "mpiexec", "orterun", "prterun", "orted", "prted", "prte", "hydra_pmi_proxy"])
+MPI_PROGRAMS = frozenset(["mpirun", "mpiexec", "orterun", "prterun", "orted", "prted", "prte", "hydra_pmi_proxy"])
 
 
 def read_file(path: str, limit: int = 65536) -> bytes:
@@ -57,7 +57,7 @@ def read_file(path: str, limit: int = 65536) -> bytes:
 
 def read_process(pid: int) -> dict[str, Any] | None:
     """The facts in /proc about a process; None if it has gone or is a kernel thread."""
-    folder = os.path.join(PROC, str(pid))
+    folder = os.path.join(PROC_FOLDER, str(pid))
     argv = [part.decode("utf-8", "replace") for part in read_file(folder + "/cmdline").split(b"\0") if part]
     if not argv:
         return None
@@ -86,7 +86,7 @@ def read_process(pid: int) -> dict[str, Any] | None:
 def read_cpu_time(folder: str) -> float | None:
     """Average CPU use of a process since its start, in percent of one core; None if unknown."""
     stat = read_file(folder + "/stat").decode("utf-8", "replace").rpartition(")")[2].split()
-    up = read_file(os.path.join(PROC, "uptime")).split()
+    up = read_file(os.path.join(PROC_FOLDER, "uptime")).split()
     if len(stat) < 20 or not up:
         return None
     ticks = float(os.sysconf("SC_CLK_TCK"))
@@ -100,8 +100,8 @@ def read_number(env: dict[str, str], names: tuple[str, ...]) -> int | None:
 
 
 def read_all_processes() -> dict[int, dict[str, Any]]:
-    own = os.path.basename(os.path.realpath(os.path.join(PROC, "self")))
-    every = (read_process(int(name)) for name in os.listdir(PROC) if name.isdigit() and name != own)
+    own = os.path.basename(os.path.realpath(os.path.join(PROC_FOLDER, "self")))
+    every = (read_process(int(name)) for name in os.listdir(PROC_FOLDER) if name.isdigit() and name != own)
     return {each["pid"]: each for each in every if each}
 
 
@@ -112,7 +112,7 @@ def program_name(each: dict[str, Any]) -> str:
 def working_processes(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
     """The processes that do the work: a training's, else those of nccl-tests, else any Python."""
     found = training_processes(every)
-    tests = [every[pid] for pid in sorted(every) if TEST.fullmatch(program_name(every[pid]))]
+    tests = [every[pid] for pid in sorted(every) if NCCL_TEST_PROGRAM.fullmatch(program_name(every[pid]))]
     if not tests or any(each["local_rank"] is not None for each in found):
         return found
     for each in tests:
@@ -121,7 +121,7 @@ def working_processes(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
             local_rank=read_number(each["env"], LOCAL_RANK_VARIABLES),
             rank=read_number(each["env"], RANK_VARIABLES),
         )
-    return tests[:MOST]
+    return tests[:MAX_PROCESSES]
 
 
 def launcher_processes(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
@@ -129,7 +129,7 @@ def launcher_processes(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]
     return [
         dict(every[pid], program=program_name(every[pid]))
         for pid in sorted(every)
-        if program_name(every[pid]) in LAUNCHERS
+        if program_name(every[pid]) in MPI_PROGRAMS
     ]
 
 
@@ -138,7 +138,7 @@ def training_processes(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]
     pythons = {
         pid: each
         for pid, each in every.items()
-        if "python" in program_name(each) and not HELPERS.search(each["command"])
+        if "python" in program_name(each) and not HELPER_COMMAND.search(each["command"])
     }
     ranked = {pid: each for pid, each in pythons.items() if read_number(each["env"], LOCAL_RANK_VARIABLES) is not None}
     chosen = ranked or pythons
@@ -151,7 +151,7 @@ def training_processes(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]
         each["local_rank"] = read_number(each["env"], LOCAL_RANK_VARIABLES)
         each["rank"] = read_number(each["env"], RANK_VARIABLES) if each["local_rank"] is not None else None
         found.setdefault(each["rank"] if each["rank"] is not None else ("pid", each["pid"]), each)
-    return list(found.values())[:MOST]
+    return list(found.values())[:MAX_PROCESSES]
 
 
 def find_py_spy(processes: list[dict[str, Any]]) -> str:
@@ -169,11 +169,11 @@ def dump_stacks(tool: str, each: dict[str, Any]) -> tuple[str, str]:
         done = subprocess.run(
             [tool, "dump", *beside, "--pid", str(each["pid"])],
             capture_output=True,
-            timeout=DUMP_LIMIT,
+            timeout=PY_SPY_TIMEOUT,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return "", f"py-spy got no stack within {DUMP_LIMIT} s"
+        return "", f"py-spy got no stack within {PY_SPY_TIMEOUT} s"
     except OSError as error:
         return "", str(error)
     return done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace").strip() * bool(
@@ -205,7 +205,7 @@ def check_master(processes: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def read_rdma_state() -> list[dict[str, str]]:
-    root = os.environ.get("A4_RDMA", RDMA)
+    root = os.environ.get("A4_RDMA", RDMA_FOLDER)
     names = sorted(os.listdir(root)) if os.path.isdir(root) else []
     return [
         {
@@ -240,35 +240,35 @@ def query_ras() -> dict[str, str]:
         return {"text": "", "why": getattr(error, "strerror", "") or str(error)}
 
 
-PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
-DUMPS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+RECORDER_PIPE_VARIABLE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
+DUMP_FILE_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 """Variables that say where a rank's flight recorder listens, and where it writes; the rank stands behind both."""
-USUAL = ("/tmp/nccl_trace_rank_", os.path.expanduser("~/.cache/torch/comm_lib_trace_rank_"))
-RECORDER_LIMIT = 20.0
+DEFAULT_DUMP_PREFIXES = ("/tmp/nccl_trace_rank_", os.path.expanduser("~/.cache/torch/comm_lib_trace_rank_"))
+RECORDER_TIMEOUT = 20.0
 """Seconds for a dump: the first one of a process imports PyTorch's compiler."""
-UNREAD_LIMIT = 5.0
+PIPE_UNREAD_TIMEOUT = 5.0
 """Seconds after which nobody reads the pipe: PyTorch looks at it every second, unless its watchdog has ended."""
-MOST_DUMP = 64 << 20
+MAX_DUMP_BYTES = 64 << 20
 """Bytes of a dump."""
-MOST_TIMES, MOST_TIMES_ALONE, MOST_TIMES_TOGETHER = 500, 2000, 200_000
+MAX_TIMES, MAX_TIMES_ALONE, MAX_TIMES_TOGETHER = 500, 2000, 200_000
 """Collectives of a group whose times are told by a rank, by one of few, and by all. Ranks dump up to a second apart."""
-A_LOOK, MOST_LOOKS = 20_000_000, 200
+WATCHDOG_POLL_NS, MAX_WATCHDOG_POLLS = 20_000_000, 200
 """Nanoseconds that a look of PyTorch's watchdog takes at most, of which it has ten a second, and how many are told."""
-KEPT, UNDONE = 8, 4
+MAX_LAST_OPERATIONS, MAX_UNDONE_OPERATIONS = 8, 4
 """Operations of a group that are told: the last ones, and the first ones that have not ended."""
-MOST_HISTORY, MOST_KINDS = 500, 100
+MAX_HISTORY, MAX_KINDS = 500, 100
 """Collectives of a group of which is told what they were, and how many kinds of them."""
-MOST_TENSORS, MOST_DIMENSIONS = 2000, 64
+MAX_TENSORS, MAX_DIMENSIONS = 2000, 64
 """Characters that tell the tensors of a collective: about 100 tensors of two dimensions; PyTorch has 64 at most."""
 
 
-SETS = pickle.DICT, pickle.ADDITEMS, pickle.FROZENSET, pickle.EMPTY_SET
+SET_OPCODES = pickle.DICT, pickle.ADDITEMS, pickle.FROZENSET, pickle.EMPTY_SET
 """Codes that no dump has: they hash what they are given, and an empty set takes 216 bytes for one of the file."""
-SINGLE = (
+COUNTED_OPCODES = (
     pickle.MARK, pickle.EMPTY_LIST, pickle.EMPTY_DICT, pickle.EMPTY_TUPLE, pickle.TUPLE1, pickle.MEMOIZE,
     pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.DUP,
 )  # fmt: skip
-MOST_SINGLE = 2_000_000
+MAX_COUNTED_OPCODES = 2_000_000
 """Codes of one byte in a dump: each takes up to 100 bytes, and 20,000 operations with stacks have 1.6 million."""
 
 
@@ -289,13 +289,13 @@ def refuse(reader: Any) -> None:
 
 
 def counted(code: bytes) -> Callable[[Any], None]:
-    """The function of a code of one byte, of which a dump may have `MOST_SINGLE` in all."""
+    """The function of a code of one byte, of which a dump may have `MAX_COUNTED_OPCODES` in all."""
     read = pickle._Unpickler.dispatch[code[0]]
 
     def read_counted(reader: Any) -> None:
         reader.single += 1
-        if reader.single > MOST_SINGLE:
-            raise pickle.UnpicklingError(f"it has more than {MOST_SINGLE:,} codes of one byte")
+        if reader.single > MAX_COUNTED_OPCODES:
+            raise pickle.UnpicklingError(f"it has more than {MAX_COUNTED_OPCODES:,} codes of one byte")
         read(reader)
 
     return read_counted
@@ -309,8 +309,8 @@ class NoClasses(pickle._Unpickler):
 
     dispatch: ClassVar = {
         **pickle._Unpickler.dispatch,
-        **{code[0]: refuse for code in SETS},
-        **{code[0]: counted(code) for code in SINGLE},
+        **{code[0]: refuse for code in SET_OPCODES},
+        **{code[0]: counted(code) for code in COUNTED_OPCODES},
         pickle.SETITEMS[0]: with_text_keys(pickle.SETITEMS, slice(None, None, 2)),
         pickle.SETITEM[0]: with_text_keys(pickle.SETITEM, slice(-2, -1)),
     }
@@ -328,10 +328,10 @@ def short(value: Any, most: int) -> str:
 def recorder(each: dict[str, Any], read: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
     """What `read` finds in a dump of a rank, which PyTorch's flight recorder writes when its pipe is written to."""
     env, rank = each["env"], each["rank"]
-    places = [env[name] for name in DUMPS if env.get(name)] or USUAL
+    places = [env[name] for name in DUMP_FILE_VARIABLES if env.get(name)] or DEFAULT_DUMP_PREFIXES
     files = [f"{place}{rank}" for place in places]
     before = {path: changed(path) for path in files}
-    pipe = f"{env[PIPE]}{rank}.pipe"
+    pipe = f"{env[RECORDER_PIPE_VARIABLE]}{rank}.pipe"
     try:
         door = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
         try:
@@ -343,9 +343,9 @@ def recorder(each: dict[str, Any], read: Callable[[str], dict[str, Any]]) -> dic
     except OSError as error:
         return {"rank": rank, "why": f"its recorder does not listen ({error.strerror})"}
     why, begun, read_already = "its recorder wrote no dump", time.time(), False
-    while time.time() < begun + RECORDER_LIMIT:
+    while time.time() < begun + RECORDER_TIMEOUT:
         time.sleep(0.2)
-        if not read_already and time.time() > begun + UNREAD_LIMIT:
+        if not read_already and time.time() > begun + PIPE_UNREAD_TIMEOUT:
             if has_unread(pipe):
                 return {"rank": rank, "why": "nobody reads its recorder's pipe"}
             read_already = True
@@ -381,18 +381,18 @@ def changed(path: str) -> int | None:
 def load_dump(path: str) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
     """The groups, the entries and the version of a dump; any exception if it is none."""
     with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size > MOST_DUMP:
-            raise ValueError(f"it has more than {MOST_DUMP >> 20} MiB")
+        if os.fstat(file.fileno()).st_size > MAX_DUMP_BYTES:
+            raise ValueError(f"it has more than {MAX_DUMP_BYTES >> 20} MiB")
         found = NoClasses(file).load()
     groups = {
-        name[:200]: {"desc": short(each["desc"], 200), "ranks": [int(one) for one in NUMBER.findall(each["ranks"])]}
+        name[:200]: {"desc": short(each["desc"], 200), "ranks": [int(one) for one in RANK_TEXT.findall(each["ranks"])]}
         for name, each in found["pg_config"].items()
     }
     return groups, with_states(found["entries"]), short(found.get("version", ""), 20)
 
 
 def with_states(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The entries, of which those of a batch of sends and receives have the state that only their batch has.
+    """The entries; those of a batch of sends and receives get the state of the batch's own entry.
 
     The entry of the batch follows them; without it they would seem never to end.
     """
@@ -440,7 +440,7 @@ def read_times(path: str, seconds: float) -> dict[str, Any]:
             row = [int(each["collective_seq_id"]), launched // 1000, round(1000 * float(took))]
             times.setdefault(name, []).append(row)
     ranks = max((len(each["ranks"]) for each in groups.values()), default=1)
-    most = max(MOST_TIMES, min(MOST_TIMES_ALONE, MOST_TIMES_TOGETHER // max(1, ranks)))
+    most = max(MAX_TIMES, min(MAX_TIMES_ALONE, MAX_TIMES_TOGETHER // max(1, ranks)))
     return {
         "groups": groups,
         "since": since // 1000,
@@ -453,7 +453,7 @@ def read_times(path: str, seconds: float) -> dict[str, Any]:
     }
 
 
-OVERLAPS = re.compile(
+OVERLAPPING_CALL = re.compile(
     r"autograd|fsdp|zero|deepspeed|\bddp|nn/parallel|megatron/core/distributed|_inductor|_dynamo|hook|async|overlap|bucket"
 )
 """Callers of collectives for which the computation need not wait. Threads of autograd have no calls of Python."""
@@ -462,7 +462,7 @@ PART_OF_MODEL = re.compile(r"torch/(?:nn/modules/module|autograd/function)\.py")
 
 
 def overlaps(frames: list[dict[str, Any]]) -> bool:
-    """Whether the computation need not wait for a collective, by the calls to it, the innermost first.
+    """Whether a collective runs beside the computation, by the calls that launched it, the innermost first.
 
     Those within the innermost part of the model count: that DDP calls the model says nothing of a tensor group in it.
     """
@@ -470,7 +470,7 @@ def overlaps(frames: list[dict[str, Any]]) -> bool:
         file = short(frame.get("filename"), 4096)
         if PART_OF_MODEL.search(file):
             return False
-        if OVERLAPS.search(file + " " + short(frame.get("name"), 200)):
+        if OVERLAPPING_CALL.search(file + " " + short(frame.get("name"), 200)):
             return True
     return not frames
 
@@ -485,12 +485,12 @@ def queue_ages(several: list[tuple[float, int]]) -> list[int]:
     for at, (over, _) in enumerate(several):
         if over == math.inf:
             break
-        if polls and over - polls[-1][0] < A_LOOK:
+        if polls and over - polls[-1][0] < WATCHDOG_POLL_NS:
             polls[-1] = over, at + 1
         else:
             polls.append((over, at + 1))
     queued = []
-    for when, over_then in polls[-MOST_LOOKS:]:
+    for when, over_then in polls[-MAX_WATCHDOG_POLLS:]:
         launched = several[over_then][1] if over_then < len(several) else when
         queued.append(int(max(0, when - launched) // 1000))
     return queued
@@ -505,8 +505,8 @@ def read_dump(path: str) -> dict[str, Any]:
         known.append(dict(operation(each), place=place, tensors=tensors(each)))
     dumps = []
     for known in several.values():
-        undone = [each for each in known[:-KEPT] if each["state"] != "completed"]
-        dumps += undone[:UNDONE] + known[-KEPT:]
+        undone = [each for each in known[:-MAX_LAST_OPERATIONS] if each["state"] != "completed"]
+        dumps += undone[:MAX_UNDONE_OPERATIONS] + known[-MAX_LAST_OPERATIONS:]
     dumps.sort(key=lambda each: each["place"])
     kinds: dict[tuple[str, ...], int] = {}
     history = {name: list_history(known, kinds) for name, known in several.items()}
@@ -515,23 +515,23 @@ def read_dump(path: str) -> dict[str, Any]:
 
 
 def list_history(known: list[dict[str, Any]], kinds: dict[tuple[str, ...], int]) -> list[int]:
-    """The number of a group's first collective that is told, then of each one its place among `kinds`; -1: not known.
+    """The number of a group's first listed collective, then the index of each one among `kinds`; -1: unknown.
 
     A kind is (name, sizes, line, tensors). Ranks that disagree may go on for many collectives before they hang.
     """
     of: dict[int, int] = {}
     for each in known:
         kind = each["op"], each["sizes"], each["frame"], each["tensors"]
-        if not each["p2p"] and (kind in kinds or len(kinds) < MOST_KINDS):
+        if not each["p2p"] and (kind in kinds or len(kinds) < MAX_KINDS):
             of.setdefault(each["seq"], kinds.setdefault(kind, len(kinds)))
     if not of:
         return []
     last = max(of)
-    first = max(min(of), last - MOST_HISTORY + 1)
+    first = max(min(of), last - MAX_HISTORY + 1)
     return [first, *(of.get(seq, -1) for seq in range(first, last + 1))]
 
 
-NUMBER = re.compile(r"\d{1,7}")
+RANK_TEXT = re.compile(r"\d{1,7}")
 
 
 def operation(each: dict[str, Any]) -> dict[str, Any]:
@@ -560,14 +560,12 @@ def operation(each: dict[str, Any]) -> dict[str, Any]:
 def tensors(each: dict[str, Any]) -> str:
     """Sizes of the inputs and the outputs of an entry, then their types, as JSON; empty where these are too many."""
     sizes = [
-        [[int(size) for size in one[:MOST_DIMENSIONS]] for one in each.get(name, [])[:MOST_TENSORS]]
+        [[int(size) for size in one[:MAX_DIMENSIONS]] for one in each.get(name, [])[:MAX_TENSORS]]
         for name in ("input_sizes", "output_sizes")
     ]
-    kinds = [
-        [short(one, 20) for one in each.get(name, [])[:MOST_TENSORS]] for name in ("input_dtypes", "output_dtypes")
-    ]
+    kinds = [[short(one, 20) for one in each.get(name, [])[:MAX_TENSORS]] for name in ("input_dtypes", "output_dtypes")]
     text = json.dumps(sizes + kinds, separators=(",", ":"))
-    return text if len(text) <= MOST_TENSORS else ""
+    return text if len(text) <= MAX_TENSORS else ""
 
 
 def find_links() -> list[list[Any]]:
@@ -583,13 +581,13 @@ def find_links() -> list[list[Any]]:
             while at + header.size <= len(received):
                 length, kind = header.unpack_from(received, at)[:2]
                 if kind != SOCK_DIAG_BY_FAMILY:
-                    return [sorted(several)[len(several) // 2] for several in list(found.values())[:MOST_LINKS]]
+                    return [sorted(several)[len(several) // 2] for several in list(found.values())[:MAX_LINKS]]
                 read_link(received[at + header.size : at + length], found)
                 at += (length + 3) & ~3
 
 
 def read_link(message: bytes, found: dict[str, list[list[Any]]]) -> None:
-    """Add what the kernel tells of one connection to those of its peer."""
+    """Add the kernel's figures of one TCP connection to those of its peer."""
     peer, at = socket.inet_ntop(socket.AF_INET, message[24:28]), 72
     while at + 4 <= len(message):
         length, kind = struct.unpack_from("=HH", message, at)
@@ -598,7 +596,7 @@ def read_link(message: bytes, found: dict[str, list[list[Any]]]) -> None:
                 struct.unpack_from(form, message, at + 4 + place)[0]
                 for form, place in (("=I", 68), ("=Q", 120), ("=I", 148))
             )
-            if sent >= MUCH_SENT:
+            if sent >= MIN_SENT_BYTES:
                 found.setdefault(peer, []).append([peer, trip, least])
         at += max(4, (length + 3) & ~3)
 
@@ -611,20 +609,20 @@ def watch_links(find: Callable[[], list[list[Any]]] = find_links, pause: float =
         for each in find():
             if not each[0].startswith("127.") and (each[0] not in best or each[1] < best[each[0]][1]):
                 best[each[0]] = each
-    return list(best.values())[:MOST_LINKS]
+    return list(best.values())[:MAX_LINKS]
 
 
 TCP_INFO, ESTABLISHED, SOCK_DIAG, SOCK_DIAG_BY_FAMILY, REQUEST_DUMP = 2, 1, 4, 20, 0x301
 """Numbers of Linux: of what it tells of a connection, of a state of TCP, of the service that tells, of its query."""
-MUCH_SENT = 1 << 20
+MIN_SENT_BYTES = 1 << 20
 """Bytes after which a connection is one of those that carry data."""
-MOST_LINKS = 256
+MAX_LINKS = 256
 LINK_LOOKS = 6
 """Of healthy ranks that share a machine, one look in ten finds a round trip of four times the others'."""
 
 
 def read_boot_id() -> str:
-    """What tells this machine, and so its clock, from all others; empty if the kernel does not say."""
+    """The machine's boot id, which tells its clock from others'; empty if the kernel gives none."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()[:100]
@@ -639,10 +637,10 @@ def tell_times(seconds: float) -> None:
         "ranks": [
             {"rank": each["rank"], "why": "it has no pipe of its flight recorder"}
             for each in every
-            if not each["env"].get(PIPE)
+            if not each["env"].get(RECORDER_PIPE_VARIABLE)
         ]
     }
-    listening = [each for each in every if each["env"].get(PIPE)]
+    listening = [each for each in every if each["env"].get(RECORDER_PIPE_VARIABLE)]
     with ThreadPoolExecutor(1 + len(listening)) as pool:
         links = pool.submit(watch_links)
         answer["ranks"] += pool.map(lambda each: recorder(each, lambda path: read_times(path, seconds)), listening)
@@ -659,14 +657,14 @@ def tell_stacks(ranks: set[int]) -> None:
     found = [each for each in working_processes(read_all_processes()) if each["rank"] in ranks and not each["program"]]
     tool = find_py_spy(found)
     answers = []
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(MAX_CONCURRENT_DUMPS) as pool:
         dumps = pool.map(lambda each: dump_stacks(tool, each), found if tool else [])
         answers = [{"pid": each["pid"], "dump": dump, "error": error} for each, (dump, error) in zip(found, dumps)]
     json.dump({"processes": answers}, sys.stdout)
 
 
 def tell_samples(seconds: float, ranks: set[int]) -> None:
-    """Print where the main threads of these ranks are, as py-spy finds them for so long."""
+    """Print where the main threads of these ranks are, sampled by py-spy for that many seconds."""
     found = [each for each in working_processes(read_all_processes()) if each["rank"] in ranks and not each["program"]]
     tool = find_py_spy(found)
     answers: list[dict[str, Any]] = [{"rank": each["rank"], "why": "there is no py-spy in its pod"} for each in found]
@@ -701,14 +699,14 @@ def sample(tool: str, each: dict[str, Any], seconds: float) -> dict[str, Any]:
                 str(each["pid"]),
             ],
             capture_output=True,
-            timeout=seconds + DUMP_LIMIT,
+            timeout=seconds + PY_SPY_TIMEOUT,
             check=False,
         )
         if done.returncode:
             messages = done.stderr.decode("utf-8", "replace").strip().splitlines()
             why = next((line for line in messages if line.startswith("Error: ")), (messages or ["py-spy failed"])[0])
             return {"rank": each["rank"], "why": why[:200]}
-        lines = read_file(path, MOST_SAMPLED).decode("utf-8", "replace").splitlines()
+        lines = read_file(path, MAX_SAMPLE_BYTES).decode("utf-8", "replace").splitlines()
     except (OSError, subprocess.SubprocessError) as error:
         return {"rank": each["rank"], "why": str(error)[:200]}
     finally:
@@ -717,15 +715,15 @@ def sample(tool: str, each: dict[str, Any], seconds: float) -> dict[str, Any]:
     for thread, _, calls in (line.partition(";") for line in lines):
         calls, _, count = calls.rpartition(" ")
         if thread.endswith(": MainThread") and count.isdigit():
-            stacks.append([int(count), ";".join(calls.split(";")[-MOST_CALLS:])])
-    return {"rank": each["rank"], "stacks": sorted(stacks, reverse=True)[:MOST_STACKS]}
+            stacks.append([int(count), ";".join(calls.split(";")[-MAX_CALLS:])])
+    return {"rank": each["rank"], "stacks": sorted(stacks, reverse=True)[:MAX_STACKS]}
 
 
 SAMPLES_A_SECOND = 20
 """Each halts the process for about a millisecond."""
-MOST_SAMPLED = 16 << 20
+MAX_SAMPLE_BYTES = 16 << 20
 """Bytes of py-spy's answer that are read."""
-MOST_STACKS, MOST_CALLS = 400, 60
+MAX_STACKS, MAX_CALLS = 400, 60
 
 
 def main() -> None:
@@ -743,17 +741,17 @@ def main() -> None:
         tell_times(float(sys.argv[2]))
         return
     if sys.argv[1:2] == ["samples"]:
-        tell_samples(float(sys.argv[2]), {int(number) for number in NUMBER.findall(sys.argv[3])})
+        tell_samples(float(sys.argv[2]), {int(number) for number in RANK_TEXT.findall(sys.argv[3])})
         return
     if sys.argv[1:2] == ["stacks"]:
-        tell_stacks({int(number) for number in NUMBER.findall(sys.argv[2])})
+        tell_stacks({int(number) for number in RANK_TEXT.findall(sys.argv[2])})
         return
     every = read_all_processes()
     found, starters = working_processes(every), launcher_processes(every)
     tool = find_py_spy(found)
-    listening = [each for each in found if each["rank"] is not None and each["env"].get(PIPE)]
+    listening = [each for each in found if each["rank"] is not None and each["env"].get(RECORDER_PIPE_VARIABLE)]
     listening = [] if "no-recorder" in sys.argv else listening
-    with ThreadPoolExecutor(AT_ONCE + 1 + len(listening)) as pool:
+    with ThreadPoolExecutor(MAX_CONCURRENT_DUMPS + 1 + len(listening)) as pool:
         records = [pool.submit(recorder, each, read_dump) for each in listening]
         meeting = pool.submit(check_master, found)
         pythons = [each for each in found if not each["program"]]

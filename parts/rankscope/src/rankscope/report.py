@@ -19,7 +19,7 @@ from rankscope.decoding import Count, Percent, Text
 from rankscope.flight_recorder import Desync, Finding, RankDump
 from rankscope.nccl_ras import RasReport
 from rankscope.rank_words import format_pods, format_processes
-from rankscope.stack_location import ACTIVITY_ADVICE, NO_STACK, NOT_ASKED, Activity, StackLocation, describe_place
+from rankscope.stack_location import ACTIVITY_ADVICE, NO_STACK, STACK_NOT_ASKED, Activity, StackLocation, describe_place
 from rankscope.torch_analysis import TorchAnalysis
 from trainlog import format_ranges
 
@@ -187,7 +187,7 @@ class PodTrace:
 
 @dataclass(frozen=True, slots=True)
 class HangGroup:
-    """Processes at the same place."""
+    """Processes with the same activity at the same line of code."""
 
     doing: Activity
     label: str
@@ -271,7 +271,7 @@ class HangReport:
     @property
     def spared(self) -> tuple[int, ...]:
         """Ranks whose stacks were not asked for."""
-        return tuple(each.rank for each in self.processes if each.where is NOT_ASKED)
+        return tuple(each.rank for each in self.processes if each.where is STACK_NOT_ASKED)
 
     @property
     def suspects(self) -> tuple[HangGroup, ...]:
@@ -347,7 +347,7 @@ class HangReport:
         return self._format_suspects(short=True) if self.suspects and not self.absent else self.verdict[0]
 
     def _of_recorded(self, found: Finding, *, short: bool = False) -> str:
-        """For whom the others wait by the flight recorder, and where those are by their stacks."""
+        """The flight recorder's verdict, with where the awaited ranks are by their stacks."""
         places = [each.sort_place for each in self.processes if each.rank in set(found.ranks)]
         several = len(found.ranks) > 1
         unknown = f"rank{'s' if several else ''} {format_ranges(found.ranks)}"

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 MAX_FRAMES = 12  # calls of a stack that are shown
 MAX_STACKS = 16  # processes of one group that are shown
-LAUNCHER_PROGRAMS = 8  # processes of MPI that are shown
+MAX_LAUNCHERS = 8  # processes of MPI that are shown
 _COMMUNICATOR = re.compile(r"(#(\d{1,9})-\d+ \(\w+\))")
-ANALYSED_GROUPS = 8  # process groups in which PyTorch's own analyser found something that are shown
+MAX_ANALYSED_GROUPS = 8  # process groups in which PyTorch's own analyser found something that are shown
 
 
 def format_report(report: HangReport, *, stacks: bool = False) -> list[str]:
@@ -64,7 +64,7 @@ def report_to_json(report: HangReport) -> dict[str, object]:
 
 
 def describe_analysis(report: HangReport) -> str:
-    """What PyTorch's own analyser says, and whether it names whom we name; empty if it has not answered."""
+    """The finding of PyTorch's own analyser, and whether it agrees with ours; empty without an answer."""
     if report.analysis is None:
         return ""
     suspects = sorted({rank for group in report.suspects for rank in group.ranks})
@@ -77,10 +77,10 @@ def describe_analysis(report: HangReport) -> str:
 
 
 def format_analysis_lines(report: HangReport) -> list[str]:
-    """What PyTorch's own analyser says, and its first findings where there are several."""
+    """The finding of PyTorch's own analyser, with its first findings if there are several."""
     if report.analysis is None:
         return []
-    found = [f"   ✗ {each.words}" for each in report.analysis.found[:ANALYSED_GROUPS]]
+    found = [f"   ✗ {each.words}" for each in report.analysis.found[:MAX_ANALYSED_GROUPS]]
     return [f"── {describe_analysis(report)}", *(found if len(found) > 1 else ())]
 
 
@@ -138,11 +138,11 @@ def _format_mpi_lines(report: HangReport) -> list[str]:
     names = dict.fromkeys(each.program for _, each in found)
     pods = {name: format_ranges(pod.pod_rank for pod, each in found if each.program == name) for name in names}
     lines = ["── MPI: " + ", ".join(f"{name} in pod {pods[name]}" for name in names)]
-    for pod, each in found[:LAUNCHER_PROGRAMS]:
+    for pod, each in found[:MAX_LAUNCHERS]:
         lines.append(
             "   " + "  ".join([each.program, f"pod {pod.pod_rank}", *format_kernel_state(each), pod.node or pod.pod])
         )
-    return [*lines, f"   … {len(found) - LAUNCHER_PROGRAMS} more"] if len(found) > LAUNCHER_PROGRAMS else lines
+    return [*lines, f"   … {len(found) - MAX_LAUNCHERS} more"] if len(found) > MAX_LAUNCHERS else lines
 
 
 def _format_master_lines(report: HangReport) -> list[str]:
@@ -167,7 +167,7 @@ def _format_rdma_lines(report: HangReport) -> list[str]:
 
 
 def _format_ras_lines(report: HangReport) -> list[str]:
-    """What NCCL itself says of ranks that are behind, each communicator that is not of all ranks with its name."""
+    """NCCL's own report on ranks that are behind, by communicator."""
     lines, within = list[str](), ""
     sizes = {group.number: group.ranks for group in report.ras.groups}
     for line in report.ras.text.splitlines():

@@ -33,25 +33,25 @@ import sys
 from importlib import import_module
 from typing import Any, Dict, List, Tuple
 
-PROC = os.environ.get("A4_PROC", "/proc")
-SOURCES = os.environ.get("A4_TORCH_SOURCES", "/opt/pytorch/pytorch")
-LIMIT = 60
+PROC_FOLDER = os.environ.get("A4_PROC", "/proc")
+TORCH_SOURCES = os.environ.get("A4_TORCH_SOURCES", "/opt/pytorch/pytorch")
+ANALYSIS_TIMEOUT = 60
 """Seconds for importing PyTorch and for the analysis."""
-MODULES = ("torch.distributed.flight_recorder.components", "tools.flight_recorder.components")
-MOST_LOG, MOST_TOLD = 64 << 10, 300
+ANALYSER_MODULES = ("torch.distributed.flight_recorder.components", "tools.flight_recorder.components")
+MAX_LOG_BYTES, MAX_FINDING = 64 << 10, 300
 """Characters of the analyser's own words, and of one of its reasons."""
-NO_ANALYSER = 44
-IMPORTING = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), 'analyser', 'exec'))"
+EXIT_NO_ANALYSER = 44
+RUN_ANALYSER = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), 'analyser', 'exec'))"
 
 
 def find_pythons() -> List[str]:
     """Interpreters that may have PyTorch: those of the training processes first."""
     found = []
-    for pid in sorted(int(name) for name in os.listdir(PROC) if name.isdigit()):
+    for pid in sorted(int(name) for name in os.listdir(PROC_FOLDER) if name.isdigit()):
         try:
-            with open(os.path.join(PROC, str(pid), "cmdline"), "rb") as file:
+            with open(os.path.join(PROC_FOLDER, str(pid), "cmdline"), "rb") as file:
                 program = os.fsdecode(file.read(4096).split(b"\0")[0])
-            with open(os.path.join(PROC, str(pid), "environ"), "rb") as file:
+            with open(os.path.join(PROC_FOLDER, str(pid), "environ"), "rb") as file:
                 env = dict(part.split("=", 1) for part in os.fsdecode(file.read(1 << 20)).split("\0") if "=" in part)
         except OSError:
             continue
@@ -67,24 +67,24 @@ def run_child(python: str, length: int, data: bytes) -> Tuple[int, str, str]:
     env.update(CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
     try:
         done = subprocess.run(
-            [python, "-Ic", IMPORTING, str(length), "analyse"],
+            [python, "-Ic", RUN_ANALYSER, str(length), "analyse"],
             input=data,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            timeout=LIMIT,
+            timeout=ANALYSIS_TIMEOUT,
             env=env,
             preexec_fn=lambda: os.nice(19),
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return 1, "", "it did not answer within %d s" % LIMIT
+        return 1, "", "it did not answer within %d s" % ANALYSIS_TIMEOUT
     except OSError as error:
-        return NO_ANALYSER, "", error.strerror or str(error)
+        return EXIT_NO_ANALYSER, "", error.strerror or str(error)
     parts = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     return (
         done.returncode,
         done.stdout.decode("utf-8", "replace"),
-        parts[-1][:MOST_TOLD] if parts else "it ended silently",
+        parts[-1][:MAX_FINDING] if parts else "it ended silently",
     )
 
 
@@ -94,8 +94,8 @@ def load_analyser() -> Tuple[Any, Any]:
     Of early ones these stand in their log only.
     """
     import_module("torch")
-    sys.path.insert(0, SOURCES)
-    for name in MODULES:
+    sys.path.insert(0, TORCH_SOURCES)
+    for name in ANALYSER_MODULES:
         try:
             build_db = import_module(name + ".builder").build_db
             if hasattr(import_module(name + ".types").Collective, "missing_ranks"):
@@ -104,7 +104,7 @@ def load_analyser() -> Tuple[Any, Any]:
                 return build_db, options
         except ImportError:
             continue
-    sys.exit(NO_ANALYSER)
+    sys.exit(EXIT_NO_ANALYSER)
 
 
 def analyse(asked: Dict[str, Any]) -> Dict[str, Any]:
@@ -120,7 +120,7 @@ def analyse(asked: Dict[str, Any]) -> Dict[str, Any]:
             database = build_db(expand(group, asked["kinds"], asked["version"]), args, asked["version"])
             found += first_trouble(place, database.collectives)
         except Exception as error:  # an assertion, or whatever else a version of it meets
-            failed[str(place)] = (str(error) or type(error).__name__)[:MOST_TOLD]
+            failed[str(place)] = (str(error) or type(error).__name__)[:MAX_FINDING]
     torch = import_module("torch").__version__
     return {"torch": str(torch)[:40], "found": found, "failed": failed, "log": log.text}
 
@@ -136,7 +136,7 @@ class Log(logging.Handler):
         self.note(record.getMessage())
 
     def note(self, text: str) -> None:
-        self.text += (text + "\n")[: MOST_LOG - len(self.text)]
+        self.text += (text + "\n")[: MAX_LOG_BYTES - len(self.text)]
 
 
 def expand(group: Dict[str, Any], kinds: List[Any], version: str) -> Dict[str, Any]:
@@ -172,7 +172,7 @@ def first_trouble(place: int, collectives: List[Any]) -> List[Dict[str, Any]]:
     for each in collectives:
         missing = sorted(getattr(each, "missing_ranks", None) or ())
         others = getattr(each, "mismatch_collectives", None) or {}
-        culprits = {str(rank): str(other.type_of_mismatch)[:MOST_TOLD] for rank, other in sorted(others.items())}
+        culprits = {str(rank): str(other.type_of_mismatch)[:MAX_FINDING] for rank, other in sorted(others.items())}
         if missing or culprits:
             return [
                 {
@@ -197,7 +197,7 @@ def main() -> None:
         if not code:
             print(output)
             return
-        if code == NO_ANALYSER:
+        if code == EXIT_NO_ANALYSER:
             why = "PyTorch of this image has no flight recorder analyser that tells its findings"
         elif "No module named 'torch'" in why:
             why = "no Python in the pod has PyTorch"

@@ -1,4 +1,4 @@
-"""A rank that is later than the others, and how that is told: who it is, how long they wait, why, what to do (pure)."""
+"""Sentences on a slow or late rank: who it is, how long the others wait, why, and what to do (pure)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _begin_sentence(late: LateRank) -> str:
 def describe_slow_rank(late: LateRank) -> str:
     """A sentence: who it is, how long the others wait for it, and because of what."""
     evidence = f": {late.evidence}" if late.evidence else ""
-    return f"{_begin_sentence(late)}: {format_wait(late)}, {_BY_CAUSE.get(late.cause, NOT_KNOWN)}{evidence}."
+    return f"{_begin_sentence(late)}: {format_wait(late)}, {_CAUSE_WORDS.get(late.cause, CAUSE_NOT_KNOWN)}{evidence}."
 
 
 def describe_cost(late: LateRank, *, short: bool = False) -> str:
@@ -60,13 +60,13 @@ def describe_cost(late: LateRank, *, short: bool = False) -> str:
     share = format_share(late.share if late.share > 0 else late.high)
     most = "up to " if late.suspect or late.staged or late.share <= 0 else "about "
     cause = "host" if late.suspect else late.cause  # a suspect is one that launches late
-    because = f" ({cause}{f': {late.where}' if late.where else ''})" if cause in _BY_CAUSE else ""
+    because = f" ({cause}{f': {late.where}' if late.where else ''})" if cause in _CAUSE_WORDS else ""
     name = f"rank {late.rank}" if late.rank is not None else f"process {late.pid}"
     return f"{name if short else _begin_sentence(late)} costs {most}{share} of each step{because}"
 
 
 def describe_suspect(late: LateRank) -> str:
-    """A sentence on a rank that launches later than the others, of which it is not known whether they wait.
+    """A sentence on a rank that launches later than the others, while it is unknown whether these wait.
 
     Or of which the times of collectives alone tell that they do, with nothing that confirms it.
     """
@@ -79,8 +79,8 @@ def describe_suspect(late: LateRank) -> str:
     )
 
 
-NOT_KNOWN = "the cause is not known"
-_BY_CAUSE = {
+CAUSE_NOT_KNOWN = "the cause is not known"
+_CAUSE_WORDS = {
     "host": "because of its host",
     "GPU": "because of its GPU",
     "network": "because of the network of its pod",

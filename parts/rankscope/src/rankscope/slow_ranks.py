@@ -1,4 +1,4 @@
-"""For whom the others wait, and for what share of a step: by the operations that NCCL's ranks have launched (pure).
+"""Which ranks the others wait for, and for what share of a step, by NCCL's operation counts (pure).
 
 A rank whose count is lower than the others' at a moment is late at that moment; the share of the answers in which it is
 late is the share of the step for which others wait at most. (On two H200, sleeps of 3, 5 and 10 ms in steps of 96 ms
@@ -24,7 +24,7 @@ from itertools import pairwise
 import msgspec
 
 from rankscope.collective_times import LateOnGpu, TimesReport, median_of_others
-from rankscope.decoding import UNREADABLE, Count, RankNumber, Seconds, Signed, Text, check_cost
+from rankscope.decoding import DECODING_ERRORS, Count, RankNumber, Seconds, Signed, Text, check_cost
 from rankscope.errors import UnreadableAnswer
 from rankscope.pod_rank import PodRank
 from rankscope.slow_rank_words import (
@@ -44,17 +44,17 @@ MIN_STEPS = 8  # times that operations were launched, and a rank was late
 MIN_TIMES_LATE = 5
 MIN_LATE_SHARE = 0.025  # what is told from chance: of 34 healthy runs on an H100, 4 had more than 0.017
 ABOVE_OTHERS = 3  # times as late as the usual rank
-ALWAYS_LATE = 0.95
+ALWAYS_LATE_SHARE = 0.95
 """A rank that is behind in so large a part of the answers never catches up: the others do not wait for its launches."""
-MOST_MOVING = 0.4
+MAX_MOVING_SHARE = 0.4
 """Where new launches lie between more of the answers than this part, steps are too short for these to tell whether the
 others go on launching while a rank is behind."""
 LARGEST_BOUND = 0.05  # a slower rank than that has to be ruled out before none is said to be slow
-LONG_ENOUGH = 25.0  # seconds after which it is said what can be ruled out, however little that is
-STUDENT = (2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)
+LONG_ENOUGH_SECONDS = 25.0  # seconds after which it is said what can be ruled out, however little that is
+STUDENT_T = (2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)
 """Student's factors of 95 % for the means of 8 to 20 blocks into which the polls are cut: a step each, or more."""
-NORMAL = 1.96
-MOST_RANKS = 10_000_000  # where nothing tells how many a job can have
+NORMAL_95 = 1.96
+MAX_RANKS = 10_000_000  # where nothing tells how many a job can have
 
 ASKED_STEPS = 12  # steps for which NCCL is asked who is late
 MIN_ASKED_SECONDS, MAX_ASKED_SECONDS = 10.0, 300.0
@@ -134,7 +134,7 @@ class SlowReport:
 
     @property
     def has_verdict(self) -> bool:
-        looked_enough = self.no_gpu_slow or self.bound <= LARGEST_BOUND or self.seconds >= LONG_ENOUGH
+        looked_enough = self.no_gpu_slow or self.bound <= LARGEST_BOUND or self.seconds >= LONG_ENOUGH_SECONDS
         clears_all = looked_enough or any(each.partly for each in self.late)
         unsure = any(each.runs_ahead or each.suspect for each in self.late)
         return not self.problem and (bool(self.slow) or (clears_all and not unsure))
@@ -186,7 +186,7 @@ class SlowReport:
         )
 
 
-def parse_polls(output: bytes, most_ranks: int = MOST_RANKS) -> RasPolls:
+def parse_polls(output: bytes, most_ranks: int = MAX_RANKS) -> RasPolls:
     """Parse the script's output.
 
     UnreadableAnswer if it is invalid, or tells of more ranks than the pods of the job can have.
@@ -209,7 +209,7 @@ def parse_polls(output: bytes, most_ranks: int = MOST_RANKS) -> RasPolls:
                 over, active = read.over, frozenset(read.active)
             else:
                 head = read
-    except UNREADABLE as error:
+    except DECODING_ERRORS as error:
         raise UnreadableAnswer("What the pod tells of NCCL cannot be parsed.") from error
     known = {each.number for each in processes}
     if any(number not in known for poll in polls for late in poll.late for number, _ in late.processes):
@@ -298,7 +298,7 @@ def _measure_lateness(
     steps: int | None,
     usual: float,
 ) -> tuple[LateRank, int]:
-    """How late a process is, and how often it was.
+    """The lateness of a process, and in how many answers it was late.
 
     `launches`: whether the job launched operations between two answers; None: not told. `usual`: in what share it did.
     """
@@ -332,7 +332,7 @@ def _judge_rank(late: LateRank, times: int, smallest: float, others: float) -> L
     return replace(
         late,
         suspect=stands_out and not late.runs_ahead and not late.partly,
-        runs_ahead=late.runs_ahead and (stands_out or late.low >= ALWAYS_LATE),
+        runs_ahead=late.runs_ahead and (stands_out or late.low >= ALWAYS_LATE_SHARE),
         partly=stands_out and late.partly,
     )
 
@@ -340,7 +340,7 @@ def _judge_rank(late: LateRank, times: int, smallest: float, others: float) -> L
 def _is_late_everywhere(
     process: PolledProcess, times_late: Mapping[int, set[int]], active: frozenset[int]
 ) -> bool | None:
-    """Whether it is late in all communicators that it uses, so that its host is; None if these are not told.
+    """Whether it is late in all its communicators, which points to its host; None if unknown.
 
     The first stage of a pipeline is later than the last in what they have in common, and nothing is wrong with it.
     """
@@ -351,20 +351,20 @@ def _is_late_everywhere(
 
 
 def _confidence_interval(when: Sequence[int], count: int, steps: int | None) -> tuple[float, float]:
-    """Where the share of late answers is with 95 % confidence: Wilson's interval, or what the means of blocks tell.
+    """The 95 % confidence interval of the share of late answers: Wilson's, or that of block means if wider.
 
     The wider one counts. `when`: which of the `count` answers are late, in order. Answers that follow each
     other are of the same step, so that they are fewer than they seem.
     """
     share = len(when) / count
-    middle = (share + NORMAL**2 / (2 * count)) / (1 + NORMAL**2 / count)
-    half = NORMAL / (1 + NORMAL**2 / count) * (share * (1 - share) / count + NORMAL**2 / (4 * count**2)) ** 0.5
-    most = len(STUDENT) + MIN_STEPS - 1
+    middle = (share + NORMAL_95**2 / (2 * count)) / (1 + NORMAL_95**2 / count)
+    half = NORMAL_95 / (1 + NORMAL_95**2 / count) * (share * (1 - share) / count + NORMAL_95**2 / (4 * count**2)) ** 0.5
+    most = len(STUDENT_T) + MIN_STEPS - 1
     blocks = most if steps is None else max(MIN_STEPS, min(most, steps))
     ends = [at * count // blocks for at in range(blocks + 1)]
     means = [(bisect_left(when, to) - bisect_left(when, at)) / (to - at) for at, to in pairwise(ends)]
     mean = sum(means) / blocks
-    scatter = STUDENT[blocks - MIN_STEPS] * (sum((each - mean) ** 2 for each in means) / (blocks - 1) / blocks) ** 0.5
+    scatter = STUDENT_T[blocks - MIN_STEPS] * (sum((each - mean) ** 2 for each in means) / (blocks - 1) / blocks) ** 0.5
     return max(0.0, min(middle - half, share - scatter)), min(1.0, max(middle + half, share + scatter))
 
 
@@ -378,7 +378,7 @@ def add_locations(report: SlowReport, place: Callable[[LateRank], tuple[int | No
 
 
 def add_times(report: SlowReport, times: TimesReport, nodes: Mapping[int, str]) -> SlowReport:
-    """The report with what the times of collectives tell; `nodes`: of pods by their numbers.
+    """The report with the verdict of the collectives' times; `nodes`: node names by pod index.
 
     A slow link makes its neighbours late too, so that it comes first. Whose host is late comes late to collectives.
     """
@@ -410,11 +410,11 @@ def add_times(report: SlowReport, times: TimesReport, nodes: Mapping[int, str]) 
         # Whose launches are late and who comes to no collective late costs nobody anything.
         found += [each for each in report.suspects if each.rank not in known and each.rank not in times.highs]
     named = {each.rank for each in found}
-    rest = [_clear(each) for each in report.late if each.rank not in named]
+    rest = [_without_cause(each) for each in report.late if each.rank not in named]
     return replace(report, late=(*found, *rest), problem="", no_gpu_slow=not found, bound=times.bound)
 
 
-def _clear(late: LateRank) -> LateRank:
+def _without_cause(late: LateRank) -> LateRank:
     return replace(late, slow=False, suspect=False, runs_ahead=False, partly=False)
 
 
@@ -444,9 +444,9 @@ def _merge(late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str], re
 def _cause_of(late: LateOnGpu, asked: LateRank | None, report: SlowReport) -> str:
     if late.by_host is not None:
         return "host" if late.by_host else "GPU"
-    if asked is None or asked.share >= ALWAYS_LATE:
+    if asked is None or asked.share >= ALWAYS_LATE_SHARE:
         return "GPU"
-    if asked.runs_ahead and (report.steps or 0) > MOST_MOVING * report.polls:
+    if asked.runs_ahead and (report.steps or 0) > MAX_MOVING_SHARE * report.polls:
         return "not known"
     return "host" if not asked.runs_ahead and 2 * asked.share >= late.share else "GPU"
 
@@ -457,7 +457,7 @@ def seconds_to_ask(step: float | None) -> float:
 
 
 def locate_late_rank(late: LateRank, every: Sequence[PodRank]) -> tuple[int | None, str]:
-    """Index and node of the pod in which a late rank is: by its address, else as its number tells."""
+    """Index and node of a late rank's pod, by its IP address, else by its rank number."""
     gpus = {rank.gpus for rank in every}
     found = [rank for rank in every if rank.address == late.host]
     if len(found) != 1 and late.rank is not None and len(gpus) == 1 and gpus != {0}:

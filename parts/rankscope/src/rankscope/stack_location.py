@@ -78,22 +78,22 @@ def describe_place(doing: Activity, label: str) -> str:
 
 
 NO_STACK = StackLocation(Activity.UNKNOWN, "no stack")
-NOT_ASKED = StackLocation(Activity.NOT_ASKED, "not asked for a stack")
-_STATES = {"D": "waiting for a device", "T": "stopped", "t": "stopped", "Z": "dead"}
+STACK_NOT_ASKED = StackLocation(Activity.NOT_ASKED, "not asked for a stack")
+_STATE_WORDS = {"D": "waiting for a device", "T": "stopped", "t": "stopped", "Z": "dead"}
 
 
 def locate_compiled(program: str, state: str) -> StackLocation:
     """The location of a program without Python, of which only the process state is known."""
-    return StackLocation(Activity.COMPILED, ", ".join(filter(None, (program, _STATES.get(state, "")))))
+    return StackLocation(Activity.COMPILED, ", ".join(filter(None, (program, _STATE_WORDS.get(state, "")))))
 
 
-_COLLECTIVES = re.compile(
+_COLLECTIVE_CALL = re.compile(
     r"_?(all_?reduce\w*|all_?gather\w*|reduce_?scatter\w*|all_?to_?all\w*|broadcast\w*|barrier|monitored_barrier"
     r"|reduce|scatter|gather|isend|irecv|send|recv|batch_isend_irecv|send_object_list|recv_object_list"
     r"|send_forward\w*|recv_forward\w*|send_backward\w*|recv_backward\w*|_communicate)"
 )
-_COMMUNICATION = re.compile(r"distributed_c10d|torch/distributed/(?!elastic|checkpoint)|p2p_communication|nccl|mpi4py")
-_MEETING = re.compile(r"init_process_group|_store_based_barrier|rendezvous|_create_c10d_store|wait_for_workers")
+_COMM_FILE = re.compile(r"distributed_c10d|torch/distributed/(?!elastic|checkpoint)|p2p_communication|nccl|mpi4py")
+_RENDEZVOUS_CALL = re.compile(r"init_process_group|_store_based_barrier|rendezvous|_create_c10d_store|wait_for_workers")
 _TEARDOWN = re.compile(r"destroy_process_group|_?abort_process_group|_exit_function|_run_exitfuncs|_shutdown_workers")
 _DATA_FILE = re.compile(
     r"torch/utils/data/|/?(?:data_?loaders?|data_?sets?|indexed_dataset|webdataset|blended_\w+)(?:/|\.py)|pyarrow/"
@@ -102,15 +102,15 @@ _DATA_CALL = re.compile(
     r"_?(?:next_(?:batch|data|sample|shard)|(?:read|load|fetch|get|try_get|open)_(?:next_)?"
     r"(?:batch|data|shard|sample|item)s?(?:_\w+)?|collate\w*|__getitem__|tokeni[sz]e\w*)"
 )
-_CHECKPOINT = re.compile(
+_CHECKPOINT_CALL = re.compile(
     r"(?:save|load|write|read)_(?:\w+_)?(?:checkpoint|state_dict)\w*|dist_checkpointing|torch/serialization"
 )
-_GPU = re.compile(r"torch/cuda/")
+_GPU_FILE = re.compile(r"torch/cuda/")
 _GPU_CALL = re.compile(r"synchronize|wait|item|tolist|cpu")
-_LOCK = re.compile(r"acquire|_wait_for_tstate_lock|__enter__|lock|flock")
-_WAIT = re.compile(r"wait\w*|select|poll|sleep|join|accept|recv\w*|read\w*|communicate|connect|getaddrinfo|get")
-_IMPORT = re.compile(r"<frozen importlib")
-_LIBRARY = re.compile(
+_LOCK_CALL = re.compile(r"acquire|_wait_for_tstate_lock|__enter__|lock|flock")
+_WAIT_CALL = re.compile(r"wait\w*|select|poll|sleep|join|accept|recv\w*|read\w*|communicate|connect|getaddrinfo|get")
+_IMPORT_FILE = re.compile(r"<frozen importlib")
+_LIBRARY_FILE = re.compile(
     r"^<frozen |torch/|site-packages/|multiprocessing/|(?:^|/)logging/__init__\.py$|"
     r"(?:threading|selectors|socket|subprocess|queue)\.py$"
 )
@@ -131,7 +131,7 @@ def locate_process(process: ProcessStacks) -> StackLocation:
 
 def locate_thread(thread: ThreadStack) -> StackLocation:
     """Where a thread is: its innermost call that is unambiguous, else recognised; of a wait for data, its own code."""
-    if any(_IMPORT.match(frame.file) for frame in thread.frames):  # whatever it reads and calls for that
+    if any(_IMPORT_FILE.match(frame.file) for frame in thread.frames):  # whatever it reads and calls for that
         return StackLocation(Activity.COMPUTE, "an import", find_own_code(thread.frames))
     for frame in thread.frames:
         if (found := _match_frame(frame)) is not None:
@@ -142,13 +142,13 @@ def locate_thread(thread: ThreadStack) -> StackLocation:
 
 def _match_frame(frame: Frame) -> tuple[Activity, str] | None:
     call, file = _plain_function_name(frame), frame.file
-    if _MEETING.search(call):
+    if _RENDEZVOUS_CALL.search(call):
         return Activity.MEETING, "the rendezvous"
     if _TEARDOWN.fullmatch(call):
         return Activity.TEARDOWN, "teardown"
-    if _CHECKPOINT.search(call) or _CHECKPOINT.search(file):
+    if _CHECKPOINT_CALL.search(call) or _CHECKPOINT_CALL.search(file):
         return Activity.CHECKPOINT, "a checkpoint"
-    if _COMMUNICATION.search(file) and (matched := _COLLECTIVES.fullmatch(call)):
+    if _COMM_FILE.search(file) and (matched := _COLLECTIVE_CALL.fullmatch(call)):
         return Activity.COLLECTIVE, matched[1].lstrip("_")
     if _DATA_FILE.search(file) or _DATA_CALL.fullmatch(call):
         return Activity.DATA, "data loader"
@@ -158,20 +158,20 @@ def _match_frame(frame: Frame) -> tuple[Activity, str] | None:
 def _fallback_location(thread: ThreadStack) -> StackLocation:
     """The location when no call is unambiguous: GPU, lock, other wait, or computation."""
     for frame in thread.frames:
-        matched = _COLLECTIVES.fullmatch(_plain_function_name(frame))
+        matched = _COLLECTIVE_CALL.fullmatch(_plain_function_name(frame))
         if matched and matched[1] not in ("send", "recv", "reduce", "scatter", "gather"):
             return StackLocation(Activity.COLLECTIVE, matched[1].lstrip("_"), frame)
-        if _GPU.search(frame.file) and _GPU_CALL.fullmatch(_plain_function_name(frame)):
+        if _GPU_FILE.search(frame.file) and _GPU_CALL.fullmatch(_plain_function_name(frame)):
             return StackLocation(Activity.GPU, f"cuda {_plain_function_name(frame)}", frame)
     first = thread.frames[0]
-    if _LOCK.fullmatch(_plain_function_name(first)):
+    if _LOCK_CALL.fullmatch(_plain_function_name(first)):
         return StackLocation(Activity.LOCK, "a lock", find_own_code(thread.frames) or first)
     backward = next(
         (each for each in thread.frames if _plain_function_name(each) in ("backward", "_engine_run_backward")), None
     )
     if backward is not None:
         return StackLocation(Activity.COMPUTE, "backward", backward)
-    if "active" not in thread.state and _WAIT.fullmatch(_plain_function_name(first)):
+    if "active" not in thread.state and _WAIT_CALL.fullmatch(_plain_function_name(first)):
         return StackLocation(Activity.WAIT, _plain_function_name(first), find_own_code(thread.frames) or first)
     own = find_own_code(thread.frames) or first
     return StackLocation(
@@ -186,4 +186,4 @@ def _plain_function_name(frame: Frame) -> str:
 
 def find_own_code(frames: Iterable[Frame]) -> Frame | None:
     """The innermost call outside well-known libraries."""
-    return next((each for each in frames if not _LIBRARY.search(each.file) and each.function != "<module>"), None)
+    return next((each for each in frames if not _LIBRARY_FILE.search(each.file) and each.function != "<module>"), None)

@@ -1,4 +1,4 @@
-"""What PyTorch's own flight recorder analyser says of a hang, beside what we say: asked in one pod whose image has it.
+"""The findings of PyTorch's own flight recorder analyser on a hang, run in one pod whose image has it.
 
 It compares what the ranks of a process group called. It knows nothing of stacks, of processes that are gone and of
 waiting across groups, so it is evidence, and no verdict: it also names ranks that only wait in another group. Sends and
@@ -20,8 +20,8 @@ from rankscope.decoding import Count, RankNumber, Signed, Text, decode_answer
 from rankscope.flight_recorder import Group, GroupTable, RankDump, describe_group
 from trainlog import format_ranges
 
-MAX_ASKED = 200_000  # collectives of all ranks together: 1,024 ranks in three groups take about 5 s and 2 MB
-SHORTEST = 16  # collectives of a rank in a group, however many ranks there are
+MAX_COLLECTIVES = 200_000  # collectives of all ranks together: 1,024 ranks in three groups take about 5 s and 2 MB
+MIN_COLLECTIVES_PER_RANK = 16  # collectives of a rank in a group, however many ranks there are
 ANALYSER_SCRIPT = Path(__file__).with_name("run_torch_analyser.py")
 _Sizes = tuple[tuple[int, ...], ...]
 _Tensors = tuple[_Sizes, _Sizes, tuple[str, ...], tuple[str, ...]]  # inputs, outputs, then their types
@@ -88,7 +88,7 @@ class TorchAnalysis:
     log: str = ""  # its own words
 
     def compare(self, named: Collection[int]) -> str:
-        """What it says, first of those ranks, and whether it names them."""
+        """The analyser's finding in words, and whether it names these ranks."""
         if not self.torch:
             return f"PyTorch's own analyser was not asked: {self.why}."
         who = f"PyTorch's own analyser ({self.torch})"
@@ -108,7 +108,7 @@ class TorchAnalysis:
 
 
 def build_question(dumps: Sequence[RankDump]) -> tuple[bytes, list[tuple[Group, str]]]:
-    """What the script reads, and the groups in it with their names.
+    """The analyser script's input, and the process groups in it with their names.
 
     Of each group the last collectives that all its members which gave a dump still know; none of one with a collective
     whose tensors are not told.
@@ -122,7 +122,7 @@ def build_question(dumps: Sequence[RankDump]) -> tuple[bytes, list[tuple[Group, 
                 group = table.find(name, of)
                 members[group][dump.rank] = dump
                 descs[group] = of.desc
-    most = max(SHORTEST, MAX_ASKED // max(1, sum(map(len, members.values()))))
+    most = max(MIN_COLLECTIVES_PER_RANK, MAX_COLLECTIVES // max(1, sum(map(len, members.values()))))
     kinds = _Kinds()
     asked, groups = [], []
     for group in sorted(members, key=lambda each: (len(each.ranks), each.name, each.ranks)):
@@ -154,7 +154,7 @@ class _Kinds:
 
 
 def _build_entries(name: str, members: Mapping[int, RankDump], most: int, kinds: _Kinds) -> dict[str, _Entries]:
-    """What each rank called in a group, from the first collective on that all of them know; empty if that is none."""
+    """The collectives of each rank in a group, from the first one on that all still list; empty without one."""
     calls = {rank: _list_calls(dump, dump.history[name][1:], kinds) for rank, dump in members.items()}
     begins = {rank: dump.history[name][0] for rank, dump in members.items()}
     last = max(begins[rank] + len(calls[rank]) for rank in members) - 1
@@ -186,7 +186,7 @@ def _list_calls(dump: RankDump, places: Sequence[int], kinds: _Kinds) -> list[in
 
 
 def read_answer(output: bytes, groups: Sequence[tuple[Group, str]]) -> TorchAnalysis:
-    """What the script printed; UnreadableAnswer if it is no such answer."""
+    """Parse the analyser script's output; UnreadableAnswer."""
     answer = decode_answer(output, _Answer, "What the pod tells of PyTorch's analyser")
     known = {
         number: (describe_group(desc, len(group.ranks)), frozenset(group.ranks))

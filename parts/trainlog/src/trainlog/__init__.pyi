@@ -95,7 +95,7 @@ from .nccl.results import (
     reference_curve as reference_curve,
 )
 from .patterns import (
-    LONGEST_PATTERN as LONGEST_PATTERN,
+    MAX_PATTERN_CHARACTERS as MAX_PATTERN_CHARACTERS,
 )
 from .patterns import (
     compile_pattern as compile_pattern,
@@ -182,6 +182,9 @@ from .severity import (
     LEVELS as LEVELS,
 )
 from .severity import (
+    MAX_HEAD_CHARACTERS as MAX_HEAD_CHARACTERS,
+)
+from .severity import (
     NCCL_LINE as NCCL_LINE,
 )
 from .severity import (
@@ -189,9 +192,6 @@ from .severity import (
 )
 from .severity import (
     NOT_A_NUMBER as NOT_A_NUMBER,
-)
-from .severity import (
-    SEVERITY_HEAD as SEVERITY_HEAD,
 )
 from .severity import (
     WARN_WORDS as WARN_WORDS,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from trainlog.log_file import UnreadableLog
 from trainlog.printing import print_log
 
-INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if printed.error is not None:
         _note(str(printed.error))
         return 2
-    return INTERRUPTED if printed.interrupted else int(options.check and not printed.results.is_well)
+    return EXIT_INTERRUPTED if printed.interrupted else int(options.check and not printed.results.is_well)
 
 
 def _note(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Removes what log collectors put around the lines of a program, before anything is parsed.
+"""Unwraps program output from log collectors' formats: JSON, CSV, Ansible, `grep -n`, stern, UTF-16.
 
 That is JSON (of Docker's files, of Google Cloud, of journald and of agents that ship logs: a record a line or one
 array), CSV, the lists of Ansible, `grep -n` with and without names of files, stern's two words, and UTF-16. Which one
@@ -20,31 +20,33 @@ import msgspec
 
 DETECTION_LINES = 50  # first lines by which it is known what a log is wrapped in
 MAX_DOCUMENT_BYTES = 64 << 20  # bytes that are kept until the end of the log, of one that can only be read as a whole
-_LONGEST = 1 << 20  # bytes of a first line, or of a record, that are looked at
-_SPLIT = 16_000  # docker cuts longer lines than this into several records
-_TEXTS = ("log", "textPayload", "MESSAGE", "message", "msg", "line", "text", "@message", "_raw", "body", "content")
+_MAX_RECORD_BYTES = 1 << 20  # bytes of a first line, or of a record, that are looked at
+_DOCKER_LINE_BYTES = 16_000  # docker cuts longer lines than this into several records
+_TEXT_KEYS = ("log", "textPayload", "MESSAGE", "message", "msg", "line", "text", "@message", "_raw", "body", "content")
 """Members of a record that hold the text."""
-_TIMES = ("timestamp", "time", "@timestamp", "receiveTimestamp", "__REALTIME_TIMESTAMP", "ts", "date", "_time")
+_TIME_KEYS = ("timestamp", "time", "@timestamp", "receiveTimestamp", "__REALTIME_TIMESTAMP", "ts", "date", "_time")
 _PODS = ("resource.labels.pod_name", "kubernetes.pod_name", "kubernetes.pod.name", "pod_name", "pod")
-_LISTS = re.compile(r'\s*"(stdout_lines|stderr_lines|msg)": \[\s*$')
-_TOLD = re.compile(
+_LINE_LIST = re.compile(r'\s*"(stdout_lines|stderr_lines|msg)": \[\s*$')
+_ANSIBLE_HEAD = re.compile(
     r"\s*(?:ok|changed|failed|fatal): \[([^\]\s]{1,253})\](?: => \(item=.{0,300}?\))?(?:: FAILED!)? => (\{.*)$"
 )
-_STRING = re.compile(r'\s*("(?:[^"\\]|\\.){0,100000}"),?\s*$')
-_WHOLE = re.compile(r'\s*"(stdout|msg)": ("(?:[^"\\]|\\.){0,1000000}"),?\s*$')
-_NUMBERED = re.compile(rb"(\d{1,9})([:-])(?!\d\d(?::\d\d)?\b)(.*)", re.DOTALL)
-_FILED = (
+_LIST_STRING = re.compile(r'\s*("(?:[^"\\]|\\.){0,100000}"),?\s*$')
+_ANSIBLE_TEXT = re.compile(r'\s*"(stdout|msg)": ("(?:[^"\\]|\\.){0,1000000}"),?\s*$')
+_GREP_NUMBER = re.compile(rb"(\d{1,9})([:-])(?!\d\d(?::\d\d)?\b)(.*)", re.DOTALL)
+_GREP_FILE = (
     re.compile(  # a file and perhaps a line number; files of source code stand in front of warnings, /job: is JAX's
         rb"(?!/job:\w)(?P<file>(?:[\w.~@+-]*/)+[\w.@+-]{1,200}|[\w@+-][\w.@+-]{0,200}\.(?:log|txt|out|err)(?:\.\d+)?)"
         rb"(?<!\.py)(?<!\.cc)(?<!\.cu)(?<!\.h)(?<!\.cpp)(?::(?:\d{1,9}:)?|-\d{1,9}-)(?P<text>.*)",
         re.DOTALL,
     )
 )
-_STERN = re.compile(rb"([a-z][a-z0-9.-]{0,250}-[a-z0-9]{1,10}) ([a-z][a-z0-9-]{0,62}) (.*)", re.DOTALL)
-_WORDS = frozenset(b"step iter iteration epoch batch loss rank update episode global info warning error debug".split())
+_STERN_PREFIX = re.compile(rb"([a-z][a-z0-9.-]{0,250}-[a-z0-9]{1,10}) ([a-z][a-z0-9-]{0,62}) (.*)", re.DOTALL)
+_PROGRAM_WORDS = frozenset(
+    b"step iter iteration epoch batch loss rank update episode global info warning error debug".split()
+)
 """Words of programs, which are no names of containers."""
-_SURE = 3  # lines that have to look alike where one could be of anything
-_RISING = 20  # lines whose numbers have to rise: srun puts the number of the task in front of a line, which does not
+_MIN_ALIKE_LINES = 3  # lines that have to look alike where one could be of anything
+_MIN_RISING_LINES = 20  # lines whose numbers have to rise: those of tasks, as srun puts them there, do not
 
 
 class CollectorUnwrapper:
@@ -64,7 +66,7 @@ class CollectorUnwrapper:
         """Take bytes and return the unwrapped lines that are known so far."""
         if not self._begun:
             self._head += data
-            if len(self._head) < _ENOUGH:
+            if len(self._head) < _MIN_UTF16_BYTES:
                 return b""
             data = self._detect_encoding()
         elif self._decoder is not None:
@@ -95,7 +97,7 @@ class CollectorUnwrapper:
             self._decoder = codecs.getincrementaldecoder(name)("replace")
             head = self._decoder.decode(head).lstrip("\ufeff").encode()
         head = head.removeprefix(codecs.BOM_UTF8)
-        if _ARRAY.match(head):
+        if _ARRAY_START.match(head):
             self._whole = bytearray()
         return head
 
@@ -114,7 +116,7 @@ class CollectorUnwrapper:
             unwrapped.append(self._unwrap_line(data[at:end]))
             at = end
         drawn = self._wrap is None and b"\r" in self._rest[:-1]  # a progress bar, which no collector splits
-        if self._plain or drawn or len(self._rest) > _LONGEST:
+        if self._plain or drawn or len(self._rest) > _MAX_RECORD_BYTES:
             unwrapped.append(data[at:cut] + self._rest)
             self._rest = b""
             self._plain = self._plain or self._wrap is None
@@ -158,12 +160,12 @@ class CollectorUnwrapper:
             held, self._held = self._held, []
             return b"".join(map(self._wrap.unwrap_line, held))
         self._seen += len(lines)
-        self._plain = self._seen >= DETECTION_LINES or any(map(_NUMBERED.match, lines))
+        self._plain = self._seen >= DETECTION_LINES or any(map(_GREP_NUMBER.match, lines))
         return self._release_held_lines()
 
 
-_ENOUGH = 8  # first bytes by which UTF-16 is known
-_ARRAY = re.compile(rb"\s*\[\s*[\[{\"]|\s*\[\s*$")
+_MIN_UTF16_BYTES = 8  # first bytes by which UTF-16 is known
+_ARRAY_START = re.compile(rb"\s*\[\s*[\[{\"]|\s*\[\s*$")
 
 
 def _detect_utf16(head: bytes) -> str:
@@ -184,7 +186,7 @@ def _find_unwrapper(line: bytes) -> _JsonUnwrapper | _AnsibleUnwrapper | _CsvUnw
         record = _parse_record(line)
         return _JsonUnwrapper() if record is not None and _record_text(record) is not None else None
     text = line.decode("utf-8", "replace")
-    if _TOLD.match(text) or _LISTS.match(text):
+    if _ANSIBLE_HEAD.match(text) or _LINE_LIST.match(text):
         return _AnsibleUnwrapper()
     if b"," in line and len(line) < 10_000 and (columns := _find_columns(text)):
         return _CsvUnwrapper(*columns)
@@ -209,7 +211,7 @@ class _SortedRecords:
         lines = text.removesuffix("\n").split("\n")
         label = f"[pod/{pod}] " if pod else ""
         labelled = "\n".join(f"{label}{line}" if line.strip() else line for line in lines).encode("utf-8", "replace")
-        labelled = labelled if len(labelled) >= _SPLIT and not text.endswith("\n") else labelled + b"\n"
+        labelled = labelled if len(labelled) >= _DOCKER_LINE_BYTES and not text.endswith("\n") else labelled + b"\n"
         if self._forward is None and self._time and time and time != self._time:
             self._forward = time > self._time
         self._time = time or self._time
@@ -231,7 +233,7 @@ class _JsonUnwrapper(_SortedRecords):
         text = _record_text(record)
         if text is None:
             return line
-        return self.add_record(text, _first_field(record, _TIMES), _first_field(record, _PODS))
+        return self.add_record(text, _first_field(record, _TIME_KEYS), _first_field(record, _PODS))
 
 
 class _CsvUnwrapper(_SortedRecords):
@@ -248,7 +250,7 @@ class _CsvUnwrapper(_SortedRecords):
             self._heading = False
             return b""
         self._open += line
-        if self._open.count(b'"') % 2 and len(self._open) < _LONGEST:
+        if self._open.count(b'"') % 2 and len(self._open) < _MAX_RECORD_BYTES:
             return b""
         row, self._open = self._open.decode("utf-8", "replace").rstrip("\r\n"), b""
         cells = _split_cells(row)
@@ -266,15 +268,15 @@ class _AnsibleUnwrapper:
 
     def unwrap_line(self, line: bytes) -> bytes:
         text = line.decode("utf-8", "replace")
-        if found := _TOLD.match(text):
+        if found := _ANSIBLE_HEAD.match(text):
             self._host = found.group(1)
             return self.flush() + self._unwrap_object(found.group(2))
-        if _LISTS.match(text):
+        if _LINE_LIST.match(text):
             self._in_list, self._kept = True, ""
             return b""
-        if self._in_list and (found := _STRING.match(text)):
+        if self._in_list and (found := _LIST_STRING.match(text)):
             return self._label_lines(_decode_escapes(found.group(1)))
-        if found := _WHOLE.match(text):
+        if found := _ANSIBLE_TEXT.match(text):
             self._kept = _decode_escapes(found.group(2))
             return b""
         self._in_list = False
@@ -320,34 +322,34 @@ class _PrefixUnwrapper:
 
 
 def _strip_grep_number(line: bytes) -> bytes | None:
-    """The line without what `grep -n` puts in front of it; None if it is no such line."""
-    found = _NUMBERED.match(line)
+    """The line without the line number of `grep -n`; None for other lines."""
+    found = _GREP_NUMBER.match(line)
     return found.group(3) if found else None
 
 
 def _convert_grep_file(line: bytes) -> bytes | None:
     """The line with the file name that `grep` put in front of it written as [pod/FILE]; None for other lines."""
-    found = _FILED.match(line)
+    found = _GREP_FILE.match(line)
     return found and b"[pod/" + found.group("file").strip(b"/").replace(b"/", b"_") + b"] " + found.group("text")
 
 
 def _convert_stern_prefix(line: bytes) -> bytes | None:
-    found = _STERN.match(line)
-    if found is None or found.group(2) in _WORDS or not any(map(str.isdigit, found.group(1).decode())):
+    found = _STERN_PREFIX.match(line)
+    if found is None or found.group(2) in _PROGRAM_WORDS or not any(map(str.isdigit, found.group(1).decode())):
         return None
     return b"[pod/" + found.group(1) + b"/" + found.group(2) + b"] " + found.group(3)
 
 
 def _has_rising_numbers(lines: Sequence[bytes]) -> bool:
     """Whether the numbers in front of lines rise, as those of `grep -n` do."""
-    numbers = [int(found.group(1)) for line in lines if (found := _NUMBERED.match(line))]
+    numbers = [int(found.group(1)) for line in lines if (found := _GREP_NUMBER.match(line))]
     return all(low < high for low, high in pairwise(numbers))
 
 
 _PREFIX_FORMATS = (
-    (_strip_grep_number, _RISING),
-    (_convert_grep_file, _SURE),
-    (_convert_stern_prefix, _SURE),
+    (_strip_grep_number, _MIN_RISING_LINES),
+    (_convert_grep_file, _MIN_ALIKE_LINES),
+    (_convert_stern_prefix, _MIN_ALIKE_LINES),
 )  # what may precede lines, and how many tell
 
 
@@ -355,7 +357,7 @@ _PREFIX_FORMATS = (
 
 
 def _parse_record(line: bytes) -> dict[str, Any] | None:
-    if len(line) > _LONGEST:
+    if len(line) > _MAX_RECORD_BYTES:
         return None
     try:
         record = msgspec.json.decode(line)
@@ -368,7 +370,7 @@ def _record_text(record: dict[str, Any]) -> str | None:
     """The text of a record; None if it has none, or if the program itself printed this JSON."""
     if any("loss" in name for name in record):
         return None
-    for name in _TEXTS:
+    for name in _TEXT_KEYS:
         if isinstance(text := record.get(name), str):
             return text
     inner = record.get("jsonPayload")
@@ -393,7 +395,7 @@ def _find_columns(heading: str) -> tuple[int, int, int] | None:
     if len(cells) < 2 or len(set(cells)) < len(cells) or not plain:
         return None
     text, time, pod = (
-        next((cells.index(name) for name in names if name in cells), -1) for names in (_TEXTS, _TIMES, _PODS)
+        next((cells.index(name) for name in names if name in cells), -1) for names in (_TEXT_KEYS, _TIME_KEYS, _PODS)
     )
     if text < 0:
         text = next((at for at, cell in enumerate(cells) if cell.lower() in {"message", "log", "line"}), -1)
@@ -419,7 +421,7 @@ def _text_of_json_array(data: bytes) -> bytes:
         return b"".join(each.encode("utf-8", "replace") + b"\n" for each in entries)
     records, texts = _SortedRecords(), [(each, _record_text(each)) for each in entries if isinstance(each, dict)]
     rendered = [
-        records.add_record(text, _first_field(each, _TIMES), _first_field(each, _PODS))
+        records.add_record(text, _first_field(each, _TIME_KEYS), _first_field(each, _PODS))
         for each, text in texts
         if text is not None
     ]

@@ -1,4 +1,4 @@
-"""Forms in which programs, libraries and drivers name a failure in one line: a row each; a new form is a new row.
+"""Patterns of one-line failure messages of programs, libraries and drivers: a row each.
 
 What a row says is told wherever its pattern stands in a line: behind a bar that is still open, a label, a time and a
 level. Patterns come from real output. The tests hold an example and a counter-example for each row.
@@ -25,24 +25,24 @@ class FailureForm(Struct, frozen=True):
     named: str = ""  # what is said of those
 
 
-_TASK = r"^\s*/job:\w{1,60}/replica:\d{1,9}/task:(?P<task>\d{1,9})\b"
-_TASK_LOG = "Its own log says why: look there for an earlier error, a preemption, or a node that failed."
-_ENDED_FIRST = "Another process ended first: its last lines say why."
-_DRIVER = "Restart the node, which loads the driver that was installed; a new node pool has a matching one."
-_STORE = "Look at the pod of rank 0: whether it runs, what its last lines say, and whether MASTER_ADDR leads to it."
-_GPU_MEMORY = "An uncorrected memory error: drain the node, reset the GPU."
-_FABRIC = "The fabric manager of the node does not run: keep the node out of the next launch."
-_GPU_GONE = "Look for an Xid of that GPU in the kernel's log, and run it again on another node."
-_NEWER = "Use an image with an older CUDA, or nodes with a newer driver."
-_WATCHDOG = "A call into CUDA or NCCL does not return: look for an Xid of its GPU, and at its stack before it ended."
-_STOPPED = "Somebody or the node asked it to end: a preemption, a drain, a stop."
-_CUT = "The file was cut while it was written, or is another one: go on from the checkpoint before it."
-_TOKEN = "The token for downloads is missing, or its owner has no access to that repository (HF_TOKEN)."
-_SERVER_CAUSE = "The first error of the engine's processes before it is the cause."
-_RAISED = (  # where a message begins: alone, or behind labels, a bar, a time or a level
+_TASK_LABEL = r"^\s*/job:\w{1,60}/replica:\d{1,9}/task:(?P<task>\d{1,9})\b"
+_HINT_TASK_LOG = "Its own log says why: look there for an earlier error, a preemption, or a node that failed."
+_HINT_OTHER_PROCESS = "Another process ended first: its last lines say why."
+_HINT_DRIVER = "Restart the node, which loads the driver that was installed; a new node pool has a matching one."
+_HINT_RDZV = "Look at the pod of rank 0: whether it runs, what its last lines say, and whether MASTER_ADDR leads to it."
+_HINT_GPU_MEMORY = "An uncorrected memory error: drain the node, reset the GPU."
+_HINT_FABRIC = "The fabric manager of the node does not run: keep the node out of the next launch."
+_HINT_GPU_LOST = "Look for an Xid of that GPU in the kernel's log, and run it again on another node."
+_HINT_NEWER_DRIVER = "Use an image with an older CUDA, or nodes with a newer driver."
+_HINT_HANG = "A call into CUDA or NCCL does not return: look for an Xid of its GPU, and at its stack before it ended."
+_HINT_STOPPED = "Somebody or the node asked it to end: a preemption, a drain, a stop."
+_HINT_CUT_FILE = "The file was cut while it was written, or is another one: go on from the checkpoint before it."
+_HINT_TOKEN = "The token for downloads is missing, or its owner has no access to that repository (HF_TOKEN)."
+_HINT_SERVER = "The first error of the engine's processes before it is the cause."
+_MESSAGE_START = (  # where a message begins: alone, or behind labels, a bar, a time or a level
     r"(?:^|[\])}>|]:? ?|\d |(?:ERROR|CRITICAL|FATAL|[Ee]rror)[: ] ?)(?:[A-Za-z_]\w{0,80}\.){0,8}"
 )
-GOES_ON = lazy_pattern(
+CONTINUATION = lazy_pattern(
     r"\b[Rr]etrying\b|\b[Ww]ill retry\b|\b[Ii]gnor(?:ed|ing)\b|\b[Ff]all(?:s|ing) back\b|\b[Ss]kipping\b"
 )
 """What a line says that is no end of anything."""
@@ -52,18 +52,18 @@ FORMS = (
     FailureForm(
         ("ECC error encountered", "ECC_UNCORRECTABLE", "ECCUncorrectable"),
         "(?P<why>uncorrectable ECC error encountered|CUDA_ERROR_ECC_UNCORRECTABLE|cudaErrorECCUncorrectable)",
-        "cuda-error", "CUDA error: {why}", _GPU_MEMORY, "CUDA",
+        "cuda-error", "CUDA error: {why}", _HINT_GPU_MEMORY, "CUDA",
     ),
     FailureForm(
         ("system not yet initialized", "SYSTEM_NOT_READY", "SystemNotReady"),
         "(?:error 802|CUDA error)?:? ?system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY|cudaErrorSystemNotReady",
-        "cuda-error", "CUDA error 802: system not yet initialized", _FABRIC, "CUDA",
+        "cuda-error", "CUDA error 802: system not yet initialized", _HINT_FABRIC, "CUDA",
     ),
     FailureForm(
         ("abric Manager", "abric manager", "abricmanager", "NVSwitch fatal", "NVSwitch non-fatal"),
         r"(?P<why>Failed to start NVIDIA [Ff]abric ?[Mm]anager|nvidia-fabricmanager\.service: (?:Main process exited"
         "|Failed)|detected NVSwitch (?:non-)?fatal error|[Ff]abric ?[Mm]anager (?:is not running"
-        r"|failed\b[^\n]{0,80}))", "gpu-lost", "the fabric between the GPUs of the node: {why}", _FABRIC,
+        r"|failed\b[^\n]{0,80}))", "gpu-lost", "the fabric between the GPUs of the node: {why}", _HINT_FABRIC,
         "fabric manager",
     ),
     FailureForm(
@@ -130,11 +130,11 @@ FORMS = (
         "from cudaGetDeviceCount"), r"(?:CUDA (?:driver )?error: |cuda runtime error \(\d{1,4}\) ?: "
         r"|Cuda failure (?:\d{1,4} )?['\"])(?!out of memory|system not yet)(?P<why>[a-z][^\n.('\"]{3,120})"
         r"|cudaGetDeviceCount\(\).{0,160}Error \d{3}: (?P<count>[^\n]{3,80})|CUDA_ERROR_(?!OUT_OF_MEMORY|NO_DEVICE"
-        "|DEINITIALIZED)(?P<name>[A-Z_]{4,40})", "cuda-error", "CUDA error: {why}{name}{count}", _GPU_GONE, "CUDA",
+        "|DEINITIALIZED)(?P<name>[A-Z_]{4,40})", "cuda-error", "CUDA error: {why}{name}{count}", _HINT_GPU_LOST, "CUDA",
     ),
     FailureForm(
         ("ibrary version mismatch", "LibRmVersionMismatch"), "(?i)driver/library version mismatch|LibRmVersionMismatch",
-        "driver", "the driver and the library of NVIDIA on the node have different versions", _DRIVER, "NVML",
+        "driver", "the driver and the library of NVIDIA on the node have different versions", _HINT_DRIVER, "NVML",
     ),
     FailureForm(
         ("GPU is lost", "etermine the device handle", "GpuIsLost", "RmInitAdapter failed", "SMI has failed because",
@@ -154,17 +154,17 @@ FORMS = (
     FailureForm(
         ("driver on your system is too old",),
         r"driver on your system is too old \(found version (?P<version>\d{1,9})\)", "driver",
-        "the NVIDIA driver is too old for the image's CUDA (found version {version})", _NEWER, "PyTorch",
+        "the NVIDIA driver is too old for the image's CUDA (found version {version})", _HINT_NEWER_DRIVER, "PyTorch",
     ),
     FailureForm(
         ("driver version is insufficient",), "CUDA driver version is insufficient for CUDA runtime version", "driver",
-        "the NVIDIA driver is too old for the image's CUDA", _NEWER, "CUDA",
+        "the NVIDIA driver is too old for the image's CUDA", _HINT_NEWER_DRIVER, "CUDA",
     ),
     # NCCL
     FailureForm(
         ("remote process exited or", "ncclRemoteError: "),
         "remote process exited or there was a network error|ncclRemoteError: ", "peer",
-        "NCCL: a remote process exited, or the network failed", _ENDED_FIRST, "PyTorch",
+        "NCCL: a remote process exited, or the network failed", _HINT_OTHER_PROCESS, "PyTorch",
     ),
     FailureForm(
         ("NCCL error", "NCCL Error "), r"NCCL [eE]rror(?: in| \d{1,2})?:? ?(?:[\w./-]{1,200}:\d{1,6}, "
@@ -202,21 +202,21 @@ FORMS = (
     FailureForm(
         ("heartbeat timeout", "set to ERROR in coordination"),
         r"/job:\w{1,60}/replica:\d{1,9}/task:(?P<task>\d{1,9}) (?:heartbeat timeout|has been set to ERROR)", "jax-task",
-        "task {task} of JAX sent no heartbeat: it failed, was preempted or hangs", _TASK_LOG, "JAX",
+        "task {task} of JAX sent no heartbeat: it failed, was preempted or hangs", _HINT_TASK_LOG, "JAX",
     ),
     FailureForm(
         ("different incarnation",),
         r"(?:task:)?(?P<task>\d{1,9}) unexpectedly tried to connect with a different incarnation", "jax-task",
-        "task {task} of JAX started again while the others ran", _TASK_LOG, "JAX",
+        "task {task} of JAX started again while the others ran", _HINT_TASK_LOG, "JAX",
     ),
     FailureForm(
         ("Barrier timed out",), r"Barrier timed out\. .{0,200}", "jax-task",
-        "tasks of JAX did not come to the barrier in time", _TASK_LOG, "JAX", _TASK,
+        "tasks of JAX did not come to the barrier in time", _HINT_TASK_LOG, "JAX", _TASK_LABEL,
         "task {task} of JAX did not come to the barrier",
     ),
     FailureForm(
         ("tasks are unhealthy",), "following tasks are unhealthy", "jax-task", "tasks of JAX send no heartbeat",
-        _TASK_LOG, "JAX", _TASK, "task {task} of JAX sends no heartbeat",
+        _HINT_TASK_LOG, "JAX", _TASK_LABEL, "task {task} of JAX sends no heartbeat",
     ),
     FailureForm(
         ("luster registration failed",), "[Cc]luster registration failed", "jax-task",
@@ -228,7 +228,7 @@ FORMS = (
         "(?P<why>(?:JAX distributed service|coordinator) detected (?:fatal errors|missing heartbeats)"
         "|olled an error from coordination service|oordination service agent is in ERROR"
         r"|hutdown barrier.{0,40}?(?:failed|timed out|DEADLINE_EXCEEDED)|GetKeyValue\(\) timed out)", "jax-task",
-        "another task of JAX failed, so this one ended", _TASK_LOG, "JAX",
+        "another task of JAX failed, so this one ended", _HINT_TASK_LOG, "JAX",
     ),
     FailureForm(
         ("failed to connect to all addresses",),
@@ -255,7 +255,7 @@ FORMS = (
         ("client socket has",), r"client socket has (?P<how>timed out after \d{1,9} ?m?s"
         "|failed to connect)(?: while trying to connect)? to (?:any network address of "
         r")?\(?(?P<at>\[?[^\s()]{1,253}?)(?:, (?P<port>\d{1,5})\)|[.,]?(?:\s|$))(?!\(?errno: (?:97|99|111) )",
-        "rendezvous", "{at}{port} did not answer: the client {how}", _STORE, "PyTorch",
+        "rendezvous", "{at}{port} did not answer: the client {how}", _HINT_RDZV, "PyTorch",
     ),
     FailureForm(
         ("EADDRINUSE", "ddress already in use"),
@@ -273,7 +273,7 @@ FORMS = (
     FailureForm(
         ("setting up NCCL communicator",),
         r"\[(?P<rank>\d{1,7})\] is setting up NCCL communicator.{0,200}?(?:got error: (?P<why>[^\n]{3,120})|$)",
-        "rendezvous", "it did not get the id of NCCL's communicator from the store: {why}", _STORE, "PyTorch",
+        "rendezvous", "it did not get the id of NCCL's communicator from the store: {why}", _HINT_RDZV, "PyTorch",
     ),
     FailureForm(
         ("clients joined",), r"\b(?P<there>\d{1,9})/(?P<of>\d{1,9}) clients joined", "rendezvous",
@@ -284,7 +284,7 @@ FORMS = (
         ("wait timeout after", "Socket Timeout", "StoreError: ", "NetworkError: "),
         r"(?P<why>wait timeout after \d{1,9} ?ms, keys: \S{1,120}|(?:RuntimeError|Dist\w{4,9}Error): (?:Socket Timeout"
         r"|Connection (?:reset|closed|refused)[^\n]{0,60}|Broken pipe|Timed out[^\n]{0,60}|failed to recv[^\n]{0,60}))",
-        "rendezvous", "the store of rank 0 did not answer: {why}", _STORE, "PyTorch",
+        "rendezvous", "the store of rank 0 did not answer: {why}", _HINT_RDZV, "PyTorch",
     ),
     FailureForm(
         ("Name or service not known", "failure in name resolution", "esolve hostname"),
@@ -328,12 +328,12 @@ FORMS = (
     FailureForm(
         ("watchdog hang", "no heartbeat of its watchdog", "Heartbeat monitor timed out"),
         "due to ProcessGroupNCCL watchdog hang|detected no heartbeat of its watchdog|Heartbeat monitor timed out",
-        "nccl-timeout", "the watchdog of NCCL hung, so the process was ended", _WATCHDOG, "PyTorch",
+        "nccl-timeout", "the watchdog of NCCL hung, so the process was ended", _HINT_HANG, "PyTorch",
     ),
     # ends
     FailureForm(
         ("exiting program after receiving SIGTERM",), "exiting program after receiving SIGTERM", "signal",
-        "it was ended by SIGTERM (Megatron)", _STOPPED, "Megatron",
+        "it was ended by SIGTERM (Megatron)", _HINT_STOPPED, "Megatron",
     ),
     FailureForm(
         (" death signal, shutting down",), r"Received (?:Signals\.)?(?P<name>\w{1,20}) death signal", "signal",
@@ -351,7 +351,7 @@ FORMS = (
     FailureForm(
         ("eceived SIGTERM", "SIGTERM received at time", "SIGTERMException", "SIGTERM caught at"),
         r"(?:^|[\]:>)] ?|\d )Received SIGTERM(?! handler)|SIGTERM received at time=|SIGTERMException\b"
-        "|SIGTERM caught at", "signal", "it was ended by SIGTERM", _STOPPED, "JAX, Lightning, vLLM",
+        "|SIGTERM caught at", "signal", "it was ended by SIGTERM", _HINT_STOPPED, "JAX, Lightning, vLLM",
     ),
     FailureForm(
         ("received at time=", "received by PID", "Caught signal ", "Fatal Python error: ", "terminate called after",
@@ -491,7 +491,7 @@ FORMS = (
         r"|EngineCore (?:encountered|failed to start)[^\n.]{0,40}|WorkerProc initialization failed"
         r"|Engine process failed to start|died unexpectedly, shutting"
         r"|RPC call to \w{1,60} timed out|sigquit from a child process|Scheduler hit an exception|ngine loop has died)",
-        "engine", "the inference engine failed: {why}", _SERVER_CAUSE, "vLLM, SGLang",
+        "engine", "the inference engine failed: {why}", _HINT_SERVER, "vLLM, SGLang",
     ),
     FailureForm(
         ("for the cache blocks", "KV cache is needed", "desired GPU memory util", "be stored in KV cache",
@@ -580,7 +580,7 @@ FORMS = (
         r"|unexpected EOF, expected \d{1,15} more bytes|(?:Error while|while) deserializing header[^\n]{0,80}"
         r"|BadZipFile: [^\n]{3,80}|file not fully covered|truncated file[^\n]{0,60}|before the end-of-stream marker"
         r"|magic bytes not found|inline_container\.cc:\d{1,5}\][^\n]{3,80})", "checkpoint",
-        "a file could not be read or written whole: {why}", _CUT, "PyTorch, safetensors",
+        "a file could not be read or written whole: {why}", _HINT_CUT_FILE, "PyTorch, safetensors",
     ),
     FailureForm(
         ("n loading state_dict for", "issing key(s) in state_dict", "size mismatch for ", "CheckpointException",
@@ -615,7 +615,7 @@ FORMS = (
     ),
     FailureForm(
         ("No module named ", "ImportError: cannot import name", "dtype size changed", "Failed to import ",
-        "CUDA version ("), _RAISED + "(?:ModuleNotFoundError|ImportError|ValueError"
+        "CUDA version ("), _MESSAGE_START + "(?:ModuleNotFoundError|ImportError|ValueError"
         r"|RuntimeError): (?P<why>No module named '[\w.]{1,120}'|cannot import name '\w{1,80}'[^\n(]{0,100}"
         r"|numpy\.dtype size changed[^\n.]{0,60}|Failed to import [\w.]{3,120}"
         r"|The detected CUDA version \([\d.]{3,8}\) mismatches)", "import", "{why}",
@@ -633,7 +633,7 @@ FORMS = (
         "403 Client Error", "nvalid username or password", "DatasetNotFoundError"),
         r"(?P<why>GatedRepoError|gated repo\b|RepositoryNotFoundError|not a valid model identifier"
         r"|DatasetNotFoundError|\b40[13] Client Error|Invalid username or password)", "download",
-        "a download is refused: {why}", _TOKEN, "Hugging Face",
+        "a download is refused: {why}", _HINT_TOKEN, "Hugging Face",
     ),
     FailureForm(
         (" Client Error: ", " Server Error: ", "HTTP Error ", "LocalEntryNotFoundError", "couldn't connect to 'http",
@@ -699,7 +699,7 @@ FORMS = (
         "Write to another path; a file system that became so is damaged, or was mounted so.", "Linux",
     ),
     FailureForm(
-        ("[Errno 2] No such file", "[Errno 13] Permission denied: "), _RAISED +
+        ("[Errno 2] No such file", "[Errno 13] Permission denied: "), _MESSAGE_START +
         r"(?:FileNotFoundError|PermissionError|OSError|IOError): \[Errno (?:2"
         r"|13)\] (?P<why>(?:No such file or directory|Permission denied): '[^'\n]{1,250}')", "storage", "{why}",
         "Look whether that path is mounted in every pod, and whom it belongs to.", "Python",
@@ -745,7 +745,7 @@ class NamedForm(Struct, frozen=True):
 
 
 def find_form(line: str) -> tuple[NamedForm, FailureForm] | None:
-    if GOES_ON.search(line):
+    if CONTINUATION.search(line):
         return None
     for form in FORMS:
         if any(word in line for word in form.words) and (found := lazy_pattern(form.pattern).search(line)):

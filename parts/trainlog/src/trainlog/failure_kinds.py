@@ -14,7 +14,7 @@ from trainlog.failure_forms import FORM_WORDS
 from trainlog.patterns import lazy_pattern
 from trainlog.ranges import format_ranges
 
-FAILURE = lazy_pattern(  # how a test says that it has failed; the second way is that of 2018
+TEST_FAILURE = lazy_pattern(  # how a test says that it has failed; the second way is that of 2018
     r"Test (?:(?:NCCL|CUDA|HIP|RCCL|MPI) failure|failure|timeout)\b.*|(?:NCCL|Cuda) failure [\w./-]{1,200}\.cu:\d.*"
 )
 
@@ -31,7 +31,7 @@ FAILURE_WORDS = (  # a line without any of these names no failure; they are rare
     b"egmentation fault", b"Bus error", *FORM_WORDS,
 )  # fmt: skip
 
-_NAMED = 4  # hosts that a sentence names
+_MAX_NAMED_HOSTS = 4  # hosts that a sentence names
 
 
 class LogFailure(Struct, frozen=True):
@@ -73,8 +73,8 @@ def _format_group(group: list[LogFailure]) -> str:
     if len(ranks) > 1:
         sentence = f"ranks {format_ranges(ranks)}: {first.text}"
     elif len(hosts) > 1:
-        more = f" and {len(hosts) - _NAMED} more" if len(hosts) > _NAMED else ""
-        sentence = f"on {', '.join(hosts[:_NAMED])}{more}: {first.text}"
+        more = f" and {len(hosts) - _MAX_NAMED_HOSTS} more" if len(hosts) > _MAX_NAMED_HOSTS else ""
+        sentence = f"on {', '.join(hosts[:_MAX_NAMED_HOSTS])}{more}: {first.text}"
     return f"line {first.line:,}: {sentence}." + (f" {first.hint}" if first.hint else "")
 
 
@@ -100,14 +100,14 @@ HINTS = {
     "exception": "Its traceback stands before it, or in the log of the process that printed it.",
     "bus-error": "Mostly /dev/shm is full: mount a larger one, or use fewer data loader workers.",
 }
-_NVLINK = "An NVLink error: reset the GPUs of the node, and look at SXid lines of the switches."
-_RESET = "Reset the GPU; if it comes back, keep the node out of the next launch and have it repaired."
-_PROGRAM = "The program failed; the GPU keeps working. If it comes back on this GPU only, the GPU is faulty."
-SWITCH = "A fault of a switch between GPUs: a fatal one ends NVLink there, so restart the node; it may need repair."
+_HINT_NVLINK = "An NVLink error: reset the GPUs of the node, and look at SXid lines of the switches."
+_HINT_RESET = "Reset the GPU; if it comes back, keep the node out of the next launch and have it repaired."
+_HINT_PROGRAM = "The program failed; the GPU keeps working. If it comes back on this GPU only, the GPU is faulty."
+NVSWITCH = "A fault of a switch between GPUs: a fatal one ends NVLink there, so restart the node; it may need repair."
 XIDS = {  # what an Xid mostly asks for
-    **dict.fromkeys((8, 32, 43, 69), _PROGRAM),
-    **dict.fromkeys((38, 46, 61, 62, 109, 110, 123, 143, 158), _RESET),
-    **dict.fromkeys((74, 136, 137, *range(144, 151), 155), _NVLINK),
+    **dict.fromkeys((8, 32, 43, 69), _HINT_PROGRAM),
+    **dict.fromkeys((38, 46, 61, 62, 109, 110, 123, 143, 158), _HINT_RESET),
+    **dict.fromkeys((74, 136, 137, *range(144, 151), 155), _HINT_NVLINK),
     13: "The program used memory that is not its own, or the GPU is faulty: run it again on another one.",
     31: "The program used memory that is not its own; if it comes back on this GPU only, the GPU is faulty.",
     45: "Cleanup after a program that ended: the error before it is the cause.",
@@ -165,14 +165,14 @@ class Xid(Struct, frozen=True):
     text: str = ""  # what it says, without the process
 
 
-_XID = lazy_pattern(
+_XID_LINE = lazy_pattern(
     r"(S?)Xid \((?:PCI:)?([0-9A-Fa-f:.]{1,40})\)\s?: (\d{1,9})"
     r"(?:, *(?:pid='?(?:\d{1,10}|<unknown>|)'?(?:, |$))?(?:name=[^,]{0,300}(?:, |$))?(.{0,2000}))?"
 )
 
 
 def parse_xid(line: str) -> Xid | None:
-    found = _XID.search(line) if "Xid" in line else None
+    found = _XID_LINE.search(line) if "Xid" in line else None
     if found is None:
         return None
     switch, bus, number, text = found.groups()
@@ -188,23 +188,23 @@ class NcclMessage(Struct, frozen=True):
     device: int | None = None  # number of the GPU within its machine; None outside a communicator
 
 
-_LEVEL = lazy_pattern(r"(?:^|(?<=\s))NCCL (INFO|WARN|TRACE|VERSION|ERROR)(?:\s(.{0,4000})|$)")
-_PLACE = lazy_pattern(r"([\w.-]{1,253}):\d{1,10}:\d{1,10}")  # host, process, thread
-_DEVICE = lazy_pattern(r"\[(\d{1,4})\]")
-_SOURCE = lazy_pattern(r"[\w./-]{1,200}:\d{1,6}")  # file and line of libnccl, which warnings name
+_NCCL_LEVEL = lazy_pattern(r"(?:^|(?<=\s))NCCL (INFO|WARN|TRACE|VERSION|ERROR)(?:\s(.{0,4000})|$)")
+_NCCL_PROCESS = lazy_pattern(r"([\w.-]{1,253}):\d{1,10}:\d{1,10}")  # host, process, thread
+_NCCL_DEVICE = lazy_pattern(r"\[(\d{1,4})\]")
+_NCCL_SOURCE = lazy_pattern(r"[\w./-]{1,200}:\d{1,6}")  # file and line of libnccl, which warnings name
 
 
 def parse_nccl_message(line: str) -> NcclMessage | None:
-    found = _LEVEL.search(line) if "NCCL " in line else None
+    found = _NCCL_LEVEL.search(line) if "NCCL " in line else None
     if found is None:
         return None
     words = line[: found.start()].split()[-3:]
-    if words and not _PLACE.fullmatch(words[-1]) and _SOURCE.fullmatch(words[-1]):
+    if words and not _NCCL_PROCESS.fullmatch(words[-1]) and _NCCL_SOURCE.fullmatch(words[-1]):
         words.pop()
-    device = _DEVICE.fullmatch(words[-1]) if words else None
+    device = _NCCL_DEVICE.fullmatch(words[-1]) if words else None
     if device:
         words.pop()
-    place = _PLACE.fullmatch(words[-1]) if words else None
+    place = _NCCL_PROCESS.fullmatch(words[-1]) if words else None
     return NcclMessage(
         level=found.group(1),
         text=(found.group(2) or "").strip(),

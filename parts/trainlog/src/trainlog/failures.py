@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from trainlog.failure_forms import GOES_ON, FailureForm, find_form
+from trainlog.failure_forms import CONTINUATION, FailureForm, find_form
 from trainlog.failure_kinds import (
     EXCEPTIONS,
-    FAILURE,
     FAILURE_WORDS,
     HINTS,
-    SWITCH,
+    NVSWITCH,
+    TEST_FAILURE,
     WARNINGS,
     XIDS,
     LogFailure,
@@ -33,29 +33,29 @@ from trainlog.word_search import LineBlocks, WordSearch, iter_spans_with
 
 MAX_LINE = 1 << 13  # bytes of a line that are kept
 MAX_FAILURES = 1000  # failures that are kept; of more only their number
-TAIL = 32 << 10  # bytes at the end of a log in which a launcher says how it ended: little comes after it
-WORDS = WordSearch(*FAILURE_WORDS, b"Error: ", b"Exception: ")
-_REPORTED = 40  # lines of which a report may consist for each process that it names
-_MAX_TEXT = 300  # letters of a log's own words that are kept
+TAIL_BYTES = 32 << 10  # bytes at the end of a log in which a launcher says how it ended: little comes after it
+FAILURE_SEARCH = WordSearch(*FAILURE_WORDS, b"Error: ", b"Exception: ")
+_MAX_REPORT_LINES = 40  # lines of which a report may consist for each process that it names
+_MAX_TEXT_LENGTH = 300  # letters of a log's own words that are kept
 
 _RANK = lazy_pattern(r"\[(?:rank|Rank )(\d{1,7})\]|\bRank (\d{1,7})\]|\[\d{1,9},(\d{1,7})\]<std|^\s{0,8}(\d{1,7}): ")
-_RANKED = lazy_pattern(r"\[rank\d{1,7}\]: ?")
+_RANK_PREFIX = lazy_pattern(r"\[rank\d{1,7}\]: ?")
 _BEFORE_TRACEBACK = lazy_pattern(  # what belongs to every line of one: a rank, a time and a level, bars of a group
     r"(?P<rank>\[rank\d{1,7}\]: ?)?"
     r"(?P<prefix>(?:\[[^\]\n]{1,60}\] ?){1,4}|\d{4}-\d\d-\d\d[ T][^\n]{4,100}[\])A-Z:-] ?)?"
     r"(?P<gutter>\s*[|+] ?)?(?:Exception Group )?$"
 )
-_BOXED = ("│", "╭", "╰", "┃")  # rich's
-_GUTTER = lazy_pattern(r"\s{0,40}[|+] ?")
-_POD = lazy_pattern(r"\[pod/([^\]\s/]{1,253})")
-_KERNEL = lazy_pattern(r"([\w.-]{1,253}) kernel: ")
-_WATCHDOG = lazy_pattern(
+_BOX_CHARACTERS = ("│", "╭", "╰", "┃")  # rich's
+_GROUP_BAR = lazy_pattern(r"\s{0,40}[|+] ?")
+_POD_LABEL = lazy_pattern(r"\[pod/([^\]\s/]{1,253})")
+_KERNEL_LABEL = lazy_pattern(r"([\w.-]{1,253}) kernel: ")
+_WATCHDOG_LINE = lazy_pattern(
     r"Watchdog caught collective operation timeout: WorkNCCL\((?P<work>[^)]{0,300}?)Timeout\(ms\)=(?P<limit>\d{1,12})\)"
     r"(?: ran for (?P<ran>\d{1,12}) milliseconds)?"
 )
 _CUT_WATCHDOG = lazy_pattern(r"Watchdog caught collective operation timeout: WorkNCCL\((?P<work>.{0,300})")
-_WORK = lazy_pattern(r"(SeqNum|OpType)=(\w{1,60})")
-_FLIGHT = lazy_pattern(
+_WATCHDOG_FIELD = lazy_pattern(r"(SeqNum|OpType)=(\w{1,60})")
+_FLIGHT_RECORDER_LINE = lazy_pattern(
     r"collective timeout from\s{1,4}(?:rank (\d{1,7})\b|this local rank)|failure detected by watchdog at work"
 )
 _CUDA_OOM = lazy_pattern(
@@ -64,57 +64,57 @@ _CUDA_OOM = lazy_pattern(
     r"|Allocator \(GPU_\d{1,3}_bfc\) ran out of memory(?!.{0,400}not a failure)"
     r"|torch(?:\.cuda)?\.OutOfMemoryError: (?P<other>.{0,200})"
 )
-_TRIED = lazy_pattern(
+_TRIED_TO_ALLOCATE = lazy_pattern(
     r"(?i:tried|trying|failed) to allocate (?:request for )?(?:([\d.]{1,12} ?[KMGT]?i?B)\b|(\d{1,18}) ?bytes)"
 )
-_GPU = lazy_pattern(r"\bGPU[ _](?P<gpu>\d{1,3})(?:\b|_bfc)|device ordinal (?P<device>\d{1,3})")
+_GPU_NUMBER = lazy_pattern(r"\bGPU[ _](?P<gpu>\d{1,3})(?:\b|_bfc)|device ordinal (?P<device>\d{1,3})")
 _HOST_OOM = lazy_pattern(
     r"oom[_-]kill event|Out of memory: Kill|cgroup out of memory: Kill|[Ee]xceeded (?:job |step )?memory limit"
 )
-_KILLED = lazy_pattern(r"Kill(?:ed)? process (\d{1,10}),? ?\(?([^\s,)]{1,60})")
-_DEEPSPEED = lazy_pattern(r"exits with return code = (-?\d{1,6})")
-_CANCELLED = lazy_pattern(
+_KILLED_PROCESS = lazy_pattern(r"Kill(?:ed)? process (\d{1,10}),? ?\(?([^\s,)]{1,60})")
+_DEEPSPEED_EXIT = lazy_pattern(r"exits with return code = (-?\d{1,6})")
+_SLURM_CANCELLED = lazy_pattern(
     r"\*\*\* (?P<what>JOB|STEP) (?P<id>\S{1,60}) ON (?P<host>\S{1,253}) CANCELLED AT \S{1,40}"
     r"(?: DUE TO (?P<why>[A-Z ]{1,40}))?"
 )
-_SRUN = lazy_pattern(
+_SRUN_EXIT = lazy_pattern(
     r"srun: error: (?P<host>[\w.\[\],-]{1,253}): tasks? (?P<ranks>[\d,-]{1,200}): (?P<how>Exited with exit code \d{1,4}"
     r"|Out Of Memory|Killed|Segmentation fault|Aborted|Bus error|Terminated)"
 )
-_NOTICED = lazy_pattern(r"(mpirun|mpiexec|prterun|orterun) noticed that process rank (\d{1,9}) with PID ")
+_MPIRUN_NOTICE = lazy_pattern(r"(mpirun|mpiexec|prterun|orterun) noticed that process rank (\d{1,9}) with PID ")
 _ON_NODE = lazy_pattern(r"on node (\S{1,253})")
 _ON_SIGNAL = lazy_pattern(r"on\s+signal (\d{1,3})")
-_DETECTED = lazy_pattern(
+_MPIRUN_DETECTED = lazy_pattern(
     r"(mpirun|mpiexec|prterun|orterun)\S* detected that one or more processes exited with non-zero status"
 )
 _MPI_PROCESS_NAME = lazy_pattern(r"Process name: +\[(?:\[\d{1,9},\d{1,9}\]|[^\s\[\]]{1,300}@\d{1,9}),(\d{1,9})\]")
-_CODE = lazy_pattern(r"Exit code: +(-?\d{1,9})")
-_SIGNALLED = lazy_pattern(r"SignalException: Process \d{1,12} got signal: (\d{1,3})")
-_ELASTIC = lazy_pattern(r"failed \(exitcode: (-?\d{1,6})\) local_rank: (\d{1,6})")
-_FIELD = lazy_pattern(r"\s*(host|rank|exitcode|traceback) +: +(.*)")
+_EXIT_CODE = lazy_pattern(r"Exit code: +(-?\d{1,9})")
+_TORCHRUN_SIGNAL = lazy_pattern(r"SignalException: Process \d{1,12} got signal: (\d{1,3})")
+_ELASTIC_EXIT = lazy_pattern(r"failed \(exitcode: (-?\d{1,6})\) local_rank: (\d{1,6})")
+_TORCHRUN_FIELD = lazy_pattern(r"\s*(host|rank|exitcode|traceback) +: +(.*)")
 _NUMBER = lazy_pattern(r"-?\d{1,9}")
-_ROOT = "Root Cause (first observed failure)"
+_ROOT_CAUSE = "Root Cause (first observed failure)"
 _GPU_LOST = lazy_pattern(r"(?:at |GPU )(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}(?:\.\d)?)?)")
-_HOST = lazy_pattern(r"(?:([\w.-]{1,253}):|\.\. ([\w.-]{1,253}) pid \d{1,10}:) $")  # put there by nccl-tests
-_CRASH = lazy_pattern(r"Segmentation fault(?! handler)|Bus error|segmentation fault")
-_TRACEBACK = "Traceback (most recent call last)"
+_NCCL_TESTS_HOST = lazy_pattern(r"(?:([\w.-]{1,253}):|\.\. ([\w.-]{1,253}) pid \d{1,10}:) $")  # put there by nccl-tests
+_CRASH_WORDS = lazy_pattern(r"Segmentation fault(?! handler)|Bus error|segmentation fault")
+_TRACEBACK_HEAD = "Traceback (most recent call last)"
 _EXCEPTION_LINE = lazy_pattern(
     r"(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?<!Group)(?:Error|Exception|Exit|Interrupt)(?::|\s*$)"
 )
 _EXCEPTION = lazy_pattern(r"\s{0,4}((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80})(?:: (.{0,2000}))?\s*$")
-_UNTRACED = lazy_pattern(  # an exception with its message at the beginning of what is printed, without its traceback
+_BARE_ERROR = lazy_pattern(  # an exception with its message at the beginning of what is printed, without its traceback
     r"(?:^|(?<=[\])}>|])|(?<=[\])}>|] )|(?<=\]: )|(?<=\d )|(?<=(?:ERROR|FATAL)[: ])|(?<=ERROR: ))"
     r"(?:[A-Za-z_]\w{0,80}\.){0,8}(?:[A-Z]\w{0,80}Error|(?:[A-Z]\w{0,80})?Exception): (?:\S{1,120} \S|['\"]).{0,2000}"
 )
-_MILD = lazy_pattern(r"\bWARN|[Ww]arning\b|\b(?:INFO|DEBUG)\b")
-_ENDS = ("torchrun", "mpirun", "deepspeed", "time-limit", "cancelled", "out-of-memory", "slurm", "signal")
+_WARNING_LEVEL = lazy_pattern(r"\bWARN|[Ww]arning\b|\b(?:INFO|DEBUG)\b")
+_END_KINDS = ("torchrun", "mpirun", "deepspeed", "time-limit", "cancelled", "out-of-memory", "slurm", "signal")
 """Kinds that say how a launcher or a scheduler ended a job, the one that says most first."""
 
 
 class _LauncherReport(Struct):
     launcher: str
     line: int
-    left: int = _REPORTED
+    left: int = _MAX_REPORT_LINES
     members: list[dict[str, str]] = field(default_factory=list)
     root: bool = False  # the member after this heading is the one that failed first
     first: dict[str, str] | None = None
@@ -132,7 +132,7 @@ class _Traceback(Struct):
         if self.prefix is not None:
             found = self.prefix.match(text)
             return text[found.end() :] if found else None
-        return _GUTTER.sub("", text, count=1) if self.group else text
+        return _GROUP_BAR.sub("", text, count=1) if self.group else text
 
     def is_open(self, bare: str | None, line: int) -> bool:
         """Whether its last line is still to come after this one."""
@@ -140,7 +140,7 @@ class _Traceback(Struct):
             return False
         if bare is not None and (self.prefix is not None or self.group):
             return not _EXCEPTION_LINE.match(bare)
-        return bare is None or bare.startswith((" ", "\t", *_BOXED)) or not bare.strip()
+        return bare is None or bare.startswith((" ", "\t", *_BOX_CHARACTERS)) or not bare.strip()
 
 
 class FailureParser:
@@ -163,14 +163,16 @@ class FailureParser:
     @property
     def ended(self) -> str:
         """The launcher's last report of how the job ended, such as `torchrun: rank 1 failed first, exit code 1.`"""
-        last = {kind: sentence for kind, (at, sentence) in self._ends.items() if self._bytes - at <= TAIL}
-        return next((last[kind] for kind in _ENDS if kind in last), "")
+        last = {kind: sentence for kind, (at, sentence) in self._ends.items() if self._bytes - at <= TAIL_BYTES}
+        return next((last[kind] for kind in _END_KINDS if kind in last), "")
 
     def feed(self, data: bytes) -> bool:
         """Parse more bytes, up to the last line end; returns whether a failure was found."""
         block = self._blocks.feed(data)
         before, at = len(self._found), 0
-        for start, end in iter_spans_with(WORDS, block, lambda: bool(self._reports or self._raising or self._naming)):
+        for start, end in iter_spans_with(
+            FAILURE_SEARCH, block, lambda: bool(self._reports or self._raising or self._naming)
+        ):
             self._counted += block.count(b"\n", at, start)
             at = start
             self._parse_line(block[start : min(end, start + MAX_LINE)], self._bytes + start)
@@ -191,7 +193,7 @@ class FailureParser:
     def _parse_line(self, raw: bytes, at: int) -> None:
         text = raw.decode("utf-8", "replace")
         label, bare = split_label(text)
-        if found := _RANKED.match(bare):
+        if found := _RANK_PREFIX.match(bare):
             label, bare = label + found.group(), bare[found.end() :]
         number = self._counted + 1
         if label in self._reports and self._add_to_report(label, bare, at):
@@ -200,7 +202,7 @@ class FailureParser:
             return
         raising = self._raising.pop(label, None)
         own = raising.bare(bare) if raising is not None else bare
-        if raising is not None and raising.is_open(own, number) and _TRACEBACK not in text:
+        if raising is not None and raising.is_open(own, number) and _TRACEBACK_HEAD not in text:
             self._raising[label] = raising
             if own is not None:
                 return
@@ -223,16 +225,16 @@ class FailureParser:
             self._naming = form if form.names else None
             hint = HINTS.get(named.hint, named.hint)
             words = raised.text if raised is not None and named.text in raised.text else named.text
-            found = [LogFailure(named.kind, words[:_MAX_TEXT], line, named.rank, named.host, hint)]
-        mild = found or raised is not None or GOES_ON.search(text) or _MILD.search(text)
-        if not mild and (alone := _UNTRACED.search(bare)) and (untraced := _parse_exception(alone.group(), number)):
+            found = [LogFailure(named.kind, words[:_MAX_TEXT_LENGTH], line, named.rank, named.host, hint)]
+        mild = found or raised is not None or CONTINUATION.search(text) or _WARNING_LEVEL.search(text)
+        if not mild and (alone := _BARE_ERROR.search(bare)) and (untraced := _parse_exception(alone.group(), number)):
             found = [untraced]
         for each in found:
             self._add_failure(each, text, at)
         return bool(found)
 
     def _names_one_more(self, text: str, number: int, at: int) -> bool:
-        """Whether the line is one of those that name one more each after the line of a form; then it is added."""
+        """Whether the line adds a name to the failure of the line before it; then it is added."""
         form = self._naming
         found = re.search(form.names, text) if form is not None else None
         if form is None or found is None:
@@ -246,16 +248,16 @@ class FailureParser:
     def _opens_report(self, text: str, label: str, number: int) -> bool:
         if "ChildFailedError" in text:
             self._reports.setdefault(label, _LauncherReport("torchrun", number))
-        elif found := _DETECTED.search(text):
+        elif found := _MPIRUN_DETECTED.search(text):
             self._reports[label] = _LauncherReport(found.group(1), number)
-        elif (found := _NOTICED.search(text)) and not _ON_SIGNAL.search(text):
+        elif (found := _MPIRUN_NOTICE.search(text)) and not _ON_SIGNAL.search(text):
             self._reports[label] = _LauncherReport(found.group(1), number, 3, [{"rank": found.group(2), "text": text}])
-        elif _TRACEBACK in text:
-            before = text[: text.index(_TRACEBACK)]
+        elif _TRACEBACK_HEAD in text:
+            before = text[: text.index(_TRACEBACK_HEAD)]
             found = _BEFORE_TRACEBACK.search(before, max(0, len(before) - 200))
             fields = found.groupdict() if found else {}
             rank, prefix = fields.get("rank") or "", fields.get("prefix") or ""
-            if rank and not _RANKED.search(label):
+            if rank and not _RANK_PREFIX.search(label):
                 label += rank
             shape = re.compile(re.sub(r"\d+", r"\\d+", re.escape(prefix))) if prefix else None
             self._raising[label] = _Traceback(
@@ -268,11 +270,11 @@ class FailureParser:
     def _add_failure(self, failure: LogFailure, text: str, at: int) -> None:
         if failure.rank is None and (rank := _RANK.search(text)):
             failure = replace(failure, rank=int(next(each for each in rank.groups() if each)))
-        if not failure.host and (host := _POD.search(text) or _KERNEL.search(text)):
+        if not failure.host and (host := _POD_LABEL.search(text) or _KERNEL_LABEL.search(text)):
             failure = replace(failure, host=host.group(1))
         if not failure.hint:
             failure = replace(failure, hint=HINTS.get(failure.kind, ""))
-        if failure.kind in _ENDS:
+        if failure.kind in _END_KINDS:
             self._ends[failure.kind] = at, _format_job_end(failure)
         # Of a rank that waits too long the first operation tells what the others only follow.
         same = "" if failure.kind in {"nccl-timeout", "nccl-test"} else failure.text
@@ -296,13 +298,13 @@ class FailureParser:
 
     def _parse_torchrun_line(self, report: _LauncherReport, text: str) -> bool:
         """Parse a line of torchrun's report on its processes; returns whether it is the last one."""
-        if _ROOT in text:
+        if _ROOT_CAUSE in text:
             report.root = True
-        elif found := _FIELD.match(text):
+        elif found := _TORCHRUN_FIELD.match(text):
             name, value = found.groups()
             if name == "host" or not report.members or name in report.members[-1]:
                 report.members.append({})
-                report.left = _REPORTED
+                report.left = _MAX_REPORT_LINES
                 if report.root and report.first is None:
                     report.first = report.members[-1]
             report.members[-1][name] = value.strip()
@@ -315,7 +317,7 @@ class FailureParser:
             member["text"] += f" {text.strip()}"
             return _ON_SIGNAL.search(member["text"]) is not None
         report.members = [member]
-        for name, pattern in (("rank", _MPI_PROCESS_NAME), ("exitcode", _CODE)):
+        for name, pattern in (("rank", _MPI_PROCESS_NAME), ("exitcode", _EXIT_CODE)):
             if found := pattern.search(text):
                 member[name] = found.group(1)
         return "exitcode" in member
@@ -383,14 +385,14 @@ def _parse_exception(text: str, line: int) -> LogFailure | None:
     if found is None or found.group(1) in {"KeyboardInterrupt", "SystemExit"}:
         return None
     name, detail = found.group(1).rpartition(".")[2], (found.group(2) or "").strip()
-    words = f"{name}: {detail}"[:_MAX_TEXT] if detail else name
+    words = f"{name}: {detail}"[:_MAX_TEXT_LENGTH] if detail else name
     hint = next((hint for word, hint in EXCEPTIONS if word in words), "")
     return LogFailure("exception", words, line, hint=hint)
 
 
 def _parse_watchdog(text: str, line: int) -> Iterator[LogFailure]:
-    for found in list(_WATCHDOG.finditer(text)) or list(_CUT_WATCHDOG.finditer(text)):
-        work = dict(_WORK.findall(found.group("work")))
+    for found in list(_WATCHDOG_LINE.finditer(text)) or list(_CUT_WATCHDOG.finditer(text)):
+        work = dict(_WATCHDOG_FIELD.findall(found.group("work")))
         groups = found.groupdict()
         ran = f" ran for {int(groups['ran']) / 1000:,.0f} s" if groups.get("ran") else " did not end"
         limit = f", the limit is {int(groups['limit']) / 1000:,.0f} s" if groups.get("limit") else ""
@@ -402,7 +404,7 @@ def _parse_watchdog(text: str, line: int) -> Iterator[LogFailure]:
 
 
 def _parse_flight_recorder(text: str, line: int) -> Iterator[LogFailure]:
-    if found := _FLIGHT.search(text):
+    if found := _FLIGHT_RECORDER_LINE.search(text):
         rank = int(found.group(1)) if found.group(1) else None
         yield LogFailure("nccl-timeout", "NCCL timeout: this rank reported it first", line, rank)
 
@@ -411,7 +413,7 @@ def _parse_cuda_error(text: str, line: int) -> Iterator[LogFailure]:
     found = _CUDA_OOM.search(text)
     if found is None:
         return
-    tried, gpu = _TRIED.search(text), _GPU.search(text, found.start())
+    tried, gpu = _TRIED_TO_ALLOCATE.search(text), _GPU_NUMBER.search(text, found.start())
     size = (tried.group(1) or f"{int(tried.group(2)) / 2**30:.2f} GiB") if tried else ""
     more = f", tried to allocate {size}" if size else ""
     where = f" on GPU {gpu[1] or gpu[2]}" if gpu else ""
@@ -420,13 +422,13 @@ def _parse_cuda_error(text: str, line: int) -> Iterator[LogFailure]:
 
 def _parse_host_oom(text: str, line: int) -> Iterator[LogFailure]:
     if _HOST_OOM.search(text):
-        killed = _KILLED.search(text)
+        killed = _KILLED_PROCESS.search(text)
         who = f": process {killed.group(1)} ({killed.group(2)}) was killed" if killed else ": processes were killed"
         yield LogFailure("out-of-memory", f"the memory of the machine or the container ran out{who}", line)
 
 
 def _parse_deepspeed(text: str, line: int) -> Iterator[LogFailure]:
-    found = _DEEPSPEED.search(text)
+    found = _DEEPSPEED_EXIT.search(text)
     if found and (code := int(found.group(1))):
         how = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         hint = HINTS["killed"] if code == -signal.SIGKILL else ""
@@ -434,7 +436,7 @@ def _parse_deepspeed(text: str, line: int) -> Iterator[LogFailure]:
 
 
 def _parse_slurm(text: str, line: int) -> Iterator[LogFailure]:
-    found = _CANCELLED.search(text)
+    found = _SLURM_CANCELLED.search(text)
     if found is None:
         return
     why = (found.group("why") or "").strip().lower()
@@ -445,7 +447,7 @@ def _parse_slurm(text: str, line: int) -> Iterator[LogFailure]:
 
 
 def _parse_srun(text: str, line: int) -> Iterator[LogFailure]:
-    if found := _SRUN.search(text):
+    if found := _SRUN_EXIT.search(text):
         ranks, how = found.group("ranks"), found.group("how")
         one = int(ranks) if ranks.isdecimal() else None
         kind = "out-of-memory" if how == "Out Of Memory" else "slurm"
@@ -455,7 +457,7 @@ def _parse_srun(text: str, line: int) -> Iterator[LogFailure]:
 
 
 def _parse_mpirun_notice(text: str, line: int) -> Iterator[LogFailure]:
-    found, number, node = _NOTICED.search(text), _ON_SIGNAL.search(text), _ON_NODE.search(text)
+    found, number, node = _MPIRUN_NOTICE.search(text), _ON_SIGNAL.search(text), _ON_NODE.search(text)
     if found:
         how = f"was ended by {_signal_name(int(number.group(1)))}" if number else "ended"
         hint = HINTS["killed"] if number and int(number.group(1)) == signal.SIGKILL else ""
@@ -464,12 +466,12 @@ def _parse_mpirun_notice(text: str, line: int) -> Iterator[LogFailure]:
 
 
 def _parse_torchrun_signal(text: str, line: int) -> Iterator[LogFailure]:
-    if found := _SIGNALLED.search(text):
+    if found := _TORCHRUN_SIGNAL.search(text):
         yield LogFailure("signal", f"it was ended by {_signal_name(int(found.group(1)))} (torchrun)", line)
 
 
 def _parse_elastic_agent(text: str, line: int) -> Iterator[LogFailure]:
-    if found := _ELASTIC.search(text):
+    if found := _ELASTIC_EXIT.search(text):
         end = _format_exit({"exitcode": found.group(1)})
         yield LogFailure("torchrun", f"the process with local rank {found.group(2)} failed{end} (torchrun)", line)
 
@@ -478,8 +480,8 @@ def _parse_xid_fault(text: str, line: int) -> Iterator[LogFailure]:
     if found := parse_xid(text):
         what = f"{'SXid' if found.switch else 'Xid'} {found.number} on {found.bus}"
         words = f"{what}: {found.text}" if found.text else what
-        hint = SWITCH if found.switch else XIDS.get(found.number, "")
-        yield LogFailure("xid", words[:_MAX_TEXT], line, hint=hint)
+        hint = NVSWITCH if found.switch else XIDS.get(found.number, "")
+        yield LogFailure("xid", words[:_MAX_TEXT_LENGTH], line, hint=hint)
 
 
 def _parse_lost_gpu(text: str, line: int) -> Iterator[LogFailure]:
@@ -494,19 +496,19 @@ def _parse_nccl_warning(text: str, line: int) -> Iterator[LogFailure]:
         gpu = f" (GPU {parsed.device})" if parsed.device is not None else ""
         hint = next((hint for word, hint in WARNINGS if word in parsed.text), "")
         yield LogFailure(
-            "nccl-warning", f"NCCL warning{gpu}: {parsed.text[:_MAX_TEXT]}", line, host=parsed.host, hint=hint
+            "nccl-warning", f"NCCL warning{gpu}: {parsed.text[:_MAX_TEXT_LENGTH]}", line, host=parsed.host, hint=hint
         )
 
 
 def _parse_nccl_test_failure(text: str, line: int) -> Iterator[LogFailure]:
-    if found := FAILURE.search(text):
-        before = _HOST.search(text, 0, found.start())
+    if found := TEST_FAILURE.search(text):
+        before = _NCCL_TESTS_HOST.search(text, 0, found.start())
         host = (before.group(1) or before.group(2)) if before else ""
-        yield LogFailure("nccl-test", found.group().strip()[:_MAX_TEXT], line, host=host)
+        yield LogFailure("nccl-test", found.group().strip()[:_MAX_TEXT_LENGTH], line, host=host)
 
 
 def _parse_crash(text: str, line: int) -> Iterator[LogFailure]:
-    if (found := _CRASH.search(text)) and "srun: error:" not in text:
+    if (found := _CRASH_WORDS.search(text)) and "srun: error:" not in text:
         hint = HINTS["bus-error"] if found.group() == "Bus error" else ""
         yield LogFailure("crash", found.group().capitalize(), line, hint=hint)
 
@@ -531,7 +533,7 @@ _STAGE_FAILED = lazy_pattern(
     r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
     r"(failed with exit code \d{1,3}|(?:ended by (?:the )?SIGTERM|did not end in the grace period).{0,200}?)\s*$"
 )
-_CAUSE = lazy_pattern(  # how programs and shells say that they were called with what they do not take
+_MISUSE = lazy_pattern(  # how programs and shells say that they were called with what they do not take
     r"\b(?:error|fatal): \S|command not found|No such file or directory|Permission denied|this image has no "
     r"|\binvalid \w|\bunrecognized |\bunknown (?:option|argument)|\bis not a valid\b",
     re.IGNORECASE,
@@ -558,7 +560,7 @@ def name_reason(lines: Sequence[str]) -> tuple[str, str]:
     found = _find_failed_stage(lines)
     named = parse_failures("\n".join(lines).encode())
     # A launcher's report follows what a rank printed, and a warning may have come long before.
-    likely = sorted(named, key=lambda each: (each.kind in _ENDS, each.kind in {"nccl-warning", "peer"}, each.line))
+    likely = sorted(named, key=lambda each: (each.kind in _END_KINDS, each.kind in {"nccl-warning", "peer"}, each.line))
     cause = found.cause if found is not None else ""
     reason = likely[0].sentence if likely else cause
     if found is not None and not found.stage[2].startswith("failed"):  # what it was told to do is no fault of its own
@@ -584,8 +586,8 @@ def _find_failed_stage(lines: Sequence[str]) -> _FailedStage | None:
         return _FailedStage((number, name, how), at, "", at)
     began = next((i for i in reversed(range(at)) if lines[i].rstrip().endswith(f"step {number} {name}: run")), -1)
     inside = [(i, line.strip()) for i, line in enumerate(lines[began + 1 : at], began + 1) if _SENTENCE.search(line)]
-    cause = next(((i, line) for i, line in reversed(inside) if _CAUSE.search(line)), inside[-1] if inside else (0, ""))
-    return _FailedStage((number, name, how), at, cause[1][:_MAX_TEXT].rstrip("."), cause[0])
+    cause = next(((i, line) for i, line in reversed(inside) if _MISUSE.search(line)), inside[-1] if inside else (0, ""))
+    return _FailedStage((number, name, how), at, cause[1][:_MAX_TEXT_LENGTH].rstrip("."), cause[0])
 
 
 def parse_failures(data: bytes) -> tuple[LogFailure, ...]:

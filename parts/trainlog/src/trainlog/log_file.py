@@ -1,4 +1,4 @@
-"""The bytes of a log from wherever it comes: a file, a pipe, a terminal."""
+"""Reads the bytes of a log from a file, a pipe or a terminal."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-_PIECE = 1 << 20
-ENDLESS = 64 << 20  # bytes without a line end: this is no log
-PATIENCE = 10.0  # seconds for the first bytes of a named pipe
+_READ_BYTES = 1 << 20
+MAX_LINE_BYTES = 64 << 20  # bytes without a line end: this is no log
+PIPE_TIMEOUT = 10.0  # seconds for the first bytes of a named pipe
 
 
 class UnreadableLog(Exception):
@@ -53,32 +53,32 @@ def iter_pieces(name: str, note: Callable[[str], None]) -> Iterator[bytes]:
 def _read(descriptor: int, name: str, note: Callable[[str], None]) -> Iterator[bytes]:
     if name != "-":
         if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-            yield _first(descriptor, name, note)
+            yield _read_first(descriptor, name, note)
         os.set_blocking(descriptor, True)
     if sys.platform == "linux" and stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         with suppress(OSError):  # who has too many pipes keeps the small one
-            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIECE)
-    while data := os.read(descriptor, _PIECE):
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _READ_BYTES)
+    while data := os.read(descriptor, _READ_BYTES):
         yield data
 
 
-def _first(descriptor: int, name: str, note: Callable[[str], None]) -> bytes:
+def _read_first(descriptor: int, name: str, note: Callable[[str], None]) -> bytes:
     """The first bytes from a named pipe; an error if nobody writes to it in time."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    if not poll.poll(PATIENCE * 1000):
+    if not poll.poll(PIPE_TIMEOUT * 1000):
         try:
-            data = os.read(descriptor, _PIECE)
+            data = os.read(descriptor, _READ_BYTES)
         except BlockingIOError:
             note(f"No data from {name} yet; Ctrl-C stops waiting.")
             poll.poll()
-            return os.read(descriptor, _PIECE)
+            return os.read(descriptor, _READ_BYTES)
         if not data:
             raise NoLog(
-                f"No data was written to {name} for {PATIENCE:g} s.", "Start the program that writes the log first."
+                f"No data was written to {name} for {PIPE_TIMEOUT:g} s.", "Start the program that writes the log first."
             )
         return data
-    return os.read(descriptor, _PIECE)
+    return os.read(descriptor, _READ_BYTES)
 
 
 def _require_line_breaks(data: Iterator[bytes], name: str) -> Iterator[bytes]:
@@ -89,8 +89,9 @@ def _require_line_breaks(data: Iterator[bytes], name: str) -> Iterator[bytes]:
         without = (
             len(piece) - end if (end := max(piece.rfind(b"\n"), piece.rfind(b"\r"))) >= 0 else without + len(piece)
         )
-        if without > ENDLESS:
+        if without > MAX_LINE_BYTES:
             what = "Standard input" if name == "-" else name
             raise NoLog(
-                f"{what} is not a log: {ENDLESS >> 20} MiB without a line break.", "What was read before that is shown."
+                f"{what} is not a log: {MAX_LINE_BYTES >> 20} MiB without a line break.",
+                "What was read before that is shown.",
             )

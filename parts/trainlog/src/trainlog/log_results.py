@@ -12,7 +12,7 @@ from trainlog.failures import FailureParser
 from trainlog.nccl.formats import parse_nccl_json
 from trainlog.nccl.parser import GrowingTest, NcclParser
 from trainlog.nccl.results import NcclTest
-from trainlog.plain_lines import LONGEST, strip_terminal_codes
+from trainlog.plain_lines import MAX_LINE_BYTES, strip_terminal_codes
 from trainlog.pyspy import ProcessStacks, PySpyParser, parse_pyspy
 from trainlog.training.formats.unknown_programs import OwnFormat
 from trainlog.training.parser import TrainingParser
@@ -38,16 +38,16 @@ class EvalScore:
     better: str = ""  # "higher" or "lower", where the table says it
 
 
-_TITLE = WordSearch(b"Metric")  # stands in the titles of every table
-_FIRST = {"task": False, "tasks": False, "group": True, "groups": True}  # first column -> whether it sums up
-_BETTER = {"↑": "higher", "↓": "lower"}
+_TABLE_TITLE = WordSearch(b"Metric")  # stands in the titles of every table
+_FIRST_COLUMNS = {"task": False, "tasks": False, "group": True, "groups": True}  # first column -> whether it sums up
+_BETTER_DIRECTION = {"↑": "higher", "↓": "lower"}
 
 
 class LmEvalParser:
     """Parses the scores in any number of result tables, fed in pieces."""
 
     def __init__(self) -> None:
-        self._blocks = LineBlocks(LONGEST, returns=True)
+        self._blocks = LineBlocks(MAX_LINE_BYTES, returns=True)
         self._columns: dict[str, int] = {}
         self._group = False
         self._task, self._version, self._depth, self._padding = "", "", 0, 0
@@ -55,8 +55,8 @@ class LmEvalParser:
 
     def feed(self, data: bytes) -> list[EvalScore]:
         before, block = len(self.scores), self._blocks.feed(data)
-        for start, end in iter_spans_with(_TITLE, block, lambda: bool(self._columns)):
-            self._parse_line(strip_terminal_codes(block[start : min(end, start + LONGEST)]))
+        for start, end in iter_spans_with(_TABLE_TITLE, block, lambda: bool(self._columns)):
+            self._parse_line(strip_terminal_codes(block[start : min(end, start + MAX_LINE_BYTES)]))
         return self.scores[before:]
 
     def close(self) -> list[EvalScore]:
@@ -71,9 +71,9 @@ class LmEvalParser:
             return
         cells = line[start + 1 : end].split("|")
         titles = [cell.strip().lower() for cell in cells]
-        if titles[0] in _FIRST and "metric" in titles and "value" in titles:
+        if titles[0] in _FIRST_COLUMNS and "metric" in titles and "value" in titles:
             self._columns = {title: at for at, title in enumerate(titles) if title}
-            self._group, self._task, self._padding = _FIRST[titles[0]], "", 0
+            self._group, self._task, self._padding = _FIRST_COLUMNS[titles[0]], "", 0
         elif self._columns and not all(set(cell.strip()) <= set("-:") and cell.strip() for cell in cells[:1]):
             self._parse_row(cells)
 
@@ -101,7 +101,7 @@ class LmEvalParser:
                 version=self._version,
                 depth=self._depth,
                 group=self._group,
-                better=_BETTER.get(arrow, ""),
+                better=_BETTER_DIRECTION.get(arrow, ""),
             )
         )
 
@@ -118,14 +118,14 @@ def parse_lm_eval(data: bytes) -> tuple[EvalScore, ...]:
     return tuple(parser.scores)
 
 
-_STACKS = WordSearch(
+_STACK_WORDS = WordSearch(
     b"Thread 0x", b"Stack dump for", b"Python v", b"== pid "
 )  # in every dump of py-spy, below its process
-_PROCESS = WordSearch(b"Process ")
+_PROCESS_WORD = WordSearch(b"Process ")
 
 
-_LARGEST_JSON = 32 << 20  # bytes of a file of JSON that are kept until its end
-_JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])|\s*[\[{]?\s*$")  # how one begins: an object or an array of some
+_MAX_JSON_BYTES = 32 << 20  # bytes of a file of JSON that are kept until its end
+_JSON_HEAD = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])|\s*[\[{]?\s*$")  # how one begins: an object or an array of some
 
 
 class LogResults:
@@ -135,7 +135,7 @@ class LogResults:
         self._collected = CollectorUnwrapper()
         self._nccl, self._training = NcclParser(), TrainingParser(own)
         self._failures, self._scores = FailureParser(), LmEvalParser()
-        self._stacks, self._blocks = PySpyParser(), LineBlocks(LONGEST)
+        self._stacks, self._blocks = PySpyParser(), LineBlocks(MAX_LINE_BYTES)
         self._above = b""  # the last line so far that is not empty
         self._json: bytearray | None = bytearray()  # all of it, as long as it may be one JSON object
         self.from_json: NcclTest | None = None  # the test, if the log is nccl-tests' JSON output
@@ -212,7 +212,7 @@ class LogResults:
             return False
         if self._json is not None:
             self._json += data if self._json else data.lstrip()
-            if not _JSON.match(self._json) or len(self._json) > _LARGEST_JSON:
+            if not _JSON_HEAD.match(self._json) or len(self._json) > _MAX_JSON_BYTES:
                 self._json = None
         changed = (
             self._nccl.read(data),
@@ -237,13 +237,13 @@ class LogResults:
 
     def _feed_stacks(self, data: bytes) -> bool:
         block, dumps = self._blocks.feed(data), False
-        for start, end in iter_spans_with(_STACKS, block, lambda: self._stacks.open):
+        for start, end in iter_spans_with(_STACK_WORDS, block, lambda: self._stacks.open):
             dumps = True
             if not self._stacks.open:  # its process is named above it
-                above = _last_complete_line(block[max(0, start - LONGEST) : start]) or self._above
-                self._stacks.feed(above + b"\n" if _PROCESS.occurs_in(above) else b"")
+                above = _last_complete_line(block[max(0, start - MAX_LINE_BYTES) : start]) or self._above
+                self._stacks.feed(above + b"\n" if _PROCESS_WORD.occurs_in(above) else b"")
             self._stacks.feed(block[start:end] + b"\n")
-        self._above = _last_complete_line(block[-LONGEST:]) or self._above
+        self._above = _last_complete_line(block[-MAX_LINE_BYTES:]) or self._above
         return dumps
 
 

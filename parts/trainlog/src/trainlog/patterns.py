@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, AnyStr, Generic, cast
 
-LONGEST_PATTERN = 2000
+MAX_PATTERN_CHARACTERS = 2000
 """Characters of a pattern."""
-MEMORY = 4 << 20
+RE2_MEMORY_BYTES = 4 << 20
 
 
 class Pattern:
@@ -25,7 +25,7 @@ class Pattern:
         import re2  # 20 ms, which only those wait for who have written a pattern
 
         options = re2.Options()
-        options.log_errors, options.never_nl, options.max_mem = False, True, MEMORY
+        options.log_errors, options.never_nl, options.max_mem = False, True, RE2_MEMORY_BYTES
         try:
             self._pattern: Any = re2.compile(f"(?m){text}", options)
         except re2.error as error:

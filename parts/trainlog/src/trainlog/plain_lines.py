@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainlog.patterns import lazy_pattern
-from trainlog.word_search import ANSI, LineBlocks
+from trainlog.word_search import ANSI_CODE, LineBlocks
 
-LONGEST = 1 << 14  # bytes of a line that are kept
+MAX_LINE_BYTES = 1 << 14  # bytes of a line that are kept
 
 
 class TextLineSplitter:
     """Splits bytes into text lines; an unterminated last line counts too."""
 
-    def __init__(self, longest: int = LONGEST) -> None:
+    def __init__(self, longest: int = MAX_LINE_BYTES) -> None:
         self._longest = longest
         self._blocks = LineBlocks(longest, returns=True)
 
@@ -30,7 +30,7 @@ class TextLineSplitter:
 
 def strip_terminal_codes(raw: bytes) -> str:
     text = raw.decode("utf-8", "replace")
-    return ANSI.sub("", text) if "\x1b" in text else text
+    return ANSI_CODE.sub("", text) if "\x1b" in text else text
 
 
 _LABEL_PATTERNS = (  # what launchers and log readers put in front of a line, and whether it tells processes apart
@@ -43,18 +43,18 @@ _LABEL_PATTERNS = (  # what launchers and log readers put in front of a line, an
     (r"([\w.-]{1,253}(?: \d+)?): (?=[#\s\d])", True),
 )
 _LABELS = tuple((lazy_pattern(pattern), tells) for pattern, tells in _LABEL_PATTERNS)
-_LABELLED = lazy_pattern("|".join(pattern for pattern, _ in _LABEL_PATTERNS))
-_IN_LABELS = ":[>\x1b"  # one of these stands in every label, and in no row
+_ANY_LABEL = lazy_pattern("|".join(pattern for pattern, _ in _LABEL_PATTERNS))
+_LABEL_CHARACTERS = ":[>\x1b"  # one of these stands in every label, and in no row
 
 
 def split_label(line: str) -> tuple[str, str]:
     """The process label in front of a line, such as "[rank3]:", and the line without it."""
     if line[:1] == "#" and "\x1b" not in line:
         return "", line
-    if not any(map(line.__contains__, _IN_LABELS)):
+    if not any(map(line.__contains__, _LABEL_CHARACTERS)):
         return "", line
-    text, stream = ANSI.sub("", line) if "\x1b" in line else line, ""
-    for _ in range(6 if _LABELLED.match(text) else 0):
+    text, stream = ANSI_CODE.sub("", line) if "\x1b" in line else line, ""
+    for _ in range(6 if _ANY_LABEL.match(text) else 0):
         for pattern, tells in _LABELS:
             found = pattern.match(text)
             if found:

@@ -1,4 +1,4 @@
-"""Prints what a log holds, as text while it is read or as JSON at its end."""
+"""Prints the results in a log: text while it is read, or JSON at its end."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from trainlog.plain_lines import LONGEST, TextLineSplitter
+from trainlog.plain_lines import MAX_LINE_BYTES, TextLineSplitter
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +40,18 @@ class ProcessStacks:
     error: str = ""  # why there is no stack
 
 
-_PROCESS = re.compile(r"\s*Process (\d{1,10}): ?(.*)")
-_STACK = re.compile(r"\s*Stack dump for (?:(?:process|pid|PID) )?(?:(\d{1,10})\b)?[^\n]{0,300}$")
-_LABEL = re.compile(r"\[(?:pod/[^\]\s]{1,300}|rank\d{1,7})\]:? ?|\d{1,7}: ")
-_HEAD = re.compile(r"\s*== pid (\d{1,10}) ==\s*$")  # before the dump of a process, or the error instead of it
-_PYTHON = re.compile(r"\s*Python v(\S{1,40})")
-_THREAD = re.compile(r"\s*Thread (0x[0-9A-Fa-f]{1,16}|\d{1,20})(?: \(([a-z+]{1,60})\))?(?:: \"(.{0,300})\")?\s*$")
-_FRAME = re.compile(r"\s+(\S.{0,500}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*$")
-_ERROR = re.compile(r"\s*Error: (.{1,1000})")
+_PROCESS_LINE = re.compile(r"\s*Process (\d{1,10}): ?(.*)")
+_STACK_DUMP_LINE = re.compile(r"\s*Stack dump for (?:(?:process|pid|PID) )?(?:(\d{1,10})\b)?[^\n]{0,300}$")
+_LINE_LABEL = re.compile(r"\[(?:pod/[^\]\s]{1,300}|rank\d{1,7})\]:? ?|\d{1,7}: ")
+_PID_HEAD = re.compile(r"\s*== pid (\d{1,10}) ==\s*$")  # before the dump of a process, or the error instead of it
+_PYTHON_VERSION = re.compile(r"\s*Python v(\S{1,40})")
+_THREAD_LINE = re.compile(r"\s*Thread (0x[0-9A-Fa-f]{1,16}|\d{1,20})(?: \(([a-z+]{1,60})\))?(?:: \"(.{0,300})\")?\s*$")
+_FRAME_LINE = re.compile(r"\s+(\S.{0,500}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*$")
+_ERROR_LINE = re.compile(r"\s*Error: (.{1,1000})")
 
 
 MAX_THREADS, MAX_FRAMES = 4096, 1024  # of a process, and calls of a thread, that are kept
-LONGEST_JSON = 16 << 20  # bytes of a dump in JSON that are kept
+MAX_JSON_BYTES = 16 << 20  # bytes of a dump in JSON that are kept
 
 
 class _JsonFrame(msgspec.Struct):
@@ -83,7 +83,7 @@ class _JsonThread(msgspec.Struct):
         return name, self.thread_name or "", tuple(sorted(state)), frames
 
 
-_DUMP = msgspec.json.Decoder(list[_JsonThread])
+_DUMP_DECODER = msgspec.json.Decoder(list[_JsonThread])
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class PySpyParser:
     """Parses any number of py-spy dumps, fed in pieces."""
 
     def __init__(self) -> None:
-        self._lines = TextLineSplitter(LONGEST_JSON)
+        self._lines = TextLineSplitter(MAX_JSON_BYTES)
         self._read: list[_Process] = []
         self._indent = 0
         self._headed: int | None = None  # the process whose head came last
@@ -124,12 +124,12 @@ class PySpyParser:
             self._parse_line(line)
 
     def _parse_line(self, line: str) -> None:
-        if self._json is None and (found := _LABEL.match(line)):
+        if self._json is None and (found := _LINE_LABEL.match(line)):
             line = line[found.end() :]
         if self._json is not None or line.startswith("["):
             self._parse_json_line(line)
         else:
-            line = line[:LONGEST]
+            line = line[:MAX_LINE_BYTES]
             self.open = self._parse_text_line(line) or (self.open and not line[:1].strip())
 
     def _parse_json_line(self, line: str) -> None:
@@ -144,11 +144,11 @@ class PySpyParser:
         self._kept += len(line)
         last = line.rstrip()
         over = last == "]" or (len(self._json) == 1 and (last != "[" and not last.endswith("{")))
-        if not over and self._kept <= LONGEST_JSON:
+        if not over and self._kept <= MAX_JSON_BYTES:
             return
         text, self._json = "\n".join(self._json), None
         try:
-            threads = _DUMP.decode(text)
+            threads = _DUMP_DECODER.decode(text)
         except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
             return
         found: dict[int, _Process] = {}
@@ -161,27 +161,27 @@ class PySpyParser:
 
     def _parse_text_line(self, line: str) -> bool:
         """Parse a line of a text dump; returns whether it is one."""
-        if found := _HEAD.match(line):
+        if found := _PID_HEAD.match(line):
             self._headed = int(found.group(1))
-        elif found := _PROCESS.match(line):
+        elif found := _PROCESS_LINE.match(line):
             self._read.append(_Process(int(found.group(1)), found.group(2).strip()))
-        elif found := _STACK.match(line):
+        elif found := _STACK_DUMP_LINE.match(line):
             self._read.append(_Process(int(found.group(1)) if found.group(1) else None))
-        elif found := _THREAD.match(line):
+        elif found := _THREAD_LINE.match(line):
             state = tuple(sorted({*(found.group(2) or "").split("+")} - {""}))
             if len(self._current_process().threads) < MAX_THREADS:
                 self._current_process().threads.append((found.group(1), found.group(3) or "", state, []))
             self._indent = 0
-        elif (found := _FRAME.match(line)) and self._read and self._read[-1].threads:
+        elif (found := _FRAME_LINE.match(line)) and self._read and self._read[-1].threads:
             # Calls all stand equally deep; arguments and local variables, which may look alike, stand deeper.
             indent = len(line) - len(line.lstrip())
             self._indent = self._indent or indent
             if indent == self._indent and len(self._read[-1].threads[-1][3]) < MAX_FRAMES:
                 frame = Frame(found.group(1), found.group(2), int(found.group(3)) if found.group(3) else None)
                 self._read[-1].threads[-1][3].append(frame)
-        elif (found := _PYTHON.match(line)) and self._read:
+        elif (found := _PYTHON_VERSION.match(line)) and self._read:
             self._read[-1].python = found.group(1)
-        elif found := _ERROR.match(line):
+        elif found := _ERROR_LINE.match(line):
             self._add_error(found.group(1).strip())
         else:
             return False

@@ -30,7 +30,7 @@ _SECRET_NAMES = {
     "AUTHORIZATION",
 }
 _ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY")
-_NOT_SECRET = {
+_HARMLESS_NAMES = {
     "PUBLIC",
     "PAD",
     "EOS",
@@ -43,11 +43,11 @@ _NOT_SECRET = {
     "SPECIAL",
     "SSHPUBLICKEY",
 }
-_WORD = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_HARMLESS = lazy_pattern(r"\d{0,6}|true|false|yes|no|none|null|/.*|\$.*|<.*>|\[.*\]", re.IGNORECASE)
+_NAME_WORD = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_HARMLESS_VALUE = lazy_pattern(r"\d{0,6}|true|false|yes|no|none|null|/.*|\$.*|<.*>|\[.*\]", re.IGNORECASE)
 """A switch, a number, the path of a file, a reference or a special token, whatever its variable is called."""
 
-_SHAPES = {  # how tokens begin that say what they are, and how they go on
+_TOKEN_SHAPES = {  # how tokens begin that say what they are, and how they go on
     "hf_": r"(?:(?=[a-z]{0,40}[A-Z0-9])[A-Za-z0-9]{8,}+|[a-z]{14,}+)",
     **dict.fromkeys(("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_"), r"[A-Za-z0-9]{16,}+"),
     "github_pat_": r"\w{16,}+",
@@ -62,13 +62,13 @@ _SHAPES = {  # how tokens begin that say what they are, and how they go on
     "AGE-SECRET-KEY-1": r"[0-9A-Z]{16,}+",
     "ms-": r"(?<!-ms-)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}",
 }
-SHAPES = "|".join(rf"{re.escape(begin)}(?<!\w{re.escape(begin)}){rest}" for begin, rest in _SHAPES.items())
+TOKEN_PATTERN = "|".join(rf"{re.escape(begin)}(?<!\w{re.escape(begin)}){rest}" for begin, rest in _TOKEN_SHAPES.items())
 """Tokens that say what they are: Hugging Face, GitHub, GitLab, AWS, Google, Slack, OAuth, JSON web tokens, OpenAI and
 Anthropic, NVIDIA, package indexes, Docker, age, ModelScope."""
 
 _VALUE = r"[^\s\"',;&\\]"
 _QUOTE = r"(?:\\?[\"'])"
-_LOGINS = (  # what has a password that may be called `pass`, by length; a forward pass has none
+_LOGIN_WORDS = (  # what has a password that may be called `pass`, by length; a forward pass has none
     "db|pg",
     "sql|ftp|ssh|git|api|ray",
     "mail|smtp|ldap|http|user|root|auth",
@@ -76,15 +76,15 @@ _LOGINS = (  # what has a password that may be called `pass`, by length; a forwa
     "mysql|mongo|redis|proxy|admin|login|minio",
     "database|postgres|registry",
 )
-_OF_LOGIN = (
+_LOGIN = (
     r"(?=[_-]?(?:id)?[\"'\\\] \t]{0,6}+[:=])"
     + "|".join(  # where a sign follows
-        f"{before}(?:" + "|".join(rf"(?<=(?<![a-z0-9])(?:{names}){sign}pass)" for names in _LOGINS) + ")"
+        f"{before}(?:" + "|".join(rf"(?<=(?<![a-z0-9])(?:{names}){sign}pass)" for names in _LOGIN_WORDS) + ")"
         for before, sign in (("(?:(?<=[_-]pass)", "[_-]"), ("(?<=[a-z]pass)", ""))
     )
     + ")"
 )
-_NAMED = (  # behind a name that says what it holds: a sign, then the value: in quotes, or up to a blank
+_ITS_VALUE = (  # behind a name that says what it holds: a sign, then the value: in quotes, or up to a blank
     rf"(?:[_-]?[iI][dD])?{_QUOTE}?+\]?+[ \t]{{0,3}}+(?::|=>|=)[ \t]{{0,3}}+[bB]?{_QUOTE}?+()"
     r"(?![/$<\[{]|[\d.,%]{1,12}(?![\w/+=-])|(?i:true|false|none|null)\b)"
     r"(?:(?<=\")[^\s\"\\][^\"\\\r\n]{3,500}+(?=\\?\")|(?<=')[^\s'\\][^'\\\r\n]{3,500}+(?=\\?')"
@@ -93,12 +93,12 @@ _NAMED = (  # behind a name that says what it holds: a sign, then the value: in 
 _MIXED = (  # no word, number or path
     rf"()(?![/$<\[{{.~])(?=[^\s\d]{{0,100}}+\d)(?=[^\sa-zA-Z]{{0,100}}+[a-zA-Z]){_VALUE}{{8,500}}+"
 )
-_DOTTED = r"[ \t]\.{2,60}+[ \t]" + _MIXED  # a line of Megatron's table of arguments
-_OPTION = (  # of a command
+_MEGATRON_ARGUMENT = r"[ \t]\.{2,60}+[ \t]" + _MIXED  # a line of Megatron's table of arguments
+_COMMAND_OPTION = (  # of a command
     rf"[ \t]{{1,3}}{_QUOTE}?()(?!-)(?:(?<=\")[^\"\\\r\n]{{4,500}}+(?=\\?\")"
     rf"|(?<=')[^'\\\r\n]{{4,500}}+(?=\\?')|{_VALUE}{{4,500}}+)"
 )
-_LISTED = (
+_LISTED_VALUE = (
     rf"{_QUOTE}?,[ \t]{{0,3}}{_QUOTE}?(?i:value){_QUOTE}?[:=][ \t]{{0,3}}{_QUOTE}?(){_VALUE}{{4,500}}+"  # of a pod
 )
 
@@ -109,19 +109,19 @@ def _after_words(command: str, option: str, value: str) -> str:
     return rf"(?:[ \t]++(?!{found}{value}|\S*?{command}[ \t])\S++){{0,40}}+[ \t]++{found}(){value}"
 
 
-ANNOUNCED = "|".join(  # secrets after words that announce them, in lower case; an empty group stands where each begins
+ANNOUNCED_SECRET = "|".join(  # after words that announce it, in lower case; an empty group stands where each begins
     (
-        rf"p(?:assw(?:or)?d|assphrase|gpass|rivate[_-]?key|wd(?![:= \t]{{1,4}}[.~])|ass(?:{_OF_LOGIN})){_NAMED}",
-        rf"s(?:ecret(?:[_-]?key)?|ubscription[_-]?key){_NAMED}",
-        rf"token(?<!(?:eos|pad|bos|unk|cls|sep)_token)(?<!(?:mask|stop)_token){_NAMED}",
-        rf"a(?:pi|ccess|ccount|uth)[_-]?key{_NAMED}",
-        rf"license[_-]?key{_NAMED}",
-        rf"credentials?{_NAMED}",
-        rf"password{_DOTTED}",
-        rf"secret{_DOTTED}",
-        rf"token(?:(?<=hf_token)|(?<=hub_token)|(?<=auth_token)|(?<=access_token)){_DOTTED}",
-        rf"key(?:(?<=api_key)|(?<=wandb_key)|(?<=access_key)|(?<=secret_key)){_DOTTED}",
-        rf"-(?:[a-z]{{0,30}}?(?:password|passwd|token|secret|api-?key|access-?key)){_OPTION}",
+        rf"p(?:assw(?:or)?d|assphrase|gpass|rivate[_-]?key|wd(?![:= \t]{{1,4}}[.~])|ass(?:{_LOGIN})){_ITS_VALUE}",
+        rf"s(?:ecret(?:[_-]?key)?|ubscription[_-]?key){_ITS_VALUE}",
+        rf"token(?<!(?:eos|pad|bos|unk|cls|sep)_token)(?<!(?:mask|stop)_token){_ITS_VALUE}",
+        rf"a(?:pi|ccess|ccount|uth)[_-]?key{_ITS_VALUE}",
+        rf"license[_-]?key{_ITS_VALUE}",
+        rf"credentials?{_ITS_VALUE}",
+        rf"password{_MEGATRON_ARGUMENT}",
+        rf"secret{_MEGATRON_ARGUMENT}",
+        rf"token(?:(?<=hf_token)|(?<=hub_token)|(?<=auth_token)|(?<=access_token)){_MEGATRON_ARGUMENT}",
+        rf"key(?:(?<=api_key)|(?<=wandb_key)|(?<=access_key)|(?<=secret_key)){_MEGATRON_ARGUMENT}",
+        rf"-(?:[a-z]{{0,30}}?(?:password|passwd|token|secret|api-?key|access-?key)){_COMMAND_OPTION}",
         rf"authorization{_QUOTE}?[ \t]{{0,3}}[:=][ \t]{{0,3}}{_QUOTE}?(?:basic|bearer|token|digest)[ \t]{{1,3}}()"
         r"[^\s\"']{4,}+",
         r"bearer(?<!\wbearer)[ \t]{1,3}()(?=[^\s\"'\d._~+/=-]{0,200}+[\d._~+/=-])[a-z0-9._~+/=-]{8,}+",
@@ -137,11 +137,11 @@ _ENDINGS = ("KEY", "TOKEN", "SECRET", "PASS(?:WORD|WD)?", "PWD", "CREDENTIALS?")
 _NO_SECRET = "".join(
     rf"(?<!(?<![A-Z])(?:{names})_)" for names in ("PAD|EOS|BOS|UNK|CLS|SEP", "MASK|STOP", "PUBLIC", "SPECIAL")
 )
-ANNOUNCED_CASED = "|".join(  # the same, in capitals
+ANNOUNCED_SECRET_IN_CAPITALS = "|".join(  # the same, in capitals
     (
-        rf"_PASS{_NAMED}",
+        rf"_PASS{_ITS_VALUE}",
         rf"_(?:(?<=[ABE-JM-OQRT-Z0-9]_)|(?<=[CDKLPS]_){_NO_SECRET})(?:{'|'.join(_ENDINGS)})[ \t]++{_QUOTE}?+{_MIXED}",
-        *(ending + _LISTED for ending in _ENDINGS),
+        *(ending + _LISTED_VALUE for ending in _ENDINGS),
     )
 )
 COMMANDS = "|".join(  # options of commands, in lower case
@@ -157,10 +157,10 @@ COMMANDS = "|".join(  # options of commands, in lower case
 
 def is_confidential(name: str, value: object = None) -> bool:
     """Whether the variable's name suggests a secret, so that its value is neither shown nor stored."""
-    words = [word.upper() for word in _WORD.findall(name)]
-    if _NOT_SECRET.intersection(words) or not any(word in _SECRET_NAMES or word.endswith(_ENDS) for word in words):
+    words = [word.upper() for word in _NAME_WORD.findall(name)]
+    if _HARMLESS_NAMES.intersection(words) or not any(word in _SECRET_NAMES or word.endswith(_ENDS) for word in words):
         return False
-    return not (isinstance(value, str) and _HARMLESS.fullmatch(value))
+    return not (isinstance(value, str) and _HARMLESS_VALUE.fullmatch(value))
 
 
 def looks_confidential(text: str) -> bool:
@@ -196,11 +196,11 @@ def redact_tree(value: Any, name: str = "") -> Any:
 
 
 REDACTED_BYTES = REDACTED.encode()
-_NAMES = (b"password", b"passwd", b"passphrase", b"pgpass", b"secret", b"token", b"key", b"_id", b"-id",
+_SECRET_WORDS = (b"password", b"passwd", b"passphrase", b"pgpass", b"secret", b"token", b"key", b"_id", b"-id",
           b"credential", b"credentials", b"pwd")  # fmt: skip
-_SHAPED = tuple(begin.encode() for begin in _SHAPES)
+_TOKEN_HEADS = tuple(begin.encode() for begin in _TOKEN_SHAPES)
 _COMMANDS = (b" login ", b"curl ", b"mysql", b"mariadb")
-_ANNOUNCING = (  # what stands in everything that announces a secret
+_ANNOUNCERS = (  # what stands in everything that announces a secret
     b"bearer ",
     b"bearer\t",
     b"basic ",
@@ -214,18 +214,18 @@ _ANNOUNCING = (  # what stands in everything that announces a secret
     b"pass :",
     b"pass .",
     *(b"pass" + bytes([sign]) for sign in b"=:\"'\\\t]"),
-    *(name + bytes([sign]) for name in _NAMES for sign in b"=: \t\"'\\],"),
+    *(name + bytes([sign]) for name in _SECRET_WORDS for sign in b"=: \t\"'\\],"),
 )
-_WORDS = WordSearch(*(each.lower() for each in _SHAPED), *_ANNOUNCING, *_COMMANDS, b"@", fold=True)
+_ANY_SEARCH = WordSearch(*(each.lower() for each in _TOKEN_HEADS), *_ANNOUNCERS, *_COMMANDS, b"@", fold=True)
 """A text without any of these has no secret that is known here."""
-_FIND_SHAPED, _FIND_COMMANDS = WordSearch(*_SHAPED), WordSearch(*_COMMANDS, fold=True)
-_FIND_ANNOUNCING = WordSearch(*_ANNOUNCING, b"://", fold=True)
-_BEFORE, _BEHIND = 80, 800  # bytes around such a word in which what it announces begins and ends
-_BEGIN = lazy_pattern(rb"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
-_END = lazy_pattern(rb"-----END [A-Z ]{0,40}PRIVATE KEY-----")
-_KEY = lazy_pattern(_BEGIN.pattern + rb"(?:(?!-----END)[\s\S]){0,20000}(?:" + _END.pattern + rb")?", re.ASCII)
-_KEY_LINES = 200  # the longest key has fewer lines than this; whatever has more was no key
-_ESCAPE = lazy_pattern(rb"\x1b(?:\[[0-9;?]{0,20}[ -/]{0,4}[@-~]|[@-Z\\-_])")
+_TOKEN_SEARCH, _COMMAND_SEARCH = WordSearch(*_TOKEN_HEADS), WordSearch(*_COMMANDS, fold=True)
+_ANNOUNCING_SEARCH = WordSearch(*_ANNOUNCERS, b"://", fold=True)
+_BYTES_BEFORE_WORD, _BYTES_BEHIND_WORD = 80, 800  # bytes around such a word in which what it announces begins and ends
+_KEY_BEGIN = lazy_pattern(rb"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
+_KEY_END = lazy_pattern(rb"-----END [A-Z ]{0,40}PRIVATE KEY-----")
+_KEY = lazy_pattern(_KEY_BEGIN.pattern + rb"(?:(?!-----END)[\s\S]){0,20000}(?:" + _KEY_END.pattern + rb")?", re.ASCII)
+_MAX_KEY_LINES = 200  # the longest key has fewer lines than this; whatever has more was no key
+_ESCAPE_CODE = lazy_pattern(rb"\x1b(?:\[[0-9;?]{0,20}[ -/]{0,4}[@-~]|[@-Z\\-_])")
 
 
 class Redactor:
@@ -239,7 +239,7 @@ class Redactor:
         block = b"\n".join(lines)
         if self._left or b"PRIVATE KEY" in block:
             return [self._redact_next_line(line) for line in lines]
-        suspects, coloured = _WORDS.find_lines(block), b"\x1b" in block
+        suspects, coloured = _ANY_SEARCH.find_lines(block), b"\x1b" in block
         if not suspects and not coloured:
             return lines
         clean, at = [], 0
@@ -263,33 +263,33 @@ class Redactor:
         head, space, text = line.partition(b" ")
         if self._left:
             self._left -= 1
-            end = _END.search(text)
+            end = _KEY_END.search(text)
             if end is None:
                 return head + space + REDACTED_BYTES
             self._left = 0
             return head + space + REDACTED_BYTES + redact_bytes(text[end.end() :])
-        begin = _BEGIN.search(text)
-        if begin is not None and _END.search(text, begin.end()) is None:
-            self._left = _KEY_LINES
+        begin = _KEY_BEGIN.search(text)
+        if begin is not None and _KEY_END.search(text, begin.end()) is None:
+            self._left = _MAX_KEY_LINES
         return redact_line(line)
 
 
-LOOKED_THROUGH, CUT = 1 << 15, 1 << 10  # bytes of a line that are searched for secrets, and those at their end
-MOST_WORDS = 1000  # that announce a secret, up to which a line is searched: each costs up to two microseconds
+MAX_SEARCHED_BYTES, CUT_BYTES = 1 << 15, 1 << 10  # of a line that are searched for secrets, and those at their end
+MAX_SECRET_WORDS = 1000  # that announce a secret, up to which a line is searched: each costs up to two microseconds
 
 
 def redact_line(line: bytes) -> bytes:
     """The line with secrets redacted; the part of it that would take too long to be searched is cut off."""
-    looked = _FIND_ANNOUNCING.find_word(line[:LOOKED_THROUGH], MOST_WORDS)
+    looked = _ANNOUNCING_SEARCH.find_word(line[:MAX_SEARCHED_BYTES], MAX_SECRET_WORDS)
     if looked == len(line):
         return redact_bytes(line)
-    more = len(line) - looked + CUT
-    return redact_bytes(line[:looked])[:-CUT] + f" … ({more} bytes more, which may hold a secret)".encode()
+    more = len(line) - looked + CUT_BYTES
+    return redact_bytes(line[:looked])[:-CUT_BYTES] + f" … ({more} bytes more, which may hold a secret)".encode()
 
 
 def redact_bytes(text: bytes) -> bytes:
     """The text with recognisable secrets redacted; colour codes are removed where they split a secret."""
-    plain = _ESCAPE.sub(b"", text) if b"\x1b" in text else text
+    plain = _ESCAPE_CODE.sub(b"", text) if b"\x1b" in text else text
     clean = _redact_plain(plain)
     return clean if clean != plain else text
 
@@ -297,7 +297,7 @@ def redact_bytes(text: bytes) -> bytes:
 def _redact_plain(text: bytes) -> bytes:
     text = _KEY.sub(REDACTED_BYTES, text) if b"PRIVATE KEY" in text else text
     for search, pattern, lower in _patterns():
-        if spans := search.find_spans(text, _BEFORE, _BEHIND):
+        if spans := search.find_spans(text, _BYTES_BEFORE_WORD, _BYTES_BEHIND_WORD):
             text = _redact_spans(text, spans, pattern, text.lower() if lower else text)
     return text
 
@@ -321,8 +321,8 @@ def _patterns() -> tuple[tuple[WordSearch, re.Pattern[bytes], bool], ...]:
     Compiled on first use, since that takes milliseconds that few commands need.
     """
     return (
-        (_FIND_SHAPED, re.compile(SHAPES.encode()), False),
-        (_FIND_ANNOUNCING, re.compile(ANNOUNCED.encode()), True),
-        (_FIND_ANNOUNCING, re.compile(ANNOUNCED_CASED.encode()), False),
-        (_FIND_COMMANDS, re.compile(COMMANDS.encode()), True),
+        (_TOKEN_SEARCH, re.compile(TOKEN_PATTERN.encode()), False),
+        (_ANNOUNCING_SEARCH, re.compile(ANNOUNCED_SECRET.encode()), True),
+        (_ANNOUNCING_SEARCH, re.compile(ANNOUNCED_SECRET_IN_CAPITALS.encode()), False),
+        (_COMMAND_SEARCH, re.compile(COMMANDS.encode()), True),
     )

@@ -1,4 +1,4 @@
-"""What stands in a log as JSON, made piece by piece."""
+"""The results in a log as JSON, yielded in pieces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainlog.log_results import LogResults
 from trainlog.nccl.results import NcclTest
 from trainlog.training.steps import Step
 
-_AT_ONCE = 2000  # steps or rows that are made into text at once
+_ITEMS_AT_ONCE = 2000  # steps or rows that are made into text at once
 _encode, _encode_lines = msgspec.json.encode, msgspec.json.Encoder().encode_lines
 
 
@@ -137,6 +137,6 @@ def _array_of(
 ) -> Iterator[bytes]:
     """The values as a JSON array, one per line; `said` makes some of them at once into what is encoded."""
     rest, between = iter(values), f",\n{indent}".encode()
-    pieces = iter(lambda: list(islice(rest, _AT_ONCE)), [])
+    pieces = iter(lambda: list(islice(rest, _ITEMS_AT_ONCE)), [])
     # A line end within a text is written as two letters.
     return _array(([_encode_lines(encodable(piece))[:-1].replace(b"\n", between)] for piece in pieces), indent)

@@ -1,4 +1,4 @@
-"""What stands in a log as text, line by line as the log is read."""
+"""The results in a log as text lines, printed while the log is read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from trainlog.pyspy import ProcessStacks
 from trainlog.training.reader import RunReader
 from trainlog.training.steps import PackedSteps, Step
 
-SAID = 20  # failures that are printed as text
-_MIXED = 16  # tests that may print into each other
+MAX_PRINTED_FAILURES = 20  # failures that are printed as text
+_MAX_OPEN_TESTS = 16  # tests that may print into each other
 _ROW_TITLES = f"{'bytes':>14} {'out of place':>13} {'in place':>9} GB/s  wrong"
 _ROW = "%14d %13.2f %9.2f       %s"
 _FORMS = ("loss %.6g", "grad norm %.4g", "lr %.3g", "%.4g s", "%.1f TFLOP/s", "%.0f tokens/s")
-_FIRST, _LAST = Step._fields.index("loss"), Step._fields.index("tokens_per_s") + 1  # the figures of a step
+_FIRST_FIGURE, _LAST_FIGURE = Step._fields.index("loss"), Step._fields.index("tokens_per_s") + 1  # of a step
 
 
 class ResultsPrinter:
@@ -53,7 +53,7 @@ class ResultsPrinter:
                 lines.append(_test_end(known, rows))
             if lines:
                 self._print("\n".join(lines))
-        while self._first < len(tests) - _MIXED and self._first in self._done:
+        while self._first < len(tests) - _MAX_OPEN_TESTS and self._first in self._done:
             self._first += 1
         for at, run in enumerate(reading.training):
             self._run(at, run, ended=ended)
@@ -105,9 +105,9 @@ class ResultsPrinter:
 
 def _failures(reading: LogResults) -> list[str]:
     lines = [f"failure: {each}" for each in group_sentences(reading.failures)]
-    rest = max(0, len(lines) - SAID) + reading.more_failures
+    rest = max(0, len(lines) - MAX_PRINTED_FAILURES) + reading.more_failures
     more = f"failure: {rest:,} more; --json has {'the first of them' if reading.more_failures else 'all'}"
-    return [*lines[:SAID], *([more] if rest else ())]
+    return [*lines[:MAX_PRINTED_FAILURES], *([more] if rest else ())]
 
 
 def _score(score: EvalScore) -> str:
@@ -151,22 +151,22 @@ def _test_end(test: NcclTest, rows: int) -> str:
     return f"{measured}{verdict}{state}{f' ({test.error})' if test.error else ''}"
 
 
-_SHAPES: dict[tuple[bool, ...], tuple[str, Callable[[Step], Any]]] = {}
+_STEP_FORMATS: dict[tuple[bool, ...], tuple[str, Callable[[Step], Any]]] = {}
 
 
 def _steps(steps: PackedSteps | list[Step]) -> Iterable[str]:
     columns = steps.columns if isinstance(steps, PackedSteps) and steps.whole else {}
-    known = tuple([name in columns for name in Step._fields[:_LAST]])
+    known = tuple([name in columns for name in Step._fields[:_LAST_FIGURE]])
     if not any(known) or "nan" in columns or "warm_up" in columns or any(columns.get("skipped", ())):
         return map(_step, steps)
-    form, _ = _SHAPES.get(known) or _shape(known)
-    figures = [columns[name] for name in Step._fields[:_LAST] if name in columns]
+    form, _ = _STEP_FORMATS.get(known) or _step_format(known)
+    figures = [columns[name] for name in Step._fields[:_LAST_FIGURE] if name in columns]
     return map(form.__mod__, zip(*figures, strict=True))
 
 
 def _step(step: Step) -> str:
-    known = tuple([value is not None for value in step[:_LAST]])
-    form, values = _SHAPES.get(known) or _shape(known)
+    known = tuple([value is not None for value in step[:_LAST_FIGURE]])
+    form, values = _STEP_FORMATS.get(known) or _step_format(known)
     words: str = form % values(step)
     if step[8] or step[9] or step[10]:
         words = "  ".join(
@@ -175,13 +175,13 @@ def _step(step: Step) -> str:
     return words
 
 
-def _shape(known_figures: tuple[bool, ...]) -> tuple[str, Callable[[Step], Any]]:
+def _step_format(known_figures: tuple[bool, ...]) -> tuple[str, Callable[[Step], Any]]:
     """The line format, and the function for its values, of steps with the same known figures."""
     at = ("%s" if known_figures[0] else "-") + ("/%s" if known_figures[1] else "")
-    form = "  ".join([at, *(form for form, known in zip(_FORMS, known_figures[_FIRST:], strict=True) if known)])
+    form = "  ".join([at, *(form for form, known in zip(_FORMS, known_figures[_FIRST_FIGURE:], strict=True) if known)])
     places = [place for place, known in enumerate(known_figures) if known]
-    _SHAPES[known_figures] = form, itemgetter(*places) if places else lambda _: ()
-    return _SHAPES[known_figures]
+    _STEP_FORMATS[known_figures] = form, itemgetter(*places) if places else lambda _: ()
+    return _STEP_FORMATS[known_figures]
 
 
 def _run_end(run: RunReader) -> str:

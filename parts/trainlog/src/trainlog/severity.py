@@ -9,8 +9,8 @@ from trainlog.patterns import lazy_pattern
 from trainlog.word_search import WordSearch
 
 LEVELS = ("error", "warn", "info", "debug")  # most serious first
-_AT_LEAST = {least: frozenset(LEVELS[: at + 1]) for at, least in enumerate(LEVELS)}
-SEVERITY_HEAD = 400  # characters of a line that are looked at
+_LEVELS_FROM = {least: frozenset(LEVELS[: at + 1]) for at, least in enumerate(LEVELS)}
+MAX_HEAD_CHARACTERS = 400  # characters of a line that are looked at
 _FAILURES = tuple(word.lower() for word in FAILURE_WORDS)
 ERROR_WORDS = WordSearch(  # a line without any of these tells of no error
     *_FAILURES, b"error", b"fatal", b"critical", b"traceback", b"exception", b"fail", b"panic", b"segfault", b"abort",
@@ -21,15 +21,15 @@ DEBUG_WORDS = (b"debug", b"trace")
 NCCL_WORDS = (b"NCCL INFO", b"NCCL WARN", b"NCCL TRACE", b"NCCL VERSION", b"NCCL ERROR")  # what libnccl begins with
 NOT_A_NUMBER = r"[:=]\s*[+-]?(?:nan|NaN|NAN)\b|\b[Ll]oss\s+(?:nan|NaN|NAN)\b"  # as diverging losses are printed
 XID_WORD = r"\bS?Xid\b"  # a search for faults that the driver reports
-_STANDALONE = (b"fatal", b"critical", b"traceback", b"exception", b"failed", b"failure", b"panic", b"segfault",
+_ERROR_WHOLE_WORDS = (b"fatal", b"critical", b"traceback", b"exception", b"failed", b"failure", b"panic", b"segfault",
                b"aborted", b"oom", b"killed")  # fmt: skip
 FIRST_ERROR = (  # what a search for the first line that tells of an error looks for
     r"\b(?:[Ee]rror|ERROR|[Ff]atal|FATAL|Traceback|[Ee]xception|[Ff]ailed|FAILED|[Pp]anic|OOM|[Kk]illed|S?Xid)\b"
     rf"|[a-z]Error\b|{NOT_A_NUMBER}|" + "|".join(re.escape(word.decode()) for word in FAILURE_WORDS)
 )
-_NO_ERROR = lazy_pattern(rb"\b(?:0|no) (?:errors?|failures?|failed)\b|\b(?:errors?|failed|failures?)[:=]\s*0\b")
-_WARN = lazy_pattern(rb"warn(?:\b(?<!\wwarn)|ing\b(?<!\wwarning))")
-_DEBUG = lazy_pattern(rb"\b(?:debug|trace)\b")
+_ZERO_ERRORS = lazy_pattern(rb"\b(?:0|no) (?:errors?|failures?|failed)\b|\b(?:errors?|failed|failures?)[:=]\s*0\b")
+_WARNING_WORD = lazy_pattern(rb"warn(?:\b(?<!\wwarn)|ing\b(?<!\wwarning))")
+_DEBUG_WORD = lazy_pattern(rb"\b(?:debug|trace)\b")
 _NAN_VALUE = lazy_pattern(rb"[:=]\s*[+-]?nan\b")
 NCCL_LINE = lazy_pattern(b"|".join(NCCL_WORDS))  # what libnccl says of itself
 
@@ -43,17 +43,17 @@ _ERRORS: tuple[tuple[bytes, re.Pattern[bytes]], ...] = (  # what every error has
     (b"error", _word_pattern(b"error", rb"[0-9_]")),
     (b"nccl warn", lazy_pattern(b"nccl warn")),
     (b"xid", lazy_pattern(rb"xid\b(?:(?<!\wxid)|(?<=sxid)(?<!\wsxid))")),
-    *((word, _word_pattern(word)) for word in _STANDALONE),
+    *((word, _word_pattern(word)) for word in _ERROR_WHOLE_WORDS),
 )
 
 
 def detect_level(text: bytes) -> str:
-    head = text[:SEVERITY_HEAD].lower()
-    if _is_error(head) and not _NO_ERROR.search(head):
+    head = text[:MAX_HEAD_CHARACTERS].lower()
+    if _is_error(head) and not _ZERO_ERRORS.search(head):
         return "error"
-    if b"warn" in head and _WARN.search(head):
+    if b"warn" in head and _WARNING_WORD.search(head):
         return "warn"
-    return "debug" if (b"debug" in head or b"trace" in head) and _DEBUG.search(head) else "info"
+    return "debug" if (b"debug" in head or b"trace" in head) and _DEBUG_WORD.search(head) else "info"
 
 
 def _is_error(head: bytes) -> bool:
@@ -69,8 +69,8 @@ def _is_error(head: bytes) -> bool:
 
 
 def is_warning(text: bytes) -> bool:
-    return _WARN.search(text[:SEVERITY_HEAD].lower()) is not None
+    return _WARNING_WORD.search(text[:MAX_HEAD_CHARACTERS].lower()) is not None
 
 
 def has_severity(text: bytes, least: str) -> bool:
-    return detect_level(text) in _AT_LEAST[least]
+    return detect_level(text) in _LEVELS_FROM[least]

@@ -25,7 +25,7 @@ class UnparsedLines(Struct, frozen=True):
         return f"{number} unreadable ({where})"
 
 
-MAX_EXAMPLE = 300  # letters of a line that are kept
+MAX_EXAMPLE_CHARACTERS = 300  # letters of a line that are kept
 
 
 class UnparsedCounter:
@@ -56,7 +56,7 @@ class UnparsedCounter:
         number = self._before + self._lines + 1
         old = self.told
         if old is None:
-            self.told = UnparsedLines(number, number, 1, text.strip()[:MAX_EXAMPLE])
+            self.told = UnparsedLines(number, number, 1, text.strip()[:MAX_EXAMPLE_CHARACTERS])
         else:
             self.told = replace(old, last=number, lines=old.lines + 1, goes_on=True)
 

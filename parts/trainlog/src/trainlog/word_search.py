@@ -14,8 +14,8 @@ from typing import Protocol
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
-_WINDOW, _WIDEST = 1 << 13, 1 << 16  # bytes that are searched at once, of which every second one may be a match
-_PIECE, _UNSEEN = 1 << 8, 1 << 10  # bytes that are searched for a first word, and those behind it that are not
+_WINDOW_BYTES, _MAX_WINDOW_BYTES = 1 << 13, 1 << 16  # that are searched at once; every second may be a match
+_FIRST_WORD_BYTES, _UNSEARCHED_BYTES = 1 << 8, 1 << 10  # searched for a first word, and skipped behind it
 
 
 class LineFinder(Protocol):
@@ -40,7 +40,7 @@ class WordSearch:
         return BytesAhoCorasick(self._longer, MatchKind.LeftmostFirst, Implementation.DFA) if self._longer else None
 
     def occurs_in(self, block: bytes) -> bool:
-        if len(block) > _WINDOW:
+        if len(block) > _WINDOW_BYTES:
             return bool(self.find_lines(block))
         if self._search and self._search.find_matches_as_indexes(block.lower() if self._fold else block):
             return True
@@ -55,10 +55,10 @@ class WordSearch:
             while at >= 0:
                 end = _add_line(found, block, at, size)
                 at = block.find(letter, end)
-        at, window = 0 if self._search else size, _WINDOW
+        at, window = 0 if self._search else size, _WINDOW_BYTES
         while at < size:
             known = self._search_window(found, block, at, window)
-            at, window = max(known, at + window), _WINDOW if known else min(2 * window, _WIDEST)
+            at, window = max(known, at + window), _WINDOW_BYTES if known else min(2 * window, _MAX_WINDOW_BYTES)
         return found
 
     def find_word(self, text: bytes, number: int) -> int:
@@ -76,12 +76,12 @@ class WordSearch:
         spans: list[tuple[int, int]] = []
         at, text = 0, text.lower() if self._fold else text
         while at < len(text):
-            piece = text[at : at + _PIECE + self._further]
+            piece = text[at : at + _FIRST_WORD_BYTES + self._further]
             if not (found := self._search.find_matches_as_indexes(piece)):
-                at += _PIECE
+                at += _FIRST_WORD_BYTES
                 continue
             begin = max(0, at + found[0][1] - before)
-            at += found[0][1] + _UNSEEN
+            at += found[0][1] + _UNSEARCHED_BYTES
             if spans and spans[-1][1] >= begin:
                 begin = spans.pop()[0]
             spans.append((begin, at + behind))
@@ -107,7 +107,7 @@ def _add_line(found: dict[int, int], block: bytes, at: int, size: int) -> int:
     return end
 
 
-ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")  # colours and the like
+ANSI_CODE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")  # colours and the like
 
 
 class LineBlocks:

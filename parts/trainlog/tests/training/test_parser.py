@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainlog import parse_training
-from trainlog.training.parser import LONGEST, WORDS, TrainingParser
+from trainlog.training.parser import MAX_LINE_BYTES, STEP_SEARCH, TrainingParser
 from trainlog.training.reader import RunReader
 from trainlog.training.steps import Rollback, Step, find_run_position
 
@@ -363,7 +363,7 @@ def test_lines_that_are_passed_over_say_nothing(lines: list[str]) -> None:
     data = "".join(lines).encode()
     eager = TrainingParser()
     for line in data.replace(b"\r", b"\n").split(b"\n"):
-        eager._parse_raw_line(line[:LONGEST])
+        eager._parse_raw_line(line[:MAX_LINE_BYTES])
     eager.close()
     assert repr(eager.runs) == repr(parse_training(data))
 
@@ -382,7 +382,7 @@ def test_no_text_like_a_log_breaks_it(text: str) -> None:
         assert run.format
 
 
-@pytest.mark.parametrize("word", WORDS.words)
+@pytest.mark.parametrize("word", STEP_SEARCH.words)
 def test_a_line_of_50_megabytes_takes_no_memory_and_no_time(word: bytes) -> None:
     parser = TrainingParser()
     for _ in range(50):

@@ -33,11 +33,11 @@ def values(draw: st.DrawFn, number: int | None) -> Step:
 @settings(deadline=None)
 @given(st.data())
 def test_packed_steps_are_those_of_a_list(data: st.DataObject) -> None:
-    module._PACKED, before = 3, module._PACKED
+    module._PACKED_STEPS, before = 3, module._PACKED_STEPS
     try:
         compare(data)
     finally:
-        module._PACKED = before
+        module._PACKED_STEPS = before
 
 
 def compare(data: st.DataObject) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.attach.ssh.config import PodKeys, SshHostEntry
+from console.attach.ssh.config_and_known_hosts import PodKeys, SshHostEntry
 from console.attach.ssh.identities import ApiHostKeys, PodIdentity, fingerprint, verify_host_keys
 from console.errors import ConsoleError, HostKeyChanged, NotFound
 

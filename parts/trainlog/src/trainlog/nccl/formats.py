@@ -20,27 +20,27 @@ from trainlog.nccl.results import NcclHalf, NcclRow, NcclTest
 from trainlog.patterns import lazy_pattern
 from trainlog.word_search import WordSearch
 
-_TYPE = lazy_pattern(r"u?int(?:8|32|64)?|char|half|float|double|bf(?:loat)?16|(?:fp8|f8)_?e[45]m[23]\w*")
+_DTYPE = lazy_pattern(r"u?int(?:8|32|64)?|char|half|float|double|bf(?:loat)?16|(?:fp8|f8)_?e[45]m[23]\w*")
 _REDOPS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none"})
-_VALUE = lazy_pattern(r"[+-]?(?:\d+\.?\d*(?:e[+-]?\d+)?|nan|inf)[*%]?|N/A")
-_GLUED = lazy_pattern(r"([+-]?\d+|N/A)[A-Za-z][\w.-]*:\d+:\d+")  # a last value with a line of libnccl behind it
-_BEGINS = (
+_TABLE_VALUE = lazy_pattern(r"[+-]?(?:\d+\.?\d*(?:e[+-]?\d+)?|nan|inf)[*%]?|N/A")
+_GLUED_VALUE = lazy_pattern(r"([+-]?\d+|N/A)[A-Za-z][\w.-]*:\d+:\d+")  # a last value with a line of libnccl behind it
+_TABLE_WORDS = (
     *(b"#", b" type", b"_perf", b"Test ", b"NCCL failure", b"of bounds", b"bus bandwidth", b"Collective test"),
     *(b"rccl-tests", b"nccl-tests", b"nThread", b" Pid ", b"float", b"half", b" sum ", b" none "),
 )
-WORDS = WordSearch(*_BEGINS)  # without any of these a line begins no test, and hardly ever a row
-_TYPES = (b"double", b"char", b"int8", b"int32", b"int64", b" int ", b"bf16", b"e4m", b"e5m")
-MORE_WORDS = WordSearch(*_BEGINS, *_TYPES)  # without any of these a line may only be the rest of a torn row
+TABLE_SEARCH = WordSearch(*_TABLE_WORDS)  # without any of these a line begins no test, and hardly ever a row
+_TYPE_WORDS = (b"double", b"char", b"int8", b"int32", b"int64", b" int ", b"bf16", b"e4m", b"e5m")
+ROW_SEARCH = WordSearch(*_TABLE_WORDS, *_TYPE_WORDS)  # without any of these a line may only be the rest of a torn row
 _DATE, _TIME = lazy_pattern(r"\d{4}-\d\d-\d\d"), lazy_pattern(r"\d\d:\d\d:\d\d")
-_SHAPES = {3: (3, 1), 4: (4, 1), 6: (3, 2), 8: (4, 2), 10: (5, 2), 16: (8, 2), 18: (9, 2)}
+_COLUMNS_BY_VALUES = {3: (3, 1), 4: (4, 1), 6: (3, 2), 8: (4, 2), 10: (5, 2), 16: (8, 2), 18: (9, 2)}
 """Number of values -> values of a half, and halves: retyped tables have fewer, per-iteration reports have more."""
-_USUAL = lazy_pattern(  # a row of today's tables with nothing before or behind it
+_USUAL_ROW = lazy_pattern(  # a row of today's tables with nothing before or behind it
     r"\s*(\d+)\s+(\d+)\s+([a-z]\w+)\s+([a-z]+)\s+(-?\d+)"
     + 2 * (3 * r"\s+(\d{1,20}(?:\.\d{0,20})?)" + r"\s+(\d+|N/A)")
     + r"\s*"
 )
 _NUMBER = lazy_pattern(r"[+-]?\d+\.?\d*(?:e[+-]?\d+)?")
-_RELATIVE = lazy_pattern(r"\d(?:\.\d+)?e-\d+|[01]e\+00")  # of old tables; never like a count of elements
+_RELATIVE_ERROR = lazy_pattern(r"\d(?:\.\d+)?e-\d+|[01]e\+00")  # of old tables; never like a count of elements
 
 
 class Units(Struct, frozen=True):
@@ -51,7 +51,7 @@ class Units(Struct, frozen=True):
 
 
 class PartialRow(Struct, frozen=True):
-    """A row of which only the beginning has been printed."""
+    """A table row whose beginning has been printed, and whose rest may follow on a later line."""
 
     row: NcclRow
     values: tuple[str, ...] = ()
@@ -59,11 +59,11 @@ class PartialRow(Struct, frozen=True):
 
 def parse_row(text: str, units: Units) -> NcclRow | PartialRow | None:
     """Parse a line as a row, complete or partial; None if it is none."""
-    usual = _USUAL.fullmatch(text)
+    usual = _USUAL_ROW.fullmatch(text)
     if usual and usual.group(4) in _REDOPS and not units.milliseconds and not units.relative_error:
         # The row in a match of the usual format; None if its type is not one of nccl-tests'
         size, count, kind, redop, root, time, alg, bus, wrong, time_in, alg_in, bus_in, wrong_in = usual.groups()
-        if not _TYPE.fullmatch(kind):
+        if not _DTYPE.fullmatch(kind):
             return None
         out_of_place = NcclHalf(float(time), float(alg), float(bus), None if wrong == "N/A" else int(wrong))
         in_place = NcclHalf(float(time_in), float(alg_in), float(bus_in), None if wrong_in == "N/A" else int(wrong_in))
@@ -76,7 +76,7 @@ def parse_row(text: str, units: Units) -> NcclRow | PartialRow | None:
     redop = rest.pop(0) if rest and rest[0] in _REDOPS else None
     values, cut = _collect_values(rest)
     root, values = _parse_root(values)
-    if len(values) in _SHAPES and not (cut and len(values) < 6):
+    if len(values) in _COLUMNS_BY_VALUES and not (cut and len(values) < 6):
         return NcclRow(int(size), int(count), kind, redop, root, *_parse_halves(values, units))
     return (
         PartialRow(NcclRow(int(size), int(count), kind, redop, root), tuple(values)) if len(values) in {0, 4} else None
@@ -84,10 +84,10 @@ def parse_row(text: str, units: Units) -> NcclRow | PartialRow | None:
 
 
 def complete_row(torn: PartialRow, text: str, units: Units) -> NcclRow | PartialRow | None:
-    """The partial row completed by the values of this line; None if the line has none."""
+    """The partial row with the values of this line added; None if the line has no values."""
     tokens = _drop_timestamp(text.split())
     tail: list[str] = []
-    while tokens and _VALUE.fullmatch(tokens[-1]):
+    while tokens and _TABLE_VALUE.fullmatch(tokens[-1]):
         tail.insert(0, tokens.pop())
     if not tail and tokens:
         tail, _ = _collect_values(text.split())
@@ -96,18 +96,18 @@ def complete_row(torn: PartialRow, text: str, units: Units) -> NcclRow | Partial
     values = [*torn.values, *tail]
     if len(values) == 4 and not torn.values:
         return replace(torn, values=tuple(values))
-    return _fill_row(torn.row, values, units) if len(values) in _SHAPES and len(values) > 4 else None
+    return _fill_row(torn.row, values, units) if len(values) in _COLUMNS_BY_VALUES and len(values) > 4 else None
 
 
 def row_without_in_place(torn: PartialRow, units: Units) -> NcclRow | None:
-    """The partial row as a row of one half, for when the rest never comes."""
+    """The partial row as a row with the out-of-place half only, for a row whose rest never came."""
     return _fill_row(torn.row, list(torn.values), units) if len(torn.values) == 4 else None
 
 
 def _first_value_index(tokens: list[str]) -> int | None:
     for at in range(len(tokens) - 3, -1, -1):
         kind = tokens[at + 2]
-        if kind[0] in "bcdfhiu" and tokens[at].isdecimal() and tokens[at + 1].isdecimal() and _TYPE.fullmatch(kind):
+        if kind[0] in "bcdfhiu" and tokens[at].isdecimal() and tokens[at + 1].isdecimal() and _DTYPE.fullmatch(kind):
             return at
     return None
 
@@ -118,19 +118,19 @@ def _drop_timestamp(tokens: list[str]) -> list[str]:
 
 
 def _collect_values(tokens: list[str]) -> tuple[list[str], bool]:
-    """The values up to the first other token, and whether there was one."""
+    """The values up to the first token that is none, and whether there was such a token."""
     values: list[str] = []
     for token in _drop_timestamp(tokens):
-        if _is_plain_number(token) or _VALUE.fullmatch(token):
+        if _is_plain_number(token) or _TABLE_VALUE.fullmatch(token):
             values.append(token)
             continue
-        glued = _GLUED.match(token)
+        glued = _GLUED_VALUE.match(token)
         return ([*values, glued.group(1)] if glued else values), True
     return values, False
 
 
 def _parse_root(values: list[str]) -> tuple[int | None, list[str]]:
-    """Split off the root: with one the number of values is odd, but three values are half a reprinted row."""
+    """Split the root rank off the values: their number is odd with one, but three are half a reprinted row."""
     if not values or not values[0].removeprefix("-").isdecimal():
         return None, values
     if values[0] == "-1" or (len(values) % 2 and len(values) != 3):
@@ -144,7 +144,7 @@ def _fill_row(row: NcclRow, values: list[str], units: Units) -> NcclRow:
 
 
 def _parse_halves(values: list[str], units: Units) -> tuple[NcclHalf, NcclHalf | None]:
-    width, halves = _SHAPES[len(values)]
+    width, halves = _COLUMNS_BY_VALUES[len(values)]
     return _parse_half(values[:width], units), _parse_half(values[width:], units) if halves == 2 else None
 
 
@@ -177,18 +177,18 @@ def _is_plain_number(text: str) -> bool:
 def _parse_wrong_count(text: str, units: Units) -> int | None:
     """The number of wrong elements; None if the column holds an error that is not a count."""
     value = parse_number(text)
-    return None if value is None or units.relative_error or _RELATIVE.fullmatch(text) else int(value)
+    return None if value is None or units.relative_error or _RELATIVE_ERROR.fullmatch(text) else int(value)
 
 
 # JSON
 
-_RESULTS = '"results"'
+_RESULTS_KEY = '"results"'
 
 
 def parse_nccl_json(data: bytes) -> NcclTest | None:
     """The test in nccl-tests' JSON output, complete or truncated; None if it is something else."""
     text = data.decode("utf-8", "replace").strip()
-    if not text.startswith("{") or _RESULTS not in text or '"nccl_version"' not in text:
+    if not text.startswith("{") or _RESULTS_KEY not in text or '"nccl_version"' not in text:
         return None
     try:
         document = json.loads(text)
@@ -217,7 +217,7 @@ def parse_nccl_json(data: bytes) -> NcclTest | None:
 
 def _parse_truncated_json(text: str) -> NcclTest | None:
     """The complete results in truncated JSON of a test that was killed."""
-    start = text.find("[", text.index(_RESULTS))
+    start = text.find("[", text.index(_RESULTS_KEY))
     decoder, results, at = json.JSONDecoder(), [], start + 1
     while start >= 0 and at < len(text):
         at = next((place for place in range(at, len(text)) if text[place] not in " ,\n\r\t"), len(text))

@@ -16,10 +16,10 @@ from functools import lru_cache
 
 from msgspec import Struct, field
 
-from trainlog.failure_kinds import FAILURE
+from trainlog.failure_kinds import TEST_FAILURE
 from trainlog.nccl.formats import (
-    MORE_WORDS,
-    WORDS,
+    ROW_SEARCH,
+    TABLE_SEARCH,
     PartialRow,
     Units,
     complete_row,
@@ -33,19 +33,19 @@ from trainlog.plain_lines import split_label
 from trainlog.unparsed import UnparsedCounter, UnparsedLines
 from trainlog.word_search import LineBlocks, iter_spans_with
 
-_MOST_OPEN = 64  # heads of tests without a table that may belong to tables which follow
+_MAX_OPEN_TESTS = 64  # heads of tests without a table that may belong to tables which follow
 _COMMAND = lazy_pattern(
     r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf\w*)"
 )
-_RANK = lazy_pattern(  # the second way: its "#" was taken for a heading by whoever kept the log
+_RANK_LINE = lazy_pattern(  # the second way: its "#" was taken for a heading by whoever kept the log
     r"#\s+(?:Rank|Device)\s+(\d+)\s+(?:Group|Pid|on|->)\s|^\s*Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s"
 )
-_SAYS = (  # what stands in such a line, which is found ten times as fast; how it says what
+_LINE_FORMS = (  # what stands in such a line, which is found ten times as fast; how it says what
     ("-tests", lazy_pattern(r"nccl-tests version ([\w.+-]+)|rccl-tests: Version ([\w.+-]+)"), "version"),
     ("Collective", lazy_pattern(r"Collective test starting: *([\w.-]+)"), "program"),
     ("nThread", lazy_pattern(r"(?:#|^) *nThread\s+\d+\s+nGpus\s+(\d+)"), "settings"),
-    ("Rank", _RANK, "rank"),
-    ("Device", _RANK, "rank"),
+    ("Rank", _RANK_LINE, "rank"),
+    ("Device", _RANK_LINE, "rank"),
     ("type", lazy_pattern(r"^#?\s*(size|bytes)\s+(?:count|N)\s+type\b"), "table"),
     ("Out of", lazy_pattern(r"Out of bounds values\s*:\s*(\d+)\s*(OK|FAILED)?"), "bounds"),
     (
@@ -57,18 +57,18 @@ _SAYS = (  # what stands in such a line, which is found ten times as fast; how i
     ("error", lazy_pattern(r"^\s*# error: *(\S.*?)\s*$"), "error"),
     ("_perf", _COMMAND, "command"),
 )
-_ERRORS = ("error", "res")  # with one of these as its last column
-_REMEMBERED = 64  # comments, by their bytes
+_ERROR_COLUMNS = ("error", "res")  # with one of these as its last column
+_MAX_COMMENTS = 64  # comments, by their bytes
 _Words = tuple[str, str, tuple[str | None, ...], str]  # what a line says, the word that tells it, all such, the line
-_UNIQUE = ("Avg", "failure", "Test timeout", "\x1b")
-_NEW: _Words = ("", "", (), "")  # of a comment that is not remembered
-_TODAYS = Units()
+_UNIQUE_WORDS = ("Avg", "failure", "Test timeout", "\x1b")
+_UNKNOWN_COMMENT: _Words = ("", "", (), "")  # of a comment that is not remembered
+_CURRENT_UNITS = Units()
 
 
 @lru_cache(maxsize=256)  # tests of one job print the same
 def _find_words(text: str) -> _Words | None:
-    """What a line says of its test; None if nothing."""
-    for word, pattern, what in _SAYS:
+    """The header, footer or failure that a comment line announces; None for other lines."""
+    for word, pattern, what in _LINE_FORMS:
         if word in text and (found := pattern.search(text)):
             groups = found.groups()
             word = next((each for each in groups if each), "")
@@ -77,8 +77,8 @@ def _find_words(text: str) -> _Words | None:
 
 
 def _is_same_again(comment: str) -> bool:
-    """Whether other tests print this line too, and it says the same in each; what was torn may be continued by any."""
-    if comment.lstrip("# \t")[:1].isdigit() or any(map(comment.__contains__, _UNIQUE)):
+    """Whether the line can be cached: other tests print it too, with the same meaning."""
+    if comment.lstrip("# \t")[:1].isdigit() or any(map(comment.__contains__, _UNIQUE_WORDS)):
         return False
     return (words := _find_words(comment)) is None or words[0] in {"version", "program", "settings", "table", "bounds"}
 
@@ -159,7 +159,7 @@ class ProcessParser:
         return run
 
     def _parse_table_line(self, text: str) -> GrowingTest | None:
-        units = self.open[0].units if self.open else _TODAYS
+        units = self.open[0].units if self.open else _CURRENT_UNITS
         found = parse_row(text, units)
         if found is None:
             whole = complete_row(self.torn, text, units) if self.torn else None
@@ -183,7 +183,7 @@ class ProcessParser:
     def only_running_test(self) -> GrowingTest | None:
         """The test to which the next plain row certainly belongs; None if that is uncertain."""
         only = self.open[0] if len(self.open) == 1 else None
-        return only if only and self.torn is None and only.units == _TODAYS else None
+        return only if only and self.torn is None and only.units == _CURRENT_UNITS else None
 
     def add_rows(self, run: GrowingTest, rows: PackedRows) -> None:
         run.rows.extend(rows)
@@ -193,7 +193,7 @@ class ProcessParser:
     def flush(self) -> GrowingTest | None:
         """Add the values of a partial row once it is clear that the rest will not come."""
         torn, self.torn = self.torn, None
-        row = row_without_in_place(torn, self.open[0].units if self.open else _TODAYS) if torn else None
+        row = row_without_in_place(torn, self.open[0].units if self.open else _CURRENT_UNITS) if torn else None
         return self._add_row(row) if row else None
 
     def _test_for_row(self, row: NcclRow) -> GrowingTest:
@@ -206,7 +206,7 @@ class ProcessParser:
         return self.open[0] if self.open else self._new_test()
 
     def add_words(self, words: _Words | None) -> GrowingTest | None:
-        """Take what a line says; returns the changed test."""
+        """Apply a header, footer or failure line to its test; returns the changed test."""
         if words is None:
             return None
         what, word, found, text = words
@@ -216,7 +216,7 @@ class ProcessParser:
             case "rank":
                 return self._add_rank(int(word))
             case "table":
-                return self._begin_table(Units(word == "bytes", text.rstrip().endswith(_ERRORS)))
+                return self._begin_table(Units(word == "bytes", text.rstrip().endswith(_ERROR_COLUMNS)))
             case "bounds" | "average":
                 return self._parse_footer(what, word, failed=found[1] == "FAILED")
             case "ended":
@@ -231,7 +231,7 @@ class ProcessParser:
     def _set_announced(self, what: str, value: str) -> GrowingTest:
         """Record a header value; a second one of the same kind begins another test."""
         run = next((each for each in self.open if not each.headed and what not in each.said and not each.rows), None)
-        if run is None and (len(self.open) >= _MOST_OPEN or any(each.headed or each.rows for each in self.open)):
+        if run is None and (len(self.open) >= _MAX_OPEN_TESTS or any(each.headed or each.rows for each in self.open)):
             self._abort_test()
         run = run or self._new_test()
         run.said[what] = value
@@ -296,12 +296,12 @@ class ProcessParser:
         return run
 
 
-LONGEST = 1 << 12  # bytes of a line that are kept; the rest of a longer one is dropped
-_REST_WITHIN = 4096  # lines after a torn row among which the rest of it is looked for
-_LEAST, _MOST = 1 << 8, 1 << 15  # bytes that are searched at once: few where a table begins or ends
-_FAR = 64  # rows of a table after which it is tried again to read those that follow together, where they do not
-_MARK = ord("#")  # it begins a line that is no row: tables have many of these, one after another
-_WHOLE = 12  # words of a whole row
+MAX_LINE_BYTES = 1 << 12  # bytes of a line that are kept; the rest of a longer one is dropped
+_MAX_LINES_OF_TORN_ROW = 4096  # lines after a torn row among which the rest of it is looked for
+_MIN_SEARCH_BYTES, _MAX_SEARCH_BYTES = 1 << 8, 1 << 15  # that are searched at once: few where a table begins or ends
+_MAX_ROWS_BETWEEN_TRIES = 64  # after which it is tried again to parse several rows at once
+_COMMENT_MARK = ord("#")  # it begins a line that is no row: tables have many of these, one after another
+_WIDTH = 12  # words of a whole row
 _ROW_LIKE = lazy_pattern(r"\s*\d+\s+\d+\s+[a-z]\w{2,}(?:\s+\S+){0,3}(?:\s+[\d.+-]\S*){4,}\s*$")  # with a type
 
 
@@ -310,7 +310,7 @@ def _is_row(text: str, *, torn: bool) -> bool:
     if not torn:
         return _ROW_LIKE.match(text) is not None
     words = text.split()
-    return len(words) >= _WHOLE and words[0].isdigit() and words[1].isdigit() and "NCCL" not in text and ":" not in text
+    return len(words) >= _WIDTH and words[0].isdigit() and words[1].isdigit() and "NCCL" not in text and ":" not in text
 
 
 class NcclParser:
@@ -319,10 +319,10 @@ class NcclParser:
     def __init__(self) -> None:
         self.growing: list[GrowingTest] = []  # the tests without a copy of their rows, for frequent callers
         self._streams: dict[str, ProcessParser] = {}
-        self._blocks = LineBlocks(LONGEST)
+        self._blocks = LineBlocks(MAX_LINE_BYTES)
         self._look = 0  # lines among which the rest of a row is still looked for
         self._busy = False  # whether a table is open
-        self._reach, self._patience = _LEAST, 1
+        self._reach, self._patience = _MIN_SEARCH_BYTES, 1
         self._comments: dict[bytes, _Words | None] = {}  # what those say that are the same in many tests
         self._puzzle = UnparsedCounter()
 
@@ -345,14 +345,14 @@ class NcclParser:
         self._puzzle.begin_block(block, line)
         changed: dict[GrowingTest, None] = {}
         while at < len(block):
-            if block[at] == _MARK:
+            if block[at] == _COMMENT_MARK:
                 at = self._parse_comments(block, at, changed)
                 continue
             if self._busy and (taken := self._parse_rows(block, at, changed)):
                 at = taken
                 continue
             end = block.find(b"\n", at + self._reach) + 1 or len(block)
-            self._reach = min(2 * self._reach, _MOST)
+            self._reach = min(2 * self._reach, _MAX_SEARCH_BYTES)
             at += self._parse_row_window(block[at:end], at, changed)
         self._puzzle.end_block()
         return sorted(changed, key=lambda run: run.place)
@@ -370,7 +370,7 @@ class NcclParser:
         if stream is None or run is None:
             return 0
         end, rows = parse_rows_at(block, at)
-        self._patience = 1 if rows else min(2 * self._patience, _FAR)
+        self._patience = 1 if rows else min(2 * self._patience, _MAX_ROWS_BETWEEN_TRIES)
         if rows is None:
             return 0
         stream.add_rows(run, rows)
@@ -381,41 +381,41 @@ class NcclParser:
     def _parse_row_window(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
         """Parse lines until a table begins, ends or continues with rows; returns the number of bytes."""
         busy, rows = self._busy, 0
-        for start, end in iter_spans_with(MORE_WORDS if busy else WORDS, block, lambda: self._look > 0):
+        for start, end in iter_spans_with(ROW_SEARCH if busy else TABLE_SEARCH, block, lambda: self._look > 0):
             if not busy and not self._look and block.find(b"%|", start, end) >= 0:
                 continue  # a progress bar, drawn in signs of comments
             self._puzzle.set_offset(at + start)
-            if run := self._parse_line(block[start : min(end, start + LONGEST)]):
+            if run := self._parse_line(block[start : min(end, start + MAX_LINE_BYTES)]):
                 changed[run] = None
                 rows += 1
                 self._busy = any(stream.open for stream in self._streams.values())
             if self._busy is not busy or (busy and rows == self._patience):
-                self._reach = _LEAST
+                self._reach = _MIN_SEARCH_BYTES
                 return end + 1
         return len(block)
 
     def _parse_comments(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
         """Parse the consecutive comment lines (starting with `#`) at `at`; returns their end."""
         is_changed, size = False, len(block)
-        while at < size and block[at] == _MARK:
+        while at < size and block[at] == _COMMENT_MARK:
             start, end = at, block.index(b"\n", at)
-            raw, at = block[at:end][:LONGEST], end + 1
-            words = self._comments.get(raw, _NEW) if not self._look else _NEW
+            raw, at = block[at:end][:MAX_LINE_BYTES], end + 1
+            words = self._comments.get(raw, _UNKNOWN_COMMENT) if not self._look else _UNKNOWN_COMMENT
             if words is None:
                 continue
-            if words is not _NEW and (stream := self._streams.get("")) and stream.torn is None:
+            if words is not _UNKNOWN_COMMENT and (stream := self._streams.get("")) and stream.torn is None:
                 run = stream.add_words(words)
             else:
                 self._puzzle.set_offset(start)
                 run = self._parse_line(raw)
-                if len(self._comments) < _REMEMBERED and _is_same_again(text := raw.decode("utf-8", "replace")):
+                if len(self._comments) < _MAX_COMMENTS and _is_same_again(text := raw.decode("utf-8", "replace")):
                     self._comments[raw] = _find_words(text.rstrip("\r"))
             if run:
                 changed[run] = None
                 is_changed = True
         if is_changed:
             self._busy = any(stream.open for stream in self._streams.values())
-            self._reach = _LEAST
+            self._reach = _MIN_SEARCH_BYTES
         return at
 
     def _parse_line(self, raw: bytes) -> GrowingTest | None:
@@ -425,7 +425,7 @@ class NcclParser:
             return None
         known = self._streams.get(label)
         own = stream = known or ProcessParser(self.growing)
-        failure = FAILURE.search(text) if "failure" in text or "Test timeout" in text else None
+        failure = TEST_FAILURE.search(text) if "failure" in text or "Test timeout" in text else None
         if failure and not stream.open:
             stream = next((each for each in self._streams.values() if each.open), stream)
         was = stream.torn
@@ -439,7 +439,7 @@ class NcclParser:
         if known is None and not own.is_blank:
             self._streams[label] = own
         if stream.torn is not was:
-            self._look = _REST_WITHIN if any(each.torn for each in self._streams.values()) else 0
+            self._look = _MAX_LINES_OF_TORN_ROW if any(each.torn for each in self._streams.values()) else 0
         return run
 
 

@@ -174,8 +174,8 @@ class Rows(Sequence[NcclRow]):
         self._starts.append(self._starts[-1] + len(chunk))
 
 
-_PIECE = 1 << 14  # bytes that are tried at once
-_TYPES = {
+_BYTES_AT_ONCE = 1 << 14  # bytes that are tried at once
+_DATA_TYPES = {
     word.encode(): word
     for word in (
         *("float", "half", "double", "bfloat16", "fp8_e4m3", "fp8_e5m2", "int8", "int32", "int64"),
@@ -183,27 +183,27 @@ _TYPES = {
     )
 }
 _REDOPS = {word.encode(): word for word in ("sum", "prod", "max", "min", "avg", "none")}
-_FIGURES = rb"[ \t]+(\d{1,20}(?:\.\d{0,20})?)"
-_ROW = re.compile(
+_FIGURE_PATTERN = rb"[ \t]+(\d{1,20}(?:\.\d{0,20})?)"
+_ROW_PATTERN = re.compile(
     rb"[ \t]*(\d+)[ \t]+(\d+)[ \t]+(float|half|double|bfloat16|u?int(?:8|32|64)|fp8_e4m3|fp8_e5m2)[ \t]+"
     rb"(sum|prod|max|min|avg|none)"
-    rb"[ \t]+(-?\d+)" + 2 * (3 * _FIGURES + rb"[ \t]+(\d+|N/A)") + rb"[ \t]*\r?\n"
+    rb"[ \t]+(-?\d+)" + 2 * (3 * _FIGURE_PATTERN + rb"[ \t]+(\d+|N/A)") + rb"[ \t]*\r?\n"
 )
-_NUMBERS = re.compile(rb"[ \t]*\d+[ \t]+\d+[ \t]+[a-z]")  # how each row begins
-_NO_ROW = re.compile(rb"\n(?!" + _NUMBERS.pattern + rb")")  # before a line that cannot be one
-_END = b"|"  # what is put at the end of each row, to see that all have as many words
-_WIDTH = 14
-_COUNTS, _FIGURE_COLUMNS, _WRONG = (0, 1), (5, 6, 7, 9, 10, 11), (8, 12)
-_WORDED = (2, 3, 4, *_WRONG)
-_UNLETTERED = b"0123456789. \t\n"  # what numbers and the blanks between them consist of
+_ROW_START = re.compile(rb"[ \t]*\d+[ \t]+\d+[ \t]+[a-z]")  # how each row begins
+_BEFORE_OTHER_LINE = re.compile(rb"\n(?!" + _ROW_START.pattern + rb")")  # before a line that cannot be one
+_ROW_END = b"|"  # what is put at the end of each row, to see that all have as many words
+_COLUMNS_PER_ROW = 14
+_COUNT_COLUMNS, _FIGURE_COLUMNS, _WRONG_COLUMNS = (0, 1), (5, 6, 7, 9, 10, 11), (8, 12)
+_WORD_COLUMNS = (2, 3, 4, *_WRONG_COLUMNS)
+_NUMBER_BYTES = b"0123456789. \t\n"  # what numbers and the blanks between them consist of
 
 
 def parse_rows_at(block: bytes, at: int) -> tuple[int, PackedRows | None]:
     """Parse consecutive plain rows at `at`: (end, rows); None for the rows if there are none."""
-    if _NUMBERS.match(block, at) is None:
+    if _ROW_START.match(block, at) is None:
         return at, None
-    found = _NO_ROW.search(block, at, at + _PIECE)
-    end = found.end() if found else block.rfind(b"\n", at, at + _PIECE) + 1
+    found = _BEFORE_OTHER_LINE.search(block, at, at + _BYTES_AT_ONCE)
+    end = found.end() if found else block.rfind(b"\n", at, at + _BYTES_AT_ONCE) + 1
     columns = _split_columns(block[at:end])
     rows = _pack_rows(columns) if columns else None
     if rows is None:
@@ -215,12 +215,12 @@ def parse_rows_at(block: bytes, at: int) -> tuple[int, PackedRows | None]:
 def _split_columns(piece: bytes) -> Sequence[Sequence[bytes]] | None:
     """The columns of a block that contains only rows; None if it contains anything else."""
     words = piece.replace(b"\n", b" |\n").split()
-    size = len(words) // _WIDTH
-    columns = [words[at::_WIDTH] for at in range(_WIDTH)]
-    if len(words) != size * _WIDTH or columns[-1].count(_END) != size:
+    size = len(words) // _COLUMNS_PER_ROW
+    columns = [words[at::_COLUMNS_PER_ROW] for at in range(_COLUMNS_PER_ROW)]
+    if len(words) != size * _COLUMNS_PER_ROW or columns[-1].count(_ROW_END) != size:
         return None
-    letters = b"".join(chain.from_iterable(columns[at] for at in _WORDED)).translate(None, _UNLETTERED)
-    if len(piece.translate(None, _UNLETTERED)) != len(letters) + piece.count(b"\r\n"):
+    letters = b"".join(chain.from_iterable(columns[at] for at in _WORD_COLUMNS)).translate(None, _NUMBER_BYTES)
+    if len(piece.translate(None, _NUMBER_BYTES)) != len(letters) + piece.count(b"\r\n"):
         return None  # some stand in a number
     return columns
 
@@ -228,7 +228,7 @@ def _split_columns(piece: bytes) -> Sequence[Sequence[bytes]] | None:
 def _match_rows(block: bytes, at: int) -> tuple[int, Sequence[Sequence[bytes]]]:
     """The columns of consecutive rows at `at`, matched one by one, and their end."""
     rows, end = [], at
-    while found := _ROW.match(block, end):
+    while found := _ROW_PATTERN.match(block, end):
         rows.append(found.groups())
         end = found.end()
     return end, list(zip(*rows, strict=True))
@@ -236,12 +236,12 @@ def _match_rows(block: bytes, at: int) -> tuple[int, Sequence[Sequence[bytes]]]:
 
 def _pack_rows(columns: Sequence[Sequence[bytes]]) -> PackedRows | None:
     """Convert the columns to packed rows; None if a value has the wrong type."""
-    worded = [columns[at] for at in _WORDED]
+    worded = [columns[at] for at in _WORD_COLUMNS]
     try:
         counts = array("q", [*map(int, columns[0]), *map(int, columns[1])])
         figures = array("d", list(map(float, chain.from_iterable(map(columns.__getitem__, _FIGURE_COLUMNS)))))
         alike = {*zip(*worded, strict=True)}
-        words = _convert_alike(*alike) if len(alike) == 1 else [*map(_convert_column, worded, _CONVERT)]
+        words = _convert_alike(*alike) if len(alike) == 1 else [*map(_convert_column, worded, _COLUMN_TYPES)]
     except (KeyError, ValueError, OverflowError):
         return None
     return PackedRows(len(worded[0]), counts, figures, words) if isfinite(sum(figures)) else None
@@ -253,15 +253,15 @@ def _parse_int(word: bytes) -> int:
     return int(word)
 
 
-_CONVERT: tuple[Callable[[bytes], object], ...] = (
-    *(_TYPES.__getitem__, _REDOPS.__getitem__, _parse_int),
-    *(len(_WRONG) * (lambda word: None if word == b"N/A" else _parse_int(word),)),
+_COLUMN_TYPES: tuple[Callable[[bytes], object], ...] = (
+    *(_DATA_TYPES.__getitem__, _REDOPS.__getitem__, _parse_int),
+    *(len(_WRONG_COLUMNS) * (lambda word: None if word == b"N/A" else _parse_int(word),)),
 )
 
 
 @lru_cache(maxsize=256)  # few ways to run a test
 def _convert_alike(row: tuple[bytes, ...]) -> tuple[tuple[object], ...]:
-    return tuple((convert(word),) for convert, word in zip(_CONVERT, row, strict=True))
+    return tuple((convert(word),) for convert, word in zip(_COLUMN_TYPES, row, strict=True))
 
 
 def _convert_column(column: Sequence[bytes], convert: Callable[[bytes], object]) -> tuple[object, ...]:

@@ -20,18 +20,18 @@ from msgspec import Struct
 from trainlog.training.steps import PackedSteps, Step, is_same_step, pack_columns
 from trainlog.training.values import StepReport, finite_total, milliseconds_to_seconds, parse_number, reciprocal
 
-_LONGEST = 2000  # characters of a line of which a layout is made, below what is read of any line
-_MOST = 48  # numbers of such a line
+_MAX_LINE = 2000  # characters of a line of which a layout is made, below what is read of any line
+_MAX_NUMBERS = 48  # numbers of such a line
 _NUMBER = re.compile(
     r"(?:(?<=[\s=:|,'\"(\[])-)?[0-9]{1,15}(?:,[0-9]{3}){0,4}(?:\.[0-9]{1,20})?(?:(?<=[0-9.])[eE][-+]?[0-9]{1,2})?(?![0-9])"
 )
-_JOINTS = frozenset({"", ",", ".", "e", "E"})
-_MOST_JOINTS = 3  # adjacent numbers: each joint multiplies the ways to match; a log's time has one
-_BAR = r"(?<![0-9.])[0-9]{1,3}%\|[^|]{0,400}\|"  # the drawn part of a progress bar
-_BLANKS = re.compile(rf"{_BAR}| {{2,}}| (?=[0-9-])")
-_DRAWN = r"[0-9]{1,3}%\|[^|\n]{0,1200}\|"
-_SIGNED = re.compile(r"[\s=:|'\"(]")  # what stands before a number that may be negative
-_ZERO, _NEGATIVE = "0", "-7.25"
+_NUMBER_JOINTS = frozenset({"", ",", ".", "e", "E"})
+_MAX_JOINTS = 3  # adjacent numbers: each joint multiplies the ways to match; a log's time has one
+_DRAWN_BAR = r"(?<![0-9.])[0-9]{1,3}%\|[^|]{0,400}\|"  # the drawn part of a progress bar
+_BLANKS = re.compile(rf"{_DRAWN_BAR}| {{2,}}| (?=[0-9-])")
+_DRAWN_BAR_PATTERN = r"[0-9]{1,3}%\|[^|\n]{0,1200}\|"
+_BEFORE_SIGNED = re.compile(r"[\s=:|'\"(]")  # what stands before a number that may be negative
+_ZERO_TEXT, _NEGATIVE_TEXT = "0", "-7.25"
 
 
 class _Kind(NamedTuple):
@@ -41,17 +41,17 @@ class _Kind(NamedTuple):
     tries: tuple[str, ...]
 
 
-_WHOLE = _Kind("[0-9]{1,12}", ("7", "31", "6250"))
-_KINDS = (
-    _WHOLE,
+_WHOLE_NUMBER = _Kind("[0-9]{1,12}", ("7", "31", "6250"))
+_NUMBER_KINDS = (
+    _WHOLE_NUMBER,
     _Kind(r"[0-9]{1,12}\.[0-9]{1,9}", ("7.25", "31.5", "6250.125", "0.000007031")),
     _Kind(r"[0-9]{1,12}\.[0-9]{10,20}", ("7.2500000000001", "31.50000000000625")),
     _Kind(r"[0-9]{1,3}(?:\.[0-9]{1,17})?[eE][-+]?[0-9]{1,2}", ("7.25e-05", "3e+01", "6.25E-03", "7.03125e-07")),
     _Kind(r"[0-9]{1,3}(?:,[0-9]{3}){1,3}", ("7,250", "31,500,000")),
     _Kind(r"[0-9]{1,3}(?:,[0-9]{3}){1,3}\.[0-9]{1,9}", ("7,250.5", "31,500.25")),
 )
-_USUAL = _KINDS[:4]
-_RULES: dict[str, Callable[[float], object]] = {  # what a field may be of its number
+_USUAL_KINDS = _NUMBER_KINDS[:4]
+_FIELD_RULES: dict[str, Callable[[float], object]] = {  # what a field may be of its number
     "plain": lambda value: value,
     "nonzero": lambda value: value or None,
     "whole": int,
@@ -115,7 +115,7 @@ class LineLayout(Struct, eq=False):
             if slot.positive and min(values) <= 0:
                 return None
             if slot.rule != "plain":
-                values = list(map(_RULES[slot.rule], values))  # type: ignore[arg-type]
+                values = list(map(_FIELD_RULES[slot.rule], values))  # type: ignore[arg-type]
                 if None in values or (slot.positive and min(values) <= 0):  # rounded to nothing
                     return None
             found[slot.name] = values
@@ -125,7 +125,7 @@ class LineLayout(Struct, eq=False):
 def find_similar(
     layouts: Sequence[LineLayout], piece: bytes, starts: Iterable[int]
 ) -> dict[int, tuple[LineLayout, PackedSteps, int]]:
-    """By the beginning of each line that has one of these layouts: which, all steps of it, and the place of its own."""
+    """By the start of each line with one of these layouts: the layout, all its steps, and the line's own index."""
     rows: dict[LineLayout, dict[int, tuple[bytes, ...]]] = {}
     for start in starts:
         for layout in layouts:
@@ -160,13 +160,13 @@ def _to_floats(column: Sequence[bytes]) -> list[float]:
 def learn_layout(text: str, read: ParseLine) -> LineLayout | None:
     """The layout of a line as `read` parses it; None if its numbers may change the line's meaning."""
     parsed = read(text)
-    bars = [bar.span() for bar in re.finditer(_BAR, text)]
+    bars = [bar.span() for bar in re.finditer(_DRAWN_BAR, text)]
     places = [each for each in _NUMBER.finditer(text) if not any(at <= each.start() < end for at, end in bars)]
     if parsed is None or len(text) > _LONGEST or len(places) > _MOST or "\ufffd" in text:
         return None
     if any(value != value for value in parsed[0].step.extra.values()):  # nan, which is like no other
         return None
-    if sum(text[one.end() : other.start()] in _JOINTS for one, other in pairwise(places)) > _MOST_JOINTS:
+    if sum(text[one.end() : other.start()] in _NUMBER_JOINTS for one, other in pairwise(places)) > _MAX_JOINTS:
         return None
     trial = _LayoutTrial(text, read, parsed)
     pattern, same, at, slots = "", "", 0, []
@@ -201,8 +201,8 @@ class _LayoutTrial:
 
     def find_slot(self, start: int, end: int) -> NumberSlot | None:
         """The field of the number at that position; None if it must be the same in all lines."""
-        name, rules, kinds = "", [*_RULES], []
-        for kind in _KINDS if "," in self._text[start:end] else _USUAL:
+        name, rules, kinds = "", [*_FIELD_RULES], []
+        for kind in _NUMBER_KINDS if "," in self._text[start:end] else _USUAL_KINDS:
             tried = [(float(each.replace(",", "")), self._changed_figures(start, end, each)) for each in kind.tries]
             changed = {key for _, values in tried if values is not None for key in values}
             if any(values is None for _, values in tried) or len(changed) > 1 or (name and changed - {name}):
@@ -217,7 +217,7 @@ class _LayoutTrial:
                 for rule in rules
                 if all(self._changes_only_field(rule, value, values, name) for value, values in tried)
             ]
-            if fitting and (name not in {"step", "total", "skipped"} or kind is _WHOLE):
+            if fitting and (name not in {"step", "total", "skipped"} or kind is _WHOLE_NUMBER):
                 rules, kinds = fitting, [*kinds, kind]
         if not kinds:
             return None
@@ -227,7 +227,7 @@ class _LayoutTrial:
         if _SIGNED.match(self._text, start - 1):
             below = self._changed_figures(start, end, _NEGATIVE)
         rule = next((each for each in rules if self._changes_only_field(each, 0.0, zero, name)), None)
-        signed = rule is not None and self._changes_only_field(rule, float(_NEGATIVE), below, name)
+        signed = rule is not None and self._changes_only_field(rule, float(_NEGATIVE_TEXT), below, name)
         if self._text[start] == "-" and not signed:
             return None
         return NumberSlot(name, rule or rules[0], rule is None, _number_pattern(kinds, signed=signed))
@@ -248,7 +248,7 @@ class _LayoutTrial:
             drawn = blanks[0][-1] == "|"
             widths = ("7%|##|", "100%|##########|") if drawn else (" ", " " * 9)
             if all(self._changed_figures(blanks.start(), last, width) == {} for width in widths):
-                found += re.escape(self._text[at : blanks.start()]) + (_DRAWN if drawn else " {1,16}")
+                found += re.escape(self._text[at : blanks.start()]) + (_DRAWN_BAR_PATTERN if drawn else " {1,16}")
                 at = last
         return found + re.escape(self._text[at:end])
 
@@ -265,7 +265,7 @@ class _LayoutTrial:
         """Whether `value` at that position changed only the field `name`, and as the rule says."""
         if changed is None or changed.keys() - {name}:
             return False
-        wanted, found = _RULES[rule](value), changed.get(name, self.values.get(name))
+        wanted, found = _FIELD_RULES[rule](value), changed.get(name, self.values.get(name))
         return wanted == found and type(wanted) is type(found)
 
 
@@ -277,11 +277,11 @@ def _step_values(step: Step) -> dict[str, object]:
 
 def _number_pattern(kinds: Sequence[_Kind], *, signed: bool) -> str:
     """One pattern for the three usual notations, which is faster than an alternation."""
-    if _USUAL[0] in kinds and _USUAL[1] in kinds:
-        decimals = 20 if _USUAL[2] in kinds else 9
-        power = r"(?:[eE][-+]?[0-9]{1,2})?" if _USUAL[3] in kinds else ""
+    if _USUAL_KINDS[0] in kinds and _USUAL_KINDS[1] in kinds:
+        decimals = 20 if _USUAL_KINDS[2] in kinds else 9
+        power = r"(?:[eE][-+]?[0-9]{1,2})?" if _USUAL_KINDS[3] in kinds else ""
         usual = rf"[0-9]{{1,12}}(?:\.[0-9]{{1,{decimals}}})?{power}"
-        others = [kind.pattern for kind in kinds if kind not in _USUAL]
+        others = [kind.pattern for kind in kinds if kind not in _USUAL_KINDS]
     else:
         usual, others = kinds[0].pattern, [kind.pattern for kind in kinds[1:]]
     every = "|".join([*reversed(others), usual])

@@ -36,8 +36,8 @@ from trainlog.training.formats.unknown_programs import (
 )
 from trainlog.training.layout import LineLayout, find_similar, learn_layout
 from trainlog.training.reader import (
-    BESIDE,
-    BY_EPOCH,
+    EPOCH_FORMATS,
+    SECOND_FORMATS,
     EpochNumbering,
     RunReader,
     close_in_time,
@@ -51,32 +51,35 @@ from trainlog.training.reader import (
 from trainlog.training.steps import PackedSteps, ProgressBar, Step
 from trainlog.training.values import StepReport, finite_total, parse_count
 from trainlog.unparsed import UnparsedCounter, UnparsedLines
-from trainlog.word_search import ANSI, LineBlocks, WordSearch, iter_spans
+from trainlog.word_search import ANSI_CODE, LineBlocks, WordSearch, iter_spans
 
-_ITERATION = lazy_pattern(r"\biteration\s+\d")
+_ITERATION_WORD = lazy_pattern(r"\biteration\s+\d")
 _STEP = lazy_pattern(r"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)\b[\s:=]{0,4}\d")
-_OTHER = lazy_pattern(r"(?i)\b(?:val|valid|validation|eval|evaluation|test|best|save|saved|saving|checkpoint)")
+_OTHER_DATA = lazy_pattern(r"(?i)\b(?:val|valid|validation|eval|evaluation|test|best|save|saved|saving|checkpoint)")
 """What is no step of training."""
-_PIECE, _MOST = 1 << 13, 1 << 16  # bytes that are tried at once: more where those before said nothing
-_TOGETHER = 4  # similar lines that are worth columns
-_LAYOUTS = 16  # that are known at once
-LONGEST = 1 << 14  # bytes of a line that are kept; the rest of a longer one is dropped
-_WORDS = (*GATE, *(word for word in (*dicts.HEADS, "Step Time", "Epoch ") if not any(map(word.__contains__, GATE))))
-WORDS = WordSearch(*(word.encode() for word in _WORDS))
+_MIN_PIECE_BYTES, _MAX_PIECE_BYTES = 1 << 13, 1 << 16  # that are tried at once: more where those before said nothing
+_MIN_SIMILAR_LINES = 4  # similar lines that are worth columns
+_MAX_LAYOUTS = 16  # that are known at once
+MAX_LINE_BYTES = 1 << 14  # bytes of a line that are kept; the rest of a longer one is dropped
+_ALL_WORDS = (
+    *GATE,
+    *(word for word in (*dicts.REPORT_HEADS, "Step Time", "Epoch ") if not any(map(word.__contains__, GATE))),
+)
+STEP_SEARCH = WordSearch(*(word.encode() for word in _ALL_WORDS))
 """A line without any of these says nothing of training."""
 _LOSS = lazy_pattern(r"(?i)loss(?:es)?[\"']?\s{0,40}[:=|]?\s{0,40}[-+]?\d{1,9}\.\d|\d\.\d{1,20}\s{0,9}\w{0,20}loss\b")
-_LOSSES = 3  # lines of an unknown form that name a loss: fewer may be prose
-_REPORTED = tuple(word for word in _WORDS if word != "%|")
-_LOOK_AFTER = frozenset({2, *(8 * 4**power for power in range(12))})  # lines until the layout is looked for again
-_JOINED = 60  # lines of which one report may consist
-_PLANNED = lazy_pattern(r"Total optimization steps = ([\d,]{1,20})")
-_CONTINUED = lazy_pattern(r"""\s*['"}]""")
+_MIN_LOSS_LINES = 3  # lines of an unknown form that name a loss: fewer may be prose
+_REPORT_WORDS = tuple(word for word in _ALL_WORDS if word != "%|")
+_LAYOUT_TRIALS = frozenset({2, *(8 * 4**power for power in range(12))})  # lines until the layout is looked for again
+_MAX_REPORT_LINES = 60  # lines of which one report may consist
+_TOTAL_STEPS_LINE = lazy_pattern(r"Total optimization steps = ([\d,]{1,20})")
+_DICTIONARY_REST = lazy_pattern(r"""\s*['"}]""")
 _EPOCH = lazy_pattern(r"\s*Epoch (\d{1,9})/(\d{1,9})\s*")
-_EPOCH_ENDS = lazy_pattern(r"\b(\d{1,15})/\1 ")  # at the last step of it
-_METRIC = lazy_pattern(r"\s*(?:\([^)]{0,120}\)\s*)?(?:\S{1,120}:\S{1,40} )?(- [\w/@.+()-]{1,120}:)")
+_LAST_STEP_OF_EPOCH = lazy_pattern(r"\b(\d{1,15})/\1 ")  # at the last step of it
+_VERL_METRIC = lazy_pattern(r"\s*(?:\([^)]{0,120}\)\s*)?(?:\S{1,120}:\S{1,40} )?(- [\w/@.+()-]{1,120}:)")
 """A line of figures of verl; a terminal may have broken it in the middle of the first one."""
-_PAIRED = lazy_pattern(r"\s+[\w ]{1,60}: \S{1,60},?\s*$")
-_FAMILIES = {"hf": "dict", "trl": "dict", "llama-factory": "dict", "megatron-bridge": "megatron"}
+_NAMED_FIGURE = lazy_pattern(r"\s+[\w ]{1,60}: \S{1,60},?\s*$")
+_FORMAT_FAMILIES = {"hf": "dict", "trl": "dict", "llama-factory": "dict", "megatron-bridge": "megatron"}
 
 
 class TrainingParser:
@@ -96,7 +99,7 @@ class TrainingParser:
         self._blocks = LineBlocks(LONGEST, returns=True)
         self._is_short, self._reach = is_short, _PIECE
         self._own, self._make_run = own, make_run
-        self._lines = StepLineFinder(WORDS, self._own) if self._own else WORDS
+        self._lines = StepLineFinder(STEP_SEARCH, self._own) if self._own else STEP_SEARCH
         self._runs: list[RunReader] = []
         self._open: dict[str, RunReader] = {}
         self._changed = False
@@ -128,7 +131,7 @@ class TrainingParser:
     def unreadable(self) -> UnparsedLines | None:
         """Lines that look like steps, or without any step at least name losses, and could not be parsed; None: none."""
         unparsed = self._puzzle.told
-        return unparsed if unparsed is None or self._sure or unparsed.lines >= _LOSSES else None
+        return unparsed if unparsed is None or self._sure or unparsed.lines >= _MIN_LOSS_LINES else None
 
     def feed(self, data: bytes, line: int | None = None) -> bool:
         """Parse more bytes, up to the last line end; returns whether any run changed.
@@ -151,7 +154,9 @@ class TrainingParser:
         self._rank = "" if rank is None else str(rank)
         self._puzzle.begin_block(b"", number)
         for part in text.replace("^M", "\r").split("\r") if "\r" in text or "^M" in text else (text,):  # bars
-            self._parse_text(ANSI.sub("", part[:LONGEST]) if "\x1b" in part else part[:LONGEST], None)
+            self._parse_text(
+                ANSI_CODE.sub("", part[:MAX_LINE_BYTES]) if "\x1b" in part else part[:MAX_LINE_BYTES], None
+            )
         self._rank = ""
         return self._take_changed()
 
@@ -164,7 +169,7 @@ class TrainingParser:
             self._add_similar(layouts[0], steps, 0, len(rows), piece[piece.rfind(b"\n", 0, -1) + 1 :])
             return
         found, at = self._lines.find_lines(piece), 0
-        self._reach = _PIECE if found else min(2 * self._reach, _MOST)
+        self._reach = _MIN_PIECE_BYTES if found else min(2 * self._reach, _MAX_PIECE_BYTES)
         starts = sorted(found)
         bars = {}
         if b"%|" in piece and not self._own:
@@ -180,7 +185,7 @@ class TrainingParser:
                 is_open = self._parse_lines(piece, {start: found[start] for start in lines}, at, end, offset)
             elif layout == "bar":
                 self._take_bars([bars[start] for start in lines])
-            elif len(lines) < _TOGETHER and not layout.draws_bar:
+            elif len(lines) < _MIN_SIMILAR_LINES and not layout.draws_bar:
                 _, steps, first = similar[lines[0]]
                 if layout not in unpacked:
                     unpacked[layout] = [*steps]
@@ -196,11 +201,11 @@ class TrainingParser:
         """Parse these lines, and all from `at` to `stop` while a report is open; returns whether one still is."""
         for start, end in iter_spans(found, piece, self.has_open_report, at, stop):
             self._puzzle.set_offset(offset + start)
-            self._parse_raw_line(piece[start : min(end, start + LONGEST)])
+            self._parse_raw_line(piece[start : min(end, start + MAX_LINE_BYTES)])
         return self._timed is not None or self.has_open_report()
 
     def _follows_bars(self, layout: LineLayout) -> bool:
-        """Whether each bar of these lines matters to a run whose steps are numbered by bars."""
+        """Whether every bar of these lines counts, as in a run whose steps are numbered by bars."""
         return layout.draws_bar and ("dict" in self._open or self._planned is not None)
 
     def _add_similar(self, layout: LineLayout, steps: PackedSteps, at: int, stop: int, last: bytes) -> None:
@@ -215,9 +220,9 @@ class TrainingParser:
         while at < stop:
             run = next(iter(self._open.values())) if len(self._open) == 1 and add == self._add_step else None
             taken = 0
-            if run is not None and stop - at >= _TOGETHER and not run.finished and run.format == layout.format:
+            if run is not None and stop - at >= _MIN_SIMILAR_LINES and not run.finished and run.format == layout.format:
                 taken = run.count_following(steps, at, stop, label, self._bar)
-            if run is not None and taken >= _TOGETHER:
+            if run is not None and taken >= _MIN_SIMILAR_LINES:
                 run.add_following(steps.slice(at, at + taken), label, self._bar)
                 self._alone = 0
                 self._puzzle.add_parsed()
@@ -251,7 +256,7 @@ class TrainingParser:
     def may_be_relevant(self, text: str) -> bool:
         """Whether a line may say anything of training, by itself or after the lines before it."""
         return (
-            any(word in text for word in _WORDS)
+            any(word in text for word in _ALL_WORDS)
             or self.has_open_report()
             or parse_in_configured_formats(self._own, text) is not None
         )
@@ -280,7 +285,7 @@ class TrainingParser:
             return
         if "%|" in text:
             self._take_progress_bar(text)
-        if any(map(text.__contains__, _REPORTED)):
+        if any(map(text.__contains__, _REPORT_WORDS)):
             self._parse_report(text, raw)
         elif "%|" in text and "=" in text:
             self._parse_single_line(text, raw)
@@ -315,9 +320,9 @@ class TrainingParser:
         elif "loss" in text and text.rstrip().endswith(","):
             self._wrapped = [self._begin_report(text)]
         elif (
-            ("loss" in text and text.count("|") > 1 and _ITERATION.search(text))
+            ("loss" in text and text.count("|") > 1 and _ITERATION_WORD.search(text))
             or (any(run.is_known_format for run in self._open.values()) and _STEP.search(text) and _LOSS.search(text))
-        ) and not _OTHER.search(text):
+        ) and not _OTHER_DATA.search(text):
             self._sure = True
             self._puzzle.add_unparsed(text)
         elif not self._runs and "loss" in text.lower() and _LOSS.search(text):
@@ -338,7 +343,7 @@ class TrainingParser:
             yield found
         elif (timed := parse_step_time(text) if "Step Time" in text else None) is not None:
             self._merge_timing(timed)
-        elif planned := _PLANNED.search(text) if "optimization" in text else None:
+        elif planned := _TOTAL_STEPS_LINE.search(text) if "optimization" in text else None:
             self._planned = finite_total(parse_count(planned.group(1).replace(",", "")))
         elif "loss" in text or "Loss" in text:
             yield from self._learned.learn_from_line(text)
@@ -347,7 +352,7 @@ class TrainingParser:
         """The step of a bar in the epoch that has begun; a bar behind its last step is of other data."""
         reporter, _ = self._split_reporter(text)
         found = parse_keras(text, *self._of_keras[reporter]) if reporter in self._of_keras else None
-        if found and _EPOCH_ENDS.search(text):
+        if found and _LAST_STEP_OF_EPOCH.search(text):
             del self._of_keras[reporter]
         return found
 
@@ -366,7 +371,7 @@ class TrainingParser:
         reporter, text = self._split_reporter(line)
         if reporter in {"", self._reporter}:
             return text
-        if not self._reporter or self._metrics or self._others >= _JOINED:
+        if not self._reporter or self._metrics or self._others >= _MAX_REPORT_LINES:
             return line
         self._others += 1
         return None
@@ -374,7 +379,7 @@ class TrainingParser:
     def _continues_report(self, line: str) -> bool:
         if (text := self._strip_reporter(line)) is None:
             return False
-        if self._parts and _CONTINUED.match(text) and len(self._parts) < _JOINED:
+        if self._parts and _DICTIONARY_REST.match(text) and len(self._parts) < _MAX_REPORT_LINES:
             self._parts.append(text)
             if "}" in text:
                 self._close_open_report()
@@ -382,10 +387,10 @@ class TrainingParser:
         if self._metrics and begins_next_verl_step(text, self._metrics[0]):
             self._close_open_report()
             return False
-        if self._metrics and (metric := _METRIC.match(text)) and len(self._metrics[1]) < 10 * _JOINED:
+        if self._metrics and (metric := _VERL_METRIC.match(text)) and len(self._metrics[1]) < 10 * _MAX_REPORT_LINES:
             self._metrics[1].append(text[metric.start(1) :])
             return True
-        if self._wrapped and _PAIRED.match(text) and len(self._wrapped) < _JOINED:
+        if self._wrapped and _NAMED_FIGURE.match(text) and len(self._wrapped) < _MAX_REPORT_LINES:
             self._wrapped.append(text.strip())
             return True
         if self._block and (added := self._block.add_line(text)):
@@ -432,14 +437,14 @@ class TrainingParser:
             return
         self._alone += 1
         self._unlike += 1
-        if self._alone not in _LOOK_AFTER or self._unlike + 2000 < 300 * self._looked:
+        if self._alone not in _LAYOUT_TRIALS or self._unlike + 2000 < 300 * self._looked:
             return
         if any(layout.pattern.match(raw + b"\n") for layout in self._layouts):
             return
         self._looked += 1
 
         def parse_alone(text: str) -> tuple[StepReport, str] | None:
-            words = ANSI.sub("", text)
+            words = ANSI_CODE.sub("", text)
             found = read(words)
             return (found[0], reporter_label(words, found[0].at)) if len(found) == 1 else None
 
@@ -492,24 +497,24 @@ class TrainingParser:
         if found.format == "deepspeed":
             found.step, self._skipped = count_skipped(found.step, self._skipped)
             label = f"deepspeed {label}"
-        elif found.format in BY_EPOCH:
+        elif found.format in EPOCH_FORMATS:
             found.step = self._epochs.renumber_step(found.step, label)
         self._add_step(found, label)
 
     def _add_step(self, found: StepReport, label: str) -> None:
         self._puzzle.add_parsed()
         run = self._run_for(found, label)
-        if found.format != run.format and run.format in {"hf", "megatron"} and found.format not in BESIDE:
+        if found.format != run.format and run.format in {"hf", "megatron"} and found.format not in SECOND_FORMATS:
             run.format = found.format
-        if found.step.step is None and _FAMILIES.get(found.format) == "dict":
+        if found.step.step is None and _FORMAT_FAMILIES.get(found.format) == "dict":
             run.add_unnumbered(found.step, self._bar)
         else:
             run.add_step(found.step, label)
         self._changed = True
 
     def _run_for(self, found: StepReport, label: str) -> RunReader:
-        family, number = _FAMILIES.get(found.format, found.format), found.step.step
-        if found.format in BESIDE and number is not None:
+        family, number = _FORMAT_FAMILIES.get(found.format, found.format), found.step.step
+        if found.format in SECOND_FORMATS and number is not None:
             for run in self._open.values():
                 if not run.finished and run.may_contain_step(number):
                     return run

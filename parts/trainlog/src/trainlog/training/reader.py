@@ -21,11 +21,11 @@ from trainlog.training.steps import PackedSteps, ProgressBar, Rollback, Step, St
 from trainlog.training.values import StepReport
 
 WARM_UP_STEPS = 5  # steps after a start whose speed says nothing
-_JITTER = 2  # steps that several reporters without labels may be apart
-_DRAWN = 0.5  # seconds a step from which every step has its bar, with a good margin
-BESIDE = frozenset({"deepspeed", "key-value"})  # formats that stand beside another program's reports of the same steps
-_FIGURES = Step._fields.index("nan") + 1  # the first fields of a step: what its report says
-_NUMBERS = ("loss", "grad_norm", "lr", "step_time_s", "tflops_per_gpu", "tokens_per_s")
+_MAX_STEPS_APART = 2  # steps that several reporters without labels may be apart
+_DRAWN_STEP_SECONDS = 0.5  # seconds a step from which every step has its bar, with a good margin
+SECOND_FORMATS = frozenset({"deepspeed", "key-value"})  # printed beside another program's reports of the same steps
+_STEP_FIGURES = Step._fields.index("nan") + 1  # the first fields of a step: what its report says
+_NUMBER_FIELDS = ("loss", "grad_norm", "lr", "step_time_s", "tflops_per_gpu", "tokens_per_s")
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class RunReader:
             self._append(step)
             return
         latest = self._latest.get(label)
-        known = self.several and latest is not None and latest - number <= _JITTER
+        known = self.several and latest is not None and latest - number <= _MAX_STEPS_APART
         if latest is not None and number < latest and not (known and self._index_of_step(number) is not None):
             self._roll_back(number)
             latest = None
@@ -234,16 +234,16 @@ class RunReader:
 
 def _may_skip_steps(bar: ProgressBar) -> bool:
     """Whether steps may pass between two frames of that bar."""
-    return bar.step_time_s is None or bar.step_time_s < _DRAWN
+    return bar.step_time_s is None or bar.step_time_s < _DRAWN_STEP_SECONDS
 
 
 def find_library_run(open_runs: dict[str, RunReader], found: StepReport, number: int | None) -> RunReader | None:
-    """A run that so far only a library's own log lines reported (such as DeepSpeed's); None if there is none."""
-    if number is None or found.format in BESIDE:
+    """A run known so far only by a library's own log lines (such as DeepSpeed's); None if there is none."""
+    if number is None or found.format in SECOND_FORMATS:
         return None
-    for name in BESIDE:
+    for name in SECOND_FORMATS:
         run = open_runs.get(name)
-        if run is not None and run.format in BESIDE and run.may_contain_step(number):
+        if run is not None and run.format in SECOND_FORMATS and run.may_contain_step(number):
             run.format = found.format
             return run
     return None
@@ -259,10 +259,10 @@ def merge_reports(old: Step, new: Step, *, later: bool = False) -> Step:
         rounded = _is_rounded_from(old.loss, new.loss) or _is_rounded_from(new.loss, old.loss)
         if old.loss != new.loss and not rounded:
             old, new = new._replace(warm_up=old.warm_up), old
-    if old[:_FIGURES] == new[:_FIGURES] and old.extra == new.extra:
+    if old[:_STEP_FIGURES] == new[:_STEP_FIGURES] and old.extra == new.extra:
         return old
     changed: dict[str, Any] = {}
-    for name in _NUMBERS:
+    for name in _NUMBER_FIELDS:
         mine, other = getattr(old, name), getattr(new, name)
         if other is not None and mine != other and (mine is None or _is_rounded_from(mine, other)):
             changed[name] = other
@@ -288,7 +288,7 @@ def merge_neighbours(steps: PackedSteps, at: int, stop: int) -> PackedSteps | No
         {name: array(each.typecode, [each[first] for first in firsts]) for name, each in of.items()}
         for of in (steps.columns, steps.extra)
     )
-    for name in columns.keys() & {*_NUMBERS}:
+    for name in columns.keys() & {*_NUMBER_FIELDS}:
         for place, (start, end) in enumerate(pairwise((*firsts, stop))):
             value = steps.columns[name][start]
             for other in steps.columns[name][start + 1 : end]:
@@ -327,7 +327,7 @@ def _rounded(figure: float, other: float) -> float:
 
 
 def _is_same_loss(old: float | None, new: float | None) -> bool:
-    """Whether both may be one loss, of which one is rounded."""
+    """Whether both numbers may be the same loss, one of them rounded."""
     if old is None or new is None:
         return False
     return math.isclose(old, new, rel_tol=5e-3) or (math.isnan(old) and math.isnan(new))
@@ -349,8 +349,8 @@ def count_skipped(step: Step, before: float) -> tuple[Step, float]:
     return step._replace(skipped=int(since if since >= 0 else skipped), extra=extra), skipped
 
 
-BY_EPOCH = frozenset({"minibatches", "key-value"})  # formats that may count steps from the beginning of each epoch
-_REPORTER = re.compile(
+EPOCH_FORMATS = frozenset({"minibatches", "key-value"})  # formats that may count steps from the beginning of each epoch
+_REPORTER_LABEL = re.compile(
     r"\[(?:rank|default|Rank )(\d{1,6})\]|^\s{0,8}(\d{1,6}): |\[(\d{1,6},\d{1,6})\]<|\[(pod/[^\]\s]{1,300})\]"
 )
 
@@ -359,11 +359,11 @@ def reporter_label(text: str, at: int) -> str:
     """The label of the process in front of offset `at`; empty if there is none."""
     if text[:3] in {"[20", " [2"} or at == 1 or (at == 0 and text[:1] != "["):
         return ""  # a date, or nothing
-    found = _REPORTER.search(text, 0, at or 300)
+    found = _REPORTER_LABEL.search(text, 0, at or 300)
     return next((each for each in found.groups() if each), "") if found else ""
 
 
-_OF_PROCESS = lazy_pattern(
+_PROCESS_LABEL = lazy_pattern(
     r"\[((?:rank|default)\d{1,6})\]: ?|\(([^()]{1,100} pid=\d{1,10}[^()]{0,60})\) ?|([\w.-]{1,60}\d): "
 )
 
@@ -371,7 +371,7 @@ _OF_PROCESS = lazy_pattern(
 def split_reporter(text: str) -> tuple[str, str]:
     """The labels of the process in front of a line, without times, and the line as the process printed it."""
     label, bare = split_label(text)
-    while found := _OF_PROCESS.match(bare):
+    while found := _PROCESS_LABEL.match(bare):
         label, bare = f"{label}{found[1] or found[2] or found[3]}|", bare[found.end() :]
     return label, bare
 
@@ -385,7 +385,7 @@ class EpochNumbering:
     def renumber(self, steps: PackedSteps, at: int, stop: int, program: str, reporter: str) -> bool:
         """Renumber some of these steps of one reporter; False, with nothing changed, if each must be by itself."""
         numbers, epochs = steps.columns.get("step"), steps.extra.get("epoch")
-        if program not in BY_EPOCH or numbers is None or epochs is None:
+        if program not in EPOCH_FORMATS or numbers is None or epochs is None:
             return True
         before = self._last.copy()
         bases = [self._steps_before(epochs[each], numbers[each], reporter) for each in range(at, stop)]

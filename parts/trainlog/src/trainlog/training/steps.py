@@ -140,13 +140,13 @@ class ProgressBar(Struct, frozen=True):
     step_time_s: float | None = None
 
 
-_PACKED = 128  # steps that are packed at once; as many of the latest are not, because reports of those may still come
+_PACKED_STEPS = 128  # packed at once; as many of the latest are not, because reports of those may still come
 _NO_COUNT = -1
 _NO_NUMBER = float.fromhex("-0x1.fffffffffffffp+1023")  # "not said" in a column: the lowest number there is
-_COUNTS = frozenset({"step", "total", "skipped"})
-_MADE: Callable[[Iterable[Any]], Step] = partial(tuple.__new__, Step)
+_COUNT_FIELDS = frozenset({"step", "total", "skipped"})
+_make_step: Callable[[Iterable[Any]], Step] = partial(tuple.__new__, Step)
 _DEFAULTS: dict[str, Any] = {"nan": False, "warm_up": False}
-_UNSAID: dict[str, Any] = {name: _DEFAULTS.get(name) for name in Step._fields[:-1]}
+_UNKNOWN_FIGURES: dict[str, Any] = {name: _DEFAULTS.get(name) for name in Step._fields[:-1]}
 
 
 class PackedSteps:
@@ -170,17 +170,17 @@ class PackedSteps:
         if self.extra:
             others = map(dict, map(partial(zip, tuple(self.extra)), zip(*self.extra.values(), strict=True)))
         fields = [self._field_column(name) for name in Step._fields[:-1]]
-        return map(_MADE, zip(*fields, others, strict=False))
+        return map(_make_step, zip(*fields, others, strict=False))
 
     def __getitem__(self, at: int) -> Step:
-        values = dict(_UNSAID)
+        values = dict(_UNKNOWN_FIGURES)
         for name, column in self.columns.items():
             value = column[at]
             if name in _DEFAULTS:
                 values[name] = bool(value)
-            elif value != (_NO_COUNT if name in _COUNTS else _NO_NUMBER):
+            elif value != (_NO_COUNT if name in _COUNT_FIELDS else _NO_NUMBER):
                 values[name] = value
-        return _MADE((*values.values(), {name: column[at] for name, column in self.extra.items()}))
+        return _make_step((*values.values(), {name: column[at] for name, column in self.extra.items()}))
 
     def slice(self, start: int, stop: int) -> PackedSteps:
         columns, extra = ({name: each[start:stop] for name, each in of.items()} for of in (self.columns, self.extra))
@@ -192,7 +192,7 @@ class PackedSteps:
             return repeat(_DEFAULTS.get(name))
         if name in _DEFAULTS:
             return map(bool, values)
-        missing = _NO_COUNT if name in _COUNTS else _NO_NUMBER
+        missing = _NO_COUNT if name in _COUNT_FIELDS else _NO_NUMBER
         return [None if each == missing else each for each in values] if missing in values else values
 
     def index_of(self, number: int) -> int | None:
@@ -225,10 +225,10 @@ def _pack_steps(steps: list[Step]) -> PackedSteps | list[Step]:
             if any(values):
                 made[name] = array("b", values)
         elif (absent := values.count(None)) < len(values):
-            missing = _NO_COUNT if name in _COUNTS else _NO_NUMBER
+            missing = _NO_COUNT if name in _COUNT_FIELDS else _NO_NUMBER
             whole = whole and not absent
             known = [missing if value is None else value for value in values] if absent else values
-            made[name] = array("q" if name in _COUNTS else "d", known)
+            made[name] = array("q" if name in _COUNT_FIELDS else "d", known)
     extra = {name: array("d", [each[name] for each in extras]) for name in names}
     return PackedSteps(made, extra, len(steps), whole=whole)
 
@@ -242,7 +242,7 @@ def is_same_step(one: Step, other: Step) -> bool:
 
 
 class Steps(Sequence[Step]):
-    """Steps that a parser appends and corrects; whoever follows it asks from which one on they have changed."""
+    """The steps of a run, appended and corrected by a parser; followers ask from which step on they have changed."""
 
     __slots__ = ("_chunks", "_firsts", "_starts", "_tail", "_unchanged")
 
@@ -338,9 +338,9 @@ class Steps(Sequence[Step]):
 
     def append(self, step: Step) -> None:
         self._tail.append(step)
-        if len(self._tail) >= 2 * _PACKED:
-            self._add(_pack_steps(self._tail[:_PACKED]))
-            del self._tail[:_PACKED]
+        if len(self._tail) >= 2 * _PACKED_STEPS:
+            self._add(_pack_steps(self._tail[:_PACKED_STEPS]))
+            del self._tail[:_PACKED_STEPS]
 
     def extend(self, more: PackedSteps) -> None:
         if self._tail:

@@ -20,19 +20,19 @@ NUMBER = (  # pattern of a number: thousands commas, exponents, nan and inf in a
     r"[-+]?(?:\d[\d,]{0,30}\.?\d{0,30}(?:[eE][-+]?\d{1,4})?|\.\d{1,30}(?:[eE][-+]?\d{1,4})?"
     r"|(?:nan|NaN|NAN|inf|INF|Inf)(?!(?!m?s\b)[A-Za-z]))"
 )
-_WRAPPED = lazy_pattern(  # a number in a wrapper: tensor(2.3, device='cuda:0'), np.float64(2.3)
+_WRAPPED_NUMBER = lazy_pattern(  # a number in a wrapper: tensor(2.3, device='cuda:0'), np.float64(2.3)
     r"(?:tensor|[aA]rray|(?:np|numpy|torch|jnp)\.\w{1,12})\(\[{0,2}"
     rf"({NUMBER})\]{{0,2}}(?:, ?\w{{1,20}}=[^()]{{0,60}})?\)"
 )
-_SPAN = lazy_pattern(  # a duration of several units: 1h 12m 31s, 02m 05s 112ms
+_LONG_DURATION = lazy_pattern(  # a duration of several units: 1h 12m 31s, 02m 05s 112ms
     r"(?<![\w.])(?=\d{1,9} ?[dhms]+ ?\d)(?:(\d{1,6}) ?d ?)?(?:(\d{1,6}) ?h ?)?(?:(\d{1,6}) ?m ?(?!s))?"
     r"(?:(\d{1,6}(?:\.\d{1,9})?) ?s ?)?(?:(\d{1,6}) ?ms)?(?![\w/])"
 )
-_SPAN_UNITS = (86400.0, 3600.0, 60.0, 1.0, 0.001)
-_SHORT = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
-_COUNT = lazy_pattern(r"[0-9]{1,15}")
-_DURATION = lazy_pattern(r"[0-9]{1,9}")
-ENDLESS = 10_000_000  # a total above this is a stand-in for "no end"
+_SECONDS_PER_UNIT = (86400.0, 3600.0, 60.0, 1.0, 0.001)
+_UNIT_FACTORS = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
+_COUNT_TEXT = lazy_pattern(r"[0-9]{1,15}")
+_DURATION_TEXT = lazy_pattern(r"[0-9]{1,9}")
+MAX_TOTAL_STEPS = 10_000_000  # a total above this is a stand-in for "no end"
 
 
 class StepReport(Struct):
@@ -50,7 +50,7 @@ def parse_number(text: str) -> float | None:
     except ValueError:
         pass
     text = text.strip(" \t'\"%").replace(",", "").replace("_", "x")
-    times = _SHORT.get(text[-1:], 1.0)
+    times = _UNIT_FACTORS.get(text[-1:], 1.0)
     try:
         return float(text[:-1] if times != 1.0 else text) * times
     except ValueError:
@@ -60,14 +60,14 @@ def parse_number(text: str) -> float | None:
 def unwrap_numbers(text: str) -> str:
     """The text with numbers out of their wrappers, and durations of several units as seconds."""
     if "(" in text:
-        text = _WRAPPED.sub(r"\1", text)
+        text = _WRAPPED_NUMBER.sub(r"\1", text)
     if "m " in text or "h " in text:
-        text = _SPAN.sub(lambda found: _format_span(found), text)
+        text = _LONG_DURATION.sub(lambda found: _format_span(found), text)
     return text
 
 
 def _format_span(found: re.Match[str]) -> str:
-    parts = [(float(part), unit) for part, unit in zip(found.groups(), _SPAN_UNITS, strict=True) if part]
+    parts = [(float(part), unit) for part, unit in zip(found.groups(), _SECONDS_PER_UNIT, strict=True) if part]
     behind = " " if found[0].endswith(" ") else ""
     return f"{sum(part * unit for part, unit in parts):.9g}s{behind}" if len(parts) > 1 else found[0]
 
@@ -85,7 +85,7 @@ def parse_positive(text: str) -> float | None:
 
 def parse_count(text: str) -> int | None:
     text = text.strip(" \t'\"")
-    return int(text) if _COUNT.fullmatch(text) else None
+    return int(text) if _COUNT_TEXT.fullmatch(text) else None
 
 
 def to_step_number(value: float | None) -> int | None:
@@ -95,12 +95,12 @@ def to_step_number(value: float | None) -> int | None:
 
 def finite_total(total: int | None) -> int | None:
     """The total number of steps; None if it is not positive, or so large that it stands for "no end"."""
-    return total if total is not None and 0 < total < ENDLESS else None
+    return total if total is not None and 0 < total < MAX_TOTAL_STEPS else None
 
 
 def parse_seconds(clock: str) -> int | None:
     """Parse `mm:ss` or `hh:mm:ss` to seconds."""
-    parts, seconds = _DURATION.findall(clock), 0
+    parts, seconds = _DURATION_TEXT.findall(clock), 0
     for part in parts:
         seconds = 60 * seconds + int(part)
     return seconds if 1 <= len(parts) <= 3 else None
@@ -120,12 +120,12 @@ def is_broken(loss: float | None, grad_norm: float | None = None) -> bool:
     return (loss is not None and not math.isfinite(loss)) or (grad_norm is not None and math.isnan(grad_norm))
 
 
-SPEEDS = (
+SPEED_NAMES = (
     "tokens_per_s", "tokens_per_second", "tok/s", "tok/sec", "tokens/s", "tokens/sec", "tps",
     "tokens_per_sec", "tokens_per_second_per_gpu", "tgs", "interval_tokens_per_second_per_device", "toks/s",
     "e2e", "device/tokens_per_second", "device/tps",
 )  # fmt: skip
-TIMES = (
+TIME_NAMES = (
     "step_time",
     "dt",
     "time",
@@ -140,9 +140,9 @@ TIMES = (
     "train_step_timing_in_s",
     "iteration_time",
 )
-TIMES_MS = ("step_time_ms", "time_ms", "iter_time_ms", "dt_ms", "elapsed_time_per_iteration_ms")
-PER_STEP = ("s/it", "s/iter", "s/step", "sec/it", "sec/step", "ms/it", "ms/iter", "ms/step")
-PER_SECOND = (
+TIME_NAMES_MS = ("step_time_ms", "time_ms", "iter_time_ms", "dt_ms", "elapsed_time_per_iteration_ms")
+TIME_UNITS = ("s/it", "s/iter", "s/step", "sec/it", "sec/step", "ms/it", "ms/iter", "ms/step")
+RATE_UNITS = (
     "it/s",
     "iter/s",
     "steps/s",
@@ -151,13 +151,13 @@ PER_SECOND = (
     "interval_steps_per_second",
     "steps_per_second",
 )
-UNITS = frozenset({*SPEEDS[2:6], *PER_STEP, *PER_SECOND, "ms", "s"})  # may stand behind a figure or before it
-_TOKENS = lazy_pattern(rf"(?<![\w.,])({NUMBER})([KM]?) ?(?:tok|tokens)/s(?:ec)?\b(?! ?[:=])")
-_RATE = re.compile(rf"(?<![\w.,])({NUMBER})() ?(ms|s|sec|it|iter|steps)/(it|iter|step|s|sec)(?![\w/])(?! ?[:=])")
+KNOWN_UNITS = frozenset({*SPEED_NAMES[2:6], *TIME_UNITS, *RATE_UNITS, "ms", "s"})  # behind a figure or before it
+_TOKENS_PER_SECOND = lazy_pattern(rf"(?<![\w.,])({NUMBER})([KM]?) ?(?:tok|tokens)/s(?:ec)?\b(?! ?[:=])")
+_STEP_RATE = re.compile(rf"(?<![\w.,])({NUMBER})() ?(ms|s|sec|it|iter|steps)/(it|iter|step|s|sec)(?![\w/])(?! ?[:=])")
 _BARE_TIME = re.compile(rf"[|,] ?({NUMBER})() ms\b(?!/)")
-_BEFORE = lazy_pattern(r"(?<![\w.])([A-Za-z][\w/.()-]{0,40})(?: {0,6}[:=] {0,8}| {1,8}\[?)$")
+_NAME_BEFORE = lazy_pattern(r"(?<![\w.])([A-Za-z][\w/.()-]{0,40})(?: {0,6}[:=] {0,8}| {1,8}\[?)$")
 _NUMBER_BEFORE = lazy_pattern(rf"(?<![\w.,])({NUMBER})[KM]? ?$")
-_UNITLESS = lazy_pattern(
+_UNITLESS_NUMBER = lazy_pattern(
     r"(?i)(?:.*[_/])?(?:loss|norm|gnorm|grad|lr|rate|step|steps|iteration|iter|it|update|num_updates|batch|epoch)"
 )
 
@@ -166,19 +166,19 @@ Source = re.Match[str] | str | None  # a number before its unit, the key of a pa
 
 def find_tokens_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
     """Which key or pattern of the line gives the tokens per second."""
-    key = next((name for name in SPEEDS if name in keys), None)
-    found = _TOKENS.search(text) if "tok" in text else None
+    key = next((name for name in SPEED_NAMES if name in keys), None)
+    found = _TOKENS_PER_SECOND.search(text) if "tok" in text else None
     return _decide_source(found, key, text)
 
 
 def find_time_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
-    """Which key or pattern gives the step time; a rate (`PER_SECOND` or `it/s`) has to be inverted."""
+    """Which key or pattern gives the step time; a rate (`RATE_UNITS` or `it/s`) has to be inverted."""
     if "ups" in keys:  # updates per second: of programs whose time is that of many updates
         return "ups"
-    if (time := next((name for name in (*TIMES, *TIMES_MS) if name in keys), None)) is not None:
+    if (time := next((name for name in (*TIME_NAMES, *TIME_NAMES_MS) if name in keys), None)) is not None:
         return time
-    key = next((name for name in (*PER_STEP, *PER_SECOND) if name in keys), None)
-    rates = (each for each in _RATE.finditer(text) if f"{each[3]}/{each[4]}" in UNITS)
+    key = next((name for name in (*TIME_UNITS, *RATE_UNITS) if name in keys), None)
+    rates = (each for each in _STEP_RATE.finditer(text) if f"{each[3]}/{each[4]}" in KNOWN_UNITS)
     found = next(rates, None) if "/" in text else None
     if (found or key) and "%|" not in text:
         return _decide_source(found, key, text)
@@ -187,39 +187,39 @@ def find_time_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source
 
 def is_per_second(source: re.Match[str] | str) -> bool:
     if isinstance(source, str):
-        return source in PER_SECOND or source == "ups"
-    return source.re is _RATE and source.group(3) in {"it", "iter", "steps"}
+        return source in RATE_UNITS or source == "ups"
+    return source.re is _STEP_RATE and source.group(3) in {"it", "iter", "steps"}
 
 
 def is_milliseconds(source: re.Match[str]) -> bool:
-    return source.re is _BARE_TIME or (source.re is _RATE and source.group(3) == "ms")
+    return source.re is _BARE_TIME or (source.re is _STEP_RATE and source.group(3) == "ms")
 
 
 def _decide_source(found: re.Match[str] | None, key: str | None, text: str) -> Source:
     if found is None:
         return key
     before = _name_before(text, found.start(1))
-    if before and (before.lower() in UNITS or _UNITLESS.fullmatch(before)):
+    if before and (before.lower() in KNOWN_UNITS or _UNITLESS_NUMBER.fullmatch(before)):
         return key
-    return None if before and key in UNITS else found
+    return None if before and key in KNOWN_UNITS else found
 
 
 def _name_before(text: str, start: int) -> str:
     """The name that the number at `start` belongs to; empty if that word is the unit of a number before it."""
     first = max(0, start - 60)
-    found = _BEFORE.search(text[first:start])
+    found = _NAME_BEFORE.search(text[first:start])
     if found is None:
         return ""
-    if found.group(1).lower() in UNITS:
+    if found.group(1).lower() in KNOWN_UNITS:
         at = first + found.start(1)
         number = _NUMBER_BEFORE.search(text[max(0, at - 60) : at])
         if number is not None:
             owner = _name_before(text, max(0, at - 60) + number.start(1))
-            return "" if not owner or not _UNITLESS.fullmatch(owner) else found.group(1)
+            return "" if not owner or not _UNITLESS_NUMBER.fullmatch(owner) else found.group(1)
     return found.group(1)
 
 
-STEPS = (
+STEP_NAMES = (
     "step",
     "global_step",
     "iteration",
@@ -232,12 +232,12 @@ STEPS = (
     "steps",
     "iter(train)",
 )
-LOSSES = (
+LOSS_NAMES = (
     "reduced_train_loss", "loss", "train_loss", "training_loss", "loss_train", "lm_loss", "train/loss", "total_loss",
     "avg_loss", "step_loss", "train_loss_step", "avr_loss", "ce_loss", "crossentropyloss", "gpt_loss", "loss/total",
     "loss/train/total", "loss/policy_avg",
 )  # fmt: skip
-NORMS = (
+NORM_NAMES = (
     "grad_norm",
     "gnorm",
     "norm",
@@ -247,7 +247,7 @@ NORMS = (
     "total_grad_norm",
     "l2_norm/grad/global",
 )
-RATES = (
+LEARNING_RATE_NAMES = (
     "lr",
     "learning_rate",
     "train_learning_rate",
@@ -256,7 +256,7 @@ RATES = (
     "lr_decoupledadamw/group0",
     "act_lr",
 )
-FLOPS = (
+FLOPS_NAMES = (
     "tflops",
     "tflops_per_gpu",
     "tflop/s",
@@ -265,20 +265,20 @@ FLOPS = (
     "model_tflops_per_gpu",
     "interval_hardware_tflops_per_device",
 )
-_ROLES = {  # name to the field it is of, and how much other names of that field go before it
+_FIELD_OF_NAME = {  # name to the field it is of, and how much other names of that field go before it
     name: (role, rank)
     for role, names in (
-        ("grad_norm", NORMS),
-        ("lr", RATES),
-        ("s", TIMES),
-        ("ms", TIMES_MS),
-        ("rate", PER_SECOND),
-        ("tokens", SPEEDS),
-        ("tflops", FLOPS),
+        ("grad_norm", NORM_NAMES),
+        ("lr", LEARNING_RATE_NAMES),
+        ("s", TIME_NAMES),
+        ("ms", TIME_NAMES_MS),
+        ("rate", RATE_UNITS),
+        ("tokens", SPEED_NAMES),
+        ("tflops", FLOPS_NAMES),
     )
     for rank, name in enumerate(names)
 }
-TAKEN = frozenset({*_ROLES, *UNITS})  # names of what stands in fields of a step, or would
+TAKEN_NAMES = frozenset({*_FIELD_OF_NAME, *KNOWN_UNITS})  # names of what stands in fields of a step, or would
 _NO_STEP = lazy_pattern(  # what makes another figure of a step behind it
     r"(?:.*_)?(?:per|max|min|total|num|warmup|warm|every|each|last|of|until|remaining|skipped|saved?|checkpoint|best|next"
     r"|actor|rollout|env|sampling|decode|prefill|micro|inner|accumulation|tokens?|samples?|val\w*|eval\w*|test)_"
@@ -293,17 +293,17 @@ _NO_LOSS = lazy_pattern(  # what makes an addition to the loss, or the loss of s
 def normalize_key(key: str) -> str:
     """The key in lower case with underscores; of several words the last, if it alone means a step."""
     words = [word.rstrip(".") for word in key.lower().replace("-", "_").split(" ")]
-    if len(words) > 1 and words[0] in UNITS:
+    if len(words) > 1 and words[0] in KNOWN_UNITS:
         del words[0]  # the unit of a number before it
     name = "_".join(words)
-    if len(words) > 1 and name not in STEPS and words[-1] in STEPS and not _NO_STEP.match(name):
+    if len(words) > 1 and name not in STEP_NAMES and words[-1] in STEP_NAMES and not _NO_STEP.match(name):
         return words[-1]
     return name
 
 
 def find_loss_key(keys: Iterable[str]) -> str | None:
     """The key of the loss: a usual name, else the only other name with "loss" that is not an auxiliary loss."""
-    usual = next((name for name in LOSSES if name in keys), None)
+    usual = next((name for name in LOSS_NAMES if name in keys), None)
     if usual is not None:
         return usual
     names = {name: name.removesuffix("loss_step") for name in keys if name.endswith("loss_step")}  # Lightning's
@@ -312,7 +312,7 @@ def find_loss_key(keys: Iterable[str]) -> str | None:
     return others[0] if len(others) == 1 else None
 
 
-_KINDS = ("train/", "optim/", "throughput/device/", "throughput/", "perf/")  # before names sorted by kind
+_NAME_PREFIXES = ("train/", "optim/", "throughput/device/", "throughput/", "perf/")  # before names sorted by kind
 
 
 @lru_cache(maxsize=4096)
@@ -320,7 +320,7 @@ def plain_name(key: str) -> str:
     """A name without prefixes and suffixes for the kind of figure."""
     name = normalize_key(key.removeprefix("Train ").strip())
     for _ in range(2):
-        name = next((name.removeprefix(kind) for kind in _KINDS if name.startswith(kind)), name)
+        name = next((name.removeprefix(kind) for kind in _NAME_PREFIXES if name.startswith(kind)), name)
     return name
 
 
@@ -333,7 +333,7 @@ def make_step(number: int | None, total: int | None, figures: Mapping[str, float
     best: dict[str, tuple[int, float]] = {}
     extra = {}
     for name, value in figures.items():
-        role = _ROLES.get(name)
+        role = _FIELD_OF_NAME.get(name)
         if role is None:
             if name != loss_name:
                 extra[name] = value

@@ -25,19 +25,19 @@ from trainlog.training.values import (
     unwrap_numbers,
 )
 
-_OPEN = lazy_pattern(r"""\{\s?['"][\w/(). -]{1,80}['"]\s?:""")
-_PAIR = lazy_pattern(r"""['"]([^'"]{1,120})['"]\s?:\s?(?:'([^']{0,200})'|"([^"]{0,200})"|([^,}\s'")]{1,60}))""")
-_OF = lazy_pattern(r"\s*(\d{1,12})\s*/\s*(\d{1,15})\s*")
-_LOSSES = ("loss", "train/loss", "loss/policy_avg")
+_DICT_START = lazy_pattern(r"""\{\s?['"][\w/(). -]{1,80}['"]\s?:""")
+_DICT_PAIR = lazy_pattern(r"""['"]([^'"]{1,120})['"]\s?:\s?(?:'([^']{0,200})'|"([^"]{0,200})"|([^,}\s'")]{1,60}))""")
+_STEP_OF_TOTAL = lazy_pattern(r"\s*(\d{1,12})\s*/\s*(\d{1,15})\s*")
+_LOSS_KEYS = ("loss", "train/loss", "loss/policy_avg")
 _LOSS = lazy_pattern(r"""['"](?:loss|train/loss|loss/policy_avg)['"]""")
-_NUMBERED_LOSSES = ("total_loss", "train_loss")  # of a step only where its number stands beside them
+_NUMBERED_LOSS_KEYS = ("total_loss", "train_loss")  # of a step only where its number stands beside them
 _NUMBERED_LOSS = lazy_pattern(
     r"""['"](?:total|train)_loss['"].*['"](?:iteration|global_step|step|num_updates)['"]"""
     r"""|['"](?:iteration|global_step|step|num_updates)['"].*['"](?:total|train)_loss['"]"""
 )
-_NO_VALUE = lazy_pattern(r"""['"](?:loss|train/loss)['"]\s?:\s?(?:null|None)\b""")
-_BEFORE = lazy_pattern(r"\bstep (\d{1,12}): ?$")
-_PLACES = (
+_NO_LOSS = lazy_pattern(r"""['"](?:loss|train/loss)['"]\s?:\s?(?:null|None)\b""")
+_STEP_BEFORE = lazy_pattern(r"\bstep (\d{1,12}): ?$")
+_STEP_KEYS = (
     "global_step/max_steps",
     "iteration",
     "global_step",
@@ -48,7 +48,7 @@ _PLACES = (
     "episode",
     "iter",
 )
-_TOKENS = ("train_tokens_per_second", "tokens_per_second", "throughput")
+_TOKEN_RATE_KEYS = ("train_tokens_per_second", "tokens_per_second", "throughput")
 ENDED = "train_runtime"  # the key of the last dictionary of a run
 
 
@@ -58,7 +58,7 @@ def find_dictionary_start(text: str, at: int = 0) -> int | None:
         _LOSS.search(text, at) is None and ("_loss" not in text or ENDED in text or not _NUMBERED_LOSS.search(text, at))
     ):
         return None
-    found = _OPEN.search(text, at)
+    found = _DICT_START.search(text, at)
     return found.start() if found else None
 
 
@@ -66,7 +66,7 @@ def ends_run(text: str) -> bool:
     return (
         ENDED in text
         and "train_loss" in text
-        and _OPEN.search(text) is not None
+        and _DICT_START.search(text) is not None
         and find_dictionary_start(text) is None
     )
 
@@ -74,11 +74,11 @@ def ends_run(text: str) -> bool:
 def parse_dictionary(text: str, start: int) -> StepReport | None:
     end = text.find("}", start)
     inside = unwrap_numbers(text[start : end if end > 0 else None])
-    pairs = {key: one or two or bare for key, one, two, bare in _PAIR.findall(inside)}
-    key = next((name for name in (*_LOSSES, *_NUMBERED_LOSSES) if name in pairs), "")
+    pairs = {key: one or two or bare for key, one, two, bare in _DICT_PAIR.findall(inside)}
+    key = next((name for name in (*_LOSS_KEYS, *_NUMBERED_LOSS_KEYS) if name in pairs), "")
     if parse_number(pairs.get(key, "")) is None:
         return None
-    before = _BEFORE.search(text, 0, start)
+    before = _STEP_BEFORE.search(text, 0, start)
     at, total = (int(before.group(1)), None) if before else _pop_step(pairs)
     name = _detect_format(pairs, text)
     loss, grad_norm = parse_number(pairs.pop(key)), _pop_number(pairs, "grad_norm", "train/grad_norm", "gnorm")
@@ -90,7 +90,7 @@ def parse_dictionary(text: str, start: int) -> StepReport | None:
         lr=_pop_number(pairs, "learning_rate", "lr", "train/lr-pg_0"),
         step_time_s=_pop_number(pairs, "step_time", "iter_time")
         or None,  # ms-swift's train_speed is an average since the start
-        tokens_per_s=next((value for key in _TOKENS if (value := _pop_number(pairs, key))), None),
+        tokens_per_s=next((value for key in _TOKEN_RATE_KEYS if (value := _pop_number(pairs, key))), None),
         nan=is_broken(loss, grad_norm),
         extra=parse_figures(pairs.items()),
     )
@@ -102,7 +102,7 @@ def iter_dictionaries(text: str, start: int | None) -> Iterator[tuple[int, StepR
     while start is not None:
         end = text.find("}", start) + 1
         part = text[start : end or None]
-        if (found := parse_dictionary(text, start)) is not None or (_LOSS.search(part) and not _NO_VALUE.search(part)):
+        if (found := parse_dictionary(text, start)) is not None or (_LOSS.search(part) and not _NO_LOSS.search(part)):
             yield start, found
         start = find_dictionary_start(text, end) if end else None
 
@@ -117,11 +117,11 @@ def _pop_number(pairs: dict[str, str], *keys: str) -> float | None:
 
 
 def _pop_step(pairs: dict[str, str]) -> tuple[int | None, int | None]:
-    for key in _PLACES:
+    for key in _STEP_KEYS:
         text = pairs.get(key)
         if text is None:
             continue
-        if found := _OF.fullmatch(text):
+        if found := _STEP_OF_TOTAL.fullmatch(text):
             del pairs[key]
             return int(found.group(1)), finite_total(int(found.group(2)))
         if (step := parse_count(text)) is not None:
@@ -145,19 +145,19 @@ def _detect_format(pairs: dict[str, str], text: str) -> str:
 
 # reports of several lines
 
-_HEAD = lazy_pattern(
+_REPORT_HEAD = lazy_pattern(
     r"\[(?:step|batch)=(\d{1,12})/(\d{1,15})(?:,[^\]]{0,40})?\]:?\s*$|\[Epoch (\d{1,9})() / Train\]:\s*$"
 )
-_LOOSE = lazy_pattern(r"={3,60} Step (\d{1,12})/(\d{1,15}) ={3,60}\s*$")
-_FIGURE = lazy_pattern(
+_LOOSE_REPORT_HEAD = lazy_pattern(r"={3,60} Step (\d{1,12})/(\d{1,15}) ={3,60}\s*$")
+_REPORT_FIGURE = lazy_pattern(
     rf"\s*(?:[•*-] )?([A-Za-z][\w/ .-]{{0,80}}?(?: \([\w/]{{1,40}}\))?) ?[:=] ?({NUMBER})\s*(?:[a-z]{{1,3}}\b|%|$)"
 )
 _INDENTED = lazy_pattern(r"\s+\S")
-_LONGEST = 400  # lines of a report at most
-_ROW = lazy_pattern(rf"\s*(\d{{1,12}})\s+({NUMBER})(?=\s|$)")
-_NOT_YET = lazy_pattern(r"\s*\d{1,12}\s+No log(?:\s|$)")
-_PIPES = lazy_pattern(r"^\|\s+(\w{1,60})\s+\|\s+([-+]?\d[\d.e+-]{0,30})\s+\|\s*$")
-_TABLE = lazy_pattern(r"(?:^|[\s:])Step\s+Training Loss(?:\s|$)")
+_MAX_REPORT_LINES = 400  # lines of a report at most
+_NOTEBOOK_ROW = lazy_pattern(rf"\s*(\d{{1,12}})\s+({NUMBER})(?=\s|$)")
+_NOTEBOOK_ROW_WITHOUT_LOSS = lazy_pattern(r"\s*\d{1,12}\s+No log(?:\s|$)")
+_PIPE_ROW = lazy_pattern(r"^\|\s+(\w{1,60})\s+\|\s+([-+]?\d[\d.e+-]{0,30})\s+\|\s*$")
+_NOTEBOOK_HEAD = lazy_pattern(r"(?:^|[\s:])Step\s+Training Loss(?:\s|$)")
 
 
 class MultilineReport:
@@ -180,7 +180,7 @@ class MultilineReport:
 
     def may_continue(self, text: str) -> bool:
         """Whether the report may continue after this unrelated line."""
-        return self._loose and self._lines < _LONGEST and _LOOSE.search(text) is None
+        return self._loose and self._lines < _MAX_REPORT_LINES and _LOOSE_REPORT_HEAD.search(text) is None
 
     def to_report(self) -> StepReport | None:
         """The reported step; None if the report had no loss."""
@@ -195,7 +195,7 @@ class PipeTable(MultilineReport):
         super().__init__(0, None, loose=False)
 
     def add_line(self, text: str) -> bool:
-        if found := _PIPES.search(text):
+        if found := _PIPE_ROW.search(text):
             self._figures[found.group(1)] = float(found.group(2))
         return text.lstrip().startswith("|")
 
@@ -211,23 +211,23 @@ class NotebookTable:
 
     def add_line(self, text: str) -> StepReport | bool:
         """Parse a row to its step; else whether the line is a row at all."""
-        row = _ROW.match(text)
+        row = _NOTEBOOK_ROW.match(text)
         loss = parse_number(row.group(2)) if row else None
         step = make_step(int(row.group(1)), None, {"loss": loss}) if row and loss is not None else None
-        return StepReport("hf-table", step) if step else _NOT_YET.match(text) is not None
+        return StepReport("hf-table", step) if step else _NOTEBOOK_ROW_WITHOUT_LOSS.match(text) is not None
 
 
 def _open_headed(text: str) -> MultilineReport | None:
-    loose = _LOOSE.search(text)
-    head = loose or _HEAD.search(text)
+    loose = _LOOSE_REPORT_HEAD.search(text)
+    head = loose or _REPORT_HEAD.search(text)
     if head is None:
         return None
     step, total, *epoch = head.groups()
     return MultilineReport(int(step or epoch[0]), int(total) if total else None, loose=loose is not None)
 
 
-HEADS: dict[str, Callable[[str], MultilineReport | NotebookTable | None]] = {
-    "Training Loss": lambda text: NotebookTable() if _TABLE.search(text) else None,
+REPORT_HEADS: dict[str, Callable[[str], MultilineReport | NotebookTable | None]] = {
+    "Training Loss": lambda text: NotebookTable() if _NOTEBOOK_HEAD.search(text) else None,
     "| time/ ": lambda _: PipeTable(),
     "= Step ": _open_headed,
     "[batch=": _open_headed,
@@ -239,12 +239,12 @@ HEADS: dict[str, Callable[[str], MultilineReport | NotebookTable | None]] = {
 
 def open_report(text: str) -> MultilineReport | NotebookTable | None:
     """The multi-line report or table that begins with this line; None if none does."""
-    return next((block for word, begin in HEADS.items() if word in text and (block := begin(text))), None)
+    return next((block for word, begin in REPORT_HEADS.items() if word in text and (block := begin(text))), None)
 
 
 def _iter_figures(text: str) -> Iterator[tuple[str, float]]:
     for part in text.split(" | "):
-        found = _FIGURE.match(part)
+        found = _REPORT_FIGURE.match(part)
         value = parse_number(found.group(2)) if found else None
         if found and value is not None:
             yield plain_name(found.group(1).partition(" (")[0]), value

@@ -27,24 +27,24 @@ from trainlog.training.values import (
     to_step_number,
 )
 
-_START = lazy_pattern(r"iteration\s+(\d{1,12})/\s*(\d{1,15}) \|")
-_MARKS = ("elapsed time per iteration", "consumed samples")
+_ITERATION_START = lazy_pattern(r"iteration\s+(\d{1,12})/\s*(\d{1,15}) \|")
+_ITERATION_WORDS = ("elapsed time per iteration", "consumed samples")
 _STEP_TIME = lazy_pattern(
     r"Step Time ?: ?(\d{1,9}(?:\.\d{1,9})?)s(?: +GPU utilization: ?(\d{1,9}(?:\.\d{1,9})?) ?(?:MODEL_)?TFLOP/s/GPU)?"
 )
-_NO_MARKS = bytes(each for each in range(256) if each not in b":|")
-_MARKED = b":|" * 64  # what is left of `name: value | name: value |` without all but these marks
-_LOSSES = ("lm loss", "loss")
-_BESIDE = ("balancing", "z_loss", "mtp", "scale", "aux")
+_OTHER_BYTES = bytes(each for each in range(256) if each not in b":|")
+_FIELD_MARKS = b":|" * 64  # what is left of `name: value | name: value |` without all but these marks
+_LOSS_NAMES = ("lm loss", "loss")
+_OTHER_LOSS_WORDS = ("balancing", "z_loss", "mtp", "scale", "aux")
 
 
 def parse_megatron(text: str) -> list[StepReport]:
     """All iteration reports in a line: two may meet in one when processes share a terminal."""
-    if not (_MARKS[0] in text or _MARKS[1] in text) or "Training epoch" in text:
+    if not (_ITERATION_WORDS[0] in text or _ITERATION_WORDS[1] in text) or "Training epoch" in text:
         return []
     read: list[StepReport] = []
     end = len(text)
-    for start in reversed(list(_START.finditer(text))):
+    for start in reversed(list(_ITERATION_START.finditer(text))):
         step = _make_step(int(start.group(1)), int(start.group(2)), _parse_fields(text[start.end() : end]))
         end = start.start()
         read.insert(0, StepReport("ms-swift" if "memory(GiB)" in step.extra else "megatron", step, end))
@@ -53,8 +53,8 @@ def parse_megatron(text: str) -> list[StepReport]:
 
 def _parse_fields(text: str) -> dict[str, float]:
     """The numbers between the vertical bars, by the names before them."""
-    marks = text.encode().translate(None, _NO_MARKS)
-    if marks == _MARKED[: len(marks)]:  # as nearly all lines are
+    marks = text.encode().translate(None, _OTHER_BYTES)
+    if marks == _FIELD_MARKS[: len(marks)]:  # as nearly all lines are
         pieces = text.replace("|", ":").split(":")
         try:
             return dict(zip(map(str.strip, pieces[:-1:2]), map(float, pieces[1::2]), strict=True))
@@ -80,8 +80,8 @@ def _make_step(at: int, total: int, fields: dict[str, float]) -> Step:
     take = fields.pop
     skipped = take("number of skipped iterations", take("skipped iterations", None))
     failed = take("number of nan iterations", take("nan iterations", 0.0))
-    losses = (name for name in fields if "loss" in name and not any(each in name for each in _BESIDE))
-    name = next((name for name in _LOSSES if name in fields), None) or next(losses, None)  # no addition to a loss
+    losses = (name for name in fields if "loss" in name and not any(each in name for each in _OTHER_LOSS_WORDS))
+    name = next((name for name in _LOSS_NAMES if name in fields), None) or next(losses, None)  # no addition to a loss
     loss, grad_norm = take(name) if name else None, take("grad norm", None)
     tflops = take("throughput per GPU (TFLOP/s/GPU)", take("TFLOPs", take("approx flops per GPU", None)))
     return Step(
@@ -111,26 +111,26 @@ def parse_step_time(text: str) -> Step | None:
     )
 
 
-_DATE = lazy_pattern(r"\s*\[?\d{4}-\d\d-\d\d[ T][\d:.,]+\]?\s*$")
-TINY = 0.01  # a loss below it is written with an exponent
-_BEGINS = lazy_pattern(r"iteration\s+\d")
+_DATE_BEFORE = lazy_pattern(r"\s*\[?\d{4}-\d\d-\d\d[ T][\d:.,]+\]?\s*$")
+TINY_LOSS = 0.01  # a loss below it is written with an exponent
+_ITERATION_WORD = lazy_pattern(r"iteration\s+\d")
 
 
 def shorten_iteration_line(text: str) -> str:
     """The short form of a line with one iteration report, its prefix before the date kept; empty for other lines."""
-    start, found = _BEGINS.search(text), parse_megatron(text)
+    start, found = _ITERATION_WORD.search(text), parse_megatron(text)
     if start is None or len(found) != 1:
         return ""
     step = found[0].step
     figures = [
         f"it {step.step}/{step.total}",
-        f"loss {'nan' if step.loss is None else f'{step.loss:.3f}' if step.loss >= TINY else f'{step.loss:.2e}'}",
+        f"loss {'nan' if step.loss is None else f'{step.loss:.3f}' if step.loss >= TINY_LOSS else f'{step.loss:.2e}'}",
     ]
     figures += [f"gn {step.grad_norm:.2f}"] if step.grad_norm is not None else []
     figures += [f"{step.step_time_s:.2f} s"] if step.step_time_s is not None else []
     figures += [f"{step.tflops_per_gpu:.0f} TF"] if step.tflops_per_gpu is not None else []
     figures += [f"{step.skipped} skipped"] if step.skipped else []
-    before = _DATE.sub("", text[: start.start()]).strip()
+    before = _DATE_BEFORE.sub("", text[: start.start()]).strip()
     return "  ".join([before, *figures] if before else figures)
 
 
@@ -144,11 +144,11 @@ _BAR = lazy_pattern(
 _RICH = re.compile(r"Epoch (\d{1,9})/\d{1,9}()\s+[━╸╺ ]{2,400} +(\d{1,12})/(\d{1,15}) +([\d:]{4,12} •[^|\n]{1,4000})")
 """Lightning's other bar."""
 _OTHER_DATA = lazy_pattern(r"(?i)\b(?:eval|valid|val|test)\w*\W*$")  # before a bar of other data than training's
-_RATE = lazy_pattern(r"([\d.]{1,20})(it/s|s/it)")
+_BAR_RATE = lazy_pattern(r"([\d.]{1,20})(it/s|s/it)")
 _BAR_PAIR = lazy_pattern(rf"(\w[\w/ -]{{0,60}})=({NUMBER})")
 _RICH_PAIR = lazy_pattern(rf"(?<![\w:])([A-Za-z_][\w/-]{{0,60}}): ({NUMBER})")
 _NEMO_LOSSES = ("reduced_train_loss", "train_loss", "train_loss_step", "step_loss", "loss")
-_TAKEN = frozenset(
+_TAKEN_NAMES = frozenset(
     {*_NEMO_LOSSES, "grad_norm", "lr", "learning_rate", "global_step", "train_step_timing in s", "TFLOPS_per_GPU"}
 )
 _NO_FIGURES = frozenset({"global_step", "v_num", "num_updates"})  # pairs of a bar that are no figures of the step
@@ -196,7 +196,7 @@ def _parse_bar(found: re.Match[str]) -> StepReport | None:
     step = make_step(number_, int(total) if epoch == 0 and updates is None else None, figures)
     if step is None:
         return None
-    rate = _RATE.search(rest)
+    rate = _BAR_RATE.search(rest)
     speed = parse_positive(rate.group(1)) if rate else None
     if speed is not None and rate and rate.group(2) == "it/s":
         speed = reciprocal(speed)
@@ -231,7 +231,7 @@ def _make_nemo_step(fields: dict[str, float], step: int | None, total: int | Non
     name = next((each for each in _NEMO_LOSSES if each in fields), None)
     loss, grad_norm = fields[name] if name else None, fields.get("grad_norm")
     timing = fields.get("train_step_timing in s")
-    extra = {key: value for key, value in fields.items() if key not in _TAKEN}
+    extra = {key: value for key, value in fields.items() if key not in _TAKEN_NAMES}
     read = Step(
         step=step,
         total=total,

@@ -25,11 +25,11 @@ from trainlog.training.values import (
     reciprocal,
 )
 
-_TITAN = lazy_pattern(r"step:\s{1,12}(\d{1,12})\s{1,12}loss:\s{1,12}([-+\w.,]{1,40})")
-_MEMORY = lazy_pattern(r"memory:\s{1,12}(\d{1,12}\.\d{1,9})GiB\((\d{1,12}\.\d{1,9})%\)")
-_MAX = lazy_pattern(r"completed step: (\d{1,12}), seconds: ")
-_MAX_FIELD = lazy_pattern(rf"([\w/ ]{{1,40}}): ({NUMBER})")
-_DEEP = lazy_pattern(r"\bstep=(\d{1,12}), skipped=(\d{1,12}), lr=\[([^,\]]{0,40})")
+_TORCHTITAN_STEP = lazy_pattern(r"step:\s{1,12}(\d{1,12})\s{1,12}loss:\s{1,12}([-+\w.,]{1,40})")
+_TORCHTITAN_MEMORY = lazy_pattern(r"memory:\s{1,12}(\d{1,12}\.\d{1,9})GiB\((\d{1,12}\.\d{1,9})%\)")
+_MAXTEXT_STEP = lazy_pattern(r"completed step: (\d{1,12}), seconds: ")
+_MAXTEXT_FIELD = lazy_pattern(rf"([\w/ ]{{1,40}}): ({NUMBER})")
+_DEEPSPEED_STEP = lazy_pattern(r"\bstep=(\d{1,12}), skipped=(\d{1,12}), lr=\[([^,\]]{0,40})")
 _DEEP_SPEED = lazy_pattern(rf"global_step=(\d{{1,12}}), RunningAvgSamplesPerSec={NUMBER}, CurrSamplesPerSec=({NUMBER})")
 _VERL_STEP = lazy_pattern(r"step:(\d{1,12})(?=\s{1,9}-\s|\s*$)")
 _VERL_HEAD = lazy_pattern(r"(?:^|\s)step:(\d{1,12})\s{1,9}-\s")
@@ -43,14 +43,14 @@ _VERL_RATE = lazy_pattern(r"(?:actor|train)/lr(?:\((1e-\d)\))?")  # in a unit, p
 
 def parse_torchtitan(text: str) -> StepReport | None:
     """Torchtitan: `step: 5  loss: 7.3  grad_norm: 49.6  memory: 103.01GiB(73.72%)  tps: 771  tflops: 31  mfu: 3.1%`."""
-    found = _TITAN.search(text) if "loss:" in text else None
+    found = _TORCHTITAN_STEP.search(text) if "loss:" in text else None
     if found is None or "validate step:" in text:
         return None
     loss = parse_number(found.group(2))
     words = text[found.end() :].split()
     pairs = zip(words[::2], words[1::2], strict=False)
     fields = parse_figures((name[:-1], raw.rstrip("%")) for name, raw in pairs if name[-1] == ":" and name != "memory:")
-    if memory := _MEMORY.search(text):
+    if memory := _TORCHTITAN_MEMORY.search(text):
         fields["memory_gib"], fields["memory_percent"] = float(memory.group(1)), float(memory.group(2))
     grad_norm, tflops, tokens = (fields.pop(name, None) for name in ("grad_norm", "tflops", "tps"))
     if not fields.get("mfu", 1.0) > 0:
@@ -70,10 +70,10 @@ def parse_torchtitan(text: str) -> StepReport | None:
 
 def parse_maxtext(text: str) -> StepReport | None:
     """MaxText: `completed step: 5, seconds: 1.2, TFLOP/s/device: 400.0, Tokens/s/device: 900.0, ..., loss: 2.1`."""
-    found = _MAX.search(text)
+    found = _MAXTEXT_STEP.search(text)
     if found is None:
         return None
-    fields = parse_figures((name.strip(), raw) for name, raw in _MAX_FIELD.findall(text[found.start() :]))
+    fields = parse_figures((name.strip(), raw) for name, raw in _MAXTEXT_FIELD.findall(text[found.start() :]))
     loss = fields.pop("loss", None)
     fields.pop("completed step", None)
     step = Step(
@@ -92,7 +92,7 @@ def parse_maxtext(text: str) -> StepReport | None:
 
 def parse_deepspeed(text: str) -> StepReport | None:
     """DeepSpeed's own lines: step, learning rate, skipped steps since the start, samples per second, no loss."""
-    if found := _DEEP.search(text):
+    if found := _DEEPSPEED_STEP.search(text):
         step = Step(step=int(found.group(1)), lr=parse_number(found.group(3)), extra={"skipped": float(found.group(2))})
     elif found := _DEEP_SPEED.search(text):
         speed = parse_positive(found.group(2))
@@ -138,17 +138,17 @@ def parse_verl(step: int, text: str) -> StepReport | None:
 
 # small programs
 
-_PICOTRON = lazy_pattern(r"\bStep: (\d{1,12})\s{0,9}\| Loss: ")
+_PICOTRON_STEP = lazy_pattern(r"\bStep: (\d{1,12})\s{0,9}\| Loss: ")
 _PICOTRON_FIELD = lazy_pattern(rf"([A-Za-z][\w/ ]{{0,40}}): {{1,8}}({NUMBER}[KMGTB]?)")
 _FAIRSEQ = lazy_pattern(rf"\| epoch (\d{{1,9}}):? +(\d{{1,12}}) / (\d{{1,15}}) (.{{0,40}}\bloss={NUMBER}.{{0,2000}})")
-_EQUALS = lazy_pattern(rf"(\w{{1,40}})=({NUMBER})")
-_LEVANTER = lazy_pattern(
+_EQUALS_FIELD = lazy_pattern(rf"(\w{{1,40}})=({NUMBER})")
+_LEVANTER_STEP = lazy_pattern(
     r"\bProgress on:train (\d{1,12})it/(\d{1,15})it rate:([\d.]{1,12})(it/s|s/it).{0,80}? postfix:(.{1,400})"
 )
 
 
 def _parse_picotron(text: str) -> StepReport | None:
-    found = _PICOTRON.search(text)
+    found = _PICOTRON_STEP.search(text)
     if found is None:
         return None
     fields = parse_figures(_PICOTRON_FIELD.findall(text[found.start() :]))
@@ -163,18 +163,18 @@ def _parse_fairseq(text: str) -> StepReport | None:
     if found is None:
         return None
     epoch, at, total, rest = found.groups()
-    figures = parse_figures(_EQUALS.findall(rest))
+    figures = parse_figures(_EQUALS_FIELD.findall(rest))
     updates = figures.pop("num_updates", max(0, int(epoch) - 1) * int(total) + int(at))
     step = make_step(int(updates), None, figures)
     return StepReport("fairseq", step, found.start()) if step else None
 
 
 def _parse_levanter(text: str) -> StepReport | None:
-    found = _LEVANTER.search(text)
+    found = _LEVANTER_STEP.search(text)
     if found is None:
         return None
     at, total, rate, unit, rest = found.groups()
-    step, speed = make_step(int(at), int(total), parse_figures(_EQUALS.findall(rest))), parse_positive(rate)
+    step, speed = make_step(int(at), int(total), parse_figures(_EQUALS_FIELD.findall(rest))), parse_positive(rate)
     if step is None:
         return None
     return StepReport(
@@ -182,7 +182,7 @@ def _parse_levanter(text: str) -> StepReport | None:
     )
 
 
-_COMMON = ("loss", "Loss", "%|", "step")  # one of these stands in nearly every line with a figure
+_COMMON_WORDS = ("loss", "Loss", "%|", "step")  # one of these stands in nearly every line with a figure
 _GROUPS = frozenset({"at", "of", "epoch", "total", "loss", "grad_norm", "lr", "ms", "s", "mfu", "samples_per_s"})
 
 
@@ -210,7 +210,7 @@ class Format(NamedTuple):
 
         texts = (word, *parts[1::2])
         return cls(
-            name, word, parse_line, next((each for each in _COMMON if any(each in text for text in texts)), word)
+            name, word, parse_line, next((each for each in _COMMON_WORDS if any(each in text for text in texts)), word)
         )
 
 
@@ -231,7 +231,7 @@ def _make_report(
     return StepReport(name, step, found.start())
 
 
-_KERAS = lazy_pattern(
+_KERAS_LINE = lazy_pattern(
     rf"\b(?P<at>\d{{1,12}})/(?P<of>\d{{1,15}}) (?:\[[=>.]{{5,80}}\]|[━ ]{{5,80}}|- \d{{1,9}}s - ).{{0,200}}?"
     rf"(?<![\w_])loss: (?P<loss>{NUMBER})"
 )
@@ -239,7 +239,7 @@ _KERAS = lazy_pattern(
 
 def parse_keras(text: str, epoch: int, epochs: int) -> StepReport | None:
     """Keras: a bar or a line in each epoch, whose number stands on the line before."""
-    found = _KERAS.search(text)
+    found = _KERAS_LINE.search(text)
     return _make_report("keras", found, 1, epoch, epochs) if found else None
 
 
@@ -312,14 +312,14 @@ def parse_known_program(text: str) -> StepReport | None:
 
 # progress alone, for every line of every rank
 
-_TQDM = lazy_pattern(r"\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)")
+_TQDM_BAR = lazy_pattern(r"\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)")
 PLAIN_BAR = lazy_pattern(  # a line that holds nothing else
     rb"(?m)[^\S\n]*\d{1,3}%\|[^|A-Za-z=\n]{0,1200}\| *(\d{1,12})/(\d{1,15}) \[(?:(\d{1,6}):)?(\d\d):(\d\d)<"
     rb"[\d:?]{1,30}, *(\d{1,9}\.\d{1,3})(it/s|s/it)\][^\S\n]*$"
 )
-GATE = tuple(dict.fromkeys((*_COMMON, *(each.gate or each.word for each in FORMATS))))
+GATE = tuple(dict.fromkeys((*_COMMON_WORDS, *(each.gate or each.word for each in FORMATS))))
 """One of these stands in every line of the formats; no other line is looked at."""
-_TRAINS = lazy_pattern(
+_TRAINING_BAR_NAME = lazy_pattern(
     r"(?i)\btrain(?:ing)?$|\]$|\bpid=\d{1,10}[^()]{0,100}\)$"
 )  # what stands before the bar of training, if anything does
 
@@ -334,11 +334,11 @@ def iter_drawn_bars(text: str) -> Iterator[ProgressBar]:
 
 
 def _parse_bar_at(text: str, start: int) -> ProgressBar | None:
-    found = _TQDM.match(text, text.find("|", start + 2))
+    found = _TQDM_BAR.match(text, text.find("|", start + 2))
     if found is None:
         return None
     name = text[max(0, start - 200) : start].rstrip("0123456789").rstrip(" \t:>")
-    if name and (name[-1].isalpha() or name[-1] in ")]") and not _TRAINS.search(name):
+    if name and (name[-1].isalpha() or name[-1] in ")]") and not _TRAINING_BAR_NAME.search(name):
         return None
     at, total, clock, rate, unit = found.groups()
     speed = parse_positive(rate)
@@ -351,9 +351,9 @@ def make_plain_bar(found: re.Match[bytes]) -> ProgressBar:
     return ProgressBar(int(at), int(total), elapsed, 1 / speed if speed and unit == b"it/s" else speed)
 
 
-_LONGEST = 2000  # characters of a line that are looked at
+_MAX_CHARACTERS = 2000  # characters of a line that are looked at
 _STEP_WORDS = ("iter", "step", "%|", "Iter", "Step", "STEP", "DLLL")
-_PLAIN = lazy_pattern(
+_PLAIN_STEP = lazy_pattern(
     r"(?i)\b(?:iter(?:ation)?s?|(?:global_?)?step(?:/max_steps)?)[\s:=#\"']{0,8}(\d{1,12})(?![\d.]*\s*(?:ms|s\b))"
 )
 
@@ -364,26 +364,26 @@ def parse_step(line: str, own: tuple[OwnFormat, ...] = ()) -> tuple[int, int] | 
         return described.step.step, 0
     if not any(word in line for word in _STEP_WORDS):
         return None
-    text = line[:_LONGEST]
+    text = line[:_MAX_CHARACTERS]
     if "%|" in text and "loss=" not in text and (bars := [*iter_drawn_bars(text)]):
         return bars[-1].step, bars[-1].total
     found = [*parse_bars(text), parse_known_program(text)][0] if "%|" in text or "DLLL" in text else None
     if found and found.step.step is not None:
         return found.step.step, 0
-    plain = _PLAIN.search(text)
+    plain = _PLAIN_STEP.search(text)
     return (int(plain[1]), 0) if plain else None
 
 
-_SAVED = (
+_SAVED_LINES = (
     lazy_pattern(r"successfully saved checkpoint (?:from|at) (?:iteration|step)\s+(\d{1,12})", re.IGNORECASE),
     lazy_pattern(r"Saving model checkpoint to \S{0,400}?checkpoint-(\d{1,12})\b"),
     lazy_pattern(r"(?i)\bsaved a checkpoint at step (\d{1,12})\b"),
     lazy_pattern(r"(?i)\bcheckpoint\b.{0,80}\bsaved (?:at|for|from) (?:global_)?step[ :=]{1,3}(\d{1,12})\b"),
 )
-_SOMEWHERE = lazy_pattern(r"(?i)finished saving the checkpoint|saved checkpoint (?:to|in) ")
+_SAVED_SOMEWHERE = lazy_pattern(r"(?i)finished saving the checkpoint|saved checkpoint (?:to|in) ")
 
 
-_PLACE = lazy_pattern(r"(?i)\b(?:to|in) ((?:gs://|/|[\w.-]{1,255}/)[^\s'\"]{1,400})")
+_SAVED_PLACE = lazy_pattern(r"(?i)\b(?:to|in) ((?:gs://|/|[\w.-]{1,255}/)[^\s'\"]{1,400})")
 
 
 class SavedCheckpoint(NamedTuple):
@@ -395,8 +395,8 @@ def parse_checkpoint(text: str) -> SavedCheckpoint | None:
     """The saved checkpoint that a line reports; None if it reports none."""
     if "heckpoint" not in text:
         return None
-    place = found.group(1) if (found := _PLACE.search(text)) else ""
-    for pattern in _SAVED:
+    place = found.group(1) if (found := _SAVED_PLACE.search(text)) else ""
+    for pattern in _SAVED_LINES:
         if found := pattern.search(text):
             return SavedCheckpoint(int(found.group(1)), place)
-    return SavedCheckpoint(None, place) if _SOMEWHERE.search(text) else None
+    return SavedCheckpoint(None, place) if _SAVED_SOMEWHERE.search(text) else None

@@ -14,28 +14,28 @@ from trainlog.training import values
 from trainlog.training.steps import Step
 from trainlog.word_search import WordSearch
 
-_PAIR = lazy_pattern(
+_KEY_VALUE = lazy_pattern(
     r"(?<![\w.])([A-Za-z][\w/.()-]{0,60}(?: (?!(?i:nan|inf)\b)[A-Za-z_]{1,20}){0,2})"
     r"(?: ?\(([A-Za-z][\w/ .]{0,24})\))?"
     r"(?: {0,6}[:=] {0,8}(?:\{'\w{1,40}': |\[ {0,8})?| {1,8}(?:\[ {0,8})?)"
     rf"({values.NUMBER})(?![A-Za-z]{{3}}|[\d.,]{{0,30}}[:-]\d)([KMGT](?![A-Za-z]))?"
     r"(?:(?: ?/ {0,8}| of )(\d{1,3}(?:,\d{3}){1,4}(?!\d)|\d{1,15}))?( ?(?:ms|s)\b(?!/))?"
 )
-_LABELS = lazy_pattern(  # what loggers put in front of a line: dates, brackets, levels, names
+_LOGGER_LABELS = lazy_pattern(  # what loggers put in front of a line: dates, brackets, levels, names
     r"[^A-Za-z\[(]*(?:[\[(][^\])]{0,80}[\])][^A-Za-z\[(]*){0,4}"
     r"(?:[A-Z]{4,8} \| (?:[\w.-]{1,60} \| )?)?"
     r"(?:[\w.-]{1,60} - [A-Z]{4,8} - |[A-Z]{4,8} - [\w.]{1,60} - |[A-Z]{4,8}:[\w.]{1,60}:|[A-Z]{4,8}[: ]+)?"
 )
 _OTHER_DATA = lazy_pattern(r"\b(?:[Ee]val\w*|[Vv]alid\w*|val|[Tt]est)[ _/](?:step|loss|after|batch|set|acc)")
-_OTHER = ("val", "eval", "test", "best")  # how names begin of what is told of data that is not trained on
-_ESTIMATE = lazy_pattern(r"\bstep \d{1,12}: train loss \S{1,20}, val loss ")  # nanoGPT's, on both kinds of data
+_OTHER_DATA_NAMES = ("val", "eval", "test", "best")  # how names begin of what is told of data that is not trained on
+_NANOGPT_ESTIMATE = lazy_pattern(r"\bstep \d{1,12}: train loss \S{1,20}, val loss ")  # nanoGPT's, on both kinds of data
 _IN_EPOCH = lazy_pattern(  # OpenMMLab's, torchvision's (MetricLogger) and Swin's step
     r"(?:Epoch(?:\(train\)|:)?|Train:) {1,4}\[ {0,8}(\d{1,9})(?:/\d{1,9})?\] {0,4}\[ {0,12}(\d{1,12})/ {0,12}\d{1,15}\]"
 )
-_WRITER = lazy_pattern(r"logging_writer\.py:\d{1,6}\] \[(\d{1,12})\]")  # CLU's step, of Flax
-_TOTALS = ("max_steps", "total_steps", "max_updates")
-LONGEST = 2048  # characters of a line that are looked at
-_MOST = 64  # kinds of lines remembered that came once
+_CLU_STEP = lazy_pattern(r"logging_writer\.py:\d{1,6}\] \[(\d{1,12})\]")  # CLU's step, of Flax
+_TOTAL_KEYS = ("max_steps", "total_steps", "max_updates")
+MAX_CHARACTERS = 2048  # characters of a line that are looked at
+_MAX_REMEMBERED = 64  # kinds of lines remembered that came once
 
 
 class LearnedFormat:
@@ -55,7 +55,7 @@ class LearnedFormat:
             return [found]
         before = self._once.pop(keys, None)
         if before is None:
-            if len(self._once) < _MOST:
+            if len(self._once) < _MAX_REMEMBERED:
                 self._once[keys] = found
             return []
         self._known.add(keys)
@@ -71,12 +71,12 @@ def _parse_line(text: str) -> tuple[tuple[str, ...], values.StepReport | None, b
     """The names with numbers of a line, its step, and whether the line begins with the step."""
     pairs = _parse_pairs(text)
     keys = tuple(pairs)
-    at, loss = next((key for key in values.STEPS if key in pairs), None), values.find_loss_key(pairs)
+    at, loss = next((key for key in values.STEP_NAMES if key in pairs), None), values.find_loss_key(pairs)
     if at is None or loss is None or _is_evaluation(text, keys, loss):
         return keys, None, False
     if pairs.get("iter", pairs[at])[0] != pairs[at][0]:
         pairs.pop("iter_time", None)  # of a part of a step
-    label = _LABELS.match(text)
+    label = _LOGGER_LABELS.match(text)
     rest = text[label.end() if label else 0 :].lower().replace(" ", "_").replace("-", "_")
     return keys, _build_report(pairs, at, loss, text), at == "global_step" or rest.startswith(at)
 
@@ -85,8 +85,8 @@ def _parse_pairs(text: str) -> dict[str, tuple[str, str, str]]:
     """Key -> (number, total behind a slash, unit); the first of each key."""
     pairs: dict[str, tuple[str, str, str]] = {}
     if "[" in text:
-        text = _WRITER.sub(r"; step \1", _IN_EPOCH.sub(r"; epoch \1 iter \2", text))
-    for key, named, value, short, total, unit in _PAIR.findall(values.unwrap_numbers(text[:LONGEST])):
+        text = _CLU_STEP.sub(r"; step \1", _IN_EPOCH.sub(r"; epoch \1 iter \2", text))
+    for key, named, value, short, total, unit in _KEY_VALUE.findall(values.unwrap_numbers(text[:MAX_CHARACTERS])):
         if key.endswith(".py"):  # the line of a source file
             continue
         name = values.plain_name(key) if "/" in key else values.normalize_key(key)
@@ -96,16 +96,16 @@ def _parse_pairs(text: str) -> dict[str, tuple[str, str, str]]:
 
 def _is_evaluation(text: str, keys: Sequence[str], loss: str) -> bool:
     """Whether the line is only about evaluation data."""
-    others = [key for key in keys if key.startswith(_OTHER)]
+    others = [key for key in keys if key.startswith(_OTHER_DATA_NAMES)]
     if any("loss" in key or key in {"val", "eval", "test"} for key in others):
-        return "loss" not in loss or _ESTIMATE.search(text) is not None
+        return "loss" not in loss or _NANOGPT_ESTIMATE.search(text) is not None
     if others:
         return True
     return ("val" in text or "Val" in text or "est" in text) and _OTHER_DATA.search(text) is not None
 
 
 def _build_report(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str) -> values.StepReport | None:
-    behind = pairs[at][1] or next((pairs[name][0] for name in _TOTALS if name in pairs), "")
+    behind = pairs[at][1] or next((pairs[name][0] for name in _TOTAL_KEYS if name in pairs), "")
     step, total = (values.parse_count(each.replace(",", "")) for each in (pairs[at][0], behind))
     value = values.parse_number(pairs[loss][0])
     if step is None or value is None:
@@ -114,22 +114,22 @@ def _build_report(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, te
     def first_number(names: tuple[str, ...]) -> float | None:
         return next((values.parse_number(pairs[name][0]) for name in names if name in pairs), None)
 
-    grad_norm = first_number(values.NORMS)
+    grad_norm = first_number(values.NORM_NAMES)
     read = Step(
         step=step,
         total=values.finite_total(total),
         loss=value,
         grad_norm=grad_norm,
-        lr=first_number(values.RATES),
+        lr=first_number(values.LEARNING_RATE_NAMES),
         step_time_s=_parse_step_time(pairs, text),
-        tflops_per_gpu=first_number(values.FLOPS) or None,
+        tflops_per_gpu=first_number(values.FLOPS_NAMES) or None,
         tokens_per_s=_parse_tokens_per_second(pairs, text),
         nan=values.is_broken(value, grad_norm),
         extra={
             name: value
             for name, each in pairs.items()
-            if name not in values.TAKEN
-            and name not in (at, loss, "eta", *_TOTALS)
+            if name not in values.TAKEN_NAMES
+            and name not in (at, loss, "eta", *_TOTAL_KEYS)
             and (value := values.parse_number(each[0])) is not None
         },
     )
@@ -150,7 +150,7 @@ def _parse_step_time(pairs: dict[str, tuple[str, str, str]], text: str) -> float
     if isinstance(source, str):
         value, short = (
             values.parse_positive(pairs[source][0]),
-            source in values.TIMES_MS or "ms" in (source[:2], pairs[source][2]),
+            source in values.TIME_NAMES_MS or "ms" in (source[:2], pairs[source][2]),
         )
     else:
         value, short = values.parse_positive(source.group(1)), values.is_milliseconds(source)
@@ -164,8 +164,8 @@ class OwnFormat(NamedTuple):
     pattern: Pattern
 
     def parse_line(self, text: str) -> values.StepReport | None:
-        """The step that the line tells of; None if it is no such line."""
-        found = self.pattern.search(text[:LONGEST])
+        """The step in this line; None if the pattern does not match."""
+        found = self.pattern.search(text[:MAX_CHARACTERS])
         if found is None:
             return None
         at, groups = found

@@ -1,4 +1,4 @@
-"""Writes ssh config entries of jobs and the one Include line in the person's ssh config, and removes both.
+"""Writes jobs' ssh config entries and known_hosts files, and the Include line in the person's ssh config.
 
 Nothing else of the person's file is changed: not its line ends, its encoding, its mode, nor the link it may be.
 Everything here blocks. Whoever changes something holds the lock of `SshPaths`.

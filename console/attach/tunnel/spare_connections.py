@@ -1,4 +1,4 @@
-"""Connections that are made before somebody asks for them."""
+"""Spare connections, opened before a local client asks for one."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Closable(Protocol):
     def close(self) -> None: ...
 
 
-class Ahead(Generic[T]):
-    """Makes connections in advance and closes those that nobody has taken within some seconds."""
+class SpareConnections(Generic[T]):
+    """A pool of spare connections, each closed if unused for some seconds."""
 
     def __init__(
         self, make: Callable[[], Coroutine[Any, Any, T]], seconds: float, part: Callable[[T], Closable]
     ) -> None:
-        """`part`: the connection in what `make` returns."""
+        """`part`: returns the closable connection in the result of `make`."""
         self._make, self._seconds, self._part = make, seconds, part
         self._made: dict[asyncio.Future[T], asyncio.TimerHandle] = {}
 
@@ -34,7 +34,7 @@ class Ahead(Generic[T]):
             self._made[made] = made.get_loop().call_later(self._seconds, self._drop, made)
 
     def take(self) -> T | None:
-        """One that is ready and open; None: whoever asks makes one, and learns what is wrong."""
+        """A spare connection that is still open; None without one: the caller opens one and sees the error."""
         for made in [each for each in self._made if each.done()]:
             self._made.pop(made).cancel()
             if made.exception() is None and self._part(made.result()).is_usable:

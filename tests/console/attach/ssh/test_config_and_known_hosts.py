@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from console.attach.ssh import config
-from console.attach.ssh.config import PodKeys, SshHostEntry, remove_ssh_entries, save_entry
+from console.attach.ssh import config_and_known_hosts
+from console.attach.ssh.config_and_known_hosts import PodKeys, SshHostEntry, remove_ssh_entries, save_entry
 from console.attach.ssh.paths import SshPaths
 from console.attach.ssh.surroundings import find_foreign_options, find_listeners
 from console.errors import BadInput
@@ -59,7 +59,7 @@ def written(places: SshPaths, content: bytes | None) -> None:
         places.user_config.chmod(0o640)
     with places.lock():
         save_entry(places, entry())
-    assert config.add_include(places)
+    assert config_and_known_hosts.add_include(places)
 
 
 def read_by_ssh(places: SshPaths, host: str) -> dict[str, str]:
@@ -74,7 +74,7 @@ def read_by_ssh(places: SshPaths, host: str) -> dict[str, str]:
 def test_the_config_is_byte_identical_after_undo(places: SshPaths, name: str) -> None:
     written(places, CONFIGS[name])
     assert places.user_config.read_bytes() != CONFIGS[name]
-    assert not config.add_include(places), "a second time there is nothing to add"
+    assert not config_and_known_hosts.add_include(places), "a second time there is nothing to add"
     assert any("was restored" in each for each in remove_ssh_entries())
     assert places.user_config.read_bytes() == CONFIGS[name]
     assert stat.S_IMODE(places.user_config.stat().st_mode) == 0o640
@@ -84,13 +84,13 @@ def test_the_config_is_byte_identical_after_undo(places: SshPaths, name: str) ->
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(content=st.binary(max_size=200) | st.text("Host*Match Include#\r\n\t=a4", max_size=80).map(str.encode))
 def test_whatever_it_holds_it_comes_back(places: SshPaths, content: bytes) -> None:
-    if config.INCLUDE_MARK in content or config.CREATED_MARK in content:
+    if config_and_known_hosts.INCLUDE_MARK in content or config_and_known_hosts.CREATED_MARK in content:
         return
     places.user.mkdir(mode=0o700, exist_ok=True)
     places.user_config.write_bytes(content)
-    config.add_include(places)
-    assert config.is_included(places)
-    config.remove_include(places)
+    config_and_known_hosts.add_include(places)
+    assert config_and_known_hosts.is_included(places)
+    config_and_known_hosts.remove_include(places)
     assert places.user_config.read_bytes() == content
 
 
@@ -168,7 +168,7 @@ def test_the_proxy_command_survives_the_shell(
     echo.chmod(0o755)
     with places.lock():
         save_entry(places, entry(program=(str(echo),), context=context))
-    config.add_include(places)
+    config_and_known_hosts.add_include(places)
     subprocess.run(["ssh", "-F", str(places.user_config), "a4-train-1"], capture_output=True, check=False)
     wanted = ["proxy", "--kubeconfig", "/etc/kube config/100%/it's", "--context", context, "-n", "team-b"]
     wanted += ["--entry", "a4-train", "train", "1"]
@@ -200,7 +200,7 @@ def test_a_list_of_kubeconfigs_and_the_path_are_pinned(places: SshPaths, tmp_pat
     echo.chmod(0o755)
     with places.lock():
         save_entry(places, entry(program=(str(echo),), kubeconfig="/a b:/c", many=True, path="/usr/bin:/bin:/x y"))
-    config.add_include(places)
+    config_and_known_hosts.add_include(places)
     subprocess.run(["ssh", "-F", str(places.user_config), "a4-train-1"], capture_output=True, check=False)
     assert (tmp_path / "said").read_text() == "/a b:/c /usr/bin:/bin:/x y"
 
@@ -209,19 +209,20 @@ def test_another_home_than_the_accounts_changes_nothing(monkeypatch: pytest.Monk
     monkeypatch.delenv("A4_SSH_FOLDER", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     places = SshPaths.locate()
-    assert config.include_line(places) == f"Include {places.config}"
+    assert config_and_known_hosts.include_line(places) == f"Include {places.config}"
     assert places.config.is_absolute()
     assert not places.config.is_relative_to(tmp_path), "ssh reads the account's config, and so our hosts lie there"
 
 
 def test_a_line_that_leads_elsewhere_is_replaced(places: SshPaths) -> None:
     places.user.mkdir(mode=0o700)
-    places.user_config.write_bytes(config.INCLUDE_MARK + b"\nInclude ~/.ssh/a4/config\nHost work\n    User me\n")
-    assert config.add_include(places)
+    mark = config_and_known_hosts.INCLUDE_MARK
+    places.user_config.write_bytes(mark + b"\nInclude ~/.ssh/a4/config\nHost work\n    User me\n")
+    assert config_and_known_hosts.add_include(places)
     content = places.user_config.read_text()
     assert content.count("Include") == 1
-    assert config.is_included(places)
-    assert config.remove_include(places)
+    assert config_and_known_hosts.is_included(places)
+    assert config_and_known_hosts.remove_include(places)
     assert places.user_config.read_text() == "Host work\n    User me\n"
 
 
@@ -258,10 +259,10 @@ def test_a_link_stays_a_link(places: SshPaths, tmp_path: Path) -> None:
     real.write_bytes(CONFIGS["hosts"])
     places.user.mkdir()
     places.user_config.symlink_to(real)
-    config.add_include(places)
+    config_and_known_hosts.add_include(places)
     assert places.user_config.is_symlink()
     assert real.read_bytes().endswith(CONFIGS["hosts"])
-    config.remove_include(places)
+    config_and_known_hosts.remove_include(places)
     assert (places.user_config.is_symlink(), real.read_bytes()) == (True, CONFIGS["hosts"])
 
 
@@ -273,7 +274,7 @@ def test_a_linked_folder_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     places = SshPaths.locate()
     with places.lock():
         save_entry(places, entry())
-    config.add_include(places)
+    config_and_known_hosts.add_include(places)
     assert read_by_ssh(places, "a4-train-0")["user"] == "root"
     remove_ssh_entries()
     assert list((tmp_path / "real").iterdir()) == []
@@ -281,10 +282,10 @@ def test_a_linked_folder_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_line_of_the_persons_own_is_enough(places: SshPaths) -> None:
     places.user.mkdir()
-    places.user_config.write_text(f"# by hand\n{config.include_line(places)}\nHost x\n")
-    assert not config.add_include(places)
-    places.user_config.write_text(f"Host x\n{config.include_line(places)}\n")
-    assert config.add_include(places), "below a Host it holds for that host alone"
+    places.user_config.write_text(f"# by hand\n{config_and_known_hosts.include_line(places)}\nHost x\n")
+    assert not config_and_known_hosts.add_include(places)
+    places.user_config.write_text(f"Host x\n{config_and_known_hosts.include_line(places)}\n")
+    assert config_and_known_hosts.add_include(places), "below a Host it holds for that host alone"
 
 
 def test_a_config_that_cannot_be_written_is_told_with_the_line(
@@ -294,8 +295,8 @@ def test_a_config_that_cannot_be_written_is_told_with_the_line(
     places.user_config.write_bytes(CONFIGS["hosts"])
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
     with pytest.raises(BadInput, match="cannot be changed") as told:
-        config.add_include(places)
-    assert config.include_line(places) in told.value.hint
+        config_and_known_hosts.add_include(places)
+    assert config_and_known_hosts.include_line(places) in told.value.hint
     assert str(places.whole_config) in told.value.hint
     assert places.user_config.read_bytes() == CONFIGS["hosts"]
 
@@ -314,6 +315,6 @@ def test_hosts_of_two_clusters_stand_side_by_side(places: SshPaths) -> None:
     with places.lock():
         save_entry(places, entry())
         save_entry(places, entry(name="a4-train.team-c", suffix=".team-c", namespace="team-c"))
-    config.add_include(places)
+    config_and_known_hosts.add_include(places)
     assert read_by_ssh(places, "a4-train-1")["hostkeyalias"] == "a4-train"
     assert read_by_ssh(places, "a4-train-1.team-c")["hostkeyalias"] == "a4-train.team-c"

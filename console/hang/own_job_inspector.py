@@ -1,4 +1,4 @@
-"""What is done in the pods of jobs without anybody having asked: only in those that are proven to be one's own."""
+"""Inspects jobs in their pods without being asked, only jobs that are proven to be the person's own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class OwnJobInspector:
         self._measurements = asyncio.Semaphore(MAX_CONCURRENT_JOBS)
 
     def proof_of(self, jobset: JobSet) -> Proof:
-        """The proof that a job belongs to the person who looks, as the history and the answers were last read."""
+        """The proof that a job is the person's own, from the launch history and stored answers as last read."""
         if self._runs().find_launch(jobset) is not None:
             return Proof.LAUNCHED
         if self._cluster.whose(jobset.owner) != OWN_NAME:

@@ -1,4 +1,4 @@
-"""Helm's --set options by the rules of Helm's own parser (pkg/strvals): typed at a4, pasted, and in files.
+"""Parses Helm's --set options by the rules of its own parser (pkg/strvals): typed, pasted, and in files.
 
 What Helm drops in silence (`=1`, `.a=1`, `a[0`) is refused here, and so is what would fill the memory.
 """
@@ -120,7 +120,7 @@ class SetValues:
         items[place] = value
 
     def _open(self, level: Any, key: str | int, kind: type) -> Any:
-        """The map or list at that key, a new one if there is none; of a list null counts as none."""
+        """The map or list at that key, created if missing; null in a list counts as missing."""
         there = key in level if isinstance(key, str) else key < len(level) and level[key] is not None
         below = level[key] if there else kind()
         if not isinstance(below, kind):
@@ -133,7 +133,7 @@ class SetValues:
             raise self._error(f"nests deeper than {_MAX_DEPTH} levels")
 
     def _read_until(self, ends: str) -> tuple[str, str]:
-        """The text before one of these characters, which a backslash hides, and that one; empty at the end."""
+        """The text up to one of these characters that no backslash escapes, and that character; empty at the end."""
         literal, ends = self._option == "--set-literal", re.escape(ends)
         inside = f"[^{ends}]" if literal else rf"\\.?|[^\\{ends}]"
         found = re.compile(rf"((?:{inside})*+)([{ends}]?)", re.DOTALL).match(self._text, self._at)

@@ -19,9 +19,9 @@ from functools import partial
 from typing import TypeVar
 
 from console.attach.tunnel import published
-from console.attach.tunnel.ahead import Ahead
 from console.attach.tunnel.published import Listener, Tunnel
 from console.attach.tunnel.relay import AsyncStream, Relay
+from console.attach.tunnel.spare_connections import SpareConnections
 from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreachable
 from console.kube.login import Login
 from console.kube.port_forward import JobEnded, Pipe, PodPending, locate, open_pipe
@@ -47,7 +47,7 @@ what listens there sees it.
 class _LocalPort:
     local: int
     remote: int
-    spares: Ahead[tuple[Pipe, LivePod]]
+    spares: SpareConnections[tuple[Pipe, LivePod]]
     times: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_SPARE_CONNECTIONS + 1))  # of the last clients
     server: asyncio.Server | None = None
     open: int = 0
@@ -146,7 +146,8 @@ class LocalForward:
         taken = ""
         for local in choices:
             connect = partial(self._reach.open_pipe, self._address, wanted.remote, limit=0.0)
-            door = _LocalPort(local, wanted.remote, Ahead(connect, SPARE_CONNECTION_SECONDS, lambda made: made[0]))
+            spares = SpareConnections(connect, SPARE_CONNECTION_SECONDS, lambda made: made[0])
+            door = _LocalPort(local, wanted.remote, spares)
             loop = asyncio.get_running_loop()
             try:
                 door.server = await loop.create_server(partial(self._accept_connection, door), "127.0.0.1", local)
@@ -299,7 +300,7 @@ class PortForwarder:
     def __init__(self, login: Login, *, limit: float = POD_TIMEOUT) -> None:
         self.login = login
         self._limit = limit
-        self._ahead = Ahead(partial(connect, login), MAX_IDLE_SECONDS, lambda made: made)
+        self._ahead = SpareConnections(partial(connect, login), MAX_IDLE_SECONDS, lambda made: made)
         self.connects_ahead = False  # as a tunnel does, whose clients make many: TLS is half of what each waits for
 
     def close(self) -> None:
