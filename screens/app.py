@@ -32,7 +32,7 @@ from screens.alarm_notices import LOW_TERMINAL_LINES, AlarmNotifier, StartNotifi
 from screens.app_base import GC_SECONDS, KEY_PAUSE_SECONDS, terminal_has_hung_up
 from screens.base import LiveScreen
 from screens.columns.tunnels import ports_cell
-from screens.config import all_problems, applies, fill_placeholders, known_names, theme_names, themes_of, usable_keys
+from screens.config import all_problems, applies, fill_in, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.palette import PAGE_TARGETS as TARGETS
 from screens.palette import ActiveBindings, Palette, PaletteTargets, title_of
@@ -386,7 +386,7 @@ async def run_command(screen: LiveScreen, command: OwnCommand) -> None:
     """Run a person's own command on the terminal, after a question if it changes the cluster. Runs in a worker."""
     app = screen.app
     with screen.report_errors(f"{command.name} was not run"):
-        line, variables = fill_placeholders(command, screen.subject(), app.session.watch.settings.kubeconfig)
+        line, variables = fill_in(command, screen.subject(), app.session.watch.settings.kubeconfig)
         if command.changes and not await app.push_screen_wait(Confirm(f"Run {command.name}?", [line], verb="Run")):
             return
         try:

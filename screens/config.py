@@ -327,7 +327,7 @@ def _lists(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
 # commands of one's own
 
 
-def fill_placeholders(
+def fill_in(
     command: OwnCommand, subject: Mapping[str, str], kubeconfig: Path | None = None
 ) -> tuple[str, dict[str, str]]:
     """The line as a person would type it, and the variables for its script; BadInput if a name is no plain word."""

@@ -138,9 +138,7 @@ def repository_parts(address: str) -> tuple[str, str, str] | None:
     return (found["project"], found["location"], found["name"]) if found else None
 
 
-_GOOGLE_REGISTRY_HOST = re.compile(
-    r"[a-z0-9-]+-docker\.pkg\.dev|(?:[a-z0-9-]+\.)?gcr\.io"
-)  # whole names of hosts that get its token
+_GOOGLE_REGISTRY_HOST = re.compile(r"[a-z0-9-]+-docker\.pkg\.dev|(?:[a-z0-9-]+\.)?gcr\.io")  # it gets Google's token
 _DOCKER_HUB = "registry-1.docker.io"
 
 
@@ -312,10 +310,7 @@ def _iter_problems(plan: BuildPlan) -> Iterator[tuple[str, str]]:
         words = f"{registry} is not a repository of Artifact Registry"
         yield REGISTRY_KEY, f"{words}: it is written LOCATION-docker.pkg.dev/PROJECT/REPOSITORY."
     if (image := values.get(NAME_KEY)) and NAME_KEY in wanted and not _VALID_IMAGE_NAME.match(image):
-        yield (
-            NAME_KEY,
-            f"{image} cannot be the name of an image: small letters, digits and . _ - between them.",
-        )
+        yield (NAME_KEY, f"{image} cannot be the name of an image: small letters, digits and . _ - between them.")
     if (tag := values.get(TAG_KEY)) and TAG_KEY in wanted and not _VALID_TAG.match(tag):
         yield TAG_KEY, f"{tag} cannot be a tag: letters, digits, _ . -, at most 128."
     if not 1 <= plan.time_out <= MAX_BUILD_SECONDS:

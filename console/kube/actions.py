@@ -25,14 +25,12 @@ _CLUSTER_SCOPED_KINDS = frozenset({"namespaces", "persistentvolumes"})
 _HIDDEN_VALUE = "(hidden)"
 
 
-def _collection_or_object(collection: str, name: str) -> str:
+def _object_path(collection: str, name: str) -> str:
     return f"{collection}/{quote(name, safe='')}"
 
 
 def pod_path(namespace: str, name: str, sub: str = "") -> str:
-    return _collection_or_object(f"/api/v1/namespaces/{quote(namespace, safe='')}/pods", name) + (
-        f"/{sub}" if sub else ""
-    )
+    return _object_path(f"/api/v1/namespaces/{quote(namespace, safe='')}/pods", name) + (f"/{sub}" if sub else "")
 
 
 async def is_allowed(
@@ -94,7 +92,7 @@ async def cordon(client: Client, node: str, *, on: bool, reason: str = "") -> No
 async def _patch_node(client: Client, node: str, patch: Mapping[str, Any], doing: str) -> None:
     body = msgspec.json.encode(patch)
     await client.request(
-        "PATCH", _collection_or_object("/api/v1/nodes", node), doing=doing, body=body, content=_MERGE_PATCH_TYPE
+        "PATCH", _object_path("/api/v1/nodes", node), doing=doing, body=body, content=_MERGE_PATCH_TYPE
     )
 
 
@@ -116,7 +114,7 @@ async def _path(catalogue: ApiDiscovery, word: str, namespace: str, name: str) -
     version = await catalogue.version(kind)
     if not version:
         raise NotFound(f"This cluster does not serve {kind.plural}.", status=404)
-    return _collection_or_object(kind.path(version, quote(namespace, safe="") if kind.namespaced else ""), name)
+    return _object_path(kind.path(version, quote(namespace, safe="") if kind.namespaced else ""), name)
 
 
 async def read_manifest(client: Client, catalogue: ApiDiscovery, word: str, namespace: str, name: str) -> str:

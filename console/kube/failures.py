@@ -60,11 +60,9 @@ _FORBIDDEN = lazy_pattern(
 )
 
 
-_CONTAINER_NOT_RUNNING = (
-    lazy_pattern(  # what a kubelet says of a container in which nothing can be done, with status 500
-        r'container not found(?: \("(?P<name>[^"]+)"\))?|cannot exec in a (?:stopped|deleted)|no running task found'
-        r"|container .{0,120} is not (?:running|created or running)|not in running state"
-    )
+_CONTAINER_NOT_RUNNING = lazy_pattern(  # as kubelets say it, with status 500
+    r'container not found(?: \("(?P<name>[^"]+)"\))?|cannot exec in a (?:stopped|deleted)|no running task found'
+    r"|container .{0,120} is not (?:running|created or running)|not in running state"
 )
 
 

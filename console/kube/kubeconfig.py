@@ -23,10 +23,10 @@ from console.kube.target import Cluster, Masked, Target, User
 
 SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PRACTICE_EXTENSION = "a4.practice"  # the extension by which a practice cluster's entry tells what it is
-_HOW_TO_GET_A_KUBECONFIG = (
+_GET_KUBECONFIG = (
     "Name one by --kubeconfig FILE or KUBECONFIG, take one of Google's (`a4 clusters`), or try `a4 --demo`."
 )
-_REPAIR_KUBECONFIG = "Repair that file, or name another one by --kubeconfig FILE or KUBECONFIG."
+_REPAIR_FILE = "Repair that file, or name another one by --kubeconfig FILE or KUBECONFIG."
 
 
 class Context(Masked):
@@ -131,7 +131,7 @@ def _read_file(path: Path) -> _KubeconfigFile:
         data = _load_yaml(path)[1]
         return msgspec.convert(data if data is not None else {}, _KubeconfigFile, strict=False)
     except msgspec.ValidationError as error:
-        raise BadKubeconfig(f"The kubeconfig {path} has unexpected contents: {error}.", _REPAIR_KUBECONFIG) from None
+        raise BadKubeconfig(f"The kubeconfig {path} has unexpected contents: {error}.", _REPAIR_FILE) from None
 
 
 def _load_yaml(path: Path) -> tuple[str, Any]:
@@ -141,15 +141,13 @@ def _load_yaml(path: Path) -> tuple[str, Any]:
             text = file.read(MAX_CHARACTERS + 1)
         return text, load_yaml(text)
     except OSError as error:
-        raise BadKubeconfig(f"The kubeconfig {path} cannot be read: {error.strerror}.", _REPAIR_KUBECONFIG) from error
+        raise BadKubeconfig(f"The kubeconfig {path} cannot be read: {error.strerror}.", _REPAIR_FILE) from error
     except UnicodeDecodeError as error:
-        raise BadKubeconfig(f"The kubeconfig {path} is not a text file.", _REPAIR_KUBECONFIG) from error
+        raise BadKubeconfig(f"The kubeconfig {path} is not a text file.", _REPAIR_FILE) from error
     except yaml.YAMLError as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or "syntax error"
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise BadKubeconfig(
-            f"The kubeconfig {path} cannot be read as YAML: {place}{problem}.", _REPAIR_KUBECONFIG
-        ) from None
+        raise BadKubeconfig(f"The kubeconfig {path} cannot be read as YAML: {place}{problem}.", _REPAIR_FILE) from None
 
 
 def _in_cluster(folder: Path) -> Kubeconfig:
@@ -173,13 +171,13 @@ def load(path: Path | None = None, *, service_account: Path = SERVICE_ACCOUNT_FO
     home = Path.home() / ".kube" / "config"
     paths = [path.expanduser()] if path else [each for each in listed if each.exists()] or ([] if listed else [home])
     if path and not paths[0].exists():
-        raise BadKubeconfig(f"The kubeconfig {paths[0]} does not exist.", _HOW_TO_GET_A_KUBECONFIG)
+        raise BadKubeconfig(f"The kubeconfig {paths[0]} does not exist.", _GET_KUBECONFIG)
     if not path and not any(each.exists() for each in paths):
         if "KUBERNETES_SERVICE_HOST" in os.environ and (service_account / "token").exists():
             return _in_cluster(service_account)
         named = ", ".join(map(str, listed))
         why = f"KUBECONFIG names {named}, which does not exist" if listed else f"{home} does not exist"
-        raise BadKubeconfig(f"No kubeconfig was found: {why}.", _HOW_TO_GET_A_KUBECONFIG)
+        raise BadKubeconfig(f"No kubeconfig was found: {why}.", _GET_KUBECONFIG)
     found = Kubeconfig()
     found.source = ", ".join(map(str, paths))
     for each in paths:
@@ -248,7 +246,7 @@ def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
         make_private(path.parent)
         atomic_write(path, (edited if edited and same else _dump_yaml(config)).encode())
     except OSError as error:
-        raise BadKubeconfig(f"The kubeconfig {path} cannot be written: {error.strerror}.", _REPAIR_KUBECONFIG) from None
+        raise BadKubeconfig(f"The kubeconfig {path} cannot be written: {error.strerror}.", _REPAIR_FILE) from None
     return any(at is not None for at, _ in parts.values())
 
 

@@ -30,7 +30,7 @@ from console.kube.target import Cluster, Secret, Target, User, is_loopback, prox
 
 PLUGIN_TIMEOUT = 60.0  # seconds a credential plugin may take
 PLUGIN_SLOW_SECONDS = 10.0  # seconds after which one that has not answered is named
-LOG_IN_AGAIN = "Run it by hand, or log in again (for GKE: gcloud auth login)."
+LOG_IN = "Run it by hand, or log in again (for GKE: gcloud auth login)."
 _INSTALL_GKE_PLUGIN = (
     "Install gke-gcloud-auth-plugin, then write the entry again: gcloud container clusters get-credentials CLUSTER."
 )
@@ -55,7 +55,7 @@ async def run_credential_plugin(spec: Mapping[str, Any], cluster: Cluster) -> Cr
         raise NotLoggedIn(f"The kubeconfig's credential plugin has no {missing}.", "Write the kubeconfig again.")
     if spec.get("interactiveMode") == "Always":
         why = f"The credential plugin {program} needs a terminal of its own (interactiveMode: Always)."
-        raise NotLoggedIn(why, LOG_IN_AGAIN)
+        raise NotLoggedIn(why, LOG_IN)
     try:
         async with asyncio.timeout(PLUGIN_TIMEOUT):
             environment = await asyncio.to_thread(_plugin_environment, spec, cluster)
@@ -68,16 +68,16 @@ async def run_credential_plugin(spec: Mapping[str, Any], cluster: Cluster) -> Cr
         raise NotLoggedIn(why) from error
     except TimeoutError as error:
         raise NotLoggedIn(
-            f"The credential plugin {program} did not answer within {PLUGIN_TIMEOUT:.0f} s.", LOG_IN_AGAIN
+            f"The credential plugin {program} did not answer within {PLUGIN_TIMEOUT:.0f} s.", LOG_IN
         ) from error
     if len(out) > MAX_PLUGIN_OUTPUT_BYTES:
         raise NotLoggedIn(
-            f"The credential plugin {program} prints more than {MAX_PLUGIN_OUTPUT_BYTES >> 20} MiB.", LOG_IN_AGAIN
+            f"The credential plugin {program} prints more than {MAX_PLUGIN_OUTPUT_BYTES >> 20} MiB.", LOG_IN
         )
     if code:
         words = " ".join(complaint.decode(errors="replace").split())[-_MAX_SHOWN_STDERR:].rstrip(".")
         reason = f": {words}" if words else ""
-        raise NotLoggedIn(f"The credential plugin {program} failed with exit code {code}{reason}.", LOG_IN_AGAIN)
+        raise NotLoggedIn(f"The credential plugin {program} failed with exit code {code}{reason}.", LOG_IN)
     return _parse_credential(program, out, str(spec["apiVersion"]))
 
 
@@ -104,10 +104,10 @@ async def _ask_provider(provider: dict[str, Any]) -> Credential:
                 'The kubeconfig logs in by the auth provider "gcp", which Kubernetes has removed, and it gave no token.'
             )
             raise NotLoggedIn(why, _INSTALL_GKE_PLUGIN) from error
-        raise NotLoggedIn(f'The auth provider "{name}" of the kubeconfig failed: {error}.', LOG_IN_AGAIN) from error
+        raise NotLoggedIn(f'The auth provider "{name}" of the kubeconfig failed: {error}.', LOG_IN) from error
     token = found.api_key.get("BearerToken", "")
     if not token:
-        raise NotLoggedIn(f'The kubeconfig uses the auth provider "{name}", which gave no token.', LOG_IN_AGAIN)
+        raise NotLoggedIn(f'The kubeconfig uses the auth provider "{name}", which gave no token.', LOG_IN)
     return Credential(token)
 
 
@@ -177,13 +177,13 @@ def _parse_credential(program: str, out: bytes, version: str) -> Credential:
         )
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
         # Without the cause: it would carry the output, and so perhaps a token, into a traceback.
-        raise NotLoggedIn(f"The credential plugin {program} gave no ExecCredential.", LOG_IN_AGAIN) from None
+        raise NotLoggedIn(f"The credential plugin {program} gave no ExecCredential.", LOG_IN) from None
     if printed != version:
         raise NotLoggedIn(
-            f"The credential plugin {program} speaks {printed}; the kubeconfig expects {version}.", LOG_IN_AGAIN
+            f"The credential plugin {program} speaks {printed}; the kubeconfig expects {version}.", LOG_IN
         )
     if not token and not (certificate and key):
-        raise NotLoggedIn(f"The credential plugin {program} gave neither a token nor a certificate.", LOG_IN_AGAIN)
+        raise NotLoggedIn(f"The credential plugin {program} gave neither a token nor a certificate.", LOG_IN)
     try:
         expires = parse_time(status.get("expirationTimestamp"))
     except Unreadable:
@@ -230,7 +230,7 @@ class Login:
             return None
         program, since = self._asked
         words = f"The credential plugin {program} has not answered for {self._clock() - since:.0f} s."
-        return NotLoggedIn(words, LOG_IN_AGAIN)
+        return NotLoggedIn(words, LOG_IN)
 
     def idle(self) -> float:
         """Seconds since a credential plugin ended; 0 while one runs."""

@@ -164,7 +164,7 @@ def _why_not_running(pod: Pod) -> str:
     return f"pending ({reason})" if reason else pod.phase.lower()
 
 
-CHANNEL_PROTOCOL = "v4.channel.k8s.io"
+PROTOCOL = "v4.channel.k8s.io"
 DATA_CHANNEL, ERROR_CHANNEL = 0, 1
 _PORT_BYTES = 2  # bytes with which each channel begins: the port number, for a request may ask for several
 MAX_MESSAGE_BYTES = 1 << 16  # most bytes in one message: a kubelet holds each as a whole
@@ -277,13 +277,11 @@ async def open_pipe(connection: RawConnection, login: Login, namespace: str, pod
     """Open a pipe to that port over this connection; raises Refused and its subclasses, Unreachable."""
     what = f"port {port} of pod {pod}"
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/portforward"
-    made = await connection.upgrade(f"{path}?ports={port}", CHANNEL_PROTOCOL)
+    made = await connection.upgrade(f"{path}?ports={port}", PROTOCOL)
     if isinstance(made, RawResponse):
         await _explain(made, login, f"reach {what}")
         hint = f"Try: kubectl port-forward -n {namespace} pod/{pod} {port}"
-        raise Unreachable(
-            f"Could not reach {what}: the API server does not take the protocol {CHANNEL_PROTOCOL}.", hint
-        )
+        raise Unreachable(f"Could not reach {what}: the API server does not take the protocol {PROTOCOL}.", hint)
     return Pipe(made, what)
 
 

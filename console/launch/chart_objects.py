@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from console.errors import Conflict, NotAllowed, NotFound
 from console.kube.actions import list_objects
 from console.kube.objects.meta import ObjectSchema, annotations_of, labels_of
-from console.launch.helm import CHART_KINDS, RESOURCE_POLICY, object_path
+from console.launch.helm import CHART_KINDS, HELM_POLICY, object_path
 
 if TYPE_CHECKING:
     from console.kube.client import Client
@@ -45,7 +45,7 @@ async def list_chart_objects(client: Client, namespace: str) -> tuple[tuple[Char
                         meta.name or "",
                         release or labels_of(meta).get("app.kubernetes.io/instance", ""),
                         annotations.get("meta.helm.sh/release-namespace") or meta.namespace or "",
-                        annotations.get(RESOURCE_POLICY) == "keep",
+                        annotations.get(HELM_POLICY) == "keep",
                     )
                 )
         except NotFound:

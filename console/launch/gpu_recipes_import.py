@@ -108,9 +108,7 @@ TESTBED_ENVS = (  # workload.envs of the testbed's values.yaml, by place: what -
     "PAI_WORKSPACE_ROOT",
 )
 
-TESTBED_SCRIPT = (
-    "torchrun-stratup.sh"  # spelled so; it tests connections and all-reduce, keeps its pods, and collects logs
-)
+TESTBED_SCRIPT = "torchrun-stratup.sh"  # spelled so; it tests connections and all-reduce, and keeps its pods
 
 RECIPE_OF_SCRIPT: dict[str, str] = {  # the documents' scripts, and the recipe that each is here
     "nccl-test.sh": "nccl-all-reduce",

@@ -115,7 +115,7 @@ CHART_KINDS = {  # kinds that the chart makes, and their API groups, in the orde
 }
 _API_VERSIONS = {"JobSet": "jobset.x-k8s.io/v1alpha2", "ResourceClaimTemplate": "resource.k8s.io/v1"}  # not v1
 _DOCUMENT_SEPARATOR = re.compile(r"(?:^|\s*\n)---\s*")  # where Helm itself divides a manifest
-RESOURCE_POLICY = "helm.sh/resource-policy"
+HELM_POLICY = "helm.sh/resource-policy"
 MAX_MANIFEST_CHARACTERS = 1 << 20  # characters of a release of this chart, which has a fifth of that
 RECIPE_LABEL = "a4.console/recipe"
 
@@ -421,10 +421,10 @@ def _split_removal(documents: Sequence[str]) -> RemovalPlan:
 
 
 def _is_kept_object(text: str) -> bool:
-    if not is_kept(text) or text.count(RESOURCE_POLICY) != 1:
+    if not is_kept(text) or text.count(HELM_POLICY) != 1:
         return False
     annotations = load_yaml(text)["metadata"].get("annotations")
-    return isinstance(annotations, dict) and annotations.get(RESOURCE_POLICY) == "keep"
+    return isinstance(annotations, dict) and annotations.get(HELM_POLICY) == "keep"
 
 
 def _find_foreign_part(text: str, name: str, namespace: str) -> str:

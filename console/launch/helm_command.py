@@ -74,9 +74,7 @@ def escape_path(path: str) -> str:
 
 _VARIABLE = r"\$(?:(?P<name>\w+)|\{(?P<braced>\w+)(?::?-(?P<default>[^}]*))?\})"
 _SUBSTITUTION = r"`[^`]*(?:`|\Z)|\$\([^)]*(?:\)|\Z)"
-_SHELL_EXPANSION = (
-    rf"{_VARIABLE} | (?P<replaced>{_SUBSTITUTION}|<[A-Za-z][\w .-]*>)"  # what the person has to replace, too
-)
+_SHELL_EXPANSION = rf"{_VARIABLE} | (?P<replaced>{_SUBSTITUTION}|<[A-Za-z][\w .-]*>)"  # or what a person replaces
 _SHELL_PART = re.compile(
     rf"""(?P<end>[\n;|&]) | (?P<blank>[^\S\n]+) | (?P<comment>(?<![^\s;|&])\#[^\n]*) | '(?P<single>[^']*)'
     | "(?P<double>(?>\\.|{_SUBSTITUTION}|[^"\\])*+)" | (?P<open>['"]) | \\(?P<escaped>.\#*|\Z)

@@ -21,15 +21,7 @@ from console.errors import BadInput, Conflict, NotAllowed, NotFound, NotThere, U
 from console.kube.actions import list_objects
 from console.kube.nested_values import Value, get_path, merge_values, overlay_values
 from console.kube.objects.meta import ObjectSchema
-from console.launch.helm import (
-    RECIPE_LABEL,
-    RESOURCE_POLICY,
-    Helm,
-    RemovalPlan,
-    kind_and_name,
-    load_manifest,
-    object_path,
-)
+from console.launch.helm import HELM_POLICY, RECIPE_LABEL, Helm, RemovalPlan, kind_and_name, load_manifest, object_path
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release
 from console.launch.schema import (
     Schema,
@@ -62,7 +54,7 @@ async def server_dry_run(client: Client, namespace: str, manifests: Sequence[str
             await _dry_run_create(client, namespace, made)
         except Conflict:
             # A volume or claim that others use already is used, not made.
-            if (made["metadata"].get("annotations") or {}).get(RESOURCE_POLICY) != "keep":
+            if (made["metadata"].get("annotations") or {}).get(HELM_POLICY) != "keep":
                 raise
         if made["kind"] == "JobSet":
             await _dry_run_jobs(client, namespace, made)

@@ -244,16 +244,13 @@ def suggest_path(path: str, known: Sequence[str]) -> str:
     near = near or [f"{above}{one}" for one in difflib.get_close_matches(name, names, n=1)]
     if not near and group and names:
         return f"; {group} has {', '.join(names)}."
-    leaves = {one.rpartition(".")[2]: one for one in known} | {
-        other: one for other, one in _OTHER_NAMES if one in known
-    }
+    others = {other: one for other, one in _OTHER_NAMES if one in known}
+    leaves = {one.rpartition(".")[2]: one for one in known} | others
     near = near or [leaves[one] for one in difflib.get_close_matches(name, leaves, n=1, cutoff=0.75) if len(name) > 2]
     return f"; did you mean {near[0]}?" if near else "."
 
 
-_SHELL_ASSIGNMENT = re.compile(
-    r"(?m)^\s*(?:export\s+)?([A-Za-z_]\w*)=[\"']?(?!\$)([^\s\"']+)"
-)  # a variable set in a script
+_SHELL_ASSIGNMENT = re.compile(r"(?m)^\s*(?:export\s+)?([A-Za-z_]\w*)=[\"']?(?!\$)([^\s\"']+)")
 
 
 def confidential_problems(values: Mapping[str, Value]) -> tuple[FieldProblem, ...]:

@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     from console.scheduling.why_answer import Why
 
 
-PROVISIONING_CONTROLLER = (
-    "kueue.x-k8s.io/provisioning-request"  # the controller of AdmissionChecks that ask for machines
-)
+PROVISIONING_CONTROLLER = "kueue.x-k8s.io/provisioning-request"  # of AdmissionChecks that ask for machines
 REFUSAL_WAIT_SECONDS = 3.0  # seconds after a launch in which the first refusal of its pods is waited for
 
 

@@ -344,9 +344,7 @@ def _int_at(values: Values, path: str) -> int:
     return found
 
 
-_RULES_BY_FIELD: tuple[
-    tuple[str, Callable[[str, Values], FieldProblems]], ...
-] = (  # field -> rules where the form has it
+_RULES_BY_FIELD: tuple[tuple[str, Callable[[str, Values], FieldProblems]], ...] = (
     ("recipe.workspace", _workspace_problems),
     ("recipe.code.folder", _code_problems),
     ("recipe.model.id", _model_name_problems),

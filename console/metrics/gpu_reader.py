@@ -43,9 +43,7 @@ _QUERIED_FIELDS = (
     "index,name,pci.bus_id,utilization.gpu,memory.used,memory.total,temperature.gpu,power.draw,power.limit,clocks.sm,"
     "clocks.max.sm,ecc.errors.uncorrected.volatile.total"
 )
-_FIELDS_OF_NEWER_DRIVERS = (
-    "ecc.errors.corrected.volatile.total,clocks_event_reasons.active,gpu_recovery_action"  # older drivers refuse
-)
+_FIELDS_OF_NEWER_DRIVERS = "ecc.errors.corrected.volatile.total,clocks_event_reasons.active,gpu_recovery_action"
 _READ_GPUS_SCRIPT = f"""
 command -v nvidia-smi >/dev/null || {{ echo "there is no nvidia-smi in this image" >&2; exit 44; }}
 fields={_QUERIED_FIELDS},{_FIELDS_OF_NEWER_DRIVERS}

@@ -72,9 +72,7 @@ CATCH_UP_SECONDS = 1.0  # seconds within which the next lines of a log come that
 MAX_REPLAY_SPEED = 100  # seconds of printing read in a second while it goes on; practice clusters run 20 times as fast
 MAX_STORED_CHARACTERS = 1000  # characters of a line that are kept for later listeners
 MAX_REPLAYED_LINES = 1000  # latest lines that a new listener gets
-MAX_DISORDER_SECONDS = (
-    60.0  # seconds by which a line may come after others; an older one is of a log that is read from its start
-)
+MAX_DISORDER_SECONDS = 60.0  # by which a line may come late; an older one is of a log that is read from its start
 
 
 class CatchUp:

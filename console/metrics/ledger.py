@@ -50,7 +50,7 @@ _WORK_BOXES = frozenset({LedgerBox.COMPILE, LedgerBox.PRODUCTIVE, LedgerBox.CHEC
 _FIRST_LINE_SECONDS = 60.0  # seconds after the start of its pods within which the first line of a run is printed
 _SLOW_RANK_SECONDS = 600.0  # for which a rank that was found to be slow explains earlier slow steps, and later ones
 
-LedgerPart = tuple[float, float, LedgerBox]
+Part = tuple[float, float, LedgerBox]
 
 
 class Ledger(Struct, frozen=True):
@@ -145,12 +145,12 @@ class _Reckoning:
         self._ready = min(seen.ready, max(run.admitted, steps_from))
         self._lost = list(self._find_lost())  # from when to when work was done that a failure lost
 
-    def list_parts(self) -> list[LedgerPart]:
+    def list_parts(self) -> list[Part]:
         """The parts of the run in order; what lies between them was not seen."""
         run, ready = self._run, self._ready
         if not run.admitted:
             return [(run.created, run.end, LedgerBox.QUEUED)] if self._spans == [] and not ready else []
-        parts: list[LedgerPart] = [(run.created, run.admitted, LedgerBox.QUEUED)]
+        parts: list[Part] = [(run.created, run.admitted, LedgerBox.QUEUED)]
         if ready:
             parts.append((run.admitted, min(ready, run.end), LedgerBox.PULL))
         for before, span in zip([None, *self._spans], self._spans, strict=False):
@@ -163,7 +163,7 @@ class _Reckoning:
                 parts = _change_boxes(parts, span.start, span.end, LedgerBox.QUEUED)
         return parts
 
-    def _parts_of(self, span: TimeSpan, before: TimeSpan | None) -> list[LedgerPart]:
+    def _parts_of(self, span: TimeSpan, before: TimeSpan | None) -> list[Part]:
         busy = min(span.steps * self._usual, span.end - span.start)  # seconds that its steps usually take
         rest = span.end - busy
         match span.kind:
@@ -182,7 +182,7 @@ class _Reckoning:
             case _:
                 return self._standstill_parts(span)
 
-    def _step_parts(self, span: TimeSpan, longer: float) -> list[LedgerPart]:
+    def _step_parts(self, span: TimeSpan, longer: float) -> list[Part]:
         """Steps, with what a rank takes of each where one was found to be slow.
 
         `longer`: the share that slow steps take longer than usual ones; steps that were slow from the first have none.
@@ -191,14 +191,14 @@ class _Reckoning:
         least = longer if named and span.kind is SpanKind.SLOW else 0.0
         cuts = [*((low, high) for low, high, _ in named), *self._lost]
         edges = {min(max(edge, span.start), span.end) for cut in cuts for edge in cut}
-        parts: list[LedgerPart] = []
+        parts: list[Part] = []
         for start, end in pairwise(sorted({span.start, span.end, *edges})):
             slow = max(least, *(share for low, high, share in named if low < end and start < high), 0.0)
             until = end - slow * (end - start)
             parts += [(start, until, LedgerBox.PRODUCTIVE), (until, end, LedgerBox.SLOW)]
         return parts
 
-    def _start_parts(self, span: TimeSpan, before: TimeSpan | None) -> list[LedgerPart]:
+    def _start_parts(self, span: TimeSpan, before: TimeSpan | None) -> list[Part]:
         if before is not None:  # a console that came later, or the first line of another attempt
             restarted = any(before.end <= failed <= span.end for failed in self._failures)
             return [(span.start, span.end, LedgerBox.RESTART)] if restarted else []
@@ -207,7 +207,7 @@ class _Reckoning:
             return [(ready or span.start, span.end, LedgerBox.INIT)]
         return []
 
-    def _standstill_parts(self, span: TimeSpan) -> list[LedgerPart]:
+    def _standstill_parts(self, span: TimeSpan) -> list[Part]:
         """A pause, the way back to a checkpoint, or what follows the last step."""
         late = span.kind is SpanKind.LATE
         after = late or span.kind is SpanKind.AFTER
@@ -274,13 +274,9 @@ def _is_training(span: TimeSpan) -> bool:
 
 
 def _change_boxes(
-    parts: Sequence[LedgerPart],
-    low: float,
-    high: float,
-    box: LedgerBox,
-    only: frozenset[LedgerBox] = frozenset(LedgerBox),
-) -> list[LedgerPart]:
-    found: list[LedgerPart] = []
+    parts: Sequence[Part], low: float, high: float, box: LedgerBox, only: frozenset[LedgerBox] = frozenset(LedgerBox)
+) -> list[Part]:
+    found: list[Part] = []
     for start, end, was in parts:
         if was not in only or high <= start or end <= low:
             found.append((start, end, was))

@@ -25,9 +25,7 @@ MIN_STEPS_FOR_LATE = 2  # steps after which the next one may be late, by the lon
 RECENT = 20  # latest steps by which the pace is judged
 STEADY, ALIKE = 200, 0.05  # and at most, where those before came as fast as the latest but for this share
 PAUSE_FACTOR = 3.0  # times by which a pause is longer than what usually passes from one line to the next
-PAUSE_HISTORY_STEPS = (
-    2500  # latest steps among which a pause is looked for again, such as that of every thousandth step
-)
+PAUSE_HISTORY_STEPS = 2500  # among which a pause is looked for again, such as that of every thousandth step
 MAX_SINGLE_PAUSE = 300.0  # seconds that a pause made only once counts at most: longer, it may have been a fault
 ROUNDS_PER_ROW = 25  # of a collective for half a row: as many as nccl-tests makes by default, and those of warming up
 _LATE_FACTOR, _ALARM_FACTOR = 2.0, 3.0  # times the usual time between two lines that tell of steps

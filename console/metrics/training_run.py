@@ -86,9 +86,8 @@ class RunEventFinder:
         self._up = 0  # steps for which the loss has been up
         self._bad = self._any = False
         self._flat_since = 0  # place at which the last plateau began; 0: the loss is falling
-        self._took: deque[tuple[float, float, float]] = deque(
-            maxlen=PACE_STEPS + EARLIER_PACE_STEPS
-        )  # number, time, cost
+        kept = PACE_STEPS + EARLIER_PACE_STEPS
+        self._took: deque[tuple[float, float, float]] = deque(maxlen=kept)  # number, time, cost
         self._by_tokens = False  # whether a step's cost is seconds for a token; else those that it took
         self._slow: list[Slowdown] = []  # each slower yet than the one before; the run is as slow as the last one
 

@@ -31,9 +31,7 @@ from kueue_rules import FlavorAssigner, Mode, SnapshotWorkload, VirtualCluster
 if TYPE_CHECKING:
     Key = tuple[str, str]
 
-MAX_FORECAST_WORKLOADS = (
-    200  # workloads that are tried, of all queues; those further behind in their queues are not forecast
-)
+MAX_FORECAST_WORKLOADS = 200  # of all queues; those further behind in their queues are not forecast
 MAX_ENDS = 200  # ends of running jobs that are looked at
 MAX_OPEN_ENDED_JOBS = 24  # jobs of no known end of which it is looked at what would start at once if each of them ended
 _MAX_NAMED_JOBS = 3

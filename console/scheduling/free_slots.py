@@ -16,17 +16,7 @@ from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet, per_snapshot
 from console.scheduling.kueue_snapshot import UNLABELLED_DOMAIN, gpus_assigned, node_of
 from console.scheduling.quota_accounts import fewest_holders, quota_holder_of
-from console.scheduling.topology import (
-    BLOCK_LABEL,
-    LEVEL_NAMES,
-    MACHINE_GPUS,
-    SUBBLOCK_LABEL,
-    Holder,
-    Host,
-    host,
-    label_of,
-    level_name,
-)
+from console.scheduling.topology import BLOCK, LEVELS, MACHINE_GPUS, SUBBLOCK, Holder, Host, host, label_of, level_name
 from console.scheduling.why_answer import Category, QuotaHolder, Why
 from kueue_rules import (
     HOSTNAME,
@@ -161,7 +151,7 @@ class EligibleNodes:
         self._capacity: dict[str, dict[str, int]] = {}
         self._places: dict[str, list[Domain]] = {}
         self._trees: dict[tuple[str, ...], TopologyTree] = {}
-        self._count((BLOCK_LABEL, SUBBLOCK_LABEL, HOSTNAME))
+        self._count((BLOCK, SUBBLOCK, HOSTNAME))
         self.free, self.total = sum(self.slots("").values()), sum(self.capacity("").values())
 
     def _count(self, levels: Sequence[str]) -> None:
@@ -183,7 +173,7 @@ class EligibleNodes:
 
     def _domains(self, level: str) -> list[Domain]:
         """The domains of a level, roomiest first; empty for an unknown level."""
-        if level in LEVEL_NAMES and level not in self._places:
+        if level in LEVELS and level not in self._places:
             self._count((level, HOSTNAME))
         return self._places.get(level, [])
 

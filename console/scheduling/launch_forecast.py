@@ -37,7 +37,7 @@ from console.scheduling.quota_accounts import (
     quota_holders,
     shortage,
 )
-from console.scheduling.topology import BLOCK_LABEL, MACHINE_GPUS, level_name
+from console.scheduling.topology import BLOCK, MACHINE_GPUS, level_name
 from console.scheduling.why_answer import QuotaAccount, QuotaHolder, awaited_ends, free_when
 from kueue_rules import (
     HOSTNAME,
@@ -77,7 +77,7 @@ class LaunchDemand:
     queue: str = ""  # LocalQueue; empty: none
     gpus: int = MACHINE_GPUS
     topology: str = "none"  # preferred, required or none
-    level: str = BLOCK_LABEL  # Node label whose value the pods should or must share
+    level: str = BLOCK  # Node label whose value the pods should or must share
     priority_class: str = ""
     priority: int | None = None  # the value of that class in the cluster; None: not known
     target_nodes: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ def demand_of(values: Mapping[str, Value], namespace: str) -> LaunchDemand:
         queue=str(get_path(values, "queue") or ""),
         gpus=gpus if isinstance(gpus, int) else 0,
         topology=str(get_path(values, "topology.request") or "none"),
-        level=str(get_path(values, "topology.level") or BLOCK_LABEL),
+        level=str(get_path(values, "topology.level") or BLOCK),
         priority_class=str(get_path(values, "priorityClass") or ""),
         target_nodes=_as_texts(get_path(values, "placement.targetNodes")),
         avoid_nodes=_as_texts(get_path(values, "placement.avoidNodes")),

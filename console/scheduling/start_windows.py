@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 MAX_ROLLOUTS = 200
 MIN_ROLLOUTS = 20  # rollouts that a window stands on
 BUDGET_SECONDS = 1.5  # seconds of one core
-TARGET_ROLLOUTS = (
-    320  # rollouts that the budget has to be enough for: where there is much to do, they look less far ahead
-)
+TARGET_ROLLOUTS = 320  # that the budget has to be enough for: where there is much to do, they look less far ahead
 ROLLOUTS_WITH_ARRIVALS = 80  # where others come meanwhile, so that each goes its own way
 MAX_ROLLOUT_FACTOR = 4  # as much time as the first rollout may take any other
 WARM_UP_SHARE = 0.05  # of the budget, to learn which requests fail at which usage before a rollout is timed

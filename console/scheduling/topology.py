@@ -168,9 +168,8 @@ def _known_hosts(_: Fleet) -> dict[str, Host]:
 
 def _host(node: Node, fleet: Fleet) -> Host:
     pips: list[HostGpu] = []
-    has = (
-        max(node.gpus, node.gpu_capacity) or MAX_GPUS_PER_NODE
-    )  # a pod may ask for any number: its kubelet refuses it then
+    # A pod may ask for any number: its kubelet refuses it then.
+    has = max(node.gpus, node.gpu_capacity) or MAX_GPUS_PER_NODE
     for pod in sorted(fleet.pods_by_node.get(node.name, ()), key=lambda pod: (pod.jobset, pod.job_index, pod.name)):
         if pod.holds_gpus:
             here = min(pod.holds_gpus, has, MAX_GPUS_PER_NODE - len(pips))
@@ -259,22 +258,13 @@ def _distinct(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({value for value in values if value}))
 
 
-BLOCK_LABEL, SUBBLOCK_LABEL = f"{GKE_PREFIX}gce-topology-block", f"{GKE_PREFIX}gce-topology-subblock"
-LEVEL_NAMES = {
-    BLOCK_LABEL: "block",
-    SUBBLOCK_LABEL: "subblock",
-    f"{GKE_PREFIX}gce-topology-host": "host",
-    HOSTNAME: "node",
-}
-_PROVISIONING_WORDS = {
-    Provisioning.SPOT: "spot",
-    Provisioning.FLEX_START: "flex-start",
-    Provisioning.QUEUED: "flex-start",
-}
+BLOCK, SUBBLOCK = f"{GKE_PREFIX}gce-topology-block", f"{GKE_PREFIX}gce-topology-subblock"
+LEVELS = {BLOCK: "block", SUBBLOCK: "subblock", f"{GKE_PREFIX}gce-topology-host": "host", HOSTNAME: "node"}
+_PROVISIONING = {Provisioning.SPOT: "spot", Provisioning.FLEX_START: "flex-start", Provisioning.QUEUED: "flex-start"}
 """GKE's word for how a machine was obtained; reserved ones are standard too."""
 _LABELS: dict[str, Callable[[Node], str]] = {
-    BLOCK_LABEL: lambda node: node.block,
-    SUBBLOCK_LABEL: lambda node: node.subblock,
+    BLOCK: lambda node: node.block,
+    SUBBLOCK: lambda node: node.subblock,
     f"{GKE_PREFIX}gce-topology-host": lambda node: node.host,
     HOSTNAME: lambda node: node.name,
     f"{GKE_PREFIX}gke-nodepool": lambda node: node.pool,
@@ -282,9 +272,9 @@ _LABELS: dict[str, Callable[[Node], str]] = {
     f"{GKE_PREFIX}reservation-name": lambda node: node.reservation,
     "node.kubernetes.io/instance-type": lambda node: node.machine_type,
     "topology.kubernetes.io/zone": lambda node: node.zone,
-    f"{GKE_PREFIX}gke-provisioning": lambda node: _PROVISIONING_WORDS.get(node.provisioning, "standard"),
+    f"{GKE_PREFIX}gke-provisioning": lambda node: _PROVISIONING.get(node.provisioning, "standard"),
     f"{GKE_PREFIX}gke-spot": lambda node: str(node.provisioning is Provisioning.SPOT).lower(),
-    f"{GKE_PREFIX}gke-flex-start": lambda node: str(_PROVISIONING_WORDS.get(node.provisioning) == "flex-start").lower(),
+    f"{GKE_PREFIX}gke-flex-start": lambda node: str(_PROVISIONING.get(node.provisioning) == "flex-start").lower(),
     f"{GKE_PREFIX}gke-queued": lambda node: str(node.provisioning is Provisioning.QUEUED).lower(),
 }
 """What nodes say of the labels that are kept of them."""
@@ -292,7 +282,7 @@ _LABELS: dict[str, Callable[[Node], str]] = {
 
 def level_name(label: str) -> str:
     """The common name of a topology level, such as "block"."""
-    return LEVEL_NAMES.get(label) or label.rpartition("/")[2]
+    return LEVELS.get(label) or label.rpartition("/")[2]
 
 
 def label_of(node: Node, label: str) -> str | None:

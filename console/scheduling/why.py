@@ -45,14 +45,7 @@ _EVICTION_WORDS = {
 }
 """What an eviction was, by reason."""
 _STUCK_SECONDS = 600.0  # seconds after an eviction in which pods go and Kueue takes the quota
-_QUEUE_WAITS = {
-    None,
-    Category.QUOTA,
-    Category.TOPOLOGY,
-    Category.PREEMPTING,
-    Category.NOT_EVALUATED,
-    Category.UNKNOWN,
-}
+_QUEUE_WAITS = {None, Category.QUOTA, Category.TOPOLOGY, Category.PREEMPTING, Category.NOT_EVALUATED, Category.UNKNOWN}
 """Causes that change with what others do."""
 
 

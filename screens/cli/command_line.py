@@ -311,10 +311,6 @@ APP_COMMANDS: Commands = {
     "view": Command(_not_here, ViewOptions),
     "tour": Command(_not_here, TourOptions),
     "practice": Command(_not_here, PracticeOptions),
-    "config": Command(
-        _not_here,
-        ConfigOptions,
-        description=SETTINGS_HELP,
-    ),
+    "config": Command(_not_here, ConfigOptions, description=SETTINGS_HELP),
     "proxy": Command(_not_here, Options),
 }

@@ -26,7 +26,7 @@ from screens.cli.files import bars, copies_of, list_folder
 from screens.cli.images import project_of, projects_option
 from screens.cli.job import JOB_KINDS
 from screens.cli.output import print_entries, print_json, print_line, print_listing, print_result, warn
-from screens.columns.google import STORAGE_PLACES, of_bucket, of_filestore, of_lustre
+from screens.columns.google import STORAGE, of_bucket, of_filestore, of_lustre
 from screens.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ async def buckets(options: BucketsOptions) -> int:
     items = [{**asdict(each), "match": each.format_match(region)} for each in found]
     report = {"kind": "buckets", "region": region, "items": items}
     places = [of_bucket(each, region) for each in found]
-    return print_listing(options.json, report, STORAGE_PLACES, places, "The project has no buckets.")
+    return print_listing(options.json, report, STORAGE, places, "The project has no buckets.")
 
 
 async def list_place(options: LsOptions) -> int:
@@ -112,7 +112,7 @@ async def instances(options: InstanceOptions) -> int:
     if options.name:
         return _print_values(found, options)
     report = {"kind": options.command, "items": [{**asdict(each), "values": each.launch_values()} for each in found]}
-    return print_listing(options.json, report, STORAGE_PLACES, places, "There are none.")
+    return print_listing(options.json, report, STORAGE, places, "There are none.")
 
 
 def _print_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance], options: InstanceOptions) -> int:

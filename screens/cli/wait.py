@@ -37,8 +37,7 @@ from screens.cli.arguments import (
     word,
 )
 from screens.cli.connect import open_session
-from screens.cli.job import WATCHED_KINDS as JOB_KINDS
-from screens.cli.job import alarm_json, alarm_line
+from screens.cli.job import JOB_KINDS, alarm_json, alarm_line
 from screens.cli.lists import read_diagnoses, read_progress_of_jobs
 from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.alarms import ALARMS

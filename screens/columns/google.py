@@ -266,7 +266,7 @@ def _address_cell(place: StoragePlace) -> Cell:
     return Span(_unread(place.error), "bad") if place.error else Span(place.address, "dim")
 
 
-STORAGE_PLACES: tuple[Column[StoragePlace], ...] = (
+STORAGE: tuple[Column[StoragePlace], ...] = (
     Column("KIND", lambda place: place.kind, only=PAGE, width=9, sort=True),
     Column("NAME", lambda place: place.name, least=18, most=50, sort=True, style="strong"),
     Column("LOCATION", lambda place: place.location, least=11, most=18, sort=True),

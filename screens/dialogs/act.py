@@ -49,7 +49,7 @@ REMEDIES = (
 )
 NOT_POSSIBLE = "not possible"  # the words for one that is listed, but cannot be done
 FROM_SAVED = "Launch from the checkpoint"  # what "Launch again" does where a complete one is known
-ACT_KEY = Binding(
+ACT = Binding(
     "X",
     "act",
     "Act",

@@ -15,9 +15,7 @@ from screens.sanitize import one_line
 from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import SentenceLine
 
-WHY_KEY = Binding(
-    "w", "why", "Why", id="table.why", tooltip="The whole reason, with its figures and the cluster's words"
-)
+WHY = Binding("w", "why", "Why", id="table.why", tooltip="The whole reason, with its figures and the cluster's words")
 MANY_LINES = 1000
 """Columns in which lines are made: the dialog folds them at its own width."""
 

@@ -265,7 +265,7 @@ class FailureCardView(Static):
             self.update("\n".join(card_lines(self.card, self.size.width, self.room)) if self.size.width else "")
 
 
-MIN_COURSE_LINES = 10  # lines from which on what is left shows how far the job is, if that is more than a few
+MIN_COURSE = 10  # lines from which on what is left shows how far the job is, if that is more than a few
 MIN_EVENT_LINES = 6  # lines the latest events keep beside the card of a failure: a head, and some of them
 REDRAW_SECONDS = 0.5  # seconds between two looks at how fresh the ranks are
 FEW_RANKS = 8  # up to so many ranks the table alone shows them all at a glance
@@ -432,9 +432,9 @@ class RanksTab(JobTab):
     def _show_course(self) -> None:
         """Below what there is always, if that leaves room and more than a few lines are known."""
         self.course.styles.height = self._left
-        room = self._left >= MIN_COURSE_LINES and not (self.card.display or self.waits.display)
+        room = self._left >= MIN_COURSE and not (self.card.display or self.waits.display)
         self.course.display = (
-            room and len(self._course_lines(self.size.width, self._left, SERVER_CLOCK.now())) > MIN_COURSE_LINES // 2
+            room and len(self._course_lines(self.size.width, self._left, SERVER_CLOCK.now())) > MIN_COURSE // 2
         )
         self.course.renew()
 

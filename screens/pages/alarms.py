@@ -17,16 +17,7 @@ from screens.base import ONLY_MINE, LiveScreen
 from screens.columns.alarms import ALARMS
 from screens.columns.column import RowKey
 from screens.columns.live import alarms_of_session
-from screens.dialogs.act import (
-    ACT_KEY,
-    NOT_POSSIBLE,
-    REMEDIES,
-    Remedy,
-    Trouble,
-    act_on_trouble,
-    list_remedies,
-    trouble_of,
-)
+from screens.dialogs.act import ACT, NOT_POSSIBLE, REMEDIES, Remedy, Trouble, act_on_trouble, list_remedies, trouble_of
 from screens.session_app import SessionApp
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice, cell_width
@@ -62,7 +53,7 @@ class AlarmsScreen(LiveScreen):
     CHANGES_CLUSTER = frozenset({"act", "remedy"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l", "log", "Log", id="alarms.log", tooltip="The line of its job's log that tells of it"),
-        ACT_KEY,
+        ACT,
         *(
             Binding(
                 each.key,

@@ -20,11 +20,11 @@ from screens.alarm_notices import has_changed, line_of
 from screens.base import LiveScreen
 from screens.columns.job_header import explanation, first_tab, head
 from screens.columns.jobs import JobLine
-from screens.dialogs.act import ACT_KEY, act_on_trouble, trouble_of
+from screens.dialogs.act import ACT, act_on_trouble, trouble_of
 from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import RANK_ACTIONS, RankAction
 from screens.dialogs.stop import stop_jobs
-from screens.dialogs.why import MANY_LINES, WHY_KEY, show_why
+from screens.dialogs.why import MANY_LINES, WHY, show_why
 from screens.job_tabs.cluster import EventsTab, YamlTab
 from screens.job_tabs.gpus import GpusTab
 from screens.job_tabs.hang import HangTab
@@ -59,8 +59,8 @@ class JobScreen(LiveScreen):
             for each in RANK_ACTIONS
         ),
         Binding("x", "stop", "Stop", id="job.stop", tooltip="Stop this job; asks first"),
-        ACT_KEY,
-        WHY_KEY,
+        ACT,
+        WHY,
         Binding("n", "again", "Launch again", show=False, id="job.again", tooltip="Open the form with its values"),
         Binding(
             "c",

@@ -18,12 +18,12 @@ from screens.alarm_notices import has_changed, line_of
 from screens.base import ONLY_MINE, WHAT_IF
 from screens.columns.column import RowKey
 from screens.columns.jobs import JOBS, JobLine, place_words, progress_cell, reasons, state_cell
-from screens.dialogs.act import ACT_KEY, act_on_trouble, trouble_of
+from screens.dialogs.act import ACT, act_on_trouble, trouble_of
 from screens.dialogs.attach import open_editor_in_rank
 from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell
 from screens.dialogs.stop import stop_jobs
-from screens.dialogs.why import MANY_LINES, WHY_KEY, show_why
+from screens.dialogs.why import MANY_LINES, WHY, show_why
 from screens.paned import ReasonScreen
 from screens.widgets.job_pane import job_lines, reason_lines, tail_lines
 from screens.widgets.pane import Lines
@@ -67,11 +67,11 @@ class JobsScreen(ReasonScreen):
         Binding("l", "log", "Log", id="jobs.log", tooltip="Its log, live: the pod of its alarm or of its iterations"),
         Binding("s", "shell", "Shell", id="jobs.shell", tooltip="A shell in its first pod that runs"),
         Binding("x", "stop", "Stop", id="jobs.stop", tooltip="Stop this job, or all marked ones; asks first"),
-        ACT_KEY,
+        ACT,
         Binding("n", "launch", "Launch", id="jobs.launch",
                 tooltip="Start another job, from the values of the one under the cursor"),
         ONLY_MINE,
-        WHY_KEY,
+        WHY,
         WHAT_IF,
         Binding("v", "editor", "VS Code", show=False, id="jobs.editor",
                 tooltip="ssh to its first pod that runs; asks before it sets anything up"),

@@ -30,7 +30,7 @@ from screens.columns.queues import (
     stopped,
     workload_lines,
 )
-from screens.dialogs.why import MANY_LINES, WHY_KEY, show_why
+from screens.dialogs.why import MANY_LINES, WHY, show_why
 from screens.paned import ReasonScreen
 from screens.widgets.job_pane import course_lines, job_entry, job_lines, reason_lines, start_lines, waiting_lines
 from screens.widgets.pane import Lines
@@ -73,7 +73,7 @@ class QueuesScreen(ReasonScreen):
     KINDS = ("clusterqueues", "localqueues", "workloads", "jobsets")
     BELOW = 35  # two lists stand above it
     BINDINGS: ClassVar[list[BindingType]] = [
-        WHY_KEY,
+        WHY,
         ONLY_MINE,
         Binding("y", "manifest", "YAML", id="queues.manifest", tooltip="The object under the cursor as YAML"),
         Binding("n", "launch", "Launch", id="queues.launch", tooltip="Start a job"),

@@ -16,16 +16,7 @@ from console.google.gcs_place import GcsPlace, StoredObject, parse_gcs_address
 from screens import wording
 from screens.base import error_notice, error_runs
 from screens.columns.column import Column, RowKey, since
-from screens.columns.google import (
-    BUCKET,
-    FILESTORE,
-    LUSTRE,
-    STORAGE_PLACES,
-    StoragePlace,
-    of_bucket,
-    of_filestore,
-    of_lustre,
-)
+from screens.columns.google import BUCKET, FILESTORE, LUSTRE, STORAGE, StoragePlace, of_bucket, of_filestore, of_lustre
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.google_base import AskingScreen, InGoogleScreen, ProjectRegionScreen
 from screens.sanitize import one_line
@@ -39,7 +30,7 @@ from screens.wording import Cell, Span
 class PlaceTable(ResourceTable[StoragePlace]):
     NOUN = "place"
     EMPTY = Notice("No storage.", "The project has no buckets, no Lustre and no Filestore.")
-    COLUMNS: ClassVar = STORAGE_PLACES
+    COLUMNS: ClassVar = STORAGE
 
     def row_text(self, row: StoragePlace) -> str:
         return f"{row.kind} {row.name} {row.location} {row.match} {row.address}"

@@ -147,7 +147,7 @@ async def test_a_port_that_nobody_listens_on(space: Space, reach: PortForwarder)
 async def test_a_server_that_does_not_know_the_protocol_is_told_so(
     space: Space, reach: PortForwarder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(port_forward, "CHANNEL_PROTOCOL", "v9.channel.k8s.io")
+    monkeypatch.setattr(port_forward, "PROTOCOL", "v9.channel.k8s.io")
     await space.pod("a")
     with pytest.raises(
         Unreachable, match=r"^Could not reach port 2222 of pod a: the API server does not take the protocol v9"

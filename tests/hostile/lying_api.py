@@ -25,7 +25,7 @@ from console.attach.ssh.pod_keys import SSHD_PORT as SSHD
 from console.kube.exec import PROTOCOLS, STATUS, STDERR, STDOUT
 from console.kube.kubeconfig import load
 from console.kube.login import Login
-from console.kube.port_forward import CHANNEL_PROTOCOL
+from console.kube.port_forward import PROTOCOL
 from tests.certificates import usual_certificate
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -106,7 +106,7 @@ def command(
 def port(pieces: Pieces) -> Answer:
     """A port of a pod at which this comes."""
     begin = [bytes([channel]) + SSHD.to_bytes(2, "little") for channel in (0, 1)]
-    return command(pieces, 0, protocols=(CHANNEL_PROTOCOL,), before=begin)
+    return command(pieces, 0, protocols=(PROTOCOL,), before=begin)
 
 
 def body(pieces: Pieces, start: bytes = b"", *, status: int = 200) -> Answer:

@@ -15,7 +15,7 @@ from console.errors import BadInput
 from console.metrics.alarm import AlarmKind
 from console.settings import Settings
 from screens.__main__ import main
-from screens.config import all_problems, applies, fill_placeholders, known_names
+from screens.config import all_problems, applies, fill_in, known_names
 from screens.pages.jobs import JobsScreen, JobTable
 from screens.pages.node import NodeScreen
 from screens.pages.pods import PodsScreen
@@ -179,19 +179,19 @@ def test_a_name_is_the_value_of_a_variable_and_never_the_text_of_a_shell(
 @pytest.mark.parametrize("name", ["-n", "p; id", "$(id)", "a b", "~", "a\nb", "a=b", "*", "'", ""])
 def test_a_command_is_given_no_name_that_some_program_takes_for_more_than_a_name(name: str) -> None:
     own = OwnCommand("x", "X", 'watch kubectl top pod {pod} --context "$A4_CONTEXT"')
-    assert fill_placeholders(own, {"pod": "p-0.1", "context": "arn:aws:eks/me@x_y"}) == (
+    assert fill_in(own, {"pod": "p-0.1", "context": "arn:aws:eks/me@x_y"}) == (
         "watch kubectl top pod p-0.1 --context arn:aws:eks/me@x_y",
         {"A4_POD": "p-0.1", "A4_CONTEXT": "arn:aws:eks/me@x_y"},
     )
     assert applies(own, {"pod": "p", "context": "c"})
     assert not applies(own, {"pod": "p", "context": ""})
     with pytest.raises(BadInput, match="The context is called"):
-        fill_placeholders(own, {"pod": "p", "context": name})
+        fill_in(own, {"pod": "p", "context": name})
 
 
 def test_a_command_finds_the_context_in_the_file_that_the_console_was_given() -> None:
     own = OwnCommand("x", "X", "kubectl --context {context} get nodes")
-    _, variables = fill_placeholders(own, {"context": "practice"}, Path("/tmp/a4-practice/kubeconfig"))
+    _, variables = fill_in(own, {"context": "practice"}, Path("/tmp/a4-practice/kubeconfig"))
     assert variables == {"A4_CONTEXT": "practice", "KUBECONFIG": "/tmp/a4-practice/kubeconfig"}
 
 

@@ -24,9 +24,7 @@ FLOW_SECONDS = 6.0  # seconds from the first byte of such an answer to its last
 FLOW_BYTES = 1 << 12  # bytes of a listing that have to come in such a time
 MAX_SMALL_PIECES, MIN_PIECE_BYTES = 1 << 12, 16  # of an answer; bytes on the average where there are so many pieces
 LIST_TIMEOUT = 60.0  # seconds for what is in one folder
-MAX_LISTING_BYTES = (
-    32 << 20
-)  # bytes of a listing, about 300,000 files; what a container answers beyond them ends the command
+MAX_LISTING_BYTES = 32 << 20  # about 300,000 files; what a container answers beyond them ends the command
 MAX_ENTRIES = 300_000  # of one folder that is listed
 _CHECKSUM_DIGITS = 64
 _KILLED_CODES = (129, 130, 137, 143)  # exit codes of a program that was ended from outside, as when its pod goes

@@ -179,12 +179,7 @@ done' sh {} + && cd / && rm -rf "$1"
 
 
 _KIND_OF_LETTER = {"f": EntryKind.FILE, "d": EntryKind.FOLDER, "l": EntryKind.LINK}
-_EXIT_WORDS = {
-    "regular file": "f",
-    "regular empty file": "f",
-    "directory": "d",
-    "symbolic link": "l",
-}
+_EXIT_WORDS = {"regular file": "f", "regular empty file": "f", "directory": "d", "symbolic link": "l"}
 _CHECKSUM_LINE = re.compile(rb"(\\?)([0-9a-f]{64}) [ *](.+)")
 _ESCAPES = {b"\\\\": b"\\", b"\\n": b"\n", b"\\r": b"\r"}
 

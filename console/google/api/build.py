@@ -131,10 +131,7 @@ class BuildEntries:
         if self._since:
             wanted += f' AND timestamp>="{self._since}"'
         request = ListLogEntriesRequest(
-            resource_names=[f"projects/{self._project}"],
-            filter=wanted,
-            order_by="timestamp asc",
-            page_size=PAGE_SIZE,
+            resource_names=[f"projects/{self._project}"], filter=wanted, order_by="timestamp asc", page_size=PAGE_SIZE
         )
         with translate_errors(f"read the log of build {self._number}"):
             until = time.monotonic() + LISTING_TIMEOUT

@@ -160,9 +160,7 @@ def _renew_credentials(credentials: Any, refused: str) -> tuple[str, float]:
 
 
 _REQUEST_PREFIX = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")  # what HTTP clients put before the words
-_LOGIN_NOT_RENEWED = (
-    "Getting metadata from plugin failed"  # what gRPC says where the login could not be renewed for a call
-)
+_LOGIN_NOT_RENEWED = "Getting metadata from plugin failed"  # as gRPC says it
 _NO_QUOTA_PROJECT = re.compile(  # for a login that would use gcloud's own project
     r"\b764086051850\b|requires a quota project|end user credentials from the Google Cloud SDK"
 )

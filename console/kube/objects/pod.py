@@ -126,9 +126,7 @@ class Pod(NamespacedObject, frozen=True, gc=False):
         return self.phase
 
 
-Quantities = dict[
-    str, str | int | float
-]  # resource -> quantity; inside custom resources a quantity may be a bare number
+Quantities = dict[str, str | int | float]  # by resource; inside custom resources a quantity may be a bare number
 
 
 class ResourcesSchema(ApiSchema):

@@ -22,7 +22,7 @@ from screens.widgets.form.model import (
     CHOICE_KINDS,
     COLLECTION_KINDS,
     MAX_TEXT_LINES,
-    MENTIONS_SECTION,
+    MENTIONS,
     FormModel,
     FormRow,
     RowKind,
@@ -101,9 +101,9 @@ def row_spans(
     if row.kind is RowKind.GAP:
         return []
     if row.kind is RowKind.SECTION:
-        if row.path == MENTIONS_SECTION:
+        if row.path == MENTIONS:
             words = ", ".join(f"“{word}”" for word in model.wanted.split())
-            return [Span(" ── ", "faint"), Span(f"{MENTIONS_SECTION}: {words}", "head")]
+            return [Span(" ── ", "faint"), Span(f"{MENTIONS}: {words}", "head")]
         changed = sum(model.is_changed(field.path) for field in model.fields_in(row.path))
         text = f"{changed} changed" if changed else ""
         wrong = sum(field.path in model.problems for field in model.fields_in(row.path))

@@ -22,7 +22,7 @@ COLLECTION_KINDS = (FieldKind.LIST, FieldKind.MAP)  # kinds made of entries
 TEXT_KINDS = (FieldKind.ROWS, FieldKind.BLOCK)  # kinds that are lines of one text
 MAX_UNDO_STEPS = 200  # steps that can be taken back
 MAX_TEXT_LINES = 8  # lines of a text that are in sight
-MENTIONS_SECTION = "Mentioned in the help of"  # section of what a search finds in descriptions only
+MENTIONS = "Mentioned in the help of"  # section of what a search finds in descriptions only
 
 
 class RowKind(Enum):
@@ -248,7 +248,7 @@ class FormModel:
         matching = [field for field in self.fields if field not in named and self._matches_search(field)]
         head = None
         for field in (*named, *matching):
-            group = MENTIONS_SECTION if field in matching else field.group
+            group = MENTIONS if field in matching else field.group
             if group != head:
                 head = group
                 yield FormRow(RowKind.SECTION, head)

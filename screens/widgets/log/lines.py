@@ -307,9 +307,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
             return Strip.blank(width, ground)
         row, ground = found[0], ground + self.ground("cursor") if number == self.match_line else ground
         left = 0 if self.wrap or row.text != row.whole else round(self.scroll_x)
-        in_view = (
-            left + width
-        ) * MAX_LETTERS_PER_CELL  # of a line of 64 KiB only what can be seen is measured and painted
+        in_view = (left + width) * MAX_LETTERS_PER_CELL  # of a line of 64 KiB only what is seen is painted
         runs = self.paint(piece if self.wrap else row.text[:in_view], row.whole)
         body = Strip([Segment(run.text, ground + self.style_of(run.style)) for run in runs])
         body = body.crop(left, left + width - self._margin())

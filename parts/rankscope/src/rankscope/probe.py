@@ -167,10 +167,7 @@ def dump_stacks(tool: str, each: dict[str, Any]) -> tuple[str, str]:
     beside = ["--nonblocking"] if each["state"] == "D" else []
     try:
         done = subprocess.run(
-            [tool, "dump", *beside, "--pid", str(each["pid"])],
-            capture_output=True,
-            timeout=PY_SPY_TIMEOUT,
-            check=False,
+            [tool, "dump", *beside, "--pid", str(each["pid"])], capture_output=True, timeout=PY_SPY_TIMEOUT, check=False
         )
     except subprocess.TimeoutExpired:
         return "", f"py-spy got no stack within {PY_SPY_TIMEOUT} s"

@@ -30,19 +30,7 @@ _SECRET_NAMES = {
     "AUTHORIZATION",
 }
 _ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY")
-_HARMLESS_NAMES = {
-    "PUBLIC",
-    "PAD",
-    "EOS",
-    "BOS",
-    "UNK",
-    "MASK",
-    "CLS",
-    "SEP",
-    "STOP",
-    "SPECIAL",
-    "SSHPUBLICKEY",
-}
+_HARMLESS_NAMES = {"PUBLIC", "PAD", "EOS", "BOS", "UNK", "MASK", "CLS", "SEP", "STOP", "SPECIAL", "SSHPUBLICKEY"}
 _NAME_WORD = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HARMLESS_VALUE = lazy_pattern(r"\d{0,6}|true|false|yes|no|none|null|/.*|\$.*|<.*>|\[.*\]", re.IGNORECASE)
 """A switch, a number, the path of a file, a reference or a special token, whatever its variable is called."""

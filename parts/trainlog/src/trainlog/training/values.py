@@ -142,15 +142,7 @@ TIME_NAMES = (
 )
 TIME_NAMES_MS = ("step_time_ms", "time_ms", "iter_time_ms", "dt_ms", "elapsed_time_per_iteration_ms")
 TIME_UNITS = ("s/it", "s/iter", "s/step", "sec/it", "sec/step", "ms/it", "ms/iter", "ms/step")
-RATE_UNITS = (
-    "it/s",
-    "iter/s",
-    "steps/s",
-    "it/sec",
-    "steps/sec",
-    "interval_steps_per_second",
-    "steps_per_second",
-)
+RATE_UNITS = ("it/s", "iter/s", "steps/s", "it/sec", "steps/sec", "interval_steps_per_second", "steps_per_second")
 KNOWN_UNITS = frozenset({*SPEED_NAMES[2:6], *TIME_UNITS, *RATE_UNITS, "ms", "s"})  # behind a figure or before it
 _TOKENS_PER_SECOND = lazy_pattern(rf"(?<![\w.,])({NUMBER})([KM]?) ?(?:tok|tokens)/s(?:ec)?\b(?! ?[:=])")
 _STEP_RATE = re.compile(rf"(?<![\w.,])({NUMBER})() ?(ms|s|sec|it|iter|steps)/(it|iter|step|s|sec)(?![\w/])(?! ?[:=])")
