@@ -158,7 +158,7 @@ def notify_new_alarms(app: SessionApp, bell: AlarmNotifier) -> None:
         return
     alarms = app.session.alarms
     alarms.watch_namespace(app.only_namespace)
-    begun = bell.not_yet_notified(app, alarms.take_new())
+    begun = bell.not_yet_notified(app, alarms.pop_new_alarms())
     new = begun + bell.explained(alarms.latest_alarms)
     own = [each for each in new if bell.concerns(app, each)]
     _show(app, own)

@@ -146,9 +146,9 @@ class ConsoleApp(SessionApp):
         self._bell, self._starts = AlarmNotifier(), StartNotifier()
         self._known_context = ""  # of the last session
         self._config_changed_at = config_mtime()
-        self._take_config(loaded)
+        self._apply_config(loaded)
 
-    def _take_config(self, loaded: LoadedConfig) -> None:
+    def _apply_config(self, loaded: LoadedConfig) -> None:
         """Apply the person's themes and keys; problems are shown once the app is open."""
         config = loaded.config
         self.add_themes(*themes_of(config))
@@ -163,13 +163,13 @@ class ConsoleApp(SessionApp):
             self._config_changed_at, loaded = changed, load_config()
             if loaded.config.panes.size != self.loaded.config.panes.size:
                 self.pane_size = loaded.config.panes.size
-            self._take_config(loaded)
+            self._apply_config(loaded)
             for page in live_pages(self):
-                page.take_config()
-            self.tell_config_problems()
+                page.apply_config()
+            self.notify_config_problems()
 
     @work(group="config", exclusive=True)
-    async def tell_config_problems(self) -> None:
+    async def notify_config_problems(self) -> None:
         """Show the first problem of the settings file and the number of others."""
         loaded = self.loaded
         for each in [each for each in self._notifications if each.title == BAD_SETTINGS_TITLE]:
@@ -213,7 +213,7 @@ class ConsoleApp(SessionApp):
         self.call_after_refresh(self.follow_store)
         self.set_interval(TICK_SECONDS, self.tick)
         self.set_interval(GC_SECONDS, lambda: self.draw_between_keys("garbage", self.collect_garbage))
-        self.tell_config_problems()
+        self.notify_config_problems()
 
     @work(group="store", exclusive=True)
     async def follow_store(self) -> None:
@@ -284,11 +284,11 @@ class ConsoleApp(SessionApp):
     def watch_fleet(self) -> None:
         super().watch_fleet()
         for page in live_pages(self):
-            page.take_fleet()
+            page.draw_latest_fleet()
 
     def watch_trouble(self) -> None:
         for page in live_pages(self):
-            page.take_trouble()
+            page.update_trouble()
 
     def action_theme(self) -> None:
         """Switch between a light and a dark theme, one of which is the person's."""

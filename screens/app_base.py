@@ -196,9 +196,9 @@ class KeyOrderedApp(App[int]):
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(KEY_EFFECT_SECONDS):
-                await self._passed_up(focused)
+                await self._wait_for_parents(focused)
                 while self.screen_stack and not self.screen.is_mounted:
-                    await self._passed_up(self.screen)
+                    await self._wait_for_parents(self.screen)
         asking = [each for each in begun | (set(self.workers) - before) if each.group == QUESTION_WORKERS]
         late = self._pressed_at + QUESTION_WAIT_SECONDS
         while asking and self.screen_stack and self.screen is screen:
@@ -213,7 +213,7 @@ class KeyOrderedApp(App[int]):
             self.no_letters_until = monotonic() + STRAY_WITHIN
         self.call_later(self._answer_next)
 
-    async def _passed_up(self, node: MessagePump | None) -> None:
+    async def _wait_for_parents(self, node: MessagePump | None) -> None:
         """Wait until messages of a widget have been handled by all its parents up to the app."""
         while node is not None:
             passed = asyncio.Event()

@@ -56,7 +56,7 @@ def error_notice(error: ConsoleError, hint: str = "") -> Notice:
     return Notice(error.message, hint or error.hint, "✗", "bad")
 
 
-def error_runs(message: str) -> tuple[Span, ...]:
+def error_spans(message: str) -> tuple[Span, ...]:
     return (Span("✗ ", "bad"), Span(sentence(message), "bad"))
 
 
@@ -175,13 +175,13 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
     # life
 
     def on_mount(self) -> None:
-        self.take_config()
+        self.apply_config()
         self.bindings_updated_signal.subscribe(self, lambda _: self._show_keys())
         self._show_title()
         self.show_fleet(self.app.fleet)
-        self.take_trouble()
+        self.update_trouble()
 
-    def renew_keys(self, offered: object) -> None:
+    def update_keys(self, offered: object) -> None:
         """Redraw the key line if what the keys depend on (`offered`) has changed."""
         if offered != self._offered:
             self._offered = offered
@@ -195,15 +195,15 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         """Show the current snapshot, which hidden pages do not follow; if slow, after the key is handled."""
         if self.is_mounted:
             if self._drawing_is_slow:
-                self.take_fleet()
+                self.draw_latest_fleet()
             else:
                 self.draw_fleet()
-            self.take_trouble()
+            self.update_trouble()
             if self._config_taken is not self.app.loaded:
-                self.take_config()
+                self.apply_config()
             self._show_keys()
 
-    def take_fleet(self) -> None:
+    def draw_latest_fleet(self) -> None:
         """Draw the latest snapshot when keys allow it; a hidden page does so once it is shown."""
         if self.is_current and not self._drawing_due:
             self._draw_between_keys(self._latest_drawing())
@@ -272,7 +272,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
                         self.show_fleet(self.app.fleet)
             await asyncio.sleep(PROGRESS_POLL_SECONDS)
 
-    def take_config(self) -> None:
+    def apply_config(self) -> None:
         self._config_taken = self.app.loaded
         config = self._config_taken.config
         for table in self.query(ResourceTable):
@@ -309,7 +309,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         namespace = self.app.only_namespace or (session.namespace if session else "")
         return {"context": session.context if session else "", "namespace": namespace}
 
-    def take_trouble(self) -> None:
+    def update_trouble(self) -> None:
         error = self.app.trouble
         notice = error_notice(error, error.hint or "ctrl+r tries again.") if error else None
         for table in self.query(ResourceTable):
@@ -432,7 +432,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
             self.app.open_page(self.OPENS, *event.key)
 
     @on(ResourceTable.Changed)
-    def _tell_filter(self, event: ResourceTable.Changed) -> None:
+    def _count_filtered(self, event: ResourceTable.Changed) -> None:
         for filter_line in self.query(FilterLine):
             if event.table is filter_line.table:
                 filter_line.tell()

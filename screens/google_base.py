@@ -31,8 +31,8 @@ class AskingScreen(LiveScreen):
         self.summary.runs = ASKING_GOOGLE
         self.read()
 
-    def take_trouble(self) -> None:
-        super().take_trouble()
+    def update_trouble(self) -> None:
+        super().update_trouble()
         if self.app.trouble and not self.app.connected:
             self.summary.runs = ()
 
@@ -54,10 +54,10 @@ class InGoogleScreen(LiveScreen):
         """Read the page's data again, in a worker."""
         return None
 
-    def take_trouble(self) -> None:
+    def update_trouble(self) -> None:
         was, self._without = self._without, self.app.without_cluster
         if not self._without:
-            super().take_trouble()
+            super().update_trouble()
             return
         self._show_title()
         if was is False:
@@ -72,9 +72,9 @@ class InGoogleScreen(LiveScreen):
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
             if binding.action in self.NEEDS_CLUSTER and self.app.without_cluster:
                 event.stop()
-                self.tell_what_needs_a_cluster(binding.description)
+                self.notify_cluster_needed(binding.description)
 
-    def tell_what_needs_a_cluster(self, what: str) -> None:
+    def notify_cluster_needed(self, what: str) -> None:
         self.notify("a4 clusters lists Google's.", title=f"{what} needs a cluster", severity="warning", timeout=4)
 
 

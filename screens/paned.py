@@ -88,7 +88,7 @@ class PanedScreen(LiveScreen):
 
     def tick(self) -> None:
         super().tick()
-        self.renew_pane()
+        self.redraw_pane()
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
         """What stands below a list that leaves room beside its pane, or beside a wide pane below it."""
@@ -104,7 +104,7 @@ class PanedScreen(LiveScreen):
         """Columns that a list leaves on a terminal of that size; all of its own are whole then."""
         return width - max(getattr(part, "columns_wanted", 0) for part in self.query_one("#list").children)
 
-    def renew_pane(self, size: Size | None = None) -> None:
+    def redraw_pane(self, size: Size | None = None) -> None:
         """Draw the panes again, where the rows leave room for them on a terminal of that size."""
         (width, height), chosen, panes = size or self.size, self.app.pane_size, self.app.loaded.config.panes
         split, under, large = self.query_one("#split"), self.under, chosen == "large"
@@ -138,17 +138,17 @@ class PanedScreen(LiveScreen):
             self.refresh_bindings()  # the pane's key says what it does next
 
     def on_mount(self) -> None:
-        self.renew_pane()
+        self.redraw_pane()
 
     def on_screen_resume(self) -> None:
-        self.renew_pane()
+        self.redraw_pane()
 
     def on_resize(self, event: events.Resize) -> None:
-        self.renew_pane(event.size)
+        self.redraw_pane(event.size)
 
-    def take_config(self) -> None:
-        super().take_config()
-        self.renew_pane()
+    def apply_config(self) -> None:
+        super().apply_config()
+        self.redraw_pane()
 
     def hides(self) -> dict[str, str]:
         verb = "Hide pane" if self.app.pane_size == "large" else "Larger pane"
@@ -157,8 +157,8 @@ class PanedScreen(LiveScreen):
     def action_pane(self) -> None:
         """Switch to the next pane size, for every page."""
         self.app.pane_size = PANE_SIZES[(PANE_SIZES.index(self.app.pane_size) + 1) % len(PANE_SIZES)]
-        self.renew_pane()
-        self.call_after_refresh(self.renew_pane)
+        self.redraw_pane()
+        self.call_after_refresh(self.redraw_pane)
 
     def _other_row(self) -> None:
         if self.is_mounted:

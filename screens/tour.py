@@ -94,7 +94,7 @@ class Guide:
         for pool in POOLS.rows(self.fleet):
             nodes = f"{pool['ready']}/{pool['nodes']} nodes ready"
             print_line(f"   {pool['name']}: {nodes}, {pool['free']} of {pool['gpus']} GPUs free")
-        self.shot("fleet")
+        self.save_screenshot("fleet")
         await self.press("2", "Queues: who waits for what, and why")
         for queue in QUEUES.rows(self.fleet):
             print_line(
@@ -103,16 +103,16 @@ class Guide:
         for row in WORKLOADS.rows(self.fleet):
             if row["why"]:
                 print_line(f"   {row['job']} {row['why']}")
-        self.shot("queues")
+        self.save_screenshot("queues")
         await self.press("3", "Jobs: what runs, and is it healthy")
         for job in JOBS.rows(self.fleet):
             print_line(f"   {job['name']}: {job['state']}" + (f", {job['why']}" if job["why"] else ""))
-        self.shot("jobs")
+        self.save_screenshot("jobs")
         await self.press("4", "Pods: where everything is")
         print_line(f"   {len(self.fleet.pods)} pods")
-        self.shot("pods")
+        self.save_screenshot("pods")
         await self.press("question_mark", "Help: every key that works here")
-        self.shot("help")
+        self.save_screenshot("help")
         await self.press("escape", "and back")
 
     async def launch(self) -> None:
@@ -133,11 +133,11 @@ class Guide:
         await self.until("the form to agree", lambda: not page.form.model.problems.get("gpus", ""))
         for path in ("name", "gpus", "queue"):
             print_line(f"   {path}: {page.form.texts[path]}")
-        self.shot("launch")
+        self.save_screenshot("launch")
         await self.press("ctrl+s", "What will be created")
         await self.until("the look before the launch", lambda: checked(self.app.screen))
         await self.settled()
-        self.shot("preview")
+        self.save_screenshot("preview")
         await self.press("enter", "Launch it")
         await self.until("the job's page", lambda: isinstance(self.app.screen, JobScreen))
         await self.until("admission", lambda: self.job and self.job.state != JobState.PENDING)
@@ -156,7 +156,7 @@ class Guide:
             if shown >= SCREENSHOT_ROWS and not halved:
                 halved = True
                 await self.settled()
-                self.shot("nccl-running")
+                self.save_screenshot("nccl-running")
         self.print_new_rows(panel.test, shown)
         test = panel.test
         if test is None or not test.rows or test.avg_busbw is None:
@@ -165,10 +165,10 @@ class Guide:
         verdict = judge_test(test, accelerator=panel.shown.accelerator if panel.shown else "")
         print_line(f"   verdict: {verdict.passing}, {verdict.why}")
         await self.settled()
-        self.shot("nccl")
+        self.save_screenshot("nccl")
         for key, what in (("r", "pods"), ("l", "log"), ("e", "events")):
             await self.press(key, f"The job's {what}")
-            self.shot(f"job-{what}")
+            self.save_screenshot(f"job-{what}")
         await self.until("the job's end", lambda: self.job and self.job.finished)
         if self.job is None or self.job.state is not JobState.SUCCEEDED:
             raise ProgramFailed(f"{JOB_NAME} did not succeed.")
@@ -203,7 +203,7 @@ class Guide:
         await self.press("x", f"Stop {JOB_NAME}")
         await self.until("the question", lambda: isinstance(self.app.screen, Confirm))
         await self.settled()
-        self.shot("stop")
+        self.save_screenshot("stop")
         await self.press("y", "Yes")
         await self.until(
             "the end of everything of the release",
@@ -215,7 +215,7 @@ class Guide:
         await self.press("escape")
         await self.until("the list of jobs", lambda: isinstance(self.app.screen, JobsScreen))
         await self.settled()
-        self.shot("jobs-after")
+        self.save_screenshot("jobs-after")
 
     async def remember(self) -> None:
         await self.press("6", "Runs: what was launched, and how it ended")
@@ -230,7 +230,7 @@ class Guide:
             f"peak {run.peak_busbw} GB/s, average {run.average_busbw} GB/s"
         )
         await self.settled()
-        self.shot("runs")
+        self.save_screenshot("runs")
 
     @property
     def job(self) -> JobSet | None:
@@ -265,11 +265,11 @@ class Guide:
                     await asyncio.sleep(POLL_SECONDS)
             except asyncio.CancelledError:
                 if limit.expired():
-                    self.shot("gave-up")
+                    self.save_screenshot("gave-up")
                     raise ConsoleError(f"The tour waited {STEP_TIMEOUT:.0f} s for {what}; it did not come.") from None
                 raise
 
-    def shot(self, name: str) -> None:
+    def save_screenshot(self, name: str) -> None:
         self.shots += 1
         path = self.pictures / f"{self.shots:02d}-{name}.svg"
         path.write_text(self.app.export_screenshot())

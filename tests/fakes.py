@@ -139,7 +139,7 @@ class FakeAlarms:
         watch = self.find((namespace, name)).watch
         return AlarmReport(watch.active, watch.late, self.refused, unread=self.unread)
 
-    def take_new(self) -> list[Alarm]:
+    def pop_new_alarms(self) -> list[Alarm]:
         news, self._news = self._news, []
         return news
 

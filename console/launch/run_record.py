@@ -12,7 +12,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.meta import condition
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import JOB_STOPPED, Alarm, AlarmKind
-from console.metrics.ledger import Ledger, RunMoments, reckon_ledger
+from console.metrics.ledger import Ledger, RunMoments, compute_ledger
 from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan, decode_seen_time
 from console.metrics.start_phase import PULL_PHASE, pull_seconds
 from console.scheduling.failure import rank_failures
@@ -170,7 +170,7 @@ class RunRecord:
         wasted = self.outcome in lost if kept is None else bool(kept.last) or self.nan
         end = self.ended or ((self.looked or now) if self.open else 0.0)
         moments = RunMoments(self.gpus, seen.created or self.launched, self.started, end, not self.open, wasted)
-        return reckon_ledger(moments, seen, self.alarms)
+        return compute_ledger(moments, seen, self.alarms)
 
     def seconds(self, now: float) -> float | None:
         """Run time in seconds, without the queue and what its pods were kept for if that is known; None if unknown."""

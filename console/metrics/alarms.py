@@ -162,7 +162,7 @@ class AlarmService:
         every = [*self._past, *(alarm for job in self.jobs.values() for alarm in job.watch.alarms)]
         return sorted(every, key=lambda alarm: -alarm.time)
 
-    def take_new(self) -> list[Alarm]:
+    def pop_new_alarms(self) -> list[Alarm]:
         fresh = [alarm for alarm in self.latest_alarms if alarm.time > self._notified]
         self._notified = max([self._notified, *(alarm.time for alarm in fresh)])
         return fresh[::-1]

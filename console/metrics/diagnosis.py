@@ -143,7 +143,7 @@ class Diagnoses:
         elif (known := self.find(uid, DiagnosisKind.SLOWER)) is not None:
             await self.record(Diagnosis(uid, DiagnosisKind.SLOWER, known.at + 1))  # before any that comes later
 
-    async def take_pace(self, uid: str, words: str, since: float) -> None:
+    async def accept_pace(self, uid: str, words: str, since: float) -> None:
         """Record that a person accepts the job's slower steps since then as normal."""
         await self.record(Diagnosis(uid, DiagnosisKind.PACE, max(since, SERVER_CLOCK.now()), words))
 

@@ -101,7 +101,7 @@ def format_gpu_time(seconds: float, digits: int = 1) -> str:
     return f"{seconds / 60:,.1f} GPU-minutes" if seconds < 3600 else f"{seconds / 3600:,.{digits}f} GPU-hours"
 
 
-def reckon_ledger(run: RunMoments, seen: SeenTime, alarms: Iterable[Alarm] = ()) -> Ledger:
+def compute_ledger(run: RunMoments, seen: SeenTime, alarms: Iterable[Alarm] = ()) -> Ledger:
     """The ledger of a run by its moments, by what was seen of its log, and by its alarms."""
     begin = _to_milliseconds(run.created)
     end = max(begin, _to_milliseconds(run.end))

@@ -157,7 +157,7 @@ async def slow(options: SlowOptions) -> int:
         await session.wait_until_listed(*JOB_KINDS)
         job = find_job(session.fleet, session.namespace, options.job)
         if options.its_pace:
-            return await _take_pace(session, job, as_json=options.json)
+            return await _accept_pace(session, job, as_json=options.json)
         recorder = options.recorder and await _may_dump(await _find_doubt(session, options.job), options)
         with ExitStack() as ended:
             ended.callback(show_progress, "")
@@ -173,7 +173,7 @@ async def slow(options: SlowOptions) -> int:
     return int(bool(report.slow) or not report.has_verdict)
 
 
-async def _take_pace(session: Session, job: JobSet, *, as_json: bool) -> int:
+async def _accept_pace(session: Session, job: JobSet, *, as_json: bool) -> int:
     """Accept the job's slower steps as its pace; 1 if it has none."""
     from screens.columns.jobs import JobLine
     from screens.columns.live import with_diagnoses
@@ -183,7 +183,7 @@ async def _take_pace(session: Session, job: JobSet, *, as_json: bool) -> int:
     found = with_diagnoses(session, JobLine(job, session.fleet, progress)).job_progress
     words = found.slower if found is not None else ""
     if found is not None and words:
-        await session.diagnoses.take_pace(job.uid, words, found.slower_since)
+        await session.diagnoses.accept_pace(job.uid, words, found.slower_since)
     sentence = f"That is its pace now: {words}." if words else f"By its log the steps of {job.name} are not slower."
     print_result(as_json, {"job": job.name, "slower": words}, sentence)
     return int(not words)

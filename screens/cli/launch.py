@@ -203,7 +203,7 @@ async def make_plan(
     drafts = [
         (path, await session.launch.plan_texts.read_file(recipe.id, text, variables=variables)) for path, text in texts
     ]
-    laid = take_drafts(session, overlay_values(laid, run.values if run else {}), drafts)
+    laid = merge_drafts(session, overlay_values(laid, run.values if run else {}), drafts)
     values = session.launch.set_values(recipe.id, options.set, laid)
     if options.queue is not None:
         values["queue"] = "" if options.queue == NO_QUEUE else options.queue
@@ -281,7 +281,7 @@ async def read_text(path: str) -> str:
         raise BadInput(f"{path} cannot be read: {why}.", "a4 values RECIPE writes one.") from error
 
 
-def take_drafts(session: Session, laid: dict[str, Value], drafts: Sequence[tuple[str, Draft]]) -> dict[str, Value]:
+def merge_drafts(session: Session, laid: dict[str, Value], drafts: Sequence[tuple[str, Draft]]) -> dict[str, Value]:
     """Merge values files in their order; BadInput names file, line and problem."""
     for path, draft in drafts:
         file = "standard input" if path == "-" else path

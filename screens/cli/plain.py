@@ -19,7 +19,7 @@ from screens.cli.lists import read_progress_of_jobs, unread
 from screens.cli.output import print_line, warn
 from screens.cli.wait import warn_of_settings
 from screens.columns.jobs import JOBS, JobLine, last_cell, progress_cell, reasons, start_words
-from screens.columns.live import freshness_runs, live_line
+from screens.columns.live import freshness_spans, live_line
 from screens.columns.nodes import POOLS, node_state, pool_state
 from screens.columns.queues import QUEUES, QueueLine, queue_line, queue_state
 from screens.wording import Cell
@@ -88,7 +88,7 @@ def _pool(pool: Pool, now: float) -> PlainLine:
 
 def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[str, str], PlainLine]]:
     now = SERVER_CLOCK.now()
-    fresh = [run.text for run in freshness_runs(tuple(fleet.links.values()), now)][1:]
+    fresh = [run.text for run in freshness_spans(tuple(fleet.links.values()), now)][1:]
     state = fresh[0] if fresh[0] == "live" else "".join(fresh)
     yield ("cluster", ""), PlainLine(f"{session.context}: {state}", _without_age(state))
     for pool in pools(fleet):
@@ -138,7 +138,7 @@ async def follow(options: Options) -> int:
             warn(f"{kind}: {reason}")
         await asyncio.gather(read_progress_of_jobs(session, session.fleet.jobsets.values()), session.watch.me())
         session.alarms.watch_namespace(only)
-        progress_reader = asyncio.create_task(_glance(session, only))
+        progress_reader = asyncio.create_task(_poll_progress(session, only))
         try:
             while not progress_reader.done():
                 lines = dict(_lines(session, session.fleet, only))
@@ -151,7 +151,7 @@ async def follow(options: Options) -> int:
     return 0
 
 
-async def _glance(session: Session, only: str) -> None:
+async def _poll_progress(session: Session, only: str) -> None:
     while True:
         await session.measures.progress_reader.update([key for key in session.fleet.jobsets if only in {"", key[0]}])
         await session.forecasts.expected_starts()

@@ -378,7 +378,7 @@ async def _follow(session: Session, options: AlarmsOptions) -> int:
     watching, words = session.alarms, ""
     unexplained: set[tuple[str, str, float]] = set()
     while True:
-        new = watching.take_new()
+        new = watching.pop_new_alarms()
         stalls = {
             (each.namespace, each.job, each.time): each
             for each in watching.latest_alarms

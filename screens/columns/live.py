@@ -107,7 +107,7 @@ GLYPHS = {
 }
 
 
-def freshness_runs(links: Sequence[WatchStatus], now: float, *, trouble: str = "") -> list[Span]:
+def freshness_spans(links: Sequence[WatchStatus], now: float, *, trouble: str = "") -> list[Span]:
     """The worst watch state of those kinds, as one phrase; kinds that the cluster does not have are ignored."""
     if trouble:
         return [Span("✗ ", "bad"), Span(f"not connected: {sentence(trouble)}", "bad")]

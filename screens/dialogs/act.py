@@ -214,7 +214,7 @@ async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str 
         case "stop":
             await stop_jobs(screen, [trouble.jobset.key])
         case "pace":
-            await screen.session.diagnoses.take_pace(trouble.jobset.uid, trouble.words, trouble.slower_since or 0.0)
+            await screen.session.diagnoses.accept_pace(trouble.jobset.uid, trouble.words, trouble.slower_since or 0.0)
             screen.draw_fleet()
             screen.notify("That is its pace now.", title=trouble.jobset.name, timeout=3)
 

@@ -137,7 +137,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
         self.query_one(".fails").display = False
         words = Span(f"The API server checks {self._name_of_plan} …")
         self.query_one(SentenceLine).runs = (Span("◐ ", "waits"), words)
-        self._tell_keys(
+        self._show_hint(
             "⏎ launches when the checks end, unless one fails or could not look   esc goes back to the form"
         )
         self.query_one(YamlText).focus()
@@ -183,9 +183,9 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
         launches = "launches all the same" if doubt else "launches"
         last = f" to {len(self._others)}" if len(self._others) > 1 else ""
         changes = f"1{last} changes it so that it fits   " if self._others else ""
-        self._tell_keys(f"⏎ or ctrl+s {launches}   {changes}esc goes back to the form   ↑↓ read")
+        self._show_hint(f"⏎ or ctrl+s {launches}   {changes}esc goes back to the form   ↑↓ read")
 
-    def _tell_keys(self, words: str) -> None:
+    def _show_hint(self, words: str) -> None:
         self.query_one(".keys", Static).update(Content(words))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -194,11 +194,11 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
     def action_launch(self) -> None:
         if self.launches_from is None:
             self._confirmed = True
-            self._tell_keys("Confirmed: launches when the checks end, unless one fails or could not look   esc cancels")
+            self._show_hint("Confirmed: launches when the checks end, unless one fails or could not look   esc cancels")
         elif time.monotonic() >= self.launches_from:
             self.dismiss(True)
         else:
-            self._tell_keys("Read what failed first; ⏎ once more launches all the same   esc goes back to the form")
+            self._show_hint("Read what failed first; ⏎ once more launches all the same   esc goes back to the form")
 
     def action_launch_again(self) -> None:
         let_go, self._launch_key_at = time.monotonic() >= self._launch_key_at + KEY_REPEAT_SECONDS, time.monotonic()
@@ -382,7 +382,7 @@ async def apply_paste(screen: DraftScreen, text: str) -> None:
     screen.form.go(NAME)
 
 
-def begin_from(screen: DraftScreen, wish: LaunchRequest) -> bool:
+def fill_from_request(screen: DraftScreen, wish: LaunchRequest) -> bool:
     """Fill the form as another screen requested, if there is that recipe; one undo restores the old values."""
     draft = screen.pick_recipe(wish.recipe) if wish.recipe else screen.draft
     if draft is None:
@@ -458,7 +458,7 @@ async def launch_like_job(
         values = plan.values
         if resume:
             screen.notify("Looking for its last complete checkpoint…", title=jobset.name, markup=False)
-            begin, words = await begin_with_saved(screen.session, jobset.key, plan)
+            begin, words = await resume_values(screen.session, jobset.key, plan)
             values, message = overlay_values(values, begin), f"{message} {words}"
         if avoid:
             values = avoid_nodes(values, avoid)
@@ -471,7 +471,7 @@ async def launch_like_job(
         screen.app.open_launch(wish)
 
 
-async def begin_with_saved(session: Session, key: tuple[str, str], plan: LaunchPlan) -> tuple[Mapping[str, Value], str]:
+async def resume_values(session: Session, key: tuple[str, str], plan: LaunchPlan) -> tuple[Mapping[str, Value], str]:
     """The values by which a launch begins with the last complete checkpoint of a job, and a sentence about that."""
     paths = {field.path for field in session.launch.fields(plan.recipe)}
     if not paths & {*STARTING_WEIGHT_FIELDS}:
@@ -503,10 +503,10 @@ async def pick_profile(screen: DraftScreen) -> None:
     choices = [Choice(name, "the default" if name == default else "", present=name == default) for name in names]
     picked = await screen.app.push_screen_wait(Pick("Apply which profile to the form?", choices))
     if picked:
-        await lay_profile(screen, draft, picked)
+        await merge_profile(screen, draft, picked)
 
 
-async def lay_profile(
+async def merge_profile(
     screen: DraftScreen, draft: LaunchDraft, name: str, untouched: Mapping[str, str] | None = None
 ) -> None:
     try:

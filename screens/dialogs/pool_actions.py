@@ -123,7 +123,7 @@ class PoolsScreen(LiveScreen):
     pools: PoolsSnapshot | None = None  # Google's last answer
     _asked: Session | None = None
 
-    def look_again(self) -> None:
+    def poll_again(self) -> None:
         """Poll Google at once and from then on."""
         if self.app.connected:
             self._asked = self.session
@@ -147,14 +147,14 @@ class PoolsScreen(LiveScreen):
     def tick(self) -> None:
         super().tick()
         if self._asked is not None and self.app.connected and self._asked is not self.session:
-            self.look_again()
+            self.poll_again()
 
     def on_screen_suspend(self) -> None:
         self.workers.cancel_group(self, "google")
 
     def on_screen_resume(self) -> None:
         if self.is_mounted:
-            self.look_again()
+            self.poll_again()
 
 
 class PoolSizes(PoolsScreen):
@@ -246,4 +246,4 @@ class PoolSizes(PoolsScreen):
     def _show_operation(self, operation: GkeOperation) -> None:
         words = f"Google has started the operation; a row here shows its progress ({operation.name})."
         self.notify(words, timeout=4, markup=False)
-        self.look_again()
+        self.poll_again()

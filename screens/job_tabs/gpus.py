@@ -234,10 +234,10 @@ class GpusTab(JobTab):
             Span(f"  {board.summary}"),
             Span(f"  {scale}", "dim"),
         )
-        self._tell_row()
+        self._show_row_words()
 
     @on(GpuTable.Highlighted, "GpuTable")
-    def _tell_row(self) -> None:
+    def _show_row_words(self) -> None:
         row = self.table.row
         self.query_one("#gpu", SentenceLine).runs = tuple(row_words(row.gpus, SERVER_CLOCK.now())) if row else ()
 

@@ -318,7 +318,7 @@ class HangTab(JobTab):
         except ConsoleError as error:
             gone = self.line is not None and self.fleet is not None and self.key not in self.fleet.jobsets
             if self.ended or gone:
-                self._tell_gone()
+                self._show_job_end()
             else:
                 self._show_summary("bad", "✗ ", str(error))
             return
@@ -338,9 +338,9 @@ class HangTab(JobTab):
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         """Update the text on how the job ended, which may become known late."""
         if self.ended and self.report is None:
-            self._tell_gone()
+            self._show_job_end()
 
-    def _tell_gone(self) -> None:
+    def _show_job_end(self) -> None:
         self._show_summary("dim", "○ ", f"There are no processes to inspect. {self.ended or 'The job is gone.'}")
 
     def _show_summary(self, style: str, glyph: str, words: str) -> None:

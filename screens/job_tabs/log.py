@@ -100,7 +100,7 @@ class LogTab(JobTab):
             self._follow()
         super().activated()
         if not self.given and (first or (alarm is not None and alarm.kind is not self._led_to)):
-            self._look_for_place()
+            self._find_relevant_pod()
         self.given = False
 
     def _alarm(self) -> Alarm | None:
@@ -109,7 +109,7 @@ class LogTab(JobTab):
         return self.line.alarms[-1] if self.line.alarms else alarm_by_log(self.line)
 
     @work(group="place", exclusive=True)
-    async def _look_for_place(self) -> None:
+    async def _find_relevant_pod(self) -> None:
         """Select the pod that is most relevant, as soon as its lines have arrived."""
         pod: int | None = None
         alarm: Alarm | None = None
@@ -132,17 +132,17 @@ class LogTab(JobTab):
                 self.action_mode()
             return
         if place.pod != pod:
-            self._lead_to(place.pod)
+            self._go_to_pod(place.pod)
         if place.pattern:
             self.view.lines.find_first(place.pattern)
 
-    def _lead_to(self, pod: int) -> None:
+    def _go_to_pod(self, pod: int) -> None:
         self.post_message(self.Chosen(pod, led=True))
         self.rank = pod
 
     @on(LogView.NoError)
     @work(group="errors", exclusive=True)
-    async def look_elsewhere(self) -> None:
+    async def find_error_elsewhere(self) -> None:
         """Find out whether another pod's log has an error."""
         if self.mode != "one" or self._log is None:
             return
@@ -165,7 +165,7 @@ class LogTab(JobTab):
 
     def action_go_there(self) -> None:
         if self._offer is not None:
-            self._lead_to(self._offer.pod)
+            self._go_to_pod(self._offer.pod)
             self._offer = None
             self.view.show_answer("")
             self.view.action_first_error()
@@ -176,16 +176,16 @@ class LogTab(JobTab):
     # from a step to its place in the charts, and back
 
     def on_mount(self) -> None:
-        self.watch(self.view.lines, "scroll_y", self._look_for_step, init=False)
+        self.watch(self.view.lines, "scroll_y", self._find_step_line, init=False)
 
-    def _look_for_step(self) -> None:
+    def _find_step_line(self) -> None:
         rows = self.view.lines.rows_in_sight() if self.is_open else []
         before, self._step = self._step, next((row for row in rows if has_step(row.whole)), None)
         if bool(before) != bool(self._step):
             self.refresh_bindings()
 
     def action_chart(self) -> None:
-        self._look_for_step()
+        self._find_step_line()
         if self._step is not None:
             self.post_message(self.Chosen(self.rank, "training", line=(self._step.time, self._step.whole)))
 
@@ -203,10 +203,10 @@ class LogTab(JobTab):
         if pods and self.mode == "agreed":
             self.action_mode()
         if pods and self.mode == "one" and self.rank not in pods:
-            self._lead_to(min(pods))
+            self._go_to_pod(min(pods))
         if not self.view.lines.show_time(time, number):
             self.view.show_answer(f"The line of step {number:,.0f} is not among those that are shown.")
-        self._look_for_step()
+        self._find_step_line()
 
     def resume_after_reconnect(self) -> None:
         if self._asked:
@@ -237,10 +237,10 @@ class LogTab(JobTab):
                 if before is not None and self.mode == "agreed":
                     self._merge_common_lines(log, again=True)
                 self._show_wanted()
-                await self._renew_while_open(log)
+                await self._redraw_while_open(log)
             self._update_status()
 
-    async def _renew_while_open(self, log: JobLog) -> None:
+    async def _redraw_while_open(self, log: JobLog) -> None:
         """Draw new lines a few times a second while the tab is visible."""
         with log.subscribe() as news:
             while not log.closed:
@@ -311,7 +311,7 @@ class LogTab(JobTab):
                 read += len(batch)
                 if again and read >= sum(map(len, log.parts)):
                     again = False
-                    self.view.lines.take_over(text)
+                    self.view.lines.switch_source(text)
                 if self.is_open:
                     self.view.lines.renew()
                 await asyncio.sleep(0)
@@ -339,7 +339,7 @@ class LogTab(JobTab):
             if log.gone and log.parts:
                 parts.insert(0, "kept on this machine")
         self.view.status = "  ".join(each for each in parts if each)
-        self._look_for_step()
+        self._find_step_line()
         self.view.drawn = self._latest_tqdm_bar()
 
     def _latest_tqdm_bar(self) -> str:

@@ -33,7 +33,7 @@ from screens.widgets.job_pane import course_lines, start_lines, waiting_lines
 from screens.widgets.line import CutLines, Styled, wrap
 from screens.widgets.log.lines import printable
 from screens.widgets.pane import Lines, Pane
-from screens.widgets.sentence_line import SentenceLine, folded_runs
+from screens.widgets.sentence_line import SentenceLine, fold_spans
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -120,7 +120,7 @@ def slow_lines(report: SlowReport, pod: int, gpus: int, width: int, now: float) 
         Span(" for a share that is not known ", "dim"),
         Span(f"(NCCL asked {wording.age(now - report.at)} ago)", "dim"),
     ]
-    return [*folded_runs(spans, width), *([each_gpu] if each_gpu else []), *folded_runs(legend, width)]
+    return [*fold_spans(spans, width), *([each_gpu] if each_gpu else []), *fold_spans(legend, width)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +331,7 @@ class RanksTab(JobTab):
             self.table.move_to((str(self.rank),))
         self.matrix.display = len(line.ranks) > FEW_RANKS or bool(_slow_ranks(line))
         self._show_cells(line)
-        self._tell_slow(line)
+        self._show_slow_wait(line)
         # All ranks are listened to once they are too many to look at one by one and one of them runs.
         if not self._listening and len(line.ranks) > FEW_RANKS and any(rank.phase == "Running" for rank in line.ranks):
             self._listening = True
@@ -341,10 +341,10 @@ class RanksTab(JobTab):
             self._described = about
             self._read_card()
         self.latest.show_rows(events_of(line), fleet.links.get("events"))
-        self._tell_waits(line)
+        self._show_expected_start(line)
         self._make_room()
 
-    def _tell_waits(self, line: JobLine) -> None:
+    def _show_expected_start(self, line: JobLine) -> None:
         """When the job would start, and what for it waits; nothing once it has its quota."""
         width, lines = self.live.size.width - 3, Lines()
         if line.jobset.state is JobState.PENDING:
@@ -354,7 +354,7 @@ class RanksTab(JobTab):
         self.waits.styles.height = len(lines)
         self.waits.display = bool(lines)
 
-    def _tell_slow(self, line: JobLine) -> None:
+    def _show_slow_wait(self, line: JobLine) -> None:
         """For how long the others wait for the chosen pod, once that was asked and they wait for one."""
         lines = Lines()
         if line.slow is not None and _slow_ranks(line):
@@ -368,7 +368,7 @@ class RanksTab(JobTab):
         if not self.is_open:
             self.table.move_to((str(self.rank),))  # another tab led there
         elif self.line is not None:
-            self._tell_slow(self.line)
+            self._show_slow_wait(self.line)
             self._make_room()
 
     def _show_cells(self, line: JobLine) -> None:
@@ -410,8 +410,8 @@ class RanksTab(JobTab):
 
     def on_resize(self) -> None:
         if self.line is not None:
-            self._tell_waits(self.line)
-            self._tell_slow(self.line)
+            self._show_expected_start(self.line)
+            self._show_slow_wait(self.line)
         self.call_after_refresh(self._make_room)  # by then it is known whether the page is a low one
 
     def _make_room(self) -> None:

@@ -160,7 +160,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
         floors = [pool.floor for pool in self._floors]
         self.map.show_floors(list(zip(headings, floors, strict=True)), self.app.job_style)
         self._hosts = sum(len(floor.hosts) for floor in floors)
-        self.renew_pane()
+        self.redraw_pane()
 
     _asking = False
     _offered: Mapping[str, object] = {}  # keys that come and go, as they were shown last time
@@ -191,11 +191,11 @@ class FleetScreen(PanedScreen, PoolsScreen):
         if self.app.connected:
             self._asking = self.pools is None
             self._show_key()
-            super().look_again()
+            super().poll_again()
 
-    def look_again(self) -> None:
+    def poll_again(self) -> None:
         if self.pools is not None:  # it was asked for
-            super().look_again()
+            super().poll_again()
 
     def on_screen_suspend(self) -> None:
         self._asking = False

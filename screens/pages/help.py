@@ -20,7 +20,7 @@ from screens.dialogs.question import Question
 from screens.widgets.bars import verb_of
 from screens.widgets.line import Styled, line
 from screens.widgets.pane import Lines
-from screens.widgets.sentence_line import folded_runs
+from screens.widgets.sentence_line import fold_spans
 from screens.widgets.table.table import ResourceTable
 from screens.wording import GLYPH_MEANINGS, Span, lower_first_letter
 
@@ -91,7 +91,7 @@ def group_lines(group: KeyGroup, width: int) -> Lines:
         if cell_len(label) >= KEY_COLUMNS:
             found.append([Span(label, "key")])
             label = ""
-        for runs in folded_runs([Span(meaning)], max(8, width - KEY_COLUMNS)):
+        for runs in fold_spans([Span(meaning)], max(8, width - KEY_COLUMNS)):
             found.append([Span(f"{label:<{KEY_COLUMNS}}", "key"), *runs])
             label = ""
     return [*found, []]

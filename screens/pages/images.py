@@ -16,7 +16,7 @@ from console.google.builds import Build, BuildLine, Image
 from console.kube.arrivals import SERVER_CLOCK
 from console.kube.snapshot import Fleet
 from screens import wording
-from screens.base import error_notice, error_runs
+from screens.base import error_notice, error_spans
 from screens.columns.google import BUILD_GLYPHS, BUILDS, IMAGES
 from screens.dialogs.build import cancel_build, launch_with, start_build
 from screens.dialogs.question import Prompt
@@ -157,7 +157,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
     def _refused(self, table: BuildTable | ImageTable, line: SummaryLine, error: ConsoleError) -> None:
         self.record_result("builds" if table is self.builds else "images", error)
         table.show_trouble(error_notice(error, self.hint_of(error)))
-        line.runs = error_runs(error.message)
+        line.runs = error_spans(error.message)
 
     # the row under the cursor
 
@@ -195,7 +195,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
     def _open_image(self, event: ResourceTable.Opened) -> None:
         event.stop()
         if self.app.without_cluster:
-            self.tell_what_needs_a_cluster("A launch")
+            self.notify_cluster_needed("A launch")
         else:
             self.action_launch()
 
@@ -303,7 +303,7 @@ class BuildScreen(InGoogleScreen):
             try:
                 self.build = await self.app.google.images.read_build(*self._about)
             except ConsoleError as error:
-                self.head.runs = error_runs(error.message)
+                self.head.runs = error_spans(error.message)
                 return
             self._show_details()
             self.refresh_bindings()

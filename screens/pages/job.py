@@ -34,7 +34,7 @@ from screens.job_tabs.ranks import RanksTab
 from screens.job_tabs.tab import JobTab
 from screens.job_tabs.training import TrainingTab
 from screens.widgets.bars import Tab, TabStrip
-from screens.widgets.job_pane import reason_lines, saved_runs, should_read_unasked
+from screens.widgets.job_pane import reason_lines, saved_state_spans, should_read_unasked
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span
 
@@ -132,11 +132,11 @@ class JobScreen(LiveScreen):
         elif fleet.links["jobsets"].state is WatchState.LIVE:
             self._find_end()
         self._show_header()
-        self._tell_reason()
+        self._show_row_reason()
         self._show_in_tabs(fleet)
         self._show_tabs()
         self._is_there = self.key in fleet.jobsets
-        self.renew_keys((self._is_there, self._line is not None and self._line.may_act))
+        self.update_keys((self._is_there, self._line is not None and self._line.may_act))
 
     def _show_in_tabs(self, fleet: Fleet) -> None:
         """Of a job that was deleted while it ran, the tabs show the pods that are left, and await nothing more."""
@@ -163,9 +163,9 @@ class JobScreen(LiveScreen):
             self._ended = "It is not in the cluster any more."
         self._show_in_tabs(self.app.fleet)
         self._show_header()
-        self._tell_reason()
+        self._show_row_reason()
 
-    def _tell_reason(self) -> None:
+    def _show_row_reason(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
         self.reason.runs = tuple(explanation(self._line, gone=gone, ended=self._ended))
         self.reason.display = bool(self.reason.runs)
@@ -181,7 +181,7 @@ class JobScreen(LiveScreen):
         runs: list[Span] = []
         if line is not None and self.app.connected and self.key in self.app.fleet.jobsets:
             measures = self.session.measures.find_followed(self.key)
-            runs = saved_runs(line, measures, now, "c")
+            runs = saved_state_spans(line, measures, now, "c")
             if should_read_unasked(line, measures, now, self.session.own_job_inspector.proof_of(line.jobset)):
                 self._read_checkpoints()
         self.saved.runs = tuple(runs)
@@ -209,7 +209,7 @@ class JobScreen(LiveScreen):
         if self._line is not None and self._line.faults != _faults(self.tabs):
             self._line = replace(self._line, faults=_faults(self.tabs))
             self._show_header()
-            self._tell_reason()
+            self._show_row_reason()
         self.strip.tabs = tuple(Tab(tab.NAME, tab.KEY, tab.TITLE, tab.note) for tab in self.tabs.values())
         self.strip.here = self.switcher.current or ""
 

@@ -95,7 +95,7 @@ class JobsScreen(ReasonScreen):
 
     def show_fleet(self, fleet: Fleet) -> None:
         self._show_jobs(fleet)
-        self.renew_pane()
+        self.redraw_pane()
 
     def _show_jobs(self, fleet: Fleet) -> None:
         jobsets = self.narrowed(fleet.jobsets).values() if self.app.connected else ()
@@ -108,7 +108,7 @@ class JobsScreen(ReasonScreen):
         if self.app.launched in rows:
             self.table.move_to(self.app.launched)
             self.app.launched = None
-        self._tell_reason()
+        self._show_row_reason()
 
     def on_mount(self) -> None:
         self.follow_jobs(lambda: [(key[0], key[1]) for table in self.query(JobTable) for key in table.shown])
@@ -131,9 +131,9 @@ class JobsScreen(ReasonScreen):
         return tail_lines(line, measures, width, height, now) if line is not None else []
 
     @on(ResourceTable.Highlighted)
-    def _tell_reason(self) -> None:
+    def _show_row_reason(self) -> None:
         line = self.table.row
-        self.renew_keys(line is not None and line.may_act)
+        self.update_keys(line is not None and line.may_act)
         if line is None:
             self.show_reason()
             return

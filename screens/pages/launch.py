@@ -32,9 +32,9 @@ from screens.dialogs.launch import (
     DraftScreen,
     PasteDialog,
     apply_paste,
-    begin_from,
+    fill_from_request,
     launch_plan,
-    lay_profile,
+    merge_profile,
     pick_profile,
 )
 from screens.widgets.form.editors import Pasted
@@ -125,12 +125,12 @@ class LaunchScreen(DraftScreen):
                 found: dict[RowKey, Recipe] = {(recipe.id,): recipe for recipe in self.session.launch.recipes()}
                 self.recipes.show_trouble(RecipeTable.EMPTY)
                 self.recipes.show_rows(found)
-                self.head.tell_recipes(found.values())
+                self.head.show_recipes(found.values())
                 self._read_forms([recipe.id for recipe in found.values()])
         if self.session.namespace != self._listed_in:
             self._list_choices()
         self._offer()
-        self._tell_fit()
+        self._show_forecast()
         if self.draft is not None and not self._starting:
             self._follow_start()
         # Fill in the launch that another screen requested, once the recipes are loaded.
@@ -138,9 +138,9 @@ class LaunchScreen(DraftScreen):
         if wish is None or not self.recipes.listing.rows:
             return
         self.app.launch_wish = None
-        self.take_recipe()
-        if begin_from(self, wish):
-            self.go_in()
+        self.open_recipe_form()
+        if fill_from_request(self, wish):
+            self.focus_first_problem()
             self.pane.draw()
             if wish.at_once:
                 self.action_launch()
@@ -182,7 +182,7 @@ class LaunchScreen(DraftScreen):
         self._offer()
 
     @on(Form.Filled)
-    def tell_filled(self, event: Form.Filled) -> None:
+    def show_filled_fields(self, event: Form.Filled) -> None:
         event.stop()
         fields = count(event.count, "field")
         self.notify(f"{event.name} fills {fields}; ctrl+z takes it back.", timeout=4, markup=False)
@@ -190,7 +190,7 @@ class LaunchScreen(DraftScreen):
     # the form
 
     @on(ResourceTable.Highlighted, "RecipeTable")
-    def take_recipe(self) -> None:
+    def open_recipe_form(self) -> None:
         """Switch to the form of the recipe under the cursor at once."""
         recipe = self.recipes.row
         if recipe is not None and self.app.connected and (self.draft is None or recipe != self.draft.recipe):
@@ -203,7 +203,7 @@ class LaunchScreen(DraftScreen):
                 recipe, self.session.launch.fields(recipe.id), self.suggest(recipe.id)
             )
             self._follow_queue(draft)
-            self._lay_default(draft, dict(draft.model.texts))
+            self._merge_default_profile(draft, dict(draft.model.texts))
         return self._drafts[recipe.id]
 
     def _follow_queue(self, draft: LaunchDraft) -> bool:
@@ -213,7 +213,7 @@ class LaunchScreen(DraftScreen):
 
     def show_draft(self, draft: LaunchDraft) -> None:
         self.draft = draft
-        self._tell_recipe()
+        self._show_recipe_words()
         self.form.show(draft.model)
         self._offer()
         self.judge()
@@ -227,10 +227,10 @@ class LaunchScreen(DraftScreen):
         if self.draft is draft:
             self.judge()
 
-    def _tell_recipe(self) -> None:
+    def _show_recipe_words(self) -> None:
         if self.draft is not None:
             brief = self.has_class("-typing") and self.size.height < TALL_TERMINAL_LINES
-            self.head.tell_recipe(self.draft.recipe, brief=brief, read_only=self.app.settings.read_only)
+            self.head.show_recipe(self.draft.recipe, brief=brief, read_only=self.app.settings.read_only)
 
     # what is typed
 
@@ -250,7 +250,7 @@ class LaunchScreen(DraftScreen):
         return self._planned
 
     @on(Form.Changed)
-    def take_typing(self, event: Form.Changed) -> None:
+    def accept_typing(self, event: Form.Changed) -> None:
         """Validate after the key press is handled; the views follow when typing pauses."""
         event.stop()
         if self.draft is not None:
@@ -266,8 +266,8 @@ class LaunchScreen(DraftScreen):
         if planned is None or self.draft is None:
             return
         plan, problems = planned
-        self.head.tell_notes(() if problems else self.session.launch.notes(plan), sound=not problems)
-        self._tell_fit()
+        self.head.show_notes(() if problems else self.session.launch.notes(plan), sound=not problems)
+        self._show_forecast()
         self._check_soon()
         if self._views_due is not None:
             self._views_due.stop()
@@ -287,7 +287,7 @@ class LaunchScreen(DraftScreen):
             while (ask := self._waiting_ask()) is not None:
                 start = await self.session.forecasts.launch_start(ask)
                 self._start = ask, start, time.monotonic()
-                self._tell_fit()
+                self._show_forecast()
         self._starting = False
 
     def _waiting_ask(self) -> LaunchDemand | None:
@@ -309,9 +309,9 @@ class LaunchScreen(DraftScreen):
         """Schedule the preflight checks while the form is being filled in."""
         planned = self.plan() if self.has_class("-typing") else None
         if planned is not None and not planned[1]:
-            self.query_one(PreflightLine).look_soon(self.session, planned[0])
+            self.query_one(PreflightLine).check_when_typing_pauses(self.session, planned[0])
 
-    def _tell_fit(self) -> None:
+    def _show_forecast(self) -> None:
         planned = self.plan()
         if planned is None or self.draft is None:
             return
@@ -323,12 +323,12 @@ class LaunchScreen(DraftScreen):
             found["queue"] = closed.sentence
         self.form.show_problems({**self.draft.server_problems, **found})
         start = self._start[1] if self._start is not None and self._start[0] == ask else None
-        self.head.tell_fit(self.app.fleet, ask, start)
+        self.head.show_fit(self.app.fleet, ask, start)
         if self._demand(["gpus"]) != self._asked:
             self._offer()
 
     @on(Form.Entered)
-    def tell_field(self, event: Form.Entered) -> None:
+    def show_field(self, event: Form.Entered) -> None:
         """Show help and problems of the focused field."""
         event.stop()
         self.note.runs = tuple(help_words(event.field, event.problem))
@@ -337,22 +337,22 @@ class LaunchScreen(DraftScreen):
     @on(ResourceTable.Opened, "RecipeTable")
     def enter_form(self, event: ResourceTable.Opened) -> None:
         event.stop()
-        self.take_recipe()
-        self.go_in()
+        self.open_recipe_form()
+        self.focus_first_problem()
 
-    def go_in(self) -> None:
+    def focus_first_problem(self) -> None:
         """Focus the first field that is wrong or missing, else the number of GPUs (the name is filled in already)."""
         planned = self.plan()
         first = planned[1][0].path if planned is not None and planned[1] else "gpus"
         self.form.go(first if self.form.model.owner(first) else NAME)
 
     def action_search(self) -> None:
-        self.take_recipe()
+        self.open_recipe_form()
         self.form.action_search()
 
     def action_advanced(self) -> None:
         """Show or hide the advanced fields; typed text stays."""
-        self.take_recipe()
+        self.open_recipe_form()
         self.form.set_advanced(not self.form.model.advanced)
         self.refresh_bindings()
 
@@ -371,25 +371,25 @@ class LaunchScreen(DraftScreen):
     # the views
 
     def action_views(self) -> None:
-        self.take_recipe()
+        self.open_recipe_form()
         self.pane.turn()
 
     def action_view(self, view: str) -> None:
-        self.take_recipe()
+        self.open_recipe_form()
         self.pane.open(view)
 
     def action_against(self) -> None:
         self.pane.toggle_comparison_base()
 
     def action_preflight(self) -> None:
-        self.take_recipe()
+        self.open_recipe_form()
         if (planned := self.plan()) is not None:
             self.app.open_page("preflight", planned[0])
 
     # from a text, or from another screen
 
     @on(Pasted)
-    def take_paste(self, event: Pasted) -> None:
+    def accept_paste(self, event: Pasted) -> None:
         """Take a values file or helm command that was pasted into a field."""
         event.stop()
         self.action_paste(event.text)
@@ -402,20 +402,20 @@ class LaunchScreen(DraftScreen):
 
     @work(group="actions")
     async def action_paste(self, text: str | None = None) -> None:
-        self.take_recipe()
+        self.open_recipe_form()
         text = text if text is not None else await self.app.push_screen_wait(PasteDialog())
         with self.report_errors("The text could not be read"):
             await apply_paste(self, text or "")
 
     @work(group="profile")
-    async def _lay_default(self, draft: LaunchDraft, untouched: dict[str, str]) -> None:
+    async def _merge_default_profile(self, draft: LaunchDraft, untouched: dict[str, str]) -> None:
         """Merge the default profile into a new form, unless it was changed meanwhile."""
         if name := await self.session.launch.profiles.default_name():
-            await lay_profile(self, draft, name, untouched)
+            await merge_profile(self, draft, name, untouched)
 
     @work(group="actions")
     async def action_profile(self) -> None:
-        self.take_recipe()
+        self.open_recipe_form()
         await pick_profile(self)
 
     def pick_recipe(self, recipe: str) -> LaunchDraft | None:
@@ -435,7 +435,7 @@ class LaunchScreen(DraftScreen):
     def action_launch(self) -> None:
         """Dry-run the shown form, ask for confirmation, and launch."""
         if self.recipes.has_focus:
-            self.take_recipe()
+            self.open_recipe_form()
         planned = self.plan()
         if planned is None or self.draft is None:
             return
@@ -460,7 +460,7 @@ class LaunchScreen(DraftScreen):
         self.set_class(event.widget is not self.recipes, "-typing")
         if event.widget is self.recipes:
             self.note.runs = (LIST_HELP,)
-        self._tell_recipe()
+        self._show_recipe_words()
         self._check_soon()
 
     @on(Form.Left)

@@ -23,7 +23,7 @@ from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
 from console.scheduling.topology import Pool, format_gpu_sum, host, pools
-from screens.base import error_notice, error_runs
+from screens.base import error_notice, error_spans
 from screens.columns.google import NODE_POOLS, POOL_GLYPHS
 from screens.columns.nodes import NODES, NodeRow, node_row
 from screens.columns.pods import status_cell
@@ -33,7 +33,7 @@ from screens.pages.node import events_of_node, node_facts
 from screens.paned import PanedScreen
 from screens.widgets.line import CutLines
 from screens.widgets.pane import Lines, event_lines, fact_lines, whole_lines
-from screens.widgets.sentence_line import SentenceLine, SummaryLine, folded_runs
+from screens.widgets.sentence_line import SentenceLine, SummaryLine, fold_spans
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, DONE, OK, UNDER_WAY, Span, age, count, runs_of, sentence
@@ -83,7 +83,7 @@ class ProgressRows(CutLines):
         self.on_resize()
 
     def on_resize(self) -> None:
-        self.lines = tuple(tuple(each) for row in self._rows for each in folded_runs(row, max(20, self.size.width - 3)))
+        self.lines = tuple(tuple(each) for row in self._rows for each in fold_spans(row, max(20, self.size.width - 3)))
         self.styles.height = len(self.lines)
 
 
@@ -129,7 +129,7 @@ class NodepoolsScreen(PoolSizes):
         self.refresh_bindings()
 
     def action_read(self) -> None:
-        self.look_again()
+        self.poll_again()
 
     def pools_answered(self) -> None:
         self.table.show_trouble(None)
@@ -137,7 +137,7 @@ class NodepoolsScreen(PoolSizes):
 
     def pools_refused(self, error: ConsoleError) -> None:
         self.table.show_trouble(error_notice(error))
-        self.about.runs = error_runs(error.message)
+        self.about.runs = error_spans(error.message)
 
     def show_fleet(self, fleet: Fleet) -> None:
         if self.pools is None or not self.app.connected:
@@ -235,7 +235,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
             self.google.runs = (Span("Google has no pool of this name in the cluster.", "dim"),)
             self.progress.show([])
             return
-        self.google.runs = facts_runs(facts, self.pools)
+        self.google.runs = pool_fact_spans(facts, self.pools)
         reports = [failed_row(node) for node in self.app.fleet.nodes.values() if node.pool == self._pool and node.fault]
         # Rows for operations on this pool, then on the whole cluster, then the last failures.
         picture = self.pools
@@ -266,7 +266,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
         rows = [node_row(host(node, fleet), fleet, self.app.job_style, measured.get(node.name)) for node in nodes]
         self.table.show_rows({(row.node.name,): row for row in rows}, fleet.links.get("nodes"))
         self.summary.runs = self._pool_details(pool) if pool else ()
-        self.renew_pane()
+        self.redraw_pane()
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
         row, fleet = self.table.row, self.app.fleet
@@ -326,10 +326,10 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
             return
         with self.report_errors(f"Could not report {node.name}"):
             if await report_host(self, node):
-                self.look_again()
+                self.poll_again()
 
 
-def facts_runs(facts: PoolStatus, picture: PoolsSnapshot) -> tuple[Span, ...]:
+def pool_fact_spans(facts: PoolStatus, picture: PoolsSnapshot) -> tuple[Span, ...]:
     """State, sizes and settings of a pool as spans, the most urgent first."""
     pool = facts.pool
     runs = [POOL_GLYPHS[facts.state], Span(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]

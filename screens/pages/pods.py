@@ -120,7 +120,7 @@ class PodsScreen(PanedScreen, PodActions):
         self.table.show_rows(self.narrowed(fleet.pods), fleet.links.get("pods"), at_once)
         self._tally.take(self.table.listing.changes)
         self.summary.runs = self._tally.runs
-        self.renew_pane()
+        self.redraw_pane()
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
         pod = self.table.row

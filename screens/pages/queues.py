@@ -34,7 +34,7 @@ from screens.dialogs.why import MANY_LINES, WHY, show_why
 from screens.paned import ReasonScreen
 from screens.widgets.job_pane import course_lines, job_entry, job_lines, reason_lines, start_lines, waiting_lines
 from screens.widgets.pane import Lines
-from screens.widgets.sentence_line import SentenceLine, folded_runs
+from screens.widgets.sentence_line import SentenceLine, fold_spans
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, runs_of
@@ -116,8 +116,8 @@ class QueuesScreen(ReasonScreen):
         }
         self.workloads.show_rows(rows, fleet.links.get("workloads"))
         self._show_sums(rows.values(), sum(line.position > 0 for line in every if line.workload.key not in rows))
-        self._tell_reason()
-        self.renew_pane()
+        self._show_row_reason()
+        self.redraw_pane()
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
         """The job of the selected workload; for other kinds than JobSet why it waits."""
@@ -139,7 +139,7 @@ class QueuesScreen(ReasonScreen):
         spans = [Span(words or "It does not wait."), Span(f"  {own}" if own else "", "dim")]
         starts = start_lines(row.start, width, now)
         waits = waiting_lines(row.why, width, self.app.whose)
-        return [*folded_runs(spans, width), [], *starts, *waits]
+        return [*fold_spans(spans, width), [], *starts, *waits]
 
     def action_why(self) -> None:
         if (row := self.workloads.row) is not None:
@@ -198,7 +198,7 @@ class QueuesScreen(ReasonScreen):
         self.caption.runs = (Span("── ", "faint"), Span(f"{where} ", "head"), Span(f"  {words}", "dim"), *back)
 
     @on(ResourceTable.Highlighted, "WorkloadTable")
-    def _tell_reason(self) -> None:
+    def _show_row_reason(self) -> None:
         line = self.workloads.row
         if line is None:
             self.show_reason()

@@ -28,7 +28,7 @@ from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
 from screens.widgets.log.view import LogView
 from screens.widgets.pane import Facts, Lines, fact_lines
-from screens.widgets.sentence_line import SentenceLine, folded_runs
+from screens.widgets.sentence_line import SentenceLine, fold_spans
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import YamlText
@@ -123,7 +123,7 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         if run is None:
             return []
         found = [
-            *folded_runs(run_sentence(run), width),
+            *fold_spans(run_sentence(run), width),
             [],
             *fact_lines(run_facts(run, now, by=_owner(self, run)), width),
         ]
@@ -147,7 +147,7 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         note = self.session.launch.runs.note if self.app.connected else ""
         warning = (Span(f"⚠ {wording.sentence(note)} ", "waits"),) if note else ()
         row = self.table.row
-        self.renew_pane()
+        self.redraw_pane()
         self.set_class(bool(note), "-noted")
         self.explanation.runs = (*warning, *(run_sentence(row) if row is not None else ()))
 
@@ -203,7 +203,7 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         self.set_class(event.size.height < 30, "-low")
 
 
-def value_run(text: str | None) -> Span:
+def value_span(text: str | None) -> Span:
     """A value as a span; None is shown as the default."""
     return Span("default", "dim") if text is None else Span(one_line(text))
 
@@ -219,8 +219,8 @@ class DifferenceTable(ResourceTable["Difference"]):
         self.set_columns(
             (
                 Column("VALUE", lambda each: Span(each.path, "strong"), least=12, most=50, sort=lambda each: each.path),
-                Column(f"RUN {before.number}", lambda each: value_run(each.before), least=8, most=60),
-                Column(f"RUN {after.number}", lambda each: value_run(each.after), least=8, fill=True),
+                Column(f"RUN {before.number}", lambda each: value_span(each.before), least=8, most=60),
+                Column(f"RUN {after.number}", lambda each: value_span(each.after), least=8, fill=True),
             )
         )
 

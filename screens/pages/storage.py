@@ -14,7 +14,7 @@ from console.attach.files.copies import CopyProgress
 from console.errors import BadInput, Conflict, ConsoleError
 from console.google.gcs_place import GcsPlace, StoredObject, parse_gcs_address
 from screens import wording
-from screens.base import error_notice, error_runs
+from screens.base import error_notice, error_spans
 from screens.columns.column import Column, RowKey, since
 from screens.columns.google import BUCKET, FILESTORE, LUSTRE, STORAGE, StoragePlace, of_bucket, of_filestore, of_lustre
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
@@ -237,7 +237,7 @@ class BucketScreen(InGoogleScreen):
         except ConsoleError as error:
             self.table.show_rows({})
             self.table.show_trouble(error_notice(error))
-            self.summary.runs = (Span(f"{place}   ", "strong"), *error_runs(error.message))
+            self.summary.runs = (Span(f"{place}   ", "strong"), *error_spans(error.message))
             return
         self.table.show_trouble(ObjectTable.EMPTY)
         self.table.show_rows({(each.name,): each for each in found.objects})

@@ -21,8 +21,8 @@ from textual.widgets import Input, Static
 from console.kube.arrivals import SERVER_CLOCK
 from console.kube.snapshot import WatchState, WatchStatus
 from console.metrics.alarm import ALARM_GLYPH
-from screens.columns.live import freshness_runs
-from screens.widgets.line import Styled, cut_name, cut_sentence, fit_runs
+from screens.columns.live import freshness_spans
+from screens.widgets.line import Styled, cut_name, cut_sentence, fit_spans
 from screens.wording import Span
 
 
@@ -88,12 +88,12 @@ class TitleBar(Styled):
         room = left_width
         for run, back in self._render_left(left_width):
             cells = min(room, cell_len(run.text))
-            parts = fit_runs(cut_name([run], cells, node=False), cells, self.over(back))
+            parts = fit_spans(cut_name([run], cells, node=False), cells, self.over(back))
             left += parts
             room -= sum(cell_len(part.text) for part in parts)
         bar = self.ground("bar")
         left.append(Segment(" " * room, bar))
-        return Strip([*left, *fit_runs(right, right_width, self.over(bar))]).adjust_cell_length(width)
+        return Strip([*left, *fit_spans(right, right_width, self.over(bar))]).adjust_cell_length(width)
 
     def _render_left(self, room: int) -> list[tuple[Span, Style]]:
         """The tabs with names, else with keys only, else only the open one."""
@@ -134,7 +134,7 @@ class TitleBar(Styled):
             runs += [Span("  read-only", "waits")]
         if title.alarms:
             runs.append(Span(f"  {ALARM_GLYPH} {title.alarms}", "bad"))
-        fresh = freshness_runs(title.links, SERVER_CLOCK.now(), trouble=title.trouble)
+        fresh = freshness_spans(title.links, SERVER_CLOCK.now(), trouble=title.trouble)
         if brief:
             fresh = fresh[:2]
         if width < 120:  # the short form: mark and word

@@ -23,7 +23,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.scheduling.topology import Floor, GpuState, Host, HostGpu
-from screens.widgets.line import PaintedLines, cut_sentence, fit, fit_runs, joined, line
+from screens.widgets.line import PaintedLines, cut_sentence, fit, fit_spans, joined, line
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Span
 
@@ -362,13 +362,13 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         for panel in row.panels:
             within = fit(panel.subblock, subblock) if panel.subblock else ""
             names = [Span(f"  {fit(panel.block, block)} ", "head"), Span(within, "dim")]
-            segments += fit_runs([] if part else names, left, self.over(back))
+            segments += fit_spans([] if part else names, left, self.over(back))
             if self.zoom is Zoom.GPUS:
                 for (host,) in panel.marks:
                     segments += self._host(host, part, row.mark)
             else:
                 segments += self._summed(panel)
-            segments += fit_runs([], row.panel - left - len(panel.marks) * row.mark, self.over(back))
+            segments += fit_spans([], row.panel - left - len(panel.marks) * row.mark, self.over(back))
         return Strip(joined(segments)).adjust_cell_length(width, back)
 
     def _host(self, host: Host, part: int, width: int) -> list[Segment]:
@@ -382,7 +382,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
             runs = [Span(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._shape.names else []
             pips = groupby(self.pip(pip, host) for pip in host.pips)  # fewer runs: a thousand hosts are redrawn at once
             runs += [host_mark(host), *(Span(pip.text * len(list(same)), pip.style) for pip, same in pips)]
-        return [*fit_runs(runs, width - GAP_COLUMNS, back), *fit_runs([], GAP_COLUMNS, self.over(plain))]
+        return [*fit_spans(runs, width - GAP_COLUMNS, back), *fit_spans([], GAP_COLUMNS, self.over(plain))]
 
     def _summed(self, panel: Panel) -> list[Segment]:
         """A mark for each host or subblock; those of one colour are one run: thousands are drawn at once."""

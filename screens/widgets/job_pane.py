@@ -90,17 +90,17 @@ def reason_lines(job: JobLine, width: int, now: float, whose: Callable[[str], st
     for alarm in job.alarms:
         news = alarm.more if alarm.words in sentence else alarm.text
         spans += [Span(f"  {ALARM_GLYPH} {news}.", "bad")] if news else []
-    found += folded_runs([*state, *spans], width)
+    found += fold_spans([*state, *spans], width)
     if quoted:
-        found += folded_runs([Span(quoted, "dim")], width)
+        found += fold_spans([Span(quoted, "dim")], width)
     if job.health.verdict and not job.health.alarmed:
         words = f"{wording.short_nodes(wording.sentence(job.health.verdict))}."
         mark, style = ("▲", "waits") if job.has_trouble else ("○", "")
-        found += folded_runs([Span(f"{mark} {words}", style)], width)
+        found += fold_spans([Span(f"{mark} {words}", style)], width)
     for words in job.reported_slow_rank.advice if job.reported_slow_rank is not None else ():
-        found += folded_runs([Span(f"→ {words}", "accent")], width)
+        found += fold_spans([Span(f"→ {words}", "accent")], width)
     if job.why.next:
-        found += folded_runs([Span(f"→ {job.why.next}.", "accent")], width)
+        found += fold_spans([Span(f"→ {job.why.next}.", "accent")], width)
     found.append([])
     if job.jobset.state is JobState.PENDING:
         found += start_lines(job.start, width, now)
@@ -150,7 +150,7 @@ def entry(name: list[Span], state: list[Span], about: str, width: int, *, low: b
         shown = cut_sentence(state, room)
         return [[*first, *shown, Span(" " * (room + 2 - cell_width(shown))), end]]
     gap = Span(" " * max(2, width - cell_width(name) - cell_width(end)))
-    below = folded_runs(state, width - 2) if cell_width(state) else []
+    below = fold_spans(state, width - 2) if cell_width(state) else []
     return [[*name, gap, end] if about else name, *([Span("  "), *runs] for runs in below)]
 
 
@@ -169,7 +169,7 @@ def start_lines(start: ExpectedStart | None, width: int, now: float) -> Lines:
     """When it would start and an empty line; nothing where nobody has asked."""
     if start is None:
         return []
-    return [*folded_runs([Span("starts    ", "dim"), Span(start_words(start, now))], width), []]
+    return [*fold_spans([Span("starts    ", "dim"), Span(start_words(start, now))], width), []]
 
 
 def waiting_lines(why: Why, width: int, whose: Callable[[str], str]) -> Lines:
@@ -192,7 +192,7 @@ def waiting_lines(why: Why, width: int, whose: Callable[[str], str]) -> Lines:
         found.append([])
     if why.position:
         front = f", after {', '.join(why.ahead[:4])}" + (" …" if len(why.ahead) > 4 else "") if why.ahead else ""
-        found += folded_runs([Span("position  ", "dim"), Span(f"{why.position} in its ClusterQueue{front}")], width)
+        found += fold_spans([Span("position  ", "dim"), Span(f"{why.position} in its ClusterQueue{front}")], width)
     if why.holders:
         found += [[], [Span("holds that quota", "head")]]
         for holder in why.holders[:6]:
@@ -388,7 +388,7 @@ _RUNNING_STATES = {JobState.RUNNING, JobState.RESTARTING}
 # what is saved of it
 
 
-def saved_runs(line: JobLine, measures: JobMeasures | None, now: float, key: str = "") -> list[Span]:
+def saved_state_spans(line: JobLine, measures: JobMeasures | None, now: float, key: str = "") -> list[Span]:
     """The last complete checkpoint and what would be lost now; empty for a job that trains nothing.
 
     `key`: what reads the folder, where nobody has yet.
@@ -405,7 +405,7 @@ def saved_runs(line: JobLine, measures: JobMeasures | None, now: float, key: str
     if loss.saved:
         runs.append(Span("Complete by its folder. " if loss.by_folder else "Saved by its log. ", "dim"))
     if saved is not None:
-        return [*runs, *_fault_runs(saved), *_reading_runs(saved, now)]
+        return [*runs, *_fault_spans(saved), *_reading_spans(saved, now)]
     return [*runs, *([Span(f"{key} reads its folder.", "dim")] if key and saved_folder(measures) else [])]
 
 
@@ -416,7 +416,7 @@ def should_read_unasked(line: JobLine, measures: JobMeasures | None, now: float,
     return bool(saved_folder(measures)) and (line.saved is None or line.saved.should_be_read_again(now, measures))
 
 
-def _fault_runs(saved: SavedState) -> list[Span]:
+def _fault_spans(saved: SavedState) -> list[Span]:
     if saved.survey is None:
         return []
     faults = list_faults(saved.survey)
@@ -424,7 +424,7 @@ def _fault_runs(saved: SavedState) -> list[Span]:
     return [Span(f"{faults[0][:1].upper()}{one_line(faults[0][1:])}{more}. ", "waits")] if faults else []
 
 
-def _reading_runs(saved: SavedState, now: float) -> list[Span]:
+def _reading_spans(saved: SavedState, now: float) -> list[Span]:
     ago = f"{wording.age(now - saved.at)} ago"
     if saved.missing:
         return [Span(f"Looked for {ago}.", "dim")]

@@ -106,7 +106,7 @@ def _beginning_of(runs: Iterable[Span], letters: int) -> list[Span]:
     return kept
 
 
-def fit_runs(
+def fit_spans(
     runs: Iterable[Span], width: int, style_of: StyleOf, *, right: bool = False, after: int = 0
 ) -> list[Segment]:
     """Segments padded or cut to exactly that many columns, followed by `after` blanks.
@@ -180,7 +180,7 @@ def changed_columns(old: Strip, new: Strip) -> tuple[int, int]:
 
 
 def line(runs: Iterable[Span], width: int, style_of: StyleOf) -> Strip:
-    return Strip(fit_runs(runs, width, style_of), width)
+    return Strip(fit_spans(runs, width, style_of), width)
 
 
 def wrap(text: str, width: int) -> list[str]:

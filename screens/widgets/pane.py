@@ -15,7 +15,7 @@ from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.event import Event
 from screens import wording
 from screens.widgets.line import SnapshotText, as_last_known, cut_sentence, dimmed, line
-from screens.widgets.sentence_line import folded_runs
+from screens.widgets.sentence_line import fold_spans
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Fact, Span, runs_of
 
@@ -78,7 +78,7 @@ def whole_lines(runs: Iterable[Span], width: int) -> Lines:
     """The spans wrapped; a name that is longer than a line goes on in the next, so that all of it can be read."""
     width = max(8, width)
     long = re.compile(rf"\S{{{width}}}(?=\S)")
-    return folded_runs([Span(long.sub(r"\g<0> ", run.text), run.style) for run in runs], width)
+    return fold_spans([Span(long.sub(r"\g<0> ", run.text), run.style) for run in runs], width)
 
 
 def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE_COLUMNS, style: str = "dim") -> Lines:

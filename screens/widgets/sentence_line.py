@@ -15,7 +15,7 @@ from screens.widgets.line import SnapshotText, as_last_known, cut_sentence, join
 from screens.wording import Span
 
 
-def folded_runs(runs: Sequence[Span], width: int) -> list[list[Span]]:
+def fold_spans(runs: Sequence[Span], width: int) -> list[list[Span]]:
     """The spans in lines of at most that many columns, broken at spaces only."""
     lines: list[list[Span]] = [[]]
     used = 0
@@ -29,7 +29,7 @@ def folded_runs(runs: Sequence[Span], width: int) -> list[list[Span]]:
     return lines
 
 
-def cut_runs(runs: Sequence[Span], width: int, mark: str) -> list[Span]:
+def cut_spans(runs: Sequence[Span], width: int, mark: str) -> list[Span]:
     """One line of spans cut at a word, with the mark at its end."""
     left = width - cell_len(mark)
     kept: list[Span] = []
@@ -84,7 +84,7 @@ class SentenceLine(Heading):
         return self._high
 
     def lines_at(self, width: int) -> int:
-        return len(folded_runs(self.spans, width))
+        return len(fold_spans(self.spans, width))
 
     @property
     def is_cut(self) -> bool:
@@ -92,13 +92,13 @@ class SentenceLine(Heading):
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        lines = folded_runs(self.spans, width)
+        lines = fold_spans(self.spans, width)
         if y >= len(lines):
             return Strip.blank(width, self.rich_style)
         ground = self.rich_style
         shown = lines[y]
         if y == self.size.height - 1 and len(lines) > self.size.height:
-            shown = cut_runs(shown, width, self.cut)
+            shown = cut_spans(shown, width, self.cut)
         segments = joined(Segment(run.text, ground + self.style_of(run.style)) for run in shown)
         return Strip(segments).adjust_cell_length(width, ground)
 

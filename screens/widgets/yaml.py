@@ -21,7 +21,7 @@ _YAML_LINE = re.compile(r"(?P<lead>\s*(?:- )*)(?P<key>[^\s#'\"{}\[\]][^:#]*?:(?=
 _PLAIN_WORD = re.compile(r"\s*(?:-?\d[\d.]*|true|false|null)\s*")
 
 
-def yaml_runs(text: str) -> list[Span]:
+def yaml_spans(text: str) -> list[Span]:
     if text.lstrip().startswith(("#", "---")):
         return [Span(text, "dim")]
     found = _YAML_LINE.fullmatch(text)
@@ -54,7 +54,7 @@ class YamlText(LogLines, FixedHeightView):
             self.scroll_to(y=min(row, self.max_scroll_y), animate=False, immediate=True, force=True)
 
     def paint(self, text: str, whole: str) -> list[Span]:
-        return yaml_runs(text)
+        return yaml_spans(text)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return super().check_action(action, parameters) if action != "toggle" else parameters == ("wrap",)
@@ -105,7 +105,7 @@ class YamlEditor(TextArea, FixedHeightView, Styled, inherit_bindings=False):
     def get_line(self, line_index: int) -> Text:
         text = super().get_line(line_index)
         at = 0
-        for run in yaml_runs(text.plain):
+        for run in yaml_spans(text.plain):
             text.stylize(self.style_of(run.style), at, at + len(run.text))
             at += len(run.text)
         if line_index + 1 in self._wrong:

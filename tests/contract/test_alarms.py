@@ -28,4 +28,4 @@ async def test_a_running_job_is_heard_and_its_failure_told(session: Session, spa
     await soon(lambda: AlarmKind.FAILED in kinds(), "the job's failure is told")
     (told,) = (alarm for alarm in session.alarms.latest_alarms if alarm.kind is AlarmKind.FAILED)
     assert told.words.startswith("the job failed: ")
-    assert [alarm.job for alarm in session.alarms.take_new()] == ["train", "train"]
+    assert [alarm.job for alarm in session.alarms.pop_new_alarms()] == ["train", "train"]

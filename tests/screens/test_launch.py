@@ -549,7 +549,7 @@ async def test_what_is_launched_is_the_form_that_is_shown_whatever_was_searched_
         await press(pilot, "5", then=lambda: isinstance(app.screen, LaunchScreen) and app.screen.draft is not None)
         screen = screen_of(app, LaunchScreen)
         screen.recipes.filter_by("pretrain")
-        screen.take_recipe()
+        screen.open_recipe_form()
         assert screen.draft is not None
         assert "pretrain" in screen.draft.recipe.id
         await pilot.press("3")

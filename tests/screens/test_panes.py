@@ -98,6 +98,6 @@ async def test_a_pane_below_leaves_the_sentence_of_a_list_without_rows() -> None
         screen = app.screen
         assert isinstance(screen, PanedScreen)
         await until(pilot, lambda: screen.has_class("-below"))
-        screen.renew_pane()
+        screen.redraw_pane()
         await pilot.pause()
         assert "ask for workloads/list" in screen_text(app)

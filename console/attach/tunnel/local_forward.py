@@ -64,7 +64,7 @@ class _LocalPort:
         self.times.append(now)
         return self.spares.take()
 
-    def renew_spares(self, now: float) -> None:
+    def refill_spares(self, now: float) -> None:
         self.spares.keep(sum(now - each < SPARE_CONNECTION_SECONDS for each in self.times) - 1)
 
 
@@ -195,7 +195,7 @@ class LocalForward:
             pipe, target = spare
             self._on_pod_found(target)
             splice.attach(pipe)
-            door.renew_spares(loop.time())
+            door.refill_spares(loop.time())
             await splice.ended
             if splice.why:
                 self._on_connection_broken(splice.why)

@@ -366,7 +366,7 @@ class NcclTable(ResourceTable[NcclLine]):
     NOUN = "size"
     _without: frozenset[str] = frozenset()
 
-    def hold_against(self, *, usual: bool, other: bool) -> None:
+    def set_comparison(self, *, usual: bool, other: bool) -> None:
         without = frozenset(title for title, known in ((_USUAL_COLUMN, usual), (_EARLIER_COLUMN, other)) if not known)
         if without != self._without:
             self._without = without
@@ -477,7 +477,7 @@ class NcclPanel(MeasuresPanel):
             )
             for index, row in enumerate(test.rows)
         }
-        self.table.hold_against(usual=own is not None, other=self.against is not None)
+        self.table.set_comparison(usual=own is not None, other=self.against is not None)
         self.table.show_rows(rows)
         if at_end and rows:
             self.table.move_to(list(rows)[-1])

@@ -93,7 +93,7 @@ class Form(Vertical):
 
     @property
     def stops(self) -> list[FormRow]:
-        return [row for row in self.page.model.rows if row.takes_keys]
+        return [row for row in self.page.model.rows if row.can_have_cursor]
 
     def _first(self) -> FormRow | None:
         return next(iter(self.stops), None)
@@ -203,7 +203,7 @@ class Form(Vertical):
         mine = max((number for number, head in enumerate(heads) if head <= at), default=0)
         if heads:
             head = heads[(mine + step) % len(heads)]
-            self.go_to(next(each for each in rows[head:] + rows if each.takes_keys))
+            self.go_to(next(each for each in rows[head:] + rows if each.can_have_cursor))
 
     # Enter
 
@@ -233,7 +233,7 @@ class Form(Vertical):
                 self.changed(row.path)
                 rows = model.rows
                 last = max(at for at, each in enumerate(rows) if each.path == row.path)
-                self.go_to(next(each for each in rows[last + 1 :] + rows if each.takes_keys))
+                self.go_to(next(each for each in rows[last + 1 :] + rows if each.can_have_cursor))
             else:
                 self.action_skip(1)
         elif page.offer is not None and row.kind is RowKind.FIELD:
@@ -245,7 +245,7 @@ class Form(Vertical):
         model = self.page.model
         model.toggle_section(row.path)
         at = model.rows.index(FormRow(RowKind.SECTION, row.path))
-        self.settle(next(each.path for each in model.rows[at:] if each.takes_keys))
+        self.settle(next(each.path for each in model.rows[at:] if each.can_have_cursor))
 
     # choices
 
@@ -353,7 +353,7 @@ class Form(Vertical):
         return True
 
     @on(Edited)
-    def take_edit(self, event: Edited) -> None:
+    def accept_edit(self, event: Edited) -> None:
         event.stop()
         row, field = self.page.row, self.page.field
         if not self.take() or row is None or field is None:
@@ -363,7 +363,7 @@ class Form(Vertical):
             self.open_choices(narrow=True)
 
     @on(Pasted)
-    def take_paste(self, event: Pasted) -> None:
+    def accept_paste(self, event: Pasted) -> None:
         """Paste several lines into a list or map as entries; pass anything else on to the screen."""
         row = self._entry()
         lines = [text.strip() for text in event.text.strip().splitlines() if text.strip()]
@@ -411,7 +411,7 @@ class Form(Vertical):
     # the mouse
 
     @on(FormLines.Clicked)
-    def take_click(self, event: FormLines.Clicked) -> None:
+    def accept_click(self, event: FormLines.Clicked) -> None:
         event.stop()
         row, model = event.row, self.model
         if row.kind is RowKind.SECTION and not model.wanted:
@@ -419,13 +419,13 @@ class Form(Vertical):
             self.settle()
             return
         target = model.row_of(row.path) if row.kind is RowKind.TEXT else row
-        if target is not None and target.takes_keys:
+        if target is not None and target.can_have_cursor:
             self.go_to(target)
         if row.kind is RowKind.MORE:
             self.action_enter()
 
     @on(ChoiceList.Picked)
-    def take_choice(self, event: ChoiceList.Picked) -> None:
+    def accept_choice(self, event: ChoiceList.Picked) -> None:
         event.stop()
         self.choose(event.name)
 

@@ -30,7 +30,7 @@ from screens.widgets.form.form import Form
 from screens.widgets.form.model import LaunchDraft
 from screens.widgets.line import wrap
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.yaml import YamlEditor, YamlText, yaml_runs
+from screens.widgets.yaml import YamlEditor, YamlText, yaml_spans
 from screens.wording import BAD, CARE, OK, Span, sentence
 
 Planned = tuple[LaunchPlan, tuple[FieldProblem, ...]]  # a plan as typed, and all its problems
@@ -53,7 +53,7 @@ class DiffText(YamlText):
 
     def paint(self, text: str, whole: str) -> list[Span]:
         style = _DIFF_STYLES.get(whole[:1], "")
-        return [Span(text, style)] if style else yaml_runs(text)
+        return [Span(text, style)] if style else yaml_spans(text)
 
     def show_diffs(self, diffs: Sequence[ObjectDiff]) -> None:
         lines = []
@@ -98,7 +98,7 @@ class CommandText(YamlText):
         word, gap, rest = text.lstrip().partition(" ")
         if word.startswith("--") or word == "helm":
             return [Span(lead), Span(word, "accent"), Span(gap + rest)]
-        return yaml_runs(text)
+        return yaml_spans(text)
 
     def action_copy(self) -> None:
         if self._command is not None:
@@ -175,7 +175,7 @@ class LaunchPane(Vertical):
             self.yaml_message.runs = (Span("✗ ", "bad"), Span(f"{where}{sentence(first.message)}{more}", "bad"))
 
     @on(TextArea.Changed)
-    def take_typing(self, event: TextArea.Changed) -> None:
+    def accept_typing(self, event: TextArea.Changed) -> None:
         event.stop()
         text = self.yaml.text
         if text != self._shown:
@@ -338,7 +338,7 @@ class PreflightLine(SentenceLine):
         self._looked_at = 0.0
         self._due: Timer | None = None
 
-    def look_soon(self, session: Session, plan: LaunchPlan) -> None:
+    def check_when_typing_pauses(self, session: Session, plan: LaunchPlan) -> None:
         """Run the checks of this plan once typing pauses; a plan that was just checked is skipped."""
         if plan == self._plan and time.monotonic() < self._looked_at + CHECK_CACHE_SECONDS:
             return

@@ -24,7 +24,7 @@ from screens import wording
 from screens.columns.column import Column
 from screens.columns.jobs import start_time
 from screens.widgets.form.model import LaunchDraft
-from screens.widgets.sentence_line import SentenceLine, folded_runs
+from screens.widgets.sentence_line import SentenceLine, fold_spans
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
@@ -243,7 +243,7 @@ class AboutLine(SentenceLine):
 
     def lines_at(self, width: int) -> int:
         if self._highest[0] != width or not self._highest[1]:
-            highest = max((len(folded_runs(each, width)) for each in self.all), default=0)
+            highest = max((len(fold_spans(each, width)) for each in self.all), default=0)
             self._highest = width, highest
         return max(self._highest[1], super().lines_at(width))
 
@@ -265,21 +265,21 @@ class LaunchHead(Vertical):
     def compose(self) -> ComposeResult:
         yield from (self._about, self._fit, self._notes)
 
-    def tell_recipes(self, recipes: Iterable[Recipe]) -> None:
+    def show_recipes(self, recipes: Iterable[Recipe]) -> None:
         self._about.all = tuple(tuple(recipe_words(recipe)) for recipe in recipes)
         self._about.refresh(layout=True)
 
-    def tell_recipe(self, recipe: Recipe, *, brief: bool, read_only: bool) -> None:
+    def show_recipe(self, recipe: Recipe, *, brief: bool, read_only: bool) -> None:
         self.set_class(brief, "-brief")
         first = (READ_ONLY,) if read_only else ()
         self._about.runs = (*first, *recipe_words(recipe, brief=brief))
 
-    def tell_fit(self, fleet: Fleet, ask: LaunchDemand | None, start: ExpectedStart | None = None) -> None:
+    def show_fit(self, fleet: Fleet, ask: LaunchDemand | None, start: ExpectedStart | None = None) -> None:
         """Show the forecast; it is skipped while values are invalid."""
         words = [Span("○ Whether it fits is known once what is wrong is corrected.", "dim")]
         self._fit.runs = tuple(fit_words(fleet, ask, start) if ask is not None else words)
 
-    def tell_notes(self, notes: Sequence[str], *, sound: bool) -> None:
+    def show_notes(self, notes: Sequence[str], *, sound: bool) -> None:
         """Show the notes on the plan; while values are invalid their space stays reserved.
 
         It also stays from one recipe of the list to the next: the form below would jump.

@@ -63,7 +63,7 @@ def room_for(model: FormModel, row: FormRow, offers: Mapping[str, FieldChoices],
     if field.path in model.problems:
         text = shown_text(field, model.text_at(row)) if field.kind not in CHOICE_KINDS else "x" * 14
         return min(columns.room, max(10, cell_len(text.partition("\n")[0]) + 3))
-    return columns.room if note_run(model, field, offers, columns.spare).text else whole
+    return columns.room if field_note(model, field, offers, columns.spare).text else whole
 
 
 YES_OR_NO = ("true", "false")
@@ -119,19 +119,19 @@ def row_spans(
         return [Span(" " * 3), Span(f"+ {wording.count(row.number, 'more field')}", "dim"), Span("  ⏎", "dim")]
     field, columns = model.by_path[row.path], Columns(width)
     room = room_for(model, row, offers, columns)
-    value = _value_runs(model, row, field, room)
+    value = _value_spans(model, row, field, room)
     if row.number:
         return [Span(" " * columns.value), *_cut(value, width - columns.value)]
     value = _cut(value, room)
     pad = Span(" " * (room - sum(cell_len(run.text) for run in value)))
-    runs = [*_title_runs(model, row, columns, here=here), *value, pad]
+    runs = [*_title_spans(model, row, columns, here=here), *value, pad]
     left = width - columns.value - room - 2
-    note = note_run(model, field, offers, left)
+    note = field_note(model, field, offers, left)
     end = [Span("▏", "faint"), Span(" ")]
     return [*runs, *end, Span(fit(note.text, left), note.style)] if note.text and left > 0 else [*runs, *end]
 
 
-def _title_runs(model: FormModel, row: FormRow, columns: Columns, *, here: bool) -> list[Span]:
+def _title_spans(model: FormModel, row: FormRow, columns: Columns, *, here: bool) -> list[Span]:
     problem, changed = model.problems.get(row.path), model.is_changed(row.path)
     cursor = Span("▸" if here else " ", "accent")
     mark = Span("✗", "bad") if problem else Span("•" if changed else " ", "accent")
@@ -145,7 +145,7 @@ def _title_runs(model: FormModel, row: FormRow, columns: Columns, *, here: bool)
     ]
 
 
-def _value_runs(model: FormModel, row: FormRow, field: Field, room: int) -> list[Span]:
+def _value_spans(model: FormModel, row: FormRow, field: Field, room: int) -> list[Span]:
     if field.kind in CHOICE_KINDS:
         pieces = picked_pieces(model.texts[row.path], field.choices or YES_OR_NO, room)
         return [Span(run.text, run.style or ("strong" if model.is_changed(row.path) else "text")) for run in pieces]
@@ -164,7 +164,7 @@ def _value_runs(model: FormModel, row: FormRow, field: Field, room: int) -> list
     return cut_name([Span(shown_text(field, text), "strong" if differs else "text")], room, node=False)
 
 
-def note_run(model: FormModel, field: Field, offers: Mapping[str, FieldChoices], room: int) -> Span:
+def field_note(model: FormModel, field: Field, offers: Mapping[str, FieldChoices], room: int) -> Span:
     """The note beside a value: its problem, else what the cluster says about it, its unit and default.
 
     What a value must be stands there only if all of it fits.

@@ -41,7 +41,7 @@ class FormRow(NamedTuple):
     folded: bool = False  # of a section: its fields are out of sight
 
     @property
-    def takes_keys(self) -> bool:
+    def can_have_cursor(self) -> bool:
         if self.kind is RowKind.SECTION:
             return self.folded
         return self.kind is not RowKind.GAP and not (self.kind is RowKind.TEXT and self.number)
@@ -212,7 +212,7 @@ class FormModel:
         return tuple(dict.fromkeys(row.path for row in self.rows if row.kind not in kinds))
 
     def row_of(self, path: str) -> FormRow | None:
-        return next((row for row in self.rows if row.path == path and row.takes_keys), None)
+        return next((row for row in self.rows if row.path == path and row.can_have_cursor), None)
 
     def owner(self, path: str) -> str:
         """The path of the field that contains this path; empty if none does."""

@@ -168,7 +168,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
             text.start_search(byte_pattern(self.wanted))
         self.renew()
 
-    def take_over(self, text: LogText) -> None:
+    def switch_source(self, text: LogText) -> None:
         """Replace the text by the same log from another source, keeping the top line in place."""
         follow, top = self.follow, round(self.scroll_y)
         first = next(iter(self.text.read_rows(top, top + 1)), None)

@@ -36,7 +36,7 @@ class SearchBox(Input):
 
     async def action_submit(self) -> None:
         assert isinstance(self.parent, LogView)
-        self.parent.keep_search(self.value)
+        self.parent.accept_search(self.value)
 
 
 class LogView(Vertical):
@@ -187,7 +187,7 @@ class LogView(Vertical):
         if not self._filtering and self.has_class("-searching"):
             self.lines.wanted = event.value
 
-    def keep_search(self, wanted: str) -> None:
+    def accept_search(self, wanted: str) -> None:
         if self._filtering:
             without = wanted.startswith("!")
             self._keep(replace(self._kept, pattern=byte_pattern(wanted[without:]), without=without))

@@ -13,7 +13,7 @@ from textual.strip import Strip
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column, RowKey, RowT
-from screens.widgets.line import Styled, StyleOf, cut_name, cut_sentence, fit_runs, joined, line, phrase_ends, wrap
+from screens.widgets.line import Styled, StyleOf, cut_name, cut_sentence, fit_spans, joined, line, phrase_ends, wrap
 from screens.wording import Cell, Span, plain_text, runs_of, sentence, short_node
 
 SENTENCE_COLUMNS = 40  # columns that a sentence at the end of a line is worth
@@ -242,7 +242,7 @@ class RowPainter(Generic[RowT]):
             layout, known = self.columns_now(), None
         style_of = self._styles_on(ground)
         glyph = cursor if here else Span(" "), Span("▌" if marked else " ", "found")
-        segments = fit_runs(glyph, MARGIN, style_of)
+        segments = fit_spans(glyph, MARGIN, style_of)
         room = self._widget.size.width - MARGIN
         cells: list[list[Segment]] = []
         for number, (column, width) in enumerate(layout):
@@ -252,7 +252,7 @@ class RowPainter(Generic[RowT]):
                 runs = runs_of(column.at(row, width), column.style)
                 named = column.cut != "end" and len(runs) == 1
                 runs = cut_name(runs, width, node=column.cut == "node") if named else cut_sentence(runs, width)
-                cells.append(fit_runs(runs, width, style_of, right=column.right, after=after))
+                cells.append(fit_spans(runs, width, style_of, right=column.right, after=after))
             else:
                 cells.append(known.cells[number])
             segments += cells[-1]
@@ -272,7 +272,7 @@ class RowPainter(Generic[RowT]):
             title = column.title[: max(0, width - len(arrow))] + arrow
             if number:
                 segments.append(Segment(" " * GAP, style_of("head")))
-            segments += fit_runs([Span(title, "sorted" if mine else "head")], width, style_of, right=column.right)
+            segments += fit_spans([Span(title, "sorted" if mine else "head")], width, style_of, right=column.right)
         return Strip(segments).adjust_cell_length(self._widget.size.width, style_of("head"))
 
     def notice_lines(self, notice: Notice) -> list[list[Span]]:

@@ -19,7 +19,7 @@ from console.metrics.job_measures import JobMeasures
 from console.metrics.lost_work import CHECKPOINTS_IN_PODS, SeenFolder
 from console.scheduling.what_if import Consequence, WhatIf
 from screens.columns.jobs import JobLine
-from screens.widgets.job_pane import saved_runs
+from screens.widgets.job_pane import saved_state_spans
 from tests.parsing import run_of
 from tests.screens.scene import scene
 from trainlog import Step
@@ -74,7 +74,7 @@ def fleet_with(*mounts: Mount) -> Fleet:
 )  # fmt: skip
 async def test_every_place_gives_the_same_answer(mount: Mount, saved: bool, absent: str, words: str) -> None:
     """Stop and `stop --dry-run` ask by `find_unsaved`, `whatif` and `W` by `add_losses`, a report of a node by
-    `list_unsaved`, `a4 checkpoints` by `find_lost_work`, and the page of the job and its pane by `saved_runs`.
+    `list_unsaved`, `a4 checkpoints` by `find_lost_work`, and the page of the job and its pane by `saved_state_spans`.
     """
     fleet, now = fleet_with(mount), time.time()
     log = measured(now, saved=saved)
@@ -92,7 +92,7 @@ async def test_every_place_gives_the_same_answer(mount: Mount, saved: bool, abse
     ended = Consequence("llama-70b", "default", "a4", 64, "stopped")
     after = await unsaved.add_losses(WhatIf((ended, structs.replace(ended, what="starts")), (), (), None))
     assert [each.lost for each in after.consequences] == [answer, ""]
-    page = saved_runs(JobLine(fleet.jobsets[LLAMA], fleet, saved=found), log, time.time())
+    page = saved_state_spans(JobLine(fleet.jobsets[LLAMA], fleet, saved=found), log, time.time())
     assert f"{answer}. " in [run.text for run in page]
 
 

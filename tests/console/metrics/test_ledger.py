@@ -11,7 +11,7 @@ from console.config import Thresholds
 from console.logs.line import PodLine
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.job_measures import JobMeasures
-from console.metrics.ledger import Ledger, LedgerBox, RunMoments, format_gpu_time, reckon_ledger, sum_ledgers
+from console.metrics.ledger import Ledger, LedgerBox, RunMoments, compute_ledger, format_gpu_time, sum_ledgers
 from console.metrics.measured_log import LogReader
 from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan, decode_seen_time, find_phase, list_seen, merge_spans
 
@@ -148,7 +148,7 @@ class Script:
         seen = SeenTime(BEGIN, self.ready, ("n0",), 0, tuple(merge_spans(spans, self.moments)))
         assert decode_seen_time(seen.encode()) == seen
         run = RunMoments(self.gpus, BEGIN, self.admitted, self.now, True, wasted)
-        return reckon_ledger(run, seen, self.alarms)
+        return compute_ledger(run, seen, self.alarms)
 
     def check(self, found: Ledger) -> None:
         whole = round(1000 * (self.now - BEGIN)) * self.gpus
@@ -301,7 +301,7 @@ def test_a_rank_that_is_slow_from_the_first_step_takes_its_share_of_the_steps_ar
 def test_a_first_step_that_began_before_the_second_in_which_its_pods_ran_counts_once(ready: float) -> None:
     spans = (TimeSpan(99.5, 100.6, SpanKind.BEFORE), TimeSpan(100.6, 103.0, SpanKind.FIRST, 0, 1),
              TimeSpan(103.0, 123.0, SpanKind.STEPS, 1, 11))  # fmt: skip
-    found = reckon_ledger(RunMoments(16, 99.0, 99.0, 123.0), SeenTime(99.0, ready, (), 0, spans))
+    found = compute_ledger(RunMoments(16, 99.0, 99.0, 123.0), SeenTime(99.0, ready, (), 0, spans))
     ran = min(ready, 100.6)
     told = {LedgerBox.PULL: ran - 99, LedgerBox.INIT: 100.6 - ran, LedgerBox.COMPILE: 0.4, LedgerBox.PRODUCTIVE: 22.0}
     assert {box: took / 16 for box, took in found.boxes.items()} == pytest.approx(
@@ -323,7 +323,7 @@ def test_no_box_is_negative_whatever_the_clocks_say(seed: int) -> None:
         admitted, ready = (chance.choice([0.0, chance.uniform(0, 200)]) for _ in range(2))
         run = RunMoments(16, chance.uniform(1, 90), admitted, chance.uniform(0, 250), wasted=odd)
         seen = SeenTime(run.created, ready, (), 0, tuple(merge_spans([], spans)))
-        found = reckon_ledger(run, seen, [alarm][: chance.randint(0, 1)])
+        found = compute_ledger(run, seen, [alarm][: chance.randint(0, 1)])
         assert min(found.boxes.values()) >= 0
         assert sum(found.boxes.values()) == 16 * max(0, round(1000 * run.end) - round(1000 * run.created))
 
@@ -356,7 +356,7 @@ def boxes_of(
     seen = SeenTime(BEGIN, BEGIN + 5, (), 0, tuple(measures.list_spans(BEGIN + end, Thresholds())))
     assert decode_seen_time(seen.encode()) == seen
     alarms = [Alarm(AlarmKind.STALL, "no step", BEGIN + end - 1, began=lines[-1][0])] if alarm else []
-    found = reckon_ledger(RunMoments(1, BEGIN, BEGIN, BEGIN + end, over, wasted), seen, alarms)
+    found = compute_ledger(RunMoments(1, BEGIN, BEGIN, BEGIN + end, over, wasted), seen, alarms)
     assert sum(found.boxes.values()) == 1000 * end
     return {box: took / 1000 for box, took in found.boxes.items() if took}
 
@@ -416,7 +416,7 @@ def test_a_run_is_starting_until_a_first_step_that_a_second_reading_puts_a_littl
         for at in (103.0, 103.1)
     )
     seen = SeenTime(99.0, 101.0, (), 0, tuple(merge_spans(merge_spans(first, second), second)))
-    found = reckon_ledger(RunMoments(16, 99.0, 99.0, 130.0), seen)
+    found = compute_ledger(RunMoments(16, 99.0, 99.0, 130.0), seen)
     assert (found.boxes[LedgerBox.INIT], found.boxes[LedgerBox.UNSEEN]) == (16 * 2000, 0)
 
 
@@ -439,7 +439,7 @@ def test_steps_that_are_slow_for_a_reason_nobody_found_are_productive() -> None:
 
 
 def test_a_run_that_never_left_its_queue_held_nothing() -> None:
-    found = reckon_ledger(RunMoments(8, BEGIN, 0.0, BEGIN + 60), SeenTime())
+    found = compute_ledger(RunMoments(8, BEGIN, 0.0, BEGIN + 60), SeenTime())
     assert (found.boxes[LedgerBox.QUEUED], found.allocated, found.share(LedgerBox.PRODUCTIVE)) == (480_000, 0, None)
     assert sum_ledgers([found, found]).boxes[LedgerBox.QUEUED] == 960_000
 

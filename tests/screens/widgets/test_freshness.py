@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from console.kube.snapshot import WatchState, WatchStatus
-from screens.columns.live import freshness_runs
+from screens.columns.live import freshness_spans
 
 NOW = 1000.0
 LIVE = WatchStatus("nodes", WatchState.LIVE, last_seen=NOW)
@@ -26,8 +26,8 @@ LOST = [WatchStatus(kind, WatchState.STALE, last_seen=NOW - 14, why="refused") f
     ],
 )
 def test_how_fresh_a_picture_is(links: list[WatchStatus], text: str) -> None:
-    assert "".join(run.text for run in freshness_runs(links, NOW, trouble="")) == text
+    assert "".join(run.text for run in freshness_spans(links, NOW, trouble="")) == text
 
 
 def test_no_session() -> None:
-    assert "".join(run.text for run in freshness_runs((), NOW, trouble="no file")) == "✗ not connected: no file"
+    assert "".join(run.text for run in freshness_spans((), NOW, trouble="no file")) == "✗ not connected: no file"

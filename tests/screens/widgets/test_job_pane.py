@@ -20,7 +20,7 @@ from console.metrics.job_progress import JobProgress
 from console.scheduling.why_answer import Category, QuotaAccount, QuotaHolder, Why
 from screens.columns.jobs import JobLine
 from screens.pages.jobs import JobsScreen
-from screens.widgets.job_pane import job_lines, saved_runs
+from screens.widgets.job_pane import job_lines, saved_state_spans
 from screens.widgets.pane import Pane
 from tests.fakes import present
 from tests.hostile.payloads import PAYLOADS, RAW
@@ -239,5 +239,5 @@ def test_of_a_folder_that_could_not_be_read_the_reason_comes_before_when_that_wa
     fleet = queue_scene()
     saved = SavedState(fleet.at, place, problem=problem)
     job = JobLine(fleet.jobsets["default", running(fleet)], fleet, saved=saved)
-    told = "".join(run.text for run in saved_runs(job, measured(50), fleet.at + 60))
+    told = "".join(run.text for run in saved_state_spans(job, measured(50), fleet.at + 60))
     assert told.endswith(f"GPU-hours. Its folder could not be read: {words} (tried 1m00s ago).")

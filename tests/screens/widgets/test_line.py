@@ -5,7 +5,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from screens.widgets.line import PaintedLines, changed_columns, fit_runs, joined
+from screens.widgets.line import PaintedLines, changed_columns, fit_spans, joined
 from screens.wording import Span
 
 RED, BLUE, ON_BLUE = Style(color="red"), Style(color="blue"), Style(bgcolor="blue")
@@ -16,10 +16,10 @@ def style_of(name: str) -> Style:
 
 
 def test_blanks_join_the_text_beside_them() -> None:
-    assert fit_runs([Span("ab", "red")], 4, style_of, after=2) == [Segment("ab    ", RED)]
-    assert fit_runs([Span("ab", "red")], 4, style_of, right=True, after=1) == [Segment("  ab ", RED)]
-    assert fit_runs([], 3, style_of, after=2) == [Segment("     ", Style())]
-    assert [each.text for each in fit_runs([Span("abc", "red"), Span("def", "blue")], 5, style_of)] == ["abc", "d…"]
+    assert fit_spans([Span("ab", "red")], 4, style_of, after=2) == [Segment("ab    ", RED)]
+    assert fit_spans([Span("ab", "red")], 4, style_of, right=True, after=1) == [Segment("  ab ", RED)]
+    assert fit_spans([], 3, style_of, after=2) == [Segment("     ", Style())]
+    assert [each.text for each in fit_spans([Span("abc", "red"), Span("def", "blue")], 5, style_of)] == ["abc", "d…"]
 
 
 def test_joined_lines_look_the_same() -> None:

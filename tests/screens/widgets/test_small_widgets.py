@@ -13,8 +13,8 @@ from screens.job_tabs.ranks import PodCell, PodMatrix, late_mark, slow_lines
 from screens.theme import DARK
 from screens.widgets.bars import Tab, TabStrip
 from screens.widgets.pane import event_lines, fact_lines
-from screens.widgets.sentence_line import cut_runs, folded_runs
-from screens.widgets.yaml import yaml_runs
+from screens.widgets.sentence_line import cut_spans, fold_spans
+from screens.widgets.yaml import yaml_spans
 from screens.wording import OK, Span
 from tests.screens.press import focus, text_of, until
 
@@ -36,22 +36,22 @@ def test_a_quota_bar_tells_own_borrowed_and_free() -> None:
 
 def test_sentences_break_at_spaces_and_keep_words_of_two_inks_whole() -> None:
     runs = [Span("pods\u00a0", "dim"), Span("2/2", "ok"), Span("  and more words")]
-    lines = ["".join(run.text for run in line) for line in folded_runs(runs, 12)]
+    lines = ["".join(run.text for run in line) for line in fold_spans(runs, 12)]
     assert lines == ["pods\u00a02/2", "and more", "words"]
 
 
 def test_a_sentence_that_is_cut_says_so_at_a_whole_word() -> None:
-    runs = folded_runs([Span("one two"), Span(" three", "ok"), Span(" four")], 40)[0]
-    assert "".join(run.text for run in cut_runs(runs, 15, " …")) == "one two three …"
-    assert "".join(run.text for run in cut_runs(runs, 14, " …")) == "one two …"
-    assert "".join(run.text for run in cut_runs(runs, 2, " …")) == " …"
+    runs = fold_spans([Span("one two"), Span(" three", "ok"), Span(" four")], 40)[0]
+    assert "".join(run.text for run in cut_spans(runs, 15, " …")) == "one two three …"
+    assert "".join(run.text for run in cut_spans(runs, 14, " …")) == "one two …"
+    assert "".join(run.text for run in cut_spans(runs, 2, " …")) == " …"
 
 
 def test_yaml_runs() -> None:
-    assert yaml_runs("  - name: a: b") == [Span("  - ", "dim"), Span("name:", "accent"), Span(" a: b", "")]
-    assert yaml_runs("replicas: 2")[-1] == Span(" 2", "waits")
-    assert yaml_runs("# comment") == [Span("# comment", "dim")]
-    assert "".join(run.text for run in yaml_runs('    "{\\"a\\": [1, 2]}"')) == '    "{\\"a\\": [1, 2]}"'
+    assert yaml_spans("  - name: a: b") == [Span("  - ", "dim"), Span("name:", "accent"), Span(" a: b", "")]
+    assert yaml_spans("replicas: 2")[-1] == Span(" 2", "waits")
+    assert yaml_spans("# comment") == [Span("# comment", "dim")]
+    assert "".join(run.text for run in yaml_spans('    "{\\"a\\": [1, 2]}"')) == '    "{\\"a\\": [1, 2]}"'
 
 
 class Host(App[None]):

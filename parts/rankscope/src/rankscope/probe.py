@@ -627,7 +627,7 @@ def read_boot_id() -> str:
         return ""
 
 
-def tell_times(seconds: float) -> None:
+def print_times(seconds: float) -> None:
     """Print how long the last collectives of each rank took, and the state of the pod's links."""
     every = [each for each in working_processes(read_all_processes()) if each["rank"] is not None]
     answer: dict[str, Any] = {
@@ -650,7 +650,7 @@ def tell_times(seconds: float) -> None:
     json.dump(answer, sys.stdout)
 
 
-def tell_stacks(ranks: set[int]) -> None:
+def print_stacks(ranks: set[int]) -> None:
     found = [each for each in working_processes(read_all_processes()) if each["rank"] in ranks and not each["program"]]
     tool = find_py_spy(found)
     answers = []
@@ -660,7 +660,7 @@ def tell_stacks(ranks: set[int]) -> None:
     json.dump({"processes": answers}, sys.stdout)
 
 
-def tell_samples(seconds: float, ranks: set[int]) -> None:
+def print_samples(seconds: float, ranks: set[int]) -> None:
     """Print where the main threads of these ranks are, sampled by py-spy for that many seconds."""
     found = [each for each in working_processes(read_all_processes()) if each["rank"] in ranks and not each["program"]]
     tool = find_py_spy(found)
@@ -735,13 +735,13 @@ def main() -> None:
         json.dump({"processes": [], "ras": query_ras()}, sys.stdout)
         return
     if sys.argv[1:2] == ["times"]:
-        tell_times(float(sys.argv[2]))
+        print_times(float(sys.argv[2]))
         return
     if sys.argv[1:2] == ["samples"]:
-        tell_samples(float(sys.argv[2]), {int(number) for number in RANK_TEXT.findall(sys.argv[3])})
+        print_samples(float(sys.argv[2]), {int(number) for number in RANK_TEXT.findall(sys.argv[3])})
         return
     if sys.argv[1:2] == ["stacks"]:
-        tell_stacks({int(number) for number in RANK_TEXT.findall(sys.argv[2])})
+        print_stacks({int(number) for number in RANK_TEXT.findall(sys.argv[2])})
         return
     every = read_all_processes()
     found, starters = working_processes(every), launcher_processes(every)
