@@ -94,13 +94,13 @@ RAS_TRIES = 3  # pods whose NCCL is asked, one after the other, until one answer
 RAS_TIMEOUT = 45.0  # seconds for NCCL's answer, which waits itself for ranks that do not answer
 ANALYSER_TIMEOUT = 90.0  # seconds; the script itself gives up each interpreter after 60
 RAS_PAUSE = 1.0  # seconds after which NCCL is asked again about ranks that it found behind
-END_TOLD = 3.0  # seconds within which the cluster tells that a pod has ended whose command broke off
-FLOW_SECONDS = 6.0  # seconds from the first byte of the probe's answer to its last: it is printed at once, at the end
-WHAT, WHAT_NCCL = "What the pods tell", "What the pod tells of NCCL"
+POD_END_TIMEOUT = 3.0  # seconds within which the cluster tells that a pod has ended whose command broke off
+ANSWER_FLOW_SECONDS = 6.0  # from the first byte of the probe's answer to its last: it is printed at once, at the end
+PODS_ANSWER, RAS_ANSWER = "What the pods tell", "What the pod tells of NCCL"
 MAX_REPORTS = 16  # jobs whose last report is kept: those that were inspected last
-MAX_RECORDED = 64 << 20  # bytes of a recording
-_PROBE, _POLL_RAS = Path(probe.__file__), Path(poll_ras.__file__)
-PY_SPY = "0.4.3"
+MAX_RECORDING_BYTES = 64 << 20  # bytes of a recording
+_PROBE_SCRIPT, _POLL_RAS_SCRIPT = Path(probe.__file__), Path(poll_ras.__file__)
+PY_SPY_VERSION = "0.4.3"
 PY_SPY_HASHES = (
     "8a4277225f470d394a85cca0cdd944bef87f0097b6f20150a6dd3ac2e92806b8",
     "bbcec46930d464b3bfc142d6d02ade4dd8ad5627823263b3eff0280e80c7c132",

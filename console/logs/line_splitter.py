@@ -51,10 +51,10 @@ class ProgressBarFilter:
         return [*lines, self.last]
 
 
-LONGEST_LINE = 1 << 20  # bytes of one line that are kept; the rest is counted and left out
-_SECOND = 19  # length of 2026-11-21T07:00:00
+MAX_LINE_BYTES = 1 << 20  # bytes of one line that are kept; the rest is counted and left out
+_SECONDS_LENGTH = 19  # length of 2026-11-21T07:00:00
 _DIGITS = slice(20, 29)  # of 2026-11-21T07:00:00.000000000Z, as the kubelet writes it
-_STAMP = 31  # length of 2026-11-21T07:00:00.000000000Z and the space behind it
+_TIMESTAMP_LENGTH = 31  # length of 2026-11-21T07:00:00.000000000Z and the space behind it
 
 
 class LineSplitter:
@@ -143,17 +143,17 @@ def split_timestamps(raws: list[bytes]) -> list[tuple[float, bytes]]:
     lines: list[tuple[float, bytes]] = []
     for raw in raws:
         digits = raw[_DIGITS]
-        if raw[: _SECOND + 1] == head and raw[29:31] == b"Z " and second and digits.isdigit():
+        if raw[: _SECONDS_LENGTH + 1] == head and raw[29:31] == b"Z " and second and digits.isdigit():
             lines.append((second + int(digits) / 1_000_000_000, raw))
             continue
-        stop = raw.find(b" ", _SECOND, 48)
+        stop = raw.find(b" ", _SECONDS_LENGTH, 48)
         if raw[stop - 1 : stop] != b"Z":
             lines.append((_parse_timestamp(raw[:stop] if stop > 0 else raw[:48]), raw))
             continue
-        if raw[: _SECOND + 1] != head:
-            head = raw[: _SECOND + 1]
-            second = _parse_timestamp(raw[:_SECOND] + b"Z")
-        digits = raw[_SECOND + 1 : stop - 1]
+        if raw[: _SECONDS_LENGTH + 1] != head:
+            head = raw[: _SECONDS_LENGTH + 1]
+            second = _parse_timestamp(raw[:_SECONDS_LENGTH] + b"Z")
+        digits = raw[_SECONDS_LENGTH + 1 : stop - 1]
         if second and digits.isdigit():
             lines.append((second + int(digits[:9] or 0) / 10 ** len(digits[:9]), raw))
         else:

@@ -32,7 +32,7 @@ def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[Tra
         tracks.append(TrainingRun(program))
         return tracks[-1]
 
-    own, is_short = load_own_formats(), len(lines) < SHORT_LOG
+    own, is_short = own_log_formats(), len(lines) < SHORT_LOG_LINES
     nccl, training = NcclParser(), TrainingParser(own, begin_run, is_short=is_short, layouts=_known_layouts(own))
 
     for _, group in groupby(lines, lambda line: line.text.translate(_WITHOUT_NUMBERS)):

@@ -485,7 +485,7 @@ async def test_reference_cycles_are_collected(monkeypatch: pytest.MonkeyPatch) -
             app.collect_garbage()
             assert circle() is None, "what was in use the last time"
             await press(pilot, "question_mark", then=lambda: isinstance(app.screen, HelpScreen))
-            monkeypatch.setattr("screens.app_base.MANY_OBJECTS", len(gc.get_objects()) * 3 // 4)
+            monkeypatch.setattr("screens.app_base.MAX_OBJECTS_FOR_FULL_GC", len(gc.get_objects()) * 3 // 4)
             circle = weakref.ref(held := Circle())
             app.collect_garbage()
             del held

@@ -20,7 +20,7 @@ from msgspec import structs
 
 from console.errors import BadInput, NotAllowed, NotFound, ProgramFailed
 from console.hang import inspector
-from console.hang.inspector import MAX_REPORTS, PY_SPY, PY_SPY_HASHES, JobInspector
+from console.hang.inspector import MAX_REPORTS, PY_SPY_HASHES, PY_SPY_VERSION, JobInspector
 from console.kube.objects.pod import Pod
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from rankscope import Activity, TracedProcess

@@ -162,7 +162,7 @@ def learn_layout(text: str, read: ParseLine) -> LineLayout | None:
     parsed = read(text)
     bars = [bar.span() for bar in re.finditer(_DRAWN_BAR, text)]
     places = [each for each in _NUMBER.finditer(text) if not any(at <= each.start() < end for at, end in bars)]
-    if parsed is None or len(text) > _LONGEST or len(places) > _MOST or "\ufffd" in text:
+    if parsed is None or len(text) > _MAX_LINE or len(places) > _MAX_NUMBERS or "\ufffd" in text:
         return None
     if any(value != value for value in parsed[0].step.extra.values()):  # nan, which is like no other
         return None
@@ -223,9 +223,9 @@ class _LayoutTrial:
             return None
         if not name:
             return self._free_slot(start, end, kinds)
-        zero, below = self._changed_figures(start, end, _ZERO), None
-        if _SIGNED.match(self._text, start - 1):
-            below = self._changed_figures(start, end, _NEGATIVE)
+        zero, below = self._changed_figures(start, end, _ZERO_TEXT), None
+        if _BEFORE_SIGNED.match(self._text, start - 1):
+            below = self._changed_figures(start, end, _NEGATIVE_TEXT)
         rule = next((each for each in rules if self._changes_only_field(each, 0.0, zero, name)), None)
         signed = rule is not None and self._changes_only_field(rule, float(_NEGATIVE_TEXT), below, name)
         if self._text[start] == "-" and not signed:
@@ -234,7 +234,7 @@ class _LayoutTrial:
 
     def _free_slot(self, start: int, end: int, kinds: Sequence[_Kind]) -> NumberSlot | None:
         """The slot of a number that no field depends on; None if one does where it is 0, as a count of nan."""
-        if self._parsed[0].step.nan and self._changed_figures(start, end, _ZERO) != {}:
+        if self._parsed[0].step.nan and self._changed_figures(start, end, _ZERO_TEXT) != {}:
             return None
         return NumberSlot("", "", False, _number_pattern(kinds, signed=self._text[start] == "-"))
 

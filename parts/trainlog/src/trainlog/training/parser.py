@@ -96,8 +96,8 @@ class TrainingParser:
         `layouts`: of lines of known programs in logs that were read before, with the same `own`; those of this are
         added.
         """
-        self._blocks = LineBlocks(LONGEST, returns=True)
-        self._is_short, self._reach = is_short, _PIECE
+        self._blocks = LineBlocks(MAX_LINE_BYTES, returns=True)
+        self._is_short, self._reach = is_short, _MIN_PIECE_BYTES
         self._own, self._make_run = own, make_run
         self._lines = StepLineFinder(STEP_SEARCH, self._own) if self._own else STEP_SEARCH
         self._runs: list[RunReader] = []
@@ -232,7 +232,7 @@ class TrainingParser:
                 for each in range(at, at + taken):
                     add(StepReport(layout.format, steps[each]), label)
             at += taken
-        if merged and (own := self._open.get(_FAMILIES.get(layout.format, layout.format))) is not None:
+        if merged and (own := self._open.get(_FORMAT_FAMILIES.get(layout.format, layout.format))) is not None:
             own.several = True  # None: their steps went beside those of another format
         if layout.draws_bar:
             self._take_progress_bar(strip_terminal_codes(last))
@@ -449,9 +449,9 @@ class TrainingParser:
             return (found[0], reporter_label(words, found[0].at)) if len(found) == 1 else None
 
         if layout := learn_layout(raw.decode("utf-8", "replace"), parse_alone):
-            self._layouts, self._alone = [layout, *self._layouts[: _LAYOUTS - 1]], 0
+            self._layouts, self._alone = [layout, *self._layouts[: _MAX_LAYOUTS - 1]], 0
             if self._shared is not None and layout.format != "key-value":
-                self._shared[:] = layout, *self._shared[: _LAYOUTS - 1]
+                self._shared[:] = layout, *self._shared[: _MAX_LAYOUTS - 1]
 
     def _take_progress_bar(self, text: str) -> None:
         """Take a progress bar of the training; bars of downloads begin with a name and are ignored."""

@@ -206,7 +206,7 @@ class PackedSteps:
 def pack_columns(columns: Mapping[str, Sequence[Any]]) -> PackedSteps:
     """Pack columns that have a value for every step; names of extra figures begin with a blank."""
     made = {
-        name: array("q" if name in _COUNTS else "b" if name in _DEFAULTS else "d", values)
+        name: array("q" if name in _COUNT_FIELDS else "b" if name in _DEFAULTS else "d", values)
         for name, values in columns.items()
     }
     extra = {name[1:]: made.pop(name) for name in columns if name[0] == " "}
