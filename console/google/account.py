@@ -80,7 +80,7 @@ class Cloud:
         return answer
 
     async def call(self, module: str, question: Callable[[Any, GoogleSession], Awaitable[AnswerT]]) -> AnswerT:
-        """Load a module of `console.google.api` and call `question` with it and this login."""
+        """Call `question` with the named module of `console.google.api`, which loads late, and this login."""
         return await question(await loaded(f"console.google.api.{module}"), await self.open_session())
 
     async def client(self, module: str, make: Callable[[Any, GoogleSession], ClientT]) -> ClientT:

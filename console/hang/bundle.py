@@ -127,7 +127,7 @@ def _list_report_files(namespace: str, report: HangReport | SlowReport) -> dict[
 
 
 class _LogLines(NamedTuple):
-    """Of a pod's log, below its name: the lines that NCCL, PyTorch's watchdog or the driver printed, and the last."""
+    """A pod's log lines for the bundle: those of NCCL, PyTorch's watchdog and the driver, and the last ones."""
 
     of_nccl: list[str]
     last: list[str]

@@ -90,7 +90,7 @@ def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
 
 
 def training_figures(where: RunPosition, speeds: Mapping[str, float] = MappingProxyType({})) -> dict[str, Any]:
-    """The position of a training: its last step, its last loss with the step, and since when the loss is NaN.
+    """A training's last step, last loss, and since when the loss is NaN, by field of RunRecord.
 
     `speeds`: of its last steps, by the names of their metrics.
     """

@@ -215,7 +215,7 @@ class LogService:
     async def read_previous(
         self, namespace: str, name: str, wanted: Collection[int] | None = None, *, tail: int | None = None
     ) -> PreviousLogs:
-        """What ranks (all unless given) printed before their containers' restart, their last `tail` lines.
+        """The logs of ranks' previous containers, before their last restart: the last `tail` lines of each.
 
         NotFound if nothing is kept, or the error that kept all from being read.
         """

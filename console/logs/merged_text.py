@@ -323,7 +323,7 @@ class Consensus:
 
 class AgreedText(ListText):
     def __init__(self, consensus: Consensus, ranks: int, gaps: Callable[[], Sequence[Gap]]) -> None:
-        """`gaps`: whose lines of what time are not known at this moment."""
+        """`gaps`: returns the periods in which lines of ranks are missing at this moment."""
         super().__init__()
         self._consensus = consensus
         self._ranks = ranks

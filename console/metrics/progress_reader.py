@@ -49,7 +49,7 @@ def _shown(progress: JobProgress) -> tuple[object, ...]:
 
 
 def find_end(lines: Sequence[LogLine], pod: int, failed: PodSlot | None) -> LogEnd | None:
-    """How the program of a pod ended by the end of its log; `failed`: the pod that failed first, of a job that did."""
+    """How a pod's program ended, by the end of its log; `failed`: the first failed pod of a failed job."""
     if failed is None or failed.number != pod:
         return find_log_end(lines, pod, SERVER_CLOCK.now())
     when = failed.ended.finished if failed.ended else 0.0

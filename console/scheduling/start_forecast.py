@@ -104,7 +104,7 @@ class StartForecast:
         await self._running().update([job.key for job in self._cluster.fleet.jobsets.values() if not job.finished])
 
     async def poll(self) -> bool:
-        """Look how far all jobs are that run, if any waits; returns whether expected starts changed."""
+        """Read the progress of running jobs if any job waits; returns whether expected starts changed."""
         before = self.starts
         with suppress(OSError):  # a4 forecast says why
             await self._note_workloads()

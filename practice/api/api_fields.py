@@ -11,11 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
-_PROTOBUF_PACKAGES = {
-    "": "core",
-    "meta.k8s.io": "meta",
-    "rbac.authorization.k8s.io": "rbac",
-}
+_PROTOBUF_PACKAGES = {"": "core", "meta.k8s.io": "meta", "rbac.authorization.k8s.io": "rbac"}
 
 
 @dataclass(frozen=True, slots=True)

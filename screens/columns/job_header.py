@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, now: float = 0.0) -> list[Span]:
-    """State, name and figures of a job in one line; what is as usual is not said."""
+    """A job's state and name, with its unusual figures, in one line."""
     if line is None:
         glyph = Span("○ ", "dim") if gone else Span("◐ ", "waits")
         return [glyph, Span(f"{key[1]} ", "strong"), Span(f"in {key[0]}: {'gone' if gone else 'not seen yet'}", "dim")]

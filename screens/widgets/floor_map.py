@@ -145,7 +145,7 @@ def host_caption(host: Host) -> str:
     return "cordoned" if host.node.cordoned else ""
 
 
-class Spot(NamedTuple):
+class MapPosition(NamedTuple):
     y: int
     x: int
     width: int
@@ -177,7 +177,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self._job_styles: Mapping[str, str] = {}
         self._held: Mapping[str, Span] = {}
         self._lines: list[FloorLine] = []
-        self._spots: list[Spot] = []
+        self._spots: list[MapPosition] = []
         self._numbers: dict[str, int] = {}
         self._cursor = ""
         self._label = 0
@@ -274,7 +274,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         left = self._name_width(self._shape)
         self._starts = [0, *accumulate(1 if line.heading else self._shape.rows for line in self._lines)]
         self._spots = [
-            Spot(start, at * line.panel + left + number * line.mark, line.mark, marked)
+            MapPosition(start, at * line.panel + left + number * line.mark, line.mark, marked)
             for start, line in zip(self._starts, self._lines, strict=False)
             for at, panel in enumerate(line.panels)
             for number, marked in enumerate(panel.marks)
