@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 
 QUESTION_WORKERS = "actions"
 """Group of the workers that may ask something; others only read."""
-ASKED_WITHIN = 1.5  # seconds after a key within which what is typed belongs to the question it may bring
+QUESTION_WAIT_SECONDS = 1.5  # seconds after a key within which what is typed belongs to the question it may bring
 STRAY_WITHIN = 0.4
 """Seconds after a page opened that nobody typed for, or after the last such letter, in which a letter is not for it."""
-_LOOK = 0.01  # seconds between two looks whether it is there
-SETTLED_WITHIN = 0.3
+_QUESTION_POLL_SECONDS = 0.01  # seconds between two looks whether it is there
+KEY_EFFECT_SECONDS = 0.3
 """Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
 KEYS_REST = 0.3  # seconds after a key in which another one is likely
 COLLECT_EVERY, COLLECT_ALL = 10.0, 60  # seconds between two collections, and of how many one looks through all objects
@@ -166,7 +166,7 @@ class KeyOrderedApp(App[int]):
         """Handle the oldest waiting key; the next follows when this one has had its effect."""
         while self._typed and self._typed[0].is_printable and monotonic() < self.no_letters_until:
             self._typed.popleft()
-            if monotonic() > self._letters_dropped + ASKED_WITHIN:
+            if monotonic() > self._letters_dropped + QUESTION_WAIT_SECONDS:
                 self.notify("Letters typed before this page was there are not taken.", severity="warning", timeout=4)
             self._letters_dropped = monotonic()
             self.no_letters_until = self._letters_dropped + STRAY_WITHIN
@@ -208,7 +208,7 @@ class KeyOrderedApp(App[int]):
                 break
             await asyncio.sleep(_QUESTION_POLL_SECONDS)
         while asking and self.screen_stack and not self.screen.is_mounted:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_QUESTION_POLL_SECONDS)
         if self.no_letters_until != letters:  # however long its page took to come
             self.no_letters_until = monotonic() + STRAY_WITHIN
         self.call_later(self._answer_next)

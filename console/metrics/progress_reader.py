@@ -167,8 +167,10 @@ class JobProgressReader:
         fleet = self._cluster.fleet
         jobset = fleet.jobset_by_uid.get(uid)
         live = self._service.find_followed(jobset.key) if jobset is not None else None
-        past = (live is not None and live.has_begun) or (CLOCK.now() - found.at > PHASE_SECONDS and not found.late)
-        if not past and jobset is not None and found.start.name == PULL:
+        past = (live is not None and live.has_begun) or (
+            SERVER_CLOCK.now() - found.at > PHASE_SECONDS and not found.late
+        )
+        if not past and jobset is not None and found.start.name == PULL_PHASE:
             past = pull_phase(pod_slots(jobset, fleet), 0.0) is None
         return None if past else found
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MIN_STEPS_FOR_PACE = 5  # steps after which the pace of a run is known: the first ones compile, and fill caches
 MIN_STEPS_FOR_LATE = 2  # steps after which the next one may be late, by the longest of those before
-RECENT = 20  # latest steps by which the pace is judged
+RECENT_STEPS = 20  # latest steps by which the pace is judged
 STEADY, ALIKE = 200, 0.05  # and at most, where those before came as fast as the latest but for this share
 PAUSE_FACTOR = 3.0  # times by which a pause is longer than what usually passes from one line to the next
 PAUSE_HISTORY_STEPS = 2500  # among which a pause is looked for again, such as that of every thousandth step
@@ -124,8 +124,8 @@ def _steady_pace(
     By the latest alone one line that comes late would move an end that is hours away by minutes.
     """
     pace = (times[-1] - times[first]) / (numbers[-1] - numbers[first])
-    while first - RECENT >= paced_from and len(times) - first < STEADY:
-        before = first - RECENT
+    while first - RECENT_STEPS >= paced_from and len(times) - first < STEADY:
+        before = first - RECENT_STEPS
         if max(after - each for each, after in pairwise(times[before : first + 1])) > longest:
             break
         steps, earlier = numbers[first] - numbers[before], times[first] - times[before]

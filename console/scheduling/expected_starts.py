@@ -164,7 +164,7 @@ class _StartSimulation:
                 self._found[key],
                 earliest=bound if bound > self._fleet.at else 0.0,
                 earliest_after=after if bound > self._fleet.at else "",
-                sooner=tuple(sooner[key][:_NAMED]) if bound <= self._fleet.at else (),
+                sooner=tuple(sooner[key][:_MAX_NAMED_JOBS]) if bound <= self._fleet.at else (),
             )
 
     def _earliest(self) -> dict[Key, tuple[float, str]]:

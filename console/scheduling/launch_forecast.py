@@ -339,8 +339,8 @@ def with_waiting_launch(fleet: Fleet, demand: LaunchDemand) -> tuple[Fleet, tupl
     """The snapshot with the launch waiting in its queue, and the key of its workload there."""
     required = demand.level if demand.topology == "required" else ""
     pods = QueuedPodSet("workload", demand.pods, ((GPU, demand.size),), required_topology=required)
-    rank, where = priority_of(fleet, demand) or 0, (demand.namespace, _LAUNCH)
-    waiting = QueuedWorkload(*where, _LAUNCH, fleet.at, demand.queue, priority=rank, pod_sets=(pods,))
+    rank, where = priority_of(fleet, demand) or 0, (demand.namespace, _LAUNCH_NAME)
+    waiting = QueuedWorkload(*where, _LAUNCH_NAME, fleet.at, demand.queue, priority=rank, pod_sets=(pods,))
     return replace(fleet, workloads={**fleet.workloads, waiting.key: waiting}), waiting.key
 
 

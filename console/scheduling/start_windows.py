@@ -322,7 +322,7 @@ class _Rollouts:
 
     def rest(self, known: RunTime, ran: float, uid: str = "") -> float:
         """Of a job that has run for so long."""
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             if (whole := self._sample_duration(known.median, known.spread, uid)) > ran:
                 return whole - ran
         return self._sample_duration(

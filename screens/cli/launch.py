@@ -299,7 +299,7 @@ def merge_drafts(session: Session, laid: dict[str, Value], drafts: Sequence[tupl
 async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
     manifests = await session.launch.render(plan)
     await read_priorities(session)
-    fleet, ask = await session.wait_until_listed(*FIT_KINDS), session.launch.plan_texts.demand(plan)
+    fleet, ask = await session.wait_until_listed(*DRY_RUN_KINDS), session.launch.plan_texts.demand(plan)
     fits, others = forecast(fleet, ask), launch_alternatives(fleet, ask)
     if as_json:
         fields = {"namespace": plan.namespace, "name": plan.name, "recipe": plan.recipe}

@@ -38,8 +38,8 @@ from screens.sanitize import one_line
 from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, PlotFrame
 from screens.widgets.charts.training_plot import TrainingChartData, View, draw_chart
 from screens.widgets.line import cut_sentence, folded_at_spaces
-from screens.widgets.pane import WIDE, Lines, beside, event_lines
-from screens.widgets.sentence_line import cut_runs, folded_runs
+from screens.widgets.pane import WIDE_COLUMNS, Lines, beside, event_lines
+from screens.widgets.sentence_line import cut_spans, fold_spans
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Span, runs_of
 from trainlog import STEP_METRICS, redact, shorten_iteration_line
@@ -222,13 +222,13 @@ def _progress_lines(
     """
     figures = _figures(job, measures, width)
     pods, cost = _pods(job, width) if job.ranks else [], _cost(job, now)
-    at_risk = folded_runs(runs, width) if saved and (runs := saved_runs(job, measures, now)) else []
+    at_risk = fold_spans(runs, width) if saved and (runs := saved_state_spans(job, measures, now)) else []
     if pods and cell_width(pods[0]) + cell_width(cost) + 3 <= width:
         pods[0] += [Span("   "), *cost] if cost else []
         cost = []
-    most = max(1, room - len(figures) - len(pods) - bool(cost) - 1 - CURVE_LEAST)
-    if curve and len(at_risk) > most and _curve(measures, width, CURVE_LEAST):  # its page has all of that
-        at_risk[most - 1 :] = [cut_runs(at_risk[most - 1], width - 2, " …")]
+    most = max(1, room - len(figures) - len(pods) - bool(cost) - 1 - MIN_CURVE_LINES)
+    if curve and len(at_risk) > most and _curve(measures, width, MIN_CURVE_LINES):  # its page has all of that
+        at_risk[most - 1 :] = [cut_spans(at_risk[most - 1], width - 2, " …")]
     pods += [*at_risk, *([cost] if cost and pods else [])]
     pods = pods[: max(1, room - len(figures))]
     busy = _gpus_busy(job, measures, width, now)[not curve :]

@@ -230,7 +230,7 @@ SIZE = r"(printed|longer) (more )?than \d+ [MK]iB"
     [
         *(pytest.param(each, "lines without end", {}, SIZE, marks=SLOW) for each in QUESTIONS),
         *(pytest.param(each, "errors without end", {}, SIZE, marks=SLOW) for each in QUESTIONS),
-        *(pytest.param(each, "silence", {"console.kube.exec.BEGINS": 0.3}, r"within 0\.3 s", marks=SLOW)
+        *(pytest.param(each, "silence", {"console.kube.exec.START_TIMEOUT": 0.3}, r"within 0\.3 s", marks=SLOW)
           for each in BY_ITSELF),
         ("gpus", "readings of GPUs without end", {}, r"without a pause|more than 256 KiB"),
         ("ls", "a folder of 800,000 entries", {}, "more than 300,000 entries"),
@@ -476,7 +476,7 @@ async def test_a_log_of_a_gigabyte_in_a_megabyte_of_gzip_is_not_unpacked() -> No
 
 @SLOW
 async def test_a_log_that_is_read_once_and_only_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.kube.http.SLOW_FOR", 1)
+    monkeypatch.setattr("console.kube.http.MIN_SPEED_SECONDS", 1)
     async with served(LOG, FLOODS["log: a drip without end"].answer) as client:
         with pytest.raises(Unreachable, match="in time"):
             await LogStream(client, LogRequest("n", "p", tail=10, follow=False)).run(lambda _: None)

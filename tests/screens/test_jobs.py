@@ -23,7 +23,7 @@ from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
 from console.metrics.measured_log import read_lines
 from console.metrics.nccl_history import MeasuredTest
-from console.metrics.start_phase import PULL, StartPhase
+from console.metrics.start_phase import PULL_PHASE, StartPhase
 from console.scheduling.failure import FailureCard, PodFailure
 from console.settings import Settings
 from screens.app import ConsoleApp
@@ -37,7 +37,7 @@ from screens.pages.jobs import STILL_SECONDS, TABS_BY_KEY, JobsScreen, JobTable
 from screens.pages.launch import LaunchScreen
 from screens.widgets.bars import KeyBar
 from screens.widgets.log.view import LogView
-from screens.widgets.sentence_line import folded_runs
+from screens.widgets.sentence_line import fold_spans
 from screens.wording import runs_of
 from tests.fakes import FakeSession, fleet_of, present
 from tests.screens.press import console, console_at, next_screen, press, screen_of, screen_text, text_of, toasts, until
@@ -332,7 +332,7 @@ async def test_a_page_is_never_at_an_earlier_phase_than_the_log_of_its_job() -> 
     """The list has read that its image is pulled; since then nobody has looked at that list."""
     session = FakeSession(queue_scene())
     reader = session.measures.progress_reader
-    reader.known["uid-llama"] = JobProgress(start=StartPhase(PULL, CLOCK.now() - 9), at=CLOCK.now())
+    reader.known["uid-llama"] = JobProgress(start=StartPhase(PULL_PHASE, SERVER_CLOCK.now() - 9), at=SERVER_CLOCK.now())
     assert reader.progress_of("uid-llama") is None, "its pods have started"
     session.printed[RANK_0] = [LogLine(time.time(), "step 12 train: run")]
     async with console(session, size=(120, 35)) as (app, pilot, _):
@@ -344,7 +344,7 @@ async def test_a_page_is_never_at_an_earlier_phase_than_the_log_of_its_job() -> 
     assert reader.progress_of("uid-llama") is None, "whoever follows its log has read a row"
     session.measures.find_monitored = dict[tuple[str, str], JobMeasures]().get
     assert present(reader.progress_of("uid-llama")).start
-    reader.known["uid-llama"] = structs.replace(reader.known["uid-llama"], at=CLOCK.now() - 60)
+    reader.known["uid-llama"] = structs.replace(reader.known["uid-llama"], at=SERVER_CLOCK.now() - 60)
     assert reader.progress_of("uid-llama") is None, "a minute ago"
 
 
@@ -355,7 +355,7 @@ async def test_what_a_job_has_nothing_to_say_of_has_no_row() -> None:
         assert screen.query_one(LogView).size.height == 31
         await pilot.app.pop_screen()
         screen = await to_job(app, pilot, "dpo-b")
-        assert screen.strip.region.y == 2 + len(folded_runs(screen.reason.runs, 118))
+        assert screen.strip.region.y == 2 + len(fold_spans(screen.reason.runs, 118))
 
 
 @pytest.mark.parametrize(("size", "oldest"), [((80, 24), 13), ((140, 42), 9)])

@@ -147,7 +147,7 @@ def test_windows_hold_four_of_five_starts(monkeypatch: pytest.MonkeyPatch) -> No
     times = {f"uid-{name}": RunTime(4000.0, 0.3) for name in "def"}
     windows = start_windows(fleet, left, times, seed=1, budget=LONG).by_key
     assert len(windows) == 3
-    monkeypatch.setattr(module, "FEWEST", 1)
+    monkeypatch.setattr(module, "MIN_ROLLOUTS", 1)
     truths = [start_windows(fleet, left, times, seed=seed, budget=LONG, rollouts=1).by_key for seed in range(100, 500)]
     for name, bounds in windows.items():
         held = sum(bounds.start <= truth[name].middle <= bounds.end for truth in truths)
