@@ -92,7 +92,7 @@ class LineSplitter:
     def feed_text(self, chunk: bytes) -> bytes:
         """As `feed`, with a line end behind each line: a block of plain lines is passed on as it came."""
         end = chunk.rfind(b"\n") + 1
-        if self._pictures or b"\r" in chunk or not end or len(self._rest) + len(chunk) > LONGEST_LINE:
+        if self._pictures or b"\r" in chunk or not end or len(self._rest) + len(chunk) > MAX_LINE_BYTES:
             return b"".join([line + b"\n" for line in self.feed(chunk)])
         block, self._rest = bytes(self._rest) + chunk[:end], bytearray(chunk[end:])
         return block

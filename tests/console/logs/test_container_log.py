@@ -177,7 +177,7 @@ async def test_the_text_of_a_log_is_that_of_its_lines(
 @pytest.mark.parametrize("seed", range(20))
 def test_it_does_not_matter_where_the_text_of_a_log_is_cut(seed: int) -> None:
     chance = random.Random(seed)
-    printed = [*PRINTED, b"y" * (LONGEST_LINE + 9), b"end"]
+    printed = [*PRINTED, b"y" * (MAX_LINE_BYTES + 9), b"end"]
     chance.shuffle(printed)
     data, at = b"".join([line + b"\n" for line in printed]), 0
     cutter, redactor, found = LineSplitter(stamped=False), Redactor(), b""

@@ -242,7 +242,7 @@ class Redactor:
             *lines, _ = block.split(b"\n")
             return b"".join([line[1:] + b"\n" for line in self.redact_lines([b" " + line for line in lines])])
         clean, at = list[bytes](), 0
-        for start, end in sorted(_WORDS.find_lines(block).items()):
+        for start, end in sorted(_ANY_SEARCH.find_lines(block).items()):
             clean += block[at:start], redact_line(block[start:end])
             at = end
         return b"".join([*clean, block[at:]])
