@@ -118,9 +118,9 @@ async def _read_output(process: asyncio.subprocess.Process, stream: asyncio.Stre
     """What a program prints; one that prints too much is killed, and the rest dropped: its end is known behind it."""
     found = bytearray()
     while stream is not None and (piece := await stream.read(1 << 16)):
-        if len(found) <= MAX_OUTPUT:
+        if len(found) <= MAX_PLUGIN_OUTPUT_BYTES:
             found += piece
-            if len(found) > MAX_OUTPUT:
+            if len(found) > MAX_PLUGIN_OUTPUT_BYTES:
                 process.kill()
     return bytes(found)
 

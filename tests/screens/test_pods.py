@@ -228,7 +228,7 @@ async def test_a_picture_that_comes_while_a_key_is_answered_is_drawn_after_it(
     monkeypatch: pytest.MonkeyPatch, *, slow: bool
 ) -> None:
     """The page a key returns to is drawn at once, unless that is slow: then all keys that are likely go first."""
-    for name in ("KEYS_FIRST", "KEYS_FIRST_OF_SLOW"):
+    for name in ("MAX_KEY_DELAY", "MAX_KEY_DELAY_OF_SLOW"):
         monkeypatch.setattr(f"screens.base.{name}", 60.0)
     async with console(kind=Keys) as (app, pilot, _):
         assert isinstance(app, Keys)

@@ -351,7 +351,7 @@ async def test_a_proxy_that_says_nothing_is_thought_of(
     environment: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("http", "raw_connection"):
-        monkeypatch.setattr(f"console.kube.{module}.CONNECT", 0.2)
+        monkeypatch.setattr(f"console.kube.{module}.CONNECT_TIMEOUT", 0.2)
 
     async def keep_quiet(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.read(1)  # the beginning of CONNECT; there is no answer

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import DEFAULT_GPU_TOLERATIONS, GPU, Condition
+from console.kube.objects.meta import NAMESPACE_NAME_LABEL as NAME_LABEL
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.objects.queue import (
@@ -298,11 +299,11 @@ FORECASTS: list[tuple[Fleet, int, dict[str, Any], LaunchVerdict, str]] = [
     *((cluster(queues=(DOOR, queue(namespaces=selector))), 16, {}, verdict, words) for selector, verdict, words in (
         ((), NOW, f"…{SOME}…"),
         (None, NEVER, "…cq does not accept workloads of namespace team; it has no namespaceSelector and accepts none…"),
-        ((Requirement(NAMESPACE_NAME_LABEL, "In", ("team", "ops")),), NOW, f"…{SOME}…"),
-        ((Requirement(NAMESPACE_NAME_LABEL, "NotIn", ("team",)),), NEVER, f"…with {NAMESPACE_NAME_LABEL} other than team…"),
+        ((Requirement(NAME_LABEL, "In", ("team", "ops")),), NOW, f"…{SOME}…"),
+        ((Requirement(NAME_LABEL, "NotIn", ("team",)),), NEVER, f"…with {NAME_LABEL} other than team…"),
         ((Requirement("kind", "In", ("ml",)),), NOW, "…; if team is one of its namespaces: it accepts namespaces…"),
-        ((Requirement("kind", "Exists"), Requirement(NAMESPACE_NAME_LABEL, "In", ("x",))), NEVER, "…with label kind, …"),
-        ((Requirement(NAMESPACE_NAME_LABEL, "DoesNotExist"),), NEVER, f"…no label {NAMESPACE_NAME_LABEL}…"),
+        ((Requirement("kind", "Exists"), Requirement(NAME_LABEL, "In", ("x",))), NEVER, "…with label kind, …"),
+        ((Requirement(NAME_LABEL, "DoesNotExist"),), NEVER, f"…no label {NAME_LABEL}…"),
     )),
     (cluster(FIRST, queues=(DOOR, queue(32, 8, strategy="StrictFIFO"))), 8, {}, WAITS,
      "32 own - 8 used = 24 free, but cq is StrictFIFO: nothing passes first (64)"),
@@ -333,7 +334,8 @@ FORECASTS: list[tuple[Fleet, int, dict[str, Any], LaunchVerdict, str]] = [
      "quota is free, but it needs 2 free hosts and there is 1"),
     (fleet_of(*MARKED, HOSTS[3], FLAVOR, DOOR, queue()), 16, {}, NEVER,
      "needs 2 hosts, and the nodes it may use have 1"),
-    (fleet_of(*MARKED, HOSTS[3], FLAVOR, DOOR, queue()), 16, {"tolerations": (*DEFAULT_GPU_TOLERATIONS, PUTS_UP)}, NOW, "…"),
+    (fleet_of(*MARKED, HOSTS[3], FLAVOR, DOOR, queue()), 16,
+     {"tolerations": (*DEFAULT_GPU_TOLERATIONS, PUTS_UP)}, NOW, "…"),
     (cluster(*NOWHERE, queues=(DOOR, queue(64))), 32, {"topology": "required", "level": BLOCK}, NEVER,
      "needs 4 hosts in one block, and the largest block has 3"),
     (cluster(queues=(DOOR, queue(128, checks=("dws",)))), 64, {}, NOW,
