@@ -57,10 +57,10 @@ STRAY_WITHIN = 0.4
 _QUESTION_POLL_SECONDS = 0.01  # seconds between two looks whether it is there
 KEY_EFFECT_SECONDS = 0.3
 """Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
-KEYS_REST = 0.3  # seconds after a key in which another one is likely
-COLLECT_EVERY, COLLECT_ALL = 10.0, 60  # seconds between two collections, and of how many one looks through all objects
-MANY_OBJECTS = 100_000  # in use, through which a collection looks in a thirtieth of a second
-PAINTED_WITHIN = 0.1  # seconds after which what a key has changed has been painted
+KEY_PAUSE_SECONDS = 0.3  # seconds after a key in which another one is likely
+GC_SECONDS, FULL_GC_EVERY = 10.0, 60  # seconds between two collections, and of how many one looks through all objects
+MAX_OBJECTS_FOR_FULL_GC = 100_000  # in use, through which a collection looks in a thirtieth of a second
+PAINT_SECONDS = 0.1  # seconds after which what a key has changed has been painted
 
 
 @cache
@@ -245,12 +245,12 @@ class KeyOrderedApp(App[int]):
         then on that would not be looked through, and hold the young objects that it refers to.
         """
         self._looks += 1
-        if self._frozen and self._looks >= COLLECT_ALL and monotonic() - self._pressed_at > COLLECT_EVERY:
+        if self._frozen and self._looks >= FULL_GC_EVERY and monotonic() - self._pressed_at > GC_SECONDS:
             self._looks = 0
             gc.unfreeze()
         gc.collect()
         pages = sum(map(len, self._screen_stacks.values())) - len(self._screen_stacks)
-        if len(gc.get_objects()) > (MANY_OBJECTS * 3 // 2 if pages else MANY_OBJECTS):
+        if len(gc.get_objects()) > (MAX_OBJECTS_FOR_FULL_GC * 3 // 2 if pages else MAX_OBJECTS_FOR_FULL_GC):
             self._frozen = True
             gc.freeze()
         _trim_heap()(0)

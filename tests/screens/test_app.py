@@ -498,13 +498,13 @@ async def test_reference_cycles_are_collected(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_what_stays_is_looked_through_only_with_what_was_frozen_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     async with console() as (app, _, _):
-        monkeypatch.setattr("screens.app_base.COLLECT_ALL", 0)
+        monkeypatch.setattr("screens.app_base.FULL_GC_EVERY", 0)
         app._pressed_at = -60.0
         circle = weakref.ref(Circle())
         gc.freeze()
         app.collect_garbage()
         assert circle() is not None
-        monkeypatch.setattr("screens.app_base.MANY_OBJECTS", 0)
+        monkeypatch.setattr("screens.app_base.MAX_OBJECTS_FOR_FULL_GC", 0)
         app.collect_garbage()
         app.collect_garbage()
         assert circle() is None
