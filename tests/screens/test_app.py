@@ -23,7 +23,7 @@ from console.kube.objects.node import Node
 from console.kube.snapshot import ContextName, Fleet, WatchState, WatchStatus
 from console.launch.run_record import RunRecord
 from console.settings import Settings
-from screens.app import ConsoleApp, keep_known
+from screens.app import ConsoleApp, keep_last_known
 from screens.app_base import TerminalDriver
 from screens.base import LiveScreen
 from screens.dialogs.question import ChoiceTable, Pick
