@@ -136,7 +136,7 @@ class _SecretData(ApiSchema):
     release: str | None = None
 
 
-class _SecretSchema(ObjectSchema):
+class _ReleaseSecret(ObjectSchema):
     data: _SecretData | None = None
 
 
@@ -145,7 +145,7 @@ async def require_small(client: Client, namespace: str, name: str = "") -> None:
     where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     params = {"labelSelector": f"owner=helm,name={name}" if name else "owner=helm", "limit": PAGE_SECRETS}
     with suppress(NotAllowed):
-        async for secret in list_objects(client, f"/api/v1{where}/secrets", _SecretSchema, "releases", params=params):
+        async for secret in list_objects(client, f"/api/v1{where}/secrets", _ReleaseSecret, "releases", params=params):
             if secret.data and secret.data.release and not _is_small(secret.data.release):
                 meta = secret.metadata
                 raise ReleaseFailed(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from console.attach.files import local, transfer
+from console.attach.files import local, scripts, transfer
 from console.attach.files.copies import EntryKind, FileEntry, Verification
 from console.attach.files.pod_files import PodFiles
 from console.errors import ConsoleError, CopyFailed, Unreadable
@@ -63,6 +63,7 @@ class LyingPod(Pod):
     """A container whose shell answers by the table."""
 
     def __init__(self, folder: Path, lies: Mapping[str, Answer]) -> None:
+        assert lies.keys() <= vars(scripts).keys()
         programs = folder.parent / "programs"
         programs.mkdir()
         table = programs / "lies.json"
@@ -130,75 +131,88 @@ TARS = {
 }  # fmt: skip
 OUTSIDE = ("../.profile", "/tmp/a4-hostile", "b/../../.profile")
 LIES: dict[str, dict[str, Answer]] = {
-    "a folder calls itself ..": {"LOOK": look("d", "/data/.."), "TREE": entry("d", ".") + entry("f", "./.profile")},
-    "a file calls itself .bashrc": {"LOOK": look("f", "/x/.bashrc", size="5", mode="644"), "READ": "pwned"},
-    "a folder calls itself after a link": {"LOOK": look("d", "/x/victim"), "TREE": entry("d", ".")},
+    "a folder calls itself ..": {
+        "STAT_PATH": look("d", "/data/.."),
+        "LIST_TREE": entry("d", ".") + entry("f", "./.profile"),
+    },
+    "a file calls itself .bashrc": {"STAT_PATH": look("f", "/x/.bashrc", size="5", mode="644"), "READ_FILE": "pwned"},
+    "a folder calls itself after a link": {"STAT_PATH": look("d", "/x/victim"), "LIST_TREE": entry("d", ".")},
     "modes are set behind a link": {
-        "LOOK": look("d", "/data"),
-        "TREE": entry("d", ".") + entry("l", "./a", target="../../victim")
+        "STAT_PATH": look("d", "/data"),
+        "LIST_TREE": entry("d", ".") + entry("l", "./a", target="../../victim")
         + entry("d", "./a/.ssh", mode="777") + entry("d", "./a/locked", mode="000"),
     },
     "a file lies behind a link": {
-        "LOOK": look("d", "/data"),
-        "TREE": entry("d", ".") + entry("l", "./a", target="../../victim") + entry("f", "./a/new", size="3"),
-        "READ": "bad",
+        "STAT_PATH": look("d", "/data"),
+        "LIST_TREE": entry("d", ".") + entry("l", "./a", target="../../victim") + entry("f", "./a/new", size="3"),
+        "READ_FILE": "bad",
     },
     "names lead out of the folder": {
-        "LOOK": look("d", "/data"),
-        "TREE": entry("d", ".") + "".join(entry("f", path, size="3") for path in OUTSIDE),
-        "READ": "bad",
+        "STAT_PATH": look("d", "/data"),
+        "LIST_TREE": entry("d", ".") + "".join(entry("f", path, size="3") for path in OUTSIDE),
+        "READ_FILE": "bad",
     },
-    "a size of words": {"LOOK": look("f", "/data", size="abc")},
-    "a negative size": {"LOOK": look("f", "/data", size="-5")},
-    "a size of 5,000 digits": {"LOOK": look("f", "/data", size="9" * 5000)},
-    "a mode of words": {"LOOK": look("f", "/data", mode="xyz")},
-    "no time": {"LOOK": look("f", "/data", time="nan")},
-    "an endless time": {"LOOK": look("f", "/data", time="inf")},
-    "a time of the year 10^300": {"LOOK": look("f", "/data", time="1e300")},
-    "free space of no number": {"LOOK": look("f", "/data", free="1.5e+99.9")},
-    "endless free space": {"LOOK": look("f", "/data", size="3", free="inf"), "READ": "abc"},
-    "a listing of words": {"LOOK": look("d", "/data"), "TREE": "f|a|b|c|d\0\0"},
-    "a listing with an endless time": {"LOOK": look("d", "/data"), "TREE": entry("f", "./a", time="inf")},
-    "nothing at all": {"LOOK": ""},
-    "an answer of 600 MB": {"LOOK": ("x" * (1 << 20), 600)},
-    "a listing without end": {"LOOK": look("d", "/data"), "TREE": (entry("f", "./" + "a" * 200) * 5000, 10_000)},
-    "a sum of 600 MB": {"LOOK": look("f", "/data", size="3"), "READ": "abc", "SUM": ("f" * (1 << 20), 600)},
-    "more bytes than announced": {"LOOK": look("f", "/data", size="6", mode="644"), "READ": ("x" * (1 << 20), 134)},
+    "a size of words": {"STAT_PATH": look("f", "/data", size="abc")},
+    "a negative size": {"STAT_PATH": look("f", "/data", size="-5")},
+    "a size of 5,000 digits": {"STAT_PATH": look("f", "/data", size="9" * 5000)},
+    "a mode of words": {"STAT_PATH": look("f", "/data", mode="xyz")},
+    "no time": {"STAT_PATH": look("f", "/data", time="nan")},
+    "an endless time": {"STAT_PATH": look("f", "/data", time="inf")},
+    "a time of the year 10^300": {"STAT_PATH": look("f", "/data", time="1e300")},
+    "free space of no number": {"STAT_PATH": look("f", "/data", free="1.5e+99.9")},
+    "endless free space": {"STAT_PATH": look("f", "/data", size="3", free="inf"), "READ_FILE": "abc"},
+    "a listing of words": {"STAT_PATH": look("d", "/data"), "LIST_TREE": "f|a|b|c|d\0\0"},
+    "a listing with an endless time": {"STAT_PATH": look("d", "/data"), "LIST_TREE": entry("f", "./a", time="inf")},
+    "nothing at all": {"STAT_PATH": ""},
+    "an answer of 600 MB": {"STAT_PATH": ("x" * (1 << 20), 600)},
+    "a listing without end": {
+        "STAT_PATH": look("d", "/data"),
+        "LIST_TREE": (entry("f", "./" + "a" * 200) * 5000, 10_000),
+    },
+    "a sum of 600 MB": {
+        "STAT_PATH": look("f", "/data", size="3"),
+        "READ_FILE": "abc",
+        "CHECKSUM": ("f" * (1 << 20), 600),
+    },
+    "more bytes than announced": {
+        "STAT_PATH": look("f", "/data", size="6", mode="644"),
+        "READ_FILE": ("x" * (1 << 20), 134),
+    },
     "more bytes than announced, in a folder": {
-        "LOOK": look("d", "/data"),
-        "TREE": entry("d", ".") + entry("f", "./small", size="6"),
-        "READ": ("x" * (1 << 20), 134),
+        "STAT_PATH": look("d", "/data"),
+        "LIST_TREE": entry("d", ".") + entry("f", "./small", size="6"),
+        "READ_FILE": ("x" * (1 << 20), 134),
     },
     "a tar with larger files than listed": {
-        "LOOK": look("d", "/data"),
-        "TREE": entry("d", ".") + entry("f", "./a", size="6") + entry("f", "./b", size="6"),
-        "PACK": tar(("./a", 3_000_000), ("./b", 3_000_000)),
-        "READ": "abcdef",
+        "STAT_PATH": look("d", "/data"),
+        "LIST_TREE": entry("d", ".") + entry("f", "./a", size="6") + entry("f", "./b", size="6"),
+        "PACK_FILES": tar(("./a", 3_000_000), ("./b", 3_000_000)),
+        "READ_FILE": "abcdef",
     },
     "a tar without end": {
-        "LOOK": look("d", "/data"),
-        "TREE": entry("d", ".") + entry("f", "./a", size="6") + entry("f", "./b", size="6"),
-        "PACK": (tar(("./zzz", 1 << 20))[:-10240], 1000),
-        "READ": "abcdef",
+        "STAT_PATH": look("d", "/data"),
+        "LIST_TREE": entry("d", ".") + entry("f", "./a", size="6") + entry("f", "./b", size="6"),
+        "PACK_FILES": (tar(("./zzz", 1 << 20))[:-10240], 1000),
+        "READ_FILE": "abcdef",
     },
     "a tar with a name of 600 MB": {
-        "LOOK": look("d", "/data"),
-        "TREE": entry("d", ".") + entry("f", "./a", size="6") + entry("f", "./b", size="6"),
-        "PACK": huge_header(tarfile.GNUTYPE_LONGNAME) + "x" * (1 << 20),
-        "READ": "abcdef",
+        "STAT_PATH": look("d", "/data"),
+        "LIST_TREE": entry("d", ".") + entry("f", "./a", size="6") + entry("f", "./b", size="6"),
+        "PACK_FILES": huge_header(tarfile.GNUTYPE_LONGNAME) + "x" * (1 << 20),
+        "READ_FILE": "abcdef",
     },
     "a tar with attributes of 600 MB": {
-        "LOOK": look("d", "/data"),
-        "TREE": entry("d", ".") + entry("f", "./a", size="6") + entry("f", "./b", size="6"),
-        "PACK": huge_header(tarfile.XHDTYPE) + "x" * (1 << 20),
-        "READ": "abcdef",
+        "STAT_PATH": look("d", "/data"),
+        "LIST_TREE": entry("d", ".") + entry("f", "./a", size="6") + entry("f", "./b", size="6"),
+        "PACK_FILES": huge_header(tarfile.XHDTYPE) + "x" * (1 << 20),
+        "READ_FILE": "abcdef",
     },
     **{
         f"a tar with {what}": {
-            "LOOK": look("d", "/data"),
-            "TREE": entry("d", ".") + entry("f", "./a", size="6", mode="4755") + entry("f", "./b", size="6"),
-            "PACK": members + END,
-            "READ": "abcdef",
+            "STAT_PATH": look("d", "/data"),
+            "LIST_TREE": entry("d", ".") + entry("f", "./a", size="6", mode="4755") + entry("f", "./b", size="6"),
+            "PACK_FILES": members + END,
+            "READ_FILE": "abcdef",
         }
         for what, members in TARS.items()
     },
@@ -235,11 +249,11 @@ async def test_what_is_more_than_announced_is_said_and_leaves_nothing(attack: st
 @pytest.mark.slow(reason="copies by programs of its own")
 async def test_a_sum_that_was_not_told_is_no_proof(tmp_path: Path, here: Path) -> None:
     lies: dict[str, Answer] = {
-        "LOOK": look("d", "/data"),
-        "TREE": entry("d", ".") + entry("f", "./a", size="6") + entry("f", "./b", size="6"),
-        "PACK": tar(("./a", 6), ("./b", 6)),
-        "SUMS": f"{'0' * 64}  ./other\n",
-        "SUM": "",
+        "STAT_PATH": look("d", "/data"),
+        "LIST_TREE": entry("d", ".") + entry("f", "./a", size="6") + entry("f", "./b", size="6"),
+        "PACK_FILES": tar(("./a", 6), ("./b", 6)),
+        "CHECKSUMS": f"{'0' * 64}  ./other\n",
+        "CHECKSUM": "",
     }
     report = await LyingPod(tmp_path / "pod", lies).fetch("/data/results", here)
     assert report.proof is not Verification.SHA256 or report.problems
@@ -276,14 +290,14 @@ async def test_an_ordinary_link_gives_the_copy_no_other_name(tmp_path: Path, her
 
 
 async def test_a_listing_of_a_folder_without_end_is_ended_in_words(tmp_path: Path) -> None:
-    lies: dict[str, Answer] = {"LIST": ("f|1|644|0|./" + "a" * 200 + "\0\0", 2_000_000)}
+    lies: dict[str, Answer] = {"LIST_FOLDER": ("f|1|644|0|./" + "a" * 200 + "\0\0", 2_000_000)}
     pod = LyingPod(tmp_path / "pod", lies)
     with pytest.raises(CopyFailed, match="longer than 32 MiB"):
         await PodFiles(pod.start, "the pod").list_folder("/data")
 
 
 async def test_a_listing_of_nonsense_is_said(tmp_path: Path) -> None:
-    pod = LyingPod(tmp_path / "pod", {"LIST": "/data\0 1 2 3\0f|abc|644|nan|./x\0\0"})
+    pod = LyingPod(tmp_path / "pod", {"LIST_FOLDER": "/data\0 1 2 3\0f|abc|644|nan|./x\0\0"})
     with pytest.raises(Unreadable):
         await PodFiles(pod.start, "the pod").list_folder("/data")
 

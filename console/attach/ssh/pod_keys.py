@@ -87,7 +87,7 @@ class _PodSchema(ObjectSchema):
     spec: _Spec | None = None
 
 
-class _SecretSchema(ApiSchema):
+class _KeySecret(ApiSchema):
     data: dict[str, str] | None = None
 
 
@@ -127,7 +127,7 @@ async def read_release_keys(client: Client, namespace: str, secret: str) -> tupl
     except (NotFound, NotAllowed):
         return ()  # an account that may run commands in the pod can read the key there
     try:
-        data = msgspec.json.decode(body, type=_SecretSchema).data or {}
+        data = msgspec.json.decode(body, type=_KeySecret).data or {}
     except DECODING_ERRORS:
         raise Unreadable(f"The Secret {secret} cannot be read.") from None
     public = public_key_of(data.get("host_key", ""))

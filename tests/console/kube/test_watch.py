@@ -106,7 +106,8 @@ def names(change: Any) -> list[str]:
     return sorted(name for _, name in change.objects)
 
 
-async def test_the_first_list_fills_page_by_page_and_then_lines_follow() -> None:
+async def test_the_first_list_fills_page_by_page_and_then_lines_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.kube.watch.SLICE_SECONDS", 60.0)  # a busy machine cuts a page in two
     script = Script(
         [page("a", "b", version=5, token="t1"), page("c", version=5)],
         [[line("ADDED", pod("d", 6)), line("MODIFIED", pod("a", 7)), line("DELETED", pod("b", 8))]],
