@@ -52,7 +52,7 @@ async def watch_run(still: Still, step: Callable[[str], Awaitable[None]]) -> Non
     panel = still.app.screen.query_one(NcclPanel)
     for rows in ROWS:
         await still.until(f"{rows} rows", lambda rows=rows: panel.test and len(panel.test.rows) >= rows)  # type: ignore[misc]
-        still.cluster.clock.speed = STILL  # else the test may be over before it is drawn
+        still.cluster.clock.speed = 1.0  # else the test may be over before it is drawn; what STILL begins never ends
         await step("ctrl+s  Launched: bandwidth as it is measured")
         still.cluster.clock.speed = PACE
     await still.until("the test's end", lambda: panel.test and panel.test.finished)

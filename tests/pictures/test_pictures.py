@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from tests.docs.pages import DOCS
 from tests.pictures.__main__ import FOLDER, SHOWN_IN_ALL_WAYS, SHOWN_WAYS, USUAL, file_name
@@ -28,3 +29,10 @@ def test_no_picture_shows_the_machine_it_was_drawn_on() -> None:
 
 def test_the_guide_leads_to_the_pictures() -> None:
     assert "pictures/README.md" in (DOCS / "README.md").read_text()
+
+
+def test_no_step_of_the_moving_picture_looks_like_the_one_before() -> None:
+    _, *steps = (FOLDER / f"{FIRST_JOB}.svg").read_text().split('<g class="step"')
+    shown = [re.findall(r"<text[^>]*>([^<]*)<", step)[1:] for step in steps]  # without its title
+    assert len(steps) > 7
+    assert all(before != after for before, after in pairwise(shown))

@@ -132,7 +132,7 @@ VIEWS = (
     View(
         "job-hang",
         ("job", "team-b", "rag-eval", "hang"),
-        words="Look into its processes?",
+        words="Look into the pods of rag-eval?",
         then=("y",),
         at_last="7 others wait",
         asks=True,
