@@ -47,7 +47,7 @@ class SessionJobs:
         return await self._measures().read_log(namespace, name)
 
     def list_spans(self, key: Key) -> Sequence[TimeSpan]:
-        """A watched job's time as spans by its log, and when a slow rank was found."""
+        """What a watched job spent its time on, as spans by its log; an empty span marks when a slow rank was found."""
         from console.metrics.seen_time import PARTS_OF_STEP, SpanKind, TimeSpan
 
         monitor, report = self.find_monitor(key), self.slow_report(key)

@@ -54,7 +54,7 @@ def rest_seconds(worked: float, times: float = 1.0, *, likely: bool = False) -> 
     return min(MAX_REST_SECONDS, times * share * worked)
 
 
-def _turn_seconds(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
+def _seconds_until_turn(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
     """Seconds until this task may continue: all tasks together pause as long as one alone would."""
     global _next_turn_at
     rest, now = rest_seconds(worked, times, likely=likely), time.monotonic()
@@ -65,7 +65,7 @@ def _turn_seconds(worked: float, times: float = 1.0, *, likely: bool = False) ->
 
 
 async def rest_after_slice() -> None:
-    await asyncio.sleep(_turn_seconds(SLICE_SECONDS))
+    await asyncio.sleep(_seconds_until_turn(SLICE_SECONDS))
 
 
 class WorkSlices:
@@ -89,7 +89,7 @@ class WorkSlices:
         if (worked := now - self._begun) <= SLICE_SECONDS:
             return False
         self._spent = worked + (self._spent if now < self._used_up + KEY_BURST_END_SECONDS else 0.0)
-        await asyncio.sleep(_turn_seconds(worked, self._rests, likely=self._spent > self._burst))
+        await asyncio.sleep(_seconds_until_turn(worked, self._rests, likely=self._spent > self._burst))
         self._begun = self._used_up = time.monotonic()
         return True
 

@@ -91,7 +91,7 @@ class PanedScreen(LiveScreen):
         self.redraw_pane()
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
-        """What stands below a list that leaves room beside its pane, or beside a wide pane below it."""
+        """Lines for the room left over: below the list if its pane is at the right, else at the right of the pane."""
         return []
 
     def _parts(self, width: int, height: int, now: float) -> Lines:

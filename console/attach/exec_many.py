@@ -291,7 +291,7 @@ class ContainerExec:
     async def run_quick_nccl_test(
         self,
         pod: Pod,
-        test: QuickTest,
+        test: QuickNcclTest,
         *,
         on_output: Callable[[int, bytes], None] = lambda *_: None,
         grown: Callable[[NcclTest], None] = lambda _: None,
@@ -456,7 +456,7 @@ exec "$perf" -b "$1" -e "$2" $by -g "$gpus"
 
 
 @dataclass(frozen=True, slots=True)
-class QuickTest:
+class QuickNcclTest:
     """The message sizes to measure: from the first to the last, each twice the one before."""
 
     first: str = "1M"  # bytes, or with K, M or G (powers of 1024)

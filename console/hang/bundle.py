@@ -62,7 +62,7 @@ async def write_unasked_bundle(cluster: WatchedCluster, namespace: str, report: 
 
 
 def find_unasked_bundle(cluster: WatchedCluster, job: str, since: float) -> Path | None:
-    """The newest archive of a job that was written unasked since a moment; its names hold no namespace."""
+    """The newest archive of a hang of this job that the console wrote by itself after `since`, in epoch seconds."""
     name = re.compile(rf"{re.escape(job)}-\d{{8}}-\d{{6}}\.tar\.gz")
     with suppress(OSError):
         every = [each for each in (bundle_folder(cluster) / "unasked").iterdir() if name.fullmatch(each.name)]

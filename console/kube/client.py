@@ -49,7 +49,7 @@ MIN_FLOW_BYTES, MIN_FLOW_SECONDS = 1 << 10, 5.0  # bytes that are too few in so 
 MAX_ANSWER_PIECES = 1 << 12  # in which an answer is kept before they are joined: each costs memory, however small it is
 LARGE_ANSWER_BYTES = 1 << 20  # bytes of an answer beyond which it is read alone: a server may answer without an end
 KEYPRESS_REST_SECONDS, SECONDS_BETWEEN_RESTS = 0.15, 0.05  # for which streams wait for a key, and then go on
-_TOO_MANY = HTTPStatus.TOO_MANY_REQUESTS
+_TOO_MANY_REQUESTS = HTTPStatus.TOO_MANY_REQUESTS
 _JSON = "application/json"
 
 
@@ -175,7 +175,7 @@ class Client:
             if isinstance(error, NotLoggedIn) and not renewed and await self.login.renew(who):
                 renewed = True
                 continue
-            wait = error.retry_after if isinstance(error, Refused) and error.status == _TOO_MANY else 0.0
+            wait = error.retry_after if isinstance(error, Refused) and error.status == _TOO_MANY_REQUESTS else 0.0
             if attempt == MAX_TRIES or not 0 < wait <= MAX_RETRY_AFTER:
                 raise await self.login.explain(error)
             await asyncio.sleep(wait)

@@ -67,11 +67,11 @@ _NAMESPACED_COMMANDS = (  # those that look in one namespace
     "ls", "nccl", "nccl-quick", "pods", "preflight", "releases", "rm", "shell", "ssh", "stop",
     "store-logs", "training", "wait", "why", "workloads",
 )  # fmt: skip
-_NAMESPACED_COMMAND = lazy_pattern(
+_COMMAND_IN_HINT = lazy_pattern(
     rf"\ba4 (?=(?:{'|'.join(sorted(_NAMESPACED_COMMANDS, key=len, reverse=True))})\b(?!-)(?! -A)(?! --orphaned))"
 )
 
 
 def with_namespace_option(text: str, namespace: str) -> str:
     """Add `-n NAMESPACE` to the a4 commands in a text; unchanged for an empty namespace."""
-    return _NAMESPACED_COMMAND.sub(lambda _: f"a4 -n {namespace} ", text) if namespace else text
+    return _COMMAND_IN_HINT.sub(lambda _: f"a4 -n {namespace} ", text) if namespace else text

@@ -1,6 +1,7 @@
-"""Proof that a job belongs to the person at the console.
+"""How it is proved that a job belongs to the person at the console.
 
-The API server keeps no creator. Whoever creates a job writes the label of its owner: that is shown, and nothing more.
+The API server keeps no creator, and the label of an owner is written by whoever creates the job: it is shown, but
+proves nothing. What does is a kind of Proof.
 """
 
 from __future__ import annotations

@@ -84,9 +84,9 @@ class NanOnsetFinder:
             measures.track.earlier = await self.find_onset(uid, pods, measures.track.position())
 
     async def find_onset(self, uid: str, pods: Sequence[Pod], where: RunPosition, since: float = 0.0) -> RunPosition:
-        """The position including the step where the loss became NaN, if one of these pods' logs still has it.
+        """`where`, with the step at which the loss became NaN added if the log of one of these pods still has it.
 
-        `since`: when the first step that was read was printed, where all from it on are NaN; 0.0: not known.
+        `since`: when the oldest step read, whose loss is NaN already, was printed, in epoch seconds; 0.0: not known.
         """
         async with self._locks[uid]:
             if uid in self._known:

@@ -453,4 +453,4 @@ class CheckContext:
 
     async def project_members(self, project: str) -> Mapping[str, Collection[str]]:
         what = f"resourcemanager: who may do what in {project}"
-        return await self.call_google(what, "projects", lambda api, login: api.read_members(login, project))
+        return await self.call_google(what, "projects", lambda api, login: api.read_role_members(login, project))

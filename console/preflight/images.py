@@ -105,7 +105,7 @@ async def _check_node_pull_access(context: CheckContext, image: str) -> CheckVer
     readers: Mapping[str, Collection[str]] = await context.call_google(
         f"artifactregistry: who may use {name} in {location}",
         "artifact_registry",
-        lambda api, login: api.ArtifactRegistry(login).read_members(project, location, name),
+        lambda api, login: api.ArtifactRegistry(login).read_role_members(project, location, name),
     )
     policies = [readers, await context.project_members(cluster.project)]
     held = {name for policy in policies for role in policy.keys() & _PULL_ROLES for name in policy[role]}

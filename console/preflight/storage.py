@@ -258,7 +258,7 @@ async def _check_access_to(context: CheckContext, name: str, acts_as: str) -> Ch
         policy: Mapping[str, Collection[str]] = await context.call_google(
             f"storage: who may use bucket {name}",
             "cloud_storage",
-            lambda api, login: api.Buckets(login, cluster.project).read_members(name),
+            lambda api, login: api.Buckets(login, cluster.project).read_role_members(name),
         )
         ours = mine.granted_roles(policy)
     except NotFound:

@@ -81,7 +81,7 @@ def expected_arrivals(fleet: Fleet, seen: Iterable[SeenWorkload], server: str, t
 
 
 def _by_hour(created: Sequence[float], seconds: float) -> tuple[float, ...]:
-    """How many come at each hour of the day, and in the hours around it, compared with the average."""
+    """For each hour of the day, the rate of arrivals in it and HOURS_AROUND on each side, over the mean rate."""
     if seconds < MIN_DAYS * DAY or not created:
         return (1.0,) * 24
     counts = Counter(int(at // HOUR) % 24 for at in created)

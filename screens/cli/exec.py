@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from console.attach.exec_many import FactState, OutputGroup, QuickTest, RankOutput, group_outputs, worst_exit_code
+from console.attach.exec_many import FactState, OutputGroup, QuickNcclTest, RankOutput, group_outputs, worst_exit_code
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable, Unreadable
 from console.kube.objects.pod import Pod
 from console.scheduling.pod_slots import PodFate, PodSlot, pod_fate
@@ -237,7 +237,7 @@ async def nccl_quick(options: NcclQuickOptions) -> int:
         print_results_json,
     )
 
-    test = QuickTest(options.first_size, options.last_size, options.test_gpus)
+    test = QuickNcclTest(options.first_size, options.last_size, options.test_gpus)
     async with open_session(options, JOB_KINDS) as session:
         rank = parse_pod_index(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no test can run in it")

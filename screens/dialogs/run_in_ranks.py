@@ -12,7 +12,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from console.attach.exec_many import OutputGroup, QuickTest, RankOutput, group_outputs, parse_ranks, worst_exit_code
+from console.attach.exec_many import OutputGroup, QuickNcclTest, RankOutput, group_outputs, parse_ranks, worst_exit_code
 from console.errors import ConsoleError
 from console.kube.arrivals import SERVER_CLOCK
 from console.metrics.nccl_history import MeasuredTest
@@ -205,7 +205,7 @@ async def run_in_ranks(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None
 
 
 async def nccl_in_pod(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
-    jobset, pod, test = line.jobset, slot.pod, QuickTest()
+    jobset, pod, test = line.jobset, slot.pod, QuickNcclTest()
     assert pod is not None
     node = screen.app.fleet.nodes.get(("", pod.node))
 

@@ -24,7 +24,7 @@ import pytest
 from aiohttp import web
 
 from console import yielding
-from console.attach.exec_many import ContainerExec, FactState, QuickTest
+from console.attach.exec_many import ContainerExec, FactState, QuickNcclTest
 from console.attach.files.pod_files import PodFiles
 from console.attach.ssh import client as ssh_client
 from console.config import Thresholds
@@ -188,7 +188,7 @@ async def ask_gpus(cluster: Any, _: Pod) -> None:
 
 
 async def ask_nccl(cluster: Any, pod: Pod) -> None:
-    await ContainerExec(cluster).run_quick_nccl_test(pod, QuickTest(), limit=cluster.limit)
+    await ContainerExec(cluster).run_quick_nccl_test(pod, QuickNcclTest(), limit=cluster.limit)
 
 
 async def ask_many(cluster: Any, _: Pod) -> None:
@@ -375,7 +375,7 @@ async def test_a_watch_rests_longer_than_what_is_only_read_and_longer_still_wher
     monkeypatch.setattr("console.yielding.SLICE_SECONDS", -1.0)
     monkeypatch.setattr("console.yielding._last_key_press", time.monotonic() - 60)
     monkeypatch.setattr("console.yielding.MAX_REST_SECONDS", math.inf)
-    monkeypatch.setattr("console.yielding._turn_seconds", turn)
+    monkeypatch.setattr("console.yielding._seconds_until_turn", turn)
     monkeypatch.setattr("console.kube.watch.MAX_BURST_SECONDS", burst)
     lines = [json.dumps(change(number, 1)).encode() + b"\n" for number in range(20)]
     async with served(PODS, body(b"".join(lines))) as client, HttpSource(client, PODS, "pods").watch("1") as came:
@@ -514,5 +514,5 @@ async def test_a_list_that_drips_is_no_answer_and_a_refusal_that_drips_is_known_
 def test_tasks_that_work_beside_each_other_rest_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.yielding._last_key_press", time.monotonic())
     monkeypatch.setattr("console.yielding._next_turn_at", 0.0)
-    rests = [yielding._turn_seconds(0.01) for _ in range(3)]
+    rests = [yielding._seconds_until_turn(0.01) for _ in range(3)]
     assert rests == pytest.approx([0.03, 0.06, 0.09], abs=0.01)

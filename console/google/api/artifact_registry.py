@@ -30,7 +30,7 @@ class ArtifactRegistry:
         with translate_errors(f"read repository {name} in {location}"):
             return _parse_repository(await self._client.get_repository(name=path, timeout=TIMEOUT))
 
-    async def read_members(self, project: str, location: str, name: str) -> dict[str, frozenset[str]]:
+    async def read_role_members(self, project: str, location: str, name: str) -> dict[str, frozenset[str]]:
         """The IAM policy of a repository: role -> members."""
         path = f"projects/{project}/locations/{location}/repositories/{name}"
         with translate_errors(f"read the IAM policy of repository {name}"):

@@ -79,7 +79,7 @@ class Buckets:
             f"read bucket {name}", lambda client: _parse_bucket(client.get_bucket(name, **CALL_LIMITS))
         )
 
-    async def read_members(self, name: str) -> dict[str, frozenset[str]]:
+    async def read_role_members(self, name: str) -> dict[str, frozenset[str]]:
         """The IAM policy of a bucket: role -> members; roles inherited from the project are not included."""
 
         def call(client: Any) -> dict[str, frozenset[str]]:

@@ -32,7 +32,7 @@ async def read_number(reach: GoogleSession, project: str) -> str:
     return found.name.rpartition("/")[2]
 
 
-async def read_members(reach: GoogleSession, project: str) -> dict[str, frozenset[str]]:
+async def read_role_members(reach: GoogleSession, project: str) -> dict[str, frozenset[str]]:
     """The IAM policy of a project: role -> members; roles inherited from folders are not included."""
     client = reach.client(api.ProjectsAsyncClient)
     async with translate_errors_within(f"read the IAM policy of {project}", TIMEOUT):

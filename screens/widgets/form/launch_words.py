@@ -60,13 +60,13 @@ def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) ->
     accelerators = sorted({node.accelerator for node in nodes if node.accelerator})
     levels = list(dict.fromkeys(level for topology in fleet.topologies.values() for level in topology.levels))
     return {
-        "localqueues": _offer(fleet, "localqueues", doors, f"{namespace} has no LocalQueue", outcomes),
-        "nodes": _offer(
+        "localqueues": _field_choices(fleet, "localqueues", doors, f"{namespace} has no LocalQueue", outcomes),
+        "nodes": _field_choices(
             fleet, "nodes", [node.name for node in nodes], "No node has GPUs", {node.name: node.pool for node in nodes}
         ),
-        "nodelabels": _offer(fleet, "nodes", list(labels), "No node has GPUs", labels),
-        "accelerators": _offer(fleet, "nodes", accelerators, "No node says which accelerator it has"),
-        "topologylevels": _offer(
+        "nodelabels": _field_choices(fleet, "nodes", list(labels), "No node has GPUs", labels),
+        "accelerators": _field_choices(fleet, "nodes", accelerators, "No node says which accelerator it has"),
+        "topologylevels": _field_choices(
             fleet, "topologies", levels, "The cluster has no Topology", {level: level_name(level) for level in levels}
         ),
     }
@@ -86,7 +86,7 @@ def _node_labels(fleet: Fleet, nodes: Sequence[Node]) -> dict[str, str]:
     return about
 
 
-def _offer(
+def _field_choices(
     fleet: Fleet, kind: str, names: Sequence[str], none: str, about: Mapping[str, str] | None = None
 ) -> FieldChoices:
     """The choices of one kind; if empty, why: not listable, or none exist."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BUILTIN_SEARCH_NAMES = {FIRST_ERROR: "errors", NOT_A_NUMBER: "nan", XID_WORD: "Xid"}
 """Names shown for the searches that the console starts itself."""
-ANSWER_SECONDS = 5.0  # seconds that the answer to a key stands in the line below
+ANSWER_SHOWN_SECONDS = 5.0  # seconds that the answer to a key stands in the line below
 WAITING_FOR_CONNECTION = "◐ waits for the connection"  # why no lines come while the console has no session
 LEVEL_FILTERS = ("", "warn", "error")
 NCCL_FILTERS = ("", "without", "only")
@@ -138,7 +138,7 @@ class LogView(Vertical):
         way = "esc ends the search; esc again clears the filter." if lines.wanted else "esc clears the filter."
         return f"The filter ({lines.keep.description}) matches none of {wording.count(total, 'line')}: {way}"
 
-    def show_answer(self, text: str, seconds: float = ANSWER_SECONDS) -> None:
+    def show_answer(self, text: str, seconds: float = ANSWER_SHOWN_SECONDS) -> None:
         """Show the response to a key in the status line for a while: a toast would take lines of the log."""
         self._answer = text
         self._update_status()

@@ -15,7 +15,7 @@ MANY_ROWS = 2000
 asked for anew, as some change with time."""
 FEW_CHANGES_PART = 2
 """Of how many rows one may be new where it is quicker to put each in its place than to sort all of them."""
-TEXTS_PER_TURN = 4000
+ROWS_SEARCHED_PER_SLICE = 4000
 """Rows whose texts are made before others get their turn."""
 
 
@@ -133,7 +133,7 @@ class Listing(Generic[RowT]):
     def read_texts(self) -> None:
         """Begin to make all texts anew, from the first row shown."""
         self._texts = texts = [""] * len(self._all)
-        first = self._order[:TEXTS_PER_TURN]
+        first = self._order[:ROWS_SEARCHED_PER_SLICE]
         self._missing = (place for place in chain(first, range(len(texts))) if not texts[place])
         self._make_texts()
 
@@ -145,9 +145,9 @@ class Listing(Generic[RowT]):
 
     def _make_texts(self) -> None:
         made = 0
-        for place in islice(self._missing, TEXTS_PER_TURN):
+        for place in islice(self._missing, ROWS_SEARCHED_PER_SLICE):
             self._texts[place], made = self._text_of(self.rows[self._all[place]]), made + 1
-        self.searching = made == TEXTS_PER_TURN
+        self.searching = made == ROWS_SEARCHED_PER_SLICE
 
     def _text_of(self, row: RowT) -> str:
         return self._text(row).casefold() or " "

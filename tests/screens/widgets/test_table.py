@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column
-from screens.widgets.table.listing import TEXTS_PER_TURN, Listing
+from screens.widgets.table.listing import ROWS_SEARCHED_PER_SLICE, Listing
 from screens.widgets.table.row_painter import MAX_MEASURED_ROWS, Notice, share
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
@@ -295,7 +295,7 @@ async def test_columns_without_a_title_stand_each_in_its_place() -> None:
 
 def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("screens.widgets.table.listing.MANY_ROWS", 0)
-    monkeypatch.setattr("screens.widgets.table.listing.TEXTS_PER_TURN", 5)
+    monkeypatch.setattr("screens.widgets.table.listing.ROWS_SEARCHED_PER_SLICE", 5)
     chance = random.Random(1)
     for number in range(300):
         grown: Listing[Thing] = Listing(lambda thing: thing.name)
@@ -353,21 +353,21 @@ def test_a_letter_asks_no_row_for_its_text_again() -> None:
         return thing.name
 
     listing: Listing[Thing] = Listing(text)
-    names = [f"n{number:05d}" for number in range(TEXTS_PER_TURN + 2)]
+    names = [f"n{number:05d}" for number in range(ROWS_SEARCHED_PER_SLICE + 2)]
     rows: dict[tuple[str, ...], Thing] = {(name,): Thing(name) for name in names}
     listing.update(rows)
     listing.filter_by("n0")
     assert listing.searching
-    assert len(listing.keys) == TEXTS_PER_TURN, "Those that are searched are shown at once"
+    assert len(listing.keys) == ROWS_SEARCHED_PER_SLICE, "Those that are searched are shown at once"
     listing.read_on()
     assert not listing.searching
-    assert len(listing.keys) == TEXTS_PER_TURN + 2
+    assert len(listing.keys) == ROWS_SEARCHED_PER_SLICE + 2
     listing.filter_by("n04001")
     listing.filter_by("n0")
     assert asked == names
     listing.update({**rows, ("n00001",): Thing("other"), ("n1",): Thing("n01")})
     assert asked[len(rows) :] == ["other", "n01"]
-    assert len(listing.keys) == TEXTS_PER_TURN + 2
+    assert len(listing.keys) == ROWS_SEARCHED_PER_SLICE + 2
 
 
 async def test_a_column_that_tells_no_two_rows_apart_goes_before_a_text_is_cut() -> None:

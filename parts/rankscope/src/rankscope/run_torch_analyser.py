@@ -140,7 +140,7 @@ class Log(logging.Handler):
 
 
 def expand(group: Dict[str, Any], kinds: List[Any], version: str) -> Dict[str, Any]:
-    """The dumps of the ranks of a group, with nothing in them but what they called in this group."""
+    """A dump for each rank of a group, written out from the short form: what it called in this group."""
     config = {group["name"]: {"desc": group["desc"], "ranks": str(group["ranks"])}}
     return {
         "rank_" + rank: {
