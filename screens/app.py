@@ -276,7 +276,7 @@ class ConsoleApp(SessionApp):
             self.draw_between_keys("ages", self._draw_ages)
 
     def _draw_ages(self) -> None:
-        if isinstance(self.screen, LiveScreen) and self.screen.is_mounted:
+        if isinstance(self.screen, LiveScreen) and self.screen.is_mounted and self.screen.display:
             self.screen.tick()
 
     # Told from here: Textual keeps a watcher of a value of the app, with its closed page, until the value changes.

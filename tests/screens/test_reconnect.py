@@ -156,3 +156,4 @@ async def test_a_page_that_is_being_removed_is_not_drawn_any_more() -> None:
         screen._pruning = True  # as while the app ends
         await screen.remove_children()
         screen.draw_fleet()
+        cast(ConsoleApp, screen.app).tick()
