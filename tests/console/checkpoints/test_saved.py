@@ -153,13 +153,13 @@ async def test_what_cannot_be_read_is_said_and_nothing_is_taken_for_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = Pod(tmp_path / "pod")
-    gone = await reader_of(pod, measures(40, place="nowhere")).read_job("default", "llama")
+    gone = await reader_of(pod, measures(40, place=f"{tmp_path}/pod/nowhere")).read_job("default", "llama")
     assert (gone.survey, "nowhere" in gone.problem, gone.missing) == (None, True, True)
     monkeypatch.setattr(reading, "MAX_FILES_UNASKED", 3)
     for number in range(5):
         (tmp_path / f"pod/out-{number}").mkdir()
         (tmp_path / f"pod/out-{number}/a").write_text("")
-    many = await reader_of(pod, measures(40, place=".")).read_job("default", "llama")
+    many = await reader_of(pod, measures(40, place=f"{tmp_path}/pod")).read_job("default", "llama")
     assert (many.survey, "more than 3 files" in many.problem, many.missing) == (None, True, False)
 
 
