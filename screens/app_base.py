@@ -59,7 +59,7 @@ KEY_EFFECT_SECONDS = 0.3
 """Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
 KEY_PAUSE_SECONDS = 0.3  # seconds after a key in which another one is likely
 GC_SECONDS, FULL_GC_EVERY = 10.0, 60  # seconds between two collections, and of how many one looks through all objects
-MAX_OBJECTS_FOR_FULL_GC = 100_000  # in use, through which a collection looks in a thirtieth of a second
+FREEZE_OBJECTS = 100_000  # in use, above which they are frozen: a collection looks through so many in some 30 ms
 PAINT_SECONDS = 0.1  # seconds after which what a key has changed has been painted
 
 
@@ -240,9 +240,9 @@ class KeyOrderedApp(App[int]):
     def collect_garbage(self) -> None:
         """Collect reference cycles: of young objects, and of all of them, if more were frozen, while nobody is there.
 
-        By itself Python looks so seldom here (COLLECTIONS of __main__) that a console open all day would grow. What is
-        in use stays young until that is MANY_OBJECTS, half as many more while a page is open that will be closed: from
-        then on that would not be looked through, and hold the young objects that it refers to.
+        By itself Python collects so seldom here (GC_THRESHOLDS of __main__) that a console open all day would grow.
+        Objects in use are frozen above FREEZE_OBJECTS, and above half as many more while a page is open that will be
+        closed: what is frozen is not looked through, and holds the young objects that it refers to.
         """
         self._looks += 1
         if self._frozen and self._looks >= FULL_GC_EVERY and monotonic() - self._pressed_at > GC_SECONDS:
@@ -250,7 +250,7 @@ class KeyOrderedApp(App[int]):
             gc.unfreeze()
         gc.collect()
         pages = sum(map(len, self._screen_stacks.values())) - len(self._screen_stacks)
-        if len(gc.get_objects()) > (MAX_OBJECTS_FOR_FULL_GC * 3 // 2 if pages else MAX_OBJECTS_FOR_FULL_GC):
+        if len(gc.get_objects()) > (FREEZE_OBJECTS * 3 // 2 if pages else FREEZE_OBJECTS):
             self._frozen = True
             gc.freeze()
         _trim_heap()(0)

@@ -2,7 +2,7 @@
 
 Its next line of input is JSON: `pods` (number, name and address of each; no address: the pod in which it runs), `argv`,
 `input` (how many bytes follow, which each command gets as its standard input), `limit` (seconds for each) and `most`
-(bytes that each may print). It prints MAGIC, then for each piece of output a line of three numbers and the bytes:
+(bytes that each may print). It prints ANSWER_HEAD, then for each piece of output a line of three numbers and the bytes:
 number of the pod, 1 (output), 2 (errors) or 0 (the end), and the length. The bytes of an end are its exit code, a blank
 and why it was given up.
 

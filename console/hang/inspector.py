@@ -427,7 +427,7 @@ class JobInspector:
         return every
 
     async def _how_it_ended(self, namespace: str, name: str, slot: PodSlot) -> str:
-        """How the job ended meanwhile, waited for up to END_TOLD seconds; empty while it goes on.
+        """How the job ended meanwhile, waited for up to POD_END_TIMEOUT seconds; empty while it goes on.
 
         A command in a pod breaks off before the cluster tells that the pod has ended.
         """

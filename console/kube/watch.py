@@ -36,7 +36,7 @@ M = TypeVar("M")
 
 LIST_PAGE_OBJECTS = 500
 SELECTED_PAGE_OBJECTS = 2000
-"""Of a command, which draws nothing before all have come; servers do not count what a selector finds, see UNCOUNTED."""
+"""Of a command, which draws nothing before all have come; servers do not count what a selector finds."""
 LONG_LIST_OBJECTS = 1000  # objects beyond the first page from which on it is asked which of them are needed
 TURNS_UNTIL_SENT = 3  # of the event loop, in which a request leaves
 SILENCE_TIMEOUT = 90.0  # seconds without a line after which a watch is taken for dead; bookmarks come about every 60

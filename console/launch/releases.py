@@ -125,9 +125,7 @@ def _diff_lines(old: list[str], new: list[str]) -> Iterator[DiffLine]:
             yield from (DiffLine("+", line) for line in new[new_start:new_end])
 
 
-MAX_RELEASE_BYTES = (
-    32 << 20
-)  # bytes of one unpacked release; the chart's have 0.2 MB, and the largest charts there are some 10
+MAX_RELEASE_BYTES = 32 << 20  # of one unpacked release; the chart's have 0.2 MB, and the largest charts some 10
 PAGE_SECRETS = "40"  # secrets asked for at a time: each has a megabyte at most
 _GZIP_WINDOW_BITS = 31
 
@@ -141,7 +139,7 @@ class _ReleaseSecret(ObjectSchema):
 
 
 async def require_small(client: Client, namespace: str, name: str = "") -> None:
-    """Raise ReleaseFailed if a release's Secret (all if no name is given) unpacks to more than LARGEST bytes."""
+    """Raise ReleaseFailed if a release's Secret (all if no name is given) unpacks to more than MAX_RELEASE_BYTES."""
     where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     params = {"labelSelector": f"owner=helm,name={name}" if name else "owner=helm", "limit": PAGE_SECRETS}
     with suppress(NotAllowed):

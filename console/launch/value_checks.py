@@ -372,7 +372,7 @@ class MeasuredSaves:
 
     @property
     def interval(self) -> int:
-        """Steps from one save to the next by which saving takes no more than COST of the time, a round number."""
+        """Steps between two saves, a round number, at which saving takes at most MAX_SAVE_SHARE of the time."""
         least = math.ceil(self.save * (1 - MAX_SAVE_SHARE) / MAX_SAVE_SHARE / self.step)
         unit: int = 10 ** max(0, len(str(least)) - 2) * (5 if least >= 10 else 1)
         return math.ceil(least / unit) * unit

@@ -2,7 +2,7 @@
 
 The API server can only be asked for lines since a whole second. So the lines of the last seconds are remembered, asked
 for again after a drop, and those already given are left out, however many carry the same timestamp. What is remembered
-is bounded: a container that prints more than REMEMBERED lines in these seconds is taken up after the oldest of them.
+is bounded: a container that prints more than MAX_REMEMBERED_LINES in these seconds goes on after the oldest of them.
 """
 
 from __future__ import annotations
@@ -442,7 +442,7 @@ async def follow_log(
 
 
 async def read_text(client: Client, wanted: LogRequest) -> AsyncGenerator[str, None]:
-    """Yield the redacted text of a log as it is now, in blocks of whole lines, in a third of the time of its lines."""
+    """Yield the redacted text of a log as it is now, in blocks of whole lines."""
     path, doing = pod_path(wanted.namespace, wanted.pod, "log"), f"read the log of pod {wanted.pod}"
     params = {name: value for name, value in _query_parameters(wanted, 0.0).items() if name != "timestamps"}
     cutter, redactor, room = LineSplitter(stamped=False), Redactor(), SizeLimit(wanted)

@@ -58,7 +58,7 @@ class JobProgress(Struct, frozen=True):
     average: float | None = None  # GB/s, of a test at its end
     passing: NcclResult = NcclResult.RUNNING
     repeats: bool = False  # average and verdict are of the test before; the one that is measured has not ended
-    trend: tuple[float, ...] = ()  # means of at most TREND parts of the losses, or of a test's bandwidths
+    trend: tuple[float, ...] = ()  # means of at most TREND_PARTS parts of the losses, or of a test's bandwidths
     start: StartPhase | None = None  # what it does before its first step; None: that is made, or nothing is known
     at: float = 0.0  # when it was looked at, seconds since the epoch
     printed: float = 0.0  # when the latest of these figures was printed, by the clock of the node; 0: not known
@@ -177,7 +177,7 @@ def keep_previous_verdict(before: JobProgress | None, now: JobProgress) -> JobPr
 
 
 def trend_means(column: MetricColumn) -> tuple[float, ...]:
-    """The means of at most TREND equal parts of the values; parts without a number are left out."""
+    """The means of at most TREND_PARTS equal parts of the values; parts without a number are left out."""
     parts = min(TREND_PARTS, len(column))
     edges = [len(column) * at // parts for at in range(parts + 1)] if parts > 1 else []
     return tuple(mean for start, stop in pairwise(edges) if isfinite(mean := column.mean_of(start, stop)))

@@ -43,7 +43,7 @@ def all_gpu_flavors(fleet: Fleet) -> tuple[str, ...]:
 
 
 def tried_of(fleet: Fleet) -> dict[str, tuple[ClusterWorkload, ...]]:
-    """By open queue the first that wait: each queue has an equal share of MAX_WAITING, and of what others leave."""
+    """By open queue the first that wait: an equal share of MAX_FORECAST_WORKLOADS each, and of what others leave."""
     open_queues = [each.name for each in fleet.cluster_queues.values() if not closed_reason(each)]
     by_length = sorted(
         ((name, queue_order(fleet, name).pending) for name in open_queues), key=lambda each: len(each[1])

@@ -254,7 +254,7 @@ def _figures(job: JobLine, measures: JobMeasures | None, width: int) -> Lines:
 
 
 def _curve(measures: JobMeasures | None, width: int, high: int) -> Lines:
-    """The curves of training or that of the bandwidth and an empty line; nothing in fewer than CURVE_LEAST lines."""
+    """The curves of training or that of the bandwidth and an empty line; nothing in fewer than MIN_CURVE_LINES."""
     if high < MIN_CURVE_LINES:
         return []
     track = measures.track if measures is not None else None

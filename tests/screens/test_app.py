@@ -485,7 +485,7 @@ async def test_reference_cycles_are_collected(monkeypatch: pytest.MonkeyPatch) -
             app.collect_garbage()
             assert circle() is None, "what was in use the last time"
             await press(pilot, "question_mark", then=lambda: isinstance(app.screen, HelpScreen))
-            monkeypatch.setattr("screens.app_base.MAX_OBJECTS_FOR_FULL_GC", len(gc.get_objects()) * 3 // 4)
+            monkeypatch.setattr("screens.app_base.FREEZE_OBJECTS", len(gc.get_objects()) * 3 // 4)
             circle = weakref.ref(held := Circle())
             app.collect_garbage()
             del held
@@ -504,7 +504,7 @@ async def test_what_stays_is_looked_through_only_with_what_was_frozen_in_use(mon
         gc.freeze()
         app.collect_garbage()
         assert circle() is not None
-        monkeypatch.setattr("screens.app_base.MAX_OBJECTS_FOR_FULL_GC", 0)
+        monkeypatch.setattr("screens.app_base.FREEZE_OBJECTS", 0)
         app.collect_garbage()
         app.collect_garbage()
         assert circle() is None

@@ -84,7 +84,7 @@ fi
 """A folder's own path, KiB of its file system (all, used, free), and what is in it as TREE has it; of a file: of the
 folder it lies in."""
 
-EXIT_OTHER_FILE_SYSTEM = 47  # exit code of DELETE where another file system begins
+EXIT_OTHER_FILE_SYSTEM = 47  # exit code of DELETE_PATH where another file system begins
 DELETE_PATH = """
 [ -e "$1" ] || [ -L "$1" ] || exit 44
 if [ -d "$1" ] && [ ! -L "$1" ] && [ "$(stat -c %d "$1")" != "$(stat -c %d "$1/..")" ]; then exit 47; fi

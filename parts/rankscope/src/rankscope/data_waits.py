@@ -29,7 +29,7 @@ from trainlog import Frame, ThreadStack, format_ranges
 MAX_SUSPECTS = 4  # slow ranks at which py-spy looks
 MIN_SAMPLES = 40
 CAUSE_SECONDS, MAX_SECONDS = 0.75, 15.0
-"""Seconds at the cause of a wait, of 20 samples each, after which it is certain by CERTAIN_OF_LINES; and the most."""
+"""Seconds at the cause of a wait, of 20 samples each, that make it certain by SURE_SIGMAS_OF_LINES; and the most."""
 MAX_STACKS = 40_000  # different ones of a pod: 8 ranks have 16,000 in 20 s at 100 samples a second
 MIN_EXPLAINED = 0.5  # of the share that the others wait: what takes less is not the cause
 MAX_SHARE_OF_OTHERS = 1 / 3  # of the time of the slow rank at a line: how long another one is there at most
@@ -80,7 +80,7 @@ def read_samples(answers: Mapping[int, bytes | str]) -> tuple[list[RankSamples],
 def seconds_to_sample(report: SlowReport, asked: float) -> float:
     """For how long py-spy is to look, so that what explains the least of what is told is certain.
 
-    It is half as long as NCCL was asked, longer where a rank costs little, and MOST_SAMPLED seconds at most.
+    It is half as long as NCCL was asked, longer where a rank costs little, and MAX_SECONDS at most.
     """
     shares = [each.share for each in (*report.slow, *report.suspects) if each.share > 0]
     return min(max(asked / 2, MAX_SECONDS), max(asked / 2, CAUSE_SECONDS / max(min(shares, default=1.0), MIN_SHARE)))
