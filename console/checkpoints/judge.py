@@ -286,8 +286,8 @@ def _judge_checkpoint(
         problems.append("its name says that the save did not finish")
     if not held:
         problems.append("it is empty")
-    weights = [path for path in held if WEIGHTS_FILE.search(path) and path != ORBAX_COMMIT_FILE]
-    full = [path for path in held if path in weights or _FILES_WITH_HEADERS.search(path)]
+    parts = (path for path in held if path != ORBAX_COMMIT_FILE)
+    full = [path for path in parts if _FILES_WITH_HEADERS.search(path) or WEIGHTS_FILE.search(path)]
     problems += [f"{path} is empty" for path in full if not held[path].size]
     folders: dict[str, dict[str, StoredFile]] = defaultdict(dict)
     for path, file in held.items():
