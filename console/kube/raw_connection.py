@@ -115,7 +115,7 @@ class RawConnection:
             return body
         parts = bytearray()
         while length := _parse_length(
-            (await self._reader.readuntil(b"\r\n")).split(b";")[0].decode("latin-1").strip(), 16
+            (await self._reader.readuntil(b"\r\n")).split(b";")[0].strip().decode("latin-1"), 16
         ):
             parts += await self._reader.readexactly(length)
             _parse_length(str(len(parts)), 10)

@@ -166,7 +166,8 @@ class MeasureService:
             return followed
         last = self._read_last
         if last is None or last[0] != key or time.monotonic() > last[1] + READ_LOG_CACHE_SECONDS:
-            last = self._read_last = key, time.monotonic(), await self.read_job(*key)
+            measures = await self.read_job(*key)
+            last = self._read_last = key, time.monotonic(), measures
         return last[2]
 
     async def read_job(self, namespace: str, name: str) -> JobMeasures:

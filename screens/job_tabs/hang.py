@@ -466,8 +466,8 @@ def group_sign(group: HangGroup) -> Span:
 
 def _with_glyphs(lines: list[str]) -> list[str]:
     return [
-        f"{HEADING}{'✗' if ''.join(lines[index + 1 : index + 2]).startswith('   ✗') else '●'} {each[len(HEADING) :]}"
+        f"{HEADING}{'✗' if below.startswith('   ✗') else '●'} {each[len(HEADING) :]}"
         if each.startswith(HEADING)
         else each
-        for index, each in enumerate(lines)
+        for each, below in zip(lines, [*lines[1:], ""], strict=True)
     ]
