@@ -12,8 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from console.errors import BadKubeconfig, ConsoleError
-from console.kube.snapshot import Fleet
-from console.kube.store import FLEET_FIELDS
+from console.kube.snapshot import FLEET_FIELDS, Fleet
 from console.kube.watched_cluster import Selectors, WatchedCluster
 from console.session_jobs import SessionJobs
 from console.settings import Settings

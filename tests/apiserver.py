@@ -23,8 +23,8 @@ import yaml
 from aiohttp import web
 
 from console.kube.client import Client
+from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login
-from console.kube.target import Cluster, Target, User
 from tests.certificates import usual_certificate
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

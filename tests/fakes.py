@@ -31,13 +31,12 @@ from console.errors import ConsoleError, NotAllowed, NotFound, Unreachable
 from console.google.clusters import GkeOperation
 from console.google.node_pools import NodePools, PoolsSnapshot
 from console.kube.arrivals import Arrivals
-from console.kube.find_job import find_job
+from console.kube.find_job import PodAddress, PortPair, find_job
 from console.kube.nested_values import Value
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import format_time
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
-from console.kube.rank_address import PodAddress, PortPair
 from console.kube.snapshot import ContextName, Fleet, StopReport, WatchState, WatchStatus
 from console.launch.choices import FieldChoices
 from console.launch.ownership import Proof
@@ -45,10 +44,9 @@ from console.launch.recipes import LaunchPlan
 from console.launch.run_database import RunHistory
 from console.launch.run_record import RunRecord, find_run
 from console.launch.stop import StopPlan, plan_from_snapshot
-from console.logs.container_log import LogRequest, ResumeCursor
+from console.logs.container_log import LogRequest, ResumeCursor, StreamState
 from console.logs.follow import LogService
-from console.logs.line import LogLine, StreamState
-from console.logs.line_splitter import split_timestamps
+from console.logs.line import LogLine, split_timestamps
 from console.logs.store import logs_folder
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch

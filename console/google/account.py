@@ -332,8 +332,7 @@ def add_to_kubeconfig(
     practice: Path | None = None,
 ) -> None:
     """Add the cluster to an in-memory kubeconfig, with a token that is renewed before it expires."""
-    from console.kube.kubeconfig import Context
-    from console.kube.target import Cluster, User
+    from console.kube.kubeconfig import Cluster, Context, User
 
     name = cluster.context
     authority = cluster.authority if address == cluster.endpoint or practice else None

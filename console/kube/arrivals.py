@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-
-from console.kube.snapshot import WatchState, WatchStatus
 
 SERVER_QUIET_SECONDS = 12.0  # without a byte of the server, after which what came before may not be all that there was
 
@@ -56,11 +53,3 @@ class Arrivals:
     def complete_until(self, received: float) -> float:
         """The time up to which a stream is complete whose last byte came at `received` (both monotonic)."""
         return self.last if received >= self.pause[1] else self.pause[0]
-
-
-def complete_until(links: Sequence[WatchStatus], arrivals: Arrivals) -> float:
-    """The moment up to which these watches are complete; now, where none was quiet."""
-    shift = (now := SERVER_CLOCK.now()) - time.monotonic()
-    known = [link for link in links if link.state in {WatchState.LIVE, WatchState.STALE}]
-    complete = [arrivals.complete_until(link.received) + shift for link in known]
-    return min([now, *complete, *(link.since for link in known if link.state is WatchState.STALE)])

@@ -24,13 +24,13 @@ from console.kube.failures import (
 )
 from console.kube.http import HttpConnections, HttpRequest
 from console.kube.kinds import KUEUE_GROUP, Kind, ListSchema
+from console.kube.kubeconfig import Target
 from console.kube.login import Login
 from console.kube.objects.meta import ApiSchema
 from console.kube.objects.on_demand import BuildSchema, GroupSchema, WorkloadControllerSchema, read_object
 from console.kube.objects.pod import NamedSchema
 from console.kube.raw_connection import error_from_raw_response, open_connection
 from console.kube.snapshot import KueueVersion
-from console.kube.target import Target
 from console.kube.websocket import WebSocket
 from console.yielding import note_key_press
 

@@ -25,8 +25,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreadable
+from console.kube.kubeconfig import Cluster, Secret, Target, User, is_loopback, proxy_of
 from console.kube.objects.meta import parse_time
-from console.kube.target import Cluster, Secret, Target, User, is_loopback, proxy_of
 
 PLUGIN_TIMEOUT = 60.0  # seconds a credential plugin may take
 PLUGIN_SLOW_SECONDS = 10.0  # seconds after which one that has not answered is named

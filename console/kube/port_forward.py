@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
-from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, NotThere, Refused, Unreachable
-from console.kube.find_job import format_other_namespaces, known_jobs_hint
+from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
+from console.kube.find_job import PodAddress, format_other_namespaces, known_jobs_hint, place_in_job
 from console.kube.kinds import reader_of
 from console.kube.objects.meta import is_condition_true
 from console.kube.objects.pod import Pod
-from console.kube.rank_address import LivePod, PodAddress
 from console.kube.raw_connection import RawResponse, error_from_raw_response
 
 if TYPE_CHECKING:
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
     from console.kube.raw_connection import RawConnection
     from console.kube.websocket import WebSocket
+
+
+@dataclass(frozen=True, slots=True)
+class LivePod:
+    namespace: str
+    pod: str
+    uid: str = ""
+    container: str = ""  # the one that does the work
+    number: int = -1  # of the rank over the whole job; -1 for a pod by name
 
 
 JOBSET_API_PATH = "/apis/jobset.x-k8s.io/v1alpha2"
@@ -54,7 +63,7 @@ async def locate(connection: RawConnection, login: Login, address: PodAddress) -
         hint = await _other_jobs_hint(connection, login, address)
         raise JobEnded(f"There is no job {address.job} in namespace {address.namespace}.", hint, status=_NOT_FOUND)
     jobset: JobSet = reader_of("jobsets").read_object(body, f"Job {address.job}")
-    number, place = _place_in_job(jobset, address)
+    number, place = place_in_job(jobset, address)
     if place[2] != address.number:  # the guess that saved a round trip was wrong
         (pods_answer,) = await connection.get(_pods_path(address, completion_index=place[2]))
     listed = await _body(pods_answer, login, f"find {address}") or b"{}"
@@ -103,19 +112,6 @@ async def _body(answer: RawResponse, login: Login, doing: str) -> bytes | None:
     if answer.status != _OK:
         raise await error_from_raw_response(login, answer, doing)
     return answer.body
-
-
-def _place_in_job(jobset: JobSet, address: PodAddress) -> tuple[int, tuple[str, int, int]]:
-    """The pod's index and its (replicated job, Job, completion index); NotThere lists the existing ones."""
-    groups = list(dict.fromkeys(group.name for group in jobset.groups))
-    if address.group and address.group not in groups:
-        raise NotThere(f"{address.job} has no replicated job {address.group}.", f"It has: {', '.join(groups)}.")
-    within = [(number, place) for number, place in enumerate(jobset.places) if address.group in {"", place[0]}]
-    if address.number >= len(within):
-        where = f" in {address.group}" if address.group else ""
-        hint = f"Its pods{where} are 0 to {len(within) - 1}." if within else "It has no pods."
-        raise NotThere(f"{address.job} has no pod {address.number}{where}.", hint)
-    return within[address.number]
 
 
 def _live_pod_at(jobset: JobSet, number: int, pod: Pod | None) -> LivePod | PodPending:

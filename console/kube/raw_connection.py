@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from console.errors import ConsoleError
 from console.kube.failures import NotConnected, ProxyRefused, bad_address_error, error_from_status, translate_errors
-from console.kube.target import DEFAULT_PROXY_PORTS
+from console.kube.kubeconfig import DEFAULT_PROXY_PORTS
 from console.kube.websocket import WebSocket
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import TRY_AGAIN, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, in_read_only_mode
-from console.kube.arrivals import SERVER_CLOCK, complete_until
+from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.meta import short_name
-from console.kube.snapshot import ContextName, Fleet, WatchState
-from console.kube.store import Store
+from console.kube.snapshot import ContextName, Fleet, Store, WatchState, complete_until
 from console.settings import OWN_NAME, Settings, login_name
 from console.tasks import start_task
 

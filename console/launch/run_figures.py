@@ -64,8 +64,7 @@ async def _read_pod_figures(
 ) -> tuple[dict[str, Any], str, list[TimeSpan], Mapping[str, float]]:
     from console.logs.container_log import read_tail
     from console.logs.line import PodLine
-    from console.metrics.job_measures import JobMeasures
-    from console.metrics.measured_log import LogReader
+    from console.metrics.job_measures import JobMeasures, LogReader
 
     lines = await read_tail(cluster.current_connection.client, pod, TAIL_LINES)
     measures = JobMeasures((pod.namespace, pod.name))

@@ -20,7 +20,7 @@ from console.metrics.seen_time import TimeSpan, decode_seen_time
 from trainlog import RunPosition
 
 if TYPE_CHECKING:
-    from console.kube.target import Target
+    from console.kube.kubeconfig import Target
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.known_jobs import KnownJobs
     from trainlog import NcclTest

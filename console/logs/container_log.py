@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
+from enum import StrEnum
 from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -25,8 +26,7 @@ from console.kube.backoff import DEFAULT_BACKOFF, Backoff, Retries
 from console.kube.kinds import reader_of
 from console.kube.objects.meta import format_time
 from console.kube.objects.pod import Pod
-from console.logs.line import LogLine, StreamState
-from console.logs.line_splitter import LineSplitter, decode_lines, split_timestamps
+from console.logs.line import LineSplitter, LogLine, decode_lines, split_timestamps
 from console.yielding import WorkSlices
 from trainlog import Redactor, redact_line
 
@@ -34,6 +34,18 @@ if TYPE_CHECKING:
     from console.kube.client import Client
 
     TimedLine = tuple[float, bytes]  # moment and the whole line, its timestamp in front
+
+
+class StreamState(StrEnum):
+    """The state of following one container's log."""
+
+    WAITING = "waiting"  # the container has not started, or was not reached yet
+    LIVE = "live"
+    RECONNECTING = "reconnecting"  # the connection broke, and it is tried again
+    ENDED = "ended"  # all that the container printed was read
+    CUT = "cut"  # the pod went away before the end of its log was read
+    REFUSED = "refused"  # the server refuses it, or has not answered for minutes
+
 
 OVERLAP_SECONDS = 2  # that are asked for again after a drop: lines of two streams may be a little out of order
 MAX_REMEMBERED_LINES = 4096  # lines of one stream that are remembered

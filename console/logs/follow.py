@@ -17,9 +17,8 @@ from console.kube.find_job import other_namespaces_hint, require_listed
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
-from console.logs.job_log import JobLog
-from console.logs.line import Coverage, Gap, LogLine, PodLine, sort_key
-from console.logs.line_splitter import decode_line
+from console.logs.job_log import Coverage, Gap, JobLog
+from console.logs.line import LogLine, PodLine, decode_line, sort_key
 from console.logs.segment import LogSegment
 from console.logs.store import JobLogStore, delete_old_logs, find_stored_job, logs_folder
 from console.scheduling.failure import FailureCard, PodFailure, deduplicate, first_of_latest_attempt, rank_failures
@@ -29,7 +28,7 @@ from trainlog import Redactor, find_failed_stage, parse_failures
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogRequest, LogStream, ResumeCursor, TimedLine
-    from console.logs.stream import OpenStream
+    from console.logs.job_log import OpenStream
 
 
 MAX_CONCURRENT_LOGS = 16  # logs that are read at the same time

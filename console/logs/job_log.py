@@ -8,29 +8,28 @@ others and no reader loses a line. The segments bound the memory.
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
+from datetime import datetime
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from console.errors import ConsoleError, Unreadable
+from console.errors import ConsoleError, NotAllowed, Unreadable
+from console.kube.arrivals import SERVER_CLOCK
+from console.kube.backoff import DEFAULT_BACKOFF
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.pod import Container, Pod
 from console.kube.snapshot import Fleet, WatchState
-from console.logs.line import Coverage, Gap, PodLine, StreamState, sort_key
-from console.logs.segment import LogSegment
+from console.logs.container_log import LogRequest, ResumeCursor, StreamState
+from console.logs.line import PodLine
+from console.logs.segment import ChangeSubscription, LogCursor, LogSegment
 from console.logs.store import JobFolder, JobMetadata, find_stored_job
-from console.logs.stream import (
-    FollowedContainer,
-    count_coverage,
-    fetch_older_lines,
-    find_gaps,
-    loggable_containers,
-)
 from console.scheduling.failure import rank_failures
 from console.scheduling.pod_slots import PodSlot, pod_slots
 from console.tasks import start_task
@@ -40,80 +39,212 @@ from trainlog import Redactor
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream, TimedLine
-    from console.logs.stream import OpenStream
+
+    OpenStream = Callable[[LogRequest, ResumeCursor, Callable[[list[bytes]], list[bytes]], int], LogStream]
+    """Opens a log: which, the lines given before, what cleans all whole lines, restarts of the container."""
 
 
-class ChangeSubscription:
-    """Tracks which segments of a log have grown since the subscriber last read them."""
+class Gap(Struct, frozen=True):
+    """A period in which lines of a rank are missing; how many is not known."""
 
-    def __init__(self, parts: Iterable[LogSegment]) -> None:
-        self._parts = dict.fromkeys(parts)
-        self._come = asyncio.Event()
-        self._come.set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._notify_all_later()
+    rank: int
+    since: float
+    until: float
+    why: str = "the log was rotated while it could not be read"
 
-    def notify(self, *parts: LogSegment) -> None:
-        """Mark these segments as grown; with none, another change is announced."""
-        for part in parts:
-            self._parts[part] = None
-        self._come.set()
-
-    def take_changed(self) -> list[LogSegment]:
-        parts, self._parts = list(self._parts), {}
-        return parts
-
-    async def wait(self) -> None:
-        """Wait until something may have changed, or a short time at most."""
-        await self._come.wait()
-        self._come.clear()
-
-    def _notify_all_later(self) -> None:
-        # One timer for all that is waited for: a timeout for each line costs more than the rest of the waiting.
-        self._timer = asyncio.get_running_loop().call_later(REFUSED_RETRY_SECONDS, self._notify_all_later)
-        self._come.set()
-
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+    @property
+    def sentence(self) -> str:
+        since, until = _format_clock(self.since), _format_clock(self.until)
+        return f"pod {self.rank}: lines between {since} and {until} may be lost ({self.why})"
 
 
-PAGE_LINES, MIN_PAGE_LINES_PER_SEGMENT = 4000, 50  # lines that one reading takes at most, and of one part at least
+def _format_clock(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment).astimezone():%H:%M:%S}"
 
 
-class LogCursor:
-    """A reader's position in the logs of some ranks (all, if none is given)."""
+class Coverage(Struct, frozen=True):
+    """How many ranks of a job are followed, and what is missing."""
 
-    def __init__(self, news: ChangeSubscription, wanted: Collection[int] | None = None) -> None:
-        self._news = news
-        self._wanted = wanted
-        self._at: dict[LogSegment, int] = {}  # lines of each part that have been read
+    total: int = 0
+    live: int = 0
+    reconnecting: int = 0
+    waiting: int = 0
+    ended: int = 0
+    cut: int = 0
+    refused: int = 0
+    gaps: tuple[Gap, ...] = ()
+    opened: int = 0  # ranks whose older lines were left out, because only the last ones were asked for
+    opened_with: int = 0  # how many last lines that were
+    lost: int = 0  # lines known to be lost: those that could be held neither on disk nor in memory
+    why: str = ""  # the first refusal
+    disk: str = ""  # why lines are not kept on disk; empty: they are
+    once: bool = False  # whether only what there was had to be read: then the end of a log says nothing of its rank
 
-    def next_page(self) -> list[PodLine]:
-        """The next page of lines in order of time; lines that an unread one may precede are left for later."""
-        pages: list[tuple[LogSegment, int, int]] = []
-        upto = float("inf")
-        changed = self._news.take_changed()
-        most = max(MIN_PAGE_LINES_PER_SEGMENT, PAGE_LINES // max(1, len(changed)))
-        for part in changed:
-            start, length = self._at.get(part, 0), len(part)
-            if start < length and (self._wanted is None or part.rank in self._wanted):
-                stop = min(length, start + most)
-                pages.append((part, start, stop))
-                if stop < length:
-                    upto = min(upto, part.times[stop - 1])
-        found: list[PodLine] = []
-        for part, start, stop in pages:
-            end = stop if upto == float("inf") else bisect_right(part.times, upto, start, stop)
-            self._at[part] = end
-            found += [
-                PodLine(part.rank, moment, text.decode("utf-8", "replace"), part.attempt, part.pod, part.container)
-                for moment, text in zip(part.times[start:end], part.read_texts(start, end), strict=True)
-            ]
-            if end < len(part):
-                self._news.notify(part)
-        found.sort(key=sort_key)
+    @property
+    def sentence(self) -> str:
+        """The coverage in words: "126 of 128 live, 2 reconnecting, 0 lines lost"."""
+        done = "read" if self.once else "ended"
+        parts = [
+            f"{self.ended} of {self.total} {done}"
+            if self.ended and not self.live
+            else f"{self.live} of {self.total} live"
+        ]
+        if self.live and self.ended:
+            parts.append(f"{self.ended} {done}")
+        for number, word in (
+            (self.reconnecting, "reconnecting"),
+            (self.waiting, "waiting"),
+            (self.cut, "deleted before the end of the log was read"),
+            (self.refused, "refused"),
+        ):
+            if number:
+                parts.append(f"{number} {word}")
+        parts.append(f"{self.lost:,} lines lost")
+        if self.opened:
+            pods = f"{self.opened} pod{'s' if self.opened > 1 else ''}"
+            parts.append(f"of {pods} only the last {self.opened_with:,} lines were read")
+        if self.gaps:
+            parts.append(f"{len(self.gaps)} gap{'s' if len(self.gaps) > 1 else ''} with lines that may be lost")
+        return ", ".join(parts) + (f". {self.disk}" if self.disk else "")
+
+
+MAX_REFUSED_RETRY_SECONDS = 30.0  # seconds until a refused log is asked for again, at most
+_BROKEN_STATES = (StreamState.RECONNECTING, StreamState.CUT, StreamState.REFUSED)
+CLOCK_SKEW_SECONDS = 600.0  # seconds by which the clocks of machines may differ
+
+
+class FollowedContainer(Struct):
+    """A container whose log is followed, with its connection and its segment."""
+
+    part: LogSegment
+    stream: LogStream
+    main: bool
+    task: asyncio.Task[None] | None = None
+    error: ConsoleError | None = None
+    redactor: Redactor = field(default_factory=Redactor)
+    refusals: int = 0  # in a row, each soon after the one before
+    again: float = 0.0  # when a refused log may be asked for again, by the loop's clock
+    tail: int = 0  # how many last lines it is opened with, until it is known whether there were more; 0: with all
+    fresh: bool = False  # whether nothing of it was kept before
+    opened: float = field(default_factory=SERVER_CLOCK.now)
+
+    def append_batch(self, batch: list[TimedLine]) -> None:
+        self.part.append_lines(batch)
+        self.part.open = self.stream.open
+
+    def may_lack_older_lines(self) -> bool:
+        """Whether the first request returned as many lines as asked for; asked until fewer are known."""
+        if not self.tail or not len(self.part):
+            return False
+        if self.part.times[-1] > self.opened + CLOCK_SKEW_SECONDS and len(self.part) < self.tail:
+            self.tail = 0  # these are new, and all that were there have come
+        return 0 < self.tail <= len(self.part)
+
+    def on_refused(self, error: ConsoleError) -> None:
+        """Record that the log is refused, or that the server has not answered for minutes."""
+        self.error, self.stream.state = error, StreamState.REFUSED
+        now, most = asyncio.get_running_loop().time(), MAX_REFUSED_RETRY_SECONDS
+        self.refusals = self.refusals + 1 if now < self.again + most else 1
+        self.again = now + (most if isinstance(error, NotAllowed) else DEFAULT_BACKOFF.pause(self.refusals, most))
+
+    @property
+    def is_retry_due(self) -> bool:
+        """Whether the log was refused and it is time to request it again."""
+        ended = self.task is None or self.task.done()
+        return self.error is not None and ended and asyncio.get_running_loop().time() > self.again
+
+    @property
+    def gaps(self) -> list[Gap]:
+        found = [Gap(self.part.rank, since, until) for since, until in self.stream.gaps]
+        if found and self.stream.state is StreamState.CUT:
+            found[-1] = replace(found[-1], why="its pod was deleted before the end of its log was read")
         return found
+
+    async def mark_truncated(self) -> None:
+        """Record on disk that older lines may be missing; OSError."""
+        last, self.tail = self.tail, 0
+        await asyncio.to_thread(self.part.mark_truncated, last)
+
+
+async def fetch_older_lines(part: LogSegment, streams: OpenStream, pod: Pod, container: str) -> None:
+    """Fetch the older lines that were skipped at first, if the container still has them; OSError of the disk."""
+    if not part.opened_with or not part.times:
+        return
+    first = part.times[0]
+    wanted = LogRequest(pod.namespace, pod.name, container, follow=False)
+    # With an error coverage goes on saying that they are missing.
+    with suppress(ConsoleError), TemporaryFile(dir=part.file.parent if part.file else None) as before:
+        async with aclosing(streams(wanted, ResumeCursor(), Redactor().redact_lines, -1).batches()) as batches:
+            async for batch in batches:
+                before.writelines(raw + b"\n" for moment, raw in batch if moment < first)
+                if batch[-1][0] >= first:
+                    break
+        await asyncio.to_thread(part.backfill, before)
+
+
+def count_coverage(
+    followed: Iterable[FollowedContainer], ranks: int, parts: Iterable[LogSegment], disk: str, *, gone: bool
+) -> Coverage:
+    """The coverage of all ranks, judged by the newest main container of each."""
+    states: dict[int, StreamState] = {}
+    gaps: list[Gap] = []
+    errors: list[str] = []
+    for each in followed:
+        if each.main:
+            states[each.part.rank] = each.stream.state
+        gaps += each.gaps
+        errors += [str(each.error)] if each.error else []
+    number = Counter(states.values())
+    parts = list(parts)
+    opened = [part for part in parts if part.opened_with]
+    if gone and not states:
+        number[StreamState.ENDED] = ranks
+    return Coverage(
+        ranks,
+        number[StreamState.LIVE],
+        number[StreamState.RECONNECTING],
+        max(0, ranks - sum(number.values())) + number[StreamState.WAITING],
+        number[StreamState.ENDED],
+        number[StreamState.CUT],
+        number[StreamState.REFUSED],
+        tuple(gaps),
+        len({part.rank for part in opened}),
+        max((part.opened_with for part in opened), default=0),
+        sum(part.lost for part in parts),
+        errors[0] if errors else "",
+        disk,
+    )
+
+
+def find_gaps(followed: Iterable[FollowedContainer], parts: Iterable[LogSegment]) -> tuple[Gap, ...]:
+    """Periods in which ranks may lack lines: before a log was opened late, and after a connection broke."""
+    found: list[Gap] = []
+    ends: dict[int, float] = {}
+    for part in sorted(parts, key=lambda each: each.times[0] if each.times else float("inf")):
+        if part.opened_with:
+            until = part.times[0] if part.times else float("inf")
+            found.append(Gap(part.rank, ends.get(part.rank, 0.0), until, "older lines were left out"))
+        if part.times:
+            ends[part.rank] = max(ends.get(part.rank, 0.0), part.times[-1])
+    for each in followed:
+        found += each.gaps
+        if each.main and each.stream.state in _BROKEN_STATES:
+            found.append(Gap(each.part.rank, ends.get(each.part.rank, 0.0), float("inf"), "not read so far"))
+    return tuple(found)
+
+
+def loggable_containers(slot: PodSlot) -> list[Container]:
+    """The main and init containers of a rank; a sidecar is left out once the main one has started."""
+    if slot.pod is None or slot.pod.main is None:
+        return []
+    main = slot.pod.main
+    started = slot.pod.finished or main.restarts > 0 or main.state != "waiting"
+    first = [
+        each
+        for each in slot.pod.containers
+        if each.init and (each.state == "terminated" or (each.state == "running" and not started))
+    ]
+    return [*first, main] if started else first
 
 
 def _last_lines(part: LogSegment) -> list[TimedLine]:

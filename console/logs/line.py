@@ -1,12 +1,20 @@
-"""Log lines, and the coverage of a job's logs."""
+"""Lines of a log, and how they are split from the bytes that the kubelet serves: timestamp, space, text.
+
+A progress bar is a line drawn again and again over a carriage return. Kept of it are its last frame and, as lines of
+their own, one frame of each step that tells a loss (curves are drawn of these) and the bar over which a loss was
+printed (it says of which step). Hours of a bar take no more room than one line.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
-from enum import StrEnum
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
+
+from console.errors import Unreadable
+from console.kube.objects.meta import parse_time
+from trainlog import lazy_pattern
 
 
 class LogLine(Struct, frozen=True):
@@ -32,76 +40,179 @@ def sort_key(line: PodLine) -> tuple[float, int]:
     return line.time, line.rank
 
 
-class StreamState(StrEnum):
-    """The state of following one container's log."""
-
-    WAITING = "waiting"  # the container has not started, or was not reached yet
-    LIVE = "live"
-    RECONNECTING = "reconnecting"  # the connection broke, and it is tried again
-    ENDED = "ended"  # all that the container printed was read
-    CUT = "cut"  # the pod went away before the end of its log was read
-    REFUSED = "refused"  # the server refuses it, or has not answered for minutes
+_BAR_POSITION = lazy_pattern(rb"\| *(\d{1,15})/")
+_BAR_MARK, _LOSS_WORD = b"%|", b"loss"
 
 
-class Gap(Struct, frozen=True):
-    """A period in which lines of a rank are missing; how many is not known."""
+class ProgressBarFilter:
+    """Chooses which frames of a progress bar to keep as lines; `last` is the current frame."""
 
-    rank: int
-    since: float
-    until: float
-    why: str = "the log was rotated while it could not be read"
+    def __init__(self) -> None:
+        self.last = b""
+        self._bar = b""
+        self._step = b""  # the step of the last bar with a loss, and that bar
+        self._last_of_step = b""
+
+    def add_frame(self, picture: bytes) -> list[bytes]:
+        """Add a complete frame; returns the earlier frames to keep as lines."""
+        if not picture.strip():
+            return []
+        self.last = picture
+        if _BAR_MARK not in picture:
+            return []
+        self._bar = picture
+        place = _BAR_POSITION.search(picture) if _LOSS_WORD in picture else None
+        if place is None:
+            return []
+        step, self._step = self._step, place[1]
+        earlier, self._last_of_step = self._last_of_step, picture
+        return [earlier] if step not in {b"", place[1]} else []
+
+    def flush_frame(self, picture: bytes) -> list[bytes]:
+        """Add the last frame of the line; returns the frames to keep as lines."""
+        lines = self.add_frame(picture)
+        over = self._bar if _LOSS_WORD in self.last else b""
+        for each in (self._last_of_step, over):
+            if each not in {b"", self.last, *lines[-1:]}:
+                lines.append(each)
+        return [*lines, self.last]
+
+
+MAX_LINE_BYTES = 1 << 20  # bytes of one line that are kept; the rest is counted and left out
+_SECONDS_LENGTH = 19  # length of 2026-11-21T07:00:00
+_DIGITS = slice(20, 29)  # of 2026-11-21T07:00:00.000000000Z, as the kubelet writes it
+_TIMESTAMP_LENGTH = 31  # length of 2026-11-21T07:00:00.000000000Z and the space behind it
+
+
+class LineSplitter:
+    """Splits bytes into lines: the first mebibyte of each, and of redrawn ones what `ProgressBarFilter` keeps."""
+
+    def __init__(self, *, stamped: bool = True) -> None:
+        """`stamped`: whether each line begins with its timestamp."""
+        self._stamped = stamped
+        self._rest = bytearray()
+        self._dropped = 0
+        self._head = b""  # timestamp of the line whose pictures these are, and the space after it
+        self._pictures: ProgressBarFilter | None = None
 
     @property
-    def sentence(self) -> str:
-        since, until = _format_clock(self.since), _format_clock(self.until)
-        return f"pod {self.rank}: lines between {since} and {until} may be lost ({self.why})"
+    def open_line(self) -> bytes:
+        """The current frame of a progress bar whose line has not ended; empty if there is none."""
+        return self._pictures.last if self._pictures else b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        *whole, last = chunk.split(b"\n")
+        if self._pictures or b"\r" in chunk:
+            lines: list[bytes] = []
+            for piece in whole:
+                lines += self._add_piece(piece)
+                lines += self._split_overlong()
+            return lines + self._add_piece(last)
+        for at, line in enumerate(whole):
+            if self._rest or len(line) > MAX_LINE_BYTES:
+                self._buffer_piece(line)
+                whole[at] = self._take_buffered()
+        if last:
+            self._buffer_piece(last)
+        return whole
+
+    def feed_text(self, chunk: bytes) -> bytes:
+        """As `feed`, with a line end behind each line: a block of plain lines is passed on as it came."""
+        end = chunk.rfind(b"\n") + 1
+        if self._pictures or b"\r" in chunk or not end or len(self._rest) + len(chunk) > MAX_LINE_BYTES:
+            return b"".join([line + b"\n" for line in self.feed(chunk)])
+        block, self._rest = bytes(self._rest) + chunk[:end], bytearray(chunk[end:])
+        return block
+
+    def flush(self) -> list[bytes]:
+        """The last line, if the log stopped without a line end."""
+        return self._split_overlong() if self._rest or self._pictures else []
+
+    def _add_piece(self, piece: bytes) -> list[bytes]:
+        """Add to the current line, which may be a progress bar; returns the frames to keep as lines."""
+        while b"\r\r" in piece:
+            piece = piece.replace(b"\r\r", b"\r")
+        first, *others = piece.split(b"\r")
+        self._buffer_piece(first)
+        lines: list[bytes] = []
+        for each in others:
+            text = self._take_buffered()
+            if self._pictures is None:
+                self._pictures = ProgressBarFilter()
+                stamp, space, behind = text.partition(b" ")
+                self._head, text = (stamp + space, behind) if self._stamped and is_timestamp(stamp) else (b"", text)
+            lines += self._pictures.add_frame(text)
+            self._buffer_piece(each)
+        return [self._head + line for line in lines]
+
+    def _buffer_piece(self, piece: bytes) -> None:
+        room = MAX_LINE_BYTES - len(self._rest)
+        self._rest += piece[:room]
+        self._dropped += max(0, len(piece) - room)
+
+    def _take_buffered(self) -> bytes:
+        line = bytes(self._rest) + (f" … ({self._dropped} bytes more)".encode() if self._dropped else b"")
+        self._rest, self._dropped = bytearray(), 0
+        return line
+
+    def _split_overlong(self) -> list[bytes]:
+        line, pictures, self._pictures = self._take_buffered(), self._pictures, None
+        return [line] if pictures is None else [self._head + each for each in pictures.flush_frame(line)]
 
 
-def _format_clock(moment: float) -> str:
-    return f"{datetime.fromtimestamp(moment).astimezone():%H:%M:%S}"
+def is_timestamp(word: bytes) -> bool:
+    return word[4:5] == b"-" and word[10:11] == b"T" and word[13:14] == b":" and word[:4].isdigit()
 
 
-class Coverage(Struct, frozen=True):
-    """How many ranks of a job are followed, and what is missing."""
+def split_timestamps(raws: list[bytes]) -> list[tuple[float, bytes]]:
+    """Split each line into its time (0.0 if it has no timestamp) and its text."""
+    head, second = b"", 0.0
+    lines: list[tuple[float, bytes]] = []
+    for raw in raws:
+        digits = raw[_DIGITS]
+        if raw[: _SECONDS_LENGTH + 1] == head and raw[29:31] == b"Z " and second and digits.isdigit():
+            lines.append((second + int(digits) / 1_000_000_000, raw))
+            continue
+        stop = raw.find(b" ", _SECONDS_LENGTH, 48)
+        if raw[stop - 1 : stop] != b"Z":
+            lines.append((_parse_timestamp(raw[:stop] if stop > 0 else raw[:48]), raw))
+            continue
+        if raw[: _SECONDS_LENGTH + 1] != head:
+            head = raw[: _SECONDS_LENGTH + 1]
+            second = _parse_timestamp(raw[:_SECONDS_LENGTH] + b"Z")
+        digits = raw[_SECONDS_LENGTH + 1 : stop - 1]
+        if second and digits.isdigit():
+            lines.append((second + int(digits[:9] or 0) / 10 ** len(digits[:9]), raw))
+        else:
+            lines.append((second if not digits else 0.0, raw))
+    return lines
 
-    total: int = 0
-    live: int = 0
-    reconnecting: int = 0
-    waiting: int = 0
-    ended: int = 0
-    cut: int = 0
-    refused: int = 0
-    gaps: tuple[Gap, ...] = ()
-    opened: int = 0  # ranks whose older lines were left out, because only the last ones were asked for
-    opened_with: int = 0  # how many last lines that were
-    lost: int = 0  # lines known to be lost: those that could be held neither on disk nor in memory
-    why: str = ""  # the first refusal
-    disk: str = ""  # why lines are not kept on disk; empty: they are
-    once: bool = False  # whether only what there was had to be read: then the end of a log says nothing of its rank
 
-    @property
-    def sentence(self) -> str:
-        """The coverage in words: "126 of 128 live, 2 reconnecting, 0 lines lost"."""
-        done = "read" if self.once else "ended"
-        parts = [
-            f"{self.ended} of {self.total} {done}"
-            if self.ended and not self.live
-            else f"{self.live} of {self.total} live"
-        ]
-        if self.live and self.ended:
-            parts.append(f"{self.ended} {done}")
-        for number, word in (
-            (self.reconnecting, "reconnecting"),
-            (self.waiting, "waiting"),
-            (self.cut, "deleted before the end of the log was read"),
-            (self.refused, "refused"),
-        ):
-            if number:
-                parts.append(f"{number} {word}")
-        parts.append(f"{self.lost:,} lines lost")
-        if self.opened:
-            pods = f"{self.opened} pod{'s' if self.opened > 1 else ''}"
-            parts.append(f"of {pods} only the last {self.opened_with:,} lines were read")
-        if self.gaps:
-            parts.append(f"{len(self.gaps)} gap{'s' if len(self.gaps) > 1 else ''} with lines that may be lost")
-        return ", ".join(parts) + (f". {self.disk}" if self.disk else "")
+@lru_cache(maxsize=64)
+def _parse_timestamp(stamp: bytes) -> float:
+    if not is_timestamp(stamp):
+        return 0.0
+    try:
+        return parse_time(stamp.decode("ascii"))
+    except (Unreadable, UnicodeDecodeError):
+        return 0.0
+
+
+def decode_line(raw: bytes) -> bytes:
+    """The text of a line without its timestamp and without a carriage return at its end."""
+    if is_timestamp(raw[:20]):
+        raw = raw[raw.find(b" ") + 1 :] if b" " in raw[:48] else b""
+    return raw.removesuffix(b"\r")
+
+
+def decode_lines(raws: list[bytes]) -> list[bytes]:
+    """The texts of many lines; like `decode_line`, but faster for the kubelet's usual timestamps."""
+    return [
+        raw[_TIMESTAMP_LENGTH:]
+        if raw.find(b" ", 0, _TIMESTAMP_LENGTH) == _TIMESTAMP_LENGTH - 1
+        and raw[4:14:3] == b"--T:"
+        and raw[:4].isdigit()
+        and raw[-1:] != b"\r"
+        else decode_line(raw)
+        for raw in raws
+    ]

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from console.logs.line import Gap, PodLine
+from console.logs.job_log import Gap
+from console.logs.line import PodLine
 from console.logs.segment import LogSegment
 from console.logs.text import (
     MAX_ROW_WIDTH,

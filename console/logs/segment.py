@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from array import array
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from console.folders import atomic_write, open_own_file, read_own_file
-from console.logs.line_splitter import decode_lines, split_timestamps
+from console.logs.line import PodLine, decode_lines, sort_key, split_timestamps
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 READ_BLOCK_BYTES = 1 << 18  # bytes of a file that are read at once
 RECENT_LINES = 128  # lines that stay in memory once they are written
-PAGE_LINES = 5000  # lines of a whole log that are in memory at once
+LINES_IN_MEMORY = 5000  # lines of a whole log that are in memory at once
 MAX_PENDING_BYTES = 4 << 20  # bytes of lines that are held while they cannot be written; the oldest go first
 _NOT_ON_DISK = (1 << 64) - 1
 LOST_NOTE = b"(this line is lost: it could not be written to the disk)"
@@ -171,8 +173,8 @@ class LogSegment:
 
     def iter_timed_lines(self, start: int) -> Iterator[TimedLine]:
         """Yield the lines from that number on with their times, page by page."""
-        for at in range(max(0, start), len(self), PAGE_LINES):
-            yield from split_timestamps(self.read_raw_lines(at, at + PAGE_LINES))
+        for at in range(max(0, start), len(self), LINES_IN_MEMORY):
+            yield from split_timestamps(self.read_raw_lines(at, at + LINES_IN_MEMORY))
 
     def read_raw_lines(self, start: int, stop: int) -> list[bytes]:
         """Lines start to stop with their timestamps; `stop` may be beyond the end."""
@@ -240,3 +242,77 @@ def append_to(file: Path, data: bytes) -> int:
         return before + len(data)
     finally:
         os.close(fd)
+
+
+class ChangeSubscription:
+    """Tracks which segments of a log have grown since the subscriber last read them."""
+
+    def __init__(self, parts: Iterable[LogSegment]) -> None:
+        self._parts = dict.fromkeys(parts)
+        self._come = asyncio.Event()
+        self._come.set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._notify_all_later()
+
+    def notify(self, *parts: LogSegment) -> None:
+        """Mark these segments as grown; with none, another change is announced."""
+        for part in parts:
+            self._parts[part] = None
+        self._come.set()
+
+    def take_changed(self) -> list[LogSegment]:
+        parts, self._parts = list(self._parts), {}
+        return parts
+
+    async def wait(self) -> None:
+        """Wait until something may have changed, or a short time at most."""
+        await self._come.wait()
+        self._come.clear()
+
+    def _notify_all_later(self) -> None:
+        # One timer for all that is waited for: a timeout for each line costs more than the rest of the waiting.
+        self._timer = asyncio.get_running_loop().call_later(NOTIFY_SECONDS, self._notify_all_later)
+        self._come.set()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+NOTIFY_SECONDS = 1.0  # seconds after which a subscriber is woken at the latest
+PAGE_LINES, MIN_PAGE_LINES_PER_SEGMENT = 4000, 50  # lines that one reading takes at most, and of one part at least
+
+
+class LogCursor:
+    """A reader's position in the logs of some ranks (all, if none is given)."""
+
+    def __init__(self, news: ChangeSubscription, wanted: Collection[int] | None = None) -> None:
+        self._news = news
+        self._wanted = wanted
+        self._at: dict[LogSegment, int] = {}  # lines of each part that have been read
+
+    def next_page(self) -> list[PodLine]:
+        """The next page of lines in order of time; lines that an unread one may precede are left for later."""
+        pages: list[tuple[LogSegment, int, int]] = []
+        upto = float("inf")
+        changed = self._news.take_changed()
+        most = max(MIN_PAGE_LINES_PER_SEGMENT, PAGE_LINES // max(1, len(changed)))
+        for part in changed:
+            start, length = self._at.get(part, 0), len(part)
+            if start < length and (self._wanted is None or part.rank in self._wanted):
+                stop = min(length, start + most)
+                pages.append((part, start, stop))
+                if stop < length:
+                    upto = min(upto, part.times[stop - 1])
+        found: list[PodLine] = []
+        for part, start, stop in pages:
+            end = stop if upto == float("inf") else bisect_right(part.times, upto, start, stop)
+            self._at[part] = end
+            found += [
+                PodLine(part.rank, moment, text.decode("utf-8", "replace"), part.attempt, part.pod, part.container)
+                for moment, text in zip(part.times[start:end], part.read_texts(start, end), strict=True)
+            ]
+            if end < len(part):
+                self._news.notify(part)
+        found.sort(key=sort_key)
+        return found

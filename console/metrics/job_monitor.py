@@ -20,16 +20,14 @@ from console.kube.arrivals import SERVER_CLOCK, SERVER_QUIET_SECONDS
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
-from console.logs.line import PodLine
-from console.logs.line_splitter import decode_line
+from console.logs.line import PodLine, decode_line
 from console.metrics.alarm import INSPECTED_PREFIX, AlarmKind
 from console.metrics.alarm_rules import AlarmWatch, JobSample
 from console.metrics.diagnosis import Diagnosis, find_blame
 from console.metrics.gpu_metrics import DCGM, GpuBoard
 from console.metrics.health import is_kept, job_health
-from console.metrics.job_measures import JobMeasures
+from console.metrics.job_measures import JobMeasures, LogReader
 from console.metrics.job_progress import JobProgress, progress_of_measures
-from console.metrics.measured_log import LogReader
 from console.metrics.seen_time import TimeSpan
 from console.metrics.step_cadence import cadence_of_rows
 from console.metrics.training_run import RunEventKind, Slowdown, TrainingRun

@@ -16,8 +16,7 @@ from console.errors import ConsoleError
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.logs.line import LogLine, PodLine
-from console.metrics.job_measures import JobMeasures
-from console.metrics.measured_log import LogReader
+from console.metrics.job_measures import JobMeasures, LogReader, choose_ranks
 from console.metrics.nccl_history import MeasuredTest, NcclHistory, NodeBandwidth, default_path
 from console.metrics.progress_reader import JobProgressReader
 from console.metrics.training_run import TrainingRun
@@ -210,8 +209,6 @@ class MeasureService:
             measures.notify()
 
     async def _follow_job(self, measures: JobMeasures, *, once: bool = False) -> None:
-        from console.metrics.measured_log import LogReader, choose_ranks
-
         namespace, name = measures.key
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         tail = max(MIN_FIRST_LINES_PER_RANK, MAX_FIRST_LINES // max(1, jobset.ranks if jobset else 1))
@@ -333,9 +330,8 @@ class MeasureService:
 
     async def read_stored_log(self, namespace: str, name: str, uid: str) -> StoredLog | None:
         """The measurements and lines in a JobSet's stored log; None if nothing is stored."""
-        from console.logs.job_log import ChangeSubscription, LogCursor
+        from console.logs.segment import ChangeSubscription, LogCursor
         from console.logs.store import find_stored_job
-        from console.metrics.measured_log import LogReader, choose_ranks
 
         folder = self._logs().folder
         stored = await asyncio.to_thread(find_stored_job, folder, "", namespace, name, uid) if uid else None

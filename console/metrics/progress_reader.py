@@ -20,9 +20,8 @@ from console.kube.snapshot import Fleet
 from console.logs.line import LogLine
 from console.logs.log_end import LogEnd, combine_ends, find_log_end, read_end
 from console.metrics.health import foreseen_ends
-from console.metrics.job_measures import JobMeasures
+from console.metrics.job_measures import JobMeasures, read_lines
 from console.metrics.job_progress import JobProgress, compare_with_earlier, keep_previous_verdict, progress_of_measures
-from console.metrics.measured_log import read_lines
 from console.metrics.nccl_history import MeasuredTest, NcclHistory
 from console.metrics.start_phase import PULL_PHASE, StartPhase, pull_phase
 from console.scheduling.pod_slots import PodSlot, first_failure, pod_slots

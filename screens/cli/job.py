@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from console.errors import NotFound, NotThere
-from console.kube.find_job import find_job
+from console.kube.find_job import PodAddress, find_job, place_in_job
 from console.kube.objects.pod import HINT_AFTER_THE_END, Pod
-from console.kube.rank_address import PodAddress
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import ALARM_GLYPH, Alarm, AlarmKind, format_alarm, next_step
 from console.metrics.health import Health, HealthLevel
@@ -38,14 +37,9 @@ def parse_pod_index(fleet: Fleet, namespace: str, job: str, rank: str) -> PodSlo
             message = f"There is no pod {address.pod} in namespace {namespace}."
             raise NotFound(message, there or "a4 pods -A lists all there are.")
         return PodSlot(-1, "", 0, 0, pod.gpus, pod)
-    every = pod_slots(find_job(fleet, namespace, job), fleet)
-    some = [each for each in every if not address.group or each.replicated_job == address.group]
-    if address.group and not some:
-        names = ", ".join(dict.fromkeys(each.replicated_job for each in every))
-        raise NotThere(f"{job} has no replicated job {address.group}.", f"It has {names}." if names else "")
-    if not 0 <= address.number < len(some):
-        raise NotThere(f"{job} has no pod {address.rank_text}.", f"Its pods are 0 to {len(some) - 1}." if some else "")
-    return some[address.number]
+    jobset = find_job(fleet, namespace, job)
+    number, _ = place_in_job(jobset, address)
+    return pod_slots(jobset, fleet)[number]
 
 
 def running_pod(slot: PodSlot, job: str, what: str) -> Pod:

@@ -29,7 +29,8 @@ from console.errors import BadInput, NotFound, NotThere
 from console.kube.arrivals import SERVER_CLOCK
 from console.kube.find_job import find_job, require_listed
 from console.kube.objects.pod import Pod
-from console.logs.line import Gap, PodLine
+from console.logs.job_log import Gap
+from console.logs.line import PodLine
 from console.logs.merged_text import AgreedLine, Consensus
 from console.logs.store import KEEP_DAYS, KEEP_GB
 from console.scheduling.pod_slots import first_failure, pod_slots

@@ -65,7 +65,7 @@ async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequ
     from console.attach.tunnel.background import TunnelRequest
     from console.attach.tunnel.published import TunnelProfile
     from console.attach.tunnel.relay import load_login
-    from console.kube.rank_address import PodAddress, PortPair
+    from console.kube.find_job import PodAddress, PortPair
 
     if options.profile:
         if options.words:

@@ -22,8 +22,7 @@ from console.hang.inspector import JobInspector
 from console.hang.own_job_inspector import OwnJobInspector
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import short_name
-from console.kube.snapshot import WatchState
-from console.kube.store import FLEET_FIELDS
+from console.kube.snapshot import FLEET_FIELDS, WatchState
 from console.launch.ownership import Proof
 from console.launch.run_record import RunRecord
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind

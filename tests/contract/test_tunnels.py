@@ -12,8 +12,8 @@ from console.attach.tunnel.local_forward import LocalForward, PortForwarder
 from console.attach.tunnel.relay import load_login
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube import port_forward
+from console.kube.find_job import PodAddress, PortPair
 from console.kube.port_forward import JobEnded
-from console.kube.rank_address import PodAddress, PortPair
 from tests.apiserver import listening
 from tests.contract.client import Object
 from tests.contract.cluster import CORE, JOBSETS, Cluster, eventually
@@ -102,7 +102,7 @@ async def test_ranks_and_jobs_that_are_not_there(space: Space, reach: PortForwar
     await job(space, {}, GROUPS[:1])
     with pytest.raises(BadInput, match=r"train has no pod 1\. Its pods are 0 to 0\."):
         await reach.wait_for_pod(PodAddress.parse(space.name, "train", "1"))
-    with pytest.raises(BadInput, match=r"train has no replicated job workers\. It has: driver\."):
+    with pytest.raises(BadInput, match=r"train has no replicated job workers\. It has driver\."):
         await reach.wait_for_pod(PodAddress.parse(space.name, "train", "workers/0"))
     with pytest.raises(JobEnded, match=f"There is no job nope in namespace {space.name}"):
         await reach.wait_for_pod(PodAddress.parse(space.name, "nope"))

@@ -31,14 +31,13 @@ from console.kube.exec import exit_code
 from console.kube.failures import error_from_status
 from console.kube.kinds import KINDS
 from console.kube.kubeconfig import Kubeconfig
-from console.kube.snapshot import Fleet
-from console.kube.store import FLEET_FIELDS
+from console.kube.snapshot import FLEET_FIELDS, Fleet
 from console.launch.helm import MAX_MANIFEST_CHARACTERS, _find_foreign_part
 from console.launch.helm_command import looks_like_helm, parse_helm_line
 from console.launch.helm_set_options import SetValues
 from console.launch.releases import _is_small
 from console.launch.yaml_read import YamlSyntaxError, parse_text
-from console.logs.line_splitter import MAX_LINE_BYTES, split_timestamps
+from console.logs.line import MAX_LINE_BYTES, split_timestamps
 from console.metrics.gpu_metrics import parse_dcgm, parse_nvidia_smi
 from console.metrics.gpu_reader import MAX_REPORT_BYTES
 from console.scheduling.failure import first_of_latest_attempt, rank_failures

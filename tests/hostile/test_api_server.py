@@ -23,10 +23,9 @@ from console.kube import exec as executing
 from console.kube.backoff import Backoff
 from console.kube.client import Client
 from console.kube.kinds import KindReader
-from console.kube.kubeconfig import load
+from console.kube.kubeconfig import User, load
 from console.kube.objects.pod import PodSchema, parse_pod
 from console.kube.raw_connection import open_connection
-from console.kube.target import User
 from console.kube.watch import Change, Disconnected, HttpSource, Listed, Unparsable, follow
 from console.launch.helm import Helm
 from console.preflight.check import CheckContext, CheckedCluster, LaunchNeeds, SharedRequests

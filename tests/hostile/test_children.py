@@ -13,8 +13,8 @@ import yaml
 
 from console.attach.ssh import connect, identities
 from console.attach.tunnel import background
+from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login
-from console.kube.target import Cluster, Target, User
 from practice.child import PracticeProcess
 
 TRAPS = ("json", "ssl", "socket", "asyncio", "sitecustomize", "console", "screens", "encodings")

@@ -22,8 +22,7 @@ import msgspec.inspect as types
 import pytest
 
 from console.kube.kinds import KINDS, Kind
-from console.kube.snapshot import Fleet
-from console.kube.store import FLEET_FIELDS
+from console.kube.snapshot import FLEET_FIELDS, Fleet
 from screens.__main__ import main
 from tests.apiserver import served_in_thread
 from tests.fakes import FakeSession, live_links

@@ -33,10 +33,10 @@ from console.hang.inspector import JobInspector
 from console.kube import exec as executing
 from console.kube.client import Client
 from console.kube.objects.pod import Pod
-from console.kube.rank_address import LivePod
+from console.kube.port_forward import LivePod
 from console.kube.watch import HttpSource
 from console.logs.container_log import LogRequest, LogStream, follow_log
-from console.logs.line_splitter import LineSplitter
+from console.logs.line import LineSplitter
 from console.metrics.alarm import AlarmKind
 from console.metrics.alarms import AlarmService
 from console.metrics.gpu_reader import GpuReader

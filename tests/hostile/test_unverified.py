@@ -11,9 +11,9 @@ import pytest
 from console.errors import BadKubeconfig, ConsoleError, Unreachable
 from console.kube.client import Client
 from console.kube.failures import read_error_body
+from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login
 from console.kube.raw_connection import open_connection
-from console.kube.target import Cluster, Target, User
 from console.launch.helm import Helm
 from tests.apiserver import ApiServer
 from tests.certificates import make_certificate, usual_certificate

@@ -18,7 +18,7 @@ from unittest.mock import patch
 from textual.pilot import Pilot
 
 from console.kube.arrivals import SERVER_CLOCK
-from console.kube.store import Store
+from console.kube.snapshot import Store
 from console.metrics import job_measures
 from console.session import Session
 from console.settings import Settings

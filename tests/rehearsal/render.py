@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from console.kube.client import Client
+from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login
-from console.kube.target import Cluster, Target, User
 from console.launch.helm import Helm
 from console.launch.install import ChartCatalog, Launcher
 from console.launch.recipes import LaunchPlan

@@ -17,9 +17,8 @@ from unittest import mock
 from msgspec import Struct
 
 from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn
-from console.kube.kubeconfig import Context, Kubeconfig, load
+from console.kube.kubeconfig import Cluster, Context, Kubeconfig, Target, User, load
 from console.kube.login import Login, run_credential_plugin
-from console.kube.target import Cluster, Target, User
 from tests.certificates import make_certificate
 
 Case = dict[str, Any]

@@ -19,9 +19,8 @@ from console.kube.objects.meta import Condition
 from console.kube.snapshot import StopReport, WatchState, WatchStatus
 from console.logs.line import LogLine
 from console.metrics.alarm import Alarm, AlarmKind
-from console.metrics.job_measures import JobMeasures
+from console.metrics.job_measures import JobMeasures, read_lines
 from console.metrics.job_progress import JobProgress
-from console.metrics.measured_log import read_lines
 from console.metrics.nccl_history import MeasuredTest
 from console.metrics.start_phase import PULL_PHASE, StartPhase
 from console.scheduling.failure import FailureCard, PodFailure

@@ -30,10 +30,9 @@ from console.metrics.alarm import AlarmKind, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.health import Health, foreseen_ends
-from console.metrics.job_measures import JobMeasures
+from console.metrics.job_measures import JobMeasures, LogReader
 from console.metrics.job_monitor import sample_job
 from console.metrics.job_progress import JobProgress, progress_of_measures
-from console.metrics.measured_log import LogReader
 from console.metrics.progress_reader import JobProgressReader
 from console.scheduling.expected_starts import expected_starts
 from console.scheduling.start_windows import MIN_ROLLOUTS, RunTime, start_windows, with_windows

@@ -8,7 +8,7 @@ import pytest
 
 import screens
 from console.kube.arrivals import SERVER_CLOCK
-from console.kube.store import Store
+from console.kube.snapshot import Store
 from screens.columns.column import since as since_column
 from screens.sanitize import one_line
 from screens.wording import (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from console.attach.ssh.pod_keys import Probe
     from console.kube.client import Client
     from console.kube.login import Login
-    from console.kube.rank_address import LivePod
+    from console.kube.port_forward import LivePod
     from console.settings import Settings
 
 

@@ -23,7 +23,8 @@ from console.attach.tunnel.published import list_tunnels
 from console.errors import ConsoleError, KeyRefused, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube import actions
 from console.kube.failures import CHECK_NETWORK
-from console.kube.rank_address import LivePod, PodAddress
+from console.kube.find_job import PodAddress
+from console.kube.port_forward import LivePod
 
 if TYPE_CHECKING:
     import paramiko

@@ -16,17 +16,67 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from console.attach.tunnel import published
 from console.attach.tunnel.published import Listener, Tunnel
 from console.attach.tunnel.relay import AsyncStream, Relay
-from console.attach.tunnel.spare_connections import SpareConnections
 from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreachable
+from console.kube.find_job import PodAddress, PortPair
 from console.kube.login import Login
-from console.kube.port_forward import JobEnded, Pipe, PodPending, locate, open_pipe
-from console.kube.rank_address import LivePod, PodAddress, PortPair
+from console.kube.port_forward import JobEnded, LivePod, Pipe, PodPending, locate, open_pipe
 from console.kube.raw_connection import MAX_IDLE_SECONDS, RawConnection, connect, open_connection
+
+T = TypeVar("T")
+
+
+class Closable(Protocol):
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is open, as far as is known."""
+
+    def close(self) -> None: ...
+
+
+class SpareConnections(Generic[T]):
+    """A pool of spare connections, each closed if unused for some seconds."""
+
+    def __init__(
+        self, make: Callable[[], Coroutine[Any, Any, T]], seconds: float, part: Callable[[T], Closable]
+    ) -> None:
+        """`part`: returns the closable connection in the result of `make`."""
+        self._make, self._seconds, self._part = make, seconds, part
+        self._made: dict[asyncio.Future[T], asyncio.TimerHandle] = {}
+
+    def keep(self, number: int) -> None:
+        """Begin to make as many as are missing; one that cannot be made is left out."""
+        while len(self._made) < number:
+            made = asyncio.ensure_future(self._make())
+            self._made[made] = made.get_loop().call_later(self._seconds, self._drop, made)
+
+    def take(self) -> T | None:
+        """A spare connection that is still open; None without one: the caller opens one and sees the error."""
+        for made in [each for each in self._made if each.done()]:
+            self._made.pop(made).cancel()
+            if made.exception() is None and self._part(made.result()).is_usable:
+                return made.result()
+            self._close(made)
+        return None
+
+    def close(self) -> None:
+        """Close all."""
+        for made in tuple(self._made):
+            self._drop(made)
+
+    def _drop(self, made: asyncio.Future[T]) -> None:
+        self._made.pop(made).cancel()
+        made.cancel()
+        made.add_done_callback(self._close)
+
+    def _close(self, made: asyncio.Future[T]) -> None:
+        if not made.cancelled() and made.exception() is None:
+            self._part(made.result()).close()
+
 
 POD_POLL_SECONDS = 60.0
 """Seconds between two looks at the pod while all is well; a broken connection brings the next forward."""
@@ -287,7 +337,6 @@ class LocalForward:
 POD_TIMEOUT = 60.0  # seconds a connection waits for the pod that replaces another
 POLL_PAUSES = (0.25, 2.0)  # seconds between two looks at a pod that is not there yet: at first, and at most
 
-T = TypeVar("T")
 _UNAUTHORIZED = 401
 
 

@@ -20,9 +20,20 @@ from textual.widgets import Input, TextArea
 
 from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
-from screens.widgets.form.lines import YES_OR_NO, picked_pieces
 from screens.widgets.line import Styled, fit, line
 from screens.wording import Span
+
+YES_OR_NO = ("true", "false")
+
+
+def picked_pieces(typed: str, words: Sequence[str], width: int) -> list[Span]:
+    """A choice of few words as spans: all of them with the chosen one marked, if they fit."""
+    if words == YES_OR_NO:
+        return [Span("[✓] yes" if typed == "true" else "[ ] no")]
+    if sum(len(word) + 3 for word in words) > width:
+        return [Span(f"‹ {typed} ›")]
+    return [Span(f"●{word}  ") if word == typed else Span(f"○{word}  ", "dim") for word in words]
+
 
 CURSOR_KEYS = frozenset({"left", "right", "shift+left", "shift+right"})
 """Keys besides letters that mean something for a word."""

@@ -15,9 +15,8 @@ from textual.message import Message
 from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
 from screens.widgets.form.editors import ChoiceList, Edited, Pasted, completed, part_typed
-from screens.widgets.form.lines import FormLines
 from screens.widgets.form.model import CHOICE_KINDS, COLLECTION_KINDS, FormModel, FormRow, RowKind
-from screens.widgets.form.page import FormPage, FormSearch
+from screens.widgets.form.page import FormLines, FormPage, FormSearch
 from screens.wording import count
 
 

@@ -15,8 +15,8 @@ from console.errors import BadInput, BadKubeconfig, Conflict, ConsoleError, NotA
 from console.google.account import parse_place
 from console.google.clusters import ClusterPlace
 from console.google.node_pools import PoolsSnapshot
+from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login
-from console.kube.target import Cluster, Target, User
 from console.session import Session
 from console.settings import Settings
 from practice.cluster import PracticeCluster

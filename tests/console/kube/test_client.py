@@ -10,8 +10,8 @@ from aiohttp import web
 
 from console.errors import BadKubeconfig, ConsoleError, NotAllowed, NotFound, Refused, Unreachable
 from console.kube.client import Client
+from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login
-from console.kube.target import Cluster, Target, User
 from tests.apiserver import ApiServer, forbidden, status
 from tests.certificates import make_certificate
 

@@ -14,9 +14,9 @@ import pytest
 from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreachable
 from console.kube.client import Client
 from console.kube.failures import CHECK_PROXY, read_error_body
+from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login
 from console.kube.raw_connection import open_connection
-from console.kube.target import Cluster, Target, User
 from tests.apiserver import ApiServer, listening
 from tests.certificates import make_certificate
 

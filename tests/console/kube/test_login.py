@@ -14,8 +14,8 @@ from rich.pretty import pretty_repr
 
 from console.errors import BadKubeconfig, NotLoggedIn
 from console.kube.backoff import Backoff
+from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import REREAD_TOKEN_FILE_SECONDS, Login
-from console.kube.target import Cluster, Target, User
 from console.kube.watch import Changed, Disconnected, HttpSource, follow
 from tests.apiserver import ApiServer, eventually, gathered, named
 from tests.certificates import make_certificate

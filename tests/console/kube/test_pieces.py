@@ -13,8 +13,8 @@ from aiohttp import web
 from console.errors import ConsoleError, NotAllowed, Unreachable
 from console.kube.client import Client
 from console.kube.failures import read_error_body
+from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login
-from console.kube.target import Cluster, Target, User
 from tests.apiserver import ApiServer, eventually, forbidden, listening
 from tests.certificates import make_certificate
 

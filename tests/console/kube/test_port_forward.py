@@ -14,10 +14,10 @@ from console.attach.tunnel.local_forward import LocalForward, PortForwarder
 from console.attach.tunnel.published import Tunnel
 from console.errors import BadInput, NotFound, NotLoggedIn, Unreachable
 from console.kube import websocket
-from console.kube.port_forward import JobEnded
-from console.kube.rank_address import LivePod, PodAddress, PortPair
+from console.kube.find_job import PodAddress, PortPair
+from console.kube.kubeconfig import User
+from console.kube.port_forward import JobEnded, LivePod
 from console.kube.raw_connection import RawConnection
-from console.kube.target import User
 from tests.apiserver import ApiServer, eventually, status
 from tests.console.kube.kubelet import FORWARD, V4, echo_port
 

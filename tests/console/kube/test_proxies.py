@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.errors import BadKubeconfig
-from console.kube.target import proxy_of
+from console.kube.kubeconfig import proxy_of
 
 PROXY = "http://proxy.example:3128"
 

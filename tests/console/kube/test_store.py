@@ -7,12 +7,11 @@ from email.utils import formatdate
 
 import pytest
 
-from console.kube.arrivals import Arrivals, ServerClock, complete_until
+from console.kube.arrivals import Arrivals, ServerClock
 from console.kube.objects.event import Event
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
-from console.kube.snapshot import Fleet, WatchState, WatchStatus
-from console.kube.store import FLEET_FIELDS, SNAPSHOT_SECONDS, Store
+from console.kube.snapshot import FLEET_FIELDS, SNAPSHOT_SECONDS, Fleet, Store, WatchState, WatchStatus, complete_until
 from tests.apiserver import eventually, first, gathered
 
 
@@ -41,7 +40,7 @@ def test_a_picture_does_not_change_and_stays_the_same_until_something_does() -> 
 
 
 def test_of_events_without_end_the_latest_are_kept_and_the_watch_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.kube.store.MAX_EVENTS", 100)
+    monkeypatch.setattr("console.kube.snapshot.MAX_EVENTS", 100)
     store = Store()
     store.replace("events", {("n", str(each)): Event("n", str(each), last=1000.0 + each) for each in range(90)}, {})
     assert store.link("events").why == ""
@@ -63,7 +62,7 @@ def test_pages_fill_a_list_that_is_not_live_yet() -> None:
 
 def test_a_long_list_under_way_is_shown_each_time_that_it_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("console.kube.store.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("console.kube.snapshot.time.monotonic", lambda: now[0])
     store = Store()
 
     def shown(count: int) -> int:

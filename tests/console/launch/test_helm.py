@@ -15,8 +15,8 @@ from console.errors import (
     ReleaseFailed,
     Unreachable,
 )
+from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login
-from console.kube.target import Cluster, Target, User
 from console.launch.helm import Helm, InvalidValues, kind_and_name, schema_problems, translate_error
 from console.launch.install import ChartCatalog
 from console.launch.recipes import FieldProblem, LaunchPlan

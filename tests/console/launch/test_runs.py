@@ -19,9 +19,8 @@ from console.launch.run_recorder import RunRecorder
 from console.launch.runs import Runs
 from console.logs.line import PodLine
 from console.metrics.alarm import Alarm, AlarmKind
-from console.metrics.job_measures import JobMeasures
+from console.metrics.job_measures import JobMeasures, LogReader
 from console.metrics.ledger import LedgerBox
-from console.metrics.measured_log import LogReader
 from console.metrics.seen_time import TimeSpan
 from console.session_jobs import SessionJobs
 from tests.fakes import fleet_of

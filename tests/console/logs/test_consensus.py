@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.logs.line import Gap, PodLine
+from console.logs.job_log import Gap
+from console.logs.line import PodLine
 from console.logs.merged_text import Consensus, normalize_line
 from trainlog import detect_level
 

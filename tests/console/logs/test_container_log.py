@@ -19,9 +19,16 @@ from console.errors import NotAllowed, NotFound, Refused, Unreachable
 from console.kube.backoff import Backoff
 from console.kube.client import Client
 from console.kube.objects.meta import parse_time
-from console.logs.container_log import LogRequest, LogStream, ResumeCursor, RetryPolicy, follow_log, read_text
-from console.logs.line import LogLine, StreamState
-from console.logs.line_splitter import MAX_LINE_BYTES, LineSplitter, decode_line, split_timestamps
+from console.logs.container_log import (
+    LogRequest,
+    LogStream,
+    ResumeCursor,
+    RetryPolicy,
+    StreamState,
+    follow_log,
+    read_text,
+)
+from console.logs.line import MAX_LINE_BYTES, LineSplitter, LogLine, decode_line, split_timestamps
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
 from trainlog import Redactor
 

@@ -176,7 +176,7 @@ async def test_a_log_that_is_not_there_yet_is_asked_for_again_though_nothing_cha
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("console.logs.job_log.REFUSED_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr("console.logs.stream.REFUSED_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("console.logs.job_log.MAX_REFUSED_RETRY_SECONDS", 0.02)
     session = session_of(tmp_path)
     for pod in PODS:
         session.say(pod, "one")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.logs.line_splitter import split_timestamps
+from console.logs.line import split_timestamps
 from trainlog import REDACTED, Redactor, redact
 
 STAMP = b"2026-11-21T07:00:00.5Z "

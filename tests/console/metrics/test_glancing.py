@@ -17,9 +17,8 @@ from console.launch.run_figures import training_figures
 from console.launch.run_record import RunRecord
 from console.logs.line import LogLine, PodLine
 from console.metrics.alarm_rules import AlarmWatch
-from console.metrics.job_measures import JobMeasures
+from console.metrics.job_measures import JobMeasures, LogReader, read_lines
 from console.metrics.job_monitor import sample_job
-from console.metrics.measured_log import LogReader, read_lines
 from console.metrics.progress_reader import MAX_FAILURES, NAN_SEARCH_LINES, TABLE_TAIL_LINES
 from rankscope import Activity, HangGroup
 from screens.columns.jobs import JobLine

@@ -10,9 +10,8 @@ import pytest
 from console.config import Thresholds
 from console.logs.line import PodLine
 from console.metrics.alarm import Alarm, AlarmKind
-from console.metrics.job_measures import JobMeasures
+from console.metrics.job_measures import JobMeasures, LogReader
 from console.metrics.ledger import Ledger, LedgerBox, RunMoments, compute_ledger, format_gpu_time, sum_ledgers
-from console.metrics.measured_log import LogReader
 from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan, decode_seen_time, find_phase, list_seen, merge_spans
 
 BEGIN = 1_790_000_000.0

@@ -13,9 +13,8 @@ from console.logs.line import LogLine
 from console.metrics.alarm import AlarmKind
 from console.metrics.alarm_rules import AlarmWatch, JobSample
 from console.metrics.health import HealthLevel
-from console.metrics.job_measures import JobMeasures
+from console.metrics.job_measures import JobMeasures, read_lines
 from console.metrics.job_progress import JobProgress, progress_of_measures
-from console.metrics.measured_log import read_lines
 from console.metrics.start_phase import PULL_PHASE, StartPhase, StartRecorder, longest_phases, pull_phase, pull_seconds
 from console.scheduling.pod_slots import PodSlot
 from screens.columns.jobs import JobLine, last_cell

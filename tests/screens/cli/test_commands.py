@@ -376,4 +376,4 @@ def test_a_list_loads_one_http_library_and_no_parser_of_logs(a4: Commands, name:
     assert "console.kube.http" in modules
     libraries = {each.partition(".")[0] for each in modules}
     assert not libraries & {"aiohttp", "kubernetes", "google", "paramiko", "ahocorasick_rs", "textual"}
-    assert not {"console.metrics.measured_log", "console.launch.install"} & modules
+    assert not {"trainlog.training.parser", "console.launch.install"} & modules

@@ -18,8 +18,8 @@ from msgspec import structs
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube.arrivals import SERVER_CLOCK
 from console.launch.run_record import Outcome, RunRecord
-from console.logs.job_log import JobLog
-from console.logs.line import Coverage, LogLine, PodLine
+from console.logs.job_log import Coverage, JobLog
+from console.logs.line import LogLine, PodLine
 from console.metrics.alarm import AlarmKind
 from console.scheduling.why_job import why_jobset
 from screens.cli import logs, why

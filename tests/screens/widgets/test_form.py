@@ -18,8 +18,8 @@ from console.scheduling.launch_forecast import QueueChoice
 from screens.theme import DARK
 from screens.widgets.form.editors import Line
 from screens.widgets.form.form import Form
-from screens.widgets.form.lines import FormLines
 from screens.widgets.form.model import FormModel, LaunchDraft, RowKind
+from screens.widgets.form.page import FormLines
 from tests.screens.press import press, screen_text, until
 from tests.screens.queue_scene import FIELDS, RECIPE
 

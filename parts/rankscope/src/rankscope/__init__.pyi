@@ -106,7 +106,7 @@ from .pod_answers import (
 from .pod_answers import (
     refuse_foreign_ranks as refuse_foreign_ranks,
 )
-from .pod_rank import (
+from .pod_answers import (
     PodRank as PodRank,
 )
 from .rank_words import (

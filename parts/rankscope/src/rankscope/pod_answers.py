@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Annotated, TypeVar
+from typing import Annotated, Protocol, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -14,10 +14,34 @@ from rankscope.decoding import MAX_PROCESSES, Count, Percent, RankNumber, Text, 
 from rankscope.errors import UnreadableAnswer
 from rankscope.flight_recorder import Finding, RankDump, judge
 from rankscope.nccl_ras import RasReport
-from rankscope.pod_rank import PodRank
 from rankscope.report import HALTED_STATES, MpiLauncher, PodTrace, TracedProcess
 from rankscope.stack_location import NO_STACK, STACK_NOT_ASKED, Activity, locate_compiled, locate_process
 from trainlog import format_ranges
+
+
+class PodRank(Protocol):
+    """One pod of a job, by its index."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def replicated_job(self) -> str: ...
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that it asks for, one for each of its ranks."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def node(self) -> str: ...
+
+    @property
+    def address(self) -> str:
+        """Its IP address; empty while it has none."""
+
 
 MAX_STACK_LINES = 300_000  # of all processes of a pod, as many as fit into its answer: of calls they are long
 
