@@ -20,7 +20,7 @@ from trainlog import lazy_pattern
 if TYPE_CHECKING:
     from console.launch.run_record import RunRecord
     from console.metrics.alarm import Alarm
-    from console.scheduling.why_answer import Why
+    from console.scheduling.why import Why
 
 JOB_COLOURS = 8  # jobs have this many colours; the ninth shares one
 

@@ -17,7 +17,7 @@ from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan, decode_seen_
 from console.metrics.start_phase import PULL_PHASE, pull_seconds
 from console.scheduling.failure import rank_failures
 from console.scheduling.pod_slots import pod_slots
-from console.scheduling.why_job import why_jobset
+from console.scheduling.why_job import why_job
 from trainlog import RunPosition, find_nan_since
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def update_from_cluster(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunReco
     if state is JobState.SUCCEEDED:
         return replace(known, outcome=Outcome.SUCCEEDED, ended=ended)
     if state is JobState.FAILED:
-        why = (why_jobset(jobset, fleet).sentence or jobset.failure).removeprefix("failed: ")
+        why = (why_job(jobset, fleet).sentence or jobset.failure).removeprefix("failed: ")
         return replace(known, outcome=Outcome.FAILED, why=why, ended=ended)
     if state is JobState.STOPPING:
         return known

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from console.launch.stop import JobStopper
     from console.launch.unsaved import UnsavedWork
     from console.launch.value_checks import MeasuredSaves
-    from console.scheduling.why_answer import Why
+    from console.scheduling.why import Why
 
 
 PROVISIONING_CONTROLLER = "kueue.x-k8s.io/provisioning-request"  # of AdmissionChecks that ask for machines

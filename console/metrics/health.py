@@ -13,8 +13,8 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import Alarm, AlarmKind
 from console.scheduling.pod_slots import first_failure
-from console.scheduling.why_answer import Category, Why
-from console.scheduling.why_job import why_jobset
+from console.scheduling.why import Category, Why
+from console.scheduling.why_job import why_job
 
 if TYPE_CHECKING:
     from console.metrics.job_progress import JobProgress
@@ -70,7 +70,7 @@ def job_health(
     its log are not needed; `faults`: what an inspection found wrong with it; `verdict`: for whom its ranks wait;
     `slow`: for which rank they wait in each step, or may wait, by `is_slow_certain`; `why`: where it is known.
     """
-    state, reason = jobset.state, why or why_jobset(jobset, fleet)
+    state, reason = jobset.state, why or why_job(jobset, fleet)
     if state is JobState.RUNNING and reason.category is Category.STARTING:
         state = JobState.STARTING  # the JobSet's own count of its pods is ahead of them, or behind
     sentence = reason.sentence

@@ -25,7 +25,7 @@ from console.scheduling.kueue_snapshot import (
     kueue_workload,
     queue_order,
 )
-from console.scheduling.why import why
+from console.scheduling.why_workload import why_workload
 from kueue_rules import FlavorAssigner, Mode, SnapshotWorkload, VirtualCluster
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class _StartSimulation:
 
     def _why_unknown(self, workload: SnapshotWorkload, first: list[Key]) -> str:
         if endless := self._endless_before(workload):
-            unblocks = {each.name for each in why(self._fleet.workloads[workload.key], self._fleet).unblocks}
+            unblocks = {each.name for each in why_workload(self._fleet.workloads[workload.key], self._fleet).unblocks}
             endless.sort(key=lambda each: job_name(each) not in unblocks)  # whom its reason names comes first
             verdicts = [self._open_ends.get(each.job_uid, "") for each in endless]
             named = [

@@ -15,9 +15,9 @@ from console.kube.objects.workload import PodSet as WorkloadPodSet
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet, per_snapshot
 from console.scheduling.kueue_snapshot import UNLABELLED_DOMAIN, gpus_assigned, node_of
-from console.scheduling.quota_accounts import fewest_holders, quota_holder_of
+from console.scheduling.quota_ledger import fewest_holders, quota_holder_of
 from console.scheduling.topology import BLOCK, LEVELS, MACHINE_GPUS, SUBBLOCK, Holder, Host, host, label_of, level_name
-from console.scheduling.why_answer import Category, QuotaHolder, Why
+from console.scheduling.why import Category, QuotaHolder, Why
 from kueue_rules import (
     HOSTNAME,
     Domain,

@@ -8,7 +8,7 @@ from console.kube.objects.meta import GPU, condition
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.kueue_snapshot import cluster_queue_name, job_name
-from console.scheduling.why_answer import Category
+from console.scheduling.why import Category
 from trainlog import lazy_pattern
 
 _REASON_TOKENS = {

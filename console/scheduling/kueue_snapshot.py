@@ -266,3 +266,9 @@ def _used_by_others(fleet: Fleet) -> dict[str, int]:
             if workload is None or not any(group.domains for group in workload.pod_sets):
                 used[node.name] += pod.holds_gpus
     return used
+
+
+def workload_of_job(fleet: Fleet, namespace: str, name: str) -> Workload | None:
+    """The latest workload of a job of that name, of whatever kind."""
+    found = (each for each in fleet.workloads.values() if (each.namespace, job_name(each)) == (namespace, name))
+    return max(found, key=lambda each: each.created, default=None)

@@ -28,17 +28,17 @@ from console.scheduling.free_slots import (
     jobs_blocking_placement,
 )
 from console.scheduling.kueue_snapshot import closed_reason, gpu_flavors, queue_order
-from console.scheduling.quota_accounts import (
+from console.scheduling.quota_ledger import (
     QuotaLedger,
     flavor_account,
-    ledger,
     named_holders,
     quota_holder_of,
     quota_holders,
+    quota_ledger,
     shortage,
 )
 from console.scheduling.topology import BLOCK, MACHINE_GPUS, level_name
-from console.scheduling.why_answer import QuotaAccount, QuotaHolder, awaited_ends, free_when
+from console.scheduling.why import QuotaAccount, QuotaHolder, awaited_ends, free_when
 from kueue_rules import (
     HOSTNAME,
     FlavorAssigner,
@@ -204,7 +204,7 @@ def forecast(fleet: Fleet, demand: LaunchDemand, start: ExpectedStart | None = N
 def free_quota_gpus(fleet: Fleet, demand: LaunchDemand) -> int:
     """GPUs that the demand's queue, which must be open, could take now in its best flavor."""
     queue = fleet.cluster_queues["", fleet.local_queues[demand.namespace, demand.queue].cluster_queue]
-    books = (ledger(fleet, each) for each in gpu_flavors(queue))
+    books = (quota_ledger(fleet, each) for each in gpu_flavors(queue))
     usable = (each for each in books if each.flavor.matches(dict(demand.node_selector)))
     tolerated = (each for each in usable if not each.flavor.untolerated_taint(demand.tolerations))
     return max((each.account(queue.name).free for each in tolerated), default=0)
@@ -226,11 +226,11 @@ def _best_flavor_forecast(fleet: Fleet, demand: LaunchDemand) -> Forecast:
     flavors = gpu_flavors(queue)
     if not flavors:
         return Forecast(LaunchVerdict.NEVER, f"ClusterQueue {queue.name} has no quota of GPUs")
-    labelled = [each for each in flavors if ledger(fleet, each).flavor.matches(dict(demand.node_selector))]
+    labelled = [each for each in flavors if quota_ledger(fleet, each).flavor.matches(dict(demand.node_selector))]
     if not labelled:
         labels = ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in demand.node_selector)
         return Forecast(LaunchVerdict.NEVER, f"no flavor of {queue.name} has machines with {labels}")
-    tainted = {each: ledger(fleet, each).flavor.untolerated_taint(demand.tolerations) for each in labelled}
+    tainted = {each: quota_ledger(fleet, each).flavor.untolerated_taint(demand.tolerations) for each in labelled}
     if all(tainted.values()):
         taints = ", ".join(f"{taint} of {flavor}" for flavor, taint in tainted.items())
         return Forecast(LaunchVerdict.NEVER, f"its pods do not tolerate {taints}: see Tolerations, under Placement")
@@ -289,7 +289,7 @@ def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: LaunchDema
 
 
 def _eligible_nodes(fleet: Fleet, flavor: str, demand: LaunchDemand) -> EligibleNodes:
-    tolerations = (*demand.tolerations, *ledger(fleet, flavor).flavor.tolerations)
+    tolerations = (*demand.tolerations, *quota_ledger(fleet, flavor).flavor.tolerations)
     return eligible_nodes(
         fleet, demand.size, flavor, demand.node_selector, demand.target_nodes, demand.avoid_nodes, tolerations
     )
@@ -304,7 +304,7 @@ def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, demand: LaunchDem
     """The forecast if quota is short: who holds it, and whose end or eviction would suffice."""
     short = demand.gpus - draft.free
     held = quota_holders(fleet, queue.name, draft.flavor)
-    book = ledger(fleet, draft.flavor)
+    book = quota_ledger(fleet, draft.flavor)
     evicted = _victims(fleet, book, queue.name, demand)
     words, unblocks = shortage(book, queue.name, demand.gpus, held, [each.gpus for each in draft.ahead], evicted)
     if draft.ahead:

@@ -1,335 +1,188 @@
-"""Explains why a Workload waits, in one sentence: Kueue's message, verified against the snapshot."""
+"""The explanation of why something does not run: category, numbers, and who could change it."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
+from enum import StrEnum
+from operator import add
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from console.kube.objects.meta import GPU, condition, is_condition_true
-from console.kube.objects.workload import Workload, WorkloadState
-from console.kube.snapshot import Fleet, WatchState, per_snapshot
-from console.scheduling.free_slots import (
-    TopologyDemand,
-    eligible_nodes,
-    explain_topology,
-    refused_flavor,
-    topology_demand_of,
-)
-from console.scheduling.kueue_messages import KueueMessage, preempted_by, read_message
-from console.scheduling.kueue_snapshot import (
-    closed_reason,
-    cluster_queue_name,
-    gpu_flavors,
-    job_name,
-    queue_order,
-    queue_position,
-)
-from console.scheduling.quota_accounts import best_flavor, explain_quota, flavor_account
-from console.scheduling.why_answer import Category, Why
-from kueue_rules import AdmissionCheck, AdmissionVerdict, open_checks
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 if TYPE_CHECKING:
     from console.scheduling.expected_start import ExpectedStart
 
-_RETRYING_PREFIX = re.compile(r"^Retrying after failure: ")
-_EVICTION_WORDS = {
-    "Preempted": "was preempted",
-    "PodsReadyTimeout": "its pods were not ready in time",
-    "AdmissionCheck": "an admission check evicted it",
-    "ClusterQueueStopped": "its queue was stopped",
-    "LocalQueueStopped": "its queue was stopped",
-    "NodeFailures": "one of its nodes failed",
-    "MaximumExecutionTimeExceeded": "it reached its maximum execution time",
-}
-"""What an eviction was, by reason."""
-_STUCK_SECONDS = 600.0  # seconds after an eviction in which pods go and Kueue takes the quota
-_QUEUE_WAITS = {None, Category.QUOTA, Category.TOPOLOGY, Category.PREEMPTING, Category.NOT_EVALUATED, Category.UNKNOWN}
-"""Causes that change with what others do."""
+WAIT_KINDS = (
+    "jobsets",
+    "pods",
+    "jobs",
+    "workloads",
+    "localqueues",
+    "clusterqueues",
+    "cohorts",
+    "nodes",
+    "resourceflavors",
+    "events",
+)
+"""What the reason for a wait is made of."""
 
 
-def why(workload: Workload, fleet: Fleet, start: ExpectedStart | None = None) -> Why:
-    """Why it waits; with its expected `start` by the job after whose end it is foreseen."""
-    return _explain_workload(fleet, workload.key).with_end(start)
+class Category(StrEnum):
+    """What keeps a Workload or a JobSet from running; the last ones are of JobSets."""
+
+    QUOTA = "quota"  # fits the limits, but not into what is unused now
+    EXCEEDS = "exceeds quota"  # asks for more than its queue can ever have
+    TOPOLOGY = "topology"  # quota is there, but not close enough together
+    PREEMPTING = "preempting"  # others are being evicted for it
+    BEHIND = "behind others"
+    STOPPED = "stopped queue"
+    MISSING_QUEUE = "missing queue"
+    INACTIVE_QUEUE = "inactive queue"
+    CHECKS = "admission checks"
+    EVICTED = "evicted"
+    BACKOFF = "backoff"  # evicted, and queued again only later
+    DEACTIVATED = "deactivated"
+    PODS_NOT_READY = "pods not ready"
+    """Its own pods are not up, or Kueue waits for those of jobs admitted before."""
+    NO_FLAVOR = "no flavor"  # no flavor of the queue has what it asks for, or lets it in
+    GATED = "gated"  # held back on purpose by a gate or by its owner
+    NOT_EVALUATED = "not evaluated"
+    NOT_ALLOWED = "not allowed"  # the account may not see what it waits for
+    UNKNOWN = "unknown"  # Kueue gives a reason that is not known here; its own words are the answer
+    RUNNING = "running"
+    FINISHED = "finished"
+
+    NO_QUEUE = "no queue"  # suspended, and no queue will ever start it
+    REFUSED = "refused"  # the API server refuses its pods
+    UNSCHEDULABLE = "unschedulable"
+    IMAGE = "image"
+    STARTING = "starting"
+    RESTARTING = "restarting"
+    FAILED = "failed"
+    STOPPING = "stopping"
 
 
-@per_snapshot
-def _explain_workload(fleet: Fleet, key: tuple[str, str]) -> Why:
-    workload = fleet.workloads[key]
-    draft = _draft(workload, fleet)
-    answer = (
-        _explained_by_state(workload, fleet, draft)
-        or _queue(workload, fleet, draft)
-        or _delayed(workload, fleet, draft)
-    )
-    return answer or _pending(workload, fleet, read_message(workload), draft)
+class QuotaAccount(Struct, frozen=True):
+    """Quota of one ClusterQueue for one resource: own, borrowed, used, free; counted in its units."""
+
+    nominal: int = 0  # its own quota
+    used: int = 0  # reserved by its workloads, borrowed quota included
+    free: int = 0  # what it could take now, by borrowing too
+    total: int = 0  # what it could have if nobody else used anything
+    borrowed: int = 0  # what it uses beyond its own quota
+    can_borrow: int = 0  # the part of `free` that is not its own
+    lent: int = 0
+    """The part of its own quota that it does not use and cannot take, because others of the cohort have it."""
+
+    @property
+    def borrows(self) -> int:
+        """GPUs borrowed, plus those that could still be borrowed."""
+        return self.borrowed + self.can_borrow
+
+    @property
+    def sum_text(self) -> str:
+        """The calculation of free quota: "112 own + 8 to borrow - 96 used = 24 free", without zero terms."""
+        parts = [f"{self.nominal:,} own", f"+ {self.borrows:,} to borrow" if self.borrows else ""]
+        parts += [f"- {self.used:,} used" if self.used else "", f"- {self.lent:,} lent" if self.lent else ""]
+        text = " ".join(filter(None, parts))
+        plain = text == parts[0] and self.nominal == self.free
+        return f"{'' if plain else f'{text} = '}{self.free:,} free"
+
+    @property
+    def limit_text(self) -> str:
+        """The most it could ever use, such as "24 (8 of its own, 16 by borrowing)"."""
+        borrow = self.total - self.nominal
+        return f"{self.total}{f' ({self.nominal} of its own, {borrow} by borrowing)' if borrow > 0 else ''}"
+
+    def __add__(self, other: QuotaAccount) -> QuotaAccount:
+        return QuotaAccount(*map(add, astuple(self), astuple(other)))
 
 
-def _draft(workload: Workload, fleet: Fleet) -> Why:
-    """The facts that every explanation needs: demand, flavor, account, position."""
-    queue, position, text = cluster_queue_name(workload, fleet), queue_position(workload, fleet), read_message(workload)
-    given = [dict(group.flavors).get(GPU, "") for group in workload.pod_sets]
-    flavor = next((each for each in given if each), "")
-    if not flavor and workload.total(GPU):
-        flavor = _likely_flavor(workload, fleet, queue, text)
-    return Why(
-        sentence="",
-        category=Category.UNKNOWN,
-        api_text=text.text,
-        need=workload.total(GPU),
-        flavor=flavor,
-        account=flavor_account(fleet, queue, flavor) if flavor and ("", queue) in fleet.cluster_queues else None,
-        position=position,
-        ahead=tuple(map(job_name, queue_order(fleet, queue).pending[: max(0, position - 1)])),
-    )
+class QuotaHolder(Struct, frozen=True):
+    """A job that holds quota, and how many GPUs."""
+
+    namespace: str
+    name: str
+    owner: str = ""  # who launched it; empty if it does not say
+    queue: str = ""  # LocalQueue it came by
+    cluster_queue: str = ""
+    gpus: int = 0
+    priority: int = 0
 
 
-def _likely_flavor(workload: Workload, fleet: Fleet, queue: str, message: KueueMessage) -> str:
-    """The flavor to calculate with while Kueue has assigned none."""
-    wish, refused = topology_demand_of(workload), ""
-    if message.category is Category.TOPOLOGY and not message.flavor and wish:
-        refused = refused_flavor(wish, gpu_flavors(fleet.cluster_queues.get(("", queue))), message, fleet)
-    return refused or best_flavor(fleet, queue, message)
+class Why(Struct, frozen=True):
+    """Why something does not run, as a sentence and numbers; amounts are GPUs."""
+
+    sentence: str  # empty when nothing is waited for
+    category: Category
+    api_text: str = ""  # the controller's own message
+    agrees: bool = False  # whether that message tells the same as the sentence, so that it adds nothing
+    reported_at: float = 0.0
+    """When the controller wrote it, where the sentence, by the cluster as it is now, differs; 0.0: not known."""
+    differs: bool = False  # whether the sentence tells otherwise than that message, which is of some time ago
+    next: str = ""  # what to do about it, where that is known; a sentence without its end
+    need: int = 0
+    short_by: int = 0  # more GPUs that would have to be free; 0 where quota is not what is missing
+    flavor: str = ""
+    account: QuotaAccount | None = None  # its ClusterQueue's quota of GPUs in that flavor
+    holders: tuple[QuotaHolder, ...] = ()  # jobs that hold quota it could use, most first
+    unblocks: tuple[QuotaHolder, ...] = ()
+    """The fewest running jobs whose end would let it start, also past those in front; empty if no end would."""
+    until: str = ""  # the same as "a ends", where its start is foreseen by the forecast
+    room: int = -1  # pods that the best place of the level they must share has room for; -1: not known
+    position: int = 0  # in its ClusterQueue; 1 is tried first, 0 stands in no queue
+    ahead: tuple[str, ...] = ()  # names of the jobs that are tried before it
+
+    @property
+    def brief(self) -> str:
+        """The same for a column: what is missing, and whose end is awaited."""
+        if not self.short_by or self.category is Category.EXCEEDS:
+            return self.sentence
+        short = f"{self.short_by:,} GPU{'s' if self.short_by > 1 else ''} short"
+        names = self.until.removesuffix("s").removesuffix(" end")
+        return f"{short} · {names}" if names else short
+
+    def with_end(self, start: ExpectedStart | None) -> Why:
+        """The explanation with the jobs whose end is awaited."""
+        waits = self.category is not Category.PREEMPTING and (self.short_by or self.unblocks)
+        until = awaited_ends(self.unblocks, start) if waits else ""
+        if not until:
+            return self
+        names = {*start_after(start)} or {each.name for each in self.unblocks}
+        known = dict.fromkeys(each for each in (*self.unblocks, *self.holders) if each.name in names)
+        words = self.sentence + free_when(self.short_by, until)
+        return replace(self, sentence=words, until=until, unblocks=tuple(known))
 
 
-def _explained_by_state(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
-    """The explanation for states in which the workload does not wait for quota; None for others."""
-    state = workload.state
-    evicted = condition(workload.conditions, "Evicted")
-    if state is WorkloadState.FINISHED:
-        return replace(draft, category=Category.FINISHED, api_text=_message(workload, "Finished"))
-    if state is WorkloadState.DEACTIVATED:
-        return _deactivated(workload, draft)
-    if evicted and evicted.is_true and is_condition_true(workload.conditions, "QuotaReserved"):
-        lost, then = _eviction_text(workload, fleet), "its pods are being deleted"
-        link = fleet.links.get("pods")
-        listed = link is not None and link.state is WatchState.LIVE and workload.owner_kind == "JobSet"
-        if not listed or fleet.pods_by_jobset.get(workload.owner_uid):
-            return replace(draft, sentence=f"{lost}; {then}", category=Category.EVICTED, api_text=evicted.message)
-        then = "its quota is about to be released"
-        if stuck := fleet.at - evicted.since > _STUCK_SECONDS:
-            then = f"it still holds {draft.need} GPUs and has no pods: its eviction is stuck"
-        advice = f"Delete its Workload ({workload.name}), which Kueue makes again" if stuck else ""
-        words = f"{lost}; {then}"
-        return replace(draft, sentence=words, category=Category.EVICTED, api_text=evicted.message, next=advice)
-    if state is WorkloadState.RESERVED:
-        return _explained_by_admission_checks(workload, draft)
-    return _admitted(workload, draft) if state is WorkloadState.ADMITTED else None
+_MAX_NAMED_JOBS = 3  # jobs that are named in a sentence; the rest is counted
 
 
-def _message(workload: Workload, kind: str) -> str:
-    """The message of a condition; empty if the condition is missing."""
-    found = condition(workload.conditions, kind)
-    return found.message if found else ""
+def start_after(start: ExpectedStart | None) -> tuple[str, ...]:
+    """The job after whose end it starts, or before which it does not, or any whose end would do; empty: not known."""
+    if start is None:
+        return ()
+    if start.sooner or start.at:
+        return start.sooner or ((start.after,) if start.after else ())
+    return (start.earliest_after,) if start.earliest_after else ()
 
 
-def _eviction_text(workload: Workload, fleet: Fleet) -> str:
-    """Its last eviction, and by whom if it was preempted; empty if there was none."""
-    evicted = condition(workload.conditions, "Evicted")
-    if evicted is None:
-        return ""
-    preemptor = preempted_by(workload, fleet)[0] if evicted.reason == "Preempted" else ""
-    return f"{_EVICTION_WORDS.get(evicted.reason, evicted.reason)}{f' by {preemptor}' if preemptor else ''}"
+def awaited_ends(unblocks: Sequence[QuotaHolder], start: ExpectedStart | None) -> str:
+    """Whose end a job waits for, in the words of every list, pane and page: the forecast comes before the quota."""
+    if foreseen := start_after(start):
+        return format_ends(foreseen, any_of=True)
+    return format_ends([each.name for each in unblocks])
 
 
-def _deactivated(workload: Workload, draft: Why) -> Why:
-    target, evicted = (condition(workload.conditions, each) for each in ("DeactivationTarget", "Evicted"))
-    cause = target or evicted
-    category = cause.reason.removeprefix("DeactivatedDueTo").removeprefix("Deactivated") if cause else ""
-    after = f" ({category})" if category else ""
-    times = f" after {workload.requeue_count} requeues" if workload.requeue_count > 1 else ""
-    refused = _failed_checks(workload)
-    words = f"is deactivated{times}{f': {refused}' if refused else after}; set spec.active=true to resume"
-    return replace(draft, sentence=words, category=Category.DEACTIVATED, api_text=cause.message if cause else "")
+def free_when(short_by: int, until: str) -> str:
+    """The clause that ends a reason; empty where it is not known whose end is awaited."""
+    return f"; {'quota' if short_by else 'room'} free when {until}" if until else ""
 
 
-def _failed_checks(workload: Workload) -> str:
-    """The admission checks that were rejected or are tried again, with what they say; empty if none is."""
-    failed = [each for each in workload.checks if each.state in {AdmissionVerdict.REJECTED, AdmissionVerdict.RETRY}]
-    messages = (_RETRYING_PREFIX.sub("", each.message) for each in failed)
-    named = [
-        f"{check.name} failed{f' ({message})' if message else ''}"
-        for check, message in zip(failed, messages, strict=True)
-    ]
-    return f"admission check {' and '.join(named)}" if failed else ""
-
-
-def _explained_by_admission_checks(workload: Workload, draft: Why) -> Why:
-    admitted, text = condition(workload.conditions, "Admitted"), _message(workload, "Admitted")
-    open_ = open_checks(AdmissionCheck(each.name, each.state, each.message) for each in workload.checks)
-    if not open_:
-        delayed = admitted is not None and admitted.reason == "PendingDelayedTopologyRequests"
-        wait = "a topology assignment of its pods" if delayed else "its admission checks"
-        return replace(draft, sentence=f"has quota, waits for {wait}", category=Category.CHECKS, api_text=text)
-    first = open_[0]
-    verb = {"Rejected": "was refused by", "Retry": "is requeued by"}.get(first.state, "has quota, waits for")
-    others = [each.name for each in open_ if each.state == first.state]
-    which = f"checks {', '.join(others)}" if len(others) > 1 else f"check {first.name}"
-    words = f"{verb} the {which}{f': {first.message}' if first.message and len(others) == 1 else ''}"
-    return replace(draft, sentence=words, category=Category.CHECKS, api_text=first.message or text)
-
-
-def _admitted(workload: Workload, draft: Why) -> Why:
-    ready = condition(workload.conditions, "PodsReady")
-    if ready and not ready.is_true:
-        words = f"is admitted, but its pods are not ready{f': {ready.message}' if ready.message else ''}"
-        return replace(draft, sentence=words, category=Category.PODS_NOT_READY, api_text=ready.message)
-    return replace(draft, category=Category.RUNNING)
-
-
-def _queue(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
-    """The explanation if something is wrong with its queues; None if not, or if they may not be listed."""
-    door = fleet.local_queues.get((workload.namespace, workload.queue))
-    name = cluster_queue_name(workload, fleet)
-    queue = fleet.cluster_queues.get(("", name))
-    if door is None and fleet.local_queues:
-        words = f"queue {workload.queue} does not exist in {workload.namespace}"
-        return replace(draft, sentence=words if workload.queue else "names no queue", category=Category.MISSING_QUEUE)
-    if queue is None and name and fleet.cluster_queues:
-        return replace(draft, sentence=f"cluster queue {name} does not exist", category=Category.MISSING_QUEUE)
-    for each in (door, queue):
-        if each is not None and (words := closed_reason(each)):
-            if each.stop_policy != "None":
-                return replace(draft, sentence=words, category=Category.STOPPED)
-            text = draft.api_text or each.inactive_reason
-            return replace(draft, sentence=words, category=Category.INACTIVE_QUEUE, api_text=text)
-    return None
-
-
-def _delayed(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
-    wait, requeued = workload.requeue_at - fleet.at, condition(workload.conditions, "Requeued")
-    held = workload.requeue_at > 0 and requeued is not None and not requeued.is_true
-    if wait <= 0 and not held:
-        return None
-    evicted = condition(workload.conditions, "Evicted")
-    known = evicted is not None and (evicted.is_true or evicted.reason in _EVICTION_WORDS)
-    lost = _failed_checks(workload) or (_eviction_text(workload, fleet) if known else "lost its quota")
-    when = f"{abs(wait):.0f} s" if abs(wait) < 120 else f"{abs(wait) / 60:.0f} min"
-    due = f"queues again in {when}" if wait > 0 else f"was to queue again {when} ago, and Kueue has not requeued it"
-    words = f"{lost}; {due} (attempt {workload.requeue_count + 1})"
-    return replace(draft, sentence=words, category=Category.BACKOFF, api_text=_message(workload, "Evicted"))
-
-
-def _pending(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
-    """The explanation for a workload in a working queue: quota, topology, others, or Kueue's message."""
-    answer = (
-        _strictly_behind(workload, fleet, message, draft)
-        or _explained_by_message(workload, fleet, message, draft)
-        or _explained_by_quota(workload, fleet, message, draft)
-    )
-    evicted = condition(workload.conditions, "Evicted")
-    if evicted and evicted.is_true and evicted.reason in _EVICTION_WORDS:
-        answer = replace(answer, sentence=f"{_eviction_text(workload, fleet)}; {answer.sentence}")
-    return _compared_with_message(answer, message, workload, fleet)
-
-
-def _compared_with_message(answer: Why, message: KueueMessage, workload: Workload, fleet: Fleet) -> Why:
-    """The explanation compared with Kueue's message, which may be outdated."""
-    if message.category is None or not message.text or answer.category is Category.UNKNOWN:
-        return answer
-    same_room = -1 in {message.fits, answer.room} or message.fits == answer.room
-    if message.category is answer.category and message.more_gpus in {0, answer.short_by} and same_room:
-        return replace(answer, agrees=True)
-    repeated = [each.last for each in fleet.events_by_object.get(workload.uid, ()) if message.text in each.message]
-    reserved = condition(workload.conditions, "QuotaReserved")
-    return replace(answer, differs=True, reported_at=max(repeated, default=reserved.since if reserved else 0.0))
-
-
-def _strictly_behind(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why | None:
-    """The explanation in a StrictFIFO queue if it is not first: Kueue's message is then outdated."""
-    queue = fleet.cluster_queue_of(workload)
-    if not draft.ahead or queue is None or queue.strategy != "StrictFIFO" or message.category not in _QUEUE_WAITS:
-        return None
-    answer = draft
-    if draft.account and draft.need > draft.account.free:
-        answer = explain_quota(workload, fleet, KueueMessage(), draft)
-    then = f"; then {answer.sentence}" if answer.sentence else ""
-    words = f"behind {_join_names(draft.ahead)}, and {queue.name} is StrictFIFO: nothing passes{then}"
-    category = Category.EXCEEDS if answer.category is Category.EXCEEDS else Category.BEHIND
-    return replace(answer, sentence=words, category=category)
-
-
-def _explained_by_message(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why | None:
-    """The explanation from Kueue's message; None if the message does not suffice."""
-    wish = topology_demand_of(workload)
-    fits = draft.account is not None and 0 < draft.need <= draft.account.free
-    overtaken = fits and not message.more and not message.resource  # Kueue gave no number, and quota is there by now
-    if message.category in {Category.QUOTA, Category.EXCEEDS} and not overtaken:
-        return _quota(workload, fleet, message, draft)
-    if message.category is Category.TOPOLOGY and wish:
-        return explain_topology(wish, fleet, message, draft)
-    if message.category is Category.PREEMPTING:
-        return _preempting(workload, fleet, message, draft)
-    if message.category is Category.NO_FLAVOR:
-        if message.uncovered:
-            queue = cluster_queue_name(workload, fleet)
-            words = f"ClusterQueue {queue} does not cover {message.uncovered}: it has no quota of it (coveredResources)"
-            return replace(draft, sentence=words, category=Category.NO_FLAVOR)
-        clause = message.text.rpartition("pod set ")[2] or message.text
-        return replace(draft, sentence=f"no node of its queue fits: {clause}", category=Category.NO_FLAVOR)
-    plain = {
-        Category.PODS_NOT_READY: "waits until the pods of the jobs admitted before it are ready",
-        Category.GATED: "is held back by an admission gate",
-        Category.STOPPED: "its queue is stopped",
-        Category.MISSING_QUEUE: "its queue is missing or misconfigured",
-        Category.INACTIVE_QUEUE: "its queue is not active",
-        Category.CHECKS: "an admission check refused it",
-        Category.DEACTIVATED: "is deactivated",
-    }
-    if message.category not in plain:
-        return None
-    if message.category is Category.CHECKS and (failed := _failed_checks(workload)):
-        return replace(draft, sentence=failed, category=Category.CHECKS)
-    hidden = not message.text or message.category in {Category.PODS_NOT_READY, Category.STOPPED}
-    text = "" if hidden else f" ({message.text})"
-    return replace(draft, sentence=plain[message.category] + text, category=message.category)
-
-
-def _explained_by_quota(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
-    """The explanation from calculated quota, or else Kueue's message as it is."""
-    have, wish = draft.account, topology_demand_of(workload)
-    if have and draft.need > have.free:
-        return _quota(workload, fleet, message, draft)
-    if have and wish and wish.label and eligible_nodes(fleet, wish.gpus, draft.flavor).shortage(wish.pods, wish.label):
-        return explain_topology(wish, fleet, message, draft)
-    if draft.ahead:
-        return replace(draft, sentence=f"behind {_join_names(draft.ahead)}", category=Category.BEHIND)
-    if message.text and message.category is not Category.NOT_EVALUATED:
-        return replace(draft, sentence=message.text, category=Category.UNKNOWN)
-    fits = f"; {draft.need} of the {have.free} free GPUs would do" if have and draft.need else ""
-    return replace(draft, sentence=f"is next, Kueue has not evaluated it yet{fits}", category=Category.NOT_EVALUATED)
-
-
-def _join_names(jobs: tuple[str, ...]) -> str:
-    return jobs[-1] if len(jobs) == 1 else f"{jobs[-1]} and {len(jobs) - 1} more"
-
-
-def _quota(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
-    """The explanation if quota is short; also if its pods can never be placed."""
-    answer, wish = explain_quota(workload, fleet, message, draft), topology_demand_of(workload)
-    if wish is None:
-        return answer
-    never = eligible_nodes(fleet, wish.gpus, answer.flavor).never(wish.pods, wish.label)
-    more = f"it never fits: it {never}" if never else _elsewhere(workload, fleet, wish, answer)
-    return replace(answer, sentence=f"{answer.sentence}; {more}") if more else answer
-
-
-def _elsewhere(workload: Workload, fleet: Fleet, wish: TopologyDemand, answer: Why) -> str:
-    """Of a workload that lacks quota in one flavor: another flavor of its queue that only lacks places; else empty."""
-    queue = fleet.cluster_queue_of(workload)
-    for flavor in gpu_flavors(queue):
-        if queue is None or flavor == answer.flavor or answer.need > flavor_account(fleet, queue.name, flavor).free:
-            continue
-        if lacking := eligible_nodes(fleet, wish.gpus, flavor).shortage(wish.pods, wish.label):
-            return f"flavor {flavor} has quota for it, but {lacking}"
-    return ""
-
-
-def _preempting(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
-    preempted = (each for each in fleet.workloads.values() if is_condition_true(each.conditions, "Preempted"))
-    leaving = [job_name(each) for each in preempted if workload.uid and workload.uid in _message(each, "Preempted")]
-    whom = f"{' and '.join(sorted(leaving)[:2])} to leave" if leaving else "the jobs it preempts to leave"
-    answer = explain_quota(workload, fleet, message, draft)
-    need = f"; {answer.sentence}" if answer.short_by else ""
-    return replace(answer, sentence=f"waits for {whom}{need}", category=Category.PREEMPTING, unblocks=())
+def format_ends(names: Sequence[str], *, any_of: bool = False) -> str:
+    """Words as "a ends", "a and b end" or "a or b ends"; empty for none."""
+    if len(names) < 2:
+        return "".join(f"{each} ends" for each in names)
+    more = len(names) - _MAX_NAMED_JOBS
+    first, last = (names[:-1], names[-1]) if more <= 0 else (names[:_MAX_NAMED_JOBS], f"{more} more")
+    return f"{', '.join(first)} {f'or {last} ends' if any_of else f'and {last} end'}"

@@ -18,8 +18,8 @@ from console.kube.objects.pod import Container
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.failure import first_deletion
 from console.scheduling.pod_slots import PodSlot, first_failure, pod_slots
-from console.scheduling.why import why
-from console.scheduling.why_answer import Category, Why
+from console.scheduling.why import Category, Why
+from console.scheduling.why_workload import why_workload
 from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ _POD_CATEGORIES = {Category.RUNNING, Category.PODS_NOT_READY, Category.FINISHED}
 """Answers about a Workload that say nothing of why its pods are not up."""
 
 
-def why_jobset(jobset: JobSet, fleet: Fleet, start: ExpectedStart | None = None) -> Why:
+def why_job(jobset: JobSet, fleet: Fleet, start: ExpectedStart | None = None) -> Why:
     """Why it does not run; with the expected `start` of its workload as `why` has it."""
     state = jobset.state
     if state is JobState.STOPPING:
@@ -166,7 +166,7 @@ def why_jobset(jobset: JobSet, fleet: Fleet, start: ExpectedStart | None = None)
     if state is JobState.FAILED:
         return replace(_failed(jobset, fleet), need=jobset.gpus)
     workload = fleet.workload_of(jobset)
-    waits = why(workload, fleet, start) if workload else None
+    waits = why_workload(workload, fleet, start) if workload else None
     if waits and waits.category not in _POD_CATEGORIES:
         return waits
     return replace(_suspended(jobset, fleet) if jobset.suspended else _pods_wait(jobset, fleet), need=jobset.gpus)

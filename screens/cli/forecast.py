@@ -17,11 +17,10 @@ from console.kube.objects.meta import GPU
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.forecast_record import RecordedWindow, score
-from console.scheduling.kueue_snapshot import job_name, queue_position
-from console.scheduling.quota_accounts import workload_named
+from console.scheduling.kueue_snapshot import job_name, queue_position, workload_of_job
 from console.scheduling.what_if import Changes, Consequence, NextVictims, WhatIf
 from console.scheduling.what_if import what_if as compare
-from console.scheduling.why_answer import WAIT_KINDS
+from console.scheduling.why import WAIT_KINDS
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
 from screens.cli.connect import open_session
 from screens.cli.lists import expected_starts, unread
@@ -100,7 +99,7 @@ def _rules(fleet: Fleet) -> dict[str, str | None]:
 
 def _no_wait(fleet: Fleet, namespace: str, name: str) -> NotFound:
     """The error for a job that does not wait; that of `find_job` is raised if there is none of that name."""
-    if workload_named(fleet, namespace, name) is None:
+    if workload_of_job(fleet, namespace, name) is None:
         find_job(fleet, namespace, name)
     return NotFound(f"{name} waits in no queue of namespace {namespace}.", f"a4 why {name}")
 

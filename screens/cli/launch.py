@@ -25,8 +25,8 @@ from console.preflight.all_checks import LAUNCH_CHECKS_TIMEOUT
 from console.preflight.check import summarize_unanswered, tally
 from console.scheduling.launch_alternatives import launch_alternatives
 from console.scheduling.launch_forecast import FORECAST_NOTE, NO_QUEUE, QUEUE_KINDS, choose_queue, forecast
-from console.scheduling.why_answer import WAIT_KINDS, Category
-from console.scheduling.why_job import why_jobset
+from console.scheduling.why import WAIT_KINDS, Category
+from console.scheduling.why_job import why_job
 from console.session import Session, load_catalog, read_priorities
 from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 from screens.cli.arguments import (
@@ -401,7 +401,7 @@ async def _wait_until_ended(session: Session, namespace: str, name: str) -> JobS
         if job.state is not last:
             last = job.state
             warn(f"{name}: {last}")
-        found = why_jobset(job, fleet)
+        found = why_job(job, fleet)
         explains = last is JobState.PENDING or found.category is Category.REFUSED
         reason = f"{found.sentence}{f'. {found.next}' if found.next else ''}" if explains else ""
         if reason and reason != waits:

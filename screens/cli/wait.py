@@ -23,7 +23,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind, format_alarm
 from console.metrics.health import is_kept, job_health
-from console.scheduling.why_answer import WAIT_KINDS
+from console.scheduling.why import WAIT_KINDS
 from screens.cli.arguments import (
     EXIT_ALARM,
     Command,

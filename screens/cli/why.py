@@ -20,11 +20,11 @@ from console.launch.run_record import Outcome
 from console.metrics.alarm import INSPECTED_PREFIX, Alarm, AlarmReport, next_step
 from console.metrics.health import STEPLESS_WORDS, Health, HealthLevel, alarm_kind_of_health
 from console.scheduling.expected_start import ExpectedStart
-from console.scheduling.quota_accounts import workload_named
+from console.scheduling.kueue_snapshot import workload_of_job
 from console.scheduling.what_if import next_victims
-from console.scheduling.why import why as why_workload
-from console.scheduling.why_answer import WAIT_KINDS, Category, Why
-from console.scheduling.why_job import why_jobset
+from console.scheduling.why import WAIT_KINDS, Category, Why
+from console.scheduling.why_job import why_job
+from console.scheduling.why_workload import why_workload
 from screens.cli.arguments import Command, Commands, Options, json_flag, word
 from screens.cli.connect import Connect, open_session
 from screens.cli.job import alarm_json, health_code
@@ -55,9 +55,9 @@ async def why(options: WhyOptions, connect: Connect = open_session) -> int:
         else:
             await session.watch.select("pods", gpu_pods)
         fleet = session.fleet
-        other = workload_named(fleet, session.namespace, options.job) if job is None else None
+        other = workload_of_job(fleet, session.namespace, options.job) if job is None else None
         start = await _expected_start(session, job, other)
-        reason = why_jobset(job, fleet, start) if job else why_workload(other, fleet, start) if other else None
+        reason = why_job(job, fleet, start) if job else why_workload(other, fleet, start) if other else None
         sentence = reason.sentence if reason else "is not in the cluster any more"
         card, (report, line) = await asyncio.gather(
             session.logs.first_failure(session.namespace, options.job),

@@ -16,8 +16,8 @@ from console.metrics.alarm import ALARM_GLYPH, Alarm
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.health import STEPLESS_WORDS, Health, HealthLevel, job_health
 from console.scheduling.pod_slots import PodSlot, first_failure, pod_slots
-from console.scheduling.why_answer import WAIT_KINDS, Why, awaited_ends, format_ends
-from console.scheduling.why_job import why_jobset
+from console.scheduling.why import WAIT_KINDS, Why, awaited_ends, format_ends
+from console.scheduling.why_job import why_job
 from console.settings import OWN_NAME
 from screens import wording
 from screens.columns.column import CREATED, Column, ListLayout, fact, since
@@ -63,7 +63,7 @@ class JobLine:
 
     @cached_property
     def why(self) -> Why:
-        return why_jobset(self.jobset, self.fleet, self.start)
+        return why_job(self.jobset, self.fleet, self.start)
 
     @cached_property
     def health(self) -> Health:

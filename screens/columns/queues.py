@@ -17,9 +17,9 @@ from console.kube.snapshot import Fleet
 from console.metrics.health import Health, HealthLevel
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.kueue_snapshot import cluster_queue_name, gpu_flavors, queue_order
-from console.scheduling.quota_accounts import flavor_account, queue_account
-from console.scheduling.why import why
-from console.scheduling.why_answer import QuotaAccount, QuotaHolder, Why
+from console.scheduling.quota_ledger import flavor_account, queue_account
+from console.scheduling.why import QuotaAccount, QuotaHolder, Why
+from console.scheduling.why_workload import why_workload
 from screens import wording
 from screens.columns.column import COMMAND, Column, ListLayout, as_json, fact
 from screens.columns.jobs import health_runs, start_json, start_time
@@ -98,7 +98,7 @@ class WorkloadLine:
 
     @cached_property
     def why(self) -> Why:
-        return why(self.workload, self.fleet, self.start)
+        return why_workload(self.workload, self.fleet, self.start)
 
     @property
     def since(self) -> float:

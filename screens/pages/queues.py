@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.workload import WorkloadState
 from console.kube.snapshot import Fleet, WatchState
-from console.scheduling.quota_accounts import queue_account
+from console.scheduling.quota_ledger import queue_account
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
 from screens.base import ONLY_MINE, WHAT_IF

@@ -20,7 +20,7 @@ from console.metrics.ledger import format_gpu_time
 from console.metrics.lost_work import find_followed_lost_work, saved_folder
 from console.metrics.nccl_history import MeasuredTest
 from console.scheduling.expected_start import ExpectedStart
-from console.scheduling.why_answer import Why
+from console.scheduling.why import Why
 from screens import wording
 from screens.columns.job_header import events_of
 from screens.columns.jobs import (

@@ -13,8 +13,8 @@ from console.kube.snapshot import Fleet
 from console.launch.recipes import LaunchPlan
 from console.scheduling.launch_forecast import LaunchVerdict, forecast
 from console.scheduling.what_if import Changes, what_if
-from console.scheduling.why import why
-from console.scheduling.why_answer import Category
+from console.scheduling.why import Category
+from console.scheduling.why_workload import why_workload
 from console.session import Session
 from tests.contract.cluster import JOBSETS, KUEUE, LIMIT, eventually
 from tests.contract.space import BLOCK, GPU, SUBBLOCK, Space
@@ -130,7 +130,7 @@ async def test_what_is_expected_of_shared_nodes_and_of_those_that_a_check_brings
     expected = Category.TOPOLOGY if not starts else Category.CHECKS if check else Category.RUNNING
     async with asyncio.timeout(LIMIT):  # until what Kueue writes of it has come
         async for later in session.watch.snapshots():
-            reason = why(later.workloads[key], later) if key in later.workloads else None
+            reason = why_workload(later.workloads[key], later) if key in later.workloads else None
             if reason and reason.category is expected:
                 break
     assert reason

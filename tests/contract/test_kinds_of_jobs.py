@@ -11,9 +11,9 @@ import pytest
 
 from console.kube.objects.workload import Workload
 from console.scheduling.expected_starts import expected_starts
-from console.scheduling.quota_accounts import workload_named
+from console.scheduling.kueue_snapshot import workload_of_job
 from console.scheduling.start_windows import PastTimes, run_times, start_windows, with_windows
-from console.scheduling.why import why
+from console.scheduling.why_workload import why_workload
 from console.session import Session
 from tests.contract.client import Object
 from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, eventually
@@ -67,7 +67,7 @@ async def states(session: Session, space: Space, wanted: dict[str, str]) -> dict
     """The Workloads by the names of their jobs, once these are in these states."""
     async with asyncio.timeout(60):
         async for fleet in session.watch.snapshots():
-            found = {name: workload_named(fleet, space.name, name) for name in wanted}
+            found = {name: workload_of_job(fleet, space.name, name) for name in wanted}
             there = {name: each for name, each in found.items() if each is not None}
             if {name: f"{each.state}" for name, each in there.items()} == wanted:
                 return there
@@ -99,7 +99,7 @@ async def test_jobs_of_every_kind_are_listed_explained_and_forecast(session: Ses
         "two": 16, "plain": 8, "single": 8, "pair": 16,
     }  # fmt: skip
     for name in ("plain", "single"):
-        assert why(waiting[name], session.fleet).sentence, name
+        assert why_workload(waiting[name], session.fleet).sentence, name
     # On a busy machine the Workload of the pod may be older than that of the Job, which was created before it.
     behind = min((waiting[name] for name in ("plain", "single")), key=lambda each: (each.created, each.uid)).key
     async with asyncio.timeout(60):
@@ -109,7 +109,7 @@ async def test_jobs_of_every_kind_are_listed_explained_and_forecast(session: Ses
             starts = with_windows(expected_starts(fleet, {}), windows)
             if starts[behind].latest:  # once the status of the queue counts what it holds
                 break
-    first = workload_named(session.fleet, space.name, "first")
+    first = workload_of_job(session.fleet, space.name, "first")
     assert first is not None
     assert 3590 < starts[behind].at - first.created < 3700, "the deadline of the pod that runs"
 

@@ -6,7 +6,7 @@ import pytest
 
 from console.kube.nested_values import Value
 from console.launch.recipes import LaunchPlan
-from console.scheduling.why_job import why_jobset
+from console.scheduling.why_job import why_job
 from console.session import Session
 from tests.contract.client import Object
 from tests.contract.cluster import BATCH, CORE, JOBSETS, eventually
@@ -353,7 +353,7 @@ async def test_a_launch_answers_that_its_pods_are_refused(session: Session, spac
 
     async def told() -> bool:
         job = session.fleet.jobsets.get((space.name, "train"))
-        return job is not None and "its pods were refused" in why_jobset(job, session.fleet).sentence
+        return job is not None and "its pods were refused" in why_job(job, session.fleet).sentence
 
     await eventually(told, "why tells it")
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nope"}}

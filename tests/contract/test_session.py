@@ -16,8 +16,8 @@ from console.kube.snapshot import Fleet
 from console.launch.recipes import LaunchPlan
 from console.logs.container_log import LogRequest
 from console.scheduling.topology import pools
-from console.scheduling.why import why
-from console.scheduling.why_answer import Category
+from console.scheduling.why import Category
+from console.scheduling.why_workload import why_workload
 from console.session import Session
 from console.settings import Settings
 from tests.contract.cluster import CORE, JOBSETS, KUEUE, Cluster, eventually
@@ -71,11 +71,11 @@ async def test_why_a_job_waits(session: Session, space: Space) -> None:
 
     def answered(fleet: Fleet) -> bool:
         states = [fleet.jobsets[space.name, job].state for job in ("one", "two") if (space.name, job) in fleet.jobsets]
-        waits = key in fleet.workloads and why(fleet.workloads[key], fleet).category is Category.QUOTA
+        waits = key in fleet.workloads and why_workload(fleet.workloads[key], fleet).category is Category.QUOTA
         return waits and states == [JobState.RUNNING, JobState.RUNNING]
 
     fleet = await seen(session, answered, "two jobs run and the third waits for quota")
-    answer = why(fleet.workloads[key], fleet)
+    answer = why_workload(fleet.workloads[key], fleet)
     assert (answer.need, answer.short_by) == (32, 16)
     assert "32 GPUs" in answer.sentence
     assert "16" in answer.sentence

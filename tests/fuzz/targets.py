@@ -43,10 +43,10 @@ from console.metrics.gpu_reader import MAX_REPORT_BYTES
 from console.scheduling.failure import first_of_latest_attempt, rank_failures
 from console.scheduling.launch_forecast import LaunchDemand, forecast
 from console.scheduling.pod_slots import PodSlot, pod_slots
-from console.scheduling.quota_accounts import queue_account
+from console.scheduling.quota_ledger import queue_account
 from console.scheduling.topology import floor, pools
-from console.scheduling.why import why
-from console.scheduling.why_job import why_jobset
+from console.scheduling.why_job import why_job
+from console.scheduling.why_workload import why_workload
 from rankscope import (
     NO_REPORT,
     HangReport,
@@ -125,9 +125,9 @@ def _snapshots(data: bytes) -> None:
     for node in floor(fleet.nodes.values(), fleet).blocks:
         assert node.name is not None
     for workload in fleet.workloads.values():
-        why(workload, fleet)
+        why_workload(workload, fleet)
     for jobset in fleet.jobsets.values():
-        why_jobset(jobset, fleet)
+        why_job(jobset, fleet)
         pod_slots(jobset, fleet)
         first_of_latest_attempt(rank_failures(jobset, fleet))
     for queue in fleet.cluster_queues.values():

@@ -14,8 +14,8 @@ from console.kube.snapshot import Fleet
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.expected_starts import expected_starts
 from console.scheduling.launch_forecast import LaunchDemand, forecast, with_waiting_launch
-from console.scheduling.why import why
-from console.scheduling.why_answer import format_ends
+from console.scheduling.why import format_ends
+from console.scheduling.why_workload import why_workload
 from screens.columns.column import as_json
 from screens.columns.job_header import explanation
 from screens.columns.jobs import JOBS, JobLine, last_cell, start_words
@@ -67,7 +67,7 @@ def places(fleet: Fleet, name: str, start: ExpectedStart | None) -> dict[str, st
         "pane": " ".join(plain_text(each) for each in job_lines(line, None, 300, 60, fleet.at)),
         "page": plain_text(explanation(line, gone=False)),
         "jobs": as_json(JOBS.columns, [line])[0]["why"],
-        "why": why(workload, fleet, start).sentence,
+        "why": why_workload(workload, fleet, start).sentence,
         "queue": plain_text(column.cell(row)),
         "workloads": as_json(WORKLOADS.columns, [row])[0]["why"],
     }
@@ -105,7 +105,7 @@ def test_the_launch_form_names_the_job_that_its_start_waits_for() -> None:
 
 def test_behind_many_it_is_not_known_whose_end_would_do() -> None:
     fleet = scene(*(f"w{number:02}" for number in range(60)))
-    last = why(present(fleet.workload_of(fleet.jobsets["default", "w59"])), fleet)
+    last = why_workload(present(fleet.workload_of(fleet.jobsets["default", "w59"])), fleet)
     assert (last.position, last.unblocks, "free when" in last.sentence) == (60, (), False)
 
 

@@ -14,7 +14,7 @@ from console.kube.objects.workload import Workload
 from console.kube.snapshot import WatchState, WatchStatus
 from console.metrics.alarm import AlarmKind
 from console.metrics.job_progress import JobProgress
-from console.scheduling.why_answer import QuotaAccount
+from console.scheduling.why import QuotaAccount
 from screens.columns.column import as_json
 from screens.columns.jobs import start_json, start_time, start_words
 from screens.columns.queues import QUEUES, WORKLOADS, QueueLine, workload_lines

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainlog.failure_kinds import LogFailure, group_sentences
-from trainlog.failures import MAX_FAILURES, FailureParser, find_failed_stage, name_reason, parse_failures
+from trainlog.failure_parser import MAX_FAILURES, FailureParser, find_failed_stage, name_reason, parse_failures
+from trainlog.log_failure import LogFailure, group_sentences
 from trainlog.log_results import LogResults
 from trainlog.severity import detect_level
 

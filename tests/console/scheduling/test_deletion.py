@@ -20,7 +20,7 @@ from console.logs.follow import LogService
 from console.logs.job_log import JobLog
 from console.logs.segment import LogSegment
 from console.scheduling.failure import FailureCard, deduplicate, first_deletion, first_of_latest_attempt, rank_failures
-from console.scheduling.why_job import why_jobset
+from console.scheduling.why_job import why_job
 from tests.fakes import fleet_of, present
 from tests.screens.scene import NOW, jobset, rank
 
@@ -75,7 +75,7 @@ def test_the_pod_that_its_job_did_not_delete_is_named(ranks: int) -> None:
     fleet = fleet_of(failed(), *after(3, ranks=ranks))
     found = present(first_deletion(failed(), fleet))
     assert (found.rank, found.pod, found.attempt) == (3, name(3), 0)
-    assert why_jobset(failed(), fleet).sentence == "failed: pod 3 was deleted"
+    assert why_job(failed(), fleet).sentence == "failed: pod 3 was deleted"
     first = present(first_of_latest_attempt(rank_failures(failed(), fleet)))
     assert FailureCard(*first).text_lines()[0].startswith("Pod 3 was deleted, ")
 

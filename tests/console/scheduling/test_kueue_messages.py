@@ -7,7 +7,7 @@ import pytest
 from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.workload import Workload as SeenWorkload
 from console.scheduling.kueue_messages import read_message
-from console.scheduling.why_answer import Category
+from console.scheduling.why import Category
 from kueue_rules import (
     HOSTNAME,
     Flavor,

@@ -36,7 +36,7 @@ from console.scheduling.launch_forecast import (
     forecast,
     with_waiting_launch,
 )
-from console.scheduling.why import why
+from console.scheduling.why_workload import why_workload
 from kueue_rules import Requirement, Toleration
 from tests.fakes import fleet_of
 
@@ -162,8 +162,8 @@ def test_the_numbers_behind_the_sentence() -> None:
 def test_a_launch_and_a_job_that_waits_name_the_same_jobs_in_the_same_words() -> None:
     fleet = cluster(*holding("big", 16, at="n1"), *holding("small", 8, at="n4"), queues=(DOOR, queue(32, 24)))
     with_it, key = with_waiting_launch(fleet, LaunchDemand("team", "lq", 16))
-    assert told(fleet, 16).sentence == why(with_it.workloads[key], with_it).sentence
-    assert told(fleet, 16).unblocks == why(with_it.workloads[key], with_it).unblocks
+    assert told(fleet, 16).sentence == why_workload(with_it.workloads[key], with_it).sentence
+    assert told(fleet, 16).unblocks == why_workload(with_it.workloads[key], with_it).unblocks
 
 
 def test_lower_priorities_may_be_evicted() -> None:

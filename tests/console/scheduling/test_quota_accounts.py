@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, Cohort, Quota, Usage
-from console.scheduling.quota_accounts import flavor_account, ledger, queue_account
-from console.scheduling.why_answer import QuotaAccount
+from console.scheduling.quota_ledger import flavor_account, queue_account, quota_ledger
+from console.scheduling.why import QuotaAccount
 from tests.fakes import fleet_of
 
 
@@ -90,7 +90,7 @@ def test_accounts_add_up(facts: list[tuple[int, int, int | None, int | None]]) -
         assert found.total <= sum(nominal for nominal, _, _, _ in facts)
         assert found.lent + found.free - found.can_borrow <= max(0, found.nominal - found.used) or found.can_borrow == 0
         assert found.lent <= max(0, found.nominal - found.used)
-        book = ledger(fleet, "a4")
+        book = quota_ledger(fleet, "a4")
         assert book.available(each.name, {each.name: found.used}) >= book.available(each.name)
 
 

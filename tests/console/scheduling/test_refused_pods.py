@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from console.kube.objects.event import Event
 from console.kube.objects.jobset import Job
 from console.metrics.health import HealthLevel, job_health
-from console.scheduling.why_answer import Category
-from console.scheduling.why_job import latest_refusal, why_jobset, why_refused
+from console.scheduling.why import Category
+from console.scheduling.why_job import latest_refusal, why_job, why_refused
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -48,7 +48,7 @@ def told(message: str, reason: str = "FailedCreate", last: float = 10.0, uid: st
 )  # fmt: skip
 def test_what_is_refused_is_why_it_does_not_run(message: str, words: str, step: str) -> None:
     fleet = fleet_of(TRAIN, JOB, told(message))
-    why = why_jobset(TRAIN, fleet)
+    why = why_job(TRAIN, fleet)
     assert (why.category, why.sentence) == (Category.REFUSED, f"its pods are refused: {words}")
     assert step in why.next
     assert why.api_text == message.removeprefix("Error creating: ")
@@ -67,7 +67,7 @@ def test_what_is_refused_is_why_it_does_not_run(message: str, words: str, step: 
 def test_a_refusal_is_final_once_it_has_lasted(reason: str, seconds: float, last: float, category: Category) -> None:
     event = replace(told('JobSet "train" not found', reason, last), first=10.0)
     fleet = dataclasses.replace(fleet_of(TRAIN, JOB, event), at=10.0 + seconds)
-    assert why_jobset(TRAIN, fleet).category is category
+    assert why_job(TRAIN, fleet).category is category
     assert (job_health(TRAIN, fleet).state == "refused") == (category is Category.REFUSED)
 
 
@@ -87,9 +87,9 @@ def test_what_was_refused_before_is_over_once_its_pods_are_made() -> None:
     assert latest_refusal([refused, replace(made, last=9.0)]) == refused
     assert latest_refusal([refused, replace(made, object_uid="another")]) == refused
     every = fleet_of(TRAIN, JOB, refused, rank(TRAIN, 0, "n0"), rank(TRAIN, 1, "n1"))
-    assert why_jobset(TRAIN, every).category is Category.RUNNING
+    assert why_job(TRAIN, every).category is Category.RUNNING
 
 
 def test_a_refusal_of_a_job_of_the_same_name_before_it_is_not_its_own() -> None:
     fleet = fleet_of(TRAIN, JOB, told(f'Error creating: pods "a" is forbidden: {NOPE}', uid="older"))
-    assert why_jobset(TRAIN, fleet).category is not Category.REFUSED
+    assert why_job(TRAIN, fleet).category is not Category.REFUSED

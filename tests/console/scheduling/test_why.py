@@ -18,8 +18,8 @@ from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Resource
 from console.kube.objects.workload import CheckState, PodSet, Workload
 from console.scheduling.failure import rank_failures
 from console.scheduling.free_slots import eligible_nodes
-from console.scheduling.why import why
-from console.scheduling.why_answer import Category, QuotaHolder, Why
+from console.scheduling.why import Category, QuotaHolder, Why
+from console.scheduling.why_workload import why_workload
 from tests.fakes import fleet_of
 
 BLOCK = "cloud.google.com/gce-topology-block"
@@ -88,7 +88,7 @@ def queue(nominal: int = 64, used: int = 0, name: str = "a4", **given_: Any) -> 
 def test_quota_is_explained_with_and_without_kueues_words(conditions: tuple[Condition, ...]) -> None:
     mine = workload("three", 4, conditions)
     fleet = fleet_of(DOOR, queue(64, 40), holding("two", 4), holding("one", 1), mine)
-    found = why(mine, fleet)
+    found = why_workload(mine, fleet)
     assert (
         found.sentence
         == "needs 32 GPUs of flavor a4; 64 own - 40 used = 24 free, 8 more needed; quota free when one ends"
@@ -101,24 +101,24 @@ def test_quota_is_explained_with_and_without_kueues_words(conditions: tuple[Cond
 
 def test_kueues_own_words_are_kept() -> None:
     mine = workload("three", 4, pending("Pending", short(8)))
-    assert why(mine, fleet_of(DOOR, queue(64, 40), mine)).api_text == short(8)
+    assert why_workload(mine, fleet_of(DOOR, queue(64, 40), mine)).api_text == short(8)
 
 
 def test_the_fewest_jobs_are_named_whose_end_is_enough() -> None:
     mine = workload("big", 8)
     fleet = fleet_of(DOOR, queue(64, 64), *(holding(f"j{n}", n) for n in (1, 2, 4)), holding("k", 1), mine)
-    assert why(mine, fleet).short_by == 64
-    assert [each.name for each in why(mine, fleet).unblocks] == ["j4", "j2", "k", "j1"]
+    assert why_workload(mine, fleet).short_by == 64
+    assert [each.name for each in why_workload(mine, fleet).unblocks] == ["j4", "j2", "k", "j1"]
     ten = workload("ten", 5)
     fleet = fleet_of(DOOR, queue(64, 64), holding("a", 1), holding("b", 2), holding("c", 2), holding("d", 3), ten)
-    assert [each.name for each in why(ten, fleet).unblocks] == ["d", "b"]
+    assert [each.name for each in why_workload(ten, fleet).unblocks] == ["d", "b"]
 
 
 def test_a_holder_has_an_owner_and_a_queue() -> None:
     mine = workload("three", 4)
     owner = JobSet("default", "two", "js-two", owner="mira")
     fleet = fleet_of(DOOR, queue(64, 64), owner, holding("two", 8, priority=100), mine)
-    assert why(mine, fleet).holders == (QuotaHolder("default", "two", "mira", "team", "a4", 64, 100),)
+    assert why_workload(mine, fleet).holders == (QuotaHolder("default", "two", "mira", "team", "a4", 64, 100),)
 
 
 def test_what_is_borrowed_and_lent_is_said() -> None:
@@ -127,7 +127,7 @@ def test_what_is_borrowed_and_lent_is_said() -> None:
         DOOR, queue(32, 16, cohort="lab"), queue(32, 40, "research", cohort="lab"),
         holding("own", 2), holding("theirs", 5, "research"), mine,
     )  # fmt: skip
-    found = why(mine, fleet)
+    found = why_workload(mine, fleet)
     assert found.sentence == (
         "needs 32 GPUs of flavor a4; 32 own - 16 used - 8 lent = 8 free, 24 more needed; what is lent has research; "
         "quota free when theirs ends"
@@ -141,7 +141,7 @@ def test_jobs_of_a_queue_that_does_not_lend_do_not_unblock() -> None:
         DOOR, queue(32, 0, cohort="lab", borrow=8), queue(64, 64, "research", cohort="lab", lend=0),
         holding("theirs", 8, "research"), mine,
     )  # fmt: skip
-    assert why(mine, fleet).unblocks == ()
+    assert why_workload(mine, fleet).unblocks == ()
 
 
 def test_victims_are_named_while_they_leave() -> None:
@@ -152,10 +152,10 @@ def test_victims_are_named_while_they_leave() -> None:
     )
     victim = structs.replace(victim, conditions=(*victim.conditions, told, Condition("Evicted", "True", "Preempted")))
     fleet = fleet_of(DOOR, queue(64, 40), victim, mine)
-    assert why(mine, fleet).category is Category.PREEMPTING
+    assert why_workload(mine, fleet).category is Category.PREEMPTING
     words = "waits for victim to leave; needs 32 GPUs of flavor a4; 64 own - 40 used = 24 free, 8 more needed"
-    assert why(mine, fleet).sentence == words, "nobody else is named"
-    assert why(victim, fleet).category is Category.EVICTED
+    assert why_workload(mine, fleet).sentence == words, "nobody else is named"
+    assert why_workload(victim, fleet).category is Category.EVICTED
 
 
 # one workload in its queue
@@ -216,7 +216,7 @@ ANSWERS: list[tuple[Workload, tuple[Any, ...], Category, str]] = [
 
 @pytest.mark.parametrize(("mine", "others", "category", "words"), ANSWERS)
 def test_the_answer_of_one_workload(mine: Workload, others: tuple[Any, ...], category: Category, words: str) -> None:
-    found = why(mine, fleet_of(*others, mine))
+    found = why_workload(mine, fleet_of(*others, mine))
     assert found.category is category
     assert re.fullmatch(re.escape(words).replace("…", ".*"), found.sentence), found.sentence
     assert others or found.account is None
@@ -256,7 +256,7 @@ def test_quota_is_there_but_no_block_has_room(conditions: tuple[Condition, ...])
     mine = workload("wide", 8, conditions, group=TOGETHER)
     jobs = [JobSet("default", f"job-{n}", f"u{n}") for n in range(16)]
     fleet = fleet_of(DOOR, FLAVOR, queue(128, 64), mine, *jobs, *floor(0, 1, 2, 8, 9, 10, 11, 12))
-    found = why(mine, fleet)
+    found = why_workload(mine, fleet)
     assert (
         found.sentence == "quota is there (flavor a4: 128 own - 64 used = 64 free) but no block has 8 free hosts: "
         "blk-0 has 5, blk-1 has 3; room free when job-2, job-1 and job-0 end"
@@ -269,10 +269,10 @@ def test_quota_is_there_but_no_block_has_room(conditions: tuple[Condition, ...])
 
 def test_a_place_that_is_too_small_for_ever_is_said() -> None:
     mine = workload("wide", 8, group=structs.replace(TOGETHER, required_topology=SUBBLOCK))
-    found = why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor()))
+    found = why_workload(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor()))
     assert found.sentence.endswith("; it never fits: it needs 8 hosts in one subblock, and the largest subblock has 4")
     assert found.unblocks == ()
-    assert why(mine, fleet_of(DOOR, FLAVOR, queue(128, 96), mine, *floor())).sentence.endswith(
+    assert why_workload(mine, fleet_of(DOOR, FLAVOR, queue(128, 96), mine, *floor())).sentence.endswith(
         "; it never fits: it needs 8 hosts in one subblock, and the largest subblock has 4"
     )
 
@@ -284,7 +284,7 @@ def test_the_flavor_that_kueue_refused_is_the_one_told_of() -> None:
     both = structs.replace(queue(16), quotas=(Quota("a4", GPU, 16), Quota("spot", GPU, 64)))
     free = [structs.replace(node, name=f"s{node.name}", pool="spot") for node in floor() if isinstance(node, Node)]
     fleet = fleet_of(DOOR, FLAVOR, spot, both, mine, *floor(*range(15)), *free)
-    found = why(mine, fleet)
+    found = why_workload(mine, fleet)
     assert found.flavor == "a4"
     words = "quota is there (flavor a4: 16 free) but it needs 2 free hosts and there is 1; room free when job-0 ends"
     assert found.sentence == words
@@ -296,14 +296,14 @@ def test_another_flavor_that_only_lacks_places_is_named_too() -> None:
     mine = workload("pair", 2, pending("Pending", said))
     spot = structs.replace(FLAVOR, name="spot", node_labels=(("cloud.google.com/gke-nodepool", "spot"),))
     both = structs.replace(queue(16), quotas=(Quota("a4", GPU, 16), Quota("spot", GPU, 8)))
-    found = why(mine, fleet_of(DOOR, FLAVOR, spot, both, mine, *floor(*range(15))))
+    found = why_workload(mine, fleet_of(DOOR, FLAVOR, spot, both, mine, *floor(*range(15))))
     assert found.flavor == "spot"
     assert found.sentence.endswith("; flavor a4 has quota for it, but it needs 2 free hosts and there is 1")
 
 
 def test_a_refusal_that_no_longer_holds_is_no_contradiction() -> None:
     mine = workload("wide", 8, pending("Pending", TOPOLOGY), group=TOGETHER)
-    assert why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor())).sentence == (
+    assert why_workload(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor())).sentence == (
         "quota is there (flavor a4: 128 free) and blk-0 has 8 free hosts now, but Kueue has not assigned them yet"
     )
 
@@ -312,7 +312,7 @@ def test_an_unknown_level_has_kueues_number() -> None:
     mine = workload(
         "wide", 8, pending("Pending", TOPOLOGY), group=structs.replace(TOGETHER, required_topology="example.com/rack")
     )
-    found = why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor()))
+    found = why_workload(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor()))
     assert (
         found.sentence
         == "quota is there (flavor a4: 128 free) but the topology has room for only 5 of its 8 pods in one rack"
@@ -326,7 +326,7 @@ def test_an_unknown_level_has_kueues_number() -> None:
 def test_nodes_of_other_flavors_do_not_count(label: str, value: str) -> None:
     mine = workload("wide", 8, group=TOGETHER)
     other = structs.replace(FLAVOR, node_labels=((f"cloud.google.com/{label}", value),))
-    assert why(mine, fleet_of(DOOR, other, queue(128), mine, *floor())).category is Category.NOT_EVALUATED
+    assert why_workload(mine, fleet_of(DOOR, other, queue(128), mine, *floor())).category is Category.NOT_EVALUATED
 
 
 # order
@@ -335,7 +335,7 @@ def test_nodes_of_other_flavors_do_not_count(label: str, value: str) -> None:
 def test_behind_others_of_a_strict_queue() -> None:
     first, mine = workload("first", 8, created=1.0), workload("mine", 4, pending("Pending", short(8)), created=2.0)
     fleet = fleet_of(DOOR, queue(64, 48, strategy="StrictFIFO"), holding("one", 6), first, mine)
-    found = why(mine, fleet)
+    found = why_workload(mine, fleet)
     assert (found.category, found.position, found.ahead) == (Category.BEHIND, 2, ("first",))
     assert found.sentence.startswith(
         "behind first, and a4 is StrictFIFO: nothing passes; then needs 32 GPUs of flavor a4; 64 own - 48 used"
@@ -357,7 +357,7 @@ def test_backs_off(wait: float, then: str) -> None:
     conditions = (evicted, Condition("Requeued", "False", "PodsReadyTimeout"))
     mine = workload("mine", 4, conditions, requeue_at=4e9, requeue_count=2)
     fleet = replace(fleet_of(DOOR, queue(), mine), at=4e9 - wait)
-    found = why(mine, fleet)
+    found = why_workload(mine, fleet)
     assert (found.category, found.sentence) == (Category.BACKOFF, f"its pods were not ready in time; {then}")
 
 
@@ -380,7 +380,7 @@ def test_a_preempted_job_says_for_whom(there: tuple[Any, ...], whom: str) -> Non
     mine = workload("mine", 4, (*told, *pending("Pending", short(8))))
     job = JobSet("default", "mine", "js-mine", queue="team", suspended=True)
     fleet = fleet_of(DOOR, queue(64, 40), job, mine, *there)
-    assert why(mine, fleet).sentence.startswith(
+    assert why_workload(mine, fleet).sentence.startswith(
         f"was preempted by {whom}; needs 32 GPUs of flavor a4; 64 own - 40 used"
     )
     (ending,) = rank_failures(job, fleet)
@@ -417,7 +417,7 @@ def test_a_preempted_job_says_for_whom(there: tuple[Any, ...], whom: str) -> Non
 )  # fmt: skip
 def test_every_reason_has_a_sentence(reason: str, message: str, category: Category) -> None:
     mine = workload("mine", 2, pending(reason, message))
-    found = why(mine, fleet_of(DOOR, queue(64), mine))
+    found = why_workload(mine, fleet_of(DOOR, queue(64), mine))
     assert found.category is category
     assert found.sentence
     assert found.api_text == message
@@ -442,7 +442,9 @@ def test_whatever_is_said_there_is_one_sentence(
 ) -> None:
     group = PodSet("main", pods, ((GPU, 8),), required_topology=BLOCK if together else "")
     mine = workload("mine", pods, pending(reason, message), group=group)
-    found = why(mine, fleet_of(DOOR, FLAVOR, queue(nominal, used), holding("other", used // 8), mine, *floor(0, 1, 2)))
+    found = why_workload(
+        mine, fleet_of(DOOR, FLAVOR, queue(nominal, used), holding("other", used // 8), mine, *floor(0, 1, 2))
+    )
     assert isinstance(found, Why)
     assert found.sentence
     assert "\n" not in found.sentence
@@ -452,7 +454,7 @@ def test_whatever_is_said_there_is_one_sentence(
 
 def test_a_message_that_tells_the_same_is_not_quoted_beside_the_answer() -> None:
     mine = workload("three", 4, pending("Pending", short(8)))
-    found = why(mine, fleet_of(DOOR, queue(64, 40), mine))
+    found = why_workload(mine, fleet_of(DOOR, queue(64, 40), mine))
     assert (found.short_by, found.agrees, found.differs) == (8, True, False)
 
 
@@ -460,10 +462,10 @@ def test_a_message_of_another_time_gives_way_to_what_is_there_now_and_tells_its_
     """Others have ended since Kueue looked: it found 32 GPUs too few, and 8 are."""
     mine = workload("three", 4, pending("Pending", short(32)))
     told = Event("default", "e", object_uid="wl-three", reason="Pending", message=short(32), last=1_000.0)
-    found = why(mine, fleet_of(DOOR, queue(64, 40), mine, told))
+    found = why_workload(mine, fleet_of(DOOR, queue(64, 40), mine, told))
     assert found.sentence.startswith("needs 32 GPUs of flavor a4; 64 own - 40 used = 24 free, 8 more needed")
     assert (found.short_by, found.agrees, found.differs, found.reported_at) == (8, False, True, 1_000.0)
-    enough = why(mine, fleet_of(DOOR, queue(64, 24), mine, told))
+    enough = why_workload(mine, fleet_of(DOOR, queue(64, 24), mine, told))
     assert enough.sentence == "needs 32 GPUs of flavor a4; 64 own - 24 used = 40 free, but Kueue has not assigned them"
     assert (enough.short_by, enough.differs) == (0, True)
 
@@ -481,7 +483,7 @@ def test_nodes_that_kueue_excludes_come_before_the_count_of_gpus() -> None:
     group = PodSet("main", 4, ((GPU, 8),), required_topology=BLOCK)
     waiting = workload("big", conditions=pending("Pending", EXCLUDED), group=group)
     free = (Node(f"n{at}", gpus=8, gpu_capacity=8, ready=True, block="blk-0", pool="a4") for at in range(8))
-    answer = why(waiting, fleet_of(waiting, queue(128), DOOR, *free))
+    answer = why_workload(waiting, fleet_of(waiting, queue(128), DOOR, *free))
     assert 'room for only 1 of its 4 pods: of 14 nodes it excludes 10 for resource "cpu"' in answer.sentence
     assert '3 for taint "team=b:NoSchedule", 1 for nodeSelector' in answer.sentence
     assert (answer.category, answer.api_text) == (Category.TOPOLOGY, EXCLUDED)
@@ -492,19 +494,19 @@ def test_an_admission_check_that_failed_has_its_name_and_message() -> None:
     evicted = Condition("Evicted", "False", "QuotaReserved", "Previously: At least one admission check is false")
     conditions = (*pending("Pending", "The workload has failed admission checks"), evicted)
     waiting = workload("big", conditions=conditions, checks=(RETRY,), requeue_at=2e10, requeue_count=3)
-    answer = why(waiting, fleet_of(waiting, queue(128), DOOR))
+    answer = why_workload(waiting, fleet_of(waiting, queue(128), DOOR))
     assert answer.sentence.startswith("admission check dws-prov failed (Max nodepool size reached); queues again in ")
     assert answer.sentence.endswith("(attempt 4)")
     refused = structs.replace(waiting, active=False, checks=(CheckState("dws-prov", "Rejected", "no capacity"),))
-    words = why(refused, fleet_of(refused, queue(128), DOOR)).sentence
+    words = why_workload(refused, fleet_of(refused, queue(128), DOOR)).sentence
     assert "admission check dws-prov failed (no capacity)" in words
 
 
 def test_an_eviction_without_pods_that_keeps_its_quota_is_stuck() -> None:
     evicted = Condition("Evicted", "True", "PodsReadyTimeout", "Exceeded", since=1.0)
     held = structs.replace(holding("ghost", 4), conditions=(*NOW, evicted))
-    answer = why(held, fleet_of(held, queue(128), DOOR))
+    answer = why_workload(held, fleet_of(held, queue(128), DOOR))
     assert "still holds 32 GPUs and has no pods" in answer.sentence
     assert answer.next == "Delete its Workload (jobset-ghost), which Kueue makes again"
     pod = Pod("default", "ghost-w-0-0", jobset_uid="js-ghost")
-    assert "its pods are being deleted" in why(held, fleet_of(held, queue(128), DOOR, pod)).sentence
+    assert "its pods are being deleted" in why_workload(held, fleet_of(held, queue(128), DOOR, pod)).sentence

@@ -12,8 +12,8 @@ from console.kube.objects.pod import Container, Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota
 from console.kube.objects.workload import PodSet, Workload
 from console.kube.snapshot import WatchState, WatchStatus
-from console.scheduling.why_answer import Category
-from console.scheduling.why_job import why_jobset
+from console.scheduling.why import Category
+from console.scheduling.why_job import why_job
 from tests.fakes import fleet_of
 
 JOB = JobSet("default", "train", "u1", queue="team", groups=(ReplicatedJob("worker", 1, 4, 8),), max_restarts=3)
@@ -46,14 +46,14 @@ def three_and(last: Pod) -> list[Pod]:
 
 def test_a_queue_on_a_cluster_without_kueue() -> None:
     link = WatchStatus("workloads", WatchState.ABSENT, why="the server has no kueue.x-k8s.io")
-    found = why_jobset(replace(JOB, suspended=True), fleet_of(workloads=link))
+    found = why_job(replace(JOB, suspended=True), fleet_of(workloads=link))
     assert (found.category, found.api_text) == (Category.NO_QUEUE, "the server has no kueue.x-k8s.io")
 
 
 def test_a_pending_job_has_the_reason_of_its_workload() -> None:
     waits = Workload("default", "w", queue="team", owner_uid="u1", pod_sets=(PodSet("worker", 4, ((GPU, 8),)),))
     queue = ClusterQueue("a4", quotas=(Quota("a4", GPU, 16),))
-    found = why_jobset(
+    found = why_job(
         replace(JOB, suspended=True), fleet_of(waits, queue, LocalQueue("default", "team", cluster_queue="a4"))
     )
     assert found.category is Category.EXCEEDS
@@ -86,7 +86,7 @@ def test_a_pending_job_has_the_reason_of_its_workload() -> None:
     ],
 )  # fmt: skip
 def test_what_keeps_a_rank_from_running(last: Pod, category: Category, sentence: str) -> None:
-    found = why_jobset(JOB, fleet_of(JOB, *three_and(last)))
+    found = why_job(JOB, fleet_of(JOB, *three_and(last)))
     assert (found.category, found.sentence) == (category, sentence)
 
 
@@ -97,7 +97,7 @@ def test_the_first_failure_explains_a_failed_job() -> None:
         pod(0, ended(1, 20.0), phase="Failed", attempt=3),
         pod(1, ended(137, 10.0, "OOMKilled"), phase="Failed", attempt=3),
     ]
-    found = why_jobset(failed, fleet_of(failed, *pods))
+    found = why_job(failed, fleet_of(failed, *pods))
     assert found.sentence == "failed after 3 restarts: pod 1 ended first with exit code 137 (OOMKilled) on n1"
     assert (found.category, found.api_text) == (Category.FAILED, told.message)
 
@@ -106,10 +106,10 @@ def test_a_volume_that_cannot_be_mounted_is_why_until_the_pod_goes_on() -> None:
     stuck = pod(3, waiting("PodInitializing"), uid="p3", reason="")
     said = 'MountVolume.SetUp failed for volume "data" : rpc error: code = NotFound'
     failed = Event("default", "e1", object_uid="p3", type="Warning", reason="FailedMount", message=said, last=20.0)
-    found = why_jobset(JOB, fleet_of(*three_and(stuck), failed))
+    found = why_job(JOB, fleet_of(*three_and(stuck), failed))
     assert found.sentence == f"1 of 4 pods cannot start: FailedMount: {said}"
     pulls = Event("default", "e2", object_uid="p3", reason="Pulling", message="Pulling image", last=30.0)
-    assert "is starting" in why_jobset(JOB, fleet_of(*three_and(stuck), failed, pulls)).sentence
+    assert "is starting" in why_job(JOB, fleet_of(*three_and(stuck), failed, pulls)).sentence
 
 
 SUSPENDED, FAILED = replace(JOB, suspended=True), replace(JOB, conditions=(Condition("Failed", "True"),))
@@ -147,6 +147,6 @@ REASONS: dict[str, tuple[JobSet, list[Any], Category, str | None]] = {
 @pytest.mark.parametrize("what", REASONS)
 def test_why_a_job_does_not_run(what: str) -> None:
     job, objects, category, sentence = REASONS[what]
-    found = why_jobset(job, fleet_of(*([job] if objects else []), *objects))
+    found = why_job(job, fleet_of(*([job] if objects else []), *objects))
     assert found.category is category
     assert sentence is None or found.sentence == sentence

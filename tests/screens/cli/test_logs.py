@@ -21,7 +21,7 @@ from console.launch.run_record import Outcome, RunRecord
 from console.logs.job_log import Coverage, JobLog
 from console.logs.line import LogLine, PodLine
 from console.metrics.alarm import AlarmKind
-from console.scheduling.why_job import why_jobset
+from console.scheduling.why_job import why_job
 from screens.cli import logs, why
 from screens.cli import logs as log_printers
 from screens.cli import logs as log_tail
@@ -425,7 +425,7 @@ async def test_why_tells_how_a_job_ended_that_is_in_the_cluster_no_longer(
 async def test_why_never_says_that_all_is_well(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
     jobset = session.fleet.jobsets["default", "llama"]
     session.show(workloads={})
-    assert (jobset.state, why_jobset(jobset, session.fleet).sentence) == ("running", "")
+    assert (jobset.state, why_job(jobset, session.fleet).sentence) == ("running", "")
     out, _ = await say(session, capsys, "why", "llama")
     assert out == ["llama runs, and no alarm in 3 s (a4 alarms watches longer)."]
     assert json.loads("\n".join((await say(session, capsys, "why", "llama", "--json"))[0]))["alarms"] == []

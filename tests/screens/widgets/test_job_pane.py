@@ -17,7 +17,7 @@ from console.kube.snapshot import Fleet
 from console.metrics.gpu_metrics import Gpu, PodGpus
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
-from console.scheduling.why_answer import Category, QuotaAccount, QuotaHolder, Why
+from console.scheduling.why import Category, QuotaAccount, QuotaHolder, Why
 from screens.columns.jobs import JobLine
 from screens.pages.jobs import JobsScreen
 from screens.widgets.job_pane import job_lines, saved_state_spans

@@ -1,31 +1,31 @@
-from .failure_kinds import (
+from .log_failure import (
     LogFailure as LogFailure,
 )
-from .failure_kinds import (
+from .log_failure import (
     NcclMessage as NcclMessage,
 )
-from .failure_kinds import (
+from .log_failure import (
     Xid as Xid,
 )
-from .failure_kinds import (
+from .log_failure import (
     group_sentences as group_sentences,
 )
-from .failure_kinds import (
+from .log_failure import (
     parse_nccl_message as parse_nccl_message,
 )
-from .failure_kinds import (
+from .log_failure import (
     parse_xid as parse_xid,
 )
-from .failures import (
+from .failure_parser import (
     FailureParser as FailureParser,
 )
-from .failures import (
+from .failure_parser import (
     find_failed_stage as find_failed_stage,
 )
-from .failures import (
+from .failure_parser import (
     name_reason as name_reason,
 )
-from .failures import (
+from .failure_parser import (
     parse_failures as parse_failures,
 )
 from .log_file import (
@@ -49,49 +49,49 @@ from .nccl.parser import (
 from .nccl.parser import (
     parse_nccl as parse_nccl,
 )
-from .nccl.results import (
+from .nccl.verdicts import (
     A4_ALL_REDUCE as A4_ALL_REDUCE,
 )
-from .nccl.results import (
+from .nccl.verdicts import (
     PASS_LINE as PASS_LINE,
 )
-from .nccl.results import (
+from .nccl.verdicts import (
     REFERENCE_RANKS as REFERENCE_RANKS,
 )
-from .nccl.results import (
+from .nccl.tables import (
     NcclHalf as NcclHalf,
 )
-from .nccl.results import (
+from .nccl.verdicts import (
     NcclResult as NcclResult,
 )
-from .nccl.results import (
+from .nccl.tables import (
     NcclRow as NcclRow,
 )
-from .nccl.results import (
+from .nccl.tables import (
     NcclTest as NcclTest,
 )
-from .nccl.results import (
+from .nccl.tables import (
     PackedRows as PackedRows,
 )
-from .nccl.results import (
+from .nccl.verdicts import (
     RowRating as RowRating,
 )
-from .nccl.results import (
+from .nccl.verdicts import (
     expected_busbw as expected_busbw,
 )
-from .nccl.results import (
+from .nccl.verdicts import (
     health_scan_average as health_scan_average,
 )
-from .nccl.results import (
+from .nccl.verdicts import (
     is_comparable as is_comparable,
 )
-from .nccl.results import (
+from .nccl.verdicts import (
     judge_row as judge_row,
 )
-from .nccl.results import (
+from .nccl.verdicts import (
     judge_test as judge_test,
 )
-from .nccl.results import (
+from .nccl.verdicts import (
     reference_curve as reference_curve,
 )
 from .patterns import (

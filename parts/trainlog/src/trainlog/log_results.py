@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainlog.collectors import CollectorUnwrapper
-from trainlog.failure_kinds import LogFailure
-from trainlog.failures import FailureParser
-from trainlog.nccl.formats import parse_nccl_json
+from trainlog.failure_parser import FailureParser
+from trainlog.log_failure import LogFailure
 from trainlog.nccl.parser import GrowingTest, NcclParser
-from trainlog.nccl.results import NcclTest
+from trainlog.nccl.row_formats import parse_nccl_json
+from trainlog.nccl.tables import NcclTest
 from trainlog.plain_lines import MAX_LINE_BYTES, strip_terminal_codes
 from trainlog.pyspy import ProcessStacks, PySpyParser, parse_pyspy
 from trainlog.training.formats.unknown_programs import OwnFormat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from trainlog.failure_kinds import FAILURE_WORDS
+from trainlog.log_failure import FAILURE_WORDS
 from trainlog.patterns import lazy_pattern
 from trainlog.word_search import WordSearch
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainlog.log_results import LogResults
-from trainlog.nccl.formats import parse_nccl_json
-from trainlog.nccl.results import NcclHalf, NcclRow
+from trainlog.nccl.row_formats import parse_nccl_json
+from trainlog.nccl.tables import NcclHalf, NcclRow
 
 
 def result(size: int, wrong: float | None = 0.0) -> dict[str, Any]:

@@ -4,17 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainlog.nccl.results import (
-    A4_ALL_REDUCE,
-    PASS_LINE,
-    NcclHalf,
-    NcclRow,
-    NcclTest,
-    RowRating,
-    expected_busbw,
-    health_scan_average,
-    judge_row,
-)
+from trainlog.nccl.tables import NcclHalf, NcclRow, NcclTest
+from trainlog.nccl.verdicts import A4_ALL_REDUCE, PASS_LINE, RowRating, expected_busbw, health_scan_average, judge_row
 
 MIB, GIB = 2**20, 2**30
 

@@ -16,8 +16,8 @@ from functools import lru_cache
 
 from msgspec import Struct, field
 
-from trainlog.failure_kinds import TEST_FAILURE
-from trainlog.nccl.formats import (
+from trainlog.log_failure import TEST_FAILURE
+from trainlog.nccl.row_formats import (
     ROW_SEARCH,
     TABLE_SEARCH,
     PartialRow,
@@ -27,7 +27,7 @@ from trainlog.nccl.formats import (
     parse_row,
     row_without_in_place,
 )
-from trainlog.nccl.results import NcclRow, NcclTest, PackedRows, Rows, parse_rows_at
+from trainlog.nccl.tables import NcclRow, NcclTest, PackedRows, Rows, parse_rows_at
 from trainlog.patterns import lazy_pattern
 from trainlog.plain_lines import split_label
 from trainlog.unparsed import UnparsedCounter, UnparsedLines

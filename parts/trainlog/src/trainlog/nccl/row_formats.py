@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from trainlog.nccl.results import NcclHalf, NcclRow, NcclTest
+from trainlog.nccl.tables import NcclHalf, NcclRow, NcclTest
 from trainlog.patterns import lazy_pattern
 from trainlog.word_search import WordSearch
 

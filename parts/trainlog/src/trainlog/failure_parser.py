@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from trainlog.failure_forms import CONTINUATION, FailureForm, find_form
-from trainlog.failure_kinds import (
+from trainlog.log_failure import (
     EXCEPTIONS,
     FAILURE_WORDS,
     HINTS,

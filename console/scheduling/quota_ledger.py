@@ -24,7 +24,7 @@ from console.scheduling.kueue_snapshot import (
     kueue_snapshot,
     queue_order,
 )
-from console.scheduling.why_answer import Category, QuotaAccount, QuotaHolder, Why
+from console.scheduling.why import Category, QuotaAccount, QuotaHolder, Why
 from kueue_rules import QuotaNode
 
 if TYPE_CHECKING:
@@ -92,13 +92,13 @@ class QuotaLedger:
 
 
 @per_snapshot
-def ledger(fleet: Fleet, flavor: str) -> QuotaLedger:
+def quota_ledger(fleet: Fleet, flavor: str) -> QuotaLedger:
     """The ledger of one flavor, cached per snapshot because every pending row needs it."""
     return QuotaLedger(fleet, flavor)
 
 
 def flavor_account(fleet: Fleet, cluster_queue: str, flavor: str) -> QuotaAccount:
-    return ledger(fleet, flavor).account(cluster_queue)
+    return quota_ledger(fleet, flavor).account(cluster_queue)
 
 
 def queue_account(fleet: Fleet, cluster_queue: str) -> QuotaAccount:
@@ -110,12 +110,6 @@ def queue_account(fleet: Fleet, cluster_queue: str) -> QuotaAccount:
 _MAX_PAIRED = 10
 """Only the largest jobs are tried in twos and threes; more would cost more than the answer is worth."""
 _MAX_AHEAD = 50  # jobs in front; behind more it is not known whose end would do
-
-
-def workload_named(fleet: Fleet, namespace: str, name: str) -> Workload | None:
-    """The latest workload of a job of that name, of whatever kind."""
-    found = (each for each in fleet.workloads.values() if (each.namespace, job_name(each)) == (namespace, name))
-    return max(found, key=lambda each: each.created, default=None)
 
 
 def _gpus_of(workload: Workload, flavor: str) -> int:
@@ -143,7 +137,7 @@ def quota_holder_of(workload: Workload, fleet: Fleet, flavor: str = "") -> Quota
 
 def quota_holders(fleet: Fleet, cluster_queue: str, flavor: str) -> tuple[QuotaHolder, ...]:
     """Jobs that hold GPU quota which the queue could use, in its own or its cohort's queues, most first."""
-    book = ledger(fleet, flavor)
+    book = quota_ledger(fleet, flavor)
     found = [
         quota_holder_of(workload, fleet, flavor)
         for _, name in fleet.cluster_queues
@@ -185,7 +179,7 @@ def best_flavor(fleet: Fleet, cluster_queue: str, message: KueueMessage) -> str:
     names = gpu_flavors(fleet.cluster_queues.get(("", cluster_queue)))
     if message.flavor in names or not names:
         return message.flavor
-    return max(names, key=lambda each: ledger(fleet, each).available(cluster_queue))
+    return max(names, key=lambda each: quota_ledger(fleet, each).available(cluster_queue))
 
 
 def explain_quota(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
@@ -199,7 +193,7 @@ def explain_quota(workload: Workload, fleet: Fleet, message: KueueMessage, draft
         words = f"needs {gpus}, but its queue can have at most {have.limit_text}"
         return replace(draft, sentence=words, category=Category.EXCEEDS, short_by=draft.need - have.total)
     short = draft.need - have.free  # Kueue's message on it may be of some time ago
-    queue, book = cluster_queue_name(workload, fleet), ledger(fleet, draft.flavor)
+    queue, book = cluster_queue_name(workload, fleet), quota_ledger(fleet, draft.flavor)
     held = quota_holders(fleet, queue, draft.flavor)
     answer = replace(draft, category=Category.QUOTA, holders=held)
     if short <= 0:
