@@ -80,6 +80,9 @@ from .pod_answers import (
     PodAnswer as PodAnswer,
 )
 from .pod_answers import (
+    PodRank as PodRank,
+)
+from .pod_answers import (
     RasAnswer as RasAnswer,
 )
 from .pod_answers import (
@@ -105,9 +108,6 @@ from .pod_answers import (
 )
 from .pod_answers import (
     refuse_foreign_ranks as refuse_foreign_ranks,
-)
-from .pod_answers import (
-    PodRank as PodRank,
 )
 from .rank_words import (
     format_pods as format_pods,
