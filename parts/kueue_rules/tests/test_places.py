@@ -28,6 +28,7 @@ from kueue_rules import (
     admission_cycle,
     assign_together,
 )
+from kueue_rules.cycle import NO_LONGER_FITS, PLACELESS
 
 GPU = "nvidia.com/gpu"
 LEVELS = ["block", "rack", HOSTNAME]
@@ -126,6 +127,11 @@ WHY_STALE = (
             ROOMS, [pods("main", 8, places="x1:4 x3:2 x8:2", slice_level="rack", slice_size=4)],
             "x8", "topology level not specified", id="but not if slices are all that it asks for",
         ),
+        pytest.param(
+            "b1/r1/x2=2 b1/r1/x3=2",
+            [pods("leader", 1, places="x1:1", group="g"), pods("workers", 2, places="x1:1 x2:1", group="g")],
+            "x1", ["x2:1", "x2:1 x3:1"], id="of a group each takes its room from the next",
+        ),
     ],
 )  # fmt: skip
 def test_where_pods_go(rooms: str, asked: list[SnapshotPodSet], failed: str, expected: list[str] | str) -> None:
@@ -155,6 +161,17 @@ def test_from_0_19_on_a_leader_goes_where_it_costs_its_workers_no_room(
     assert (decision.verdict, [each.places for each in decision.choice.pod_sets]) == (verdict, places)
 
 
+def test_one_that_gets_no_places_takes_its_quota_from_those_behind_it_in_each_cycle() -> None:
+    there = tree("b1/r1/x1=4 b1/r1/x2=3")
+    queues = [queue("q", cohort="lab"), queue("r", gpus=0, cohort="lab")]
+    snapshot = Snapshot(queues, flavors=[there.flavor], trees={"a4": there}, release=KueueRelease(18))
+    group = pods("leader", 1, group="g", required="rack"), pods("workers", 3, 2, group="g", required="rack")
+    found = admission_cycle([job("a", "q", *group), job("b", "r", pods("main", 2))], snapshot)
+    assert [(each.workload.uid, each.verdict, each.message) for each in found] == [
+        ("a", CycleVerdict.SKIP, PLACELESS), ("b", CycleVerdict.SKIP, NO_LONGER_FITS),
+    ]  # fmt: skip
+
+
 def queue(name: str, flavors: Sequence[str] = ("a4",), gpus: int = 8, cohort: str = "", **rules: object) -> QueueNode:
     quotas = {(flavor, GPU): FlavorQuota(gpus) for flavor in flavors}
     node = QueueNode(name, quotas=quotas, cohort=cohort, groups=(ResourceGroup((GPU,), tuple(flavors)),))
@@ -169,10 +186,10 @@ def job(name: str, to: str, *pod_sets: SnapshotPodSet, priority: int = 0, flavor
     return SnapshotWorkload(("ns", name), name, to, priority, 0.0, list(pod_sets), reserved=1.0)
 
 
-def shared(*holding: SnapshotWorkload) -> Snapshot:
+def shared(*holding: SnapshotWorkload, gpus: int = 8) -> Snapshot:
     """Two flavors over the same two nodes, each with its own queue."""
     trees = {name: tree("b1/r1/x1=4 b1/r1/x2=4", name) for name in ("high", "dws")}
-    queues = [queue(name, (name,), cohort="lab") for name in trees]
+    queues = [queue(name, (name,), gpus, cohort="lab") for name in trees]
     return Snapshot(queues, flavors=[each.flavor for each in trees.values()], trees=trees, holding=holding)
 
 
@@ -182,6 +199,26 @@ def test_what_one_flavor_uses_of_a_node_another_lacks() -> None:
     assert (decision.verdict, decision.choice.by_quota.name) == (CycleVerdict.HOPELESS, "FIT")
     (decision,) = admission_cycle([job("b", "dws", pods("main", 4, required="rack"))], shared(held))
     assert decision.choice.pod_sets[0].places == [(("x2",), 4)]
+
+
+def test_in_one_cycle_no_flavor_sees_what_another_takes_of_their_nodes() -> None:
+    """Kueue adds up what all use of a node before its cycle: two may get the same one, and the next another."""
+    snapshot = shared()
+    heads = [job(name, name, pods("main", 4, required=HOSTNAME)) for name in ("high", "dws")]
+    found = admission_cycle(heads, snapshot)
+    assert [each.choice.pod_sets[0].places for each in found] == [[(("x1",), 4)]] * 2
+    (decision,) = admission_cycle([job("b", "dws", pods("main", 4, required=HOSTNAME))], snapshot)
+    assert decision.choice.pod_sets[0].places == [(("x2",), 4)]
+    snapshot.remove_workload(snapshot.queues["high"].workloads["ns", "high"])
+    for name in ("high", "dws"):
+        assert snapshot.trees[name].leaf_of["x1",].used == {GPU: 4, "pods": 4000}
+
+
+def test_who_waits_for_one_flavor_keeps_no_node_from_another() -> None:
+    held = job("a", "high", pods("main", 4, places="x1:4", required=HOSTNAME), flavor="high")
+    heads = [job("b", "high", pods("main", 8, required="rack"), priority=1), job("c", "dws", pods("main", 4))]
+    found = admission_cycle(heads, shared(held, gpus=16))
+    assert [each.verdict for each in found] == [CycleVerdict.HOPELESS, CycleVerdict.ADMIT]
 
 
 def test_pod_sets_in_two_flavors_share_a_node_too() -> None:

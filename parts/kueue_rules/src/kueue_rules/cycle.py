@@ -57,6 +57,11 @@ def admission_cycle(heads: Iterable[SnapshotWorkload], snapshot: Snapshot) -> li
 
     The snapshot holds what is admitted afterwards.
     """
+    with snapshot.one_cycle():
+        return _decisions(heads, snapshot)
+
+
+def _decisions(heads: Iterable[SnapshotWorkload], snapshot: Snapshot) -> list[Decision]:
     cycle = _Cycle(snapshot)
     refused, entries = [], []
     for head in heads:
@@ -185,16 +190,16 @@ class _Cycle:
         if not (quota and places):
             entry.message = NO_LONGER_FITS
             return
-        if entry.choice.mode is Mode.FIT:
-            if not all(one.places for one in entry.choice.placed()):
-                entry.message = PLACELESS
-                return
+        if entry.choice.mode is Mode.FIT and all(one.places for one in entry.choice.placed()):
             self._admit(entry)
             return
         self._preempted += [target.workload for target in entry.targets]
         for at, value in entry.choice.usage().items():
             queue.add_usage(at, value)
         self._reserve(*entry.choice.placed())
+        if entry.choice.mode is Mode.FIT:  # those behind it lack what it takes in each cycle
+            entry.message = PLACELESS
+            return
         entry.verdict = CycleVerdict.PREEMPT
         entry.message += f". Pending the preemption of {len(entry.targets)} workload(s)"
 

@@ -251,6 +251,8 @@ class Snapshot:
             if tree.of_nodes:
                 for leaf in tree.leaves:
                     leaf.used = taken.setdefault(leaf.values[-1], leaf.used)
+        by_node = [tree for tree in self.trees.values() if tree.of_nodes]
+        self._sharing = by_node if sum(len(tree.leaves) for tree in by_node) > len(taken) else []
         build_cohort_trees(cohorts, ((queue, queue.cohort) for queue in self.queues.values()))
         self.nodes = list(dict.fromkeys(node for each in self.queues.values() for node in (each, *each.ancestors())))
         self.failures: dict[tuple[object, ...], FlavorChoice] | None = None
@@ -275,6 +277,25 @@ class Snapshot:
             if tree is not None:
                 for values, pods in pod_set.places:
                     tree.use(values, pod_set.single, sign * pods)
+
+    @contextmanager
+    def one_cycle(self) -> Iterator[None]:
+        """During this block no flavor sees what another takes on nodes that they share: Kueue sums up before."""
+        for tree in self._sharing:
+            tree.before = {}
+        yield
+        changes = [
+            (leaf, shared, {name: value - shared.get(name, 0) for name, value in leaf.used.items()})
+            for tree in self._sharing
+            for values, shared in (tree.before or {}).items()
+            for leaf in (tree.leaf_of[values],)
+        ]
+        for leaf, shared, more in changes:
+            leaf.used = shared
+            for name, value in more.items():
+                shared[name] = shared.get(name, 0) + value
+        for tree in self._sharing:
+            tree.before = None
 
     @contextmanager
     def without(self, workloads: Iterable[SnapshotWorkload]) -> Iterator[None]:

@@ -45,6 +45,8 @@ class TopologyTree:
 
     weighs_leaders = False
     """Whether the leader of a group goes where it leaves room enough for the others, as from Kueue 0.19 on."""
+    before: dict[tuple[str, ...], Amounts] | None = None
+    """In a cycle: what all flavors used on the leaves that this one has used since."""
 
     def __init__(
         self,
@@ -85,6 +87,8 @@ class TopologyTree:
         """Add pods to the usage of a domain; a negative number removes them."""
         leaf = self.leaf_of.get(values)
         if leaf is not None:
+            if self.before is not None and values not in self.before:
+                self.before[values], leaf.used = leaf.used, dict(leaf.used)
             add_amounts(leaf.used, {**single, **_ONE_POD}, pods)
 
     def has_room(self, values: tuple[str, ...], single: Amounts, pods: int) -> bool:
@@ -185,19 +189,18 @@ def assign_together(
         together = [(at, listed[at]) for at in members]
         tree = together[0][1].tree
         taken = by_node if tree.of_nodes else by_tree.setdefault(tree, {})
-        if failed:
-            ways = []
-            for at, (_, pod_set) in together:
-                places, why = replace_node(tree, pod_set, failed[0], taken=taken)
-                ways.append((at, pod_set, places, why))
-        else:
-            ways = _assign_group(tree, [(at, each.pod_set) for at, each in together], empty=empty, taken=taken)
+        ways: Iterable[tuple[int, SnapshotPodSet, list[Place], str]] = (
+            ((at, one, *replace_node(of, one, failed[0], taken=taken)) for at, (of, one) in together)
+            if failed
+            else _assign_group(tree, [(at, each.pod_set) for at, each in together], empty=empty, taken=taken)
+        )
         for at, pod_set, places, why in ways:
             if why:
                 return found[:at], why
             found[at] = places
+            kept = dict(pod_set.places) if failed else {}
             for values, pods in places:
-                add_amounts(taken.setdefault(values, {}), {**pod_set.single, **_ONE_POD}, pods)
+                add_amounts(taken.setdefault(values, {}), {**pod_set.single, **_ONE_POD}, pods - kept.get(values, 0))
     return found, ""
 
 
