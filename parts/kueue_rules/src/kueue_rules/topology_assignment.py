@@ -5,6 +5,7 @@ The nodes of a flavor are a tree by the levels of its Topology: block > subblock
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -386,6 +387,7 @@ def _count_fitting_pods(
     single = sorted((name, value) for name, value in {**pod_set.single, **_ONE_POD}.items() if value > 0)
     leader = request.leader and {**request.leader, **_ONE_POD}
     chosen = bool(pod_set.selector) or pod_set.affinity is not None
+    size = request.slice_size if request.slice_level == len(tree.levels) - 1 else sys.maxsize
     for leaf in tree.leaves:
         leaf.state = leaf.slices = leaf.leader = leaf.state_beside = leaf.slices_beside = 0
         excluded.total += 1
@@ -404,23 +406,38 @@ def _count_fitting_pods(
         if taken and (more := taken.get(tree.assigned(leaf))):
             used = dict(used)
             add_amounts(used, more)
-        free = [(max(leaf.free.get(name, 0) - used.get(name, 0), 0) // value, name) for name, value in single]
-        leaf.state, scarce = min(free)
-        if not leaf.state:
+        free = leaf.free
+        leaf.state, scarce = _fitting(free, used, single)
+        leaf.slices = leaf.state // size
+        if scarce:
             excluded.reasons[f'resource "{scarce}"'] += 1
         if leader is not None:
-            left = {name: max(leaf.free.get(name, 0) - used.get(name, 0), 0) for name in leaf.free}
+            left = {name: max(free.get(name, 0) - used.get(name, 0), 0) for name in free}
             leaf.leader = int(all(value <= left.get(name, 0) for name, value in leader.items()))
             add_amounts(left, leader, -leaf.leader)
             leaf.state_beside = min(left.get(name, 0) // value for name, value in single)
+            leaf.slices_beside = leaf.state_beside // size
     for root in tree.by_level[0].values():
         _sum_up(root, 0, request)
     return excluded
 
 
+def _fitting(free: Amounts, used: Amounts, single: Iterable[tuple[str, int]]) -> tuple[int, str]:
+    """How many pods fit, and for none of which resource there is too little."""
+    fewest = sys.maxsize
+    for name, value in single:
+        fits = (free.get(name, 0) - used.get(name, 0)) // value
+        if fits <= 0:
+            return 0, name
+        if fits < fewest:
+            fewest = fits
+    return fewest, ""
+
+
 def _sum_up(domain: Domain, level: int, request: _Request) -> None:
     for child in domain.children:
-        _sum_up(child, level + 1, request)
+        if child.children:
+            _sum_up(child, level + 1, request)
     if domain.children:
         together = request.inner.get(level + 1, 1) if request.inner else 1
         domain.state = sum(child.state for child in domain.children)
