@@ -157,7 +157,7 @@ _POD_CATEGORIES = {Category.RUNNING, Category.PODS_NOT_READY, Category.FINISHED}
 
 
 def why_job(jobset: JobSet, fleet: Fleet, start: ExpectedStart | None = None) -> Why:
-    """Why it does not run; with the expected `start` of its workload as `why` has it."""
+    """Why it does not run; with the expected `start` of its workload as `why_workload` has it."""
     state = jobset.state
     if state is JobState.STOPPING:
         return Why("is being stopped", Category.STOPPING, need=jobset.gpus)

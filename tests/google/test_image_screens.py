@@ -184,8 +184,7 @@ async def test_a_form_says_what_is_wrong_while_it_is_typed(monkeypatch: pytest.M
             before = fields[name].value
             fields[name].value = value
             await until(pilot, partial(shows, app, words))
-            await pilot.press("enter")
-            assert app.screen is form
+            await press(pilot, "enter", then=lambda: app.screen is form)
             fields[name].value = before
             await until(pilot, partial(shows, app, words, there=False))
         await press(pilot, "escape", then=lambda: isinstance(app.screen, ImagesScreen))

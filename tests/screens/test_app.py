@@ -34,15 +34,14 @@ from screens.pages.pods import PodsScreen
 from screens.palette import ActiveBindings, PaletteTargets
 from screens.widgets.bars import KeyBar, TitleBar
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import connecting, console, press, screen_of, screen_text, text_of, toasts, until
+from tests.screens.press import connecting, console, next_screen, press, screen_of, screen_text, text_of, toasts, until
 from tests.screens.scene import scene
 
 
 async def test_number_keys_go_from_screen_to_screen_and_back_to_the_same_row() -> None:
     async with console() as (app, pilot, _):
         for key, mode in (("4", "pods"), ("1", "fleet"), ("4", "pods")):
-            await pilot.press(key)
-            assert app.current_mode == mode
+            await press(pilot, key, then=lambda: app.current_mode == mode)  # noqa: B023 - called at once
             await pilot.press("down")
         assert isinstance(app.screen, PodsScreen)
         assert app.screen.table.cursor == app.screen.table.shown[2]
@@ -50,10 +49,8 @@ async def test_number_keys_go_from_screen_to_screen_and_back_to_the_same_row() -
 
 async def test_the_number_of_the_screen_one_is_on_leaves_the_pages_over_it() -> None:
     async with console() as (app, pilot, _):
-        await pilot.press("4", "enter", "question_mark")
-        assert isinstance(app.screen, HelpScreen)
-        await pilot.press("escape", "4")
-        assert isinstance(app.screen, PodsScreen)
+        await press(pilot, "4", "enter", "question_mark", then=lambda: isinstance(app.screen, HelpScreen))
+        await press(pilot, "escape", "4", then=lambda: isinstance(app.screen, PodsScreen))
 
 
 async def test_a_digit_shows_its_page_whatever_was_opened_from_it_before() -> None:
@@ -78,8 +75,9 @@ async def test_the_title_says_where_one_is_and_how_fresh() -> None:
         title = app.screen.query_one(TitleBar)
         assert " practice " in text_of(title)
         assert "● live" in text_of(title)
-        await pilot.press("enter")
-        assert "Fleet › a4-highgpu-8g-a4-pool" in text_of(app.screen.query_one(TitleBar))
+        await press(
+            pilot, "enter", then=lambda: "Fleet › a4-highgpu-8g-a4-pool" in text_of(app.screen.query_one(TitleBar))
+        )
         stale = WatchStatus("pods", WatchState.STALE, last_seen=time.time() - 14, why="connection refused")
         session.show(links={**session.fleet.links, "pods": stale})
         await until(pilot, lambda: "pods reconnecting, 14 s old" in text_of(app.screen.query_one(TitleBar)))
@@ -117,17 +115,14 @@ async def test_help_names_every_key_of_the_screen_once() -> None:
         told = [verb for group in groups for _, verb in group.keys]
         assert any(verb.startswith("Shell") for verb in told)
         assert len(told) == len(set(told))
-        await pilot.press("question_mark")
-        assert isinstance(app.screen, HelpScreen)
-        await pilot.press("escape")
-        assert isinstance(app.screen, PodsScreen)
+        await press(pilot, "question_mark", then=lambda: isinstance(app.screen, HelpScreen))
+        await press(pilot, "escape", then=lambda: isinstance(app.screen, PodsScreen))
 
 
 async def test_the_palette_finds_a_command_and_runs_it() -> None:
     async with console() as (app, pilot, _):
         await pilot.press("colon")
-        await pilot.press(*"light")
-        assert app.theme == "a4-dark"
+        await press(pilot, *"light", then=lambda: app.theme == "a4-dark")
         await until(pilot, lambda: "Light or dark" in screen_text(app))
         await press(pilot, "enter", then=lambda: app.theme == "a4-light")
 
@@ -148,8 +143,7 @@ async def test_read_only_leaves_no_key_that_changes_the_cluster() -> None:
         actions = {active.binding.action for active in app.screen.active_bindings.values()}
         assert "delete_pods" not in actions
         assert "log" in actions
-        await pilot.press("x")
-        assert isinstance(app.screen, PodsScreen)
+        await press(pilot, "x", then=lambda: isinstance(app.screen, PodsScreen))
         assert session.called("delete_pod") == []
 
 
@@ -161,8 +155,7 @@ async def test_no_kubeconfig_is_said_in_the_rows_place_and_ctrl_r_tries_again() 
         await pilot.pause()
         assert "There is no kubeconfig" in screen_text(app)
         assert "Set KUBECONFIG." in screen_text(app)
-        await pilot.press("4")
-        assert "There is no kubeconfig" in screen_text(app)
+        await press(pilot, "4", then=lambda: "There is no kubeconfig" in screen_text(app))
         await pilot.press("l", "x", "y")  # nothing to act on, and nothing breaks
         await press(pilot, "ctrl+r", then=lambda: "llama-70b" in screen_text(app))
         assert "There is no kubeconfig" not in screen_text(app)
@@ -171,12 +164,12 @@ async def test_no_kubeconfig_is_said_in_the_rows_place_and_ctrl_r_tries_again() 
 async def test_a_server_that_goes_away_leaves_its_rows() -> None:
     async with console() as (app, pilot, session):
         await pilot.press("4")
-        assert isinstance(app.screen, PodsScreen)
-        rows = list(app.screen.table.shown)
+        table = (await next_screen(pilot, PodsScreen)).table
+        rows = list(table.shown)
         gone = {kind: WatchStatus(kind, WatchState.STALE, why="connection refused") for kind in session.fleet.links}
         session.show(links=gone)
         await until(pilot, lambda: "reconnecting" in text_of(app.screen.query_one(TitleBar)))
-        assert app.screen.table.shown == rows
+        assert table.shown == rows
 
 
 async def test_a_kind_that_may_not_be_listed_is_a_line_in_the_list() -> None:

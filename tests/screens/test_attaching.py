@@ -145,8 +145,7 @@ async def test_without_the_editor_its_link_is_shown_and_copied() -> None:
             if segment.style is not None
         }
         assert CODE.link in links, "the link can be clicked (OSC 8)"
-        await pilot.press("c")
-        assert app.clipboard == "ssh a4-llama-70b-1"
+        await press(pilot, "c", then=lambda: app.clipboard == "ssh a4-llama-70b-1")
         await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen) and app.clipboard == CODE.link)
         assert attach.started == []
         assert "Install the thing." in toasts(app)

@@ -49,10 +49,8 @@ async def test_start_page_theme_keys_and_columns_are_the_persons() -> None:
         titles = text_of(app.screen.table).split("\n")[0].split()
         assert titles == ["STATE", "JOB▲"]
         await press(pilot, "f12", then=lambda: "/" in screen_text(app))
-        await pilot.press("escape", "4", "t")
-        assert app.theme == "a4-dark"
-        await pilot.press("t")
-        assert app.theme == "solarized-light"
+        await press(pilot, "escape", "4", "t", then=lambda: app.theme == "a4-dark")
+        await press(pilot, "t", then=lambda: app.theme == "solarized-light")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -84,8 +82,9 @@ async def test_changes_are_taken_over_while_it_runs_and_what_is_wrong_is_told_wi
         assert toasts(app) == ""
         write('theme = "a4-light"\n[lists.jobs]\ncolumns = ["JOB"]\n')
         await until(pilot, lambda: app.theme == "a4-light")
-        await pilot.press("3")
-        assert text_of(app.screen.query_one("JobTable")).split("\n")[0].split() == ["JOB"]
+        await press(
+            pilot, "3", then=lambda: text_of(app.screen.query_one("JobTable")).split("\n")[0].split() == ["JOB"]
+        )
         file = write('theme = "a4-dark"\nstart = 5\n')
         await until(pilot, lambda: f"{file}:2: start is 5" in toasts(app))
         assert app.theme == "a4-dark"

@@ -103,13 +103,11 @@ async def test_of_a_thousand_hosts_each_is_a_mark_until_one_zooms_in() -> None:
         assert str(floor.zoom) == "host"
         assert text_of(floor).count("····") == 1016 // 4
         assert floor.virtual_size.height <= floor.size.height
-        await pilot.press("tab", "plus", *["down"] * 40)
-        assert str(floor.zoom) == "GPU"
+        await press(pilot, "tab", "plus", *["down"] * 40, then=lambda: str(floor.zoom) == "GPU")
         assert "0000  ········" not in text_of(floor)
         assert floor.hosts
         assert floor.scroll_offset.y > 0
-        await pilot.press("minus")
-        assert floor.scroll_offset.y == 0
+        await press(pilot, "minus", then=lambda: floor.scroll_offset.y == 0)
 
 
 async def test_a_wide_terminal_shows_subblocks_beside_each_other() -> None:
@@ -147,13 +145,11 @@ async def test_a_subblock_is_a_mark_that_tells_the_worst_of_it_and_enter_zooms_i
         await pilot.press("up", "left", "right", "right", "right")
         await until(pilot, lambda: "sub-3 of blk-1  4 hosts  32 GPUs - 16 out of use = 16 free" in screen_text(app))
         assert "✗ 1 faulty" in screen_text(app)
-        await pilot.press("enter")
-        assert str(floor.zoom) == "host"
+        await press(pilot, "enter", then=lambda: str(floor.zoom) == "host")
         assert floor.hosts
         assert floor.hosts[0].node.name == "gke-train-a4-pool-0012"
         assert any("sub-3 ·✗‖·" in line for line in text_of(floor).splitlines())
-        await pilot.press("plus")
-        assert floor.hosts[0].node.name == "gke-train-a4-pool-0012"
+        await press(pilot, "plus", then=lambda: floor.hosts[0].node.name == "gke-train-a4-pool-0012")
         assert "0012  ········" in text_of(floor)
 
 

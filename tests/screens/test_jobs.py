@@ -630,10 +630,8 @@ async def test_tabs_by_key_and_bracket() -> None:
         await pilot.press("right_square_bracket")
         await until(pilot, lambda: session.called("manifest") == [("JobSet", "default", "llama")])
         await until(pilot, lambda: "kind: JobSet" in screen_text(app))
-        await pilot.press("right_square_bracket")
-        assert screen.switcher.current == "pods"
-        await pilot.press("enter")
-        assert screen.switcher.current == "log"
+        await press(pilot, "right_square_bracket", then=lambda: screen.switcher.current == "pods")
+        await press(pilot, "enter", then=lambda: screen.switcher.current == "log")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")

@@ -434,8 +434,7 @@ async def test_yaml_and_form_are_one() -> None:
         screen.form.go("restarts")
         await press(pilot, "backspace", "3", "f3", then=lambda: "restarts: 3" in screen.pane.yaml.text)
         assert screen.pane.yaml.text.startswith("# a small one\n"), "comments live on"
-        await pilot.press("escape", "ctrl+z")
-        assert screen.form.texts["restarts"] == "2"
+        await press(pilot, "escape", "ctrl+z", then=lambda: screen.form.texts["restarts"] == "2")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -475,8 +474,9 @@ async def test_a_pasted_helm_line_fills_the_form_and_one_undo_takes_it_back() ->
         await press(pilot, "enter", then=lambda: app.screen is screen)
         assert (screen.form.texts["name"], screen.form.texts["gpus"]) == ("mira-llama", "32")
         assert screen.form.texts["restarts"] == "4"
-        await pilot.press("ctrl+z")
-        assert (screen.form.texts["gpus"], screen.form.texts["restarts"]) == ("8", "0")
+        await press(
+            pilot, "ctrl+z", then=lambda: (screen.form.texts["gpus"], screen.form.texts["restarts"]) == ("8", "0")
+        )
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -498,8 +498,7 @@ async def test_a_text_that_says_nothing_leaves_the_form() -> None:
         app.post_message(events.Paste("gpus: [\nqueue: {\n"))
         await until(pilot, lambda: isinstance(app.screen, PasteReport))
         await until(pilot, lambda: "Nothing was imported" in screen_text(app))
-        await pilot.press("escape")
-        assert screen.form.texts == before
+        await press(pilot, "escape", then=lambda: screen.form.texts == before)
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -539,8 +538,7 @@ async def test_another_screen_begins_a_launch_from_earlier_values() -> None:
         assert screen.form.texts["name"] == "llama-2"
         assert (screen.draft.against, screen.draft.against_name) == ({"gpus": 8}, "llama")
         await until(pilot, lambda: "Not values of this chart, skipped: gone" in toasts(app))
-        await pilot.press("ctrl+z")
-        assert screen.form.texts["gpus"] == "16"
+        await press(pilot, "ctrl+z", then=lambda: screen.form.texts["gpus"] == "16")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -606,8 +604,7 @@ async def test_choices_of_the_cluster_and_what_may_not_be_listed() -> None:
     async with console_at(to_form, chart_session(choices=choices)) as (app, pilot, screen):
         screen.form.go("storage.pvc")
         await press(pilot, "enter", then=lambda: "Bound, 10Ti" in screen_text(app))
-        await pilot.press("enter", *"/data")
-        assert screen.form.texts["storage.pvc"] == "nfs-pvc=/data"
+        await press(pilot, "enter", *"/data", then=lambda: screen.form.texts["storage.pvc"] == "nfs-pvc=/data")
         screen.form.go("imagePullSecrets")
         await press(pilot, "enter", then=lambda: "You may not list Secrets in default." in screen_text(app))
 
@@ -637,8 +634,7 @@ async def test_before_the_cluster_answers_there_is_a_sentence() -> None:
 @pytest.mark.parametrize("size", [(80, 24), (250, 60), (20, 5)])
 async def test_the_form_draws_at_every_size(size: tuple[int, int]) -> None:
     async with console_at(to_form, session_of(), size=size) as (app, pilot, _):
-        await pilot.press("ctrl+t", "ctrl+o", "ctrl+o")
-        assert isinstance(app.screen, LaunchScreen)
+        await press(pilot, "ctrl+t", "ctrl+o", "ctrl+o", then=lambda: isinstance(app.screen, LaunchScreen))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")

@@ -45,15 +45,13 @@ async def test_a_node_is_shown_with_its_pods() -> None:
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_its_size_is_that_of_every_page_and_off_is_off() -> None:
     async with console(FakeSession(queue_scene()), size=(160, 45)) as (app, pilot, _):
-        await pilot.press("3", "z", "z")
-        assert app.pane_size == PANE_SIZES[2]
+        await press(pilot, "3", "z", "z", then=lambda: app.pane_size == PANE_SIZES[2])
         await pilot.press("4")
         screen = app.screen
         assert isinstance(screen, PanedScreen)
         assert not screen.pane_shown
         await press(pilot, "w", "2", "w", "w", then=lambda: "dpo-b" in screen_text(app))
-        await pilot.press("z")
-        assert app.pane_size == PANE_SIZES[0]
+        await press(pilot, "z", then=lambda: app.pane_size == PANE_SIZES[0])
         await until(pilot, lambda: text_of(app.screen.query_one("#pane")).strip())
 
 

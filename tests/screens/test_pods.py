@@ -22,7 +22,7 @@ from screens.pages.log import LogScreen
 from screens.pages.object_yaml import ObjectYamlScreen
 from screens.pages.pods import PodScreen, PodsScreen, PodTally
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import STYLES, console, press, screen_of, screen_text, text_of, toasts, until
+from tests.screens.press import STYLES, console, next_screen, press, screen_of, screen_text, text_of, toasts, until
 from tests.screens.scene import NOW, scene
 
 
@@ -35,8 +35,7 @@ async def test_filter_as_you_type_then_back_to_all() -> None:
         await pilot.press("enter", "down")
         assert screen.table.cursor is not None
         assert screen.table.cursor[1].startswith("nccl-0412-workload-0-1")
-        await pilot.press("escape")
-        assert len(screen.table.shown) == 15
+        await press(pilot, "escape", then=lambda: len(screen.table.shown) == 15)
         await until(pilot, lambda: not screen.query(FilterInput))
         assert screen.table.cursor[1].startswith("nccl-0412-workload-0-1")
 
@@ -70,8 +69,7 @@ async def test_what_is_deleted_is_what_was_under_the_cursor_when_the_key_was_pre
 async def test_a_pod_has_a_page_with_containers_and_events() -> None:
     async with console() as (app, pilot, _):
         await pilot.press("4")
-        assert isinstance(app.screen, PodsScreen)
-        app.screen.table.move_to(("default", "dpo-[b]-workload-0-1-x7k1"))
+        (await next_screen(pilot, PodsScreen)).table.move_to(("default", "dpo-[b]-workload-0-1-x7k1"))
         await press(pilot, "enter", then=lambda: isinstance(app.screen, PodScreen))
         await until(pilot, lambda: "BackOff" in screen_text(app))
         shown = screen_text(app)
@@ -79,8 +77,7 @@ async def test_a_pod_has_a_page_with_containers_and_events() -> None:
         assert "before: exit code 137 OOMKilled" in shown
         assert "Back-off restarting failed container" in shown
         await pilot.press("escape")
-        assert isinstance(app.screen, PodsScreen)
-        assert app.screen.table.cursor == ("default", "dpo-[b]-workload-0-1-x7k1")
+        assert (await next_screen(pilot, PodsScreen)).table.cursor == ("default", "dpo-[b]-workload-0-1-x7k1")
 
 
 async def test_events_stand_newest_first_and_only_those_of_the_object_or_its_release() -> None:
@@ -116,8 +113,7 @@ async def test_a_pod_that_goes_while_its_page_is_open() -> None:
         await press(pilot, "4", "enter", then=lambda: isinstance(app.screen, PodScreen))
         session.show(pods={})
         await until(pilot, lambda: "gone" in screen_text(app))
-        await pilot.press("l", "s", "y", "x")
-        assert isinstance(app.screen, PodScreen)
+        await press(pilot, "l", "s", "y", "x", then=lambda: isinstance(app.screen, PodScreen))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -242,8 +238,7 @@ async def test_a_picture_that_comes_while_a_key_is_answered_is_drawn_after_it(
         await pilot.press("question_mark")
         screen._drawing_is_slow = slow
         app.answers, app.likely = not slow, True
-        await pilot.press("escape")
-        assert screen.drawn == (1 if slow else 2)
+        await press(pilot, "escape", then=lambda: screen.drawn == (1 if slow else 2))
         app.fleet = replace(app.fleet)
         await pilot.pause(0.1)
         assert screen.drawn == (1 if slow else 2)

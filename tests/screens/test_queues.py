@@ -164,8 +164,7 @@ async def test_a_queue_shows_its_own_workloads_and_escape_all_again() -> None:
         await press(pilot, "down", "enter", then=lambda: screen.only == ("research",))
         assert screen.workloads.shown == []
         assert "; 1 LocalQueue; GPUs of quota" in screen_text(app)
-        await pilot.press("escape")
-        assert len(screen.workloads.shown) == 2
+        await press(pilot, "escape", then=lambda: len(screen.workloads.shown) == 2)
 
 
 async def test_enter_opens_the_job_and_y_the_object() -> None:

@@ -190,15 +190,21 @@ async def test_keys_choose_zoom_scroll_and_point() -> None:
     async with console(session, size=(150, 40)) as (app, pilot, _):
         charts = (await opened(app, pilot)).charts
         await until(pilot, lambda: "step 100 of 200" in screen_text(app))
-        await pilot.press("down")
-        assert charts.chosen == "grad_norm"
-        await pilot.press("up", "plus", "plus", "left")
-        assert charts.chosen == "loss"
+        await press(pilot, "down", then=lambda: charts.chosen == "grad_norm")
+        await press(pilot, "up", "plus", "plus", "left", then=lambda: charts.chosen == "loss")
         assert (charts.view.span, charts.view.end) == (0.25, 0.9375)
         await until(pilot, lambda: "4× zoom" in screen_text(app))
         await press(pilot, "home", "comma", then=lambda: "at step 100" in screen_text(app))
-        await pilot.press("g", "a", "m", "z")
-        assert (charts.view.log, charts.view.by_time, charts.view.smooth, charts.alone) == (True, True, False, True)
+        await press(
+            pilot,
+            "g",
+            "a",
+            "m",
+            "z",
+            then=lambda: (
+                (charts.view.log, charts.view.by_time, charts.view.smooth, charts.alone) == (True, True, False, True)
+            ),
+        )
         await until(pilot, lambda: "grad norm" not in screen_text(app))
 
 

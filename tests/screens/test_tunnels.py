@@ -49,8 +49,7 @@ async def test_without_a_tunnel_it_says_so_and_offers_a_new_one_only() -> None:
         await press(pilot, "7", then=lambda: "No tunnel is open." in screen_text(app))
         assert "n New" in screen_text(app)
         assert "x Stop" not in screen_text(app)
-        await pilot.press("x", "b", "c", "a")
-        assert isinstance(app.screen, TunnelsScreen)
+        await press(pilot, "x", "b", "c", "a", then=lambda: isinstance(app.screen, TunnelsScreen))
 
 
 async def test_what_is_open_and_how_it_does() -> None:

@@ -33,8 +33,7 @@ async def test_a_file_is_searched_filtered_and_grows(tmp_path: Path) -> None:
         with place.open("a") as file:
             file.write("one more\n")
         await press(pilot, "G", then=lambda: "one more" in text_of(view))
-        await pilot.press("W", "home")
-        assert text_of(view).startswith("iteration 0/")
+        await press(pilot, "W", "home", then=lambda: text_of(view).startswith("iteration 0/"))
         await pilot.press("q")
     text.close()
 

@@ -118,8 +118,7 @@ async def test_arrows_go_through_fields_and_never_change_them() -> None:
     async with form_of() as (form, pilot, app):
         form.go("gpus")
         before = form.texts
-        await pilot.press(*["down"] * 20, *["up"] * 5)
-        assert form.texts == before
+        await press(pilot, *["down"] * 20, *["up"] * 5, then=lambda: form.texts == before)
         assert {"queue", "keepAlive", "topology.request", "env", "hub.token"} <= set(app.entered)
 
 
@@ -127,11 +126,9 @@ async def test_enter_drops_down_what_the_cluster_has() -> None:
     async with form_of() as (form, pilot, app):
         form.go("queue")
         await press(pilot, "enter", then=lambda: "24 of 64 GPUs free" in screen_text(app))
-        await pilot.press("down", "enter")
-        assert form.texts["queue"] == "research"
+        await press(pilot, "down", "enter", then=lambda: form.texts["queue"] == "research")
         assert form.here == "keepAlive", "a choice that is made goes on"
-        await pilot.press("up", "enter", "escape")
-        assert form.texts["queue"] == "research"
+        await press(pilot, "up", "enter", "escape", then=lambda: form.texts["queue"] == "research")
         assert form.here == "queue", "Esc closes the list only"
 
 
@@ -139,8 +136,7 @@ async def test_typing_narrows_the_choices() -> None:
     async with form_of() as (form, pilot, app):
         form.go("queue")
         await press(pilot, "r", "e", then=lambda: "▸research" in screen_text(app))
-        await pilot.press("enter")
-        assert form.texts["queue"] == "research"
+        await press(pilot, "enter", then=lambda: form.texts["queue"] == "research")
 
 
 async def test_nothing_to_choose_from_says_why() -> None:
@@ -156,24 +152,18 @@ async def test_nothing_to_choose_from_says_why() -> None:
 async def test_words_and_switches_change_by_keys_and_first_letters() -> None:
     async with form_of() as (form, pilot, _):
         form.go("keepAlive")
-        await pilot.press("space")
-        assert form.texts["keepAlive"] == "true"
-        await pilot.press("n")
-        assert form.texts["keepAlive"] == "false"
-        await pilot.press("down", "right", "right")
-        assert form.texts["topology.request"] == "none"
-        await pilot.press("r")
-        assert form.texts["topology.request"] == "required"
+        await press(pilot, "space", then=lambda: form.texts["keepAlive"] == "true")
+        await press(pilot, "n", then=lambda: form.texts["keepAlive"] == "false")
+        await press(pilot, "down", "right", "right", then=lambda: form.texts["topology.request"] == "none")
+        await press(pilot, "r", then=lambda: form.texts["topology.request"] == "required")
 
 
 async def test_entries_are_added_and_removed_by_a_key_each() -> None:
     async with form_of() as (form, pilot, app):
         form.go("env")
-        await pilot.press("ctrl+n", *"B=2", "enter", *"C=3")
-        assert form.texts["env"] == "A=1\nB=2\nC=3"
+        await press(pilot, "ctrl+n", *"B=2", "enter", *"C=3", then=lambda: form.texts["env"] == "A=1\nB=2\nC=3")
         await until(pilot, lambda: "2 added" in screen_text(app))
-        await pilot.press("up", "ctrl+d")
-        assert form.texts["env"] == "A=1\nC=3"
+        await press(pilot, "up", "ctrl+d", then=lambda: form.texts["env"] == "A=1\nC=3")
         await pilot.press("ctrl+l", "ctrl+home", "enter", "up", *"Z=9")
         assert form.texts["env"].startswith("Z=9\nA=1"), "and all of them are one text too"
         await pilot.press("ctrl+l")
@@ -183,8 +173,7 @@ async def test_entries_are_added_and_removed_by_a_key_each() -> None:
 async def test_an_empty_entry_is_left_by_enter() -> None:
     async with form_of() as (form, pilot, _):
         form.go("env")
-        await pilot.press("enter", "enter")
-        assert form.texts["env"] == "A=1"
+        await press(pilot, "enter", "enter", then=lambda: form.texts["env"] == "A=1")
         assert form.here == "hub.token"
 
 
@@ -193,8 +182,7 @@ async def test_several_pasted_lines_are_entries() -> None:
         form.go("env")
         app.post_message(events.Paste("B=2\nC=3\n"))
         await until(pilot, lambda: form.texts["env"] == "A=1\nB=2\nC=3")
-        await pilot.press("ctrl+z")
-        assert form.texts["env"] == "A=1"
+        await press(pilot, "ctrl+z", then=lambda: form.texts["env"] == "A=1")
 
 
 async def test_what_is_typed_first_takes_the_place_of_the_value() -> None:
@@ -210,14 +198,12 @@ async def test_undo_takes_back_step_by_step_and_redo_makes_it_again() -> None:
         await press(pilot, "end", "backspace", "8", "down", "x", "y", then=lambda: form.texts["queue"] == "xy")
         form.put_texts({"gpus": "32"})
         assert form.texts["queue"] == ""
-        await pilot.press("ctrl+z")
-        assert (form.texts["gpus"], form.texts["queue"]) == ("18", "xy")
-        await pilot.press("ctrl+z")
-        assert (form.texts["gpus"], form.texts["queue"]) == ("18", "")
-        await pilot.press("ctrl+z")
-        assert form.texts["gpus"] == "16"
-        await pilot.press("ctrl+y", "ctrl+y", "ctrl+y")
-        assert (form.texts["gpus"], form.texts["queue"]) == ("32", "")
+        await press(pilot, "ctrl+z", then=lambda: (form.texts["gpus"], form.texts["queue"]) == ("18", "xy"))
+        await press(pilot, "ctrl+z", then=lambda: (form.texts["gpus"], form.texts["queue"]) == ("18", ""))
+        await press(pilot, "ctrl+z", then=lambda: form.texts["gpus"] == "16")
+        await press(
+            pilot, "ctrl+y", "ctrl+y", "ctrl+y", then=lambda: (form.texts["gpus"], form.texts["queue"]) == ("32", "")
+        )
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -227,14 +213,12 @@ async def test_search_finds_by_title_path_and_help_and_escape_brings_all_back() 
         await press(pilot, "ctrl+f", *"topo", then=lambda: form.page.model.shown() == ("topology.request",))
         # The value of the field that was left is not in sight on another's line.
         await until(pilot, lambda: "16" not in screen_text(app))
-        await pilot.press("enter")
-        assert form.here == "topology.request"
+        await press(pilot, "enter", then=lambda: form.here == "topology.request")
         await pilot.press("slash")  # here a slash is no letter of a value
         await until(pilot, lambda: form.finder.input.has_focus)
         await press(pilot, *["backspace"] * 4, *"secret", then=lambda: form.page.model.shown() == ("hub.token",))
         assert "Mentioned in the help" in screen_text(app)
-        await pilot.press("enter", "escape")
-        assert len(form.page.model.shown()) == len(FIELDS)
+        await press(pilot, "enter", "escape", then=lambda: len(form.page.model.shown()) == len(FIELDS))
         assert form.here == "hub.token"
 
 
@@ -243,8 +227,7 @@ async def test_sections_fold_and_say_what_is_changed_in_them() -> None:
         form.go("gpus")
         await press(pilot, "8", "f7", then=lambda: "▸ Job  3 fields, 1 changed" in screen_text(app))
         assert "gpus" not in form.page.model.shown()
-        await pilot.press("enter")
-        assert "gpus" in form.page.model.shown()
+        await press(pilot, "enter", then=lambda: "gpus" in form.page.model.shown())
 
 
 async def test_advanced_fields_are_out_of_sight_until_wanted_changed_or_wrong() -> None:

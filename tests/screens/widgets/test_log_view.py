@@ -92,10 +92,8 @@ async def test_search_finds_as_typed_goes_on_with_n_and_ends_with_escape() -> No
         await pilot.press("enter", "n")
         assert (lines.match, lines.match_line) == (0, 12)  # from the last one round to the first
         assert "line 12" in text_of(lines)
-        await pilot.press("N")
-        assert lines.match == 10
-        await pilot.press("escape")
-        assert lines.matches == 0
+        await press(pilot, "N", then=lambda: lines.match == 10)
+        await press(pilot, "escape", then=lambda: lines.matches == 0)
         assert not view.has_class("-searching")
 
 
@@ -109,11 +107,9 @@ async def test_what_was_found_far_right_in_a_line_is_scrolled_to_and_back() -> N
         lines.find_first("nan")
         await until(pilot, lambda: (lines.match, lines.match_line) == (0, 20))
         await until(pilot, lambda: "loss: nan" in text_of(lines))
-        await pilot.press("n")
-        assert lines.scroll_x == 0
+        await press(pilot, "n", then=lambda: lines.scroll_x == 0)
         assert "050 nan" in text_of(lines)
-        await pilot.press("N")
-        assert "loss: nan" in text_of(lines)
+        await press(pilot, "N", then=lambda: "loss: nan" in text_of(lines))
 
 
 async def test_wrap_folds_long_lines_and_keeps_the_first_visible_line() -> None:
@@ -124,8 +120,7 @@ async def test_wrap_folds_long_lines_and_keeps_the_first_visible_line() -> None:
         assert lines.wrap
         assert text_of(lines).startswith("010 ")
         assert text_of(lines).count("x" * 50) >= 6
-        await pilot.press("W")
-        assert text_of(lines).startswith("010 ")
+        await press(pilot, "W", then=lambda: text_of(lines).startswith("010 "))
 
 
 async def test_a_line_of_ten_thousand_letters_and_one_of_emoji() -> None:
@@ -133,8 +128,7 @@ async def test_a_line_of_ten_thousand_letters_and_one_of_emoji() -> None:
         lines.append([(0.0, "y" * 10_000), (0.0, "🚀" * 400), (0.0, "[red]not markup[/]")])
         await until(pilot, lambda: lines.shown == 3)
         assert "[red]not markup[/]" in text_of(lines)
-        await pilot.press("W", "home")
-        assert text_of(lines).startswith("yyyy")
+        await press(pilot, "W", "home", then=lambda: text_of(lines).startswith("yyyy"))
 
 
 async def test_only_so_many_lines_are_kept_the_newest() -> None:
@@ -198,12 +192,19 @@ def test_output_is_folded_at_spaces_and_never_inside_a_number() -> None:
 async def test_a_filter_that_leaves_nothing_says_of_how_many_lines_and_which_key_ends_it() -> None:
     async with log(100) as (lines, pilot, view):
         empty = view.query_one(".log-empty")
-        await pilot.press("L", "L", "M", "M")
-        assert "The filter (error, NCCL only) matches none of 100 lines: esc clears the filter." in str(empty.render())
+        await press(
+            pilot,
+            "L",
+            "L",
+            "M",
+            "M",
+            then=lambda: (
+                "The filter (error, NCCL only) matches none of 100 lines: esc clears the filter." in str(empty.render())
+            ),
+        )
         lines.append([(0.0, "one more")])
         await until(pilot, lambda: "none of 101 lines" in str(empty.render()))
-        await pilot.press("escape")
-        assert lines.shown == 101
+        await press(pilot, "escape", then=lambda: lines.shown == 101)
         assert not empty.display
 
 
@@ -218,6 +219,5 @@ async def test_where_no_line_is_shown_nothing_is_saved() -> None:
 
 async def test_that_no_line_tells_of_an_error_stands_below_and_covers_none() -> None:
     async with log(3) as (_, pilot, view):
-        await pilot.press("E")
-        assert "No line contains an error." in str(view.query_one(".log-foot").render())
+        await press(pilot, "E", then=lambda: "No line contains an error." in str(view.query_one(".log-foot").render()))
         assert not toasts(pilot.app)

@@ -16,7 +16,7 @@ from screens.widgets.pane import event_lines, fact_lines
 from screens.widgets.sentence_line import cut_spans, fold_spans
 from screens.widgets.yaml import yaml_spans
 from screens.wording import OK, Span
-from tests.screens.press import focus, text_of, until
+from tests.screens.press import focus, press, text_of, until
 
 
 @pytest.mark.parametrize("used", [0, 1, 8, 63, 64, 72, 200])
@@ -122,8 +122,7 @@ async def test_matrix_has_32_ranks_a_line_and_a_cursor() -> None:
         await until(pilot, lambda: matrix.size.height == 3)
         assert [line[:6].strip() for line in text_of(matrix).splitlines()] == ["0 ●", "32 ●", "64 ●"]
         await focus(pilot, matrix)
-        await pilot.press("down", "right", "enter")
-        assert app.opened == [33]
+        await press(pilot, "down", "right", "enter", then=lambda: app.opened == [33])
         await pilot.press("down", "down", "enter")
         assert app.opened == [33, 65]  # no line below: the cursor stays
         await pilot.resize_terminal(40, 20)

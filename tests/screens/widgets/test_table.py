@@ -72,8 +72,7 @@ async def table(size: tuple[int, int] = (40, 12)) -> AsyncIterator[tuple[ThingTa
 async def test_the_cursor_stays_on_its_row_when_rows_above_come_and_go() -> None:
     async with table() as (it, pilot, _):
         it.show_rows(things("b", "c", "d"), LIVE)
-        await pilot.press("down")
-        assert it.cursor == ("ns", "c")
+        await press(pilot, "down", then=lambda: it.cursor == ("ns", "c"))
         it.show_rows(things("a", "b", "c", "d"), LIVE)
         assert it.cursor == ("ns", "c")
         it.show_rows(things("c", "d"), LIVE)
@@ -115,8 +114,7 @@ async def test_what_is_in_view_does_not_jump_when_rows_come_above() -> None:
 async def test_marked_rows_take_an_action_together() -> None:
     async with table() as (it, pilot, _):
         it.show_rows(things("a", "b", "c"), LIVE)
-        await pilot.press("space", "down", "space")
-        assert it.chosen == [("ns", "a"), ("ns", "c")]
+        await press(pilot, "space", "down", "space", then=lambda: it.chosen == [("ns", "a"), ("ns", "c")])
         it.show_rows(things("a", "b"), LIVE)
         assert it.chosen == [("ns", "a")]
 
@@ -124,13 +122,10 @@ async def test_marked_rows_take_an_action_together() -> None:
 async def test_sorting_by_key_and_by_click() -> None:
     async with table() as (it, pilot, _):
         it.show_rows(things("b", "a", "c"), LIVE)
-        await pilot.press("o")
-        assert [key[1] for key in it.shown] == ["a", "b", "c"]
+        await press(pilot, "o", then=lambda: [key[1] for key in it.shown] == ["a", "b", "c"])
         assert "NAME▲" in text_of(it)
-        await pilot.press("o")
-        assert [key[1] for key in it.shown] == ["c", "a", "b"]
-        await pilot.press("O")
-        assert [key[1] for key in it.shown] == ["b", "a", "c"]
+        await press(pilot, "o", then=lambda: [key[1] for key in it.shown] == ["c", "a", "b"])
+        await press(pilot, "O", then=lambda: [key[1] for key in it.shown] == ["b", "a", "c"])
         await pilot.click(ThingTable, offset=(3, 0))
         assert it.sorted_by == "NAME"
 
