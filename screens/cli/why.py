@@ -17,7 +17,7 @@ from console.kube.gpu_pods import gpu_pods
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
-from console.metrics.alarm import INSPECTED_PREFIX, Alarm, AlarmReport, next_step
+from console.metrics.alarm import INSPECTED_PREFIX, Alarm, AlarmKind, AlarmReport, next_step
 from console.metrics.health import STEPLESS_WORDS, Health, HealthLevel, alarm_kind_of_health
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.kueue_snapshot import workload_of_job
@@ -175,7 +175,8 @@ def _next_steps(
     elif report.alarms:
         alarm = report.alarms[-1]
         more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
-        words = f"{more}{next_step(dataclasses.replace(alarm, more=found or alarm.more), session.watch)}."
+        kind = AlarmKind.KEPT if alarm.kind is AlarmKind.FAILED else alarm.kind  # what failed first is above
+        words = f"{more}{next_step(dataclasses.replace(alarm, kind=kind, more=found or alarm.more), session.watch)}."
     elif kind is not None:
         held = line.jobset.gpus if line is not None and line.health.kept else 0
         words = f"{next_step(Alarm(kind, '', 0.0, session.namespace, name, more=found, held=held), session.watch)}."

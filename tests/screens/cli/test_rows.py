@@ -60,6 +60,9 @@ async def test_a_job_that_makes_no_steps_is_listed_with_what_a_console_found() -
     assert alarm.verdict == "Rank 9 has no process", "a4 alarms says the same"
     lines = list(_next_steps(session, "one", None, stands, AlarmReport()))  # type: ignore[arg-type]
     assert lines == ["Rank 9 has no process.", "a4 hang one --bundle FILE keeps the evidence."], "and a4 why"
+    failed = AlarmReport((Alarm(AlarmKind.FAILED, "pod 0: Error (1)", 1_400.0, "default", "one"),))
+    lines = list(_next_steps(session, "one", None, line, failed))  # type: ignore[arg-type]
+    assert lines == ["a4 logs one shows how it ended."], "a4 why does not name itself"
     moved = replace(line, job_progress=structs.replace(progress, stepped=1_310.0, at=1_400.0))
     moved = with_diagnoses(session, moved)  # type: ignore[arg-type]
     assert moved.verdict == "", "it has made steps since"
