@@ -1,3 +1,15 @@
+from .failure_parser import (
+    FailureParser as FailureParser,
+)
+from .failure_parser import (
+    find_failed_stage as find_failed_stage,
+)
+from .failure_parser import (
+    name_reason as name_reason,
+)
+from .failure_parser import (
+    parse_failures as parse_failures,
+)
 from .log_failure import (
     LogFailure as LogFailure,
 )
@@ -15,18 +27,6 @@ from .log_failure import (
 )
 from .log_failure import (
     parse_xid as parse_xid,
-)
-from .failure_parser import (
-    FailureParser as FailureParser,
-)
-from .failure_parser import (
-    find_failed_stage as find_failed_stage,
-)
-from .failure_parser import (
-    name_reason as name_reason,
-)
-from .failure_parser import (
-    parse_failures as parse_failures,
 )
 from .log_file import (
     UnreadableLog as UnreadableLog,
@@ -49,20 +49,8 @@ from .nccl.parser import (
 from .nccl.parser import (
     parse_nccl as parse_nccl,
 )
-from .nccl.verdicts import (
-    A4_ALL_REDUCE as A4_ALL_REDUCE,
-)
-from .nccl.verdicts import (
-    PASS_LINE as PASS_LINE,
-)
-from .nccl.verdicts import (
-    REFERENCE_RANKS as REFERENCE_RANKS,
-)
 from .nccl.tables import (
     NcclHalf as NcclHalf,
-)
-from .nccl.verdicts import (
-    NcclResult as NcclResult,
 )
 from .nccl.tables import (
     NcclRow as NcclRow,
@@ -72,6 +60,18 @@ from .nccl.tables import (
 )
 from .nccl.tables import (
     PackedRows as PackedRows,
+)
+from .nccl.verdicts import (
+    A4_ALL_REDUCE as A4_ALL_REDUCE,
+)
+from .nccl.verdicts import (
+    PASS_LINE as PASS_LINE,
+)
+from .nccl.verdicts import (
+    REFERENCE_RANKS as REFERENCE_RANKS,
+)
+from .nccl.verdicts import (
+    NcclResult as NcclResult,
 )
 from .nccl.verdicts import (
     RowRating as RowRating,
