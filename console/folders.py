@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from math import inf
@@ -124,6 +123,8 @@ def check_new_file(place: Path) -> None:
 
 def write_new_file(place: Path, data: bytes | Iterable[bytes]) -> None:
     """Write a new file atomically, never over an existing one; BadInput if it cannot be written."""
+    import tempfile
+
     try:
         place = place.expanduser()
         fd, beside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)

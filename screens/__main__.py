@@ -7,7 +7,9 @@ import errno
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from console.errors import BadInput, ConsoleError
 from screens.cli import crash
@@ -31,6 +33,18 @@ MIN_ADDRESS_SPACE_BYTES = 288 << 20  # bytes of address space without which not 
 EXIT_INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
 
 
+def run_and_leave() -> NoReturn:
+    """Run this process's command line and end it without freeing each object, which takes a twentieth of `a4 pods`."""
+    code = main()
+    if threading.active_count() == 1:
+        atexit._run_exitfuncs()
+        with suppress(OSError, ValueError):  # Python itself says what could not be written
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    sys.exit(code)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     argv = sys.argv[1:] if argv is None else argv
@@ -41,7 +55,6 @@ def main(argv: list[str] | None = None) -> int:
             if name != "stdin":  # who reads that says that it is closed
                 setattr(sys, name, os.fdopen(place, "w"))
     gc.set_threshold(COMMAND_GC_THRESHOLD)
-    atexit.register(gc.freeze)  # else Python looks through all objects for what to free before the process ends
     crash.install()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for the words that may stand at the cursor
         from screens.cli.command_line import parser_of_line
@@ -134,7 +147,6 @@ def run(options: Options) -> int:
 def run_to_end(done: Coroutine[Any, Any, int]) -> int:
     """Run a plain command; Ctrl-C ends it within a second, whatever a thread of it computes."""
     import asyncio
-    import threading
 
     from console import yielding
 
@@ -208,4 +220,4 @@ def config(options: ConfigOptions) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_and_leave()
