@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from console.config import Thresholds
     from console.metrics.gpu_metrics import PodGpus
     from console.scheduling.failure import PodFailure
-    from trainlog import LineLayout, NcclTest, OwnFormat
+    from trainlog import LineLayout, NcclTest, OwnFormat, Step
 
     Listener = Callable[[float, str, float], None]  # called with when a line was read, its text, and its node's time
 
@@ -333,41 +333,61 @@ class JobMeasures:
 
 SHORT_LOG_LINES = 250  # lines; to learn a layout costs as much as to parse 300
 _WITHOUT_NUMBERS = str.maketrans("", "", "0123456789.eE+-, ")
-_LINES_PER_LAYOUT = 32  # lines that are read at once if they differ from a step line in numbers only
+_LINES_PER_LAYOUT = 64  # lines that are read at once if they differ from a step line in numbers only
 
 
 def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[TrainingRun], dict[int, float]]:
     """Parse the lines of one log: its tests, its training runs, and when the last line of each test came."""
-    printed, tracks = dict[int, float](), list[TrainingRun]()
+    text = "".join([f"{line.text}\n" for line in lines])
+    tests, printed = _read_tests(lines, text)
+    return tests, _read_runs(lines, text), printed
+
+
+def _read_tests(lines: Sequence[LogLine], text: str) -> tuple[tuple[NcclTest, ...], dict[int, float]]:
+    """The tests, and when the last line of each came: comments begin and end them; what is between is read at once."""
+    nccl, printed = trainlog.NcclParser(), dict[int, float]()
+    for is_comment, group in groupby(lines, lambda line: line.text[:1] == "#") if nccl.may_be_relevant(text) else ():
+        for batch in ([each] for each in group) if is_comment else [[*group]]:
+            nccl.read("".join([f"{line.text}\n" for line in batch]).encode())
+            printed[len(nccl.growing) - 1] = batch[-1].time
+    nccl.close()
+    return nccl.tests, printed
+
+
+def _read_runs(lines: Sequence[LogLine], text: str) -> list[TrainingRun]:
+    tracks = list[TrainingRun]()
 
     def begin_run(program: str) -> TrainingRun:
-        tracks.append(TrainingRun(program))
+        tracks.append(_EndOfRun(program))
         return tracks[-1]
 
     own, is_short = own_log_formats(), len(lines) < SHORT_LOG_LINES
-    nccl, training = (
-        trainlog.NcclParser(),
-        trainlog.TrainingParser(own, begin_run, is_short=is_short, layouts=_known_layouts(own)),
-    )
-
+    training = trainlog.TrainingParser(own, begin_run, is_short=is_short, layouts=_known_layouts(own))
+    if not own and not training.may_be_relevant(text):
+        return tracks
     for _, group in groupby(lines, lambda line: line.text.translate(_WITHOUT_NUMBERS)):
         alike, at, size = list(group), 0, 1
+        if not any(training.may_be_relevant(line.text) for line in alike):
+            continue
         while batch := alike[at : at + size]:
             at, before, were_steps = at + size, _count_steps(tracks), False
-            data = "".join([f"{line.text}\n" for line in batch]).encode()
-            nccl.read(data)
-            if training.feed(data):
+            if training.feed("".join([f"{line.text}\n" for line in batch]).encode()):
                 after = _count_steps(tracks)
                 were_steps = after[0] - before[0] == len(batch) or after[1] > before[1]
                 for track in tracks:
                     track.sync(batch[-1].time, [line.time for line in batch] if were_steps else ())
-            printed[len(nccl.growing) - 1] = batch[-1].time
             size = _LINES_PER_LAYOUT if were_steps else 1
-    nccl.close()
     training.close()
     for track in tracks:
         track.sync(lines[-1].time)
-    return nccl.tests, tracks, printed
+    return tracks
+
+
+class _EndOfRun(TrainingRun):
+    """A run that is read once, of which nobody asks for events and spans."""
+
+    def record_step(self, step: Step, number: float, time: float) -> None:
+        """Does nothing."""
 
 
 @lru_cache(maxsize=1)

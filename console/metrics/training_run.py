@@ -296,19 +296,15 @@ class TrainingRun(RunReader):
         with self.lock:
             if self.finished:
                 self.seen.finish(time)
-            at = self._take_steps(time, printed)
+            at, taken = self._take_steps(time, printed)
             start = max(at, self._seen) if at >= self._seen - 1 else at
             if start < self._seen:
                 self._paced_from = start + MIN_STEPS_FOR_PACE
-            for place, step in enumerate(self.steps[start:], start):
+            for place, step in enumerate(taken[start - at :], start):
                 number, when = self.numbers[place], self.times[place]
+                self.record_step(step, number, when)
                 if place >= self._paced_from:
                     self._pauses.add_pause(when - self.times[place - 1])
-                self.finder.add_step(step, number, when)
-                self.seen.feed_step(int(number), when, step.step_time_s)
-                if step.total and number >= step.total:
-                    self.seen.finish(when)
-                if place >= self._paced_from:
                     tokens = None if step.warm_up else step.tokens_per_s
                     self.finder.check_pace(number, when, self._step_seconds_at(place), tokens)
             self._seen = len(self)
@@ -320,8 +316,17 @@ class TrainingRun(RunReader):
                 self._thin()
             return at
 
-    def _take_steps(self, time: float, printed: Sequence[float]) -> int:
-        """Of a step for which only more figures came, the time stays; after a step back all is new."""
+    def record_step(self, step: Step, number: float, time: float) -> None:
+        """Record the events and the span of a new step."""
+        self.finder.add_step(step, number, time)
+        self.seen.feed_step(int(number), time, step.step_time_s)
+        if step.total and number >= step.total:
+            self.seen.finish(time)
+
+    def _take_steps(self, time: float, printed: Sequence[float]) -> tuple[int, Sequence[Step]]:
+        """Where the new steps begin, and these; of one for which only more figures came the time stays, after a step
+        back all is new.
+        """
         steps, back = self.steps, self.rewinds[len(self.restarts) :]
         at = min(steps.take_changed(), len(self), len(steps))
         times = self.times[at:] if len(steps) >= len(self) and not back else array("d")
@@ -332,13 +337,14 @@ class TrainingRun(RunReader):
         self._asked.clear()
         for column in self.columns.values():
             column.truncate(at)
-        self._append_figures(steps[at:], times)
+        taken = steps[at:]
+        self._append_figures(taken, times)
         if back and printed:  # it went back at the first of the steps that were done again
             time = self.times[bisect_left(self.numbers, back[-1].first)]
         for each in back:
             words = f"from {each.last:,} back to {each.first:,}"
             self.restarts.append(RunEvent(RunEventKind.RESTART, float(each.first), time, words))
-        return at
+        return at, taken
 
     def _thin(self) -> None:
         """Keep every second of the older steps, or fewer, with the extremes of all; the first, and where NaN began."""

@@ -203,14 +203,15 @@ async def test_all_say_the_same_of_a_loss_that_was_lost_before_what_was_read() -
     words = "NaN since step 230 or earlier"
     assert found is not None
     assert found.nan_words == f"loss is {words}"
-    _, (track,), _ = read_lines(lines)
+    measures = JobMeasures(key)
+    LogReader(measures, 1).feed_lines([PodLine(0, line.time, line.text) for line in lines])
+    track = measures.tracks[0]
     run = RunRecord("own-script", "llama", "default", **training_figures(track.position()))
     assert (run.nan_words, dict(run_facts(run, 0.0))["No number"]) == (words, "since step 230 or earlier")
     assert f"; loss is {words};" in "".join(each.text for each in summary(track))
     assert [mark.words for mark in track.list_events()] == ["loss is NaN at 230 or earlier"]
-    measures = JobMeasures(key)
     track.add_checkpoint(240, 1400.0)
-    measures.tracks, track.earlier = (track,), track.position()
+    track.earlier = track.position()
     look = sample_job(None, session.fleet, measures, {}, (), 0.0)
     assert (look.nan, look.nan_at, look.saved) == (f"loss is {words}", 0.0, "")
     alarms = AlarmWatch(key, Thresholds(), 5000.0)

@@ -15,6 +15,7 @@ from typing import Protocol
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
 _WINDOW_BYTES, _MAX_WINDOW_BYTES = 1 << 13, 1 << 16  # that are searched at once; every second may be a match
+_BYTES_WORTH_DFA = 1 << 20  # a DFA takes up to 3 ms to build, and two thirds of the time to search
 _FIRST_WORD_BYTES, _UNSEARCHED_BYTES = 1 << 8, 1 << 10  # searched for a first word, and skipped behind it
 
 
@@ -33,11 +34,13 @@ class WordSearch:
         self._letters = [word for word in words if len(word) == 1]  # searched for apart, faster
         self._longer = [word for word in words if len(word) > 1]
         self._further = max(map(len, self._longer), default=1) - 1
+        self._bytes = 0  # that were searched
 
     @cached_property
     def _search(self) -> BytesAhoCorasick | None:
-        """Milliseconds for hundreds of words, and most commands read no log."""
-        return BytesAhoCorasick(self._longer, MatchKind.LeftmostFirst, Implementation.DFA) if self._longer else None
+        """Built on first use, and anew as a DFA, which takes milliseconds, once there is much to search."""
+        kind = Implementation.DFA if self._bytes > _BYTES_WORTH_DFA else Implementation.ContiguousNFA
+        return BytesAhoCorasick(self._longer, MatchKind.LeftmostFirst, kind) if self._longer else None
 
     def occurs_in(self, block: bytes) -> bool:
         if len(block) > _WINDOW_BYTES:
@@ -48,8 +51,10 @@ class WordSearch:
 
     def find_lines(self, block: bytes) -> dict[int, int]:
         """Start -> end of the lines that contain one of the words, unordered."""
-        found: dict[int, int] = {}
-        size = len(block)
+        found, size = dict[int, int](), len(block)
+        before, self._bytes = self._bytes, self._bytes + size
+        if before <= _BYTES_WORTH_DFA < self._bytes:
+            vars(self).pop("_search", None)
         for letter in self._letters:
             at = block.find(letter)
             while at >= 0:

@@ -335,6 +335,11 @@ class NcclParser:
     def tests(self) -> tuple[NcclTest, ...]:
         return tuple(run.to_test() for run in self.growing)
 
+    @staticmethod
+    def may_be_relevant(text: str) -> bool:
+        """Whether lines may say anything of a test, without any before them."""
+        return TABLE_SEARCH.occurs_in(text.encode())
+
     def feed(self, data: bytes, line: int | None = None) -> list[NcclTest]:
         """Parse bytes up to the last line end; returns the changed tests. `line`: number of the first line."""
         return [run.to_test() for run in self.read(data, line)]

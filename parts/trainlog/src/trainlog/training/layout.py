@@ -28,7 +28,8 @@ _NUMBER = re.compile(
 _NUMBER_JOINTS = frozenset({"", ",", ".", "e", "E"})
 _MAX_JOINTS = 3  # adjacent numbers: each joint multiplies the ways to match; a log's time has one
 _DRAWN_BAR = r"(?<![0-9.])[0-9]{1,3}%\|[^|]{0,400}\|"  # the drawn part of a progress bar
-_BLANKS = re.compile(rf"{_DRAWN_BAR}| {{2,}}| (?=[0-9-])")
+_PADDING, _PADDING_WIDTHS = re.compile(r" {2,}| (?=[0-9-])"), (" ", " " * 9)
+_BLANKS = re.compile(rf"{_DRAWN_BAR}|{_PADDING.pattern}")
 _DRAWN_BAR_PATTERN = r"[0-9]{1,3}%\|[^|\n]{0,1200}\|"
 _BEFORE_SIGNED = re.compile(r"[\s=:|'\"(]")  # what stands before a number that may be negative
 _ZERO_TEXT, _NEGATIVE_TEXT = "0", "-7.25"
@@ -198,6 +199,7 @@ class _LayoutTrial:
         self._read = read
         self._parsed = parsed
         self.values = _step_values(parsed[0].step)
+        self._pads_freely = all(self._changes_of(_PADDING.sub(width, text)) == {} for width in _PADDING_WIDTHS)
 
     def find_slot(self, start: int, end: int) -> NumberSlot | None:
         """The field of the number at that position; None if it must be the same in all lines."""
@@ -246,7 +248,8 @@ class _LayoutTrial:
                 break
             last = min(blanks.end(), end)
             drawn = blanks[0][-1] == "|"
-            widths = ("7%|##|", "100%|##########|") if drawn else (" ", " " * 9)
+            unsure = () if self._pads_freely else _PADDING_WIDTHS
+            widths = ("7%|##|", "100%|##########|") if drawn else unsure
             if all(self._changed_figures(blanks.start(), last, width) == {} for width in widths):
                 found += re.escape(self._text[at : blanks.start()]) + (_DRAWN_BAR_PATTERN if drawn else " {1,16}")
                 at = last
@@ -254,9 +257,14 @@ class _LayoutTrial:
 
     def _changed_figures(self, start: int, end: int, other: str) -> dict[str, object] | None:
         """The figures that change if `other` stands at that position; None if the line then has another meaning."""
-        parsed = self._read(self._text[:start] + other + self._text[end:])
+        return self._changes_of(self._text[:start] + other + self._text[end:])
+
+    def _changes_of(self, text: str) -> dict[str, object] | None:
+        parsed = self._read(text)
         if parsed is None or parsed[1] != self._parsed[1] or parsed[0].format != self._parsed[0].format:
             return None
+        if parsed[0].step == self._parsed[0].step:
+            return {}
         values = _step_values(parsed[0].step)
         pairs = {name: (values.get(name), self.values.get(name)) for name in values | self.values}
         return {name: new for name, (new, old) in pairs.items() if new != old and (new == new or old == old)}
