@@ -187,7 +187,9 @@ def open_console(options: ConsoleOptions) -> int:
     gc.set_threshold(*GC_THRESHOLDS)
     with practice_cluster(options) as practice:  # starts in a process of its own while Textual is imported
         from screens.app import ConsoleApp
+        from screens.app_base import use_one_heap
 
+        use_one_heap()
         app = ConsoleApp(options.settings(), practice)
         app.run()
         return app.return_code or 0

@@ -59,16 +59,23 @@ KEY_EFFECT_SECONDS = 0.3
 """Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
 KEY_PAUSE_SECONDS = 0.3  # seconds after a key in which another one is likely
 GC_SECONDS, FULL_GC_EVERY = 10.0, 60  # seconds between two collections, and of how many one looks through all objects
+FULL_GC_SHARE, FULL_GC_REST_SECONDS = 0.002, 3.0  # of the time that one may take; and seconds after a key without one
 FREEZE_OBJECTS = 100_000  # in use, above which they are frozen: a collection looks through so many in some 30 ms
+M_ARENA_MAX = -8  # of glibc's malloc.h: how many heaps threads have
 PAINT_SECONDS = 0.1  # seconds after which what a key has changed has been painted
 
 
 @cache
-def _trim_heap() -> Callable[[int], object]:
-    """The function of glibc that gives free memory between blocks in use back, which other systems' libraries lack."""
+def _glibc(function: str) -> Callable[..., object]:
+    """A function of glibc about its heap; one that does nothing on other systems."""
     from ctypes import CDLL
 
-    return getattr(CDLL(None), "malloc_trim", int)
+    return getattr(CDLL(None), function, lambda *_: None)
+
+
+def use_one_heap() -> None:
+    """Have all threads allocate from one heap, before there are any: what one of them frees the next one takes."""
+    _glibc("mallopt")(M_ARENA_MAX, 1)
 
 
 class ControlCharFilter(LineFilter):
@@ -143,6 +150,7 @@ class KeyOrderedApp(App[int]):
         self.theme = DARK.name
         self._pressed_at = 0.0
         self._looks = 0
+        self._full_gc_every = 0.0  # collections of which one looks through all objects while no page is open
         self._frozen = False  # whether anything is that may go: modules stay
         self._with_next_key: dict[str, Callable[[], None]] = {}
         self._typed: deque[events.Key] = deque()
@@ -242,18 +250,24 @@ class KeyOrderedApp(App[int]):
 
         By itself Python collects so seldom here (GC_THRESHOLDS of __main__) that a console open all day would grow.
         Objects in use are frozen above FREEZE_OBJECTS, and above half as many more while a page is open that will be
-        closed: what is frozen is not looked through, and holds the young objects that it refers to.
+        closed: what is frozen is not looked through, and holds the young objects that it refers to. All are looked
+        through as often as it costs FULL_GC_SHARE of the time, and while a page is open, which would be frozen with
+        them, seldom.
         """
-        self._looks += 1
-        if self._frozen and self._looks >= FULL_GC_EVERY and monotonic() - self._pressed_at > GC_SECONDS:
-            self._looks = 0
-            gc.unfreeze()
-        gc.collect()
         pages = sum(map(len, self._screen_stacks.values())) - len(self._screen_stacks)
+        self._looks += 1
+        rested = self.since_key > FULL_GC_REST_SECONDS
+        if full := self._frozen and rested and self._looks >= (FULL_GC_EVERY if pages else self._full_gc_every):
+            gc.unfreeze()
+        started = monotonic()
+        gc.collect()
+        if full:
+            self._looks = 0
+            self._full_gc_every = min(FULL_GC_EVERY, (monotonic() - started) / FULL_GC_SHARE / GC_SECONDS)
         if len(gc.get_objects()) > (FREEZE_OBJECTS * 3 // 2 if pages else FREEZE_OBJECTS):
             self._frozen = True
             gc.freeze()
-        _trim_heap()(0)
+        _glibc("malloc_trim")(0)  # else what is free between blocks in use stays
 
     def draw_between_keys(self, what: str, draw: Callable[[], None]) -> None:
         """Draw what changes by itself; while keys come it is drawn with one of them, not after it.

@@ -5,6 +5,7 @@ import gc
 import os
 import platform
 import signal
+import subprocess
 import sys
 import time
 import weakref
@@ -489,18 +490,41 @@ async def test_reference_cycles_are_collected(monkeypatch: pytest.MonkeyPatch) -
             gc.unfreeze()
 
 
-async def test_what_stays_is_looked_through_only_with_what_was_frozen_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with console() as (app, _, _):
-        monkeypatch.setattr("screens.app_base.FULL_GC_EVERY", 0)
-        app._pressed_at = -60.0
+async def test_what_was_frozen_in_use_is_looked_through_as_often_as_it_costs_little(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with console() as (app, pilot, _):
+
+        def collections_until_freed() -> int:
+            """Of a circle that is frozen in use, after which nobody uses it."""
+            circle = weakref.ref(held := Circle())
+            app.collect_garbage()
+            del held
+            app._looks = 0
+            for number in range(1, 5):
+                app._pressed_at = -60.0
+                app.collect_garbage()
+                if circle() is None:
+                    return number
+            return 5
+
         circle = weakref.ref(Circle())
         gc.freeze()
+        app._pressed_at = -60.0
         app.collect_garbage()
-        assert circle() is not None
+        assert circle() is not None, "modules stay"
         monkeypatch.setattr("screens.app_base.FREEZE_OBJECTS", 0)
+        monkeypatch.setattr("screens.app_base.FULL_GC_EVERY", 2)
+        monkeypatch.setattr("screens.app_base.FULL_GC_SHARE", 1.0)
         app.collect_garbage()
+        assert collections_until_freed() == 1, "it costs little"
+        monkeypatch.setattr("screens.app_base.FULL_GC_SHARE", 1e-9)
         app.collect_garbage()
-        assert circle() is None
+        assert collections_until_freed() == 2, "it costs more"
+        monkeypatch.setattr("screens.app_base.FULL_GC_SHARE", 1.0)
+        app.collect_garbage()
+        await press(pilot, "question_mark", then=lambda: isinstance(app.screen, HelpScreen))
+        assert collections_until_freed() == 2, "a page is open, which would be frozen again"
 
 
 @pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="only glibc gives it back")
@@ -515,6 +539,26 @@ async def test_memory_between_blocks_in_use_is_given_back() -> None:
         app.collect_garbage()
         assert resident() < before - 40_000_000
         del last
+
+
+THREADS_AND_HEAPS = """
+import ctypes, threading
+from screens.app_base import use_one_heap
+use_one_heap()
+at_once = threading.Barrier(4)
+threads = [threading.Thread(target=lambda: (bytes(1000), at_once.wait())) for _ in range(4)]
+[each.start() for each in threads]
+[each.join() for each in threads]
+libc = ctypes.CDLL(None)
+libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
+libc.fflush(None)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="only glibc has many")
+def test_all_threads_have_one_heap() -> None:
+    done = subprocess.run([sys.executable, "-c", THREADS_AND_HEAPS], capture_output=True, text=True, check=True)
+    assert done.stdout.count("<heap nr=") == 1
 
 
 class Taken(TerminalDriver):
