@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from console.config import Thresholds
     from console.metrics.gpu_metrics import PodGpus
     from console.scheduling.failure import PodFailure
-    from trainlog import LineLayout, NcclTest, OwnFormat, Step
+    from trainlog import LineLayout, NcclTest, OwnFormat
 
     Listener = Callable[[float, str, float], None]  # called with when a line was read, its text, and its node's time
 
@@ -346,7 +346,7 @@ def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[Tra
 def _read_tests(lines: Sequence[LogLine], text: str) -> tuple[tuple[NcclTest, ...], dict[int, float]]:
     """The tests, and when the last line of each came: comments begin and end them; what is between is read at once."""
     nccl, printed = trainlog.NcclParser(), dict[int, float]()
-    for is_comment, group in groupby(lines, lambda line: line.text[:1] == "#") if nccl.may_be_relevant(text) else ():
+    for is_comment, group in groupby(lines, lambda line: "#" in line.text) if nccl.may_be_relevant(text) else ():
         for batch in ([each] for each in group) if is_comment else [[*group]]:
             nccl.read("".join([f"{line.text}\n" for line in batch]).encode())
             printed[len(nccl.growing) - 1] = batch[-1].time
@@ -358,7 +358,7 @@ def _read_runs(lines: Sequence[LogLine], text: str) -> list[TrainingRun]:
     tracks = list[TrainingRun]()
 
     def begin_run(program: str) -> TrainingRun:
-        tracks.append(_EndOfRun(program))
+        tracks.append(TrainingRun(program, keeps_events=False))
         return tracks[-1]
 
     own, is_short = own_log_formats(), len(lines) < SHORT_LOG_LINES
@@ -381,13 +381,6 @@ def _read_runs(lines: Sequence[LogLine], text: str) -> list[TrainingRun]:
     for track in tracks:
         track.sync(lines[-1].time)
     return tracks
-
-
-class _EndOfRun(TrainingRun):
-    """A run that is read once, of which nobody asks for events and spans."""
-
-    def record_step(self, step: Step, number: float, time: float) -> None:
-        """Does nothing."""
 
 
 @lru_cache(maxsize=1)

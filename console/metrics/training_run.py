@@ -213,14 +213,20 @@ class TrainingRun(RunReader):
     __eq__, __hash__ = object.__eq__, object.__hash__
 
     def __init__(
-        self, format_: str = "", begun: float = 0.0, lock: RLock | None = None, points: int = MAX_STORED_STEPS
+        self,
+        format_: str = "",
+        begun: float = 0.0,
+        lock: RLock | None = None,
+        points: int = MAX_STORED_STEPS,
+        *,
+        keeps_events: bool = True,
     ) -> None:
         """`begun`: when the first line of the log that was read was printed; `lock`: of who parses it.
 
-        `points`: steps that are kept, half of them the latest.
+        `points`: steps that are kept, half of them the latest. `keeps_events`: whether events and spans are found.
         """
         super().__init__(format_)
-        self._points = points
+        self._points, self._keeps_events = points, keeps_events
         self.lock = lock or RLock()
         self.numbers: array[float] = array("d")  # of each step, or its place; never falls
         self.times: array[float] = array("d")  # when each was printed, seconds since the epoch; never falls
@@ -302,7 +308,11 @@ class TrainingRun(RunReader):
                 self._paced_from = start + MIN_STEPS_FOR_PACE
             for place, step in enumerate(taken[start - at :], start):
                 number, when = self.numbers[place], self.times[place]
-                self.record_step(step, number, when)
+                if self._keeps_events:
+                    self.finder.add_step(step, number, when)
+                    self.seen.feed_step(int(number), when, step.step_time_s)
+                    if step.total and number >= step.total:
+                        self.seen.finish(when)
                 if place >= self._paced_from:
                     self._pauses.add_pause(when - self.times[place - 1])
                     tokens = None if step.warm_up else step.tokens_per_s
@@ -315,13 +325,6 @@ class TrainingRun(RunReader):
             if len(self) > self._points:
                 self._thin()
             return at
-
-    def record_step(self, step: Step, number: float, time: float) -> None:
-        """Record the events and the span of a new step."""
-        self.finder.add_step(step, number, time)
-        self.seen.feed_step(int(number), time, step.step_time_s)
-        if step.total and number >= step.total:
-            self.seen.finish(time)
 
     def _take_steps(self, time: float, printed: Sequence[float]) -> tuple[int, Sequence[Step]]:
         """Where the new steps begin, and these; of one for which only more figures came the time stays, after a step
