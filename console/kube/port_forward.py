@@ -52,7 +52,7 @@ class PodPending(NamedTuple):
     words: str
 
 
-async def locate(connection: RawConnection, login: Login, address: PodAddress) -> LivePod | PodPending:
+async def find_live_pod(connection: RawConnection, login: Login, address: PodAddress) -> LivePod | PodPending:
     """The live pod of a rank, or why there is none yet. BadInput, JobEnded, Refused and its subclasses."""
     if address.pod:
         return await _find_named_pod(connection, login, address)

@@ -28,7 +28,7 @@ from screens.cli.arguments import (
 )
 from screens.cli.ask import ask_line, read_stdin
 from screens.cli.connect import open_session
-from screens.cli.job import JOB_KINDS, chosen_ranks, container_of, parse_pod_index, running_pod, sentence_start, where
+from screens.cli.job import JOB_KINDS, chosen_ranks, container_of, find_pod_slot, running_pod, sentence_start, where
 from screens.cli.output import print_json, print_line, print_result, show_progress, warn, write_to_terminal
 from screens.sanitize import for_terminal
 
@@ -55,7 +55,7 @@ async def execute(options: ExecOptions) -> int:
         if many:
             ranks = chosen_ranks(fleet, session.namespace, options.job, options.ranks)
             return await in_many(session, ranks, options)
-        rank = parse_pod_index(fleet, session.namespace, options.job, options.rank_text)
+        rank = find_pod_slot(fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no command can run in it")
         container = container_of(pod, options.container)
         if options.json:
@@ -166,7 +166,7 @@ REPLACEMENT_TIMEOUT = 300.0
 
 async def shell(options: ShellOptions) -> int:
     async with open_session(options, JOB_KINDS) as session:
-        rank = parse_pod_index(session.fleet, session.namespace, options.job, options.rank_text)
+        rank = find_pod_slot(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no shell can be opened in it")
         while True:
             container = container_of(pod, options.container)
@@ -193,7 +193,7 @@ async def replacing(session: Session, pod: Pod, options: ShellOptions) -> Pod | 
         async with asyncio.timeout(REPLACEMENT_TIMEOUT):
             async for fleet in session.watch.snapshots():
                 try:
-                    rank = parse_pod_index(fleet, session.namespace, options.job, options.rank_text)
+                    rank = find_pod_slot(fleet, session.namespace, options.job, options.rank_text)
                     if pod_fate(fleet, pod) is PodFate.HERE:
                         found = pod
                     else:
@@ -216,7 +216,7 @@ async def replacing(session: Session, pod: Pod, options: ShellOptions) -> Pod | 
 async def facts(options: FactsOptions) -> int:
     """Print the facts of a container; returns 1 if one could not be read."""
     async with open_session(options, JOB_KINDS) as session:
-        rank = parse_pod_index(session.fleet, session.namespace, options.job, options.rank_text)
+        rank = find_pod_slot(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "it cannot be asked")
         found = await session.container_exec.read_facts(
             pod, rank=rank.number, container=container_of(pod, options.container)
@@ -239,7 +239,7 @@ async def nccl_quick(options: NcclQuickOptions) -> int:
 
     test = QuickNcclTest(options.first_size, options.last_size, options.test_gpus)
     async with open_session(options, JOB_KINDS) as session:
-        rank = parse_pod_index(session.fleet, session.namespace, options.job, options.rank_text)
+        rank = find_pod_slot(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no test can run in it")
         reading, printer = LogResults(own_log_formats()), ResultsPrinter(print_line)
 

@@ -20,7 +20,7 @@ from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, container_option, flag, json_flag, option, word
 from screens.cli.ask import confirm
 from screens.cli.connect import open_session
-from screens.cli.job import JOB_KINDS, chosen_ranks, container_of, parse_pod_index, pod_index_json, running_pod, where
+from screens.cli.job import JOB_KINDS, chosen_ranks, container_of, find_pod_slot, pod_index_json, running_pod, where
 from screens.cli.output import print_entries, print_json, print_line, print_result, unguarded, warn
 from screens.sanitize import one_line
 from screens.wording import size
@@ -72,7 +72,7 @@ def planned(
     if remote.is_all_ranks or options.ranks:
         ranks = chosen_ranks(fleet, namespace, remote.job, options.ranks)
     else:
-        ranks = (parse_pod_index(fleet, namespace, remote.job, remote.rank),)
+        ranks = (find_pod_slot(fleet, namespace, remote.job, remote.rank),)
     if target is not None:
         return [Copy(rank, source, target.path, False) for rank in ranks]
     if not (remote.is_all_ranks or options.ranks):
@@ -183,7 +183,7 @@ def bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Listener]]:
 async def copies_of(session: Session, place: RemotePath, container: str) -> tuple[PodSlot, ContainerCopies]:
     if place.is_all_ranks:
         raise BadInput("One pod at a time.", "a4 exec JOB --all -- ls PATH lists a folder of them all.")
-    rank = parse_pod_index(session.fleet, session.namespace, place.job, place.rank)
+    rank = find_pod_slot(session.fleet, session.namespace, place.job, place.rank)
     pod = running_pod(rank, place.job, "its files are gone")
     container = container_of(pod, container)
     return rank, session.copies.for_container(

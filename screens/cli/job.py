@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 JOB_KINDS = ("jobsets", "jobs", "pods")
 
 
-def parse_pod_index(fleet: Fleet, namespace: str, job: str, rank: str) -> PodSlot:
+def find_pod_slot(fleet: Fleet, namespace: str, job: str, rank: str) -> PodSlot:
     """The rank for JOB RANK, JOB REPLICATED/INDEX or pod/NAME, with or without a pod."""
     address = PodAddress.parse(namespace, job, rank)
     if address.pod:
@@ -94,7 +94,7 @@ def container_of(pod: Pod, wanted: str) -> str:
 
 def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
     """The live pod of a rank; an error if there is none."""
-    pod = parse_pod_index(fleet, namespace, name, "" if name.startswith("pod/") else str(rank)).pod
+    pod = find_pod_slot(fleet, namespace, name, "" if name.startswith("pod/") else str(rank)).pod
     if pod is None:
         state = find_job(fleet, namespace, name).state
         raise NotFound(f"Pod {rank} of {name} is not there: the job is {state}.", f"Why: a4 why {name}")

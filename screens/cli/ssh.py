@@ -15,7 +15,7 @@ from console.kube.find_job import find_job
 from screens.cli.arguments import Command, Commands, Options, confirmed, either, flag, json_flag, option, word
 from screens.cli.ask import ask_line
 from screens.cli.connect import open_session
-from screens.cli.job import JOB_KINDS, parse_pod_index
+from screens.cli.job import JOB_KINDS, find_pod_slot
 from screens.cli.output import print_json, print_line, print_result, warn, write_to_terminal
 from screens.sanitize import for_terminal
 
@@ -96,7 +96,7 @@ async def set_up(session: Session, options: SshOptions | CodeOptions, job: str, 
     """Set up SSH to a rank, with confirmation if needed; reports on standard error."""
     fleet = await session.wait_until_listed(*JOB_KINDS)
     find_job(fleet, session.namespace, job)
-    number = parse_pod_index(fleet, session.namespace, job, rank).number
+    number = find_pod_slot(fleet, session.namespace, job, rank).number
     if number < 0:
         raise BadInput(
             "ssh by name needs a job and the index of a pod, not pod/NAME.", "a4 shell opens a shell in any pod."

@@ -24,7 +24,7 @@ from console.attach.tunnel.relay import AsyncStream, Relay
 from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreachable
 from console.kube.find_job import PodAddress, PortPair
 from console.kube.login import Login
-from console.kube.port_forward import JobEnded, LivePod, Pipe, PodPending, locate, open_pipe
+from console.kube.port_forward import JobEnded, LivePod, Pipe, PodPending, find_live_pod, open_pipe
 from console.kube.raw_connection import MAX_IDLE_SECONDS, RawConnection, connect, open_connection
 
 T = TypeVar("T")
@@ -365,7 +365,7 @@ class PortForwarder:
 
     async def poll_pod(self, address: PodAddress) -> LivePod | PodPending:
         return await self._with_new_connection(
-            lambda connection: locate(connection, self.login, address), f"find {address}"
+            lambda connection: find_live_pod(connection, self.login, address), f"find {address}"
         )
 
     async def open_pipe(
@@ -450,7 +450,7 @@ class PortForwarder:
     async def _open_pipe(
         self, connection: RawConnection, address: PodAddress | LivePod, port: int
     ) -> tuple[Pipe, LivePod] | PodPending:
-        found = address if isinstance(address, LivePod) else await locate(connection, self.login, address)
+        found = address if isinstance(address, LivePod) else await find_live_pod(connection, self.login, address)
         if isinstance(found, PodPending):
             return found
         return await open_pipe(connection, self.login, found.namespace, found.pod, port), found
