@@ -200,6 +200,8 @@ class ConsoleApp(SessionApp):
             while self.keys_likely:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(KEY_PAUSE_SECONDS)
             await asyncio.to_thread(import_module, module.name)
+            for _ in self._styles.parse_imported():
+                await asyncio.sleep(0)
         gc.freeze()  # modules stay
 
     async def on_event(self, event: events.Event) -> None:

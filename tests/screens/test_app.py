@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import weakref
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 from textual.command import Hit
+from textual.css.model import RuleSet
+from textual.css.parse import parse
 from textual.widgets import Input
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, Unreachable
@@ -24,6 +27,7 @@ from console.kube.objects.node import Node
 from console.kube.snapshot import ContextName, Fleet, WatchState, WatchStatus
 from console.launch.run_record import RunRecord
 from console.settings import Settings
+from screens import pages
 from screens.app import ConsoleApp, keep_last_known
 from screens.app_base import TerminalDriver
 from screens.base import LiveScreen
@@ -31,6 +35,7 @@ from screens.dialogs.question import ChoiceTable, Pick
 from screens.pages.fleet import FleetScreen
 from screens.pages.help import HelpScreen, key_groups
 from screens.pages.jobs import JobsScreen
+from screens.pages.launch import LaunchScreen
 from screens.pages.pods import PodsScreen
 from screens.palette import ActiveBindings, PaletteTargets
 from screens.widgets.bars import KeyBar, TitleBar
@@ -457,6 +462,24 @@ async def test_a_page_that_is_being_opened_has_no_keys_yet() -> None:
     async with console() as (app, _, _session):
         page = cast("LiveScreen", app.MODES["runs"]())  # type: ignore[operator]
         assert page.active_bindings == {}
+
+
+async def test_a_first_visit_parses_no_styles_but_those_of_the_page_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Textual parses those of all pages anew; in another theme each is parsed once more, with its colours."""
+    parsed: list[str] = []
+
+    def record(scope: str, css: str, *rest: Any, **more: Any) -> Iterable[RuleSet]:
+        parsed.append(css)
+        return parse(scope, css, *rest, **more)
+
+    async with console(size=(150, 35)) as (app, pilot, _):
+        list(app._styles.parse_imported())
+        monkeypatch.setattr("textual.css.stylesheet.parse", record)
+        await press(pilot, "5", then=lambda: isinstance(app.screen, LaunchScreen))
+        assert parsed == [(Path(pages.__path__[0]) / "launch.tcss").read_text()]
+        await press(pilot, "4", then=lambda: isinstance(app.screen, PodsScreen))
+        number, was = len(parsed), app.screen.styles.background
+        await press(pilot, "t", then=lambda: len(parsed) > number + 5 and app.screen.styles.background != was)
 
 
 class Circle:
