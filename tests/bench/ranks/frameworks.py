@@ -119,8 +119,13 @@ class Running:
 
     def rest(self) -> None:
         """Let all ranks stop behind the same step."""
+        stopped = self.folder / "ends-0"
+        stopped.unlink(missing_ok=True)
         self.change("rest")
-        time.sleep(2.0)
+        end = time.monotonic() + 30
+        while not stopped.exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(0.5)
 
     def wait_and_rest(self) -> None:
         self.wait()
@@ -130,21 +135,10 @@ class Running:
         (self.folder / "mode.new").write_text(json.dumps(["none", 0, 0.0, -1]))
         (self.folder / "mode.new").replace(self.folder / "mode")
 
-    def seconds_while(self, do: Callable[[], object]) -> float:
-        """How long a step takes while something is done, which begins with the first of them."""
-        before = self.wait_for_steps(self.steps())
-        do()
-        if self.steps() == before:
-            self.wait_for_steps(before)
-        return self.seconds_a_step(before)
-
-    def wait_for_steps(self, known: tuple[int, float]) -> tuple[int, float]:
-        end = time.monotonic() + 30
-        while (now := self.steps()) == known:
-            if time.monotonic() > end:
-                sys.exit(f"{self.job} stands still: {self.diagnose()}")
-            time.sleep(0.002)
-        return now
+    def step_ends(self) -> list[tuple[int, float]]:
+        """Steps of the first rank since it woke, and when its GPU had done them; it rests."""
+        ends: list[tuple[int, float]] = json.loads((self.folder / "ends-0").read_text())
+        return ends
 
     def end(self) -> None:
         """Have all ranks end themselves: one that is killed amid its work could harm the others by MPS."""
@@ -212,14 +206,15 @@ def measure(running: Running, asked: argparse.Namespace, ended: float, kept: Kep
                  for place in (folder / f"truth-{rank}" for rank in range(job.ranks))]  # fmt: skip
         running.change("none")
         time.sleep(0.3)
-        healthy = running.measure_step(1.3) or healthy
+        before_it, healthy = healthy, running.measure_step(1.8) or healthy
         if not step:
             sys.stdout.write(f"{job} stood still: {running.diagnose()}\n")
             continue
         kept.add({
             "framework": job.framework, "ranks": job.ranks, "batch": job.batch, "kind": kind, "amount": amount,
-            "who": who, "ms": 1000 * step, "beside_ms": 1000 * healthy, "polls": polls.decode(),
-            "times": [each.decode() for each in times], "samples": [each.decode() for each in samples],
+            "who": who, "ms": 1000 * step, "before_ms": 1000 * before_it, "beside_ms": 1000 * healthy,
+            "polls": polls.decode(), "times": [each.decode() for each in times],
+            "samples": [each.decode() for each in samples],
             "truth": truth, "addresses": [pods.address(each) for each in range(job.ranks)], "seed": asked.seed,
         }, f"{job} {kind} {amount * 1000:.1f} ms, rank {who}: {step * 1000:.1f} ms a step, "
            f"{healthy * 1000:.1f} without; late {describe_truth(truth)}")  # fmt: skip
@@ -237,24 +232,46 @@ def measure_cost(running: Running, asked: argparse.Namespace, ended: float, kept
         "nothing": lambda: time.sleep(asked.seconds),
         "NCCL": lambda: pods.poll(asked.seconds, running.ras_port),
         "py-spy": lambda: ask("samples", f"{asked.seconds:g}", every),
-        "recorder": lambda: ask("times", "4"),
+        "recorder": lambda: ask("times", f"{asked.seconds:g}"),
     }
     running.wake()
     ask("times", "1")  # the first dump takes seconds
-    running.measure_step(3.0)
-    turns: list[dict[str, float]] = []
-    while time.monotonic() < ended and len(turns) < job.trials:
-        order = list(ways)[: 4 if len(turns) % 4 == 1 else 2]
+    running.measure_step(2.0)
+    rounds: list[list[tuple[str, float, float]]] = []
+    while time.monotonic() < ended and len(rounds) < job.trials:
+        order = list(ways)[: 4 if len(rounds) % 3 == 2 else 2]
         chance.shuffle(order)
-        turns.append({way: running.seconds_while(ways[way]) for way in order})
+        rounds.append([])
+        for way in order:
+            begun = time.time()
+            ways[way]()
+            rounds[-1].append((way, begun, time.time()))
     running.rest()
+    ends = running.step_ends()
+    step = 1000 * mean_step(ends, 0.0, time.time())
+    turns = [{way: mean for way, *span in each if (mean := mean_step(ends, *span))} for each in rounds]
     for way in list(ways)[1:]:
-        more = [turn[way] / turn["nothing"] - 1 for turn in turns if way in turn]
-        half = 1.96 * statistics.stdev(more) / len(more) ** 0.5 if len(more) > 1 else math.nan
-        step = 1000 * statistics.median(turn["nothing"] for turn in turns)
-        kept.add({"job": str(job), "way": way, "turns": turns},
-                 f"{job}: {len(more)} pairs, {step:.2f} ms a step: {way} {statistics.fmean(more) * 100:+.2f} % "
-                 f"± {half * 100:.2f} % (median {statistics.median(more) * 100:+.2f} %)")  # fmt: skip
+        more = [turn[way] / turn["nothing"] - 1 for turn in turns if way in turn and "nothing" in turn]
+        kept.add({"job": str(job), "way": way, "rounds": rounds, "ends": ends},
+                 f"{job}: {step:.2f} ms a step: {way} {describe_cost(more)}")  # fmt: skip
+
+
+def mean_step(ends: list[tuple[int, float]], begun: float, ended: float) -> float:
+    """How long the steps that lie wholly in this time took in the mean; 0 without one."""
+    inside = [each for each in ends if begun <= each[1] <= ended]
+    return (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0]) if len(inside) > 1 else 0.0
+
+
+def describe_cost(more: list[float]) -> str:
+    """Mean and median of what steps took longer in pairs of turns, each with its interval of 95 %."""
+    if len(more) < 6:
+        return f"{len(more)} pairs: too few"
+    half = 1.96 * statistics.stdev(more) / len(more) ** 0.5
+    more = sorted(more)
+    at = max(0, math.floor((len(more) - 1.96 * len(more) ** 0.5) / 2))
+    low, middle, high = (f"{100 * each:+.2f}" for each in (more[at], statistics.median(more), more[-1 - at]))
+    mean = f"mean {statistics.fmean(more) * 100:+.2f} % ± {half * 100:.2f} %"
+    return f"{len(more)} pairs: {mean}, median {middle} % ({low} to {high})"
 
 
 def run_costs(asked: argparse.Namespace, kept: Kept) -> None:

@@ -34,6 +34,8 @@ HANGS = ("init", "forward", "backward", "optimizer", "data", "checkpoint", "epoc
          "gpu")  # fmt: skip
 HANG_AT = 5
 LAYERS, WIDTH, HEADS, WORDS = 4, 384, 6, 1024
+READ_EACH_STEP = ("loop", "fsdp", "trainer", "megatron")
+"""Frameworks in which the host waits for its GPU in each step; in the others in each tenth."""
 SEGMENTS = 4  # of the loop, each with a collective that the program waits for
 MICROBATCHES = 4  # of Megatron
 LISTS = 300_000
@@ -84,6 +86,7 @@ class Meter:
         self.coming: list[Any] | None = None
         self.known, self.parts = 0, 1
         self.rows: list[list[Any]] = []
+        self.ends: list[tuple[int, float]] = []
         self.lists: list[Any] = []
         self.chance = random.Random(RANK)
         self.begun = self.waited = 0.0
@@ -194,6 +197,8 @@ class Meter:
                 save_checkpoint()
             dist.barrier()
         self.rows.append([self.begun, self.waited, time.time(), self.events])
+        if self.step % 10 == 0 or FRAMEWORK in READ_EACH_STEP:  # at other ends the host may be ahead of its GPU
+            self.ends.append((self.step, time.time()))
         self.step += 1
         if self.step % 10 == 0:
             write(FOLDER / f"steps-{RANK}", [self.step, time.time()])
@@ -214,6 +219,9 @@ class Meter:
 
     def rest(self) -> None:
         """While others are measured: all ranks stop behind the same step, until another mode is asked for."""
+        if self.mode[0] == "rest":
+            write(FOLDER / f"ends-{RANK}", self.ends)
+        self.ends.clear()
         while self.mode[0] == "rest":
             time.sleep(0.02)
             with contextlib.suppress(ValueError):

@@ -4,8 +4,7 @@
 
 A file is a list of trials {kind, amount, who, ms (a step), polls, times and samples [by pod], addresses}, as
 frameworks.py writes it, with `framework`, `ranks`, and `beside_ms`: what a step took without that. What a disturbance
-cost is how much longer a step took than the median one of its job without any; under 5 % it is hidden, and silence is
-right.
+cost is how much longer a step took than those beside it without any; under 5 % it is hidden, and silence is right.
 """
 
 from __future__ import annotations
@@ -39,14 +38,20 @@ def read_trials(place: Path) -> Iterator[dict[str, Any]]:
 
 
 def add_costs(trials: Sequence[dict[str, Any]]) -> None:
-    """To each disturbed trial what part of its step the disturbance cost, where that was measured."""
-    beside = defaultdict[tuple[Any, ...], list[float]](list)
+    """To each disturbed trial what part of its step the disturbance cost, where that was measured.
+
+    A step without it is the median of four measured around it, two before it and two after: others that share the
+    machine make steps longer by turns.
+    """
+    jobs = defaultdict[tuple[Any, ...], list[dict[str, Any]]](list)
     for each in trials:
-        beside[each["framework"], each["ranks"], each.get("batch")].append(each.get("beside_ms") or 0.0)
-    for each in trials:
-        usual = statistics.median(beside[each["framework"], each["ranks"], each.get("batch")])
-        if usual and each["ms"] and each["kind"] in CAUSES:
-            each.setdefault("cost", 1 - usual / each["ms"])
+        jobs[each["framework"], each["ranks"], each.get("batch"), each.get("seed")].append(each)
+    for several in jobs.values():
+        beside = [several[0].get("before_ms"), *(each.get("beside_ms") for each in several)]
+        for at, each in enumerate(several):
+            near = [known for known in beside[max(0, at - 1) : at + 3] if known]
+            if near and each["ms"] and each["kind"] in CAUSES:
+                each.setdefault("cost", 1 - statistics.median(near) / each["ms"])
 
 
 def judge(trial: Mapping[str, Any]) -> SlowReport:
