@@ -14,7 +14,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from rankscope.collective_times import PodTimes, RankTimes, RdmaDevice, find_late_on_gpu, find_step, read_times
+from rankscope.collective_times import (
+    PodTimes,
+    RankTimes,
+    RdmaDevice,
+    TimesReport,
+    find_late_on_gpu,
+    find_step,
+    read_times,
+)
 from rankscope.flight_recorder import GroupRanks
 from rankscope.slow_rank_words import SLOW_ADVICE
 from rankscope.slow_ranks import SlowReport, add_times, find_slow_ranks, parse_polls
@@ -221,6 +229,42 @@ def test_where_collectives_overlap_the_computation_the_longest_wait_of_a_step_co
         assert report.late[0].share == pytest.approx(cost, rel=0.15)
     elif len(late) == 1:
         assert cost < report.bound < 0.05
+
+
+def staged(*, slow: int) -> dict[int, PodTimes]:
+    """Two stages of a pipeline, tensors over two ranks in each, four batches in a step of 100 ms.
+
+    In the first stage the gradients follow the batches; in the second each batch looks like the others. The host of a
+    rank is 200 ms late in 8 of 40 steps.
+    """
+    late_steps = random.Random(5).sample(range(STEPS), 8)
+    found = {rank: RankTimes(rank, since=0, direct=[f"{rank // 2}"]) for rank in range(4)}
+    for rank, own in found.items():
+        number, at, stage = 0, 0, rank // 2
+        own.groups[f"{stage}"] = GroupRanks("TENSOR_MODEL_PARALLEL_GROUP", [2 * stage, 2 * stage + 1])
+        for step in range(STEPS):
+            late = 200_000 if step in late_steps else 0
+            for gap in [1000, 3000, 21_000] * 4 if stage else [5000] * 15 + [25_000]:
+                waits = late if rank != slow and stage == slow // 2 else 0
+                own.times.setdefault(f"{stage}", []).append((number, at + (late if rank == slow else 0), 50 + waits))
+                number, at, late = number + 1, at + gap + late, 0
+    return {rank: PodTimes([each], clock="a") for rank, each in found.items()}
+
+
+@pytest.mark.parametrize("slow", range(4))
+def test_a_step_of_several_batches_is_as_long_in_all_groups(slow: int) -> None:
+    report = find_late_on_gpu(staged(slow=slow), {})
+    assert [(each.rank, each.by_host) for each in report.late] == [(slow, True)]
+    assert report.late[0].share == pytest.approx(1600 / 5600, rel=0.02)
+
+
+def test_times_that_rule_nothing_out_are_no_verdict() -> None:
+    report = add_times(SlowReport(polls=200, seconds=4.0), TimesReport(has_verdict=True, bound=1.5), {})
+    assert (report.has_verdict, report.bound) == (False, 1.0)
+    assert report.words == (
+        "No verdict: the times of collectives scatter so much that nothing can be ruled out; look longer: "
+        "--seconds 30.",
+    )
 
 
 @pytest.mark.parametrize(

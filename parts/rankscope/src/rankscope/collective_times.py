@@ -17,7 +17,7 @@ import math
 import statistics
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import mul
@@ -42,6 +42,7 @@ MIN_VARIATION, MIN_CORRELATION = 0.2, 0.4
 """Standard deviation of the logarithms of intervals below which each collective is a step of its own, and the
 autocorrelation of these logarithms above which they repeat themselves. (Of 24 recorded runs of DDP and FSDP2 the least
 autocorrelation was 0.6.)"""
+BATCHES_OF_STEP = 1.5  # times as long as what repeats itself in a group is the step at least, if that is its batches
 SINGLE_STEP_SHARE = 0.15  # of all steps: what is longer in so few of them is no lasting cost
 OWN_WAIT_SHARE = 0.5  # of its lateness: who waits as much for another is not the cause
 MIN_ROUND_TRIP_SECONDS, SLOW_TRIP_FACTOR = 0.00015, 3
@@ -151,7 +152,7 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
     gathering: set[Group] = set()
     for each in ranks:
         for name, group in each.groups.items():
-            if len(group.ranks) > 1 and (rows := each.times.get(name)):
+            if len(group.ranks) > 1 and each.rank in group.ranks and (rows := each.times.get(name)):
                 known = table.find(name, group)
                 several[known][each.rank] = RankLaunches(
                     {number: at + (each.since or 0) for number, at, _ in rows},
@@ -166,10 +167,11 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
         launched = [at for rows in each.times.values() for _, at, _ in rows]
         spans += [float(max(launched) - min(launched))] if launched else []
     span = max(spans, default=0.0)
+    sizes = _find_sizes(several, overlapping)
     judged = {
         group: found
-        for group, own in several.items()
-        if (found := _Lateness.of(group, own, span, overlap=group in overlapping, gathers=group in gathering))
+        for group, size in sizes.items()
+        if (found := _Lateness.of(several[group], span, size, overlap=group in overlapping, gathers=group in gathering))
     }
     timed = sum(bool(each.times) for each in ranks)
     why = next((each.why for each in ranks if each.why), "")
@@ -221,24 +223,17 @@ class _Lateness:
 
     @staticmethod
     def of(
-        group: Group, launches: Mapping[int, RankLaunches], span: float, *, overlap: bool, gathers: bool
+        launches: Mapping[int, RankLaunches], span: float, size: int, *, overlap: bool, gathers: bool
     ) -> _Lateness | None:
-        """None if too little is known of the group; `span`: of all launches of the job, in microseconds."""
+        """None if no time has passed; `span`: of all launches of the job, in microseconds; `size`: of a step."""
+        if span <= 0:
+            return None
         times = {rank: each.on_gpu for rank, each in launches.items()}
-        timed = [rank for rank in group.ranks if rank in times]
-        if len(timed) < 2 or span <= 0:
-            return None
-        numbers = sorted(set[int]().union(*(times[rank] for rank in timed)))
-        known = [number for number in numbers if all(number in times[rank] for rank in timed)]
-        if len(known) < MIN_TIMED:
-            return None
+        timed, known = sorted(times), _known_to_all(launches)
         # Of the time, for each collective. The span begins and ends with one of the busiest group, not of others.
-        own_part = statistics.median(each.mean_interval for each in launches.values())
-        part = own_part if any(each.cut for each in launches.values()) else max(span / len(numbers), own_part)
-        size = find_step(launches[timed[0]].launched, known)
-        if size is None and overlap:
-            return None
-        size = size or 1
+        own_part = _mean_interval(launches)
+        every = len(set[int]().union(*times.values()))
+        part = own_part if any(each.cut for each in launches.values()) else max(span / every, own_part)
         steps = [known[at : at + size] for at in range(0, len(known) - size + 1, size)]
         usual = {number: statistics.median(times[rank][number] for rank in timed) for number in known}
         # Of two ranks, the median is halfway to the other.
@@ -283,6 +278,38 @@ class _Lateness:
             {rank: [min(step, key=lambda each: times[rank][each] - usual[each]) for step in steps] for rank in late},
             statistics.fmean(least.values()) / part,
         )
+
+
+def _known_to_all(launches: Mapping[int, RankLaunches]) -> list[int]:
+    """The collectives of a group that all of its ranks tell."""
+    first, *others = (each.on_gpu for each in launches.values())
+    return sorted(number for number in first if all(number in each for each in others))
+
+
+def _mean_interval(launches: Mapping[int, RankLaunches]) -> float:
+    return statistics.median(each.mean_interval for each in launches.values())
+
+
+def _find_sizes(several: Mapping[Group, Mapping[int, RankLaunches]], overlapping: Set[Group]) -> dict[Group, int]:
+    """How many collectives a step has in each group of which enough is known.
+
+    What repeats itself in some groups may be a batch of several in each step: the groups of a job have steps of the
+    same length.
+    """
+    found: dict[Group, int | None] = {}
+    for group, launches in several.items():
+        known = _known_to_all(launches)
+        if len(launches) > 1 and len(known) >= MIN_TIMED:
+            found[group] = find_step(launches[min(launches)].launched, known)
+    intervals = {group: _mean_interval(several[group]) for group in found}
+    longest = max((size * intervals[group] for group, size in found.items() if size and size > 1), default=0.0)
+    for group, size in found.items():
+        # Where waits overlap, those of several steps are not those of one.
+        if group not in overlapping:
+            by_others = round(longest / intervals[group]) if intervals[group] else 1
+            enough = by_others * MIN_STEPS <= len(_known_to_all(several[group]))
+            found[group] = by_others if enough and by_others >= BATCHES_OF_STEP * (size or 1) else size or 1
+    return {group: size for group, size in found.items() if size}
 
 
 def find_step(launched: Mapping[int, int], numbers: Sequence[int]) -> int | None:

@@ -411,7 +411,13 @@ def add_times(report: SlowReport, times: TimesReport, nodes: Mapping[int, str]) 
         found += [each for each in report.suspects if each.rank not in known and each.rank not in times.highs]
     named = {each.rank for each in found}
     rest = [_without_cause(each) for each in report.late if each.rank not in named]
-    return replace(report, late=(*found, *rest), problem="", no_gpu_slow=not found, bound=times.bound)
+    problem = ""
+    if not found and times.bound >= 1:
+        problem = (
+            "No verdict: the times of collectives scatter so much that nothing can be ruled out; look longer: "
+            f"--seconds {3 * max(report.seconds, MIN_ASKED_SECONDS):.0f}."
+        )
+    return replace(report, late=(*found, *rest), problem=problem, no_gpu_slow=not found, bound=min(1.0, times.bound))
 
 
 def _without_cause(late: LateRank) -> LateRank:
