@@ -350,7 +350,8 @@ class MeasureService:
         await asyncio.to_thread(reader.close)
         measures.record_failures(await asyncio.to_thread(stored.read_failures))
         await self.test_history.load()
-        measures.tests = tuple(each for each in self.test_history.tests if each.uid == uid) or measures.tests
+        kept = tuple(each for each in self.test_history.tests if each.uid == uid)
+        measures.tests = max(kept, measures.tests, key=len)
         return StoredLog(measures, parts)
 
     def on_context_changed(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import log2
@@ -158,6 +159,7 @@ def bandwidth_by_node(tests: Iterable[MeasuredTest]) -> dict[str, NodeBandwidth]
 
 
 MAX_STORED_TESTS = 2000  # tests that are kept; of more the oldest go
+MAX_KNOWN_TESTS, MAX_KNOWN_OF_JOB = 1000, 100  # newest tests that are in memory, and those of one job among them
 MAX_FILE_BYTES = 256 << 20  # bytes of a file that is read at all
 LARGE_FILE_BYTES = 24 << 20  # bytes from which the file is looked through for what may go
 
@@ -172,46 +174,59 @@ class NcclHistory:
     def __init__(self, place: Path) -> None:
         self.place = place
         self.note = ""  # what is wrong with the file; empty: nothing
-        self._known: dict[tuple[str, int, int, int], MeasuredTest] = {}
-        self._stamp: tuple[int, int] | None = None  # size and time of the file as last read
-        self.nodes: dict[str, NodeBandwidth] = {}  # the bandwidth of each, from the tests that were read last
-
-    @property
-    def tests(self) -> tuple[MeasuredTest, ...]:
-        """The tests as last read, newest first."""
-        return tuple(sorted(self._known.values(), key=lambda each: -each.at))
+        self.tests: tuple[MeasuredTest, ...] = ()  # the newest, newest first
+        self.nodes: dict[str, NodeBandwidth] = {}  # the bandwidth of each in these
+        self.stored: dict[tuple[str, int, int, int], int] = {}  # by name, a hash of what is stored of a test
+        self._file, self._end = 0, 0  # inode of the file that was read, and up to where
 
     async def load(self) -> tuple[MeasuredTest, ...]:
         from asyncio import to_thread  # not at the top: a file of results is read without it, in 30 ms less
 
-        await to_thread(self._read_file)
+        self._keep(await to_thread(self._read_new_lines))
         return self.tests
 
     async def store(self, tests: Iterable[MeasuredTest]) -> None:
-        fresh = {each.name: each for each in tests if self._known.get(each.name) != each}
-        if fresh:
-            self._known |= fresh
-            self.nodes = bandwidth_by_node(self._known.values())
+        if fresh := self._keep(tests):
             from asyncio import to_thread
 
-            await to_thread(self._append, list(fresh.values()))
+            await to_thread(self._append, fresh)
 
-    def _read_file(self) -> None:
+    def _keep(self, tests: Iterable[MeasuredTest]) -> list[MeasuredTest]:
+        """Keep the newest of these and of those before; returns those that were not stored as they are."""
+        fresh = {}
+        for each in tests:
+            content = hash(
+                (each.at, each.nodes, each.accelerator, each.test.ok, each.test.finished, len(each.test.rows))
+            )
+            if self.stored.get(each.name) != content:
+                self.stored[each.name], fresh[each.name] = content, each
+        if fresh:
+            every, of_job = {each.name: each for each in self.tests} | fresh, Counter[str]()
+            newest = []
+            for each in sorted(every.values(), key=lambda each: -each.at):
+                of_job[each.name[0]] += 1
+                if of_job[each.name[0]] <= MAX_KNOWN_OF_JOB:
+                    newest.append(each)
+            self.tests = tuple(newest[:MAX_KNOWN_TESTS])
+            self.nodes = bandwidth_by_node(self.tests)
+        return list(fresh.values())
+
+    def _read_new_lines(self) -> list[MeasuredTest]:
+        """The tests that this and other consoles have appended since the last time."""
         try:
-            status = self.place.stat()
-            stamp = status.st_size, status.st_mtime_ns
-            if stamp == self._stamp:
-                return
-            lines = read_own_file(self.place, MAX_FILE_BYTES).splitlines()
+            with os.fdopen(open_own_file(self.place, most=MAX_FILE_BYTES), "rb") as file:
+                number = os.fstat(file.fileno()).st_ino
+                self._end = file.seek(self._end if number == self._file else 0)
+                data = file.read(MAX_FILE_BYTES)
         except FileNotFoundError:
-            return
+            return []
         except OSError as error:
             self.note = f"Earlier NCCL tests cannot be read: {self.place} ({error.strerror})."
-            return
-        known = {each.name: each for line in lines if (each := _decode_test(line)) is not None}
-        self._known = known | {name: each for name, each in self._known.items() if name not in known}
-        self._stamp, self.note = stamp, ""
-        self.nodes = bandwidth_by_node(self._known.values())
+            return []
+        whole = data.rfind(b"\n") + 1
+        self._file, self._end, self.note = number, self._end + whole, ""
+        decoded = map(_decode_test, data[:whole].splitlines()[-MAX_STORED_TESTS:])
+        return [each for each in decoded if each is not None]
 
     def _append(self, tests: list[MeasuredTest]) -> None:
         data = b"".join(msgspec.json.encode(each) + b"\n" for each in tests)

@@ -336,8 +336,7 @@ class JobProgressReader:
         ended = [each for each in about.tests if each.test.finished and each.test.rows]
         if ended:
             kept = self._service.test_history
-            names = {each.name for each in kept.tests}
-            await kept.store(each for each in ended if each.name not in names)
+            await kept.store([each for each in ended if each.name not in kept.stored])
         since = tracks[-1].times[0] if tracks and len(tracks[-1]) and not tracks[-1].rewinds else 0.0
         where = await self.beginnings.find_onset(jobset.uid, [pod], found.where, since)
         found = replace(found, where=where, nan_words=where.nan_words, loss=where.loss, end=end)

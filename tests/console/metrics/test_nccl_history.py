@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
+from console.folders import atomic_write
 from console.metrics.export import draw_curve_svg, format_rows_csv
 from console.metrics.nccl_history import (
     MeasuredTest,
@@ -88,6 +89,25 @@ async def test_tests_are_kept_once_and_read_by_another_console(tmp_path: Path) -
     assert await other.load() == (first,)
     assert set(other.nodes) == {"n1", "n2"}
     assert place.stat().st_mode & 0o077 == 0
+
+
+async def test_of_a_loop_of_tests_the_newest_are_in_memory_beside_those_of_other_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.metrics.nccl_history.MAX_KNOWN_OF_JOB", 2)
+    mine, other = NcclHistory(tmp_path / "tests.jsonl"), NcclHistory(tmp_path / "tests.jsonl")
+    loop = [replace(measured("loop", 600.0), index=at, at=float(at)) for at in range(4)]
+    await other.store([replace(measured("other", 500.0), at=1.0)])
+    for at in range(4):
+        await mine.load()
+        await mine.store(loop[: at + 1])
+    assert [(each.job, each.index) for each in mine.tests] == [("loop", 3), ("loop", 2), ("other", 0)]
+    assert mine.place.read_bytes().count(b"\n") == 5, "each once, also those that are not in memory any more"
+    assert await other.load() == mine.tests
+    lines = mine.place.read_bytes().splitlines(keepends=True)
+    atomic_write(mine.place, lines[0] + lines[-1])  # as whoever finds it too large
+    await other.store([replace(loop[3], index=4, at=4.0)])
+    assert [each.index for each in await mine.load()] == [4, 3, 0]
 
 
 async def test_a_place_that_takes_nothing_is_told_and_costs_nothing_else(tmp_path: Path) -> None:
