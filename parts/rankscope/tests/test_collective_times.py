@@ -235,19 +235,21 @@ def staged(*, slow: int) -> dict[int, PodTimes]:
     """Two stages of a pipeline, tensors over two ranks in each, four batches in a step of 100 ms.
 
     In the first stage the gradients follow the batches; in the second each batch looks like the others. The host of a
-    rank is 200 ms late in 8 of 40 steps.
+    rank is 200 ms late in 8 of 40 steps. At the end of each the second stage waits for the first.
     """
     late_steps = random.Random(5).sample(range(STEPS), 8)
-    found = {rank: RankTimes(rank, since=0, direct=[f"{rank // 2}"]) for rank in range(4)}
+    found = {rank: RankTimes(rank, since=0, direct=[f"{rank // 2}", "all"]) for rank in range(4)}
     for rank, own in found.items():
         number, at, stage = 0, 0, rank // 2
         own.groups[f"{stage}"] = GroupRanks("TENSOR_MODEL_PARALLEL_GROUP", [2 * stage, 2 * stage + 1])
+        own.groups["all"] = GroupRanks("default_pg", [0, 1, 2, 3])
         for step in range(STEPS):
             late = 200_000 if step in late_steps else 0
             for gap in [1000, 3000, 21_000] * 4 if stage else [5000] * 15 + [25_000]:
                 waits = late if rank != slow and stage == slow // 2 else 0
                 own.times.setdefault(f"{stage}", []).append((number, at + (late if rank == slow else 0), 50 + waits))
                 number, at, late = number + 1, at + gap + late, 0
+            own.times.setdefault("all", []).append((step, at, 50 + 40_000 * stage))
     return {rank: PodTimes([each], clock="a") for rank, each in found.items()}
 
 

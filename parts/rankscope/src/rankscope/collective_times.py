@@ -44,7 +44,7 @@ autocorrelation of these logarithms above which they repeat themselves. (Of 24 r
 autocorrelation was 0.6.)"""
 BATCHES_OF_STEP = 1.5  # times as long as what repeats itself in a group is the step at least, if that is its batches
 SINGLE_STEP_SHARE = 0.15  # of all steps: what is longer in so few of them is no lasting cost
-OWN_WAIT_SHARE = 0.5  # of its lateness: who waits as much for another is not the cause
+OWN_WAIT_SHARE = 0.5  # of its lateness: who waits as much for another in another group is not the cause
 MIN_ROUND_TRIP_SECONDS, SLOW_TRIP_FACTOR = 0.00015, 3
 """Seconds, and times the usual, by which the round trips of a slow link are longer. (The least of 11 recorded ones were
 0.26 ms and 4.1 times; the most of 62 runs without a slow link 0.04 ms and 2.2 times.)"""
@@ -361,21 +361,28 @@ def _mean_and_half(values: Sequence[float], part: float) -> tuple[float, float]:
 
 
 def _root_causes(judged: Mapping[Group, _Lateness]) -> dict[int, tuple[Group, LateOnGpu]]:
-    """The late ranks that wait for nobody themselves, and are no stage of a pipeline, and in which group."""
+    """The late ranks that no wait in another group explains and that are no stage, and in which group."""
     own: dict[int, list[frozenset[int]]] = defaultdict(list)  # the members of each group of a rank
-    waits: dict[int, float] = {}
+    waits: dict[int, dict[Group, float]] = defaultdict(dict)
     for group, lateness in judged.items():
         members = frozenset(group.ranks)
         for rank in members:
             own[rank].append(members)
-            waits[rank] = max(lateness.waits.get(rank, 0.0), waits.get(rank, 0.0))
+            waits[rank][group] = lateness.waits.get(rank, 0.0)
     found: dict[int, tuple[Group, LateOnGpu]] = {}
     for group, lateness in judged.items():
         if lateness.late and _is_stage(group, lateness.late, own):
             continue
+        elsewhere = {
+            rank: max((wait for other, wait in waits[rank].items() if other != group), default=0.0)
+            for rank in lateness.shares
+        }
+        ordered = sorted(elsewhere.values())
         for rank in lateness.late:
             share = lateness.shares[rank]
-            if waits[rank] < OWN_WAIT_SHARE * share and (rank not in found or found[rank][1].share < share):
+            # What the others wait for as well, as all of a stage do for another, does not make it later than them.
+            explained = elsewhere[rank] - median_of_others(ordered, elsewhere[rank])
+            if explained < OWN_WAIT_SHARE * share and (rank not in found or found[rank][1].share < share):
                 low, high = lateness.lows[rank], lateness.highs[rank]
                 found[rank] = group, LateOnGpu(rank, min(1.0, share), min(1.0, low), min(1.0, high))
     return found
