@@ -454,7 +454,12 @@ async def follow_log(
 
 
 async def read_text(client: Client, wanted: LogRequest) -> AsyncGenerator[str, None]:
-    """Yield the redacted text of a log as it is now, in blocks of whole lines."""
+    """Yield the redacted text of a log in blocks of lines: as it is now, or followed as by `follow_log`."""
+    if wanted.follow:
+        async with aclosing(LogStream(client, wanted, clean=Redactor().redact_lines).batches()) as batches:
+            async for batch in batches:
+                yield b"\n".join([*decode_lines([raw for _, raw in batch]), b""]).decode(errors="replace")
+        return
     path, doing = pod_path(wanted.namespace, wanted.pod, "log"), f"read the log of pod {wanted.pod}"
     params = {name: value for name, value in _query_parameters(wanted, 0.0).items() if name != "timestamps"}
     cutter, redactor, room = LineSplitter(stamped=False), Redactor(), SizeLimit(wanted)

@@ -172,7 +172,7 @@ class LogService:
         return follow_log(self._cluster.current_connection.client, wanted, drawn=drawn, memory=memory)
 
     def read_pod(self, wanted: LogRequest) -> AsyncGenerator[str, None]:
-        """Yield the text of a container's log as it is now, in blocks of lines."""
+        """Yield the text of a container's log in blocks of lines: as it is now, or as it comes."""
         from console.logs.container_log import read_text
 
         return read_text(self._cluster.current_connection.client, wanted)

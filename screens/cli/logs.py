@@ -345,16 +345,15 @@ async def one_rank(session: Session, pod: Pod, options: LogsOptions) -> int:
     """Print a rank's log directly from its pod."""
     from console.logs.container_log import LogRequest
 
-    drawn, was_open = options.follow and sys.stdout.isatty(), False
-    wanted = LogRequest(pod.namespace, pod.name, tail=options.tail, follow=options.follow)
+    wanted, was_open = LogRequest(pod.namespace, pod.name, tail=options.tail, follow=options.follow), False
     # Nobody may read on (`| head`): what it is made of ends one after the other.
-    if not options.follow:
+    if not (options.follow and sys.stdout.isatty()):
         async with aclosing(session.logs.read_pod(wanted)) as text_blocks:
             async for block in text_blocks:
                 sys.stdout.write(block)
                 sys.stdout.flush()
         return 0
-    async with aclosing(session.logs.follow_pod(wanted, drawn=drawn)) as log:
+    async with aclosing(session.logs.follow_pod(wanted, drawn=True)) as log:
         async for lines in log:
             if (text := "".join([f"{line.text}\n" for line in lines if not line.open])) and was_open:
                 write_to_terminal(sys.stdout, CLEAR_TO_LINE_END)

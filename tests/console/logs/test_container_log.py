@@ -168,17 +168,23 @@ PRINTED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("tail", [None, 3, 11])
+@pytest.mark.parametrize(("tail", "follow"), [(None, False), (3, False), (11, False), (None, True)])
 async def test_the_text_of_a_log_is_that_of_its_lines(
-    server: ApiServer, container: Container, tail: int | None
+    server: ApiServer, container: Container, tail: int | None, follow: bool
 ) -> None:
+    """Over a dropped connection too, where it is followed."""
     container.say(1, *PRINTED, *PRINTED[:7])
-    container.draw(b"without an end")
-    wanted = LogRequest("default", "p", tail=tail, follow=False)
+    container.drops = [5] * follow
+    if follow:
+        container.end()
+    else:
+        container.draw(b"without an end")
+    wanted = LogRequest("default", "p", tail=tail, follow=follow)
     async with server.client() as client:
         text = "".join([block async for block in read_text(client, wanted)])
-    assert text == "".join([f"{line}\n" for line in await texts(server, tail=tail, follow=False)])
-    assert container.queries[0] == ({} if tail is None else {"tailLines": f"{tail}"})
+    assert text == "".join([f"{line}\n" for line in await texts(server, tail=tail, follow=follow)])
+    assert container.queries[0].get("tailLines") == (None if tail is None else f"{tail}")
+    assert follow is ("sinceTime" in container.queries[1])
 
 
 @pytest.mark.parametrize("seed", range(20))
