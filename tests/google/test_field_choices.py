@@ -37,7 +37,7 @@ def names(screen: LaunchScreen) -> tuple[str, ...]:
 async def test_lustre_fills_its_seven_fields_from_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     async with practised(monkeypatch) as (app, pilot, cluster):
         screen = await field(app, pilot, "storage.lustre.server")
-        assert "⏎ asks Google for a list" in screen_text(app)
+        await until(pilot, lambda: "⏎ asks Google for a list" in screen_text(app))
         assert not [name for name, _ in world_of(cluster).calls if "Lustre" in name], "nobody chose yet"
         await press(pilot, "enter", then=lambda: names(screen)[:1] == ("lustre",))
         await press(pilot, "enter", then=lambda: "lustre fills 7 fields" in toasts(app))

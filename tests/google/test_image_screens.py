@@ -209,7 +209,7 @@ async def test_what_google_refuses_stands_where_the_rows_would(monkeypatch: pyte
         await press(pilot, "I", then=lambda: "You may not list builds" in screen_text(app))
         await press(pilot, "r", then=lambda: "unified-testbed-pytorch" in screen_text(app))
         await press(pilot, "escape", "B", then=lambda: "lustre.googleapis.com is not enabled" in screen_text(app))
-        assert "practice-a4-runs" in screen_text(app)
+        await until(pilot, lambda: "practice-a4-runs" in screen_text(app))
 
 
 @pytest.mark.slow(reason="the practice cluster's Google services and a whole console")

@@ -159,7 +159,7 @@ async def test_no_kubeconfig_is_said_in_the_rows_place_and_ctrl_r_tries_again() 
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.trouble is not None)
         await pilot.pause()
-        assert "There is no kubeconfig" in screen_text(app)
+        await until(pilot, lambda: "There is no kubeconfig" in screen_text(app))
         assert "Set KUBECONFIG." in screen_text(app)
         await press(pilot, "4", then=lambda: "There is no kubeconfig" in screen_text(app))
         await pilot.press("l", "x", "y")  # nothing to act on, and nothing breaks
@@ -186,7 +186,7 @@ async def test_a_kind_that_may_not_be_listed_is_a_line_in_the_list() -> None:
         )
         session.show(pods={}, links={**session.fleet.links, "pods": refused})
         await until(pilot, lambda: "not allowed to list pods" in screen_text(app))
-        assert "Ask for list on pods." in screen_text(app)
+        await until(pilot, lambda: "Ask for list on pods." in screen_text(app))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")

@@ -95,7 +95,7 @@ async def test_the_key_of_only_mine_works_in_lists_of_pods_and_alarms_too() -> N
 async def test_the_owner_is_a_column_from_100_columns_on(width: int) -> None:
     async with console(owned(queue_scene(), "llama"), size=(width, 40)) as (app, pilot, _):
         await press(pilot, "3", then=lambda: " OWNER " in screen_text(app))
-        assert " bob " in screen_text(app)
+        await until(pilot, lambda: " bob " in screen_text(app))
 
 
 async def test_the_trail_keeps_the_end_of_a_name() -> None:

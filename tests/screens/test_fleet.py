@@ -78,7 +78,7 @@ async def test_a_pool_leads_to_its_nodes_and_a_node_to_its_pods() -> None:
         await until(pilot, lambda: "NodeStatusUnknown" in screen_text(app))
         await press(pilot, "slash", *"0013", "enter", "enter", then=lambda: isinstance(app.screen, NodeScreen))
         await until(pilot, lambda: "Node status is now: NodeNotReady" in screen_text(app))
-        assert "No pods on this node." in screen_text(app)
+        await until(pilot, lambda: "No pods on this node." in screen_text(app))
         assert "train-res" in screen_text(app)
 
 
@@ -144,7 +144,7 @@ async def test_a_subblock_is_a_mark_that_tells_the_worst_of_it_and_enter_zooms_i
         assert lines[3].split() == ["blk-9", "✗"]
         await pilot.press("up", "left", "right", "right", "right")
         await until(pilot, lambda: "sub-3 of blk-1  4 hosts  32 GPUs - 16 out of use = 16 free" in screen_text(app))
-        assert "✗ 1 faulty" in screen_text(app)
+        await until(pilot, lambda: "✗ 1 faulty" in screen_text(app))
         await press(pilot, "enter", then=lambda: str(floor.zoom) == "host")
         assert floor.hosts
         assert floor.hosts[0].node.name == "gke-train-a4-pool-0012"

@@ -61,7 +61,7 @@ async def test_without_a_login_it_is_said_what_to_do_and_the_key_stays() -> None
     async with console(made, size=(150, 30)) as (app, pilot, _):
         await until(pilot, lambda: "a All pools" in screen_text(app))
         await press(pilot, "a", then=lambda: "Log in with `gcloud auth`." in toasts(app))
-        assert "a All pools" in screen_text(app)
+        await until(pilot, lambda: "a All pools" in screen_text(app))
         assert "a4-pool" in screen_text(app)
 
 

@@ -62,11 +62,11 @@ async def test_a_quick_nccl_test_runs_in_the_chosen_pod_once_it_is_told_to() -> 
     session.answers["quick_nccl"] = (TABLE[:1000], TABLE[1000:])
     async with console_at(to_job, session) as (app, pilot, _):
         await press(pilot, "Q", then=lambda: isinstance(app.screen, QuickNccl))
-        assert "NCCL test in pod 0 of llama-70b" in screen_text(app)
+        await until(pilot, lambda: "NCCL test in pod 0 of llama-70b" in screen_text(app))
         assert "which slows down what runs there" in screen_text(app)
         assert session.called("quick_nccl") == []
         await press(pilot, "enter", then=lambda: "Done: average 84.6 GB/s. a recording" in screen_text(app))
-        assert "102.1" in screen_text(app)
+        await until(pilot, lambda: "102.1" in screen_text(app))
         assert session.called("quick_nccl") == [("llama-70b-workload-0-0-x7k0", "1M", "1G")]
         await press(pilot, "enter", then=lambda: len(session.called("quick_nccl")) == 2)
         await until(pilot, lambda: "Done" in screen_text(app))
@@ -120,10 +120,10 @@ async def test_a_copy_shows_how_far_it_is_and_what_was_left_out() -> None:
         await press(pilot, "u", then=lambda: isinstance(app.screen, CopyDialog))
         await press(pilot, "enter", then=lambda: "Both lines are needed" in screen_text(app))
         await press(pilot, *"out", "enter", then=lambda: "29 %  300 MiB of 1 GiB" in screen_text(app))
-        assert "ckpt/model-3" in screen_text(app)
+        await until(pilot, lambda: "ckpt/model-3" in screen_text(app))
         session.answers["hold"].set()
         await until(pilot, lambda: "⚠ 9 files, 1 GiB, by sftp, sha256 equal: ./out" in screen_text(app))
-        assert "1 thing skipped: x.sock It is a socket." in screen_text(app)
+        await until(pilot, lambda: "1 thing skipped: x.sock It is a socket." in screen_text(app))
         (called,) = session.called("fetch")
         assert called[2:] == ("out", "./", "main")
 
@@ -188,7 +188,7 @@ async def test_a_shell_goes_on_in_the_pod_that_takes_the_place(handed_over: list
     session.answers["shell"] = Unreachable("The connection to the shell broke off.")
     async with console_at(to_job, session) as (app, pilot, _):
         await press(pilot, "s", then=lambda: isinstance(app.screen, Confirm))
-        assert "is still there" in screen_text(app)
+        await until(pilot, lambda: "is still there" in screen_text(app))
         await press(pilot, "n", then=lambda: not isinstance(app.screen, Confirm))
         with_pods(session, lambda pod: structs.replace(pod, deleting_since=1.0))
         await until(pilot, lambda: app.fleet is session.fleet)

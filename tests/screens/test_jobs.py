@@ -212,7 +212,10 @@ async def test_a_job_that_ends_while_its_stop_is_asked_is_asked_about_again() ->
         session.show(jobsets={**jobsets, ended.key: ended})
         await until(pilot, lambda: app.fleet.jobsets["default", "llama"].finished)
         await press(pilot, "y", then=lambda: "llama ended in the meantime" in screen_text(app))
-        assert "llama: succeeded. Removing it deletes its pods with their logs and files." in screen_text(app)
+        await until(
+            pilot,
+            lambda: "llama: succeeded. Removing it deletes its pods with their logs and files." in screen_text(app),
+        )
         await press(pilot, "n", then=lambda: app.screen is screen)
         assert session.called("stop_job") == []
 
@@ -521,11 +524,11 @@ async def test_the_log_of_all_ranks_and_what_they_agree_on() -> None:
     async with console(session, size=(140, 35)) as (app, pilot, _):
         await to_job(app, pilot, "llama", "log")
         await until(pilot, lambda: "all say this" in screen_text(app))
-        assert screen_text(app).count("all say this") == 1
+        await until(pilot, lambda: screen_text(app).count("all say this") == 1)
         await press(pilot, "m", then=lambda: screen_text(app).count("all say this") == 6)
-        assert "6 of 6 live, 0 lines lost" in screen_text(app)
+        await until(pilot, lambda: "6 of 6 live, 0 lines lost" in screen_text(app))
         await press(pilot, "m", then=lambda: screen_text(app).count("all say this") == 1)
-        assert "6/6 all say this" in screen_text(app)
+        await until(pilot, lambda: "6/6 all say this" in screen_text(app))
         assert "pod 5 only xxxxx says that" in screen_text(app)
         await press(pilot, "F", *"!only", "enter", then=lambda: "says that" not in screen_text(app))
         await press(pilot, "escape", then=lambda: "says that" in screen_text(app))
@@ -571,7 +574,7 @@ async def test_log_follows_the_chosen_rank_and_its_next_pod() -> None:
         session.show(pods={**{key: each for key, each in fleet.pods.items() if key != RANK_0}, again.key: again})
         await until(pilot, lambda: "second life" in screen_text(app))
         await until(pilot, lambda: "pod 0  llama-workload-0-0-x7k0-again" in screen_text(app))
-        assert "hello 2" in screen_text(app)
+        await until(pilot, lambda: "hello 2" in screen_text(app))
         await press(pilot, "greater_than_sign", then=lambda: "I am pod one" in screen_text(app))
         assert "second life" not in screen_text(app)
 
@@ -655,10 +658,10 @@ async def test_a_job_that_goes_stays_as_it_was_and_one_that_comes_appears() -> N
         await to_job(app, pilot, "llama")
         session.show(jobsets={key: each for key, each in fleet.jobsets.items() if each.name != "llama"})
         await until(pilot, lambda: "has been deleted" in screen_text(app))
-        assert "llama-workload-0-0" in screen_text(app)
+        await until(pilot, lambda: "llama-workload-0-0" in screen_text(app))
         await pilot.press("escape")
         await to_job(app, pilot, "new-one")
-        assert "Waiting for the JobSet to appear" in screen_text(app)
+        await until(pilot, lambda: "Waiting for the JobSet to appear" in screen_text(app))
         new = structs.replace(fleet.jobsets["default", "big"], name="new-one", uid="uid-new")
         session.show(jobsets={**fleet.jobsets, new.key: new})
         await until(pilot, lambda: "0/40" in screen_text(app))

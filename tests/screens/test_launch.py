@@ -204,7 +204,7 @@ async def test_the_look_names_the_checks_that_fail_and_asks_all_the_same() -> No
     async with console_at(to_form, session) as (app, pilot, screen):
         await press(pilot, "ctrl+s", then=lambda: isinstance(app.screen, LaunchLook))
         await until(pilot, lambda: f"✗ Bucket: {bucket}" in screen_text(app))
-        assert "Fix: Make it." in screen_text(app)
+        await until(pilot, lambda: "Fix: Make it." in screen_text(app))
         assert "1 check failed. Launch llama-2 all the same?" in screen_text(app)
         assert "launches all the same" in screen_text(app)
         await press(pilot, "escape", then=lambda: app.screen is screen)
@@ -321,7 +321,7 @@ async def test_errors_while_typing_stand_at_the_field_and_stop_the_launch() -> N
     session = session_of()
     async with console_at(to_form, session) as (app, pilot, screen):
         await press(pilot, "backspace", "2", then=lambda: "✗ GPUs" in screen_text(app))
-        assert "must be 8, 16 or 32." in screen_text(app)
+        await until(pilot, lambda: "must be 8, 16 or 32." in screen_text(app))
         assert "Needs another value: GPUs." in screen_text(app)
         await press(pilot, "ctrl+s", then=lambda: "Not yet: GPUs must be 8, 16 or 32." in toasts(app))
         assert session.called("check") == []
@@ -365,7 +365,7 @@ async def test_a_refusal_is_told_and_the_form_stays(method: str, error: Exceptio
         assert screen.form.texts["name"] == "llama-2"
         if method == "check":
             await until(pilot, lambda: "✗ Queue" in screen_text(app))
-            assert "exist; a4 was given" in screen_text(app)
+            await until(pilot, lambda: "exist; a4 was given" in screen_text(app))
 
 
 async def test_advanced_fields_come_and_go_and_keep_what_was_typed() -> None:

@@ -42,7 +42,7 @@ async def test_a_container_of_a_pod_is_chosen_and_its_run_before() -> None:
         page.containers.move_to((names[-1],))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, LogScreen) and "iteration 7" in screen_text(app))
-        assert f"log of {KEY[1]}/{names[-1]}" in screen_text(app)
+        await until(pilot, lambda: f"log of {KEY[1]}/{names[-1]}" in screen_text(app))
         await press(pilot, "p", then=lambda: "previous run" in screen_text(app))
         asked = session.called("follow_log")
         assert [(container, previous) for _, _, container, _, _, previous, _ in asked] == [
@@ -73,7 +73,7 @@ async def test_a_log_goes_on_after_a_reconnect_without_losing_or_repeating_a_lin
         await until(pilot, lambda: app.fleet is sessions[0].fleet)
         page = await log_of(app, pilot)
         await until(pilot, lambda: page.view.lines.total == 3)
-        assert "● following" in screen_text(app)
+        await until(pilot, lambda: "● following" in screen_text(app))
         sessions[1].printed[KEY] = [*sessions[0].printed[KEY], LogLine(2.0, "same"), LogLine(3.0, "three")]
         sessions[1].running.add(KEY)
         await press(pilot, "ctrl+r", then=lambda: page.view.lines.total == 5)

@@ -98,4 +98,4 @@ async def test_a_pane_below_leaves_the_sentence_of_a_list_without_rows() -> None
         await until(pilot, lambda: screen.has_class("-below"))
         screen.redraw_pane()
         await pilot.pause()
-        assert "ask for workloads/list" in screen_text(app)
+        await until(pilot, lambda: "ask for workloads/list" in screen_text(app))

@@ -44,7 +44,7 @@ async def test_delete_asks_by_name_and_enter_alone_keeps() -> None:
     async with console() as (app, pilot, session):
         await press(pilot, "4", "x", then=lambda: isinstance(app.screen, Confirm))
         await until(pilot, lambda: "dpo-[b]-workload-0-0-x7k0" in screen_text(app))
-        assert "may restart all its pods" in screen_text(app)
+        await until(pilot, lambda: "may restart all its pods" in screen_text(app))
         await press(pilot, "enter", then=lambda: isinstance(app.screen, PodsScreen))
         assert session.called("delete_pod") == []
         await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
@@ -96,16 +96,16 @@ async def test_events_stand_newest_first_and_only_those_of_the_object_or_its_rel
         session.show(events={(each.namespace, each.name): each for each in told})
         app.open_page("pod", *mine.key)
         await until(pilot, lambda: "WasA" in screen_text(app))
-        assert re.findall(r"Was(\w+)", screen_text(app)) == ["A", "B", "C", "D"]
+        await until(pilot, lambda: re.findall(r"Was(\w+)", screen_text(app)) == ["A", "B", "C", "D"])
         app.pop_screen()
         app.open_page("job", "default", "llama-70b", "events")
         await until(pilot, lambda: "WasA" in screen_text(app))
-        assert re.findall(r"Was(\w+)", screen_text(app)) == ["A", "B", "C", "D"]
+        await until(pilot, lambda: re.findall(r"Was(\w+)", screen_text(app)) == ["A", "B", "C", "D"])
         session.show(events={(each.namespace, each.name): each for each in (*told, event("New", mine, 0))})
         await until(pilot, lambda: "WasNew" in screen_text(app))
-        assert re.findall(r"Was(\w+)", screen_text(app)) == ["New", "A", "B", "C", "D"]
+        await until(pilot, lambda: re.findall(r"Was(\w+)", screen_text(app)) == ["New", "A", "B", "C", "D"])
         await press(pilot, "slash", *"WasC", "enter", then=lambda: "WasA" not in screen_text(app))
-        assert f"C of {mine.name}" in screen_text(app)
+        await until(pilot, lambda: f"C of {mine.name}" in screen_text(app))
 
 
 async def test_a_pod_that_goes_while_its_page_is_open() -> None:

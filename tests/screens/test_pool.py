@@ -100,7 +100,7 @@ async def test_without_credentials_the_nodes_are_shown_and_what_to_do() -> None:
     error = NotLoggedIn("There are no Google credentials on this machine.", "Log in with `gcloud auth`.")
     async with page(error) as (app, pilot, _):
         await until(pilot, lambda: "There are no Google credentials" in screen_text(app))
-        assert "n-0" in screen_text(app)
+        await until(pilot, lambda: "n-0" in screen_text(app))
         assert "Resize" not in screen_text(app)
 
 
@@ -134,7 +134,7 @@ async def test_limits_of_the_autoscaler() -> None:
         await until(pilot, lambda: "Limits" in screen_text(app))
         await press(pilot, "L", then=lambda: isinstance(app.screen, Prompt))
         await press(pilot, *["backspace"] * 3, "0", "space", "0", "enter", then=lambda: isinstance(app.screen, Confirm))
-        assert "Turn autoscaling of a4-pool off?" in screen_text(app)
+        await until(pilot, lambda: "Turn autoscaling of a4-pool off?" in screen_text(app))
         await press(pilot, "y", then=lambda: session.called("scale_between") == [("a4-pool", 0, 0)])
 
 

@@ -70,7 +70,7 @@ async def test_without_a_cluster_it_says_why_once_and_looks_as_soon_as_there_is_
         await until(pilot, lambda: "asking Google" not in screen_text(app))
         await pilot.press("P")
         await until(pilot, lambda: isinstance(app.screen, PreflightScreen) and "no kubeconfig" in screen_text(app))
-        assert "`a4 clusters` lists Google's clusters." in screen_text(app)
+        await until(pilot, lambda: "`a4 clusters` lists Google's clusters." in screen_text(app))
         assert toasts(app) == ""
         await press(pilot, "ctrl+r", then=lambda: "1 fails" in screen_text(app))
         assert len(made.called("preflight")) == 1
@@ -94,7 +94,7 @@ async def test_a_fix_asks_first_and_looks_again() -> None:
         assert "f Fix" not in screen_text(app), "the first check has nothing to mend"
         await press(pilot, *["down"] * 20, then=lambda: "f Fix" in screen_text(app))
         await press(pilot, "f", then=lambda: isinstance(app.screen, Confirm))
-        assert "Enable lustre.googleapis.com in project practice?" in screen_text(app)
+        await until(pilot, lambda: "Enable lustre.googleapis.com in project practice?" in screen_text(app))
         assert "cost money" in screen_text(app)
         await press(pilot, "n", then=lambda: isinstance(app.screen, PreflightScreen))
         assert not made.called("repair")
@@ -125,7 +125,7 @@ async def test_rows_stand_there_while_they_are_looked_at() -> None:
     made.preflight.held = asyncio.Event()
     async with console(made, size=(140, 48)) as (app, pilot, _):
         await press(pilot, "P", then=lambda: "36 under way" in screen_text(app))
-        assert "◐  Cluster reachable" in screen_text(app)
+        await until(pilot, lambda: "◐  Cluster reachable" in screen_text(app))
         made.preflight.held.set()
         await until(pilot, lambda: "1 fails" in screen_text(app))
 
@@ -134,7 +134,7 @@ async def test_a_narrow_screen_keeps_what_matters() -> None:
     async with console(session(), size=(80, 24)) as (app, pilot, _):
         await press(pilot, "P", then=lambda: "1 fails" in screen_text(app))
         await press(pilot, *["down"] * 20, then=lambda: "✗  Lustre" in screen_text(app))
-        assert "fail" in screen_text(app)
+        await until(pilot, lambda: "fail" in screen_text(app))
         assert "→ Do this." in screen_text(app)
 
 

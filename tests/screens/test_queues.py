@@ -58,7 +58,7 @@ async def test_what_waits_for_a_clusterqueue_that_is_gone_is_shown_as_the_comman
     )
     async with console(FakeSession(lost), size=(160, 35)) as (app, pilot, _):
         await press(pilot, "2", then=lambda: isinstance(app.screen, QueuesScreen) and "nowhere" in screen_text(app))
-        assert "ghost" in screen_text(app)
+        await until(pilot, lambda: "ghost" in screen_text(app))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -159,7 +159,7 @@ async def test_a_queue_shows_its_own_workloads_and_escape_all_again() -> None:
         await pilot.press("2")
         screen = screen_of(app, QueuesScreen)
         await until(pilot, lambda: len(screen.workloads.shown) == 2)
-        assert "; 2 LocalQueues" in screen_text(app)
+        await until(pilot, lambda: "; 2 LocalQueues" in screen_text(app))
         await focus(pilot, screen.cluster_queues)
         await press(pilot, "down", "enter", then=lambda: screen.only == ("research",))
         assert screen.workloads.shown == []
@@ -235,7 +235,7 @@ async def test_stale_rows_stay() -> None:
         }
         session.show(links=stale)
         await until(pilot, lambda: "connection refused" in screen_text(app))
-        assert "dpo-b" in screen_text(app)
+        await until(pilot, lambda: "dpo-b" in screen_text(app))
         assert "last known: ── all queues" in screen_text(app)
         assert screen_text(app).count("last known:") == 2  # of the pane too
         app.open_page("job", "default", "llama")

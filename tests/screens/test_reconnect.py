@@ -75,7 +75,7 @@ async def test_what_all_ranks_agree_on_goes_on() -> None:
         go_on(first, second)
         second.say(FIRST, "two")
         await press(pilot, "ctrl+r", then=lambda: "two" in screen_text(screen.app))
-        assert screen_text(screen.app).count("pod 0 one") == 1
+        await until(pilot, lambda: screen_text(screen.app).count("pod 0 one") == 1)
 
 
 async def test_a_log_without_a_session_claims_nothing_of_its_ranks() -> None:
@@ -128,7 +128,7 @@ async def test_the_log_of_a_job_that_has_ended_says_so() -> None:
         done = replace(first.fleet.jobsets[KEY], conditions=(Condition("Completed", "True", since=time.time()),))
         first.show(jobsets={**first.fleet.jobsets, KEY: done})
         await until(pilot, lambda: screen._line is not None and screen._line.jobset.finished)
-        assert "● following" in screen_text(screen.app)
+        await until(pilot, lambda: "● following" in screen_text(screen.app))
         first.end(FIRST)
         await until(pilot, lambda: "○ the log has ended" in screen_text(screen.app))
 

@@ -71,7 +71,12 @@ async def test_a_run_of_which_no_log_is_kept_says_why_and_what_helps() -> None:
     async with console(session_of(), size=(160, 42)) as (app, pilot, _):
         app.open_page("run", "9")
         await until(pilot, lambda: "No curve and no log: its log was never opened on this machine" in screen_text(app))
-        assert "The job is gone. Of the next one: open its log while it is there" in " ".join(screen_text(app).split())
+        await until(
+            pilot,
+            lambda: (
+                "The job is gone. Of the next one: open its log while it is there" in " ".join(screen_text(app).split())
+            ),
+        )
         assert not app.screen.query_one(LogView).display
         assert app.screen.check_action("log", ()) is False
 

@@ -114,7 +114,7 @@ async def test_one_run_beside_the_last_that_succeeded() -> None:
         assert "2G" in text
         await press(pilot, "d", then=lambda: isinstance(app.screen, Pick))
         await press(pilot, *"train", "enter", then=lambda: "compared with train-3 (run 3, stopped" in screen_text(app))
-        assert "qwen3-30b-pretrain" in screen_text(app)
+        await until(pilot, lambda: "qwen3-30b-pretrain" in screen_text(app))
         await press(pilot, "escape", then=lambda: isinstance(app.screen, RunsScreen))
 
 
@@ -160,7 +160,7 @@ async def test_runs_are_forgotten_when_somebody_agrees() -> None:
     async with console(session_of()) as (app, pilot, session):
         screen = await to_runs(app, pilot)
         await press(pilot, "space", "x", then=lambda: isinstance(app.screen, Confirm))
-        assert "Forget 1 run?" in screen_text(app)
+        await until(pilot, lambda: "Forget 1 run?" in screen_text(app))
         assert "The jobs and their output stay." in screen_text(app)
         await press(pilot, "escape", then=lambda: app.screen is screen)
         assert session.called("forget") == []

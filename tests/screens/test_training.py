@@ -92,12 +92,12 @@ async def test_the_tab_of_a_stalled_job_has_the_sign_of_the_header() -> None:
         await opened(app, pilot)
         await until(pilot, lambda: "⚠ late  llama" in screen_text(app))
         await until(pilot, lambda: "Training ⚠ late" in screen_text(app))
-        assert "⚠ ████░" in screen_text(app)
+        await until(pilot, lambda: "⚠ ████░" in screen_text(app))
         session.alarms.sound("default", "llama", AlarmKind.STALL, "no step for 90 s after step 60")
         app.tick()
         await until(pilot, lambda: "▲ stalled  llama" in screen_text(app))
         await until(pilot, lambda: "Training ▲ stalled" in screen_text(app))
-        assert "▲ ████░" in screen_text(app)
+        await until(pilot, lambda: "▲ ████░" in screen_text(app))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -244,7 +244,7 @@ async def test_what_cannot_be_read_is_said() -> None:
     async with console(session, size=(150, 40)) as (app, pilot, _):
         await opened(app, pilot)
         await until(pilot, lambda: "unreadable since line 21 (1 line)" in screen_text(app))
-        assert "loss is 2.6 this time" in screen_text(app)
+        await until(pilot, lambda: "loss is 2.6 this time" in screen_text(app))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -276,7 +276,7 @@ async def test_a_test_is_compared_with_an_earlier_one() -> None:
         await press(pilot, "a", then=lambda: isinstance(app.screen, Pick))
         await press(pilot, "enter", then=lambda: panel.against is not None)
         await until(pilot, lambda: "10 % more GB/s than llama" in screen_text(app))
-        assert "+10.0 %" in screen_text(app)
+        await until(pilot, lambda: "+10.0 %" in screen_text(app))
 
 
 async def test_a_test_whose_next_row_does_not_come_is_not_said_to_run() -> None:
@@ -294,7 +294,7 @@ async def test_the_list_of_jobs_says_how_far_they_are() -> None:
     session.printed["default", last_rank(session)] = [LogLine(time.time(), text) for text in training(50)]
     async with console(session, size=(230, 30)) as (app, pilot, _):
         await press(pilot, "3", then=lambda: "loss 6.5" in screen_text(app))
-        assert "25 %" in screen_text(app)
+        await until(pilot, lambda: "25 %" in screen_text(app))
         looked = {arguments[1] for arguments in session.called("read_tail")}
         assert all(name.startswith("llama") or session.fleet.pods["default", name] for name in looked)
 

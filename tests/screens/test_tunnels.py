@@ -47,7 +47,7 @@ async def test_without_a_tunnel_it_says_so_and_offers_a_new_one_only() -> None:
     made.tunnels.tunnels = []
     async with console(made, size=(160, 30)) as (app, pilot, _):
         await press(pilot, "7", then=lambda: "No tunnel is open." in screen_text(app))
-        assert "n New" in screen_text(app)
+        await until(pilot, lambda: "n New" in screen_text(app))
         assert "x Stop" not in screen_text(app)
         await press(pilot, "x", "b", "c", "a", then=lambda: isinstance(app.screen, TunnelsScreen))
 
@@ -76,7 +76,7 @@ async def test_stopping_names_what_breaks_and_enter_alone_keeps() -> None:
     async with console(session()) as (app, pilot, fake):
         await press(pilot, "7", then=lambda: "16006→6006" in screen_text(app))
         await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
-        assert "2 connections open" in screen_text(app)
+        await until(pilot, lambda: "2 connections open" in screen_text(app))
         await press(pilot, "enter", then=lambda: isinstance(app.screen, TunnelsScreen))
         assert fake.called("stop_tunnel") == []
         await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
@@ -106,7 +106,7 @@ async def test_f_on_a_pod_asks_for_ports_and_opens_them_to_its_rank() -> None:
     async with console() as (app, pilot, fake):
         await press(pilot, "4", "slash", *"llama", "enter", "enter", then=lambda: isinstance(app.screen, PodScreen))
         await press(pilot, "f", then=lambda: isinstance(app.screen, AskPorts))
-        assert "6006 TensorBoard" in screen_text(app)
+        await until(pilot, lambda: "6006 TensorBoard" in screen_text(app))
         app.screen.query_one(Input).value = "no"
         await press(pilot, "enter", then=lambda: "no names no ports." in screen_text(app))
         app.screen.query_one(Input).value = "8888, 9000:6006"
@@ -141,7 +141,7 @@ async def test_a_profile_is_saved_and_opened_again() -> None:
 async def test_quitting_asks_where_a_tunnel_ends_with_it(key: str) -> None:
     async with console(session()) as (app, pilot, _):
         await press(pilot, "q", then=lambda: isinstance(app.screen, Confirm))
-        assert "2222" in screen_text(app)
+        await until(pilot, lambda: "2222" in screen_text(app))
         assert "16006" not in screen_text(app), "it goes on without the console"
         await press(pilot, key, then=lambda: not isinstance(app.screen, Confirm) or app._exit)
         assert app._exit is (key == "y")

@@ -127,7 +127,7 @@ async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
         session.inspector.report = report()
         await open_tab(app, pilot, "H")
         await until(pilot, lambda: "15 in all_reduce, 1 in data loader" in screen_text(app))
-        assert "▲ running" in screen_text(app)
+        await until(pilot, lambda: "▲ running" in screen_text(app))
         assert "look at the data set" in screen_text(app)
         assert len(session.called("inspect")) == 1
         await press(pilot, "H", then=lambda: len(session.called("inspect")) == 2)
@@ -218,7 +218,7 @@ async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
         await until(
             pilot, lambda: "rank 9 (pod 1, GPU 1)  pid 1201  state R  11 threads  cpu 100 %" in screen_text(app)
         )
-        assert "MPI: mpirun in pod 0, orted in pod 1" in screen_text(app)
+        await until(pilot, lambda: "MPI: mpirun in pod 0, orted in pod 1" in screen_text(app))
         assert "py-spy is missing" not in screen_text(app)
 
 
@@ -257,7 +257,7 @@ async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
         screen = await open_tab(app, pilot, "H")
         await until(pilot, lambda: f"▲ {words}" in screen_text(app))
         await press(pilot, "r", then=lambda: "pod 0: none of its ranks is late for more than" in screen_text(app))
-        assert "0 ● △" in screen_text(app)
+        await until(pilot, lambda: "0 ● △" in screen_text(app))
         await press(pilot, "down", then=lambda: f"△ {words}" in screen_text(app) and "▸    1" in screen_text(app))
 
 
@@ -285,7 +285,7 @@ async def test_flight_recorders_are_asked_with_consent_only() -> None:
         await open_tab(app, pilot, "H")
         for keys, asked in ((("enter",), 0), (("left", "enter"), 1)):
             await press(pilot, "M", then=lambda: isinstance(app.screen, Confirm))
-            assert "halts each rank for 2 to 5 s" in screen_text(app)
+            await until(pilot, lambda: "halts each rank for 2 to 5 s" in screen_text(app))
             await press(pilot, *keys, then=lambda: isinstance(app.screen, JobScreen))
             await until(pilot, lambda asked=asked: len(session.called("slow with recorders")) == asked)  # type: ignore[misc]
 
@@ -319,7 +319,7 @@ async def test_into_a_job_that_is_not_proven_to_be_theirs_nobody_looks_unasked(
         await pilot.press("H")
         for keys, looks in ((("enter",), 0), (("left", "enter"), 1)):
             await until(pilot, lambda: isinstance(app.screen, Confirm))
-            assert "Look into the pods of llama-70b?" in screen_text(app)
+            await until(pilot, lambda: "Look into the pods of llama-70b?" in screen_text(app))
             assert f"Not known to be yours: {why}" in screen_text(app)
             assert "halts each rank for 2 to 5 s" in screen_text(app)
             await press(pilot, *keys, then=lambda: isinstance(app.screen, JobScreen))
@@ -348,7 +348,7 @@ async def test_py_spy_is_installed_with_consent_only() -> None:
         session.inspector.report = report(py_spy="")
         await open_tab(app, pilot, "H")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
-        assert "py-spy is missing in 2 of 2 pods" in screen_text(app)
+        await until(pilot, lambda: "py-spy is missing in 2 of 2 pods" in screen_text(app))
         await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen))
         assert session.called("install") == []
         await press(pilot, "I", then=lambda: isinstance(app.screen, Confirm))
@@ -571,7 +571,7 @@ async def test_a_job_that_was_deleted_while_it_ran_is_over_on_every_tab() -> Non
         await until(pilot, lambda: app.fleet.jobsets)
         app.open_page("job", "default", "llama", "nccl")
         await until(pilot, lambda: "llama" in screen_text(app) and isinstance(app.screen, JobScreen))
-        assert "Stop" in screen_text(app).splitlines()[-1]
+        await until(pilot, lambda: "Stop" in screen_text(app).splitlines()[-1])
         fleet = session.fleet
         session.show(
             jobsets={key: each for key, each in fleet.jobsets.items() if key[1] != "llama"},

@@ -24,10 +24,13 @@ async def test_what_follows_is_shown_as_the_command_prints_it() -> None:
         assert app.screen.query_one(Input).value == "stop dpo-b", "the job under the cursor"
         lines = result_lines(what_if(session.fleet, "default", Changes(stop=("dpo-b",))), session.fleet)
         await until(pilot, lambda: all(line in screen_text(app) for line in lines))
-        assert "Lost of dpo-b: the work since step 40 was saved 9 min ago: 2.4 GPU-hours." in screen_text(app)
+        await until(
+            pilot,
+            lambda: "Lost of dpo-b: the work since step 40 was saved 9 min ago: 2.4 GPU-hours." in screen_text(app),
+        )
         app.screen.query_one(Input).value = "stop llama submit a4:24"
         await press(pilot, "enter", then=lambda: "new-1" in screen_text(app))
-        assert "dpo-b default a4 32 starts" in " ".join(screen_text(app).split())
+        await until(pilot, lambda: "dpo-b default a4 32 starts" in " ".join(screen_text(app).split()))
         app.screen.query_one(Input).value = "submit a4:24:high priority dpo-b:top"
         await press(pilot, "enter", then=lambda: "no WorkloadPriorityClass top. There are: high." in screen_text(app))
         app.screen.query_one(Input).value = "stop nobody"
