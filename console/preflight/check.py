@@ -277,7 +277,13 @@ async def verdict_of(part: Awaitable[CheckVerdict]) -> CheckVerdict:
 
 async def combined(*parts: Awaitable[CheckVerdict], all_required: bool = False) -> CheckVerdict:
     """The verdicts of several parts, which look at the same time, as one; see `combine_verdicts`."""
-    return combine_verdicts(*await asyncio.gather(*map(verdict_of, parts)), all_required=all_required)
+    verdicts: list[CheckVerdict] = []
+    # Each part is a task itself: one that is cancelled before it began is not left unawaited.
+    for ended in await asyncio.gather(*parts, return_exceptions=True):
+        if isinstance(ended, BaseException) and not isinstance(ended, ConsoleError):
+            raise ended
+        verdicts.append(verdict_of_error(ended) if isinstance(ended, ConsoleError) else ended)
+    return combine_verdicts(*verdicts, all_required=all_required)
 
 
 def combined_check(*parts: CheckFunction) -> CheckFunction:

@@ -16,7 +16,7 @@ from practice.google.cloud import Fault
 from screens.app import ConsoleApp
 from screens.pages.launch import LaunchScreen
 from tests.google.test_image_screens import practised, world_of
-from tests.screens.press import press, screen_of, screen_text, toasts, until
+from tests.screens.press import press, screen_of, screen_text, toasts, until, until_shown
 
 
 async def field(app: ConsoleApp, pilot: Pilot[Any], path: str) -> LaunchScreen:
@@ -37,7 +37,7 @@ def names(screen: LaunchScreen) -> tuple[str, ...]:
 async def test_lustre_fills_its_seven_fields_from_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     async with practised(monkeypatch) as (app, pilot, cluster):
         screen = await field(app, pilot, "storage.lustre.server")
-        await until(pilot, lambda: "⏎ asks Google for a list" in screen_text(app))
+        await until_shown(pilot, "⏎ asks Google for a list")
         assert not [name for name, _ in world_of(cluster).calls if "Lustre" in name], "nobody chose yet"
         await press(pilot, "enter", then=lambda: names(screen)[:1] == ("lustre",))
         await press(pilot, "enter", then=lambda: "lustre fills 7 fields" in toasts(app))
@@ -58,7 +58,7 @@ async def test_a_bucket_a_share_a_pool_and_an_image_of_the_registry(monkeypatch:
     async with practised(monkeypatch) as (app, pilot, _):
         screen = await field(app, pilot, "storage.gcs")
         await press(pilot, "enter", then=lambda: BUCKET in names(screen))
-        await until(pilot, lambda: "same region" in screen_text(app))
+        await until_shown(pilot, "same region")
         await press(pilot, "enter", then=lambda: screen.form.texts["storage.gcs"] == f"{BUCKET}=/gcs")
         screen.form.go("storage.nfs.server")
         await press(pilot, "enter", then=lambda: names(screen)[:1] == ("shared",))

@@ -32,7 +32,7 @@ from screens.pages.launch import LaunchScreen
 from screens.pages.storage import BucketScreen, StorageScreen, shorten_path
 from tests.fakes import present
 from tests.hostile.payloads import PAYLOADS, RAW
-from tests.screens.press import next_screen, press, screen_of, screen_text, toasts, until
+from tests.screens.press import next_screen, press, screen_of, screen_text, toasts, until, until_shown
 
 
 @asynccontextmanager
@@ -115,8 +115,7 @@ async def test_build_follow_and_launch_with_the_new_image(monkeypatch: pytest.Mo
         await images(app, pilot)
         page = await begin(app, pilot, "new")
         await until(pilot, lambda: page.view.over == "○ the build is over")
-        await until(pilot, lambda: "DONE" in screen_text(app))
-        await until(pilot, lambda: "● success" in screen_text(app))
+        await until_shown(pilot, "DONE", "● success")
         await pilot.press("n")
         screen = await next_screen(pilot, LaunchScreen)
         await until(pilot, lambda: "image" in (screen.plan() or [None])[0].values)  # type: ignore[union-attr]
@@ -146,8 +145,7 @@ async def test_an_image_that_is_not_there_is_named_on_the_page_and_pulled_once_i
         )
         await app.session.launch.install(plan)
         app.open_page("job", "default", "early", "pods")
-        await until(pilot, lambda: f"cannot get its image: the image {image} does not exist" in screen_text(app))
-        await until(pilot, lambda: "ImagePullBackOff" in screen_text(app))
+        await until_shown(pilot, f"cannot get its image: the image {image} does not exist", "ImagePullBackOff")
         world_of(cluster).service_state(RegistryStore).push_image(image, 1_000_000_000, 0.0)
         await until(pilot, lambda: all(pod.phase == "Running" for pod in app.fleet.pods.values()))
 
@@ -209,7 +207,7 @@ async def test_what_google_refuses_stands_where_the_rows_would(monkeypatch: pyte
         await press(pilot, "I", then=lambda: "You may not list builds" in screen_text(app))
         await press(pilot, "r", then=lambda: "unified-testbed-pytorch" in screen_text(app))
         await press(pilot, "escape", "B", then=lambda: "lustre.googleapis.com is not enabled" in screen_text(app))
-        await until(pilot, lambda: "practice-a4-runs" in screen_text(app))
+        await until_shown(pilot, "practice-a4-runs")
 
 
 @pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
@@ -224,7 +222,7 @@ async def test_lustre_fills_the_form_that_is_open(monkeypatch: pytest.MonkeyPatc
         screen = await next_screen(pilot, StorageScreen)
         await until(pilot, lambda: len(screen.table.listing.rows) == 8)
         screen.table.move_to(("Lustre", "lustre", "us-central1-a"))
-        await until(pilot, lambda: "n fills the form: claim=lustre-pvc" in screen_text(app))
+        await until_shown(pilot, "n fills the form: claim=lustre-pvc")
         await press(pilot, "n", then=lambda: app.screen is launch)
         await until(pilot, lambda: "storage" in (launch.plan() or [None])[0].values)  # type: ignore[union-attr]
         planned = present(launch.plan())
@@ -311,7 +309,7 @@ async def test_logs_of_a_job_are_stored_by_keys(monkeypatch: pytest.MonkeyPatch)
             if not each.finished and any(pod.jobset == name and pod.phase == "Running" for pod in fleet.pods.values())
         )  # fmt: skip
         app.open_page("bucket", f"gs://{BUCKET}")
-        await until(pilot, lambda: "datasets/" in screen_text(app))
+        await until_shown(pilot, "datasets/")
         await press(pilot, "s", then=lambda: isinstance(app.screen, Pick))
         await press(pilot, *job, "enter", then=lambda: isinstance(app.screen, Prompt))
         await press(pilot, "enter", then=lambda: "pod-logs/coordinator.log" in toasts(app))

@@ -20,10 +20,8 @@ Object = dict[str, Any]
         ([{"op": "add", "path": "/l/-", "value": 3}], {"l": [1, 2, 3], "m": {"x/y": 1}}),
         ([{"op": "add", "path": "/l/0", "value": 0}], {"l": [0, 1, 2], "m": {"x/y": 1}}),
         ([{"op": "remove", "path": "/l/0"}], {"l": [2], "m": {"x/y": 1}}),
-        ([{"op": "replace", "path": "/m/x~1y", "value": 2}], {"l": [1, 2], "m": {"x/y": 2}}),
         ([{"op": "move", "from": "/m", "path": "/n"}], {"l": [1, 2], "n": {"x/y": 1}}),
         ([{"op": "copy", "from": "/m", "path": "/n"}], {"l": [1, 2], "m": {"x/y": 1}, "n": {"x/y": 1}}),
-        ([{"op": "test", "path": "/l/1", "value": 2}], {"l": [1, 2], "m": {"x/y": 1}}),
     ],
 )
 def test_json_patch(steps: list[Object], expected: Object) -> None:
@@ -33,8 +31,6 @@ def test_json_patch(steps: list[Object], expected: Object) -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        {"op": "test", "path": "/a", "value": 2},
-        {"op": "remove", "path": "/b"},
         {"op": "replace", "path": "/b/c", "value": 1},
         {"op": "add", "path": "a", "value": 1},
     ],

@@ -41,6 +41,12 @@ async def until(pilot: Pilot[Any], holds: Callable[[], object]) -> None:
         rest = min(rest + 0.002, 0.05)  # what takes a second is not asked for all the time
 
 
+async def until_shown(pilot: Pilot[Any], *words: str) -> str:
+    """What the whole screen shows, once all these words are on it."""
+    await until(pilot, lambda: all(word in screen_text(pilot.app) for word in words))
+    return screen_text(pilot.app)
+
+
 async def press(pilot: Pilot[Any], *keys: str, then: Callable[[], object]) -> None:
     """Press these keys, and wait for what comes of them."""
     await pilot.press(*keys)

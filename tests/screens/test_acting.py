@@ -31,7 +31,7 @@ from screens.pages.jobs import JobsScreen
 from screens.widgets.form.model import LaunchRequest
 from screens.widgets.sentence_line import SentenceLine
 from tests.fakes import FakeSession, present
-from tests.screens.press import console, console_at, press, screen_text, toasts, until
+from tests.screens.press import console, console_at, press, screen_text, toasts, until, until_shown
 from tests.screens.scene import scene
 
 KEY = "default", "nccl-0412"
@@ -357,7 +357,7 @@ async def test_the_key_is_shown_as_soon_as_it_can_be_used(way: str) -> None:
         late = LateRank(9, "10.0.0.2", 1202, 1, 0.07, 0.06, 0.08, slow=True, cause="host", pod_index=1, node=NODE)
         session.inspector.slow_report = SlowReport("nccl-0412", "2.28.9", "json", 16, 900, 10.0, 90, (late,), at=now)
         await session.inspector.find_slow_ranks(*KEY, 3.0)
-        await until(pilot, lambda: "X Act" in screen_text(app))
+        await until_shown(pilot, "X Act")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")

@@ -40,7 +40,18 @@ from screens.pages.pods import PodsScreen
 from screens.palette import ActiveBindings, PaletteTargets
 from screens.widgets.bars import KeyBar, TitleBar
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import connecting, console, next_screen, press, screen_of, screen_text, text_of, toasts, until
+from tests.screens.press import (
+    connecting,
+    console,
+    next_screen,
+    press,
+    screen_of,
+    screen_text,
+    text_of,
+    toasts,
+    until,
+    until_shown,
+)
 from tests.screens.scene import scene
 
 
@@ -129,7 +140,7 @@ async def test_the_palette_finds_a_command_and_runs_it() -> None:
     async with console() as (app, pilot, _):
         await pilot.press("colon")
         await press(pilot, *"light", then=lambda: app.theme == "a4-dark")
-        await until(pilot, lambda: "Light or dark" in screen_text(app))
+        await until_shown(pilot, "Light or dark")
         await press(pilot, "enter", then=lambda: app.theme == "a4-light")
 
 
@@ -159,8 +170,7 @@ async def test_no_kubeconfig_is_said_in_the_rows_place_and_ctrl_r_tries_again() 
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.trouble is not None)
         await pilot.pause()
-        await until(pilot, lambda: "There is no kubeconfig" in screen_text(app))
-        assert "Set KUBECONFIG." in screen_text(app)
+        await until_shown(pilot, "There is no kubeconfig", "Set KUBECONFIG.")
         await press(pilot, "4", then=lambda: "There is no kubeconfig" in screen_text(app))
         await pilot.press("l", "x", "y")  # nothing to act on, and nothing breaks
         await press(pilot, "ctrl+r", then=lambda: "llama-70b" in screen_text(app))
@@ -179,14 +189,13 @@ async def test_a_server_that_goes_away_leaves_its_rows() -> None:
 
 
 async def test_a_kind_that_may_not_be_listed_is_a_line_in_the_list() -> None:
-    async with console() as (app, pilot, session):
+    async with console() as (_, pilot, session):
         await pilot.press("4")
         refused = WatchStatus(
             "pods", WatchState.FORBIDDEN, why="not allowed to list pods", hint="Ask for list on pods."
         )
         session.show(pods={}, links={**session.fleet.links, "pods": refused})
-        await until(pilot, lambda: "not allowed to list pods" in screen_text(app))
-        await until(pilot, lambda: "Ask for list on pods." in screen_text(app))
+        await until_shown(pilot, "not allowed to list pods", "Ask for list on pods.")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -426,7 +435,7 @@ async def test_what_is_typed_while_the_palette_still_reads_files_is_found() -> N
     async with console(session) as (app, pilot, _):
         await press(pilot, "colon", *"llama", then=lambda: "llama-70b" in screen_text(app))
         read.set()
-        await until(pilot, lambda: "earlier-llama" in screen_text(app))
+        await until_shown(pilot, "earlier-llama")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")

@@ -20,7 +20,7 @@ from screens.pages.doctor import DoctorScreen
 from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
 from tests.fakes import FakeSession
-from tests.screens.press import console, press, screen_text, toasts, until
+from tests.screens.press import console, press, screen_text, toasts, until, until_shown
 from tests.screens.scene import scene
 
 READY = SshPlan(
@@ -89,9 +89,7 @@ async def job_page(
 async def test_a_rank_that_is_ready_goes_straight_to_its_editors() -> None:
     async with job_page(FakeAttach()) as (app, pilot, attach):
         await press(pilot, "v", then=lambda: isinstance(app.screen, EditorDialog) and "Zed" in screen_text(app))
-        text = screen_text(app)
-        assert "ssh a4-llama-70b-1" in text
-        assert "SHA256:host" in text
+        await until_shown(pilot, "ssh a4-llama-70b-1", "SHA256:host")
         await press(pilot, "enter", then=lambda: attach.started)
         assert attach.started == [ZED]
         await until(pilot, lambda: "Zed opens a4-llama-70b-1" in toasts(app))
@@ -115,8 +113,7 @@ async def test_the_key_is_put_there_only_after_a_yes() -> None:
     lacking = replace(READY, adds_key=True, makes_key=True, adds_line=True)
     async with job_page(FakeAttach(lacking)) as (app, pilot, attach):
         await press(pilot, "v", then=lambda: isinstance(app.screen, Confirm))
-        text = screen_text(app)
-        assert "Pod llama-70b-workload-0-1-x7k1 does not know it" in text
+        text = await until_shown(pilot, "Pod llama-70b-workload-0-1-x7k1 does not know it")
         assert "code --remote ssh-remote+a4-llama-70b-1" in " ".join(text.replace("│", " ").split())
         assert "/home/me/.ssh/config begins with `Include ~/.ssh/a4/config`" in text
         await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen))
@@ -200,5 +197,5 @@ async def test_a_pod_of_a_job_is_a_rank_too() -> None:
         assert [plan.rank for plan in session.attach.set_up_with] == [3]  # type: ignore[attr-defined]
         await press(pilot, "escape", then=lambda: not isinstance(app.screen, EditorDialog))
         app.open_page("pod", "kube-system", "kube-dns-7d9f-abcde")
-        await until(pilot, lambda: "kube-dns" in screen_text(app))
+        await until_shown(pilot, "kube-dns")
         await press(pilot, "v", then=lambda: "kube-dns-7d9f-abcde is not a running pod" in toasts(app))

@@ -23,7 +23,7 @@ from screens.theme import LIGHT
 from screens.widgets.bars import KeyBar
 from tests.console.test_config import BROKEN
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, press, screen_text, text_of, toasts, until
+from tests.screens.press import console, press, screen_text, text_of, toasts, until, until_shown
 from tests.screens.scene import jobset
 from tests.web_server import server
 
@@ -143,7 +143,7 @@ async def test_a_command_that_changes_the_cluster_asks_first_and_is_gone_in_read
     write(DRAIN)
     async with console() as (app, pilot, _):
         await press(pilot, "4", "ctrl+d", then=lambda: "Run Drain?" in screen_text(app))
-        await until(pilot, lambda: "kubectl drain" in screen_text(app))
+        await until_shown(pilot, "kubectl drain")
         await press(pilot, "escape", then=lambda: "Run Drain?" not in screen_text(app))
         assert toasts(app) == ""
     async with console(settings=Settings(read_only=True)) as (app, pilot, _):

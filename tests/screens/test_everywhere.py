@@ -34,7 +34,7 @@ from screens.widgets.bars import KeyBar, TitleBar
 from screens.widgets.table.table import ResourceTable
 from tests.fakes import FakeSession, fleet_of
 from tests.pictures.frozen import still_console, stopped_clock
-from tests.screens.press import console, press, screen_text, text_of, until
+from tests.screens.press import console, press, screen_text, text_of, until, until_shown
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import a4, jobset, rank, scene
 from tests.screens.test_training import said, training
@@ -95,7 +95,7 @@ async def test_the_key_of_only_mine_works_in_lists_of_pods_and_alarms_too() -> N
 async def test_the_owner_is_a_column_from_100_columns_on(width: int) -> None:
     async with console(owned(queue_scene(), "llama"), size=(width, 40)) as (app, pilot, _):
         await press(pilot, "3", then=lambda: " OWNER " in screen_text(app))
-        await until(pilot, lambda: " bob " in screen_text(app))
+        await until_shown(pilot, " bob ")
 
 
 async def test_the_trail_keeps_the_end_of_a_name() -> None:
@@ -124,7 +124,7 @@ def test_the_mark_of_a_test_stands_where_no_column_cuts_it(passing: NcclResult, 
 async def test_pages_that_are_no_tab_are_found_by_their_name(typed: str, title: str) -> None:
     async with console() as (app, pilot, _):
         await pilot.press("colon", *(letter.replace(" ", "space") for letter in typed))
-        await until(pilot, lambda: f"Go to {title}" in screen_text(app))
+        await until_shown(pilot, f"Go to {title}")
         await press(pilot, "enter", then=lambda: title in titles(app))
 
 
@@ -236,7 +236,7 @@ async def test_the_keys_of_pane_views_and_help_say_what_they_hide() -> None:
             await pilot.press("z")
         await until(pilot, lambda: "z Larger pane" in keys())
         await pilot.press("question_mark")
-        await until(pilot, lambda: "? or esc hides this" in screen_text(app) and "Larger pane: the" in screen_text(app))
+        await until_shown(pilot, "? or esc hides this", "Larger pane: the")
         await press(pilot, "question_mark", then=lambda: "hides this" not in screen_text(app))
         await press(pilot, "5", "enter", then=lambda: "^o Views" in keys())
         for verb in ("Next view", "Next view", "Next view", "Hide views", "Views"):
@@ -281,9 +281,7 @@ async def test_names_from_right_to_left_move_nothing_after_them() -> None:
     jobsets = {key: structs.replace(each, owner=owners[key]) for key, each in fleet.jobsets.items()}
     async with console(FakeSession(replace(fleet, jobsets=jobsets)), size=(180, 40)) as (app, pilot, _):
         await pilot.press("3")
-        await until(
-            pilot, lambda: "\u200eשירה כהן\u200e" in screen_text(app) and "\u200eمحمد\u200e" in screen_text(app)
-        )
+        await until_shown(pilot, "\u200eשירה כהן\u200e", "\u200eمحمد\u200e")
         lines = screen_text(app).split("\n")
         assert {cell_len(line) for line in lines} == {180}
         state = cell_len(next(line for line in lines if " STATE" in line).partition("STATE")[0])

@@ -14,19 +14,21 @@ from screens.pages.nodepools import PoolScreen
 from screens.widgets.floor_map import FloorMap, Zoom, short_name
 from screens.wording import runs_of
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, press, screen_of, screen_text, text_of, until
+from tests.screens.press import console, press, screen_of, screen_text, text_of, until, until_shown
 from tests.screens.scene import NOW, a4, scene
 
 
 async def test_pools_with_what_is_free_and_what_is_broken() -> None:
-    async with console() as (app, pilot, _):
+    async with console() as (_, pilot, _):
         await pilot.pause()
-        shown = screen_text(app)
-        assert "a4-highgpu-8g-a4-pool" in shown
-        assert "80/128" in shown
-        assert "✗ 1 not ready" in shown
-        assert "Largest free: 16 GPUs in sub-3, 24 in one block, 32 in all" in shown
-        assert "■ llama-70b (mira, 64)" in shown
+        await until_shown(
+            pilot,
+            "a4-highgpu-8g-a4-pool",
+            "80/128",
+            "✗ 1 not ready",
+            "Largest free: 16 GPUs in sub-3, 24 in one block, 32 in all",
+            "■ llama-70b (mira, 64)",
+        )
 
 
 async def test_the_floor_shows_every_host_in_its_place() -> None:
@@ -45,10 +47,7 @@ async def test_the_floor_shows_every_host_in_its_place() -> None:
 async def test_arrow_keys_go_from_host_to_host_and_say_what_is_on_them() -> None:
     async with console() as (app, pilot, _):
         await pilot.press("tab", "down", "down", "right", "right")
-        await until(pilot, lambda: "gke-train-a4-pool-0010" in screen_text(app))
-        shown = screen_text(app)
-        assert "nccl-0412 pod 1" in shown
-        assert "maintenance in" in shown
+        await until_shown(pilot, "gke-train-a4-pool-0010", "nccl-0412 pod 1", "maintenance in")
         await press(pilot, "enter", then=lambda: isinstance(app.screen, NodeScreen))
         await press(pilot, "escape", then=lambda: isinstance(app.screen, FleetScreen))
         assert app.screen.query_one(FloorMap).has_focus
@@ -64,7 +63,7 @@ async def test_a_key_goes_from_fault_to_fault_and_round_again() -> None:
             assert floor.hosts
             seen.append(short_name(floor.hosts[0].node.name))
         assert seen == ["0013", "0003", "0013"]
-        await until(pilot, lambda: "0013  ✗ NodeStatusUnknown" in screen_text(app))
+        await until_shown(pilot, "0013  ✗ NodeStatusUnknown")
         well = {key: structs.replace(each, ready=True) for key, each in session.fleet.nodes.items()}
         session.show(nodes=well)
         await until(pilot, lambda: "Next fault" not in screen_text(app))
@@ -75,22 +74,20 @@ async def test_a_key_goes_from_fault_to_fault_and_round_again() -> None:
 async def test_a_pool_leads_to_its_nodes_and_a_node_to_its_pods() -> None:
     async with console() as (app, pilot, _):
         await press(pilot, "enter", then=lambda: isinstance(app.screen, PoolScreen))
-        await until(pilot, lambda: "NodeStatusUnknown" in screen_text(app))
+        await until_shown(pilot, "NodeStatusUnknown")
         await press(pilot, "slash", *"0013", "enter", "enter", then=lambda: isinstance(app.screen, NodeScreen))
-        await until(pilot, lambda: "Node status is now: NodeNotReady" in screen_text(app))
-        await until(pilot, lambda: "No pods on this node." in screen_text(app))
-        assert "train-res" in screen_text(app)
+        await until_shown(pilot, "Node status is now: NodeNotReady", "No pods on this node.", "train-res")
 
 
 async def test_cordon_asks_by_name_and_uncordon_takes_its_place() -> None:
     async with console() as (app, pilot, session):
         await press(pilot, "enter", then=lambda: isinstance(app.screen, PoolScreen))
         await press(pilot, "K", then=lambda: isinstance(app.screen, Confirm))
-        await until(pilot, lambda: "8 of 8 GPUs in use" in screen_text(app))
+        await until_shown(pilot, "8 of 8 GPUs in use")
         await press(pilot, "y", then=lambda: session.called("cordon") == [("gke-train-a4-pool-0000", True)])
         screen = screen_of(app, PoolScreen)
         screen.table.move_to(("gke-train-a4-pool-0014",))
-        await until(pilot, lambda: "Uncordon" in screen_text(app))
+        await until_shown(pilot, "Uncordon")
         await press(pilot, "U", then=lambda: isinstance(app.screen, Confirm))
         await press(pilot, "y", then=lambda: session.called("cordon")[1:] == [("gke-train-a4-pool-0014", False)])
 
@@ -143,8 +140,7 @@ async def test_a_subblock_is_a_mark_that_tells_the_worst_of_it_and_enter_zooms_i
         assert lines[1].split() == ["blk-0", "▒■", "blk-1", "⚠✗"]
         assert lines[3].split() == ["blk-9", "✗"]
         await pilot.press("up", "left", "right", "right", "right")
-        await until(pilot, lambda: "sub-3 of blk-1  4 hosts  32 GPUs - 16 out of use = 16 free" in screen_text(app))
-        await until(pilot, lambda: "✗ 1 faulty" in screen_text(app))
+        await until_shown(pilot, "sub-3 of blk-1  4 hosts  32 GPUs - 16 out of use = 16 free", "✗ 1 faulty")
         await press(pilot, "enter", then=lambda: str(floor.zoom) == "host")
         assert floor.hosts
         assert floor.hosts[0].node.name == "gke-train-a4-pool-0012"
@@ -164,10 +160,10 @@ async def test_nodes_with_hardly_a_field(node: Node) -> None:
 
 
 async def test_no_nodes_at_all() -> None:
-    async with console(FakeSession(Fleet())) as (app, pilot, session):
-        await until(pilot, lambda: "No nodes." in screen_text(app))
+    async with console(FakeSession(Fleet())) as (_, pilot, session):
+        await until_shown(pilot, "No nodes.")
         session.show(scene())
-        await until(pilot, lambda: "llama-70b" in screen_text(app))
+        await until_shown(pilot, "llama-70b")
 
 
 def test_short_names_tell_neighbours_apart() -> None:

@@ -10,7 +10,7 @@ from console.kube.objects.node import Provisioning
 from console.scheduling.topology import pools
 from screens.pages.nodepools import PoolScreen
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, press, screen_text, toasts, until
+from tests.screens.press import console, press, screen_text, toasts, until, until_shown
 from tests.screens.test_pool import FLEX, POOL, facts, node, picture
 
 ZERO = replace(POOL, name="a4-zero", reservation="", least=0, most=4)
@@ -37,7 +37,7 @@ def session() -> FakeSession:
 
 async def test_a_key_shows_pools_without_machines_and_why_they_have_none() -> None:
     async with console(session(), size=(150, 30)) as (app, pilot, fake):
-        await until(pilot, lambda: "a All pools" in screen_text(app))
+        await until_shown(pilot, "a All pools")
         assert "a4-flex" not in screen_text(app)
         assert "pools" not in [name for name, *_ in fake.calls]
         await press(pilot, "a", then=lambda: "a4-flex" in screen_text(app))
@@ -51,18 +51,17 @@ async def test_a_key_shows_pools_without_machines_and_why_they_have_none() -> No
 async def test_what_another_screen_has_asked_is_shown_at_once() -> None:
     made = session()
     made.google.node_pools.last_snapshot = told()
-    async with console(made, size=(150, 30)) as (app, pilot, _):
-        await until(pilot, lambda: "a4-zero" in screen_text(app))
+    async with console(made, size=(150, 30)) as (_, pilot, _):
+        await until_shown(pilot, "a4-zero")
 
 
 async def test_without_a_login_it_is_said_what_to_do_and_the_key_stays() -> None:
     made = session()
     made.answers["pools"] = NotLoggedIn("There are no Google credentials.", "Log in with `gcloud auth`.")
     async with console(made, size=(150, 30)) as (app, pilot, _):
-        await until(pilot, lambda: "a All pools" in screen_text(app))
+        await until_shown(pilot, "a All pools")
         await press(pilot, "a", then=lambda: "Log in with `gcloud auth`." in toasts(app))
-        await until(pilot, lambda: "a All pools" in screen_text(app))
-        assert "a4-pool" in screen_text(app)
+        await until_shown(pilot, "a All pools", "a4-pool")
 
 
 async def test_nodes_of_no_pool_have_nothing_to_ask_google() -> None:

@@ -26,7 +26,7 @@ from screens.dialogs.question import Confirm, Pick
 from screens.dialogs.run_in_ranks import ExecAll, QuickNccl
 from screens.dialogs.save import CopyDialog
 from tests.fakes import FakeSession
-from tests.screens.press import console_at, press, screen_text, toasts, until
+from tests.screens.press import console_at, press, screen_text, toasts, until, until_shown
 from tests.screens.scene import scene
 
 JOB = ("default", "llama-70b")
@@ -34,7 +34,7 @@ JOB = ("default", "llama-70b")
 
 async def to_job(app: ConsoleApp, pilot: Pilot[Any]) -> None:
     app.open_page("job", *JOB)
-    await until(pilot, lambda: "llama-70b-workload-0-7" in screen_text(app))
+    await until_shown(pilot, "llama-70b-workload-0-7")
 
 
 TABLE = b"""# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809
@@ -62,14 +62,13 @@ async def test_a_quick_nccl_test_runs_in_the_chosen_pod_once_it_is_told_to() -> 
     session.answers["quick_nccl"] = (TABLE[:1000], TABLE[1000:])
     async with console_at(to_job, session) as (app, pilot, _):
         await press(pilot, "Q", then=lambda: isinstance(app.screen, QuickNccl))
-        await until(pilot, lambda: "NCCL test in pod 0 of llama-70b" in screen_text(app))
-        assert "which slows down what runs there" in screen_text(app)
+        await until_shown(pilot, "NCCL test in pod 0 of llama-70b", "which slows down what runs there")
         assert session.called("quick_nccl") == []
         await press(pilot, "enter", then=lambda: "Done: average 84.6 GB/s. a recording" in screen_text(app))
-        await until(pilot, lambda: "102.1" in screen_text(app))
+        await until_shown(pilot, "102.1")
         assert session.called("quick_nccl") == [("llama-70b-workload-0-0-x7k0", "1M", "1G")]
         await press(pilot, "enter", then=lambda: len(session.called("quick_nccl")) == 2)
-        await until(pilot, lambda: "Done" in screen_text(app))
+        await until_shown(pilot, "Done")
         await press(pilot, "escape", then=lambda: not isinstance(app.screen, QuickNccl))
 
 
@@ -97,13 +96,13 @@ async def test_a_command_in_many_ranks_shows_who_dissents() -> None:
         assert app.screen.query(Vertical).first().styles.border_top[0] == "round"  # its own styles reach it
         await press(pilot, "enter", then=lambda: "No command was given." in screen_text(app))
         await pilot.press(*"uname", "enter")
-        await until(pilot, lambda: "8 of 8 pods answered, 2 different answers; worst exit code 1." in screen_text(app))
+        await until_shown(pilot, "8 of 8 pods answered, 2 different answers; worst exit code 1.")
         assert session.called("everywhere") == [(tuple(range(8)), ("sh", "-c", "uname"), "")]
         shown = screen_text(app)
         assert "● pods 0-2, 4-7: 580" in shown
         assert "✗ pod 3, exit code 1: no device" in shown
         await pilot.press("tab", "end", *([*["backspace"] * 3]), *"9", "enter")
-        await until(pilot, lambda: "There is no pod 9." in screen_text(app))
+        await until_shown(pilot, "There is no pod 9.")
         assert len(session.called("everywhere")) == 1
         await press(pilot, "escape", then=lambda: not isinstance(app.screen, ExecAll))
 
@@ -120,10 +119,11 @@ async def test_a_copy_shows_how_far_it_is_and_what_was_left_out() -> None:
         await press(pilot, "u", then=lambda: isinstance(app.screen, CopyDialog))
         await press(pilot, "enter", then=lambda: "Both lines are needed" in screen_text(app))
         await press(pilot, *"out", "enter", then=lambda: "29 %  300 MiB of 1 GiB" in screen_text(app))
-        await until(pilot, lambda: "ckpt/model-3" in screen_text(app))
+        await until_shown(pilot, "ckpt/model-3")
         session.answers["hold"].set()
-        await until(pilot, lambda: "⚠ 9 files, 1 GiB, by sftp, sha256 equal: ./out" in screen_text(app))
-        await until(pilot, lambda: "1 thing skipped: x.sock It is a socket." in screen_text(app))
+        await until_shown(
+            pilot, "⚠ 9 files, 1 GiB, by sftp, sha256 equal: ./out", "1 thing skipped: x.sock It is a socket."
+        )
         (called,) = session.called("fetch")
         assert called[2:] == ("out", "./", "main")
 
@@ -138,7 +138,7 @@ async def test_esc_stops_a_copy_and_a_failure_stays_readable() -> None:
         await press(pilot, "escape", then=lambda: "Stopped. What was copied is kept" in screen_text(app))
         session.answers |= {"hold": None, "send": CopyFailed("here broke off: 1 of 2 MB are there.", "Run it again.")}
         await pilot.press("enter")
-        await until(pilot, lambda: "✗ here broke off: 1 of 2 MB are there. Run it again." in screen_text(app))
+        await until_shown(pilot, "✗ here broke off: 1 of 2 MB are there. Run it again.")
         await press(pilot, "escape", then=lambda: not isinstance(app.screen, CopyDialog))
 
 
@@ -188,7 +188,7 @@ async def test_a_shell_goes_on_in_the_pod_that_takes_the_place(handed_over: list
     session.answers["shell"] = Unreachable("The connection to the shell broke off.")
     async with console_at(to_job, session) as (app, pilot, _):
         await press(pilot, "s", then=lambda: isinstance(app.screen, Confirm))
-        await until(pilot, lambda: "is still there" in screen_text(app))
+        await until_shown(pilot, "is still there")
         await press(pilot, "n", then=lambda: not isinstance(app.screen, Confirm))
         with_pods(session, lambda pod: structs.replace(pod, deleting_since=1.0))
         await until(pilot, lambda: app.fleet is session.fleet)

@@ -39,7 +39,18 @@ from screens.widgets.log.view import LogView
 from screens.widgets.sentence_line import fold_spans
 from screens.wording import runs_of
 from tests.fakes import FakeSession, fleet_of, present
-from tests.screens.press import console, console_at, next_screen, press, screen_of, screen_text, text_of, toasts, until
+from tests.screens.press import (
+    console,
+    console_at,
+    next_screen,
+    press,
+    screen_of,
+    screen_text,
+    text_of,
+    toasts,
+    until,
+    until_shown,
+)
 from tests.screens.queue_scene import queue_scene, replaced, table_text
 from trainlog import NcclResult
 
@@ -145,7 +156,7 @@ async def test_a_job_in_trouble_comes_first_once_no_key_is_pressed(monkeypatch: 
         screen.table.move_to(llama)
         session.measures.progress_reader.known["uid-llama"] = JobProgress(nan=True, nan_words="loss is NaN", at=1.0)
         session.show(events={})
-        await until(pilot, lambda: "diverged" in screen_text(app))
+        await until_shown(pilot, "diverged")
         assert screen.table.shown == before, "nothing moves under the keys"
         monkeypatch.setattr(type(app), "since_key", STILL_SECONDS)
         session.show(events=dict(session.fleet.events))
@@ -177,7 +188,7 @@ async def test_only_mine_and_everything_again() -> None:
         assert "OWNER" in screen_text(app), "whose it is has room at 120 columns"
         assert "bob" in screen_text(app)
         await press(pilot, "m", then=lambda: list(screen.table.shown) == [("default", "llama")])
-        await until(pilot, lambda: "@you" in screen_text(app))
+        await until_shown(pilot, "@you")
         await press(pilot, "m", then=lambda: len(screen.table.shown) == len(owners))
         await press(pilot, "slash", *"you", then=lambda: list(screen.table.shown) == [("default", "llama")])
 
@@ -188,11 +199,13 @@ async def test_stop_names_release_and_what_stays_and_enter_keeps() -> None:
     async with console_at(to_jobs, session) as (app, pilot, screen):
         screen.table.move_to(("default", "llama"))
         await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm) and "stays:" in screen_text(app))
-        text = screen_text(app)
-        assert "Stop llama, launched by mira, not by you?" in text
-        assert "Helm release llama" in text
-        assert "6 pods with the logs, files and checkpoints inside" in text
-        assert "48 GPUs are free after that" in text
+        await until_shown(
+            pilot,
+            "Stop llama, launched by mira, not by you?",
+            "Helm release llama",
+            "6 pods with the logs, files and checkpoints inside",
+            "48 GPUs are free after that",
+        )
         await press(pilot, "enter", then=lambda: app.screen is screen)
         assert session.called("stop_job") == []
         await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
@@ -212,10 +225,7 @@ async def test_a_job_that_ends_while_its_stop_is_asked_is_asked_about_again() ->
         session.show(jobsets={**jobsets, ended.key: ended})
         await until(pilot, lambda: app.fleet.jobsets["default", "llama"].finished)
         await press(pilot, "y", then=lambda: "llama ended in the meantime" in screen_text(app))
-        await until(
-            pilot,
-            lambda: "llama: succeeded. Removing it deletes its pods with their logs and files." in screen_text(app),
-        )
+        await until_shown(pilot, "llama: succeeded. Removing it deletes its pods with their logs and files.")
         await press(pilot, "n", then=lambda: app.screen is screen)
         assert session.called("stop_job") == []
 
@@ -320,9 +330,7 @@ async def test_job_header_ranks_and_first_failure() -> None:
     session.printed["default", "sweep-workload-0-1-x7k1"] = [LogLine(time.time(), "CUDA out of memory")]
     async with console(session) as (app, pilot, _):
         screen = await to_job(app, pilot, "sweep")
-        text = screen_text(app)
-        assert "✗ failed" in text
-        assert "First failure: pod 1: OOMKilled (137) on gke-train-a4-pool-0009" in text
+        text = await until_shown(pilot, "✗ failed", "First failure: pod 1: OOMKilled (137) on gke-train-a4-pool-0009")
         assert text.count("jobset failed") == 1
         await until(pilot, lambda: "Log pod 1" in screen_text(app))  # the one that failed first
         await until(pilot, lambda: "Pod 1 failed first: exit code 137 (SIGKILL), OOMKilled" in screen_text(app))
@@ -339,7 +347,7 @@ async def test_a_page_is_never_at_an_earlier_phase_than_the_log_of_its_job() -> 
     session.printed[RANK_0] = [LogLine(time.time(), "step 12 train: run")]
     async with console(session, size=(120, 35)) as (app, pilot, _):
         await to_job(app, pilot, "llama")
-        await until(pilot, lambda: "in stage 12 train since" in screen_text(app))
+        await until_shown(pilot, "in stage 12 train since")
     followed = JobMeasures(("default", "llama"))
     followed.tests = (MeasuredTest(read_lines([LogLine(1.0, text) for text in table_text(110.0)])[0][0]),)
     session.measures.find_monitored = {followed.key: followed}.get
@@ -367,11 +375,13 @@ async def test_the_card_of_a_failure_ends_with_the_newest_line(size: tuple[int, 
     session.printed["default", "sweep-workload-0-1-x7k1"] = said
     async with console(session, size=size) as (app, pilot, _):
         await to_job(app, pilot, "sweep")
-        await until(pilot, lambda: "iteration 20" in screen_text(app))
-        await until(pilot, lambda: f"iteration {oldest}" in screen_text(app))
-        text = screen_text(app)
-        assert "Pod 1 failed first: exit code 137 (SIGKILL), OOMKilled" in text
-        assert "EXIT" in text
+        text = await until_shown(
+            pilot,
+            "iteration 20",
+            f"iteration {oldest}",
+            "Pod 1 failed first: exit code 137 (SIGKILL), OOMKilled",
+            "EXIT",
+        )
         assert ("latest events" in text) is (size[1] > 24), "a low page leaves the events to their tab"
 
 
@@ -523,13 +533,12 @@ async def test_the_log_of_all_ranks_and_what_they_agree_on() -> None:
         session.say(f"llama-workload-0-{number}-x7k{number}", "all say this", f"only {'x' * number} says that")
     async with console(session, size=(140, 35)) as (app, pilot, _):
         await to_job(app, pilot, "llama", "log")
-        await until(pilot, lambda: "all say this" in screen_text(app))
+        await until_shown(pilot, "all say this")
         await until(pilot, lambda: screen_text(app).count("all say this") == 1)
         await press(pilot, "m", then=lambda: screen_text(app).count("all say this") == 6)
-        await until(pilot, lambda: "6 of 6 live, 0 lines lost" in screen_text(app))
+        await until_shown(pilot, "6 of 6 live, 0 lines lost")
         await press(pilot, "m", then=lambda: screen_text(app).count("all say this") == 1)
-        await until(pilot, lambda: "6/6 all say this" in screen_text(app))
-        assert "pod 5 only xxxxx says that" in screen_text(app)
+        await until_shown(pilot, "6/6 all say this", "pod 5 only xxxxx says that")
         await press(pilot, "F", *"!only", "enter", then=lambda: "says that" not in screen_text(app))
         await press(pilot, "escape", then=lambda: "says that" in screen_text(app))
 
@@ -539,7 +548,7 @@ async def test_the_lines_that_are_shown_are_saved(tmp_path: Path) -> None:
     session.printed[RANK_0] = [LogLine(time.time(), f"hello {number}") for number in range(3)]
     async with console(session) as (app, pilot, _):
         await to_job(app, pilot, "llama", "log")
-        await until(pilot, lambda: "hello 2" in screen_text(app))
+        await until_shown(pilot, "hello 2")
         await press(pilot, "S", then=lambda: isinstance(app.screen, Prompt) and isinstance(app.focused, Input))
         app.screen.query_one(Input).value = str(tmp_path / "out.log")
         await press(pilot, "enter", then=lambda: "3 lines in" in toasts(app))
@@ -569,12 +578,10 @@ async def test_log_follows_the_chosen_rank_and_its_next_pod() -> None:
     session.printed["default", "llama-workload-0-1-x7k1"] = [LogLine(time.time(), "I am pod one")]
     async with console(session) as (app, pilot, _):
         screen = await to_job(app, pilot, "llama", "log")
-        await until(pilot, lambda: "hello 2" in screen_text(app))
+        await until_shown(pilot, "hello 2")
         await until(pilot, lambda: "6 of 6 ended, 0 lines lost" in screen.query_one(LogView).status)
         session.show(pods={**{key: each for key, each in fleet.pods.items() if key != RANK_0}, again.key: again})
-        await until(pilot, lambda: "second life" in screen_text(app))
-        await until(pilot, lambda: "pod 0  llama-workload-0-0-x7k0-again" in screen_text(app))
-        await until(pilot, lambda: "hello 2" in screen_text(app))
+        await until_shown(pilot, "second life", "pod 0  llama-workload-0-0-x7k0-again", "hello 2")
         await press(pilot, "greater_than_sign", then=lambda: "I am pod one" in screen_text(app))
         assert "second life" not in screen_text(app)
 
@@ -589,12 +596,12 @@ async def test_a_progress_bar_is_shown_while_it_is_drawn() -> None:
     async with console(session) as (app, pilot, _):
         screen = await to_job(app, pilot, "llama", "log")
         view = screen.query_one(LogView)
-        await until(pilot, lambda: "▸ 10%|#         | 10/100 [00:10<01:30,  1.02s/it]" in screen_text(app))
+        await until_shown(pilot, "▸ 10%|#         | 10/100 [00:10<01:30,  1.02s/it]")
         assert view.lines.shown == 1
         session.draw(first, " 20%|##        | 20/100 [00:20<01:20,  1.02s/it]")
         await until(pilot, lambda: "| 20/100 [" in screen_text(app) and "| 10/100 [" not in screen_text(app))
         await pilot.press("m")
-        await until(pilot, lambda: "▸ pod 0: 20%|##" in screen_text(app) and "(and 1 more)" in screen_text(app))
+        await until_shown(pilot, "▸ pod 0: 20%|##", "(and 1 more)")
         session.draw(first, "")
         session.draw(second, "")
         session.say(first, "trained")
@@ -615,14 +622,13 @@ async def test_nccl_tab_fills_and_the_strip_tells_the_peak() -> None:
     session.say("llama-workload-0-0-x7k0", *table_text(500.0, 640.0))
     async with console(session, size=(140, 35)) as (app, pilot, _):
         await to_job(app, pilot, "llama", "nccl")
-        await until(pilot, lambda: "640.0 GB/s at 1 GiB" in screen_text(app))
-        await until(pilot, lambda: "NCCL 640 GB/s" in screen_text(app))
+        await until_shown(pilot, "640.0 GB/s at 1 GiB", "NCCL 640 GB/s")
 
 
 async def test_nccl_of_a_pending_job_says_what_it_waits_for() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, session):
         await to_job(app, pilot, "dpo-b", "nccl")
-        await until(pilot, lambda: "The test has not started: needs 32 GPUs" in screen_text(app))
+        await until_shown(pilot, "The test has not started: needs 32 GPUs")
         assert session.called("follow_log") == []
 
 
@@ -632,7 +638,7 @@ async def test_tabs_by_key_and_bracket() -> None:
         await press(pilot, "e", then=lambda: "Back-off [restarting]" in screen_text(app))
         await pilot.press("right_square_bracket")
         await until(pilot, lambda: session.called("manifest") == [("JobSet", "default", "llama")])
-        await until(pilot, lambda: "kind: JobSet" in screen_text(app))
+        await until_shown(pilot, "kind: JobSet")
         await press(pilot, "right_square_bracket", then=lambda: screen.switcher.current == "pods")
         await press(pilot, "enter", then=lambda: screen.switcher.current == "log")
 
@@ -642,11 +648,11 @@ async def test_the_filter_of_a_tab_is_kept_and_shown_on_that_tab_only() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         await to_job(app, pilot, "llama")
         await pilot.press("slash", *"0-3", "enter")
-        await until(pilot, lambda: "/ 0-3" in screen_text(app) and "1 of 6" in screen_text(app))
+        await until_shown(pilot, "/ 0-3", "1 of 6")
         await press(pilot, "e", then=lambda: "Back-off [restarting]" in screen_text(app))
         await until(pilot, lambda: "0-3" not in screen_text(app))
         await pilot.press("slash", *"BackOff", "enter")
-        await until(pilot, lambda: "/ BackOff" in screen_text(app) and "1 of 2" in screen_text(app))
+        await until_shown(pilot, "/ BackOff", "1 of 2")
         await press(pilot, "r", then=lambda: "/ 0-3" in screen_text(app) and "1 of 6" in screen_text(app))
         assert "/ BackOff" not in screen_text(app)
         await press(pilot, "escape", then=lambda: "/ 0-3" not in screen_text(app) and "x7k5" in screen_text(app))
@@ -657,14 +663,13 @@ async def test_a_job_that_goes_stays_as_it_was_and_one_that_comes_appears() -> N
     async with console(FakeSession(fleet)) as (app, pilot, session):
         await to_job(app, pilot, "llama")
         session.show(jobsets={key: each for key, each in fleet.jobsets.items() if each.name != "llama"})
-        await until(pilot, lambda: "has been deleted" in screen_text(app))
-        await until(pilot, lambda: "llama-workload-0-0" in screen_text(app))
+        await until_shown(pilot, "has been deleted", "llama-workload-0-0")
         await pilot.press("escape")
         await to_job(app, pilot, "new-one")
-        await until(pilot, lambda: "Waiting for the JobSet to appear" in screen_text(app))
+        await until_shown(pilot, "Waiting for the JobSet to appear")
         new = structs.replace(fleet.jobsets["default", "big"], name="new-one", uid="uid-new")
         session.show(jobsets={**fleet.jobsets, new.key: new})
-        await until(pilot, lambda: "0/40" in screen_text(app))
+        await until_shown(pilot, "0/40")
 
 
 async def test_stop_from_the_job_reports_a_conflict() -> None:

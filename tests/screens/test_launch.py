@@ -33,7 +33,7 @@ from screens.pages.launch import LaunchScreen
 from screens.widgets.form.launch_words import fit_words, free_name
 from screens.widgets.form.model import LaunchRequest
 from tests.fakes import FakeSession, present
-from tests.screens.press import console, console_at, press, screen_of, screen_text, text_of, toasts, until
+from tests.screens.press import console, console_at, press, screen_of, screen_text, text_of, toasts, until, until_shown
 from tests.screens.queue_scene import FIELDS, MANIFESTS, OTHER, RECIPE, cluster_queue, queue_scene
 
 
@@ -91,7 +91,7 @@ async def test_the_main_job_form_look_launch_job() -> None:
         assert screen.form.texts["name"] == "llama-2"  # llama is taken
         assert screen.form.texts["queue"] == "a4"  # research is stopped
         await press(pilot, "backspace", "backspace", "8", "ctrl+s", then=lambda: isinstance(app.screen, LaunchLook))
-        await until(pilot, lambda: "The API server accepts it" in screen_text(app))
+        await until_shown(pilot, "The API server accepts it")
         assert "The API server checks" not in screen_text(app), "it has"
         assert "kind: JobSet" in screen_text(app)
         assert "8 GPUs = 1 node of 8" in screen_text(app)
@@ -112,7 +112,7 @@ async def test_a_number_makes_the_change_with_which_it_would_fit_now() -> None:
     async with console_at(to_form, session) as (app, pilot, screen):
         await pilot.press("backspace", "backspace", "3", "2", "ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, LaunchLook))
-        await until(pilot, lambda: "would fit now with 16 GPUs (1)." in screen_text(app))
+        await until_shown(pilot, "would fit now with 16 GPUs (1).")
         await pilot.press("2", "3")
         assert isinstance(app.screen, LaunchLook), "there is no second change"
         await press(pilot, "1", then=lambda: isinstance(app.screen, LaunchLook) and "Fits now" in screen_text(app))
@@ -161,13 +161,13 @@ async def test_a_queue_that_was_filled_in_follows_what_is_asked_for_until_one_is
     session.show(cluster_queues={**queues, ("", "research"): cluster_queue("research", 56)})
     async with console_at(to_form, session) as (app, pilot, screen):
         assert screen.form.texts["queue"] == "a4"
-        await until(pilot, lambda: "queue a4 filled in" in screen_text(app))
+        await until_shown(pilot, "queue a4 filled in")
         session.show(cluster_queues={**queues, ("", "research"): cluster_queue("research", 0)})
         await until(pilot, lambda: screen.form.texts["queue"] == "research")
         screen.form.go("queue")
         await press(pilot, "ctrl+u", "a", "4", then=lambda: screen.form.texts["queue"] == "a4")
         screen.form.go("gpus")
-        await until(pilot, lambda: "1 changed" in screen_text(app))
+        await until_shown(pilot, "1 changed")
         assert screen.form.texts["queue"] == "a4"
         assert "filled in" not in screen_text(app)
 
@@ -178,7 +178,7 @@ async def test_after_a_launch_the_new_job_is_below_jobs_and_no_field_has_the_key
         await press(pilot, "3", "enter", then=lambda: isinstance(app.screen, JobScreen))
         screen = await to_form(app, pilot)
         await press(pilot, "ctrl+s", then=lambda: isinstance(app.screen, LaunchLook))
-        await until(pilot, lambda: "The API server accepts it" in screen_text(app))
+        await until_shown(pilot, "The API server accepts it")
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.key == ("default", "me-nccl"))
         assert len(app.screen_stack) == 2, "Jobs, and the new job on it: the other job's page is closed"
@@ -203,10 +203,13 @@ async def test_the_look_names_the_checks_that_fail_and_asks_all_the_same() -> No
     session.preflight.found["P11"] = Check("P11", "Bucket", "storage", Result.FAIL, bucket, "", "Make it.", at=1.0)
     async with console_at(to_form, session) as (app, pilot, screen):
         await press(pilot, "ctrl+s", then=lambda: isinstance(app.screen, LaunchLook))
-        await until(pilot, lambda: f"✗ Bucket: {bucket}" in screen_text(app))
-        await until(pilot, lambda: "Fix: Make it." in screen_text(app))
-        assert "1 check failed. Launch llama-2 all the same?" in screen_text(app)
-        assert "launches all the same" in screen_text(app)
+        await until_shown(
+            pilot,
+            f"✗ Bucket: {bucket}",
+            "Fix: Make it.",
+            "1 check failed. Launch llama-2 all the same?",
+            "launches all the same",
+        )
         await press(pilot, "escape", then=lambda: app.screen is screen)
         assert session.called("launch") == []
 
@@ -237,7 +240,7 @@ async def test_the_launch_key_held_down_or_pressed_twice_confirms_nothing(monkey
         await press(pilot, "ctrl+s", "ctrl+s", "ctrl+s", then=lambda: CONFIRMED in screen_text(app))
         assert "Confirmed" not in screen_text(app), "nobody has read what it asks"
         session.preflight.held.set()
-        await until(pilot, lambda: "The API server accepts it" in screen_text(app))
+        await until_shown(pilot, "The API server accepts it")
         await pilot.press("ctrl+s", "ctrl+s")
         assert isinstance(app.screen, LaunchLook), "still held down"
         assert session.called("launch") == []
@@ -257,7 +260,7 @@ async def test_a_check_that_fails_drops_what_was_confirmed_and_asks_again(monkey
         await press(pilot, "ctrl+s", then=lambda: CONFIRMED in screen_text(app))
         await pilot.press("enter")
         session.preflight.held.set()
-        await until(pilot, lambda: "1 check failed. Launch llama-2 all the same?" in screen_text(app))
+        await until_shown(pilot, "1 check failed. Launch llama-2 all the same?")
         await pilot.press("enter")
         assert isinstance(app.screen, LaunchLook), "pressed before the failure could be read"
         assert session.called("launch") == []
@@ -299,7 +302,7 @@ async def test_the_end_of_the_checks_neither_closes_nor_launches_below_another_s
         if refused:
             await until(pilot, lambda: app.screen is screen and str(error) in toasts(app))
         else:
-            await until(pilot, lambda: "The API server accepts it" in screen_text(app))
+            await until_shown(pilot, "The API server accepts it")
 
 
 async def test_the_look_says_what_is_awaited_and_asks_about_checks_that_learnt_nothing() -> None:
@@ -309,11 +312,14 @@ async def test_the_look_says_what_is_awaited_and_asks_about_checks_that_learnt_n
     session.preflight.found["P11"] = Check("P11", "Bucket", "storage", Result.COULD_NOT, "Nothing.", late, "", at=1.0)
     async with console_at(to_form, session) as (app, pilot, _):
         await press(pilot, "ctrl+s", then=lambda: isinstance(app.screen, LaunchLook))
-        await until(pilot, lambda: "The checks wait up to 8 s for Bucket, Image …" in screen_text(app))
+        await until_shown(pilot, "The checks wait up to 8 s for Bucket, Image …")
         await pilot.press("enter")
         session.preflight.held.set()
-        await until(pilot, lambda: "Could not look: Bucket (There was no answer within 8 s)." in screen_text(app))
-        assert "1 check could not look. Launch llama-2 all the same?" in screen_text(app)
+        await until_shown(
+            pilot,
+            "Could not look: Bucket (There was no answer within 8 s).",
+            "1 check could not look. Launch llama-2 all the same?",
+        )
         assert session.called("launch") == [], "confirmed before it was known"
 
 
@@ -321,13 +327,12 @@ async def test_errors_while_typing_stand_at_the_field_and_stop_the_launch() -> N
     session = session_of()
     async with console_at(to_form, session) as (app, pilot, screen):
         await press(pilot, "backspace", "2", then=lambda: "✗ GPUs" in screen_text(app))
-        await until(pilot, lambda: "must be 8, 16 or 32." in screen_text(app))
-        assert "Needs another value: GPUs." in screen_text(app)
+        await until_shown(pilot, "must be 8, 16 or 32.", "Needs another value: GPUs.")
         await press(pilot, "ctrl+s", then=lambda: "Not yet: GPUs must be 8, 16 or 32." in toasts(app))
         assert session.called("check") == []
         await press(pilot, "x", then=lambda: "must be a whole number" in screen_text(app))
         screen.form.put_texts({"gpus": "8", "queue": "nope"})
-        await until(pilot, lambda: "✗ Queue" in screen_text(app))
+        await until_shown(pilot, "✗ Queue")
         screen.form.put_texts({"queue": "a4"})
         await until(pilot, lambda: "✗ Queue" not in screen_text(app))
 
@@ -364,8 +369,7 @@ async def test_a_refusal_is_told_and_the_form_stays(method: str, error: Exceptio
         await until(pilot, lambda: app.screen is screen)
         assert screen.form.texts["name"] == "llama-2"
         if method == "check":
-            await until(pilot, lambda: "✗ Queue" in screen_text(app))
-            await until(pilot, lambda: "exist; a4 was given" in screen_text(app))
+            await until_shown(pilot, "✗ Queue", "exist; a4 was given")
 
 
 async def test_advanced_fields_come_and_go_and_keep_what_was_typed() -> None:
@@ -384,7 +388,7 @@ async def test_f1_tells_all_of_a_field_and_the_keys() -> None:
     told = " ".join(f"word{number}" for number in range(200))
     fields = tuple(replace(each, description=told) if each.path == "gpus" else each for each in FIELDS)
     async with console_at(to_form, session_of(fields=fields)) as (app, pilot, screen):
-        await until(pilot, lambda: "f1 shows all" in screen_text(app))
+        await until_shown(pilot, "f1 shows all")
         assert "word199" not in screen_text(app)
         assert screen_text(app).rstrip().endswith("f1 Help"), "? is a letter of the field"
         await press(pilot, "f1", then=lambda: isinstance(app.screen, HelpScreen) and "word199" in screen_text(app))
@@ -408,7 +412,7 @@ async def test_each_recipe_keeps_its_own_values() -> None:
 async def test_preview_follows_the_typing_and_says_when_it_cannot() -> None:
     async with console(session_of(), size=(190, 40)) as (app, pilot, session):
         await to_form(app, pilot)
-        await until(pilot, lambda: "name: me-nccl" in screen_text(app))
+        await until_shown(pilot, "name: me-nccl")
         await press(pilot, "backspace", "2", then=lambda: "# Not rendered: GPUs must be" in screen_text(app))
         assert session.called("launch") == []
 
@@ -484,7 +488,7 @@ async def test_a_values_file_goes_through_the_dialog() -> None:
     async with console_at(to_form, chart_session()) as (app, pilot, screen):
         await press(pilot, "f6", then=lambda: isinstance(app.screen, PasteDialog) and isinstance(app.focused, TextArea))
         app.post_message(events.Paste("gpus: 24\nenv:\n  NCCL_ALGO: Ring\n"))
-        await until(pilot, lambda: "Ring" in screen_text(app))
+        await until_shown(pilot, "Ring")
         await press(pilot, "ctrl+s", then=lambda: screen.form.texts["gpus"] == "24")
         assert "NCCL_ALGO=Ring" in screen.form.texts["env"].split("\n")
         await until(pilot, lambda: "ctrl+z takes it back" in toasts(app))
@@ -497,7 +501,7 @@ async def test_a_text_that_says_nothing_leaves_the_form() -> None:
         before = screen.form.texts
         app.post_message(events.Paste("gpus: [\nqueue: {\n"))
         await until(pilot, lambda: isinstance(app.screen, PasteReport))
-        await until(pilot, lambda: "Nothing was imported" in screen_text(app))
+        await until_shown(pilot, "Nothing was imported")
         await press(pilot, "escape", then=lambda: screen.form.texts == before)
 
 
@@ -512,11 +516,11 @@ async def test_the_views_turn_and_say_what_differs() -> None:
     ]
     async with console_at(to_form, session, size=(150, 40)) as (app, pilot, screen):
         await press(pilot, "backspace", "backspace", "8", "f4", then=lambda: "+   gpus: 8" in screen_text(app))
-        await until(pilot, lambda: "beside the recipe's defaults" in screen_text(app))
+        await until_shown(pilot, "beside the recipe's defaults")
         await press(pilot, "b", then=lambda: "beside llama, the last launch" in screen_text(app))
-        await until(pilot, lambda: "-   gpus: 24" in screen_text(app))
+        await until_shown(pilot, "-   gpus: 24")
         await press(pilot, "f5", then=lambda: "helm install me-nccl" in screen_text(app))
-        await until(pilot, lambda: "me-nccl.values.yaml" in screen_text(app))
+        await until_shown(pilot, "me-nccl.values.yaml")
         await press(pilot, "i", then=lambda: "--set gpus=8" in screen_text(app))
         await press(pilot, "c", then=lambda: "in the clipboard" in toasts(app))
         assert app.clipboard.startswith("helm install me-nccl")
@@ -573,11 +577,11 @@ async def test_a_value_added_to_the_schema_is_in_the_form_with_label_help_and_va
         recipes=grown.recipes(), fields=grown.fields, problems=grown.plan_problems, suggest_name="me-nccl"
     )
     async with console_at(to_form, session) as (app, pilot, screen):
-        await until(pilot, lambda: "Patience" in screen_text(app) and "days" in screen_text(app))
+        await until_shown(pilot, "Patience", "days")
         screen.form.go("patience")
-        await until(pilot, lambda: "How long one waits for good news." in screen_text(app))
+        await until_shown(pilot, "How long one waits for good news.")
         await press(pilot, "end", "5", then=lambda: "✗ Patience" in screen_text(app))
-        await until(pilot, lambda: "must be at most 9; 55 was given" in screen_text(app))
+        await until_shown(pilot, "must be at most 9; 55 was given")
         await press(pilot, "backspace", "backspace", "7", then=lambda: "✗" not in screen_text(app))
         planned = present(screen.plan())
         assert planned[0].values["patience"] == 7
@@ -591,7 +595,7 @@ async def test_what_is_left_of_a_failed_launch_may_be_removed() -> None:
         await to_form(app, pilot)
         await press(pilot, "ctrl+s", then=lambda: isinstance(app.screen, LaunchLook))
         await press(pilot, "enter", then=lambda: isinstance(app.screen, Confirm))
-        await until(pilot, lambda: "Remove what is left of me-nccl?" in screen_text(app))
+        await until_shown(pilot, "Remove what is left of me-nccl?")
         await press(pilot, "y", then=lambda: session.called("stop_job") == [("default", "me-nccl")])
 
 
@@ -680,7 +684,7 @@ async def test_manifests_appear_when_the_terminal_grows() -> None:
     async with console_at(to_form, session_of()) as (app, pilot, _):
         assert "kind: JobSet" not in screen_text(app)
         await pilot.resize_terminal(200, 50)
-        await until(pilot, lambda: "kind: JobSet" in screen_text(app))
+        await until_shown(pilot, "kind: JobSet")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -707,5 +711,5 @@ async def test_read_only_says_that_nothing_can_be_launched() -> None:
     settings = Settings(read_only=True)
     session = session_of()
     session.watch.settings, session.watch.read_only = settings, True
-    async with console_at(to_form, session, settings=settings) as (app, pilot, _):
-        await until(pilot, lambda: "nothing can be launched" in screen_text(app))
+    async with console_at(to_form, session, settings=settings) as (_, pilot, _):
+        await until_shown(pilot, "nothing can be launched")

@@ -16,7 +16,7 @@ from screens.pages.pods import PodScreen
 from screens.widgets.log.lines import LogLines
 from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
-from tests.screens.press import connecting, console, focus, next_screen, press, screen_text, until
+from tests.screens.press import connecting, console, focus, next_screen, press, screen_text, until, until_shown
 from tests.screens.scene import scene
 
 KEY = ("default", "dpo-[b]-workload-0-1-x7k1")
@@ -42,7 +42,7 @@ async def test_a_container_of_a_pod_is_chosen_and_its_run_before() -> None:
         page.containers.move_to((names[-1],))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, LogScreen) and "iteration 7" in screen_text(app))
-        await until(pilot, lambda: f"log of {KEY[1]}/{names[-1]}" in screen_text(app))
+        await until_shown(pilot, f"log of {KEY[1]}/{names[-1]}")
         await press(pilot, "p", then=lambda: "previous run" in screen_text(app))
         asked = session.called("follow_log")
         assert [(container, previous) for _, _, container, _, _, previous, _ in asked] == [
@@ -73,14 +73,14 @@ async def test_a_log_goes_on_after_a_reconnect_without_losing_or_repeating_a_lin
         await until(pilot, lambda: app.fleet is sessions[0].fleet)
         page = await log_of(app, pilot)
         await until(pilot, lambda: page.view.lines.total == 3)
-        await until(pilot, lambda: "● following" in screen_text(app))
+        await until_shown(pilot, "● following")
         sessions[1].printed[KEY] = [*sessions[0].printed[KEY], LogLine(2.0, "same"), LogLine(3.0, "three")]
         sessions[1].running.add(KEY)
         await press(pilot, "ctrl+r", then=lambda: page.view.lines.total == 5)
         assert [row.text for row in page.view.lines.text.read_rows(0, 9)] == ["same", "same", "two", "same", "three"]
-        await until(pilot, lambda: "● following" in screen_text(app))
+        await until_shown(pilot, "● following")
         sessions[1].say(KEY[1], "four", at=4.0)
-        await until(pilot, lambda: "four" in screen_text(app))
+        await until_shown(pilot, "four")
 
 
 async def test_a_log_waits_while_there_is_no_connection_and_says_so() -> None:
@@ -90,7 +90,7 @@ async def test_a_log_waits_while_there_is_no_connection_and_says_so() -> None:
         page = await log_of(app, pilot)
         await until(pilot, lambda: page.view.lines.total == 1)
         await app._close_session()
-        await until(pilot, lambda: "◐ waits for the connection" in screen_text(app))
+        await until_shown(pilot, "◐ waits for the connection")
         assert "following" not in screen_text(app)
 
 
@@ -99,11 +99,11 @@ async def test_a_log_of_a_container_that_has_ended_is_not_followed() -> None:
     session.say(KEY[1], "one", at=1.0)
     async with console(session) as (app, pilot, _):
         page = await log_of(app, pilot)
-        await until(pilot, lambda: "● following" in screen_text(app))
+        await until_shown(pilot, "● following")
         session.end(KEY[1])
-        await until(pilot, lambda: "○ the container has ended  1 line" in screen_text(app))
+        await until_shown(pilot, "○ the container has ended  1 line")
         page.view.lines.follow = False
-        await until(pilot, lambda: "○ the container has ended  1 line" in screen_text(app))
+        await until_shown(pilot, "○ the container has ended  1 line")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")

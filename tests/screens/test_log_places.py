@@ -16,7 +16,7 @@ from screens.pages.job import JobScreen
 from screens.widgets.log.view import LogView
 from tests.console.metrics.test_log_search import iteration
 from tests.fakes import FakeSession
-from tests.screens.press import console, console_at, press, screen_text, until
+from tests.screens.press import console, console_at, press, screen_text, until, until_shown
 from tests.screens.queue_scene import queue_scene
 from tests.screens.test_reconnect import FIRST, go_on, page
 from tests.screens.test_watching import report
@@ -58,7 +58,7 @@ async def test_under_an_alarm_the_log_opens_on_its_line() -> None:
     session.alarms.sound("default", "llama", AlarmKind.NAN, "loss is NaN since step 90")
     async with console_at(to_log, session, size=(140, 35)) as (app, pilot, screen):
         await until(pilot, lambda: screen.rank == 1 and "nan: 1 of 60 matches" in screen_text(app))
-        await until(pilot, lambda: "loss nan  gn nan" in screen_text(app))
+        await until_shown(pilot, "loss nan  gn nan")
         assert screen.query_one(LogView).lines.match_line == 89, "iteration 90"
         assert not screen.query_one(LogView).lines.follow
 
@@ -81,12 +81,12 @@ async def test_the_line_of_an_alarm_stays_shown_when_the_rest_of_the_log_comes(m
     monkeypatch.setattr(JobLog, "__init__", begin_late)
     session = session_of(*map(iteration, range(1, 90)), *(iteration(number, "", "nan") for number in range(90, 150)))
     session.alarms.sound("default", "llama", AlarmKind.NAN, "loss is NaN since step 90")
-    async with console_at(to_log, session, size=(140, 35)) as (app, pilot, screen):
+    async with console_at(to_log, session, size=(140, 35)) as (_, pilot, screen):
         log = screen.query_one(LogTab)
         await until(pilot, lambda: log._log is not None and log._log.ready.is_set())
-        await until(pilot, lambda: "nan: 1 of 60 matches" in screen_text(app))
+        await until_shown(pilot, "nan: 1 of 60 matches")
         await pilot.pause(0.3)
-        await until(pilot, lambda: "loss nan  gn nan" in screen_text(app))
+        await until_shown(pilot, "loss nan  gn nan")
         assert screen.query_one(LogView).lines.match_line == 89, "iteration 90"
 
 
@@ -106,23 +106,23 @@ async def test_the_first_error_is_looked_for_in_all_pods() -> None:
         await until(pilot, lambda: screen.rank == 1)
         await press(pilot, "less_than_sign", then=lambda: "libraries: run" in screen_text(app))
         await pilot.press("E")
-        await until(pilot, lambda: "pod 0 has none; pod 1 has some, first at iteration 20: Enter" in screen_text(app))
+        await until_shown(pilot, "pod 0 has none; pod 1 has some, first at iteration 20: Enter")
         await press(pilot, "enter", then=lambda: "errors: 1 of 40 matches" in screen_text(app))
         assert screen.rank == 1
-        await until(pilot, lambda: "loss nan  gn nan" in screen_text(app))
+        await until_shown(pilot, "loss nan  gn nan")
         assert screen.query_one(LogView).lines.match_line == 19, "iteration 20"
 
 
 async def test_where_no_pod_tells_of_an_error_that_is_said() -> None:
     async with console_at(to_log, session_of("ready"), size=(140, 35)) as (app, pilot, _):
-        await until(pilot, lambda: "libraries: run" in screen_text(app))
+        await until_shown(pilot, "libraries: run")
         await press(pilot, "E", then=lambda: "No line of any pod contains an error." in screen_text(app))
 
 
 async def test_iterations_in_few_words_are_drawn_and_not_saved() -> None:
     async with console_at(to_log, session_of(*map(iteration, range(1, 9))), size=(80, 24)) as (app, pilot, screen):
         await until(pilot, lambda: screen.rank == 1)
-        await until(pilot, lambda: "it 8/97  loss 10.580  gn 0.31  2.82 s  883 TF" in screen_text(app))
+        await until_shown(pilot, "it 8/97  loss 10.580  gn 0.31  2.82 s  883 TF")
         text = screen.query_one(LogView).lines.text
         assert [row.text for row in text.read_rows(0, 8)] == [*map(iteration, range(1, 9))]
         await press(pilot, "C", then=lambda: "consumed samples" in screen_text(app))
@@ -133,7 +133,7 @@ async def test_keys_on_a_process_are_about_its_pod() -> None:
     session.inspector.report = report()
     async with console(session, size=(140, 45)) as (app, pilot, _):
         screen = await to_log(app, pilot, "hang")
-        await until(pilot, lambda: "Rank 9 (pod 1, GPU 1) is in the data loader" in screen_text(app))
+        await until_shown(pilot, "Rank 9 (pod 1, GPU 1) is in the data loader")
         await until(pilot, lambda: screen.rank == 1)
         await press(pilot, "l", then=lambda: "I am pod 1" in screen_text(app))
 

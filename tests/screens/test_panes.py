@@ -13,7 +13,7 @@ from screens.paned import PANE_SIZES, PanedScreen
 from screens.widgets.line import cut_name
 from screens.wording import Span
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, press, screen_of, screen_text, text_of, until
+from tests.screens.press import console, press, screen_of, screen_text, text_of, until, until_shown
 from tests.screens.queue_scene import job, queue_scene
 from tests.screens.scene import scene
 
@@ -98,4 +98,4 @@ async def test_a_pane_below_leaves_the_sentence_of_a_list_without_rows() -> None
         await until(pilot, lambda: screen.has_class("-below"))
         screen.redraw_pane()
         await pilot.pause()
-        await until(pilot, lambda: "ask for workloads/list" in screen_text(app))
+        await until_shown(pilot, "ask for workloads/list")

@@ -22,7 +22,18 @@ from screens.pages.log import LogScreen
 from screens.pages.object_yaml import ObjectYamlScreen
 from screens.pages.pods import PodScreen, PodsScreen, PodTally
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import STYLES, console, next_screen, press, screen_of, screen_text, text_of, toasts, until
+from tests.screens.press import (
+    STYLES,
+    console,
+    next_screen,
+    press,
+    screen_of,
+    screen_text,
+    text_of,
+    toasts,
+    until,
+    until_shown,
+)
 from tests.screens.scene import NOW, scene
 
 
@@ -31,7 +42,7 @@ async def test_filter_as_you_type_then_back_to_all() -> None:
         await pilot.press("4")
         screen = screen_of(app, PodsScreen)
         await press(pilot, "slash", *"nccl", then=lambda: len(screen.table.shown) == 2)
-        await until(pilot, lambda: "2 of 15" in screen_text(app))
+        await until_shown(pilot, "2 of 15")
         await pilot.press("enter", "down")
         assert screen.table.cursor is not None
         assert screen.table.cursor[1].startswith("nccl-0412-workload-0-1")
@@ -43,8 +54,7 @@ async def test_filter_as_you_type_then_back_to_all() -> None:
 async def test_delete_asks_by_name_and_enter_alone_keeps() -> None:
     async with console() as (app, pilot, session):
         await press(pilot, "4", "x", then=lambda: isinstance(app.screen, Confirm))
-        await until(pilot, lambda: "dpo-[b]-workload-0-0-x7k0" in screen_text(app))
-        await until(pilot, lambda: "may restart all its pods" in screen_text(app))
+        await until_shown(pilot, "dpo-[b]-workload-0-0-x7k0", "may restart all its pods")
         await press(pilot, "enter", then=lambda: isinstance(app.screen, PodsScreen))
         assert session.called("delete_pod") == []
         await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
@@ -71,11 +81,13 @@ async def test_a_pod_has_a_page_with_containers_and_events() -> None:
         await pilot.press("4")
         (await next_screen(pilot, PodsScreen)).table.move_to(("default", "dpo-[b]-workload-0-1-x7k1"))
         await press(pilot, "enter", then=lambda: isinstance(app.screen, PodScreen))
-        await until(pilot, lambda: "BackOff" in screen_text(app))
-        shown = screen_text(app)
-        assert "CrashLoopBackOff" in shown
-        assert "before: exit code 137 OOMKilled" in shown
-        assert "Back-off restarting failed container" in shown
+        await until_shown(
+            pilot,
+            "BackOff",
+            "CrashLoopBackOff",
+            "before: exit code 137 OOMKilled",
+            "Back-off restarting failed container",
+        )
         await pilot.press("escape")
         assert (await next_screen(pilot, PodsScreen)).table.cursor == ("default", "dpo-[b]-workload-0-1-x7k1")
 
@@ -95,24 +107,24 @@ async def test_events_stand_newest_first_and_only_those_of_the_object_or_its_rel
     async with console(session) as (app, pilot, _):
         session.show(events={(each.namespace, each.name): each for each in told})
         app.open_page("pod", *mine.key)
-        await until(pilot, lambda: "WasA" in screen_text(app))
+        await until_shown(pilot, "WasA")
         await until(pilot, lambda: re.findall(r"Was(\w+)", screen_text(app)) == ["A", "B", "C", "D"])
         app.pop_screen()
         app.open_page("job", "default", "llama-70b", "events")
-        await until(pilot, lambda: "WasA" in screen_text(app))
+        await until_shown(pilot, "WasA")
         await until(pilot, lambda: re.findall(r"Was(\w+)", screen_text(app)) == ["A", "B", "C", "D"])
         session.show(events={(each.namespace, each.name): each for each in (*told, event("New", mine, 0))})
-        await until(pilot, lambda: "WasNew" in screen_text(app))
+        await until_shown(pilot, "WasNew")
         await until(pilot, lambda: re.findall(r"Was(\w+)", screen_text(app)) == ["New", "A", "B", "C", "D"])
         await press(pilot, "slash", *"WasC", "enter", then=lambda: "WasA" not in screen_text(app))
-        await until(pilot, lambda: f"C of {mine.name}" in screen_text(app))
+        await until_shown(pilot, f"C of {mine.name}")
 
 
 async def test_a_pod_that_goes_while_its_page_is_open() -> None:
     async with console() as (app, pilot, session):
         await press(pilot, "4", "enter", then=lambda: isinstance(app.screen, PodScreen))
         session.show(pods={})
-        await until(pilot, lambda: "gone" in screen_text(app))
+        await until_shown(pilot, "gone")
         await press(pilot, "l", "s", "y", "x", then=lambda: isinstance(app.screen, PodScreen))
 
 
@@ -122,8 +134,7 @@ async def test_its_log_is_followed() -> None:
     session.printed["default", "dpo-[b]-workload-0-0-x7k0"] = [LogLine(1.0, f"iteration {n}") for n in range(200)]
     async with console(session) as (app, pilot, _):
         await press(pilot, "4", "l", then=lambda: isinstance(app.screen, LogScreen))
-        await until(pilot, lambda: "iteration 199" in screen_text(app))
-        await until(pilot, lambda: "has ended" in screen_text(app))
+        await until_shown(pilot, "iteration 199", "has ended")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -137,7 +148,7 @@ async def test_a_log_that_is_not_there_says_why() -> None:
 async def test_its_yaml() -> None:
     async with console() as (app, pilot, session):
         await press(pilot, "4", "y", then=lambda: isinstance(app.screen, ObjectYamlScreen))
-        await until(pilot, lambda: "kind: Pod" in screen_text(app))
+        await until_shown(pilot, "kind: Pod")
         assert session.called("manifest") == [("Pod", "default", "dpo-[b]-workload-0-0-x7k0")]
 
 
@@ -147,7 +158,7 @@ async def test_figures_over_the_list(empty: bool) -> None:
         await pilot.press("4")
         if empty:
             session.show(pods={})
-            await until(pilot, lambda: "No pods." in screen_text(app))
+            await until_shown(pilot, "No pods.")
         else:
             assert "15 pods" in screen_text(app)
             assert "1 CrashLoopBackOff" in screen_text(app)
@@ -158,7 +169,7 @@ async def test_the_filter_line_hides_no_row() -> None:
         await pilot.press("4", "slash", "enter", "slash", *"e", "enter", "end")
         screen = screen_of(app, PodsScreen)
         await until(pilot, lambda: screen.table.cursor == screen.table.shown[-1])
-        await until(pilot, lambda: f"▸ {'  '.join(screen.table.shown[-1])}" in screen_text(app))
+        await until_shown(pilot, f"▸ {'  '.join(screen.table.shown[-1])}")
 
 
 def test_the_tally_follows_changes() -> None:
@@ -230,7 +241,7 @@ async def test_a_picture_that_comes_while_a_key_is_answered_is_drawn_after_it(
         assert isinstance(app, Keys)
         app.likely, screen = not slow, Drawn()
         await app.push_screen(screen)
-        await until(pilot, lambda: "nccl-0412" in screen_text(app))
+        await until_shown(pilot, "nccl-0412")
         screen.bare, screen.drawn = True, 0
         screen._drawing_is_slow, screen._rested_at = False, 0.0
         app.fleet = replace(app.fleet)
@@ -289,7 +300,7 @@ async def test_a_picture_does_not_wait_for_ever_for_keys(monkeypatch: pytest.Mon
         await press(pilot, "4", then=lambda: "nccl-0412" in screen_text(app))
         app.answers = True
         session.show(pods={})
-        await until(pilot, lambda: "No pods" in screen_text(app))
+        await until_shown(pilot, "No pods")
 
 
 @pytest.mark.parametrize("key", ["s", "f", "u"])

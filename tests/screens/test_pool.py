@@ -19,7 +19,7 @@ from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm, Pick, Prompt
 from screens.pages.nodepools import NodepoolsScreen, PoolScreen
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, press, screen_text, until
+from tests.screens.press import console, press, screen_text, until, until_shown
 
 NOW = time.time()
 POOL = GkePool(
@@ -82,7 +82,7 @@ async def page(
 
 async def test_what_google_wants_stands_beside_what_there_is() -> None:
     async with page() as (app, pilot, _):
-        await until(pilot, lambda: "1 of 3 nodes is being repaired" in screen_text(app))
+        await until_shown(pilot, "1 of 3 nodes is being repaired")
         text = screen_text(app)
         for words in ("2 of 3 wanted nodes ready", "autoscaling 2 to 8", "reservation a4-res", "compact placement",
                       "maintenance Sundays, 02:00 to 08:00 UTC", "0/1"):  # fmt: skip
@@ -92,28 +92,26 @@ async def test_what_google_wants_stands_beside_what_there_is() -> None:
 async def test_what_is_under_way_is_told_in_whole_sentences() -> None:
     told = picture(facts(operations=(RESIZE,)), operations=(RESIZE,))
     for name in ("a4-pool", "nodepools"):
-        async with page(told, name=name) as (app, pilot, _):
-            await until(pilot, lambda: "a4-pool is being resized" in screen_text(app))
+        async with page(told, name=name) as (_, pilot, _):
+            await until_shown(pilot, "a4-pool is being resized")
 
 
 async def test_without_credentials_the_nodes_are_shown_and_what_to_do() -> None:
     error = NotLoggedIn("There are no Google credentials on this machine.", "Log in with `gcloud auth`.")
     async with page(error) as (app, pilot, _):
-        await until(pilot, lambda: "There are no Google credentials" in screen_text(app))
-        await until(pilot, lambda: "n-0" in screen_text(app))
+        await until_shown(pilot, "There are no Google credentials", "n-0")
         assert "Resize" not in screen_text(app)
 
 
 async def test_a_resize_names_the_pool_and_what_goes() -> None:
     async with page() as (app, pilot, session):
         session.answers["resize"] = RESIZE
-        await until(pilot, lambda: "Resize" in screen_text(app))
+        await until_shown(pilot, "Resize")
         await press(pilot, "R", then=lambda: isinstance(app.screen, Prompt))
         await press(pilot, "backspace", "1", "enter", then=lambda: isinstance(app.screen, Confirm))
-        text = screen_text(app)
-        assert "Resize a4-pool from 3 to 1 node?" in text
-        assert "2 nodes go with the pods on them." in text
-        assert "it would undo this" in text
+        await until_shown(
+            pilot, "Resize a4-pool from 3 to 1 node?", "2 nodes go with the pods on them.", "it would undo this"
+        )
         assert session.called("resize") == []
         await press(pilot, "y", then=lambda: session.called("resize") == [("a4-pool", 1)])
 
@@ -121,7 +119,7 @@ async def test_a_resize_names_the_pool_and_what_goes() -> None:
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_what_is_no_number_is_refused_in_words() -> None:
     async with page() as (app, pilot, session):
-        await until(pilot, lambda: "Resize" in screen_text(app))
+        await until_shown(pilot, "Resize")
         await press(pilot, "R", then=lambda: isinstance(app.screen, Prompt))
         await pilot.press("x", "enter")
         await until(pilot, lambda: any("not a number" in each.message for each in app._notifications))
@@ -131,15 +129,15 @@ async def test_what_is_no_number_is_refused_in_words() -> None:
 async def test_limits_of_the_autoscaler() -> None:
     async with page() as (app, pilot, session):
         session.answers["scale_between"] = RESIZE
-        await until(pilot, lambda: "Limits" in screen_text(app))
+        await until_shown(pilot, "Limits")
         await press(pilot, "L", then=lambda: isinstance(app.screen, Prompt))
         await press(pilot, *["backspace"] * 3, "0", "space", "0", "enter", then=lambda: isinstance(app.screen, Confirm))
-        await until(pilot, lambda: "Turn autoscaling of a4-pool off?" in screen_text(app))
+        await until_shown(pilot, "Turn autoscaling of a4-pool off?")
         await press(pilot, "y", then=lambda: session.called("scale_between") == [("a4-pool", 0, 0)])
 
 
 async def report(pilot: Pilot[int], app: ConsoleApp, typed: str) -> None:
-    await until(pilot, lambda: "Report faulty" in screen_text(app))
+    await until_shown(pilot, "Report faulty")
     await press(pilot, "F", then=lambda: isinstance(app.screen, Pick))
     await press(pilot, *"XID", "enter", then=lambda: isinstance(app.screen, Prompt))
     await until(pilot, lambda: "local disks are wiped" in " ".join(screen_text(app).replace("│", " ").split()))
@@ -159,34 +157,33 @@ async def test_a_report_wants_the_name_typed() -> None:
 async def test_a_reported_host_has_a_row_and_no_second_report() -> None:
     nodes = (node(0, fault="XID", repair="PodsEvicted"), node(1), node(2))
     async with page(nodes=nodes) as (app, pilot, _):
-        await until(pilot, lambda: "reported faulty (XID): its pods are evicted" in screen_text(app))
-        await until(pilot, lambda: "Resize" in screen_text(app))
+        await until_shown(pilot, "reported faulty (XID): its pods are evicted", "Resize")
         assert "Report faulty" not in screen_text(app)
 
 
 async def test_spot_machines_cannot_be_reported() -> None:
     spot = node(0, reservation="", provisioning=Provisioning.SPOT)
     async with page(nodes=(spot,)) as (app, pilot, _):
-        await until(pilot, lambda: "Resize" in screen_text(app))
+        await until_shown(pilot, "Resize")
         assert "Report faulty" not in screen_text(app)
 
 
 async def test_read_only_shows_and_changes_nothing() -> None:
     async with page(settings=Settings(read_only=True)) as (app, pilot, _):
-        await until(pilot, lambda: "being repaired" in screen_text(app))
+        await until_shown(pilot, "being repaired")
         for word in ("Resize", "Limits", "Report faulty"):
             assert word not in screen_text(app)
 
 
 async def test_a_pool_of_dws_shows_its_requests_and_has_no_size_to_set() -> None:
     async with page(name="a4-flex") as (app, pilot, _):
-        await until(pilot, lambda: "team/flex-1 for 2 pods: accepted" in screen_text(app))
+        await until_shown(pilot, "team/flex-1 for 2 pods: accepted")
         assert "Resize" not in screen_text(app)
 
 
 async def test_all_pools_also_those_without_a_machine() -> None:
     async with page(name="nodepools") as (app, pilot, _):
-        await until(pilot, lambda: "a4-flex" in screen_text(app))
+        await until_shown(pilot, "a4-flex")
         text = screen_text(app)
         for words in ("lab/us-central1/train", "2/3", "DWS, queued", "team/flex-1 for 2 pods"):
             assert words in text
@@ -196,7 +193,7 @@ async def test_all_pools_also_those_without_a_machine() -> None:
 async def test_pools_are_resized_and_limited_from_their_list_too() -> None:
     async with page(name="nodepools") as (app, pilot, session):
         session.answers["scale_between"] = RESIZE
-        await until(pilot, lambda: "Resize" in screen_text(app))
+        await until_shown(pilot, "Resize")
         await pilot.press("down")  # the pool of DWS, which sizes it itself
         await until(pilot, lambda: "Resize" not in screen_text(app))
         await press(pilot, "L", then=lambda: isinstance(app.screen, Prompt))

@@ -15,7 +15,7 @@ from screens.dialogs.question import Confirm
 from screens.pages.preflight import PreflightScreen
 from screens.pages.storage import StorageScreen
 from tests.fakes import FakeSession
-from tests.screens.press import connecting, console, press, screen_text, toasts, until
+from tests.screens.press import connecting, console, press, screen_text, toasts, until, until_shown
 from tests.screens.scene import scene
 from tests.screens.test_launch import session_of, to_form
 
@@ -70,7 +70,7 @@ async def test_without_a_cluster_it_says_why_once_and_looks_as_soon_as_there_is_
         await until(pilot, lambda: "asking Google" not in screen_text(app))
         await pilot.press("P")
         await until(pilot, lambda: isinstance(app.screen, PreflightScreen) and "no kubeconfig" in screen_text(app))
-        await until(pilot, lambda: "`a4 clusters` lists Google's clusters." in screen_text(app))
+        await until_shown(pilot, "`a4 clusters` lists Google's clusters.")
         assert toasts(app) == ""
         await press(pilot, "ctrl+r", then=lambda: "1 fails" in screen_text(app))
         assert len(made.called("preflight")) == 1
@@ -80,7 +80,7 @@ async def test_what_was_asked_and_looking_again() -> None:
     async with console(session(), size=(140, 48)) as (app, pilot, made):
         await press(pilot, "P", then=lambda: "1 fails" in screen_text(app))
         await pilot.press(*["down"] * 20)
-        await until(pilot, lambda: "Lustre CSI driver Seen this. Because of that. → Do this." in screen_text(app))
+        await until_shown(pilot, "Lustre CSI driver Seen this. Because of that. → Do this.")
         assert "container: cluster a4" not in screen_text(app)
         await press(pilot, "enter", then=lambda: "container: cluster a4: answered (0.31 s)" in screen_text(app))
         await press(pilot, "r", then=lambda: made.called("preflight")[-1] == (None, ("P21",)))
@@ -94,8 +94,7 @@ async def test_a_fix_asks_first_and_looks_again() -> None:
         assert "f Fix" not in screen_text(app), "the first check has nothing to mend"
         await press(pilot, *["down"] * 20, then=lambda: "f Fix" in screen_text(app))
         await press(pilot, "f", then=lambda: isinstance(app.screen, Confirm))
-        await until(pilot, lambda: "Enable lustre.googleapis.com in project practice?" in screen_text(app))
-        assert "cost money" in screen_text(app)
+        await until_shown(pilot, "Enable lustre.googleapis.com in project practice?", "cost money")
         await press(pilot, "n", then=lambda: isinstance(app.screen, PreflightScreen))
         assert not made.called("repair")
         await press(pilot, "f", "y", then=lambda: made.called("repair") == [(REPAIR,)])
@@ -125,17 +124,16 @@ async def test_rows_stand_there_while_they_are_looked_at() -> None:
     made.preflight.held = asyncio.Event()
     async with console(made, size=(140, 48)) as (app, pilot, _):
         await press(pilot, "P", then=lambda: "36 under way" in screen_text(app))
-        await until(pilot, lambda: "◐  Cluster reachable" in screen_text(app))
+        await until_shown(pilot, "◐  Cluster reachable")
         made.preflight.held.set()
-        await until(pilot, lambda: "1 fails" in screen_text(app))
+        await until_shown(pilot, "1 fails")
 
 
 async def test_a_narrow_screen_keeps_what_matters() -> None:
     async with console(session(), size=(80, 24)) as (app, pilot, _):
         await press(pilot, "P", then=lambda: "1 fails" in screen_text(app))
         await press(pilot, *["down"] * 20, then=lambda: "✗  Lustre" in screen_text(app))
-        await until(pilot, lambda: "fail" in screen_text(app))
-        assert "→ Do this." in screen_text(app)
+        await until_shown(pilot, "fail", "→ Do this.")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -144,7 +142,7 @@ async def test_the_launch_form_looks_by_itself_and_opens_the_checks() -> None:
     made.preflight.found = {"P21": found("P21", "Lustre CSI driver", Result.FAIL)}
     async with console(made, size=(140, 40)) as (app, pilot, _):
         await to_form(app, pilot)
-        await until(pilot, lambda: "1 fails: Lustre CSI driver" in screen_text(app))
+        await until_shown(pilot, "1 fails: Lustre CSI driver")
         plan, ids = made.called("preflight")[-1]
         assert (plan.recipe, plan.name, ids) == ("nccl-all-reduce", "llama-2", ())
         looked = len(made.called("preflight"))

@@ -24,7 +24,7 @@ from screens.pages.queues import QueuesScreen
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span
 from tests.fakes import FakeSession, fleet_of, live_links
-from tests.screens.press import console, focus, press, screen_of, screen_text, text_of, until
+from tests.screens.press import console, focus, press, screen_of, screen_text, text_of, until, until_shown
 from tests.screens.queue_scene import claim, cluster_queue, job, queue_scene
 
 if TYPE_CHECKING:
@@ -35,12 +35,9 @@ if TYPE_CHECKING:
 async def test_queues_with_bars_states_and_who_waits_why() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         await press(pilot, "2", then=lambda: isinstance(app.screen, QueuesScreen) and "dpo-b" in screen_text(app))
-        text = screen_text(app)
-        assert "48 / 64" in text
-        assert "█" in text
-        assert "‖ stopped" in text
-        assert "1 workload waiting for 32 GPUs, 1 running on 48" in text
-        assert "needs 32 GPUs" in text
+        text = await until_shown(
+            pilot, "48 / 64", "█", "‖ stopped", "1 workload waiting for 32 GPUs, 1 running on 48", "needs 32 GPUs"
+        )
         assert "insufficient unused quota" not in text, "Kueue says the same in other words"
         screen = screen_of(app, QueuesScreen)
         assert [screen.workloads.listing.rows[key].position for key in screen.workloads.shown] == [1, 0]
@@ -58,7 +55,7 @@ async def test_what_waits_for_a_clusterqueue_that_is_gone_is_shown_as_the_comman
     )
     async with console(FakeSession(lost), size=(160, 35)) as (app, pilot, _):
         await press(pilot, "2", then=lambda: isinstance(app.screen, QueuesScreen) and "nowhere" in screen_text(app))
-        await until(pilot, lambda: "ghost" in screen_text(app))
+        await until_shown(pilot, "ghost")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -74,7 +71,7 @@ async def test_column_pane_and_commands_say_the_same_of_when_it_starts() -> None
         await until(pilot, lambda: words in " ".join(screen_text(app).replace("│", " ").split()))
         session.measures.progress_reader.known["uid-llama"] = JobProgress(step=40, total=100, pace=60.0, at=fleet.at)
         session.show()
-        await until(pilot, lambda: "between " in screen_text(app))
+        await until_shown(pilot, "between ")
         start = session.forecasts.starts[key]
         assert start.window is not None
         line = next(each for each in workload_lines(session.fleet, None, str, {key: start}) if each.position)
@@ -159,7 +156,7 @@ async def test_a_queue_shows_its_own_workloads_and_escape_all_again() -> None:
         await pilot.press("2")
         screen = screen_of(app, QueuesScreen)
         await until(pilot, lambda: len(screen.workloads.shown) == 2)
-        await until(pilot, lambda: "; 2 LocalQueues" in screen_text(app))
+        await until_shown(pilot, "; 2 LocalQueues")
         await focus(pilot, screen.cluster_queues)
         await press(pilot, "down", "enter", then=lambda: screen.only == ("research",))
         assert screen.workloads.shown == []
@@ -203,7 +200,7 @@ async def test_free_gpus_stand_under_their_title_and_one_namespace_has_the_sums_
     async with console(session, size=(200, 40)) as (app, pilot, _):
         await pilot.press("2")
         screen = screen_of(app, QueuesScreen)
-        await until(pilot, lambda: "dpo-b" in screen_text(app))
+        await until_shown(pilot, "dpo-b")
         titles, *rows = text_of(screen.cluster_queues).split("\n")
         left = titles.index("FREE")
         free = [row[left : left + 4] for row in rows if row.strip()]
@@ -234,16 +231,14 @@ async def test_stale_rows_stay() -> None:
             for kind in live_links()
         }
         session.show(links=stale)
-        await until(pilot, lambda: "connection refused" in screen_text(app))
-        await until(pilot, lambda: "dpo-b" in screen_text(app))
-        assert "last known: ── all queues" in screen_text(app)
+        await until_shown(pilot, "connection refused", "dpo-b", "last known: ── all queues")
         assert screen_text(app).count("last known:") == 2  # of the pane too
         app.open_page("job", "default", "llama")
-        await until(pilot, lambda: "last known: ● running  llama" in screen_text(app))
+        await until_shown(pilot, "last known: ● running  llama")
         await press(pilot, "escape", "1", then=lambda: "last known: a4-highgpu-8g-a4-pool" in screen_text(app))
         node = next(iter(session.fleet.nodes.values()))
         app.open_page("node", node.name)
-        await until(pilot, lambda: "lost: last known" in screen_text(app))
+        await until_shown(pilot, "lost: last known")
         session.show(links=live_links())
         await until(pilot, lambda: "lost: last known" not in screen_text(app))
 

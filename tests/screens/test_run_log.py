@@ -20,7 +20,7 @@ from screens.widgets.log.view import LogView
 from screens.wording import lower_first_letter, whole_path
 from tests.console.metrics.test_log_search import iteration
 from tests.fakes import FakeSession
-from tests.screens.press import console, press, screen_text, toasts, until
+from tests.screens.press import console, press, screen_text, toasts, until, until_shown
 from tests.screens.queue_scene import queue_scene
 from tests.screens.test_jobs import to_job
 from tests.screens.test_runs import run
@@ -70,7 +70,7 @@ async def test_a_run_that_is_gone_shows_its_curve_and_its_log(size: tuple[int, i
 async def test_a_run_of_which_no_log_is_kept_says_why_and_what_helps() -> None:
     async with console(session_of(), size=(160, 42)) as (app, pilot, _):
         app.open_page("run", "9")
-        await until(pilot, lambda: "No curve and no log: its log was never opened on this machine" in screen_text(app))
+        await until_shown(pilot, "No curve and no log: its log was never opened on this machine")
         await until(
             pilot,
             lambda: (
@@ -93,7 +93,7 @@ async def test_while_the_job_is_there_its_page_reads_the_log() -> None:
     session.launch.runs.runs = [run(9, "llama", Outcome.DIVERGED, uid=jobset.uid)]
     async with console(session, size=(160, 42)) as (app, pilot, _):
         app.open_page("run", "9")
-        await until(pilot, lambda: "its last words" in screen_text(app))
+        await until_shown(pilot, "its last words")
         assert "No curve and no log" not in screen_text(app)
 
 

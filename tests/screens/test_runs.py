@@ -21,7 +21,7 @@ from screens.pages.launch import LaunchScreen
 from screens.pages.runs import RunScreen, RunsScreen
 from screens.widgets.bars import KeyBar
 from tests.fakes import FakeSession
-from tests.screens.press import console, console_at, press, screen_of, screen_text, text_of, toasts, until
+from tests.screens.press import console, console_at, press, screen_of, screen_text, text_of, toasts, until, until_shown
 from tests.screens.scene import NOW, scene
 from tests.screens.test_acting import asked
 from tests.screens.test_launch import session_of as launch_session
@@ -107,14 +107,10 @@ async def test_without_runs_there_are_no_keys_for_one() -> None:
 async def test_one_run_beside_the_last_that_succeeded() -> None:
     async with console_at(to_runs, session_of(), size=(120, 40)) as (app, pilot, _):
         await press(pilot, "enter", then=lambda: isinstance(app.screen, RunScreen) and app.screen.run is not None)
-        await until(pilot, lambda: "compared with the last that succeeded: nccl-2" in screen_text(app))
-        text = screen_text(app)
-        assert "end: 4G" in text
-        assert "recipe.nccl.end" in text
-        assert "2G" in text
+        await until_shown(pilot, "compared with the last that succeeded: nccl-2", "end: 4G", "recipe.nccl.end", "2G")
         await press(pilot, "d", then=lambda: isinstance(app.screen, Pick))
         await press(pilot, *"train", "enter", then=lambda: "compared with train-3 (run 3, stopped" in screen_text(app))
-        await until(pilot, lambda: "qwen3-30b-pretrain" in screen_text(app))
+        await until_shown(pilot, "qwen3-30b-pretrain")
         await press(pilot, "escape", then=lambda: isinstance(app.screen, RunsScreen))
 
 
@@ -122,7 +118,7 @@ async def test_one_run_beside_the_last_that_succeeded() -> None:
 async def test_two_marked_runs_side_by_side() -> None:
     async with console_at(to_runs, session_of()) as (app, pilot, _):
         await press(pilot, "space", "down", "space", "d", then=lambda: isinstance(app.screen, RunScreen))
-        await until(pilot, lambda: "compared with nccl-2 (run 2" in screen_text(app))
+        await until_shown(pilot, "compared with nccl-2 (run 2")
         assert isinstance(app.screen, RunScreen)
         assert app.screen.run is RUNS[0]
 
@@ -160,8 +156,7 @@ async def test_runs_are_forgotten_when_somebody_agrees() -> None:
     async with console(session_of()) as (app, pilot, session):
         screen = await to_runs(app, pilot)
         await press(pilot, "space", "x", then=lambda: isinstance(app.screen, Confirm))
-        await until(pilot, lambda: "Forget 1 run?" in screen_text(app))
-        assert "The jobs and their output stay." in screen_text(app)
+        await until_shown(pilot, "Forget 1 run?", "The jobs and their output stay.")
         await press(pilot, "escape", then=lambda: app.screen is screen)
         assert session.called("forget") == []
         await press(pilot, "space", "x", then=lambda: isinstance(app.screen, Confirm))
@@ -185,8 +180,8 @@ async def test_a_run_whose_job_still_runs_is_not_forgotten() -> None:
 async def test_what_is_wrong_with_the_memory_is_said() -> None:
     session = session_of()
     session.launch.runs.note = "The history of runs was written by a newer a4: it is shown read-only."
-    async with console_at(to_runs, session) as (app, pilot, _):
-        await until(pilot, lambda: "written by a newer a4" in screen_text(app))
+    async with console_at(to_runs, session) as (_, pilot, _):
+        await until_shown(pilot, "written by a newer a4")
 
 
 async def test_read_only_launches_nothing_again() -> None:
@@ -207,10 +202,12 @@ async def test_before_a_stop_every_object_is_named() -> None:
     async with console(session_of(stop_plan=plan)) as (app, pilot, session):
         await to_job(app, pilot)
         await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
-        text = screen_text(app)
-        assert "goes: JobSet llama-70b, Secret llama-70b-ssh" in text
-        assert "lost: the work since step 1,240 was saved 23 min ago: 6.1 GPU-hours" in text
-        assert "stays: PersistentVolumeClaim data, bucket gs://runs, mounted at /gcs" in text
+        await until_shown(
+            pilot,
+            "goes: JobSet llama-70b, Secret llama-70b-ssh",
+            "lost: the work since step 1,240 was saved 23 min ago: 6.1 GPU-hours",
+            "stays: PersistentVolumeClaim data, bucket gs://runs, mounted at /gcs",
+        )
         await press(pilot, "y", then=lambda: session.called("stop_job") == [("default", "llama-70b")])
 
 

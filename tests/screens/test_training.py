@@ -23,7 +23,7 @@ from screens.widgets.log.view import LogView
 from screens.wording import Span
 from tests.fakes import FakeSession
 from tests.practice.test_programs import place, printed
-from tests.screens.press import console, press, screen_of, screen_text, text_of, toasts, until
+from tests.screens.press import console, press, screen_of, screen_text, text_of, toasts, until, until_shown
 from tests.screens.queue_scene import queue_scene, table_text
 from tests.screens.test_jobs import to_job
 
@@ -68,17 +68,19 @@ async def test_the_curve_grows_with_the_log_of_whichever_rank_prints() -> None:
     said(session, *training(60, spike=40), "  successfully saved checkpoint from iteration      50 to /out")
     async with console(session, size=(150, 40)) as (app, pilot, _):
         panel = await opened(app, pilot)
-        await until(pilot, lambda: "step 60 of 200" in screen_text(app))
-        text = screen_text(app)
-        assert "30 %" in text
-        assert "1,125 TFLOP/s per GPU" in text
-        assert "spike: loss up" in text
-        assert "checkpoint: saved at 50" in text
-        assert "Training 30 %  loss 6" in text
+        text = await until_shown(
+            pilot,
+            "step 60 of 200",
+            "30 %",
+            "1,125 TFLOP/s per GPU",
+            "spike: loss up",
+            "checkpoint: saved at 50",
+            "Training 30 %  loss 6",
+        )
         for title in ("grad norm 0.7", "step time 7 s", "learning rate 0.0003"):
             assert title in text
         said(session, iteration(61, loss="nan"))
-        await until(pilot, lambda: "loss is NaN since step 61 (last good 6" in screen_text(app))
+        await until_shown(pilot, "loss is NaN since step 61 (last good 6")
         assert panel.track is not None
         assert panel.track.nan
 
@@ -90,14 +92,10 @@ async def test_the_tab_of_a_stalled_job_has_the_sign_of_the_header() -> None:
     session.alarms.late_steps["default", "llama"] = "no step for 40 s after step 60"
     async with console(session, size=(150, 40)) as (app, pilot, _):
         await opened(app, pilot)
-        await until(pilot, lambda: "⚠ late  llama" in screen_text(app))
-        await until(pilot, lambda: "Training ⚠ late" in screen_text(app))
-        await until(pilot, lambda: "⚠ ████░" in screen_text(app))
+        await until_shown(pilot, "⚠ late  llama", "Training ⚠ late", "⚠ ████░")
         session.alarms.sound("default", "llama", AlarmKind.STALL, "no step for 90 s after step 60")
         app.tick()
-        await until(pilot, lambda: "▲ stalled  llama" in screen_text(app))
-        await until(pilot, lambda: "Training ▲ stalled" in screen_text(app))
-        await until(pilot, lambda: "▲ ████░" in screen_text(app))
+        await until_shown(pilot, "▲ stalled  llama", "Training ▲ stalled", "▲ ████░")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -109,7 +107,7 @@ async def test_either_generation_of_swift_is_watched_while_it_runs(version: str)
     said(session, *lines[: lines.index(steps[11])])
     async with console(session, size=(150, 40)) as (app, pilot, _):
         panel = await opened(app, pilot)
-        await until(pilot, lambda: "step 11 of 100" in screen_text(app))
+        await until_shown(pilot, "step 11 of 100")
         for number in (12, 13):
             said(session, steps[number - 1])
             await until(pilot, lambda number=number: f"step {number} of 100" in screen_text(app))  # type: ignore[misc]
@@ -189,11 +187,11 @@ async def test_keys_choose_zoom_scroll_and_point() -> None:
     said(session, *training(100))
     async with console(session, size=(150, 40)) as (app, pilot, _):
         charts = (await opened(app, pilot)).charts
-        await until(pilot, lambda: "step 100 of 200" in screen_text(app))
+        await until_shown(pilot, "step 100 of 200")
         await press(pilot, "down", then=lambda: charts.chosen == "grad_norm")
         await press(pilot, "up", "plus", "plus", "left", then=lambda: charts.chosen == "loss")
         assert (charts.view.span, charts.view.end) == (0.25, 0.9375)
-        await until(pilot, lambda: "4× zoom" in screen_text(app))
+        await until_shown(pilot, "4× zoom")
         await press(pilot, "home", "comma", then=lambda: "at step 100" in screen_text(app))
         await press(
             pilot,
@@ -214,7 +212,7 @@ async def test_a_run_is_saved_by_its_ending(tmp_path: Path) -> None:
     said(session, *training(20))
     async with console(session, size=(150, 40)) as (app, pilot, _):
         await opened(app, pilot)
-        await until(pilot, lambda: "step 20 of 200" in screen_text(app))
+        await until_shown(pilot, "step 20 of 200")
         for name, expected in (("a.csv", "run,time,step"), ("a.json", "{"), ("a.svg", "<svg"), ("a.txt", "")):
             await press(pilot, "S", then=lambda: isinstance(app.screen, Prompt))
             field = app.screen.query_one(Input)
@@ -243,15 +241,14 @@ async def test_what_cannot_be_read_is_said() -> None:
     said(session, *training(20), " iteration 21 of 200 | loss is 2.6 this time | took 11 s |")
     async with console(session, size=(150, 40)) as (app, pilot, _):
         await opened(app, pilot)
-        await until(pilot, lambda: "unreadable since line 21 (1 line)" in screen_text(app))
-        await until(pilot, lambda: "loss is 2.6 this time" in screen_text(app))
+        await until_shown(pilot, "unreadable since line 21 (1 line)", "loss is 2.6 this time")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_without_a_step_it_says_what_it_waits_for() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         await to_job(app, pilot, "dpo-b", "training")
-        await until(pilot, lambda: "Training has not started: needs 32 GPUs" in screen_text(app))
+        await until_shown(pilot, "Training has not started: needs 32 GPUs")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (250, 60), (30, 8)])
@@ -272,11 +269,10 @@ async def test_a_test_is_compared_with_an_earlier_one() -> None:
     async with console(session, size=(200, 40)) as (app, pilot, _):
         screen = await to_job(app, pilot, "llama", "nccl")
         panel = screen.query_one(NcclPanel)
-        await until(pilot, lambda: "test 2 of 2" in screen_text(app))
+        await until_shown(pilot, "test 2 of 2")
         await press(pilot, "a", then=lambda: isinstance(app.screen, Pick))
         await press(pilot, "enter", then=lambda: panel.against is not None)
-        await until(pilot, lambda: "10 % more GB/s than llama" in screen_text(app))
-        await until(pilot, lambda: "+10.0 %" in screen_text(app))
+        await until_shown(pilot, "10 % more GB/s than llama", "+10.0 %")
 
 
 async def test_a_test_whose_next_row_does_not_come_is_not_said_to_run() -> None:
@@ -284,7 +280,7 @@ async def test_a_test_whose_next_row_does_not_come_is_not_said_to_run() -> None:
     session.say(FIRST, *table_text(500.0, 600.0, 620.0))
     async with console(session, size=(200, 40)) as (app, pilot, _):
         panel = (await to_job(app, pilot, "llama", "nccl")).query_one(NcclPanel)
-        await until(pilot, lambda: "● runs  620.0 GB/s" in screen_text(app))
+        await until_shown(pilot, "● runs  620.0 GB/s")
         panel.late = (Span("▲", "bad"), Span(" stalled", "bad"))
         await until(pilot, lambda: "▲ stalled  620.0 GB/s" in screen_text(app) and "● runs" not in screen_text(app))
 
@@ -294,7 +290,7 @@ async def test_the_list_of_jobs_says_how_far_they_are() -> None:
     session.printed["default", last_rank(session)] = [LogLine(time.time(), text) for text in training(50)]
     async with console(session, size=(230, 30)) as (app, pilot, _):
         await press(pilot, "3", then=lambda: "loss 6.5" in screen_text(app))
-        await until(pilot, lambda: "25 %" in screen_text(app))
+        await until_shown(pilot, "25 %")
         looked = {arguments[1] for arguments in session.called("read_tail")}
         assert all(name.startswith("llama") or session.fleet.pods["default", name] for name in looked)
 
@@ -307,17 +303,17 @@ async def test_a_point_of_the_chart_and_its_line_in_the_log_lead_to_each_other()
     async with console(session, size=(140, 40)) as (app, pilot, _):
         screen = await to_job(app, pilot, "llama", "training")
         panel = screen.query_one(TrainingPanel)
-        await until(pilot, lambda: "step 60 of 200" in screen_text(app))
+        await until_shown(pilot, "step 60 of 200")
         assert "⏎ Log line" not in screen_text(app)
         panel.charts.point_at(22)
-        await until(pilot, lambda: "⏎ Log line" in screen_text(app))
+        await until_shown(pilot, "⏎ Log line")
         await pilot.press("enter")
         lines = screen.query_one(LogView).lines
         await until(pilot, lambda: screen.here.NAME == "log" and lines.match_line >= 0)
         assert "iteration       23/ 200" in lines.text.read_rows(lines.match_line, lines.match_line + 1)[0].text
         assert screen.rank == 5, "the pod that printed it"
         assert not lines.follow
-        await until(pilot, lambda: "⏎ Chart" in screen_text(app))
+        await until_shown(pilot, "⏎ Chart")
         panel.charts.action_whole()
         await press(pilot, "enter", then=lambda: "at step 23, " in screen_text(app))
         await press(pilot, "l", "end", then=lambda: "⏎ Chart" in screen_text(app) and "checked 60" in screen_text(app))
@@ -331,7 +327,7 @@ async def test_a_line_of_a_job_whose_training_was_not_looked_at_leads_to_its_ste
         session.say(last_rank(session), iteration(number), at=1_700_000_000 + 10 * number)
     async with console(session, size=(140, 40)) as (app, pilot, _):
         await to_job(app, pilot, "llama", "log")
-        await until(pilot, lambda: "⏎ Chart" in screen_text(app))
+        await until_shown(pilot, "⏎ Chart")
         await press(pilot, "home", then=lambda: "it 1/200  loss" in screen_text(app))
         await press(pilot, "enter", then=lambda: "loss 2.5" in screen_text(app) and "at step " in screen_text(app))
 
@@ -400,5 +396,5 @@ async def test_a_job_that_trains_nothing_has_no_line_of_checkpoints() -> None:
     said(session, "hello")
     async with console(session, size=(150, 45)) as (app, pilot, _):
         screen = await to_job(app, pilot, "llama", "training")
-        await until(pilot, lambda: "No training step" in screen_text(app))
+        await until_shown(pilot, "No training step")
         assert screen.saved.runs == ()

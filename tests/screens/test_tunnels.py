@@ -15,7 +15,7 @@ from screens.pages.job import JobScreen
 from screens.pages.pods import PodScreen
 from screens.pages.tunnels import TunnelsScreen
 from tests.fakes import FakeSession
-from tests.screens.press import console, press, screen_of, screen_text, toasts, until
+from tests.screens.press import console, press, screen_of, screen_text, toasts, until, until_shown
 from tests.screens.scene import scene
 
 
@@ -47,7 +47,7 @@ async def test_without_a_tunnel_it_says_so_and_offers_a_new_one_only() -> None:
     made.tunnels.tunnels = []
     async with console(made, size=(160, 30)) as (app, pilot, _):
         await press(pilot, "7", then=lambda: "No tunnel is open." in screen_text(app))
-        await until(pilot, lambda: "n New" in screen_text(app))
+        await until_shown(pilot, "n New")
         assert "x Stop" not in screen_text(app)
         await press(pilot, "x", "b", "c", "a", then=lambda: isinstance(app.screen, TunnelsScreen))
 
@@ -55,11 +55,7 @@ async def test_without_a_tunnel_it_says_so_and_offers_a_new_one_only() -> None:
 async def test_what_is_open_and_how_it_does() -> None:
     async with console(session(), size=(160, 30)) as (app, pilot, _):
         await press(pilot, "7", then=lambda: "16006→6006" in screen_text(app))
-        text = screen_text(app)
-        assert "dpo-[b] pod workers/1" in text
-        assert "● ready" in text
-        assert "◐ waiting" in text
-        assert "○ ended" in text
+        text = await until_shown(pilot, "dpo-[b] pod workers/1", "● ready", "◐ waiting", "○ ended")
         assert "83.9 MiB" in text or "84.0 MiB" in text
         await pilot.press("home")
         screen = screen_of(app, TunnelsScreen)
@@ -76,7 +72,7 @@ async def test_stopping_names_what_breaks_and_enter_alone_keeps() -> None:
     async with console(session()) as (app, pilot, fake):
         await press(pilot, "7", then=lambda: "16006→6006" in screen_text(app))
         await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
-        await until(pilot, lambda: "2 connections open" in screen_text(app))
+        await until_shown(pilot, "2 connections open")
         await press(pilot, "enter", then=lambda: isinstance(app.screen, TunnelsScreen))
         assert fake.called("stop_tunnel") == []
         await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
@@ -106,7 +102,7 @@ async def test_f_on_a_pod_asks_for_ports_and_opens_them_to_its_rank() -> None:
     async with console() as (app, pilot, fake):
         await press(pilot, "4", "slash", *"llama", "enter", "enter", then=lambda: isinstance(app.screen, PodScreen))
         await press(pilot, "f", then=lambda: isinstance(app.screen, AskPorts))
-        await until(pilot, lambda: "6006 TensorBoard" in screen_text(app))
+        await until_shown(pilot, "6006 TensorBoard")
         app.screen.query_one(Input).value = "no"
         await press(pilot, "enter", then=lambda: "no names no ports." in screen_text(app))
         app.screen.query_one(Input).value = "8888, 9000:6006"
@@ -141,7 +137,7 @@ async def test_a_profile_is_saved_and_opened_again() -> None:
 async def test_quitting_asks_where_a_tunnel_ends_with_it(key: str) -> None:
     async with console(session()) as (app, pilot, _):
         await press(pilot, "q", then=lambda: isinstance(app.screen, Confirm))
-        await until(pilot, lambda: "2222" in screen_text(app))
+        await until_shown(pilot, "2222")
         assert "16006" not in screen_text(app), "it goes on without the console"
         await press(pilot, key, then=lambda: not isinstance(app.screen, Confirm) or app._exit)
         assert app._exit is (key == "y")

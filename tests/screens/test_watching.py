@@ -50,7 +50,7 @@ from screens.pages.job import JobScreen
 from screens.widgets.bars import TitleBar
 from screens.widgets.job_pane import job_lines
 from tests.fakes import FakeSession, present
-from tests.screens.press import STYLES, console, press, screen_text, text_of, toasts, until
+from tests.screens.press import STYLES, console, press, screen_text, text_of, toasts, until, until_shown
 from tests.screens.queue_scene import claim, job, queue_scene
 from tests.screens.scene import scene
 from tests.screens.test_runs import run
@@ -77,9 +77,7 @@ async def test_gpus_worst_first_and_by_another_metric(size: tuple[int, int]) -> 
     async with console(size=size) as (app, pilot, session):
         session.gpus.board = board()
         screen = await open_tab(app, pilot, "h")
-        await until(pilot, lambda: "▼" in screen_text(app))
-        text = screen_text(app)
-        assert "Utilization" in text
+        await until_shown(pilot, "▼", "Utilization")
         rows = [key[0] for key in cast("Any", screen.here).table.shown]
         assert rows == ["1", "0", "2"]
         assert session.gpus.readers == 1
@@ -95,7 +93,7 @@ async def test_ranks_stay_in_place_while_none_stands_out() -> None:
             tuple(PodGpus(at, f"p{at}", "node", (replace(busy, utilization=99.0 - at),), 1.0) for at in range(3))
         )
         screen = await open_tab(app, pilot, "h")
-        await until(pilot, lambda: "97" in screen_text(app))
+        await until_shown(pilot, "97")
         assert [key[0] for key in cast("Any", screen.here).table.shown] == ["0", "1", "2"]
 
 
@@ -115,7 +113,7 @@ async def test_the_x_ray_names_nodes_by_what_tells_them_apart(size: tuple[int, i
     async with console(size=size) as (app, pilot, session):
         session.inspector.report = replace(found, processes=processes)
         await open_tab(app, pilot, "H")
-        await until(pilot, lambda: "1 in data loader (rank 9, pod 1, GPU 1, a4-pool/0010)" in screen_text(app))
+        await until_shown(pilot, "1 in data loader (rank 9, pod 1, GPU 1, a4-pool/0010)")
         assert "node-b" not in screen_text(app)
         assert all("a4-pool/0010" in line for line in screen_text(app).splitlines() if "rank 9 (pod" in line)
 
@@ -126,9 +124,7 @@ async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
     async with console(size=size) as (app, pilot, session):
         session.inspector.report = report()
         await open_tab(app, pilot, "H")
-        await until(pilot, lambda: "15 in all_reduce, 1 in data loader" in screen_text(app))
-        await until(pilot, lambda: "▲ running" in screen_text(app))
-        assert "look at the data set" in screen_text(app)
+        await until_shown(pilot, "15 in all_reduce, 1 in data loader", "▲ running", "look at the data set")
         assert len(session.called("inspect")) == 1
         await press(pilot, "H", then=lambda: len(session.called("inspect")) == 2)
         await press(pilot, "F", then=lambda: "nccl-0412-rank-9.svg" in screen_text(app))
@@ -142,7 +138,7 @@ async def test_what_pytorchs_own_analyser_says_stands_under_the_report() -> None
         found = TorchFinding("the tensor group", 8, 201, "nccl:all_gather", (9,), {})
         session.inspector.analysis = TorchAnalysis("2.11.0", found=(found,), asked=1)
         await open_tab(app, pilot, "H")
-        await until(pilot, lambda: "rank 9 misses all_gather #201 of the tensor group." in screen_text(app))
+        await until_shown(pilot, "rank 9 misses all_gather #201 of the tensor group.")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -152,8 +148,7 @@ async def test_a_key_reads_all_stacks_where_those_of_the_suspects_were_read() ->
     async with console(size=(120, 35)) as (app, pilot, session):
         session.inspector.report = replace(whole, processes=spared)
         screen = await open_tab(app, pilot, "H")
-        await until(pilot, lambda: "in the data loader while 15 others wait." in screen_text(app))
-        assert "15 not asked for a stack" in screen_text(app)
+        await until_shown(pilot, "in the data loader while 15 others wait.", "15 not asked for a stack")
         session.inspector.report = whole
         await press(pilot, "S", then=lambda: "15 in all_reduce" in screen_text(app))
         assert (len(session.called("inspect")), len(session.called("inspect all stacks"))) == (1, 1)
@@ -194,9 +189,7 @@ async def test_the_rank_of_an_nccl_test_that_stays_behind_is_red() -> None:
     async with console(size=(160, 50)) as (app, pilot, session):
         session.inspector.report = replace(nccl_test(), ras=late)
         screen = await open_tab(app, pilot, "H")
-        await until(
-            pilot, lambda: "✗ Rank 9 (pod 1, GPU 1) stays behind in NCCL while 15 others run" in screen_text(app)
-        )
+        await until_shown(pilot, "✗ Rank 9 (pod 1, GPU 1) stays behind in NCCL while 15 others run")
         tab = cast("HangTab", screen.here)
         assert tab.verdict.runs[0].style == "bad"
         assert list(tab.table.shown) == [
@@ -210,15 +203,16 @@ async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
     async with console(size=(160, 50)) as (app, pilot, session):
         session.inspector.report = nccl_test()
         screen = await open_tab(app, pilot, "H")
-        await until(pilot, lambda: "○ An NCCL test, no training: 16 all_reduce_perf processes" in screen_text(app))
+        await until_shown(pilot, "○ An NCCL test, no training: 16 all_reduce_perf processes")
         tab = cast("HangTab", screen.here)
         assert all(run.style != "bad" for run in (*tab.verdict.runs, *tab.advice.runs, *tab.more.runs))
         assert (tab.check_action("record", ()), tab.check_action("install", ())) == (False, False)
         assert tab.check_action("facts", ())
-        await until(
-            pilot, lambda: "rank 9 (pod 1, GPU 1)  pid 1201  state R  11 threads  cpu 100 %" in screen_text(app)
+        await until_shown(
+            pilot,
+            "rank 9 (pod 1, GPU 1)  pid 1201  state R  11 threads  cpu 100 %",
+            "MPI: mpirun in pod 0, orted in pod 1",
         )
-        await until(pilot, lambda: "MPI: mpirun in pod 0, orted in pod 1" in screen_text(app))
         assert "py-spy is missing" not in screen_text(app)
 
 
@@ -237,12 +231,7 @@ async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
             "Rank 9 (pod 1, GPU 1) on n1: the others wait for it for 7 % (6 to 8 % with 95 % confidence) of each step, "
             "because of its host."
         )
-        await until(
-            pilot,
-            lambda: (
-                f"▲ {words}" in screen_text(app) and "→ Host: look at what else runs on that node" in screen_text(app)
-            ),
-        )
+        await until_shown(pilot, f"▲ {words}", "→ Host: look at what else runs on that node")
         line = present(cast("HangTab", screen.here).line)
         line = with_diagnoses(cast("Any", session), line)
         pane = "\n".join("".join(run.text for run in each) for each in job_lines(line, None, 150, 40, asked + 7))
@@ -255,9 +244,9 @@ async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
         assert (line.health.state, line.health.level) == ("running", HealthLevel.LATE)
         await press(pilot, "escape", "3", then=lambda: "⚠ running" in screen_text(app))
         screen = await open_tab(app, pilot, "H")
-        await until(pilot, lambda: f"▲ {words}" in screen_text(app))
+        await until_shown(pilot, f"▲ {words}")
         await press(pilot, "r", then=lambda: "pod 0: none of its ranks is late for more than" in screen_text(app))
-        await until(pilot, lambda: "0 ● △" in screen_text(app))
+        await until_shown(pilot, "0 ● △")
         await press(pilot, "down", then=lambda: f"△ {words}" in screen_text(app) and "▸    1" in screen_text(app))
 
 
@@ -285,7 +274,7 @@ async def test_flight_recorders_are_asked_with_consent_only() -> None:
         await open_tab(app, pilot, "H")
         for keys, asked in ((("enter",), 0), (("left", "enter"), 1)):
             await press(pilot, "M", then=lambda: isinstance(app.screen, Confirm))
-            await until(pilot, lambda: "halts each rank for 2 to 5 s" in screen_text(app))
+            await until_shown(pilot, "halts each rank for 2 to 5 s")
             await press(pilot, *keys, then=lambda: isinstance(app.screen, JobScreen))
             await until(pilot, lambda asked=asked: len(session.called("slow with recorders")) == asked)  # type: ignore[misc]
 
@@ -319,19 +308,22 @@ async def test_into_a_job_that_is_not_proven_to_be_theirs_nobody_looks_unasked(
         await pilot.press("H")
         for keys, looks in ((("enter",), 0), (("left", "enter"), 1)):
             await until(pilot, lambda: isinstance(app.screen, Confirm))
-            await until(pilot, lambda: "Look into the pods of llama-70b?" in screen_text(app))
-            assert f"Not known to be yours: {why}" in screen_text(app)
-            assert "halts each rank for 2 to 5 s" in screen_text(app)
+            await until_shown(
+                pilot,
+                "Look into the pods of llama-70b?",
+                f"Not known to be yours: {why}",
+                "halts each rank for 2 to 5 s",
+            )
             await press(pilot, *keys, then=lambda: isinstance(app.screen, JobScreen))
             if looks:
                 await until(pilot, lambda: session.called("inspect") or session.called("slow"))
             else:
-                await until(pilot, lambda: f"Not inspected: {why}" in screen_text(app))
+                await until_shown(pilot, f"Not inspected: {why}")
                 assert not session.called("inspect")
                 if proof is Proof.LABEL:  # its page asks once, and the key again
                     await press(pilot, "escape", then=lambda: not isinstance(app.screen, JobScreen))
                     app.open_page("job", "default", "llama-70b", "hang")
-                    await until(pilot, lambda: f"Not inspected: {why} H asks again." in screen_text(app))
+                    await until_shown(pilot, f"Not inspected: {why} H asks again.")
                 await pilot.press(key)
             assert session.diagnoses.find_consent(uid) is (bool(looks) if proof is Proof.LABEL else None)
 
@@ -348,7 +340,7 @@ async def test_py_spy_is_installed_with_consent_only() -> None:
         session.inspector.report = report(py_spy="")
         await open_tab(app, pilot, "H")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await until(pilot, lambda: "py-spy is missing in 2 of 2 pods" in screen_text(app))
+        await until_shown(pilot, "py-spy is missing in 2 of 2 pods")
         await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen))
         assert session.called("install") == []
         await press(pilot, "I", then=lambda: isinstance(app.screen, Confirm))
@@ -363,7 +355,7 @@ async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> Non
         screen = await open_tab(app, pilot, "r")
         assert session.alarms.kept == {("default", "nccl-0412")}
         session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no new iteration for 5 min")
-        await until(pilot, lambda: "▲ no new iteration for 5 min. Hang shows" in screen_text(app))
+        await until_shown(pilot, "▲ no new iteration for 5 min. Hang shows")
         await until(pilot, lambda: any("nccl-0412" in each.message for each in app._notifications))
         assert screen.is_current
         (alarm,) = session.alarms.latest_alarms
@@ -388,9 +380,7 @@ async def test_the_page_of_a_job_that_somebody_stopped_says_how_it_ended() -> No
         app.open_page("job", "default", "gone-7", "hang")
         said = "Run 7 is over, stopped by a person, stalled since step 9."
         await until(pilot, lambda: screen_text(app).count(said) == 2)
-        text = screen_text(app)
-        assert "○ gone-7 in default: gone" in text
-        assert "There are no processes to inspect." in text
+        text = await until_shown(pilot, "○ gone-7 in default: gone", "There are no processes to inspect.")
         assert [each for each in ("not seen yet", "Connecting", "Waiting for") if each in text] == [], text
 
 
@@ -415,7 +405,7 @@ async def test_runs_say_of_a_job_what_the_list_of_jobs_says_of_it() -> None:
         await press(pilot, "6", then=lambda: "⚠ late" in screen_text(app) and "no step for 40 s" in screen_text(app))
         session.launch.runs.runs = [run(8, "nccl-0412", Outcome.DIVERGED)]
         app.screen.read()  # type: ignore[attr-defined]
-        await until(pilot, lambda: "✗ diverged" in screen_text(app))
+        await until_shown(pilot, "✗ diverged")
 
 
 @pytest.mark.parametrize(
@@ -467,7 +457,7 @@ async def test_a_stall_that_was_inspected_since_is_told_once() -> None:
 async def test_the_page_of_alarms_says_that_limits_are_real_seconds() -> None:
     async with console(settings=Settings(practice=True, speed=10)) as (app, pilot, _):
         app.open_page("alarms")
-        await until(pilot, lambda: "real seconds" in screen_text(app))
+        await until_shown(pilot, "real seconds")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -476,11 +466,11 @@ async def test_the_page_of_alarms_says_which_jobs_are_watched() -> None:
         await until(pilot, lambda: session.alarms.namespace == "")
         session.alarms.coverage = AlarmCoverage(14, 12, 32)
         app.open_page("alarms")
-        await until(pilot, lambda: "⚠ Alarms watch 12 of 14 running jobs; the 2 others: only" in screen_text(app))
+        await until_shown(pilot, "⚠ Alarms watch 12 of 14 running jobs; the 2 others: only")
         app.only_namespace = "team-b"
         await until(pilot, lambda: session.alarms.namespace == "team-b")
         session.alarms.thresholds = Thresholds(running=False)
-        await until(pilot, lambda: "Only jobs whose page was opened are watched" in screen_text(app))
+        await until_shown(pilot, "Only jobs whose page was opened are watched")
 
 
 async def test_read_only_offers_nothing_that_changes_pods() -> None:
@@ -489,7 +479,7 @@ async def test_read_only_offers_nothing_that_changes_pods() -> None:
     session.inspector.report = report(py_spy="")
     async with console(session, settings=settings) as (app, pilot, _):
         screen = await open_tab(app, pilot, "H")
-        await until(pilot, lambda: "Not inspected: in read-only mode no command runs in a pod." in screen_text(app))
+        await until_shown(pilot, "Not inspected: in read-only mode no command runs in a pod.")
         assert session.called("inspect") == []
         for action in ("record", "install", "facts"):
             assert not screen.here.check_action(action, ())
@@ -557,10 +547,10 @@ async def test_a_job_that_has_stalled_by_its_log_is_among_the_alarms_as_in_the_l
         session.measures.progress_reader.known[jobset.uid] = stalls
         await pilot.press("3")
         session.show()
-        await until(pilot, lambda: "▲ stalled" in screen_text(app))
+        await until_shown(pilot, "▲ stalled")
         await pilot.press("A")
         said = "no step for 1 h after step 9, usually one takes 2 s (by its log)"
-        await until(pilot, lambda: f"stall     {said}" in screen_text(app))
+        await until_shown(pilot, f"stall     {said}")
         session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "it stands")
         await until(pilot, lambda: said not in screen_text(app))
 
@@ -577,8 +567,7 @@ async def test_a_job_that_was_deleted_while_it_ran_is_over_on_every_tab() -> Non
             jobsets={key: each for key, each in fleet.jobsets.items() if key[1] != "llama"},
             pods={key: each for key, each in fleet.pods.items() if each.jobset != "llama"},
         )
-        await until(pilot, lambda: "The JobSet has been deleted" in screen_text(app))
-        await until(pilot, lambda: "No NCCL table was printed in this job." in screen_text(app))
+        await until_shown(pilot, "The JobSet has been deleted", "No NCCL table was printed in this job.")
         assert "Stop" not in screen_text(app).splitlines()[-1]
         await press(pilot, "t", then=lambda: "No training step was printed in this job." in screen_text(app))
         await press(pilot, "r", then=lambda: "no pod" in screen_text(app))
@@ -601,7 +590,7 @@ async def test_a_message_stands_once_beside_a_dialog() -> None:
 async def test_a_key_of_the_tab_that_is_not_possible_yet_opens_no_other_page() -> None:
     async with console(size=(160, 50)) as (app, pilot, _):
         screen = await open_tab(app, pilot, "H")
-        await until(pilot, lambda: "No process of a training" in screen_text(app))
+        await until_shown(pilot, "No process of a training")
         await pilot.press("P")
         await until(pilot, lambda: any("no process in the list" in each.message for each in app._notifications))
         assert app.screen is screen

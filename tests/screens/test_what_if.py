@@ -10,7 +10,7 @@ from console.scheduling.what_if import Changes, what_if
 from screens.cli.forecast import result_lines
 from screens.pages.what_if import WhatIfScreen, read_changes
 from tests.fakes import FakeSession
-from tests.screens.press import console, press, screen_text, until
+from tests.screens.press import console, press, screen_text, until, until_shown
 from tests.screens.queue_scene import queue_scene
 
 
@@ -24,10 +24,7 @@ async def test_what_follows_is_shown_as_the_command_prints_it() -> None:
         assert app.screen.query_one(Input).value == "stop dpo-b", "the job under the cursor"
         lines = result_lines(what_if(session.fleet, "default", Changes(stop=("dpo-b",))), session.fleet)
         await until(pilot, lambda: all(line in screen_text(app) for line in lines))
-        await until(
-            pilot,
-            lambda: "Lost of dpo-b: the work since step 40 was saved 9 min ago: 2.4 GPU-hours." in screen_text(app),
-        )
+        await until_shown(pilot, "Lost of dpo-b: the work since step 40 was saved 9 min ago: 2.4 GPU-hours.")
         app.screen.query_one(Input).value = "stop llama submit a4:24"
         await press(pilot, "enter", then=lambda: "new-1" in screen_text(app))
         await until(pilot, lambda: "dpo-b default a4 32 starts" in " ".join(screen_text(app).split()))

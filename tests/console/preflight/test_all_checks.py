@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,7 @@ from console.preflight.check import (
     RepairKind,
     Result,
     combine_verdicts,
+    combined,
     fail,
     ok,
     tally,
@@ -206,6 +209,18 @@ def test_halves_are_joined() -> None:
     assert combine_verdicts(ok("a."), blind, all_required=True).result is Result.COULD_NOT
     assert combine_verdicts(ok("a."), warn("b.", "why"), fail("c.", "worse", "do")).result is Result.FAIL
     assert combine_verdicts(blind, blind).result is Result.COULD_NOT
+
+
+async def test_parts_of_a_check_that_is_cancelled_before_they_began_are_ended() -> None:
+    async def part() -> CheckVerdict:
+        return ok("a.")
+
+    looking = asyncio.ensure_future(combined(part(), part()))
+    await asyncio.sleep(0)
+    looking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await looking
+    gc.collect()  # what was never awaited is an error of this test
 
 
 def test_the_ids_are_the_documents() -> None:

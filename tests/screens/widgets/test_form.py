@@ -20,7 +20,7 @@ from screens.widgets.form.editors import Line
 from screens.widgets.form.form import Form
 from screens.widgets.form.model import FormModel, LaunchDraft, RowKind
 from screens.widgets.form.page import FormLines
-from tests.screens.press import press, screen_text, until
+from tests.screens.press import press, screen_text, until, until_shown
 from tests.screens.queue_scene import FIELDS, RECIPE
 
 QUEUES = FieldChoices("localqueues", ("a4", "research"), {"a4": "24 of 64 GPUs free"})
@@ -90,7 +90,7 @@ async def test_typing_says_only_what_was_typed_and_marks_the_change() -> None:
         assert app.edits == []
         form.go("gpus")
         await press(pilot, "backspace", "backspace", "8", then=lambda: app.edits[-1:] == [("gpus", "8")])
-        await until(pilot, lambda: "• GPUs" in screen_text(app))
+        await until_shown(pilot, "• GPUs")
         await press(pilot, "ctrl+g", then=lambda: app.edits[-1:] == [("gpus", "16")])
         await until(pilot, lambda: "• GPUs" not in screen_text(app))
 
@@ -98,9 +98,7 @@ async def test_typing_says_only_what_was_typed_and_marks_the_change() -> None:
 async def test_a_problem_stands_at_its_field_even_from_deep_inside() -> None:
     async with form_of() as (form, pilot, app):
         form.show_problems({"gpus": "GPUs must be 8; 12 was given.", "env.FOO": "Environment may not set FOO."})
-        await until(pilot, lambda: "✗ GPUs" in screen_text(app))
-        await until(pilot, lambda: "must be 8; 12 was given." in screen_text(app))
-        assert "may not set FOO" in screen_text(app)
+        await until_shown(pilot, "✗ GPUs", "must be 8; 12 was given.", "may not set FOO")
         form.show_problems({})
         await until(pilot, lambda: "✗" not in screen_text(app))
 
@@ -110,7 +108,7 @@ async def test_the_cursor_is_seen_on_a_changed_and_on_a_wrong_field() -> None:
         form.go("gpus")
         await press(pilot, "8", then=lambda: "▸• GPUs" in screen_text(app))
         form.show_problems({"gpus": "GPUs must be 16; 8 was given."})
-        await until(pilot, lambda: "▸✗ GPUs" in screen_text(app))
+        await until_shown(pilot, "▸✗ GPUs")
         await press(pilot, "down", then=lambda: " ✗ GPUs" in screen_text(app))
 
 
@@ -159,10 +157,10 @@ async def test_words_and_switches_change_by_keys_and_first_letters() -> None:
 
 
 async def test_entries_are_added_and_removed_by_a_key_each() -> None:
-    async with form_of() as (form, pilot, app):
+    async with form_of() as (form, pilot, _):
         form.go("env")
         await press(pilot, "ctrl+n", *"B=2", "enter", *"C=3", then=lambda: form.texts["env"] == "A=1\nB=2\nC=3")
-        await until(pilot, lambda: "2 added" in screen_text(app))
+        await until_shown(pilot, "2 added")
         await press(pilot, "up", "ctrl+d", then=lambda: form.texts["env"] == "A=1\nC=3")
         await pilot.press("ctrl+l", "ctrl+home", "enter", "up", *"Z=9")
         assert form.texts["env"].startswith("Z=9\nA=1"), "and all of them are one text too"
@@ -217,7 +215,7 @@ async def test_search_finds_by_title_path_and_help_and_escape_brings_all_back() 
         await pilot.press("slash")  # here a slash is no letter of a value
         await until(pilot, lambda: form.finder.input.has_focus)
         await press(pilot, *["backspace"] * 4, *"secret", then=lambda: form.page.model.shown() == ("hub.token",))
-        await until(pilot, lambda: "Mentioned in the help" in screen_text(app))
+        await until_shown(pilot, "Mentioned in the help")
         await press(pilot, "enter", "escape", then=lambda: len(form.page.model.shown()) == len(FIELDS))
         assert form.here == "hub.token"
 
@@ -270,7 +268,7 @@ async def test_secrets_are_never_on_the_screen() -> None:
         assert "hush" not in screen_text(app)
         form.put_texts({"env": "HF_TOKEN=hf_hushhushhushhushhushhushhushhush01", "hub.token": "hush"})
         form.go("gpus")
-        await until(pilot, lambda: "HF_TOKEN=•" in screen_text(app))
+        await until_shown(pilot, "HF_TOKEN=•")
         assert "hush" not in screen_text(app)
 
 
@@ -285,10 +283,10 @@ async def test_brackets_and_narrow_terminals() -> None:
 
 
 async def test_words_beside_the_editors_follow_a_new_width() -> None:
-    async with form_of(width=70) as (_, pilot, app):
+    async with form_of(width=70) as (_, pilot, _):
         for width in (110, 140, 70, 110):
             await pilot.resize_terminal(width, 30)
-            await until(pilot, lambda: "▾ a4, research" in screen_text(app))
+            await until_shown(pilot, "▾ a4, research")
 
 
 async def test_the_mouse_goes_to_a_field() -> None:
@@ -304,7 +302,7 @@ async def test_a_form_with_very_many_fields_draws_only_what_is_in_view() -> None
     async with form_of(*many) as (form, pilot, app):
         form.go("f899")
         await press(pilot, "end", "y", then=lambda: form.texts["f899"] == "xy")
-        await until(pilot, lambda: "Field 899" in screen_text(app))
+        await until_shown(pilot, "Field 899")
         assert "Field 1 " not in screen_text(app)
         assert len(app.query("*")) < 40
 
@@ -312,8 +310,8 @@ async def test_a_form_with_very_many_fields_draws_only_what_is_in_view() -> None
 async def test_the_value_of_an_image_keeps_its_end_in_the_form() -> None:
     image = "us-central1-docker.pkg.dev/deeplearning-images/reproducibility/pytorch-gpu-nemo-nccl:nemo25.04-gib1.0.6-A4"
     field = Field("image", "Image", "Image.", FieldKind.TEXT, image, group="Job")
-    async with form_of(FIELDS[0], field, width=80) as (_, pilot, app):
-        await until(pilot, lambda: "gib1.0.6-A4" in screen_text(app) and "…" in screen_text(app))
+    async with form_of(FIELDS[0], field, width=80) as (_, pilot, _):
+        await until_shown(pilot, "gib1.0.6-A4", "…")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from console.metrics.nccl_history import MeasuredTest
 from screens.theme import DARK
 from screens.widgets.charts.nccl_panel import NcclPanel, average_so_far, summary
-from tests.screens.press import focus, press, screen_text, until
+from tests.screens.press import focus, press, screen_text, until, until_shown
 from tests.screens.queue_scene import table
 from trainlog import NcclHalf, NcclRow, NcclTest
 
@@ -101,7 +101,7 @@ def titles(app: Any) -> list[str]:
 async def test_columns_are_there_for_what_it_can_be_held_against(width: int) -> None:
     async with panel(width, 40) as (shown, pilot, app):
         shown.measured = measured(table(500.0, 600.0))
-        await until(pilot, lambda: "⚠ low 84 %" in screen_text(app))
+        await until_shown(pilot, "⚠ low 84 %")
         assert not {"USUAL", "EARLIER"} & set(titles(app))
         assert "µs" in titles(app)
         shown.kept = earlier("one", 500.0, 600.0), earlier("two", 500.0, 600.0)
@@ -124,7 +124,7 @@ async def test_several_tests_are_turned_through() -> None:
     async with panel() as (shown, pilot, app):
         shown.measured = measured((*table(100.0, finished=True), *table(600.0)))
         await focus(pilot, shown.table)
-        await until(pilot, lambda: "test 2 of 2" in screen_text(app))
+        await until_shown(pilot, "test 2 of 2")
         await press(pilot, "less_than_sign", then=lambda: "test 1 of 2" in screen_text(app))
         assert shown.test is not None
         assert shown.test.peak_busbw == 100.0
@@ -133,9 +133,9 @@ async def test_several_tests_are_turned_through() -> None:
 
 
 async def test_a_low_narrow_terminal_keeps_the_table() -> None:
-    async with panel(80, 10) as (shown, pilot, app):
+    async with panel(80, 10) as (shown, pilot, _):
         shown.measured = measured(table(500.0, 540.0))
-        await until(pilot, lambda: "540.0" in screen_text(app))
+        await until_shown(pilot, "540.0")
         assert not shown.curve.display
         await pilot.resize_terminal(20, 5)
         await pilot.pause()
