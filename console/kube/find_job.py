@@ -1,11 +1,12 @@
-"""Finds the job and the pod that a command line names (JOB, JOB POD or pod/NAME), or says which there are (pure).
+"""Finds the job, the pod and the node that a command line names, or says which there are (pure).
 
 `a4 proxy` needs this too, as ssh waits for its imports, so they are few.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
+    from console.kube.objects.node import Node
 
 
 def find_job(fleet: Fleet, namespace: str, name: str) -> JobSet:
@@ -165,3 +167,23 @@ class PortPair:
 
     def __str__(self) -> str:
         return f"{self.local}:{self.remote}" if self.local else str(self.remote)
+
+
+MAX_NAMED_NODES = 8  # nodes that a refusal names
+
+
+def find_node(nodes: Mapping[tuple[str, str], Node], word: str) -> Node | None:
+    """The node of that name or short name; None if there is none, BadInput if several end so."""
+    if ("", word) in nodes:
+        return nodes["", word]
+    pool, _, end = word.rpartition("/")
+    # GKE puts eight hexadecimal digits between the name of the pool and the end.
+    name = re.compile(
+        rf"(?:.*-)?{re.escape(pool)}(?:-[0-9a-f]{{8}})?-{re.escape(end)}" if pool else rf".*-{re.escape(end)}"
+    )
+    found = [node for node in nodes.values() if end and "-" not in end and name.fullmatch(node.name)]
+    if len(found) > 1:
+        more = f" and {len(found) - MAX_NAMED_NODES} more" if len(found) > MAX_NAMED_NODES else ""
+        names = ", ".join(sorted(node.name for node in found)[:MAX_NAMED_NODES])
+        raise BadInput(f"{word} is the end of several nodes' names: {names}{more}.", "Give the whole name.")
+    return found[0] if found else None

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from msgspec import Struct, structs
 
 from console.errors import BadInput, NotThere
-from console.kube.find_job import find_job
-from console.kube.find_node import find_node
+from console.kube.find_job import find_job, find_node
 from console.kube.objects.meta import GPU
 from console.kube.objects.node import Node
 from console.kube.objects.queue import ClusterQueue

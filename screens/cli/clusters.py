@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, ConsoleError, NotFound, NotThere, in_read_only_mode
-from console.kube.find_job import require_listed
-from console.kube.find_node import find_node
+from console.kube.find_job import find_node, require_listed
 from screens import wording
 from screens.cli.arguments import (
     EXIT_CODES,

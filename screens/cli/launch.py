@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
-from console.kube.find_job import require_listed
-from console.kube.find_node import find_node
+from console.kube.find_job import find_node, require_listed
 from console.kube.nested_values import Value, get_path, overlay_values
 from console.kube.objects.jobset import JobSet, JobState
 from console.launch.recipes import Draft, LaunchPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.errors import BadInput
-from console.kube.find_node import find_node
+from console.kube.find_job import find_node
 from console.kube.objects.node import Node
 
 CLUSTER = "gke-practice"
