@@ -187,7 +187,7 @@ class LaunchService:
 
     async def wait_for_refusal(self, namespace: str, name: str) -> Why | None:
         """Why the API server refuses the new job's pods, by events within a few seconds; else None."""
-        from console.scheduling.why_job import latest_refusal, why_refused
+        from console.scheduling.why_job import is_passing_denial, latest_refusal, why_refused
 
         until = time.monotonic() + REFUSAL_WAIT_SECONDS
         while time.monotonic() < until:
@@ -198,8 +198,9 @@ class LaunchService:
             ]
             pods_of = f"{name}-workload-"
             ours = [each for each in fresh if each.object_name == name or each.object_name.startswith(pods_of)]
-            if (refused := latest_refusal(ours)) is not None:
-                return why_refused(refused, SERVER_CLOCK.now())
+            refused, now = latest_refusal(ours), SERVER_CLOCK.now()
+            if refused is not None and not is_passing_denial(refused, now):
+                return why_refused(refused, now)
             if any(each.reason == "SuccessfulCreate" and each.kind == "Job" for each in ours):
                 return None
             if any(

@@ -121,18 +121,23 @@ def latest_refusal(events: Iterable[Event]) -> Event | None:
     return max(lasting, key=lambda each: each.last, default=None)
 
 
+def is_passing_denial(event: Event, now: float) -> bool:
+    """Whether a webhook has denied a job that it does not know yet, once or twice: nothing has to be changed for that."""
+    is_unknown = "admission webhook" in event.message and "not found" in event.message
+    return is_unknown and max(now, event.last) - event.first < _LASTING_SECONDS
+
+
 def why_refused(event: Event, now: float) -> Why:
     """A refusal by the API server as an explanation; one that has not lasted yet is no verdict on the job."""
     text = event.message.removeprefix("Error creating: ").strip()
     short = re.sub(r'^pods "[^"]*" is forbidden: ', "", text).rstrip(".")
+    if is_passing_denial(event, now):
+        return Why(f"the creation of its pods is tried again: {short}", Category.STARTING, api_text=text)
     if max(now, event.last) - event.first < _LASTING_SECONDS:
         words, category, otherwise = "its pods were refused and are tried again", Category.STARTING, ""
     else:
         words, category, otherwise = "its pods are refused", Category.REFUSED, "Change what it names, then launch again"
-    # A webhook that does not know the job yet denies it once or twice: nothing has to be changed for that.
-    passing = category is Category.STARTING and "admission webhook" in text
-    step = "" if passing else _next_step(text, event.namespace) or otherwise
-    return Why(f"{words}: {short}", category, api_text=text, next=step)
+    return Why(f"{words}: {short}", category, api_text=text, next=_next_step(text, event.namespace) or otherwise)
 
 
 def _next_step(text: str, namespace: str) -> str:

@@ -76,7 +76,7 @@ def test_a_webhook_that_does_not_know_the_job_yet_asks_for_no_change() -> None:
     refusal = Event("default", "e", kind="JobSet", object_name="q", type="Warning", reason="JobCreationFailed",
                     message=message, first=100.0, last=101.0)  # fmt: skip
     passing, lasting = why_refused(refusal, 103.0), why_refused(refusal, 140.0)
-    assert (passing.category, passing.next) == (Category.STARTING, "")
+    assert (passing.category, passing.next, "refused" in passing.sentence) == (Category.STARTING, "", False)
     assert (lasting.category, "(mjob.kb.io)" in lasting.next) == (Category.REFUSED, True)
 
 
