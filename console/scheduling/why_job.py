@@ -122,7 +122,7 @@ def latest_refusal(events: Iterable[Event]) -> Event | None:
 
 
 def is_passing_denial(event: Event, now: float) -> bool:
-    """Whether a webhook has denied a job that it does not know yet, once or twice: nothing has to be changed for that."""
+    """Whether a webhook has denied a job that it does not know yet, once or twice: nothing has to be changed."""
     is_unknown = "admission webhook" in event.message and "not found" in event.message
     return is_unknown and max(now, event.last) - event.first < _LASTING_SECONDS
 
