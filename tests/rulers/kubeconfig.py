@@ -83,11 +83,11 @@ def _ours(entry: Case, names: dict[str, str]) -> Case:
         if key.endswith("_data"):
             values[key] = base64.b64encode(bytes(value)).decode()
         elif key == "exec":
-            values[key] = _told({_EXEC[name]: each for name, each in value.items() if name in _EXEC})
+            values[key] = _plugin_spec({_EXEC[name]: each for name, each in value.items() if name in _EXEC})
     return values
 
 
-def _told(spec: Case) -> Case:
+def _plugin_spec(spec: Case) -> Case:
     """What a plugin is told, without what is not set or is what it is if it is not set."""
     return {name: value for name, value in spec.items() if value and value != "IfAvailable"}
 
@@ -96,7 +96,7 @@ def _found(entry: Struct, names: dict[str, str], place: Path) -> Case:
     values = {key: getattr(entry, key) for key in names.values() if getattr(entry, key)}
     if "exec" in values:
         command = str(values["exec"]["command"])
-        values["exec"] = _told(values["exec"] | {"command": os.path.normpath(command).removeprefix(str(place))})
+        values["exec"] = _plugin_spec(values["exec"] | {"command": os.path.normpath(command).removeprefix(str(place))})
     return {
         key: os.path.normpath(value).removeprefix(str(place)) if str(value).startswith("/") else value
         for key, value in values.items()
@@ -246,8 +246,8 @@ def _credentials(case: Case, place: Path) -> str:
     more = [{"name": "TEST_OUTPUT", "value": row["output"]}, {"name": "TEST_EXIT_CODE", "value": str(row["exitCode"])}]
     spec = {"command": str(plugin), "env": more} | _ours({"exec": row["config"]}, _USER)["exec"]
     given = row["cluster"] or {}
-    told = [{"name": "client.authentication.k8s.io/exec", "extension": given.get("config")}]
-    cluster = Cluster(**_ours(given, _CLUSTER), extensions=told)
+    asked = [{"name": "client.authentication.k8s.io/exec", "extension": given.get("config")}]
+    cluster = Cluster(**_ours(given, _CLUSTER), extensions=asked)
 
     async def ask() -> tuple[str, bool, float]:
         found = await run_credential_plugin(spec, cluster)

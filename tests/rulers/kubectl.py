@@ -65,22 +65,22 @@ def cases() -> list[dict[str, Any]]:
                     played = dict(_play(root, kubectl, Path(own), cluster.kubeconfig, function))
                     log = (Path(own) / "log").read_text(errors="replace")
                 kinds = sorted({"".join(each) for each in _UNSERVED.findall(log + str(played))})
-                for at, said in played.items():
-                    if said or at not in found:
-                        found[at], reasons[at] = said, said and _reason(said, kinds)
+                for at, fault in played.items():
+                    if fault or at not in found:
+                        found[at], reasons[at] = fault, fault and _reason(fault, kinds)
         missed = "not reached: a function ended before"
         return [
-            {"suite": f"{name}.sh", "name": at, "case": {}, "said": found.get(at, missed),
+            {"suite": f"{name}.sh", "name": at, "case": {}, "fault": found.get(at, missed),
              "why": reasons.get(at, _reason(missed, []))}
             for name in SCRIPTS
             for at in _assertions(root / f"test/cmd/{name}.sh")
         ]  # fmt: skip
 
 
-def _reason(said: str, kinds: list[str]) -> str:
+def _reason(fault: str, kinds: list[str]) -> str:
     """Why an assertion of a function fails that asked for these kinds, which are not served; empty: nobody knows."""
     unserved = f"its function needs what a practice cluster does not serve: {', '.join(kinds)[:150]}"
-    return next((why for words, why in WHY if re.search(words, said)), unserved if kinds else "")
+    return next((why for words, why in WHY if re.search(words, fault)), unserved if kinds else "")
 
 
 def _assertions(script: Path) -> Iterator[str]:

@@ -149,15 +149,15 @@ def _schedule(case: Case) -> str:
     }
     asked = test["wantNewAssignments"] if "wantNewAssignments" in test else test.get("wantAssignments")
     want = {key: _wanted(admission) for key, admission in (asked or {}).items()}
-    said = [
+    fault = [
         f"{key}: {want.get(key)} wanted, {got.get(key)} here"
         for key in sorted({*got, *want})
         if got.get(key) != want.get(key)
     ]
     gone, evicted = _evicted(test, workloads), _evicted_here(decisions)
     if gone is not None and gone != evicted:
-        said.append(f"evicted {sorted(gone)} wanted, {sorted(evicted)} here")
-    return "; ".join(said)
+        fault.append(f"evicted {sorted(gone)} wanted, {sorted(evicted)} here")
+    return "; ".join(fault)
 
 
 def _heads(
@@ -252,17 +252,17 @@ def _places(case: Case) -> str:
     failed = [each["name"] for each in ((test.get("workload") or {}).get("status") or {}).get("unhealthyNodes") or ()]
     pod_sets = [_placed_pod_set(each, test, storage) for each in test["podSets"]]
     found, why = assign_together([WantedPlaces(tree, each) for each in pod_sets], failed=failed)
-    said = []
+    fault = []
     for number, (asked, pod_set) in enumerate(zip(test["podSets"], pod_sets, strict=True)):
         want = sorted(
             (tuple(each["values"]), each["count"]) for each in (asked["wantAssignment"] or {}).get("domains") or ()
         )
         got = sorted(found[number]) if number < len(found) else []
         if got != want:
-            said.append(f"{pod_set.name}: {want} wanted, {got} here")
+            fault.append(f"{pod_set.name}: {want} wanted, {got} here")
         elif asked["wantReason"] and asked["wantReason"] != why:
-            said.append(f"{pod_set.name}: {asked['wantReason']!r} wanted, {why!r} here")
-    return "; ".join(said)
+            fault.append(f"{pod_set.name}: {asked['wantReason']!r} wanted, {why!r} here")
+    return "; ".join(fault)
 
 
 def _placed_pod_set(asked: Case, test: Case, storage: Storage) -> SnapshotPodSet:

@@ -26,9 +26,9 @@ PACKAGE = "openssh-tests"
 SCRIPTS = (
     "connect", "transfer", "exit-status", "exit-status-signal", "stderr-data", "stderr-after-eof", "broken-pipe",
     "yes-head", "multiplex", "forwarding", "forward-control", "dynamic-forward", "sftp-cmds", "sftp-batch",
-    "sftp-badcmds", "sftp-glob", "sftp-perm", "sftp-uri", "scp", "scp3", "scp-uri",
+    "sftp-badcmds", "sftp-glob", "sftp-perm", "sftp-uri", "scp", "scp3", "scp-uri", "rekey",
 )  # fmt: skip
-PORT, LIMIT = 4242, 900.0  # of the scripts' own sshd; and seconds for one script
+PORT, LIMIT = 4242, 3600.0  # of the scripts' own sshd; and seconds for one script: rekey connects with each algorithm
 _MADE = 2222  # the port of the pod behind which a server is made for each connection
 _STARTED = (*range(3300, 3340), *range(PORT, PORT + 20))  # ports on which the scripts listen and to which they connect
 # The scripts of sftp and scp start a server beside the client (-D), without a connection: here it is at its far end.
@@ -110,15 +110,15 @@ async def _play(scripts: Path, place: Path, kubeconfig: Path) -> list[dict[str, 
             begun.write_text("")
             refused.write_text("")
             why = ""
-            said = await _run(scripts, objects, name, over, made)
-            if not said and not begun.read_text():
-                said = why = "it connects nowhere"
-            elif said and await _run(scripts, objects, name):
-                said = why = f"fails on this machine without a4 too: {said}"
-            elif said:
-                said = "; ".join((said, *refused.read_text().splitlines()[-1:]))
-            sys.stderr.write(f"rulers: OpenSSH {name}: {said or 'ok'}\n")
-            found.append({"suite": "regress", "name": name, "case": {}, "said": said, "why": why})
+            fault = await _run(scripts, objects, name, over, made)
+            if not fault and not begun.read_text():
+                fault = why = "it connects nowhere"
+            elif fault and await _run(scripts, objects, name):
+                fault = why = f"fails on this machine without a4 too: {fault}"
+            elif fault:
+                fault = "; ".join((fault, *refused.read_text().splitlines()[-1:]))
+            sys.stderr.write(f"rulers: OpenSSH {name}: {fault or 'ok'}\n")
+            found.append({"suite": "regress", "name": name, "case": {}, "fault": fault, "why": why})
         return found
 
 

@@ -48,7 +48,7 @@ def cases(module: Module) -> list[dict[str, Any]]:
     texts = [path.read_text() for path in sorted(folder.glob("reflector*_test.go"))]
     names = [name for text in texts for name in re.findall(r"^func (Test\w+)\(t", text, re.MULTILINE)]
     found = [(name, _missing(name)) for name in names]
-    return [{"suite": "reflector", "name": name, "case": {}, "said": said, "why": said} for name, said in found]
+    return [{"suite": "reflector", "name": name, "case": {}, "fault": fault, "why": fault} for name, fault in found]
 
 
 def _missing(name: str) -> str:

@@ -42,7 +42,7 @@ def test_what_differs_and_what_cannot_be_had_stand_on_the_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expect", "err", "said"),
+    ("text", "expect", "err", "fault"),
     [
         ("a=1", {"a": 1}, False, ""),
         ("a=1", {"a": 2}, False, "{'a': 2} wanted, {'a': 1} here"),
@@ -50,12 +50,12 @@ def test_what_differs_and_what_cannot_be_had_stand_on_the_page() -> None:
         ("a", {}, True, ""),
     ],
 )
-def test_a_case_of_helm(text: str, expect: dict[str, int], err: bool, said: str) -> None:
-    assert helm.difference({"suite": "TestParseSet", "case": {"str": text, "expect": expect, "err": err}}) == said
+def test_a_case_of_helm(text: str, expect: dict[str, int], err: bool, fault: str) -> None:
+    assert helm.difference({"suite": "TestParseSet", "case": {"str": text, "expect": expect, "err": err}}) == fault
 
 
 @pytest.mark.parametrize(
-    ("want", "text", "failed", "said"),
+    ("want", "text", "failed", "fault"),
     [
         ({"currentContext": "a"}, "current-context: a", False, ""),
         ({"currentContext": "b"}, "current-context: a", False, "current context: b wanted, a here"),
@@ -64,9 +64,9 @@ def test_a_case_of_helm(text: str, expect: dict[str, int], err: bool, said: str)
         ({"authInfos": {"u": {"clientKey": "/there/k"}}}, "users: [{name: u, user: {client-key: k}}]", False, ""),
     ],
 )
-def test_a_case_of_client_go(want: dict[str, object], text: str, failed: bool, said: str) -> None:
+def test_a_case_of_client_go(want: dict[str, object], text: str, failed: bool, fault: str) -> None:
     empty = {"currentContext": "", "contexts": None, "clusters": None, "authInfos": None}
     files = [{"path": "/there/config", "text": text, "there": True}]
     case = {"files": files, "rules": {"explicitPath": ""}}
     answer = [empty | want, "no" if failed else None]
-    assert kubeconfig.difference({"suite": "Load", "case": case, "answer": answer}) == said
+    assert kubeconfig.difference({"suite": "Load", "case": case, "answer": answer}) == fault

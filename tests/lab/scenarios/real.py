@@ -264,8 +264,8 @@ class KueueLog:
         if status in ("finished", "pending"):  # a second later those that wait are tried again
             follower.awaited.add(f"move {self.roots[name]}")
         # One that has to wait for a check holds its quota and its nodes all the same.
-        told = {"finished": "finish", "admitted": "admit", "quotaReserved": "admit"}
-        follower.awaited.discard(told.get(status, "") + f" {name}")
+        events = {"finished": "finish", "admitted": "admit", "quotaReserved": "admit"}
+        follower.awaited.discard(events.get(status, "") + f" {name}")
         if status == "pending":
             follower.releases.discard(name)
 
