@@ -83,20 +83,8 @@ class ProjectRegionScreen(InGoogleScreen):
 
     CHANGES_CLUSTER = frozenset({"enable"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "w",
-            "where",
-            "Project, region",
-            id="google.where",
-            tooltip="Another project and region, while no cluster is connected",
-        ),
-        Binding(
-            "e",
-            "enable",
-            "Enable service",
-            id="google.enable",
-            tooltip="Enable the service of Google's that did not answer; asks first",
-        ),
+        Binding("w", "where", "Project, region", id="google.where", tooltip="Others, while no cluster is connected"),
+        Binding("e", "enable", "Enable service", id="google.enable", tooltip="Enable Google's service; asks first"),
     ]
 
     def __init__(self) -> None:

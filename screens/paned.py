@@ -30,7 +30,7 @@ LARGE_PANE_PERCENT = 62  # percent of the columns that a large pane has at least
 PANE_SIZES = get_args(PaneSize)
 
 
-def _set_size(widget: Widget, way: Literal["width", "height"], cells: int | None) -> None:
+def set_size(widget: Widget, way: Literal["width", "height"], cells: int | None) -> None:
     """Cells of a widget, or None for those of its sheet; what is as before lays nothing out again."""
     inline = widget.styles.inline
     before = getattr(inline, way) if inline.has_rule(way) else None
@@ -124,12 +124,12 @@ class PanedScreen(LiveScreen):
         for each in ("-right", "-below"):
             self.set_class(each == place, each)
         self.set_class(large, "-large")
-        _set_size(self.pane, "width", columns if place == "-right" else None)
-        _set_size(self.pane, "height", below if place == "-below" and not large else None)
+        set_size(self.pane, "width", columns if place == "-right" else None)
+        set_size(self.pane, "height", below if place == "-below" and not large else None)
         shown = place == "-right" and left > MIN_ROWS_ABOVE_PANE and under.has_lines(width - columns, left)
         if shown != under.display:
             under.display = shown
-        _set_size(last, "height", getattr(last, "lines_wanted", 1) if shown else None)
+        set_size(last, "height", getattr(last, "lines_wanted", 1) if shown else None)
         self.pane.more = "…" if large else Pane.more
         self.pane.renew()
         self.pane.set_class(not self.pane.lines, "-bare")

@@ -201,17 +201,18 @@ def place_words(line: JobLine) -> str:
 def reasons(line: JobLine) -> tuple[str, str]:
     """The explanation, and the controller's message if it adds something or disagrees."""
     sentence = wording.sentence(line.health.words)
-    return sentence, wording.quotation(line.why, sentence, line.jobset.failure)
+    return wording.short_nodes(sentence), wording.quotation(line.why, sentence, line.jobset.failure)
 
 
-_PARENTHESIS = re.compile(r" \([^()]*\)")  # such as places of ranks, which stand in the pane and on the page
+_DETAILS = re.compile(r" \([^()]*\)|, usually one takes .*|(?<=steps) take|(?<=after) step")
+"""What a sentence has that stands in the pane and on the page, and a list has no room for."""
 
 
 def last_cell(line: JobLine) -> Cell:
     """The most important fact: why it waits, what failed first, its result, or where it runs."""
     state, health = line.jobset.state, line.health
     slow = line.reported_slow_rank
-    words = wording.sentence(slow.short if slow is not None else _PARENTHESIS.sub("", health.verdict or health.words))
+    words = wording.sentence(slow.short if slow else _DETAILS.sub("", health.verdict or health.words))
     sick = Span(words, "bad" if health.level is HealthLevel.BAD else "waits")
     if state is JobState.SUCCEEDED:
         progress = line.job_progress
@@ -294,11 +295,10 @@ def start_json(start: ExpectedStart, now: float) -> dict[str, Any]:
 def progress_words(job_progress: JobProgress) -> list[Span]:
     """The latest figures: "loss 2.104  1,180 TFLOP/s", "✓ peak 594 GB/s, avg 416 GB/s"."""
     if job_progress.busbw is not None:
-        so_far = " so far" if job_progress.repeats or job_progress.passing is NcclResult.RUNNING else ""
+        so_far = " so far" if job_progress.passing is NcclResult.RUNNING else ""
         average = f"avg {job_progress.average:,.0f} GB/s" if job_progress.average is not None else ""
         if job_progress.repeats:  # a peak that begins anew with each test is not that of the last one
-            last = f"{average} last test, " if average else ""
-            words = Span(f"{last}this test peak {job_progress.busbw:,.0f} GB/s{so_far}")
+            words = Span(f"{f'{average}, now ' if average else 'this test '}peak {job_progress.busbw:,.0f} GB/s")
         else:
             words = Span(", ".join(filter(None, (f"peak {job_progress.busbw:,.0f} GB/s{so_far}", average))))
         mark = {NcclResult.FAILED: wording.BAD, NcclResult.PASSED: wording.DONE}.get(job_progress.passing)
@@ -310,6 +310,7 @@ def progress_words(job_progress: JobProgress) -> list[Span]:
     return [Span("  ".join(words for words in (loss, speed) if words))]
 
 
+PROGRESS_COLUMNS, BAR_COLUMNS = 20, 4  # of the column, and of the bar in it where its figures leave that
 STALE_SECONDS = 60.0  # seconds after which figures are shown with their age
 
 
@@ -329,13 +330,13 @@ def progress_cell(line: JobLine) -> Cell:
         return ""
     if not job_progress.total:
         return Span(f"step {job_progress.step:,}", "dim")
-    state, runs = line.health.state, line.jobset.state in {JobState.STARTING, JobState.RUNNING}
-    stands = state in STEPLESS_WORDS
-    left = f" {state}" if stands else f" {wording.age(job_progress.eta)} left" if job_progress.eta and runs else ""
+    runs, stands = line.jobset.state in {JobState.STARTING, JobState.RUNNING}, line.health.state in STEPLESS_WORDS
+    left = f" {wording.age(job_progress.eta)} left" if job_progress.eta and runs and not stands else ""
     if runs and job_progress.at and (old := line.fleet.at - job_progress.at) > STALE_SECONDS:
         left = f" {wording.age(old)} ago"
-    share = Span(f" {wording.percent(job_progress.step, job_progress.total)}")
-    return [*wording.bar(job_progress.step, job_progress.total, 6), share, Span(left, "dim")]
+    share = f" {wording.percent(job_progress.step, job_progress.total)}"
+    bar = wording.bar(job_progress.step, job_progress.total, min(BAR_COLUMNS, PROGRESS_COLUMNS - len(share + left)))
+    return [*bar, Span(share), Span(left, "dim")]
 
 
 def _share_done(line: JobLine) -> float:
@@ -434,7 +435,7 @@ JOBS: ListLayout[JobLine] = ListLayout(
                lambda line: health_json(line.health), width=12, sort=lambda line: line.jobset.state),
         Column("PODS", ranks_cell, "pods",
                "ready or succeeded, of all; in JSON: pod_index, group, pod, node, phase, status, exit_code, restarts",
-               _pods_json, least=5, right=True, drop=4, sort=lambda line: line.jobset.ranks, down=True),
+               _pods_json, least=5, right=True, drop=5, sort=lambda line: line.jobset.ranks, down=True),
         fact("ranks", "the same by an older name, with rank for pod_index",
              lambda line: [{"rank": each["pod_index"], **each} for each in _pods_json(line)]),
         Column("GPUS", lambda line: Span(f"{line.jobset.gpus or ''}", line.style), "gpus", "GPUs of all its pods",
@@ -446,7 +447,7 @@ JOBS: ListLayout[JobLine] = ListLayout(
                lambda line: line.jobset.queue, least=5, most=14, drop=8, sort=True),
         Column("PROGRESS", progress_cell, "progress",
                "by the end of its log: step, total, loss (the last number), of a test size and busbw; null: not known",
-               _progress_json, width=23, drop=2, sort=_share_done, down=True),
+               _progress_json, width=PROGRESS_COLUMNS, drop=2, sort=_share_done, down=True),
         fact("seconds_left", "until its last step, by its pace; null: it does not run, stalled, or it is not known",
              _seconds_left),
         fact("expected_start", "of a job that waits: at (seconds since the epoch; null: not known), after, "

@@ -163,14 +163,7 @@ class PoolSizes(PoolsScreen):
     CHANGES_CLUSTER = frozenset({"resize", "limits"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("R", "resize", "Resize", key_display="R", id="pool.resize", tooltip="Resize this pool. Asks first"),
-        Binding(
-            "L",
-            "limits",
-            "Limits",
-            key_display="L",
-            id="pool.limits",
-            tooltip="Set the autoscaling limits of this pool. Asks first",
-        ),
+        Binding("L", "limits", "Limits", key_display="L", id="pool.limits", tooltip="Autoscaling limits; asks first"),
     ]
 
     @property

@@ -38,6 +38,7 @@ from screens.wording import Cell, Span, heat, short_node
 
 MIN_GPU_COLUMNS = 8  # columns of GPUs at least: an A4 machine has eight
 _CELL_COLUMNS = 6
+MAX_LINES_AROUND = 6  # lines of what stands above and below the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,7 @@ class GpusTab(JobTab):
     NAME = "gpus"
     KEY = "h"
     TITLE = "GPUs"
+    SHOWS = frozenset({"gpus"})
     DEFAULT_CSS: ClassVar[str] = """
     GpusTab {
         GpuTable { height: 1fr; }
@@ -132,13 +134,7 @@ class GpusTab(JobTab):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "m",
-            "metric(1)",
-            "Metric",
-            id="gpus.metric",
-            tooltip="Utilization, memory, power, temperature, clock, NVLink, ECC in turn",
-        ),
+        Binding("m", "metric(1)", "Metric", id="gpus.metric", tooltip="Utilization, memory, power and so on, in turn"),
         Binding("M", "metric(-1)", "Metric before", show=False, id="gpus.metric-before"),
         Binding(
             "d",
@@ -164,6 +160,9 @@ class GpusTab(JobTab):
         yield SentenceLine(id="about")
         yield GpuTable(classes="pods")
         yield SentenceLine(id="gpu")
+
+    def spare_lines(self, height: int) -> int:
+        return height - self.query_one(GpuTable).lines_wanted - MAX_LINES_AROUND
 
     def opened(self) -> None:
         if not self._reading:

@@ -29,10 +29,10 @@ from screens.columns.column import Column, RowKey, since
 from screens.columns.job_header import events_of
 from screens.columns.jobs import JobLine
 from screens.job_tabs.tab import JobTab
-from screens.widgets.job_pane import course_lines, start_lines, waiting_lines
+from screens.widgets.job_pane import start_lines, waiting_lines
 from screens.widgets.line import CutLines, Styled, wrap
 from screens.widgets.log.lines import printable
-from screens.widgets.pane import Lines, Pane
+from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import SentenceLine, fold_spans
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
@@ -265,7 +265,6 @@ class FailureCardView(Static):
             self.update("\n".join(card_lines(self.card, self.size.width, self.room)) if self.size.width else "")
 
 
-MIN_COURSE = 10  # lines from which on what is left shows how far the job is, if that is more than a few
 MIN_EVENT_LINES = 6  # lines the latest events keep beside the card of a failure: a head, and some of them
 REDRAW_SECONDS = 0.5  # seconds between two looks at how fresh the ranks are
 FEW_RANKS = 8  # up to so many ranks the table alone shows them all at a glance
@@ -291,7 +290,6 @@ class RanksTab(JobTab):
         #slow { margin: 1 0 0 0; }
         #caption { height: 1; margin: 1 0 0 0; }
         EventTable { height: 1fr; min-height: 3; }
-        #course { height: auto; display: none; border-top: solid $ink-faint; }
     }
     """
 
@@ -301,11 +299,9 @@ class RanksTab(JobTab):
     slow = getters.query_one("#slow", CutLines)
     table = focus_target = getters.query_one(RankTable)
     latest = getters.query_one(EventTable)
-    course = getters.query_one("#course", Pane)
     _pulse: RankProgress | None = None
     _listening = False
     _described = (0, 0)
-    _left = 0
 
     def compose(self) -> ComposeResult:
         yield FailureCardView()
@@ -315,11 +311,9 @@ class RanksTab(JobTab):
         yield RankTable(classes="pods")
         yield SentenceLine(id="caption")
         yield EventTable()
-        yield Pane(self._course_lines, id="course", classes="of-snapshot")
 
     def on_mount(self) -> None:
         self.query_one("#caption", SentenceLine).runs = (Span("── ", "faint"), Span("latest events", "head"))
-        self.set_interval(REDRAW_SECONDS, self._show_course)
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         if line is None:
@@ -416,32 +410,28 @@ class RanksTab(JobTab):
 
     def _make_room(self) -> None:
         """Give the failure card the space that ranks and events do not need."""
+        self.card.room = self.size.height - self._lines_of_others(self.size.height)
+
+    def spare_lines(self, height: int) -> int:
+        """What ranks, events and a failure without a log leave."""
+        card = self.card.card if self.card.display else None
+        if self.waits.display or (card is not None and card.lines):
+            return 0
+        ranks = len(self.table.listing.rows) + 1
+        lines = len(card_lines(card, self.size.width, height)) + 1 if card is not None else 0
+        return height - lines - self._lines_of_others(height) - max(0, min(ranks, height * 11 // 20) - height * 2 // 5)
+
+    def _lines_of_others(self, height: int) -> int:
         low, size = not self.latest.display, self.size
         ranks = len(self.table.listing.rows) + 1
-        others = max(4, min(ranks, size.height * 2 // 5)) + (0 if low else 1)
+        others = max(4, min(ranks, height * 2 // 5)) + (0 if low else 1)
         if self.matrix.display:
             others += self.matrix.get_content_height(size, size, size.width) + (0 if low else 1)
         if self.slow.display:
             others += len(self.slow.lines) + (0 if low else 1)
         if not low:
             others += 2 + max(4, min(len(self.latest.listing.rows) + 1, MIN_EVENT_LINES)) + 1
-        self.card.room = size.height - others
-        self._left = size.height - others - max(0, min(ranks, size.height * 11 // 20) - size.height * 2 // 5)
-        self._show_course()
-
-    def _show_course(self) -> None:
-        """Below what there is always, if that leaves room and more than a few lines are known."""
-        self.course.styles.height = self._left
-        room = self._left >= MIN_COURSE and not (self.card.display or self.waits.display)
-        self.course.display = (
-            room and len(self._course_lines(self.size.width, self._left, SERVER_CLOCK.now())) > MIN_COURSE // 2
-        )
-        self.course.renew()
-
-    def _course_lines(self, width: int, height: int, now: float) -> Lines:
-        live = self.live
-        measures = live.session.measures.find_followed(self.key) if live.app.connected else None
-        return course_lines(self.line, measures, width, height, now) if self.line is not None else []
+        return others
 
     @on(PodMatrix.Pointed)
     def point(self, event: PodMatrix.Pointed) -> None:

@@ -28,6 +28,7 @@ class JobTab(Vertical, metaclass=AbstractWidgetMeta):
     NAME: ClassVar[str]  # its name in code: the widget's id, and the last part of the key's id
     KEY: ClassVar[str]  # the key that opens it, on the whole page
     TITLE: ClassVar[str]
+    SHOWS: ClassVar[frozenset[str]] = frozenset()  # what of a job's course it shows itself
     note: reactive[str] = reactive("", init=False)  # what stands beside the title, such as a count
     rank: reactive[int] = reactive(0, init=False)
     """Number of the chosen rank; the page sets it, a tab asks for another one by `Chosen`."""
@@ -125,6 +126,10 @@ class JobTab(Vertical, metaclass=AbstractWidgetMeta):
         if action in self.CHANGES_CLUSTER and self.live.app.settings.read_only:
             return False
         return bool(not self.is_mounted or self.offers().get(action, True))
+
+    def spare_lines(self, height: int) -> int:
+        """Of that many lines those that it leaves to the course of the job."""
+        return 0
 
     # what a tab may use
 

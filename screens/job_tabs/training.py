@@ -29,13 +29,10 @@ class TrainingTab(JobTab):
     NAME = "training"
     KEY = "t"
     TITLE = "Training"
+    SHOWS = frozenset({"figures", "curves"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
-            "p",
-            "earlier",
-            "Earlier runs",
-            id="training.earlier",
-            tooltip="Show or hide earlier runs of the same recipe",
+            "p", "earlier", "Earlier runs", id="training.earlier", tooltip="Show or hide earlier runs of the recipe"
         ),
         Binding("S", "save", "Save", key_display="S", id="training.save", tooltip="As .csv, .json or .svg"),
         Binding("enter", "line", "Log line", id="training.line", tooltip="The line of the step that is pointed at"),
@@ -64,6 +61,9 @@ class TrainingTab(JobTab):
             self._asked = True
             self._measure()
         super().activated()
+
+    def spare_lines(self, height: int) -> int:
+        return height // 4
 
     def resume_after_reconnect(self) -> None:
         if self._asked:

@@ -63,7 +63,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
     NEEDS_CLUSTER = frozenset({"launch"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("b", "build", "Build", id="images.build", tooltip="Build one of the console's own images, or yours"),
-        Binding("n", "launch", "Launch with it", id="images.launch", tooltip="The launch form, with this image in it"),
+        Binding("n", "launch", "Launch with it", id="images.launch", tooltip="The form with this image"),
         Binding("x", "cancel", "Cancel", id="images.cancel", tooltip="End the build under the cursor; asks first"),
         Binding("c", "copy", "Copy name", id="images.copy", tooltip="The image's whole name, to the clipboard"),
         Binding(

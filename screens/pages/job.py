@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import ContentSwitcher
 
 from console.kube.arrivals import SERVER_CLOCK
-from console.kube.objects.jobset import JobState
+from console.kube.objects.jobset import JobState, RecipeKind, recipe_kind
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.pod_slots import PodSlot, first_failure
 from screens.alarm_notices import has_changed, line_of
@@ -33,13 +33,40 @@ from screens.job_tabs.nccl import NcclTab
 from screens.job_tabs.ranks import RanksTab
 from screens.job_tabs.tab import JobTab
 from screens.job_tabs.training import TrainingTab
+from screens.paned import set_size
 from screens.widgets.bars import Tab, TabStrip
-from screens.widgets.job_pane import reason_lines, saved_state_spans, should_read_unasked
+from screens.widgets.job_pane import course_lines, reason_lines, saved_state_spans, should_read_unasked
+from screens.widgets.pane import Lines, Pane
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span
 
 TABS: tuple[type[JobTab], ...] = (RanksTab, LogTab, NcclTab, TrainingTab, GpusTab, HangTab, EventsTab, YamlTab)
+MIN_COURSE = 10  # lines that a tab leaves from which on its page shows there how far the job is
 RANK_ACTION_BY_NAME = {action.name: action for action in RANK_ACTIONS}
+
+
+class Course(Pane):
+    """How far the job is, below a tab that leaves room for more than a few lines of it."""
+
+    def __init__(self, page: JobScreen) -> None:
+        super().__init__(self._course_lines, id="course", classes="of-snapshot")
+        self._page = page
+
+    def fit(self) -> None:
+        page = self._page
+        room = page.here.spare_lines(page.switcher.size.height + (self.outer_size.height if self.display else 0))
+        lines = self._course_lines(page.size.width - 2, room - 1, SERVER_CLOCK.now()) if room >= MIN_COURSE else []
+        self.display = len(lines) > MIN_COURSE // 2
+        if self.display:
+            set_size(self, "height", room)
+            self.renew()
+
+    def _course_lines(self, width: int, height: int, now: float) -> Lines:
+        page, line = self._page, self._page.line
+        if line is None:
+            return []
+        measures = page.session.measures.find_followed(page.key) if page.app.connected else None
+        return course_lines(line, measures, width, height, now, without=page.here.SHOWS)
 
 
 class JobScreen(LiveScreen):
@@ -79,6 +106,7 @@ class JobScreen(LiveScreen):
     saved = getters.query_one("#saved", SentenceLine)
     strip = getters.query_one(TabStrip)
     switcher = getters.query_one(ContentSwitcher)
+    course = getters.query_one("#course", Course)
 
     def __init__(self, namespace: str, name: str, tab: str = "") -> None:
         super().__init__()
@@ -87,7 +115,7 @@ class JobScreen(LiveScreen):
         self.tabs: dict[str, JobTab] = {each.NAME: each(self.key) for each in TABS}  # by name, in their order
         self._rank: int | None = None
         self._first_tab = tab
-        self._line: JobLine | None = None
+        self.line: JobLine | None = None
         self._ended = ""  # how a job ended that is not in the cluster any more, in a sentence; empty: nobody knows
         self._is_there = True  # whether the cluster has it
         self._watched_by: object | None = None  # the connection by which alarms come
@@ -100,13 +128,14 @@ class JobScreen(LiveScreen):
         self._first_tab = self._first_tab or first_tab(jobset)
         with ContentSwitcher(initial=self._first_tab):
             yield from self.tabs.values()
+        yield Course(self)
 
     def on_mount(self) -> None:
         for tab in self.tabs.values():
             self.watch(tab, "note", self._show_tabs, init=False)
         self.action_tab(self._first_tab)
         self.follow_jobs(
-            lambda: [self.key], lambda: self._line is not None and self._line.jobset.state is JobState.PENDING
+            lambda: [self.key], lambda: self.line is not None and self.line.jobset.state is JobState.PENDING
         )
 
     @property
@@ -124,7 +153,7 @@ class JobScreen(LiveScreen):
             if not jobset.finished and connection not in {None, self._watched_by}:
                 self._watched_by = connection
                 self.app.session.alarms.watch_job(*self.key)
-            self._line = replace(line_of(self.app, jobset, fleet), faults=_faults(self.tabs))
+            self.line = replace(line_of(self.app, jobset, fleet), faults=_faults(self.tabs))
             if self._rank is None:
                 first = first_failure(jobset, fleet)
                 self._choose(first.number if first else 0)
@@ -136,11 +165,11 @@ class JobScreen(LiveScreen):
         self._show_in_tabs(fleet)
         self._show_tabs()
         self._is_there = self.key in fleet.jobsets
-        self.update_keys((self._is_there, self._line is not None and self._line.may_act))
+        self.update_keys((self._is_there, self.line is not None and self.line.may_act))
 
     def _show_in_tabs(self, fleet: Fleet) -> None:
         """Of a job that was deleted while it ran, the tabs show the pods that are left, and await nothing more."""
-        line = self._line
+        line = self.line
         if line is not None and self.key not in fleet.jobsets and not line.jobset.finished:
             over = structs.replace(line.jobset, deleting_since=line.jobset.deleting_since or fleet.at)
             line = replace(line, jobset=over, fleet=fleet)
@@ -159,7 +188,7 @@ class JobScreen(LiveScreen):
         alarms = self.session.alarms.history_of(*self.key) if self.session.jobs.alarms is not None else ()
         if run is not None and not run.open:
             self._ended = f"Run {run.number} is over, {run.mode_words}."
-        elif alarms and self._line is None:
+        elif alarms and self.line is None:
             self._ended = "It is not in the cluster any more."
         self._show_in_tabs(self.app.fleet)
         self._show_header()
@@ -167,25 +196,23 @@ class JobScreen(LiveScreen):
 
     def _show_row_reason(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
-        self.reason.runs = tuple(explanation(self._line, gone=gone, ended=self._ended))
-        self.reason.display = bool(self.reason.runs)
+        _show_line(self, self.reason, explanation(self.line, gone=gone, ended=self._ended))
 
     def _show_header(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
-        known = gone and bool(self._line or self._ended)
-        self.header.runs = tuple(head(self._line, self.key, gone=known, now=SERVER_CLOCK.now()))
+        known = gone and bool(self.line or self._ended)
+        self.header.runs = tuple(head(self.line, self.key, gone=known, now=SERVER_CLOCK.now()))
 
     def _show_saved(self) -> None:
         """Show what is saved and would be lost; no line for a job that trains nothing."""
-        line, now = self._line, SERVER_CLOCK.now()
+        line, now = self.line, SERVER_CLOCK.now()
         runs: list[Span] = []
         if line is not None and self.app.connected and self.key in self.app.fleet.jobsets:
             measures = self.session.measures.find_followed(self.key)
             runs = saved_state_spans(line, measures, now, "c")
             if should_read_unasked(line, measures, now, self.session.own_job_inspector.proof_of(line.jobset)):
                 self._read_checkpoints()
-        self.saved.runs = tuple(runs)
-        self.saved.display = bool(runs)
+        _show_line(self, self.saved, runs)
         failed = line is not None and line.saved is not None and line.saved.survey is None
         self.saved.set_class(failed, "-failed")  # why is at the end of the line
 
@@ -194,27 +221,29 @@ class JobScreen(LiveScreen):
         await self.session.checkpoints.read_job(*self.key)
 
     def action_checkpoints(self) -> None:
-        self.saved.runs, self.saved.display = (Span("◐ ", "waits"), Span("Reading the checkpoints…")), True
+        _show_line(self, self.saved, [Span("◐ ", "waits"), Span("Reading the checkpoints…")])
         self._read_checkpoints()
 
     def tick(self) -> None:
         super().tick()
-        if self._line is not None and has_changed(self.app, self._line):
+        self.course.fit()
+        if self.line is not None and has_changed(self.app, self.line):
             self.show_fleet(self.app.fleet)
         self._show_header()
         if not any(each.group == "checkpoints" and each.node is self and each.is_running for each in self.workers):
             self._show_saved()
 
     def _show_tabs(self) -> None:
-        if self._line is not None and self._line.faults != _faults(self.tabs):
-            self._line = replace(self._line, faults=_faults(self.tabs))
+        if self.line is not None and self.line.faults != _faults(self.tabs):
+            self.line = replace(self.line, faults=_faults(self.tabs))
             self._show_header()
             self._show_row_reason()
-        self.strip.tabs = tuple(Tab(tab.NAME, tab.KEY, tab.TITLE, tab.note) for tab in self.tabs.values())
+        self.strip.tabs = tuple(Tab(tab.NAME, tab.KEY, tab.TITLE, tab.note) for tab in _filled_tabs(self))
         self.strip.here = self.switcher.current or ""
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < 28, "-low")
+        self.call_after_refresh(self.course.fit)
 
     # tabs
 
@@ -226,12 +255,14 @@ class JobScreen(LiveScreen):
         self.here.deactivated()
         self.switcher.current = self.strip.here = name
         self.here.activated()
+        self._show_tabs()
+        self.course.fit()
         self.set_focus(self.here.focus_target)  # at once: the next key may be on its way
         self.show_filter_of(self.here)
         self.refresh_bindings()
 
     def action_turn(self, step: int) -> None:
-        names = list(self.tabs)
+        names = [tab.NAME for tab in _filled_tabs(self)]
         self.action_tab(names[(names.index(self.here.NAME) + step) % len(names)])
 
     @on(TabStrip.Picked)
@@ -251,8 +282,8 @@ class JobScreen(LiveScreen):
             self.here.show_line(*event.line)
 
     def action_rank(self, step: int) -> None:
-        if self._line is not None and self._line.ranks:
-            self._choose((self.rank + step) % len(self._line.ranks))
+        if self.line is not None and self.line.ranks:
+            self._choose((self.rank + step) % len(self.line.ranks))
 
     def _choose(self, rank: int) -> None:
         self._rank = rank
@@ -260,7 +291,7 @@ class JobScreen(LiveScreen):
             tab.rank = rank
 
     def subject(self) -> dict[str, str]:
-        ranks = self._line.ranks if self._line is not None else ()
+        ranks = self.line.ranks if self.line is not None else ()
         pod = ranks[self.rank].pod if self.rank < len(ranks) else None
         own = {"namespace": self.key[0], "job": self.key[1]}
         return {**super().subject(), **own, "pod": pod.name if pod else "", "node": pod.node if pod else ""}
@@ -268,13 +299,13 @@ class JobScreen(LiveScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "rank":
             turns = self.is_mounted and self.here.turns_ranks
-            return turns and self._line is not None and len(self._line.ranks) > 1
+            return turns and self.line is not None and len(self.line.ranks) > 1
         if action == "on_rank" and self.app.settings.read_only and RANK_ACTION_BY_NAME[str(parameters[0])].changes:
             return False
         return super().check_action(action, parameters)
 
     def action_on_rank(self, name: str) -> None:
-        line, action = self._line, RANK_ACTION_BY_NAME[name]
+        line, action = self.line, RANK_ACTION_BY_NAME[name]
         rank = line.ranks[self.rank] if line is not None and self.rank < len(line.ranks) else None
         if line is None or rank is None:
             self.notify("There is no pod yet.", severity="warning")
@@ -289,26 +320,40 @@ class JobScreen(LiveScreen):
             await action.perform(self, line, slot)
 
     def offers(self) -> dict[str, object]:
-        line, report = self._line, self.query_one(HangTab).report
+        line, report = self.line, self.query_one(HangTab).report
         trouble = line and (line.may_act or (report and report.suspects))
         return super().offers() | {"stop": self._is_there, "on_rank": self._is_there, "act": trouble}
 
     @work(group="actions")
     async def action_act(self) -> None:
-        await act_on_trouble(self, trouble_of(self, self._line, self.query_one(HangTab).report))
+        await act_on_trouble(self, trouble_of(self, self.line, self.query_one(HangTab).report))
 
     def action_why(self) -> None:
-        if self._line is not None:
-            show_why(self, self.key[1], reason_lines(self._line, MANY_LINES, SERVER_CLOCK.now(), self.app.whose))
+        if self.line is not None:
+            show_why(self, self.key[1], reason_lines(self.line, MANY_LINES, SERVER_CLOCK.now(), self.app.whose))
 
     @work(group="actions")
     async def action_again(self) -> None:
-        if self._line is not None:
-            await launch_like_job(self, self._line.jobset)
+        if self.line is not None:
+            await launch_like_job(self, self.line.jobset)
 
     @work(group="actions")
     async def action_stop(self) -> None:
         await stop_jobs(self, [self.key])
+
+
+def _show_line(page: JobScreen, line: SentenceLine, runs: list[Span]) -> None:
+    line.runs = tuple(runs)
+    if line.display != bool(runs):
+        line.display = bool(runs)
+        page.call_after_refresh(page.strip.refresh)  # where it has moved to Textual sometimes leaves a blank line
+
+
+def _filled_tabs(page: JobScreen) -> list[JobTab]:
+    """All but that of the training of a test, or of the tests of a training, unless it has found some."""
+    kind = recipe_kind(page.line.jobset.recipe) if page.line is not None else RecipeKind.PODS
+    other = {RecipeKind.NCCL: TrainingTab, RecipeKind.TRAINING: NcclTab}.get(kind)
+    return [tab for tab in page.tabs.values() if type(tab) is not other or tab.note or tab is page.here]
 
 
 def _faults(tabs: Mapping[str, JobTab]) -> tuple[str, ...]:

@@ -83,13 +83,7 @@ class PreflightScreen(LiveScreen):
             id="preflight.fix",
             tooltip="Enable the add-on or services, create the repository or LocalQueue; asks first",
         ),
-        Binding(
-            "l",
-            "requests",
-            "What was asked",
-            id="preflight.looks",
-            tooltip="The requests of this check and their results",
-        ),
+        Binding("l", "requests", "What was asked", id="preflight.looks", tooltip="Requests of this check, and results"),
         Binding("c", "copy", "Copy fix", id="preflight.copy", tooltip="The fix as a command, to the clipboard"),
     ]
 

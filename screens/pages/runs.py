@@ -89,20 +89,10 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         Binding("n", "again", "Launch again", id="runs.again", tooltip="Open the launch form with these values"),
         Binding("ctrl+s", "again(True)", "Same again", id="runs.same", tooltip="Review a launch with these values"),
         Binding(
-            "d",
-            "difference",
-            "Compare",
-            id="runs.difference",
-            tooltip="Two marked runs, or this one with the last that succeeded",
+            "d", "difference", "Compare", id="runs.difference", tooltip="With another marked run, or the last good"
         ),
         Binding("J", "job", "Job", key_display="J", id="runs.job", tooltip="The job itself, while it is there"),
-        Binding(
-            "x",
-            "forget",
-            "Forget",
-            id="runs.forget",
-            tooltip="Remove this run, or all marked ones, from the history; asks first",
-        ),
+        Binding("x", "forget", "Forget", id="runs.forget", tooltip="Remove this run or all marked ones; asks first"),
     ]
 
     table = getters.query_one(RunTable)

@@ -43,13 +43,7 @@ class StorageScreen(ProjectRegionScreen, AskingScreen):
     KINDS = ("jobsets",)
     NEEDS_CLUSTER = frozenset({"launch"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "n",
-            "launch",
-            "Launch with it",
-            id="storage.launch",
-            tooltip="The launch form, with the fields that mount this",
-        ),
+        Binding("n", "launch", "Launch with it", id="storage.launch", tooltip="The form, with what mounts this"),
         Binding("c", "copy", "Copy address", id="storage.copy", tooltip="gs://BUCKET, or the mount point"),
         Binding("r", "read", "Read again", id="storage.read", tooltip="Ask Google again"),
     ]
@@ -196,13 +190,7 @@ class BucketScreen(InGoogleScreen):
             id="bucket.fetch",
             tooltip="Bring what is under the cursor, or all that is marked, to this machine",
         ),
-        Binding(
-            "s",
-            "store",
-            "Store logs",
-            id="bucket.store",
-            tooltip="Put what all pods of a job have printed into this folder",
-        ),
+        Binding("s", "store", "Store logs", id="bucket.store", tooltip="Put the logs of all pods of a job here"),
         Binding("c", "copy", "Copy address", id="bucket.copy", tooltip="gs://BUCKET/PATH to the clipboard"),
         Binding("r", "read", "Read again", id="bucket.read", tooltip="List the folder again"),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from console.metrics.health import HealthLevel
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import format_gpu_time
 from console.metrics.lost_work import find_followed_lost_work, saved_folder
-from console.metrics.nccl_history import MeasuredTest
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.why import Why
 from screens import wording
@@ -35,14 +34,15 @@ from screens.columns.jobs import (
     state_cell,
 )
 from screens.sanitize import one_line
-from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, PlotFrame
+from screens.widgets.charts.canvas import Box, Canvas
+from screens.widgets.charts.nccl_panel import draw, measured_points, reference_band
 from screens.widgets.charts.training_plot import TrainingChartData, View, draw_chart
 from screens.widgets.line import cut_sentence, folded_at_spaces
 from screens.widgets.pane import WIDE_COLUMNS, Lines, beside, event_lines
 from screens.widgets.sentence_line import cut_spans, fold_spans
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Span, runs_of
-from trainlog import STEP_METRICS, redact, shorten_iteration_line
+from trainlog import STEP_METRICS, is_comparable, redact, shorten_iteration_line
 
 if TYPE_CHECKING:
     from console.checkpoints.saved import SavedState
@@ -53,6 +53,7 @@ CURVE_METRICS = STEP_METRICS[0], STEP_METRICS[2]  # the loss, and below it the s
 MIN_LOG_LINES = 6
 """Lines that a curve leaves for the last lines of the log, which tell what came since."""
 MIN_CURVE_LINES, MAX_CURVE_LINES, MIN_TWO_CURVES_LINES = 4, 32, 10  # lines of one, of all, and of two
+MIN_BUSBW_LINES = 6  # lines of a curve of bandwidth, with its sizes
 LOG_BESIDE_COLUMNS = 150  # columns from which on the log has room beside the curves
 NAME_COLUMNS = 24  # columns of a job's name where what is to be known of it stands beside it
 MAX_POD_LINES = 3
@@ -86,7 +87,7 @@ def reason_lines(job: JobLine, width: int, now: float, whose: Callable[[str], st
     found: Lines = []
     state = runs_of(state_cell(job))
     sentence, quoted = reasons(job)
-    spans = [Span(f"  {sentence or place_words(job)}")]
+    spans = [Span(f"  {sentence}")]
     for alarm in job.alarms:
         news = alarm.more if alarm.words in sentence else alarm.text
         spans += [Span(f"  {ALARM_GLYPH} {news}.", "bad")] if news else []
@@ -109,21 +110,25 @@ def reason_lines(job: JobLine, width: int, now: float, whose: Callable[[str], st
 
 
 def course_lines(
-    job: JobLine, measures: JobMeasures | None, width: int, height: int, now: float, *, among: bool = False
+    job: JobLine,
+    measures: JobMeasures | None,
+    width: int,
+    height: int,
+    now: float,
+    *,
+    without: Collection[str] = (),
+    saved: bool = False,
 ) -> Lines:
     """How far a job is, its curves, pods and GPUs, and beside or below these the last lines of its log.
 
-    `among` others: without the curves and the log, and with what its end would lose.
+    `without`: of "figures", "curves", "gpus", "log" those that stand elsewhere; `saved`: with what its end would lose.
     """
-    if among:
-        return _progress_lines(job, measures, width, height, now, curve=False)
+    log = measures if "log" not in without else None
     left = width * 3 // 5 if width >= LOG_BESIDE_COLUMNS else width
-    right = _last_lines(measures, width - left - 3, height + 1)[1:] if left < width else []
+    right = _last_lines(log, width - left - 3, height + 1)[1:] if left < width else []
     left = left if right else width
-    found = _progress_lines(job, measures, left, height, now, saved=False)
-    if not right:
-        return [*found, *_last_lines(measures, width, height - len(found))]
-    return beside(found, right, left)
+    found = _progress_lines(job, measures, left, height, now, saved=saved, without=without)
+    return beside(found, right, left) if right else [*found, *_last_lines(log, width, height - len(found))]
 
 
 def tail_lines(job: JobLine, measures: JobMeasures | None, width: int, room: int, now: float) -> Lines:
@@ -212,27 +217,28 @@ def _progress_lines(
     room: int,
     now: float,
     *,
-    curve: bool = True,
     saved: bool = True,
+    without: Collection[str] = (),
 ) -> Lines:
     """The progress of the job, its curve, its pods and its cost in `room` lines.
 
     If there is little room the GPUs go first, then the curve, the cost and the glyphs of the pods. `saved`: with what
-    would be lost.
+    would be lost; `without`: as of `course_lines`.
     """
-    figures = _figures(job, measures, width)
+    curve, figures = "curves" not in without, [] if "figures" in without else _figures(job, measures, width)
     pods, cost = _pods(job, width) if job.ranks else [], _cost(job, now)
     at_risk = fold_spans(runs, width) if saved and (runs := saved_state_spans(job, measures, now)) else []
     if pods and cell_width(pods[0]) + cell_width(cost) + 3 <= width:
         pods[0] += [Span("   "), *cost] if cost else []
         cost = []
-    most = max(1, room - len(figures) - len(pods) - bool(cost) - 1 - MIN_CURVE_LINES)
-    if curve and len(at_risk) > most and _curve(measures, width, MIN_CURVE_LINES):  # its page has all of that
+    least = MIN_BUSBW_LINES if measures is not None and measures.tests else MIN_CURVE_LINES
+    most = max(1, room - len(figures) - len(pods) - bool(cost) - 1 - least)
+    if curve and len(at_risk) > most and _curve(measures, width, least):  # its page has all of that
         at_risk[most - 1 :] = [cut_spans(at_risk[most - 1], width - 2, " …")]
     pods += [*at_risk, *([cost] if cost and pods else [])]
     pods = pods[: max(1, room - len(figures))]
-    busy = _gpus_busy(job, measures, width, now)[not curve :]
-    if len(figures) + (MIN_CURVE_LINES + 1) * curve + len(pods) + len(busy) > room:
+    busy = [] if "gpus" in without else _gpus_busy(job, measures, width, now)[not curve :]
+    if len(figures) + (least + 1) * curve + len(pods) + len(busy) > room:
         busy = []
     high = min(MAX_CURVE_LINES, room - len(figures) - len(pods) - len(busy) - 1) if curve else 0
     return [*figures, *_curve(measures, width, high), *pods, *busy]
@@ -270,28 +276,10 @@ def _curve(measures: JobMeasures | None, width: int, high: int) -> Lines:
                 box = Box(0, at * part, width, part)
                 draw_chart(canvas, box, data, each, View(), f"{each.title}, {steps}", large=False)
         return [*canvas.rows(), []]
-    if test is not None and len(test.test.rows) > 1:
-        _draw_busbw(canvas, test)
-        return [*canvas.rows(), []]
-    return []
-
-
-def _draw_busbw(canvas: Canvas, test: MeasuredTest) -> None:
-    """Draw bandwidth over message size, with sizes at even distances because tests double them."""
-    values = [(row.size, row.best_busbw) for row in test.test.rows if row.best_busbw is not None]
-    if len(values) < 2:
-        return
-    first, last = wording.size(values[0][0]), wording.size(values[-1][0])
-    canvas.text(0, 0, f"busbw in GB/s, {first} to {last}", "dim")
-    frame = PlotFrame(Box(0, 0, canvas.width, canvas.height), 0.0, max(value for _, value in values), below=0)
-    frame.draw(canvas, None)
-    across, start = frame.dots() - 1, frame.left * DOTS_WIDE
-    dots = [
-        (start + round(across * at / (len(values) - 1)), row)
-        for at, (_, value) in enumerate(values)
-        if (row := frame.row(value)) is not None
-    ]
-    canvas.path(dots, "accent")
+    if test is None or len(test.test.rows) < 2 or high < MIN_BUSBW_LINES:
+        return []
+    band = reference_band() if is_comparable(test.test, test.accelerator) else ()
+    return [*draw(measured_points(test.test), band, width, high).rows(), []]
 
 
 def _pods(job: JobLine, width: int) -> Lines:

@@ -183,11 +183,25 @@ def line(runs: Iterable[Span], width: int, style_of: StyleOf) -> Strip:
     return Strip(fit_spans(runs, width, style_of), width)
 
 
+_NO_UNIT = r"(?:a|and|are|as|at|by|for|from|in|is|of|on|or|since|than|that|the|to|until|was|when|which|while|with)\b"
+_HELD_BLANK = re.compile(
+    rf"(?:(?<![^\s(])[-+~<]?[\d.,/]*\d(?= [%°]| (?!{_NO_UNIT})[^\W\d_])|(?<=\d )[hd](?= \d)"
+    r"|(?:(?<!\S)[-+=<]|\b(?:rank|pod|GPU|step|attempt|of))(?= \d)) "
+)
+"""Ends with a blank at which no line ends: within a duration, and between a figure and its unit, sign or name."""
+HELD = "\x1f"  # stands for such a blank while a text is split, since no sanitized text contains it
+
+
+def hold_together(text: str) -> str:
+    return _HELD_BLANK.sub(lambda found: f"{found[0][:-1]}{HELD}", text)
+
+
 def wrap(text: str, width: int) -> list[str]:
     """The text in lines of at most that many columns, broken at spaces if possible."""
     lines: list[str] = []
     rest = ""
-    for word in one_line(text).split(" "):
+    for word in hold_together(one_line(text)).split(" "):
+        word = word.replace(HELD, " ")
         joined = f"{rest} {word}" if rest else word
         if cell_len(joined) <= width:
             rest = joined

@@ -168,5 +168,6 @@ class Pane(SnapshotText):
     watch_stale = renew
 
     def render_line(self, y: int) -> Strip:
-        runs = self.lines[y] if y < len(self.lines) else []
-        return line(runs, self.content_size.width, self.over(self.base_style))
+        width = self.content_size.width
+        runs = cut_sentence(self.lines[y], width) if y < len(self.lines) else []
+        return line(runs, width, self.over(self.base_style))

@@ -11,12 +11,12 @@ from textual.geometry import Size
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from screens.widgets.line import SnapshotText, as_last_known, cut_sentence, joined, line
+from screens.widgets.line import HELD, SnapshotText, as_last_known, cut_sentence, hold_together, joined, line
 from screens.wording import Span
 
 
 def fold_spans(runs: Sequence[Span], width: int) -> list[list[Span]]:
-    """The spans in lines of at most that many columns, broken at spaces only."""
+    """The spans in lines of at most that many columns, broken at spaces only, and none within a figure."""
     lines: list[list[Span]] = [[]]
     used = 0
     for gap, word in _split_words(runs):
@@ -36,6 +36,8 @@ def cut_spans(runs: Sequence[Span], width: int, mark: str) -> list[Span]:
     for run in runs:
         left -= cell_len(run.text)
         if left < 0:
+            while kept and run.text.strip() and kept[-1].text.strip():
+                kept.pop()  # the beginning of a word of several styles
             break
         kept.append(run)
     while kept and not kept[-1].text.strip():
@@ -46,9 +48,11 @@ def cut_spans(runs: Sequence[Span], width: int, mark: str) -> list[Span]:
 def _split_words(runs: Sequence[Span]) -> list[tuple[int, list[Span]]]:
     """Words as spans (a word may have several styles), each with the number of spaces before it."""
     words: list[tuple[int, list[Span]]] = []
-    gap, fresh = 0, True
+    gap, fresh, at = 0, True, 0
+    text = hold_together("".join(run.text for run in runs))
     for run in runs:
-        for number, part in enumerate(run.text.split(" ")):
+        start, at = at, at + len(run.text)
+        for number, part in enumerate(text[start:at].split(" ")):
             if number:
                 gap, fresh = gap + 1, True
             if not part:
@@ -56,7 +60,7 @@ def _split_words(runs: Sequence[Span]) -> list[tuple[int, list[Span]]]:
             if fresh:
                 words.append((gap, []))
                 gap, fresh = 0, False
-            words[-1][1].append(Span(part, run.style))
+            words[-1][1].append(Span(part.replace(HELD, " "), run.style))
     return words
 
 

@@ -127,7 +127,7 @@ async def test_the_log_of_a_job_that_has_ended_says_so() -> None:
         await until(pilot, lambda: "● following" in screen_text(screen.app))
         done = replace(first.fleet.jobsets[KEY], conditions=(Condition("Completed", "True", since=time.time()),))
         first.show(jobsets={**first.fleet.jobsets, KEY: done})
-        await until(pilot, lambda: screen._line is not None and screen._line.jobset.finished)
+        await until(pilot, lambda: screen.line is not None and screen.line.jobset.finished)
         await until(pilot, lambda: "● following" in screen_text(screen.app))
         first.end(FIRST)
         await until(pilot, lambda: "○ the log has ended" in screen_text(screen.app))

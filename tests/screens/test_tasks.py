@@ -58,7 +58,7 @@ TASKS = (
          ("  nccl-all-reduce", "The API server accepts it", "3 Jobs › you-nccl-test-2 "),
          lambda still: still.app.fleet.jobsets["default", "you-nccl-test-2"].gpus == 8, after=LAUNCH),
     Task("only mine", ("m",), ("eval-32",), lambda still: "dpo-b" not in still.text()),
-    Task("stop a job", ("m", "home", "x", "y"), ("you-nccl-test ", "▸ you-nccl-test ", "Stop you-nccl-test?", ""),
+    Task("stop a job", ("m", "x", "y"), ("▸ you-nccl-test ", "Stop you-nccl-test?", ""),
          lambda still: ("default", "you-nccl-test") not in still.app.fleet.jobsets, after=LAUNCH),
 )  # fmt: skip
 

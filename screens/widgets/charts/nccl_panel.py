@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import log2
+from math import ceil, log2
 from typing import ClassVar, NamedTuple
 
 from textual import events, on
@@ -89,13 +89,24 @@ class SizeFrame(PlotFrame):
         values += [value for _, value in laid]
         self.first, self.last = min(sizes, default=1), max(sizes, default=1)
         ticks = round_ticks(max([*values, *(each.high for each in band)], default=1.0) or 1.0, max(1, height // 4))
-        super().__init__(Box(0, 0, width, height), 0.0, ticks[-1], ticks=ticks, gap=1, margin=1)
+        uneven = (height - 4) % (len(ticks) - 1)  # lines by which one distance between ticks would be larger
+        super().__init__(Box(0, 0, width, height - uneven), 0.0, ticks[-1], ticks=ticks, gap=1, margin=1)
 
     def column(self, size: float) -> float:
         """The size's column in dots from the y axis."""
         span = log2(self.last) - log2(self.first)
         part = (log2(size) - log2(self.first)) / span if span else 0.5
         return part * (self.dots() - 1)
+
+    def sizes_along(self) -> list[tuple[int, str]]:
+        """Cells and labels of the x axis: sizes at even distances, as near each other as the labels allow."""
+        span = round(log2(self.last) - log2(self.first))
+        labels = [format_message_size(self.first << power) for power in range(span + 1)]
+        step = max(1, ceil((max(map(len, labels)) + 3) * span / self.columns))
+        return [
+            (self.left + round(self.column(self.first << power)) // DOTS_WIDE, labels[power])
+            for power in range(0, span + 1, step)
+        ]
 
     def dot(self, size: float, value: float) -> tuple[int, int]:
         row = self.row(value)
@@ -122,10 +133,7 @@ def draw(
         return canvas
     frame = SizeFrame(points, band, width, height, overlays)
     _shade_band(canvas, frame, band)
-    sizes = sorted({point.size for point in points if point.size > 0} | {each.size for each in band})
-    frame.draw(
-        canvas, [(frame.left + round(frame.column(size)) // DOTS_WIDE, format_message_size(size)) for size in sizes]
-    )
+    frame.draw(canvas, frame.sizes_along())
     if marked is not None and frame.first <= marked <= frame.last:
         x, _ = frame.cell(marked, 0)
         frame.upright(canvas, x, "dim", "┊")
@@ -235,7 +243,7 @@ _PASS_STYLES = {
     NcclResult.PASSED: Span("✓ passed", "ok"),
     NcclResult.FAILED: Span("✗ failed", "bad"),
     NcclResult.UNJUDGED: Span("○ not judged", "dim"),
-    NcclResult.RUNNING: Span("● runs", "ok"),
+    NcclResult.RUNNING: Span("● no problem so far", "ok"),
 }
 MIN_CHANGE = 0.02  # a difference by a smaller share is none
 
@@ -253,6 +261,14 @@ def average_so_far(test: NcclTest) -> float | None:
     return test.avg_busbw if test.avg_busbw is not None or not values else sum(values) / len(values)
 
 
+def measured_points(test: NcclTest) -> tuple[Point, ...]:
+    return tuple(
+        Point(row.size, *(half.busbw if half else None for half in (row.out_of_place, row.in_place)))
+        for row in test.rows
+        if row.size > 0
+    )
+
+
 def halves(row: NcclRow) -> list[NcclHalf]:
     return [half for half in (row.out_of_place, row.in_place) if half is not None]
 
@@ -264,7 +280,7 @@ def summary(
     usual: UsualBandwidth | None = None,
     other: MeasuredTest | None = None,
 ) -> list[Span]:
-    """The test as a sentence: verdict, best row, average, wrong values, and how it is beside the usual and another."""
+    """The verdict and why, best row, average and wrong values, and how it is beside the usual and another."""
     best = max(
         (row for row in test.rows if row.best_busbw is not None), key=lambda row: row.best_busbw or 0, default=None
     )
@@ -272,31 +288,28 @@ def summary(
         if test.error:
             return [Span("✗ failed", "bad"), Span(f": {wording.sentence(test.error)}")]
         return [Span("◐ ", "waits"), Span("The test has started; its first row is on the way.")]
-    words = f"{best.best_busbw:,.1f} GB/s at {wording.size(best.size)}"
-    reference = expected_busbw(best.size) if is_comparable(test, accelerator) else None
-    if reference:
-        words += f": {100 * best.best_busbw / reference:.0f} % of the A4 reference ({reference:,.0f} GB/s, 16 GPUs)"
-    if usual and (median := usual.usual_at(best.size)):
-        of = f"{median:,.0f} GB/s, {wording.count(usual.tests, 'test')}"
-        words += f", {100 * best.best_busbw / median:.0f} % of what is usual here ({of})"
-    average = average_so_far(test)
-    words += f"; average {average:,.1f} GB/s{'' if test.finished else ' so far'}" if average is not None else ""
-    wrong = sum(half.wrong or 0 for row in test.rows for half in halves(row))
-    end = Span(f"; {wording.count(wrong, 'wrong value')}" if wrong else "; 0 wrong", "bad" if wrong else "")
+    compared = is_comparable(test, accelerator)
     verdict = judge_test(test, pass_line, accelerator)
-    mark = _PASS_STYLES[verdict.passing]
-    why = f"; {wording.sentence(verdict.why)}" if verdict.why and (test.error or not wrong) else ""
-    runs = [
-        mark,
-        Span("  "),
-        Span(words),
-        end,
-        Span(why, "dim" if verdict.passing is NcclResult.RUNNING else mark.style),
-    ]
-    if other is not None and (share := mean_speedup(other.test, test)) is not None:
-        other_words = f"{100 * abs(share):.0f} % {'more' if share > 0 else 'less'} GB/s than"
-        text = other_words if abs(share) >= MIN_CHANGE else "about as many GB/s as"
-        runs.append(Span(f"; {text} {other.job}", difference_style(share)))
+    mark, why = _PASS_STYLES[verdict.passing], wording.sentence(verdict.why)
+    rated = [(rating.ratio, row.size, rating.word) for row in test.rows if (rating := judge_row(row)).ratio]
+    if verdict.passing is NcclResult.RUNNING and compared and rated:
+        share, size, word = min(rated, key=lambda each: each[0] or 0.0)
+        if share and word != RowRating.GOOD:
+            mark, why = _VERDICT_STYLES[word], f"{100 * share:.0f} % of the A4 reference at {wording.size(size)}"
+    figures = [f"{best.best_busbw:,.1f} GB/s at {wording.size(best.size)}"]
+    if compared and (reference := expected_busbw(best.size)):
+        figures.append(f"{100 * best.best_busbw / reference:.0f} % of the A4 reference ({reference:,.0f})")
+    if usual and (median := usual.usual_at(best.size)):
+        figures.append(f"{100 * best.best_busbw / median:.0f} % of the usual ({median:,.0f})")
+    if (average := average_so_far(test)) is not None:
+        figures.append(f"average {average:,.1f}{'' if test.finished else ' so far'}")
+    wrong = any(half.wrong for row in test.rows for half in halves(row))
+    figures += [] if wrong else ["0 wrong"]
+    runs = [mark, Span("  "), Span(f"{why} · " if why else "", mark.style), Span(" · ".join(figures))]
+    if other is not None and (speedup := mean_speedup(other.test, test)) is not None:
+        other_words = f"{100 * abs(speedup):.0f} % {'more' if speedup > 0 else 'less'} GB/s than"
+        text = other_words if abs(speedup) >= MIN_CHANGE else "about as many GB/s as"
+        runs.append(Span(f" · {text} {other.job}", difference_style(speedup)))
     return runs
 
 
@@ -331,7 +344,9 @@ def verdict_cell(line: NcclLine) -> Cell:
     mark = _VERDICT_STYLES.get(rating.word)
     if mark is None:
         return ""
-    return [mark, Span(f" {100 * rating.ratio:.0f} %", "dim")] if rating.ratio is not None and line.compared else mark
+    if rating.word == RowRating.WRONG or rating.ratio is None:
+        return mark
+    return [mark, Span(f" {100 * rating.ratio:.0f} %", "dim")]
 
 
 def share_cell(line: NcclLine, of: float | None, *, change: bool = False) -> Cell:
@@ -351,14 +366,14 @@ class NcclTable(ResourceTable[NcclLine]):
 
     COLUMNS: ClassVar = (
         Column("SIZE", lambda line: wording.size(line.row.size), width=8, right=True),
-        Column("µs", value_cell("out_of_place", "time_us", "dim"), width=9, right=True, drop=4),
-        Column("ALGBW", value_cell("out_of_place", "algbw"), width=7, right=True, drop=3),
+        Column("µs", value_cell("out_of_place", "time_us", "dim"), width=9, right=True, drop=3),
+        Column("ALGBW", value_cell("out_of_place", "algbw"), width=7, right=True, drop=5),
         Column("● BUSBW", value_cell("out_of_place", "busbw", "accent"), width=7, right=True, style="accent"),
-        Column("µs", value_cell("in_place", "time_us", "dim"), width=9, right=True, drop=5),
+        Column("µs", value_cell("in_place", "time_us", "dim"), width=9, right=True, drop=4),
         Column("ALGBW", value_cell("in_place", "algbw"), width=7, right=True, drop=6),
         Column("○ BUSBW", value_cell("in_place", "busbw", "waits"), width=7, right=True, style="waits"),
         Column("WRONG", wrong_cell, width=5, right=True),
-        Column("% OF A4", verdict_cell, width=12),
+        Column("% OF A4", verdict_cell, width=11),
         Column(_USUAL_COLUMN, lambda line: share_cell(line, line.usual), width=6, right=True, drop=2),
         Column(_EARLIER_COLUMN, lambda line: share_cell(line, line.other, change=True), width=7, right=True, drop=1),
     )
@@ -378,11 +393,10 @@ class NcclPanel(MeasuresPanel):
     NcclPanel { layout: vertical; height: 1fr;
         & > Container { layout: vertical; height: 1fr; }
         & Curve { height: 1fr; padding: 0 1; }
-        & NcclTable { height: 1fr; }
+        & NcclTable { height: 1fr; width: 68; }
         &.-wide > Container { layout: horizontal; }
         &.-wide Curve { width: 1fr; }
-        &.-wide NcclTable { width: 79; }
-        &.-huge NcclTable { width: 108; }
+        &.-huge NcclTable { width: 107; }
         &.-low Curve { display: none; }
     }
     """
@@ -449,11 +463,11 @@ class NcclPanel(MeasuresPanel):
         if self.over and not test.rows and not test.error:
             spans = [Span("○ The test began and printed no row.", "dim")]
         elif self.late and not (self.over or test.finished or test.error):
-            spans = [*self.late, *([] if test.rows else [Span("  ")]), *spans[1:]]
+            spans = [*self.late, *([spans[1], *spans[3:]] if test.rows else [Span("  "), *spans[1:]])]
         compared = is_comparable(test, shown.accelerator)
         attempt = f", attempt {shown.attempt + 1}" if shown.attempt else ""
         about = f"{attempt}, pod {shown.rank}" if shown.rank else attempt
-        self.sentence.runs = (*self.which("test", about), *spans, Span("  "), *self.not_read())
+        self.sentence.runs = (*spans, Span("  "), *self.which("test", about), *self.not_read())
         self.curve.band = reference_band(max((row.size for row in test.rows), default=0)) if compared else ()
         found = []
         if own is not None:
@@ -464,11 +478,7 @@ class NcclPanel(MeasuresPanel):
             points = tuple((row.size, row.best_busbw) for row in measured if row.size > 0 and row.best_busbw)
             found.append(Overlay(self.against.job or "earlier", "△", "text", points))
         self.curve.overlays = tuple(found)
-        self.curve.points = tuple(
-            Point(row.size, *(half.busbw if half else None for half in (row.out_of_place, row.in_place)))
-            for row in test.rows
-            if row.size > 0
-        )
+        self.curve.points = measured_points(test)
         other = {row.size: row.best_busbw for row in self.against.test.rows} if self.against else {}
         at_end = self.table.cursor is None or self.table.cursor in self.table.shown[-1:]
         rows: dict[RowKey, NcclLine] = {

@@ -210,16 +210,9 @@ class TrainingCharts(Plot, can_focus=True):
         Binding("a", "switch('by_time')", "Steps/time", id="training.axis", tooltip="Steps or time on the axis"),
         Binding("g", "switch('log')", "Log", id="training.log", tooltip="Logarithmic or linear"),
         Binding(
-            "m",
-            "switch('smooth')",
-            "Smooth",
-            show=False,
-            id="training.smooth",
-            tooltip="Smoothed beside raw, or raw alone",
+            "m", "switch('smooth')", "Smooth", show=False, id="training.smooth", tooltip="Smoothed beside raw, or raw"
         ),
-        Binding(
-            "z", "toggle('alone')", "Large", show=False, id="training.alone", tooltip="The large chart alone, or all"
-        ),
+        Binding("z", "toggle('alone')", "Large", show=False, id="training.alone", tooltip="The large chart alone"),
     ]
 
     picture: reactive[TrainingChartData | None] = reactive(None, always_update=True)

@@ -67,13 +67,7 @@ class DiffText(YamlText):
 class CommandText(YamlText):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "copy", "Copy", id="command.copy", tooltip="The command, into this machine's clipboard"),
-        Binding(
-            "i",
-            "turn",
-            "All in one line",
-            id="command.inline",
-            tooltip="The values in the line itself, or in a file beside it",
-        ),
+        Binding("i", "turn", "All in one line", id="command.inline", tooltip="Values in the line itself, or in a file"),
     ]
 
     inline = False

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from console.metrics.export import format_message_size
@@ -8,7 +10,7 @@ from screens.widgets.charts.nccl_panel import Band, Point, draw, expected
 from screens.widgets.charts.training_plot import MIN_SPEED_AXIS_SHARE, AxisRange, View, _axis_labels, widen_speed_axis
 
 MIB = 1 << 20
-POINTS = [Point(MIB << shift, 40.0 * shift, 40.0 * shift - 15) for shift in range(1, 13)]
+POINTS = [Point(MIB << shift, 40.0 * shift, 40.0 * shift - 25) for shift in range(1, 13)]
 BAND = (Band(8 * MIB, 90, 110), Band(512 * MIB, 500, 600))
 
 
@@ -48,11 +50,22 @@ def test_halves_that_are_alike_share_a_mark_wherever_a_line_ends() -> None:
 
 
 def test_axes_name_sizes_and_values() -> None:
-    lines = picture(POINTS, 100, 20)
+    lines = [line for line in picture(POINTS, 100, 20) if line.strip()]
     assert "2M" in lines[-1]
     assert "4G" in lines[-1]
     assert lines[1].startswith("600 ┤") or lines[1].startswith("500 ┤")
     assert any(line.startswith("  0 ┤") for line in lines)
+
+
+@pytest.mark.parametrize(("width", "height"), [(50, 26), (48, 23), (78, 18), (150, 40)])
+def test_labels_of_both_axes_are_at_even_distances(width: int, height: int) -> None:
+    *plot, axis, sizes = [line for line in picture(POINTS, width, height) if line.strip()]
+    rows = [row for row, line in enumerate(plot) if "┤" in line]
+    columns = [column for column, letter in enumerate(axis) if letter == "┴"]
+    assert len({below - above for above, below in pairwise(rows)}) == 1
+    apart = [right - left for left, right in pairwise(columns)]
+    assert max(apart) - min(apart) <= 1, "sizes lie in whole cells"
+    assert len(sizes.split()) == len(columns) > 2
 
 
 def test_a_marked_size_has_a_line_through_the_plot() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from screens.columns.queues import quota_bar
 from screens.job_tabs.ranks import PodCell, PodMatrix, late_mark, slow_lines
 from screens.theme import DARK
 from screens.widgets.bars import Tab, TabStrip
+from screens.widgets.line import wrap
 from screens.widgets.pane import event_lines, fact_lines
 from screens.widgets.sentence_line import cut_spans, fold_spans
 from screens.widgets.yaml import yaml_spans
@@ -40,11 +42,37 @@ def test_sentences_break_at_spaces_and_keep_words_of_two_inks_whole() -> None:
     assert lines == ["pods\u00a02/2", "and more", "words"]
 
 
+UNITS = {"%", "h", "d", "min", "s", "GPUs", "GPU-hours", "GB/s", "GiB", "TFLOP/s", "°C", "W"}
+NAMES_OF_NUMBERS = {"rank", "pod", "step", "of", "attempt", "+", "-", "=", "<"}
+TEXTS_WITH_FIGURES = (
+    "42 %  step 4,209 of 10,000   6 h 7 min left; no step for 1 d 2 h after step 289, usually one takes 3.74 s",
+    "rank 9 of pod 1 costs up to 7 % of each step (4.2 to 11 % with 95 % confidence); 16 GPUs held, 41 min",
+    "112 own + 8 to borrow - 96 used = 24 free; steps take 35 % longer (2.77 to 3.74 s a step), 211.3 GPU-hours",
+    "616.2 GB/s at 1 GiB · < 1 % of 1,180 TFLOP/s · attempt 2 of 4 · 58 °C · 826 W",
+)
+
+
+@pytest.mark.parametrize("width", range(16, 60))
+def test_no_figure_is_broken_over_lines(width: int) -> None:
+    for text in TEXTS_WITH_FIGURES:
+        spans = [Span(text[:9]), Span(text[9:30], "dim"), Span(text[30:])]
+        for lines in (wrap(text, width), ["".join(run.text for run in runs) for runs in fold_spans(spans, width)]):
+            assert " ".join(line.strip() for line in lines).split() == text.split()
+            assert max(map(len, lines)) <= width
+            for above, below in pairwise(lines):
+                ends, begins = above.split()[-1].strip("("), below.split()[0].strip(";,.)")
+                is_number = ends[-1].isdigit() and not ends.startswith("step")
+                assert not (is_number and begins in UNITS), (above, below)
+                assert not (ends in {"h", "d"} | NAMES_OF_NUMBERS and begins[0].isdigit()), (above, below)
+
+
 def test_a_sentence_that_is_cut_says_so_at_a_whole_word() -> None:
     runs = fold_spans([Span("one two"), Span(" three", "ok"), Span(" four")], 40)[0]
     assert "".join(run.text for run in cut_spans(runs, 15, " …")) == "one two three …"
     assert "".join(run.text for run in cut_spans(runs, 14, " …")) == "one two …"
     assert "".join(run.text for run in cut_spans(runs, 2, " …")) == " …"
+    runs = fold_spans([Span("3h12m"), Span(" ·\u00a0priority\u00a0", "dim"), Span("medium")], 40)[0]
+    assert "".join(run.text for run in cut_spans(runs, 22, " …")) == "3h12m …", "no label without its value"
 
 
 def test_yaml_runs() -> None:
