@@ -31,7 +31,7 @@ def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, now: float =
     parts: list[tuple[str, Cell]] = [
         ("", line.owner),
         ("", f"{jobset.gpus}\u00a0GPUs" if jobset.gpus else ""),
-        ("pods", ranks_cell(line)),
+        ("pods", "" if jobset.state is JobState.SUCCEEDED else ranks_cell(line)),
         ("attempt", attempt_cell(line) if jobset.restarts else ""),
         ("queue", jobset.queue or "none"),
         ("", jobset.recipe),

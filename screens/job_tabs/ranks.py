@@ -285,8 +285,8 @@ class RanksTab(JobTab):
     RanksTab {
         #waits { margin: 1 0 0 0; max-height: 60%; }
         PodMatrix { max-height: 8; margin: 1 0 0 0; }
-        RankTable { height: auto; min-height: 4; max-height: 55%; margin: 1 0 0 0; }
-        &.-failed RankTable { max-height: 40%; }
+        RankTable { height: auto; min-height: 4; max-height: 48vh; margin: 1 0 0 0; }
+        &.-failed RankTable { max-height: 35vh; }
         #slow { margin: 1 0 0 0; }
         #caption { height: 1; margin: 1 0 0 0; }
         EventTable { height: 1fr; min-height: 3; }

@@ -30,13 +30,7 @@ class LogScreen(LiveScreen):
     """The followed log of a container; `p` shows that of the previous container."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "p",
-            "previous",
-            "Previous run",
-            id="log.previous_run",
-            tooltip="The log of the container before its last restart, and back",
-        ),
+        Binding("p", "previous", "Previous run", id="log.previous_run", tooltip="The log before its last restart"),
     ]
     KINDS = ("pods",)
     OF_CLUSTER = True

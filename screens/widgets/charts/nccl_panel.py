@@ -102,7 +102,7 @@ class SizeFrame(PlotFrame):
         """Cells and labels of the x axis: sizes at even distances, as near each other as the labels allow."""
         span = round(log2(self.last) - log2(self.first))
         labels = [format_message_size(self.first << power) for power in range(span + 1)]
-        step = max(1, ceil((max(map(len, labels)) + 3) * span / self.columns))
+        step = max(1, ceil((max(map(len, labels)) + 2.5) * span / self.columns))
         return [
             (self.left + round(self.column(self.first << power)) // DOTS_WIDE, labels[power])
             for power in range(0, span + 1, step)
