@@ -280,6 +280,21 @@ def test_what_is_preempted_starts_again_where_there_is_room() -> None:
     assert moves[-1].workload.pod_sets[0].flavors == {GPU: "second"}
 
 
+def test_what_started_with_fewer_pods_is_tried_with_all_again_once_it_was_preempted() -> None:
+    cluster = cluster_of([team("mine", {"first": 32})], first=4)
+    cluster.submit(job("runs", "mine", 2, 1))
+    smaller = job("smaller", "mine", 4)
+    smaller.pod_sets[0].min_count = 1
+    cluster.submit(smaller)
+    _, fewer = cluster.admit()
+    cluster.submit(job("urgent", "mine", 2, 9))
+    assert words(cluster.admit()) == ["smaller out", "urgent"]
+    for each in list(cluster.snapshot.queues["mine"].workloads.values()):
+        cluster.end(each)
+    (whole,) = cluster.admit()
+    assert [each.workload.pod_sets[0].count for each in (fewer, whole)] == [2, 4]
+
+
 def test_a_flavor_whose_nodes_are_taken_leads_to_the_next_one() -> None:
     cluster = cluster_of([team("mine", {"first": 64, "second": 64})], first=1, second=2)
     for name in ("one", "two"):

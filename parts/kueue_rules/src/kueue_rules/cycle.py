@@ -154,7 +154,10 @@ class _Cycle:
         while low <= high:  # how many pods are left out in all; each pod set gives its share of them
             out = (low + high) // 2
             shares = [less * out // sum(spare) for less in spare]
-            fewer = [each.scaled(each.count - less) for each, less in zip(workload.pod_sets, shares, strict=True)]
+            fewer = [
+                replace(each.scaled(each.count - less), asked=each.count)
+                for each, less in zip(workload.pod_sets, shares, strict=True)
+            ]
             choice, targets = self._try(replace(workload, pod_sets=fewer))
             if choice.mode is Mode.FIT or targets:
                 found, high = (choice, targets), out - 1

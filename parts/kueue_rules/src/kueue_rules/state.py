@@ -91,6 +91,7 @@ class SnapshotPodSet(Struct, eq=False):
     flavors: Mapping[str, str] = field(default_factory=dict)  # resource -> flavor, once it holds quota
     places: tuple[Place, ...] = ()  # once it holds quota, if topology places it
     min_count: int | None = None  # the fewest pods with which it may be admitted; None: all
+    asked: int = 0  # pods, if it was admitted with fewer
 
     def scaled(self, count: int) -> SnapshotPodSet:
         return replace(self, count=count, requests={name: value * count for name, value in self.single.items()})

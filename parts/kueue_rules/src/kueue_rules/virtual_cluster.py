@@ -235,5 +235,6 @@ def _copy_queues(where: Mapping[str, _WorkloadsByShape]) -> dict[str, _Workloads
 
 def queued_again(workload: SnapshotWorkload) -> SnapshotWorkload:
     """The workload without its quota, as it was before admission."""
-    pod_sets = [replace(each, flavors={}, places=()) for each in workload.pod_sets]
+    whole = [each.scaled(each.asked) if each.asked else each for each in workload.pod_sets]
+    pod_sets = [replace(each, flavors={}, places=(), asked=0) for each in whole]
     return replace(workload, pod_sets=pod_sets, reserved=0.0)
