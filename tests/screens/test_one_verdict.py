@@ -140,7 +140,8 @@ async def read_tail(job: JobSet, fleet: Fleet, lines: list[LogLine]) -> JobProgr
         return lines[-number:]
 
     service = SimpleNamespace(
-        test_history=SimpleNamespace(tests=(), store=AsyncMock()), pass_line=PASS_LINE, find_followed=lambda _: None,
+        test_history=SimpleNamespace(tests=(), stored={}, store=AsyncMock()),
+        pass_line=PASS_LINE, find_followed=lambda _: None,
         earlier_phases=AsyncMock(return_value={}), earlier_speeds=AsyncMock(return_value=()),
     )  # fmt: skip
     reader = JobProgressReader(cast("Any", SimpleNamespace(fleet=fleet)), cast("Any", service), tail)
