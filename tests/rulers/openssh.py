@@ -26,9 +26,9 @@ PACKAGE = "openssh-tests"
 SCRIPTS = (
     "connect", "transfer", "exit-status", "exit-status-signal", "stderr-data", "stderr-after-eof", "broken-pipe",
     "yes-head", "multiplex", "forwarding", "forward-control", "dynamic-forward", "sftp-cmds", "sftp-batch",
-    "sftp-badcmds", "sftp-glob", "sftp-perm", "sftp-uri", "scp", "scp3", "scp-uri", "rekey",
+    "sftp-badcmds", "sftp-glob", "sftp-perm", "sftp-uri", "scp", "scp3", "scp-uri", "rekey", "sftp",
 )  # fmt: skip
-PORT, LIMIT = 4242, 3600.0  # of the scripts' own sshd; and seconds for one script: rekey connects with each algorithm
+PORT, LIMIT = 4242, 5400.0  # of the scripts' own sshd; and seconds for one script: sftp writes 5 bytes at a time
 _MADE = 2222  # the port of the pod behind which a server is made for each connection
 _STARTED = (*range(3300, 3340), *range(PORT, PORT + 20))  # ports on which the scripts listen and to which they connect
 # The scripts of sftp and scp start a server beside the client (-D), without a connection: here it is at its far end.

@@ -230,7 +230,6 @@ REASONS = {
 """By suite (empty: any) and words of the name of the case."""
 
 NOT_RUN = {
-    "OpenSSH, `sftp`": "it copies in pieces of 5 bytes, for each of which a reply comes: over a quarter of an hour",
     "OpenSSH, the other scripts": "of keys, agents, configuration and programs on one machine: no connection of ours",
     "Kubernetes, `apps`, `debug`, `crd`, `kuberc` and others of `test/cmd`": "of kinds that a practice cluster has no "
     "business with, or of kubectl alone",
