@@ -140,7 +140,8 @@ class AlarmWatch:
         before = self._last
         if before is None or look.step != before.step or look.steps != before.steps or not look.running:
             first = before is None or before.step is None or now - self._listens < self._settles
-            self.step_at = min(now, look.step_time) if first and look.step_time else now
+            is_old = first or look.behind_log
+            self.step_at = min(now, look.step_time) if is_old and look.step_time else now
             self._pausing = self._pausing and before is not None and look.step == before.step
         if not look.running or (before and before.restarts != look.restarts):
             self.line_at = now

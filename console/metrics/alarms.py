@@ -28,6 +28,7 @@ MAX_PAST_ALARMS = 200  # alarms of jobs that are over which are kept
 DOUBT_SECONDS = 3.0  # seconds more for a job whose last step is long ago, to show that it lives
 CHECK_POLL_SECONDS = 0.2  # seconds between two looks at a job that is followed for a moment only
 MAX_OPENED_JOBS = 16  # jobs that are watched at the same time; the one watched longest makes room
+MAX_OPENED_ENDED_JOBS = 4  # those of them that have ended, whose logs are read again when they are opened again
 _RUNNING_STATES = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
 
 
@@ -73,8 +74,9 @@ class AlarmService:
             return
         self._begin_job(key, self._sources).open()
         opened = [job for job in self.jobs.values() if job.is_opened]
-        if len(opened) > MAX_OPENED_JOBS:
-            self._end_job(opened[0])
+        ended = [job for job in opened if job.has_ended]
+        if len(opened) > MAX_OPENED_JOBS or len(ended) > MAX_OPENED_ENDED_JOBS:
+            self._end_job((ended or opened)[0])
 
     def watch_namespace(self, namespace: str = "", *, always: bool = False, inspects: bool = True) -> None:
         """Watch a namespace's running jobs (all if empty), unless only opened ones are wanted and not `always`.

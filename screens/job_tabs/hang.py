@@ -352,7 +352,8 @@ class HangTab(JobTab):
         sign = wording.BAD if report.alarming else next(map(group_sign, report.groups), wording.IDLE)
         self.verdict.runs = (sign, Span(f" {report.short}", "bad" if report.alarming else "strong"))
         self._show_advice(report.advice)
-        spans = (*(Span(f"{each} ") for each in rest), Span(f"{report.summary}.", "dim"))
+        groups = f"{report.summary[:1].upper()}{report.summary[1:]}."
+        spans = (*(Span(f"{each} ") for each in rest), Span(groups, "dim"))
         self.more.runs = tuple(Span(wording.short_nodes(run.text), run.style) for run in spans)
         self.note = f"✗ {sum(len(group.members) for group in report.suspects)}" if report.suspects else ""
         rows: dict[RowKey, HangGroup] = {_key_of(group): group for group in report.groups}

@@ -170,7 +170,11 @@ def test_that_nothing_runs_is_no_alarm_and_that_nothing_can_be_asked_is_one() ->
     assert "No process of a training or an NCCL test" in idle.verdict[0]
     begins = HangReport("test", (PodTrace(0, "p0", "n", launchers=(MpiLauncher("mpirun", 7),)),), ())
     assert begins.short.startswith("mpirun runs, but it has no child processes")
-    assert HangReport("test", (PodTrace(0, "p0", "n", failure="It is gone."),), ()).alarming
+    deaf = PodTrace(0, "p0", "n", failure="It is gone.")
+    unknown, half = HangReport("test", (deaf,), ()), HangReport("test", (deaf, PodTrace(1, "p1", "n")), ())
+    assert unknown.alarming
+    assert (unknown.verdict, unknown.summary) == (("Pod 0 could not be asked: It is gone.",), "no pod answered")
+    assert half.short == "No process of a training or an NCCL test was found in the pods that answered."
 
 
 def test_work_is_no_hang() -> None:

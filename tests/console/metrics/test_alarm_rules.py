@@ -476,3 +476,12 @@ def test_whoever_looks_for_three_seconds_leaves_a_late_step_to_the_log() -> None
     assert (watch.late, watch.has_step_cadence) == ("", False)
     watch.evaluate(10_010.0, JobSample(True, step=4, steps=4, step_time=9_970.0, rhythm=rhythm, pace=3.0))
     assert watch.late
+
+
+def test_a_log_that_takes_long_to_be_read_does_not_make_an_old_step_new() -> None:
+    watch, rhythm = AlarmWatch(("default", "job"), Thresholds(), 10_000.0), StepCadence(3.0, 3.0)
+    sample = JobSample(True, step=3, steps=3, step_time=9_003.0, rhythm=rhythm, pace=3.0, behind_log=True)
+    watch.evaluate(10_001.0, sample)
+    watch.evaluate(10_030.0, replace(sample, step=4, steps=4, step_time=9_006.0))
+    watch.evaluate(10_040.0, replace(sample, step=4, steps=4, step_time=9_006.0, behind_log=False))
+    assert (watch.step_at, kinds(watch)) == (9_006.0, [AlarmKind.STALL])

@@ -286,7 +286,9 @@ class HangReport:
     def summary(self) -> str:
         """The groups in short, such as "126 in all_reduce, 2 in data loader (ranks 41, 97, pods 5, 12, 2 nodes)"."""
         largest = sorted(self.groups, key=lambda group: -len(group.members))
-        return ", ".join(group.sentence for group in largest) or "no process of a training or an NCCL test was found"
+        unasked = all(pod.failure for pod in self.pods)
+        none = "no pod answered" if unasked else "no process of a training or an NCCL test"
+        return ", ".join(group.sentence for group in largest) or none
 
     @property
     def without_py_spy(self) -> tuple[PodTrace, ...]:
@@ -322,10 +324,8 @@ class HangReport:
             parts.append(self._of_recorded(self.recorded))
         elif self.groups:
             parts.append(self._format_suspects())
-        elif any(pod.launchers for pod in self.pods):
-            parts.append("mpirun runs, but it has no child processes: it is starting or ending.")
         else:
-            parts.append("No process of a training or an NCCL test was found in any pod: it is starting, or has ended.")
+            parts += self._format_no_processes()
         parts += [self.ras.words] if self.ras.words else []
         if self.unreached:
             far = format_pods(*(pod.pod_rank for pod in self.unreached))
@@ -338,6 +338,16 @@ class HangReport:
         if missing := len(self.without_py_spy):
             parts.append(f"py-spy is missing in {missing} of {len(self.pods)} pods: without it there are no stacks.")
         return tuple(parts)
+
+    def _format_no_processes(self) -> list[str]:
+        """What it means that no process was found; [] where no pod answered."""
+        answered = [pod for pod in self.pods if not pod.failure]
+        if any(pod.launchers for pod in answered):
+            return ["mpirun runs, but it has no child processes: it is starting or ending."]
+        words = "No process of a training or an NCCL test was found in"
+        if len(answered) < len(self.pods):
+            return [f"{words} the pods that answered."] if answered else []
+        return [f"{words} any pod: it is starting, or has ended."]
 
     @property
     def short(self) -> str:

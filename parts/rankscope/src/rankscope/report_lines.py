@@ -158,7 +158,8 @@ def _format_rdma_lines(report: HangReport) -> list[str]:
     devices = {len(pod.rdma) for pod in report.pods if not pod.failure}
     down = [(pod, name, state) for pod in report.pods for name, state in pod.rdma if "ACTIVE" not in state]
     number = "–".join(str(each) for each in sorted({min(devices), max(devices)})) if devices else "no"
-    lines = [f"── RDMA: {number} devices a pod, {f'{len(down)} not active' if down else 'all active'}"]
+    state = "" if not any(devices) else f", {len(down)} not active" if down else ", all active"
+    lines = [f"── RDMA: {number} devices a pod{state}"]
     lines += [f"   ✗ pod {pod.pod_rank}, {pod.node}: {name} {state}" for pod, name, state in down[:8]]
     lines.append(f"── Flight recorder: {report.recorder_words}")
     lines += format_analysis_lines(report)
