@@ -18,8 +18,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from console.errors import ConsoleError, Unreadable
-from rankscope import UnreadableAnswer
-from rankscope import check_cost as check_answer_cost
+from rankscope import UnreadableAnswer, check_cost as check_answer_cost
 
 T = TypeVar("T")
 

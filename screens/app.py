@@ -34,8 +34,7 @@ from screens.base import LiveScreen
 from screens.columns.tunnels import ports_cell
 from screens.config import all_problems, applies, fill_in, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
-from screens.palette import PAGE_TARGETS as TARGETS
-from screens.palette import ActiveBindings, Palette, PaletteTargets, title_of
+from screens.palette import PAGE_TARGETS as TARGETS, ActiveBindings, Palette, PaletteTargets, title_of
 from screens.session_app import SessionApp, make_page
 from screens.theme import DARK, LIGHT
 from screens.wording import ALL_NAMESPACES

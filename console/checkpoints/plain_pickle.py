@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from struct import Struct
-from struct import error as StructError  # noqa: N812 - it is so called there
+from struct import (
+    Struct,
+    error as StructError,  # noqa: N812 - it is so called there
+)
 from typing import Any
 
 from console.errors import Unreadable

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from console.kube.objects.meta import GPU
 from console.kube.objects.node import Node
-from console.kube.objects.workload import PodSet as WorkloadPodSet
-from console.kube.objects.workload import Workload
+from console.kube.objects.workload import PodSet as WorkloadPodSet, Workload
 from console.kube.snapshot import Fleet, per_snapshot
 from console.scheduling.kueue_snapshot import UNLABELLED_DOMAIN, gpus_assigned, node_of
 from console.scheduling.quota_ledger import fewest_holders, quota_holder_of

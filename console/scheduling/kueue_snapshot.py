@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from console.kube.objects.meta import GPU, condition
 from console.kube.objects.node import Node as ClusterNode
-from console.kube.objects.queue import ClusterQueue, LocalQueue, ResourceFlavor
-from console.kube.objects.queue import Quota as QueueQuota
+from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota as QueueQuota, ResourceFlavor
 from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet, per_snapshot
 from console.scheduling.topology import label_of
@@ -35,12 +34,12 @@ from kueue_rules import (
     Snapshot,
     SnapshotNode,
     SnapshotPodSet,
+    SnapshotWorkload as KueueWorkload,
     Toleration,
     TopologyRequest,
     TopologyTree,
     try_order,
 )
-from kueue_rules import SnapshotWorkload as KueueWorkload
 
 _QUOTA_HOLDING_STATES = {WorkloadState.RESERVED, WorkloadState.ADMITTED}
 

@@ -18,8 +18,7 @@ from console.kube.nested_values import Value, get_path
 from console.kube.objects.meta import DEFAULT_GPU_TOLERATIONS, GPU, format_selector, selects_namespace
 from console.kube.objects.node import GKE_PREFIX
 from console.kube.objects.queue import ClusterQueue
-from console.kube.objects.workload import PodSet as QueuedPodSet
-from console.kube.objects.workload import Workload as QueuedWorkload
+from console.kube.objects.workload import PodSet as QueuedPodSet, Workload as QueuedWorkload
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.free_slots import (
     EligibleNodes,

@@ -27,8 +27,7 @@ from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.expected_starts import NO_OPEN_ENDS, all_gpu_flavors, cluster_of, time_limit
 from console.scheduling.kueue_snapshot import job_name, queue_order
 from console.yielding import WorkSlices
-from kueue_rules import Move, VirtualCluster
-from kueue_rules import SnapshotWorkload as KueueWorkload
+from kueue_rules import Move, SnapshotWorkload as KueueWorkload, VirtualCluster
 
 if TYPE_CHECKING:
     Key = tuple[str, str]

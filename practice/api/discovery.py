@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from practice.api.serving import SERVED, ServedKind, no_such_path
-from practice.api.visibility import GROUP as VISIBILITY
-from practice.api.visibility import VERSIONS as VISIBILITY_VERSIONS
+from practice.api.visibility import GROUP as VISIBILITY, VERSIONS as VISIBILITY_VERSIONS
 from practice.objects.api_error import ApiError, Object
 
 VERSION: Object = {

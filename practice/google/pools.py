@@ -11,8 +11,7 @@ from practice.clock import format_timestamp
 from practice.controllers.machines import nodes_of
 from practice.google.cloud import CLUSTER, PROJECT, REGION, SHARED, ZONE, PracticeGoogle
 from practice.objects.resources import NODES
-from practice.scene.machines import FLEX_POOL, RESERVED_POOL, SPOT_POOL, SYSTEM_POOL
-from practice.scene.machines import VERSION as NODE_VERSION
+from practice.scene.machines import FLEX_POOL, RESERVED_POOL, SPOT_POOL, SYSTEM_POOL, VERSION as NODE_VERSION
 
 VERSION = NODE_VERSION.removeprefix("v")
 MASTER = SERVER_VERSION["gitVersion"].removeprefix("v")

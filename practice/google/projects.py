@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import grpc
-from google.cloud import resourcemanager_v3 as manager
-from google.cloud import service_usage_v1 as usage
+from google.cloud import resourcemanager_v3 as manager, service_usage_v1 as usage
 from google.iam.v1.iam_policy_pb2 import GetIamPolicyRequest, TestIamPermissionsRequest, TestIamPermissionsResponse
 from google.iam.v1.policy_pb2 import Binding, Policy
 

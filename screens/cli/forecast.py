@@ -18,8 +18,7 @@ from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.forecast_record import RecordedWindow, score
 from console.scheduling.kueue_snapshot import job_name, queue_position, workload_of_job
-from console.scheduling.what_if import Changes, Consequence, NextVictims, WhatIf
-from console.scheduling.what_if import what_if as compare
+from console.scheduling.what_if import Changes, Consequence, NextVictims, WhatIf, what_if as compare
 from console.scheduling.why import WAIT_KINDS
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
 from screens.cli.connect import open_session

@@ -30,8 +30,7 @@ from console.session import Session
 from console.settings import Settings
 from rankscope import HangReport, PodTrace
 from tests.apiserver import ApiServer, eventually, forbidden, named, status
-from tests.console.hang.test_inspector import JOB as HUNG
-from tests.console.hang.test_inspector import Cluster as Inspected
+from tests.console.hang.test_inspector import JOB as HUNG, Cluster as Inspected
 from tests.fakes import FakeSession, fleet_of
 from tests.screens import scene
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import given, strategies as some
 
 from practice.controllers.kueue.assignment import decode_domains, encode_assignment
 from practice.controllers.objects import labels_of

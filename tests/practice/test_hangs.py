@@ -23,8 +23,17 @@ from practice.node.flight_recorder import PIPE, FlightRecorders
 from practice.node.proc_files import environment
 from practice.programs.hangs import DATA_GROUP, HOW
 from practice.programs.steps import ProgramContext, SharedFacts
-from rankscope import ACTIVITY_ADVICE, FAILED_ADVICE, GONE_ADVICE, Activity, Desync, HangReport, poll_ras, probe
-from rankscope import DESYNC_ADVICE as RECORDER_ADVICE
+from rankscope import (
+    ACTIVITY_ADVICE,
+    DESYNC_ADVICE as RECORDER_ADVICE,
+    FAILED_ADVICE,
+    GONE_ADVICE,
+    Activity,
+    Desync,
+    HangReport,
+    poll_ras,
+    probe,
+)
 from tests.fakes import fleet_of
 from tests.practice.test_mishaps import member, until_stuck
 from tests.screens.scene import jobset, rank

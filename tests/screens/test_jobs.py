@@ -30,8 +30,7 @@ from screens.columns.job_header import explanation, head
 from screens.columns.jobs import JOBS, RECENT_FAILURE_SECONDS, JobLine, last_cell, progress_cell, progress_words
 from screens.dialogs.question import Confirm, Prompt
 from screens.job_tabs.ranks import PodMatrix, card_lines
-from screens.pages.job import TABS as PAGE_TABS
-from screens.pages.job import JobScreen
+from screens.pages.job import TABS as PAGE_TABS, JobScreen
 from screens.pages.jobs import STILL_SECONDS, TABS_BY_KEY, JobsScreen, JobTable
 from screens.pages.launch import LaunchScreen
 from screens.widgets.bars import KeyBar

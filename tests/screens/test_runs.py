@@ -24,8 +24,7 @@ from tests.fakes import FakeSession
 from tests.screens.press import console, console_at, press, screen_of, screen_text, text_of, toasts, until, until_shown
 from tests.screens.scene import NOW, scene
 from tests.screens.test_acting import asked
-from tests.screens.test_launch import session_of as launch_session
-from tests.screens.test_launch import to_form
+from tests.screens.test_launch import session_of as launch_session, to_form
 
 
 def run(number: int, name: str, outcome: Outcome = Outcome.SUCCEEDED, **more: Any) -> RunRecord:

@@ -29,8 +29,7 @@ from screens.wording import Span, runs_of, short_node
 from tests.fakes import fleet_of
 from tests.screens.queue_scene import claim, cluster_queue, job, queue_scene
 from tests.screens.scene import NOW, scene
-from tests.screens.test_one_verdict import CASES, SLOW_RANK, printed, read_tail
-from tests.screens.test_one_verdict import scene as job_scene
+from tests.screens.test_one_verdict import CASES, SLOW_RANK, printed, read_tail, scene as job_scene
 from trainlog import NcclResult
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.attach.ssh import client as ssh
-from console.attach.ssh import identities, pod_keys, surroundings
+from console.attach.ssh import client as ssh, identities, pod_keys, surroundings
 from console.attach.ssh.config_and_known_hosts import SshHostEntry
 from console.attach.ssh.editors import DOCTOR_STEPS, SetupStep, StepState
 from console.attach.ssh.identities import ApiHostKeys, PodIdentity, fingerprint, verify_host_keys

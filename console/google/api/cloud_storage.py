@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import google.cloud.storage as api
-from google.api_core.exceptions import NotFound as ApiNotFound
-from google.api_core.exceptions import PreconditionFailed
+from google.api_core.exceptions import NotFound as ApiNotFound, PreconditionFailed
 from google.cloud.storage.retry import DEFAULT_RETRY
 from google_crc32c import Checksum
 from requests import exceptions as transport

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Any
 
-from google.cloud import resourcemanager_v3 as api
-from google.cloud import service_usage_v1 as services_api
+from google.cloud import resourcemanager_v3 as api, service_usage_v1 as services_api
 
 from console.google.api import members_by_role
 from console.google.api.calls import GoogleSession, list_all, translate_errors_within

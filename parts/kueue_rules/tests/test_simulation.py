@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kueue_rules import Scenario, ScenarioError, SimulationResult, read_scenario, simulate
 from kueue_rules.__main__ import main

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kueue_rules import (
     DEFAULT_STRATEGIES,

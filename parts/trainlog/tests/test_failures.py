@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from trainlog.failure_parser import MAX_FAILURES, FailureParser, find_failed_stage, name_reason, parse_failures
 from trainlog.log_failure import LogFailure, group_sentences

@@ -6,8 +6,7 @@ A list or a map is lines of text, one an entry.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
+from dataclasses import dataclass, field as dataclass_field
 from enum import Enum, auto
 from typing import NamedTuple
 

@@ -4,8 +4,7 @@ import struct
 from itertools import cycle
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from console.kube import websocket
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from console.errors import BadInput, Conflict, NotFound, ReleaseFailed
 from console.kube.nested_values import Value

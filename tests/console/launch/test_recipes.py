@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from console.errors import BadInput
 from console.kube.nested_values import Value, get_path, merge_values, overlay_values, set_path

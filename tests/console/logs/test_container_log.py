@@ -12,8 +12,7 @@ from typing import Any, cast
 
 import pytest
 from aiohttp import web
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from console.errors import NotAllowed, NotFound, Refused, Unreachable
 from console.kube.backoff import Backoff

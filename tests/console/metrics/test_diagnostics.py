@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from console.metrics.gpu_metrics import Gpu, NvidiaSmiParser, parse_nvidia_smi
 from tests.parsing import LauncherStep, StepState, parse_launcher_step

@@ -11,8 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from console.kube.objects.jobset import JobSet
-from console.kube.objects.meta import DEFAULT_GPU_TOLERATIONS, GPU, Condition
-from console.kube.objects.meta import NAMESPACE_NAME_LABEL as NAME_LABEL
+from console.kube.objects.meta import DEFAULT_GPU_TOLERATIONS, GPU, NAMESPACE_NAME_LABEL as NAME_LABEL, Condition
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.objects.queue import (

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from console.kube.objects.meta import Condition
 from console.kube.objects.queue import LocalQueue

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.node import MAX_GPUS_PER_NODE, Node, Provisioning

@@ -22,9 +22,7 @@ from console.logs.job_log import Coverage, JobLog
 from console.logs.line import LogLine, PodLine
 from console.metrics.alarm import AlarmKind
 from console.scheduling.why_job import why_job
-from screens.cli import logs, why
-from screens.cli import logs as log_printers
-from screens.cli import logs as log_tail
+from screens.cli import logs, logs as log_printers, logs as log_tail, why
 from screens.cli.logs import moment, tail_then_follow
 from tests.fakes import FakeSession
 from tests.screens.cli.commands import given, parse

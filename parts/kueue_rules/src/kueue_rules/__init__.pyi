@@ -1,64 +1,74 @@
-from .cycle import CycleVerdict as CycleVerdict
-from .cycle import Decision as Decision
-from .cycle import admission_cycle as admission_cycle
-from .fair_sharing import DEFAULT_STRATEGIES as DEFAULT_STRATEGIES
-from .fair_sharing import LESS_OR_EQUAL_TO_FINAL as LESS_OR_EQUAL_TO_FINAL
-from .fair_sharing import LESS_THAN_INITIAL as LESS_THAN_INITIAL
-from .flavors import FlavorAssigner as FlavorAssigner
-from .flavors import FlavorChoice as FlavorChoice
-from .flavors import FlavorTurns as FlavorTurns
-from .flavors import Mode as Mode
-from .flavors import PodSetChoice as PodSetChoice
-from .flavors import places_every_pod as places_every_pod
-from .node_constraints import Requirement as Requirement
-from .node_constraints import Toleration as Toleration
-from .node_constraints import first_untolerated_taint as first_untolerated_taint
-from .preemption import HUMAN_REASONS as HUMAN_REASONS
-from .preemption import PreemptionSearch as PreemptionSearch
-from .preemption import PreemptionTarget as PreemptionTarget
-from .quota_tree import CohortQuota as CohortQuota
-from .quota_tree import FlavorQuota as FlavorQuota
-from .quota_tree import FlavorResource as FlavorResource
-from .quota_tree import Quantities as Quantities
-from .quota_tree import QuotaNode as QuotaNode
-from .scenario import Scenario as Scenario
-from .scenario import ScenarioError as ScenarioError
-from .scenario import read_scenario as read_scenario
-from .simulation import JobEvent as JobEvent
-from .simulation import QueueResult as QueueResult
-from .simulation import SimulationResult as SimulationResult
-from .simulation import simulate as simulate
-from .state import BACK_OF_QUEUE as BACK_OF_QUEUE
-from .state import UNLIMITED_PODS as UNLIMITED_PODS
-from .state import AdmissionCheck as AdmissionCheck
-from .state import AdmissionVerdict as AdmissionVerdict
-from .state import Flavor as Flavor
-from .state import Key as Key
-from .state import KueueRelease as KueueRelease
-from .state import Place as Place
-from .state import QueueNode as QueueNode
-from .state import ResourceGroup as ResourceGroup
-from .state import Snapshot as Snapshot
-from .state import SnapshotNode as SnapshotNode
-from .state import SnapshotPodSet as SnapshotPodSet
-from .state import SnapshotWorkload as SnapshotWorkload
-from .state import TopologyRequest as TopologyRequest
-from .state import TriedFlavors as TriedFlavors
-from .state import fatal_state as fatal_state
-from .state import open_checks as open_checks
-from .state import refusal_words as refusal_words
-from .state import required_checks as required_checks
-from .state import try_order as try_order
-from .state import unadmitted_words as unadmitted_words
-from .topology_assignment import HOSTNAME as HOSTNAME
-from .topology_assignment import Domain as Domain
-from .topology_assignment import TopologyTree as TopologyTree
-from .topology_assignment import WantedPlaces as WantedPlaces
-from .topology_assignment import assign_together as assign_together
-from .topology_assignment import assign_topology as assign_topology
-from .topology_assignment import fill as fill
-from .topology_assignment import roomiest as roomiest
-from .topology_assignment import spread as spread
-from .virtual_cluster import Move as Move
-from .virtual_cluster import VirtualCluster as VirtualCluster
-from .virtual_cluster import queued_again as queued_again
+from .cycle import CycleVerdict as CycleVerdict, Decision as Decision, admission_cycle as admission_cycle
+from .fair_sharing import (
+    DEFAULT_STRATEGIES as DEFAULT_STRATEGIES,
+    LESS_OR_EQUAL_TO_FINAL as LESS_OR_EQUAL_TO_FINAL,
+    LESS_THAN_INITIAL as LESS_THAN_INITIAL,
+)
+from .flavors import (
+    FlavorAssigner as FlavorAssigner,
+    FlavorChoice as FlavorChoice,
+    FlavorTurns as FlavorTurns,
+    Mode as Mode,
+    PodSetChoice as PodSetChoice,
+    places_every_pod as places_every_pod,
+)
+from .node_constraints import (
+    Requirement as Requirement,
+    Toleration as Toleration,
+    first_untolerated_taint as first_untolerated_taint,
+)
+from .preemption import (
+    HUMAN_REASONS as HUMAN_REASONS,
+    PreemptionSearch as PreemptionSearch,
+    PreemptionTarget as PreemptionTarget,
+)
+from .quota_tree import (
+    CohortQuota as CohortQuota,
+    FlavorQuota as FlavorQuota,
+    FlavorResource as FlavorResource,
+    Quantities as Quantities,
+    QuotaNode as QuotaNode,
+)
+from .scenario import Scenario as Scenario, ScenarioError as ScenarioError, read_scenario as read_scenario
+from .simulation import (
+    JobEvent as JobEvent,
+    QueueResult as QueueResult,
+    SimulationResult as SimulationResult,
+    simulate as simulate,
+)
+from .state import (
+    BACK_OF_QUEUE as BACK_OF_QUEUE,
+    UNLIMITED_PODS as UNLIMITED_PODS,
+    AdmissionCheck as AdmissionCheck,
+    AdmissionVerdict as AdmissionVerdict,
+    Flavor as Flavor,
+    Key as Key,
+    KueueRelease as KueueRelease,
+    Place as Place,
+    QueueNode as QueueNode,
+    ResourceGroup as ResourceGroup,
+    Snapshot as Snapshot,
+    SnapshotNode as SnapshotNode,
+    SnapshotPodSet as SnapshotPodSet,
+    SnapshotWorkload as SnapshotWorkload,
+    TopologyRequest as TopologyRequest,
+    TriedFlavors as TriedFlavors,
+    fatal_state as fatal_state,
+    open_checks as open_checks,
+    refusal_words as refusal_words,
+    required_checks as required_checks,
+    try_order as try_order,
+    unadmitted_words as unadmitted_words,
+)
+from .topology_assignment import (
+    HOSTNAME as HOSTNAME,
+    Domain as Domain,
+    TopologyTree as TopologyTree,
+    WantedPlaces as WantedPlaces,
+    assign_together as assign_together,
+    assign_topology as assign_topology,
+    fill as fill,
+    roomiest as roomiest,
+    spread as spread,
+)
+from .virtual_cluster import Move as Move, VirtualCluster as VirtualCluster, queued_again as queued_again

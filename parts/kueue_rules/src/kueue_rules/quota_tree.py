@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from math import ceil
 from typing import NamedTuple
 
-from msgspec import Struct, field
-from msgspec import field as msgspec_field
+from msgspec import Struct, field, field as msgspec_field
 
 FlavorResource = tuple[str, str]  # names of a flavor and of a resource
 Quantities = dict[FlavorResource, int]

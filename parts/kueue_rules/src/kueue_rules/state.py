@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct, field
-from msgspec import field as msgspec_field
+from msgspec import Struct, field, field as msgspec_field
 from msgspec.structs import replace
 
 from kueue_rules.node_constraints import Requirement, Toleration, first_untolerated_taint

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trainlog.nccl.tables import NcclHalf, NcclRow, NcclTest
 from trainlog.nccl.verdicts import A4_ALL_REDUCE, PASS_LINE, RowRating, expected_busbw, health_scan_average, judge_row

@@ -6,8 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from trainlog import parse_training
 from trainlog.training.parser import MAX_LINE_BYTES, STEP_SEARCH, TrainingParser

@@ -6,8 +6,7 @@ import math
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from trainlog.training import steps as module
 from trainlog.training.steps import Step, Steps, pack_columns

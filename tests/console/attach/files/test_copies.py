@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.attach.files import local, transfer
-from console.attach.files import transfer as send
+from console.attach.files import local, transfer, transfer as send
 from console.attach.files.copies import MAX_TRIES, Verification
 from console.errors import BadInput, CopyFailed, NotFound
 from tests.console.attach.files.pod import Pod

@@ -11,8 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from console.attach.ssh import config_and_known_hosts
 from console.attach.ssh.config_and_known_hosts import PodKeys, SshHostEntry, remove_ssh_entries, save_entry

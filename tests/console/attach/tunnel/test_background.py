@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from console.attach.tunnel import published
-from console.attach.tunnel import published as memory
+from console.attach.tunnel import published, published as memory
 from console.attach.tunnel.background import TunnelRequest, start_detached, start_tunnel
 from console.attach.tunnel.published import TunnelProfile
 from console.errors import BadInput, ConsoleError, NotFound

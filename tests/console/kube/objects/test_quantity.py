@@ -3,8 +3,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from console.errors import Unreadable
 from console.kube.objects.meta import parse_amount, parse_quantity
