@@ -93,7 +93,10 @@ async def run_and_collect(
     most: int = MAX_ANSWER_BYTES,
     flow: float | None = None,
 ) -> bytes:
-    """What a shell's script prints in a pod; ProgramFailed if it fails, Unreachable or Unreadable beyond a limit."""
+    """What a shell's script prints in a pod; ProgramFailed if it fails, Unreachable after `limit`.
+
+    Unreadable over `most` bytes, or where it prints for longer than `flow` seconds.
+    """
     from console.kube.exec import START_TIMEOUT, limit_output
 
     async with limit_output(pod.name, most=most, limit=limit, flow=flow, begins=START_TIMEOUT) as answer:

@@ -454,7 +454,7 @@ def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[
 
 
 def _rank_families(held: Iterable[str]) -> dict[tuple[str, str, str], set[tuple[int, ...]]]:
-    """Numbers of the files that each rank has, by what is before them, their form, and what is behind."""
+    """The ranks in names of files, by the family of these: what is before the numbers, their form, what is behind."""
     families: dict[tuple[str, str, str], set[tuple[int, ...]]] = defaultdict(set)
     for path in held:
         if found := RANK_FILE.match(path):

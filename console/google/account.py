@@ -103,10 +103,10 @@ class Cloud:
             await self.open_session()
             return self._places[str(self.practice_folder)]
         if context not in self._places:
-            self._places[context] = parse_place(context) or await self._place_by_node(context)
+            self._places[context] = parse_place(context) or await self._find_place_by_node(context)
         return self._places[context]
 
-    async def _place_by_node(self, context: str) -> ClusterPlace:
+    async def _find_place_by_node(self, context: str) -> ClusterPlace:
         """The place of a cluster with a renamed context, from its nodes' project and its address."""
         assert self._watched is not None
         connection = self._watched.current_connection

@@ -365,14 +365,14 @@ class HttpConnections:
     def hold(self, answer: HttpResponse) -> None:
         """Buffer the received bytes until libcurl returns control: it keeps reading while data is available."""
         if not self._full and self._going_on is None:
-            asyncio.get_running_loop().call_soon(self._pass_on)
+            asyncio.get_running_loop().call_soon(self._deliver_held)
         self._full[answer] = None
 
-    def _pass_on(self) -> None:
+    def _deliver_held(self) -> None:
         self._going_on = None
         loop = asyncio.get_running_loop()
         if self.rests_until > loop.time():
-            loop.call_at(self.rests_until, self._pass_on)
+            loop.call_at(self.rests_until, self._deliver_held)
             return
         begun = loop.time()
         while self._full:
@@ -381,7 +381,7 @@ class HttpConnections:
             answer.deliver_held()
             worked = loop.time() - begun
             if worked > SLICE_SECONDS:
-                self._going_on = loop.call_later(rest_seconds(worked), self._pass_on)
+                self._going_on = loop.call_later(rest_seconds(worked), self._deliver_held)
                 return
 
     async def _supports_http2(self, headers: Mapping[str, str]) -> bool:

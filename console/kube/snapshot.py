@@ -314,7 +314,7 @@ class Store:
         self._on_change(kind)
 
     def mark_lost(self, kind: str, state: WatchState, why: str, hint: str) -> None:
-        """Record that the watch was lost or refused: the objects stay, unless the server does not offer the kind."""
+        """Record that the watch was lost or refused: the objects stay, unless the kind is not offered or forbidden."""
         link, now = self._links[kind], self._clock()
         since = link.since if link.state is state else now
         self._links[kind] = replace(link, state=state, since=since, why=why, hint=hint)

@@ -173,7 +173,7 @@ class LaunchService:
             door = fleet.local_queues.get((plan.namespace, str(get_path(values, "queue"))))
             queue = fleet.cluster_queues.get(("", door.cluster_queue)) if door else None
             for check in queue.checks if queue else ():
-                if await _read_check_controller(self._cluster, check) == PROVISIONING_CONTROLLER:
+                if await _controller_of_check(self._cluster, check) == PROVISIONING_CONTROLLER:
                     return replace(plan, values=overlay_values(plan.values, {"placement": {"flexStart": True}}))
         return plan
 
@@ -221,7 +221,7 @@ class LaunchService:
         return structs.replace(report, note=self.runs.note)
 
 
-async def _read_check_controller(cluster: WatchedCluster, check: str) -> str:
+async def _controller_of_check(cluster: WatchedCluster, check: str) -> str:
     connection = cluster.current_connection
     version = await connection.catalogue.version(kind_named("clusterqueues"))
     path = f"/apis/{KUEUE_GROUP}/{version}/admissionchecks/{quote(check, safe='')}"

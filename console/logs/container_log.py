@@ -279,7 +279,7 @@ class LogStream:
         known = self._client.arrivals.complete_until(self._received)
         return known if monotonic() > self._mended + CATCH_UP_SECONDS else min(known, self._broken)
 
-    def _on_piece(self) -> None:
+    def _note_receipt(self) -> None:
         """Note that the server sends something of this log, perhaps after a break."""
         before, arrivals = self._received, self._client.arrivals
         self._received = monotonic()
@@ -380,7 +380,7 @@ class LogStream:
         async with self._client.follow(
             path, doing=doing, params=params, silence=SILENCE_TIMEOUT, at_once=once
         ) as answer:
-            self._on_piece()
+            self._note_receipt()
             self._mended = self._received if self.state is StreamState.RECONNECTING else self._mended
             self.state = StreamState.LIVE
             self._trouble.begin()
@@ -408,7 +408,7 @@ class LogStream:
             self._to(batch)
 
     def _split_chunk(self, piece: bytes) -> list[TimedLine] | None:
-        self._on_piece()
+        self._note_receipt()
         if self._room is not None:
             self._room.count_chunk(piece)
         cutter, seen = self._cutter, self.open

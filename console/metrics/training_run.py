@@ -298,7 +298,10 @@ class TrainingRun(RunReader):
         return min(near, key=lambda each: abs(axis[each] - where), default=None)
 
     def sync(self, time: float, printed: Sequence[float] = ()) -> int:
-        """Take what the parser has changed, the last steps `printed` then, others at `time`; returns where."""
+        """Take the steps that the parser added or changed into the columns; returns the index of the first.
+
+        `printed`: when the last of them were printed; the others count as printed at `time`.
+        """
         with self.lock:
             if self.finished:
                 self.seen.finish(time)

@@ -91,7 +91,7 @@ class QuotaAccount(Struct, frozen=True):
 
     @property
     def limit_text(self) -> str:
-        """The most it could ever use, such as "24 (8 of its own, 16 by borrowing)"."""
+        """The most that the queue could ever use of the resource, such as "24 (8 of its own, 16 by borrowing)"."""
         borrow = self.total - self.nominal
         return f"{self.total}{f' ({self.nominal} of its own, {borrow} by borrowing)' if borrow > 0 else ''}"
 

@@ -237,7 +237,7 @@ def whole_parser() -> argparse.ArgumentParser:
 
 
 def parser_of_line(line: str) -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
-    """The parser, with those of the commands that a line names, and the arguments of all these."""
+    """The parser with the commands that a line names, and the arguments that these and `a4` itself take."""
     parser = whole_parser()
     actions = [*parser._actions]
     for commands in actions:

@@ -116,7 +116,7 @@ def cost_lines(cost: Ledger) -> list[str]:
         share = cost.share(box)
         if took:
             part = wording.percent(share, 1) if share is not None else ""
-            lines.append(f"{hours_words(took):>14} {part:>6}  {box.words}")
+            lines.append(f"{hours_words(took, 'GPU-'):>14} {part:>6}  {box.words}")
     return lines
 
 
@@ -127,16 +127,16 @@ def cost_words(cost: Ledger) -> str:
     return f"{format_gpu_time(cost.allocated / 1000, digits=2)}: {parts}" if cost.allocated else ""
 
 
-def hours_words(milliseconds: int) -> str:
+def hours_words(milliseconds: int, of: str = "") -> str:
     """GPU-time as a number of hours, or of minutes or seconds if it is less than one: "1.78 h", "12.5 min", "8 s"."""
     amount, unit = format_gpu_time(milliseconds / 1000, digits=2).split(" GPU-")
-    return f"{amount} {_SHORT_UNITS[unit]}"
+    return f"{amount} {of}{_SHORT_UNITS[unit]}"
 
 
 _SHORT_UNITS = {"hours": "h", "minutes": "min", "seconds": "s"}
 
 
-def spoken(run: RunRecord, now: float) -> str:
+def run_reference(run: RunRecord, now: float) -> str:
     """A reference to another run: "one (run 3, succeeded 2 h ago)"."""
     return f"{run.name} (run {run.number}, {run.outcome} {wording.moment(run.ended or run.launched, now)})"
 

@@ -31,7 +31,7 @@ from console.scheduling.launch_alternatives import MAX_ALTERNATIVES, Alternative
 from console.session import Session
 from screens import wording
 from screens.base import LiveScreen
-from screens.columns.runs import spoken
+from screens.columns.runs import run_reference
 from screens.dialogs.question import Choice, Confirm, Pick, Question
 from screens.sanitize import one_line
 from screens.widgets.form.form import Form
@@ -411,7 +411,7 @@ def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = No
         run.values,
         run.name,
         against.values,
-        spoken(against, now),
+        run_reference(against, now),
         message=_values_words(run),
         at_once=at_once,
     )

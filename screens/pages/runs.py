@@ -18,7 +18,7 @@ from screens import wording
 from screens.alarm_notices import with_jobs
 from screens.base import LiveScreen
 from screens.columns.column import Column, RowKey
-from screens.columns.runs import RUNS, cost_lines, cost_words, outcome_cell, run_facts, run_sentence, spoken
+from screens.columns.runs import RUNS, cost_lines, cost_words, outcome_cell, run_facts, run_reference, run_sentence
 from screens.dialogs.launch import launch_like, open_job
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.dialogs.save import save_log
@@ -324,7 +324,7 @@ class RunScreen(RunRecordsScreen):
         self.against.runs = (
             Span("── ", "faint"),
             Span(f"{how} ", "head"),
-            Span(spoken(other, SERVER_CLOCK.now()), "head"),
+            Span(run_reference(other, SERVER_CLOCK.now()), "head"),
         )
         if self._named != (other.number, run.number):
             self._named = other.number, run.number

@@ -27,9 +27,9 @@ StyleOf = Callable[[str], Style]
 
 
 def call_after(pump: MessagePump, seconds: float, call: Callable[[], object]) -> asyncio.TimerHandle:
-    """Call that in the turn of a page or widget after so many seconds.
+    """Call a function after so many seconds, as one of the messages of a page or widget.
 
-    A timer of Textual's own never rings where the machine stands still for so long just as it starts.
+    A timer of Textual's own never fires where the machine stands still for that time just as the timer starts.
     """
     return asyncio.get_running_loop().call_later(seconds, pump.call_next, call)
 

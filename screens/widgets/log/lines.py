@@ -98,7 +98,7 @@ MAX_LETTERS_PER_CELL = 5  # at most, with the accents that one letter may carry
 
 
 class LogLines(ScrollView, Styled, can_focus=True):
-    """The lines of its own text or of one given by `show_text`; the scroll bar counts lines, wrapped or not."""
+    """Lines of the log that it was made with, or of a text given to `show_text`; the scroll bar counts lines."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "toggle('follow')", "Pause/follow", id="log.follow", tooltip="Stop here, or follow again"),

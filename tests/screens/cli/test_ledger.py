@@ -76,8 +76,8 @@ def test_a_run_by_its_name_says_where_its_time_went_and_why(capfd: pytest.Captur
     assert main(["ledger", "one"]) == 0
     said = capfd.readouterr().out
     assert "6.84 GPU-hours allocated (16 GPUs)" in said
-    assert "1.78 h   26 %  hang" in said
-    assert "16.0 min      " in said, "less than an hour is told in minutes"
+    assert "1.78 GPU-h   26 %  hang" in said
+    assert "16.0 GPU-min      " in said, "less than an hour is told in minutes"
     assert "rank 9 is in dataloader.py:88" in said
     short = Ledger(8, {LedgerBox.QUEUED: 8_000, LedgerBox.PRODUCTIVE: 8 * 15_000})
     assert cost_lines(short)[0] == "2.0 GPU-minutes allocated (8 GPUs)"
