@@ -48,7 +48,7 @@ class NcclTab(JobTab):
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
         self.panel.waiting = nccl_waits(line) if line else self.waits_to_appear()
         self.panel.comparable = line is None or line.jobset.gpus >= REFERENCE_RANKS
-        self.panel.over = line is not None and (line.jobset.finished or line.jobset.state is JobState.STOPPING)
+        self.panel.over = line is None or line.jobset.finished or line.jobset.state is JobState.STOPPING
         self.panel.late = tuple(health_runs(line.health)) if line and line.health.state in STEPLESS_WORDS else ()
         if line is None:
             if self.is_open and not self._measured:

@@ -462,6 +462,8 @@ class NcclPanel(MeasuresPanel):
         spans = summary(test, self.pass_line, shown.accelerator, own, self.against)
         if self.over and not test.rows and not test.error:
             spans = [Span("○ The test began and printed no row.", "dim")]
+        elif self.over and not (test.finished or test.error) and spans[0] == _PASS_STYLES[NcclResult.RUNNING]:
+            spans = [Span("○ cut off", "dim"), *spans[1:]]
         elif self.late and not (self.over or test.finished or test.error):
             spans = [*self.late, *([spans[1], *spans[3:]] if test.rows else [Span("  "), *spans[1:]])]
         compared = is_comparable(test, shown.accelerator)

@@ -76,6 +76,8 @@ async def test_it_grows_row_by_row_and_the_cursor_goes_with_it() -> None:
         text = screen_text(app)
         assert "● ok 9" in text
         assert "620.0" in text
+        shown.over = True
+        await until(pilot, lambda: "○ cut off" in screen_text(app))
 
 
 async def test_whoever_reads_an_older_row_is_left_there() -> None:
