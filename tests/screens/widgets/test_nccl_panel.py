@@ -76,7 +76,7 @@ async def test_it_grows_row_by_row_and_the_cursor_goes_with_it() -> None:
         text = screen_text(app)
         assert "● ok 9" in text
         assert "620.0" in text
-        shown.over = True
+        shown.measured, shown.over = measured(table(594.0)), True
         await until(pilot, lambda: "○ cut off" in screen_text(app))
 
 
