@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from inspect import isabstract
-from time import monotonic
+from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.cells import get_character_cell_size
@@ -64,7 +64,7 @@ KEY_EFFECT_SECONDS = 0.3
 KEY_PAUSE_SECONDS = 0.3  # seconds after a key in which another one is likely
 GC_SECONDS, FULL_GC_EVERY = 10.0, 60  # seconds between two collections, and of how many one looks through all objects
 FULL_GC_SHARE, FULL_GC_REST_SECONDS = 0.002, 3.0  # of the time that one may take; and seconds after a key without one
-FREEZE_OBJECTS = 100_000  # in use, above which they are frozen: a collection looks through so many in some 30 ms
+FREEZE_SECONDS = 0.03  # of the processor for a collection, above which what it has looked through is frozen
 M_ARENA_MAX = -8  # of glibc's malloc.h: how many heaps threads have
 PAINT_SECONDS = 0.1  # seconds after which what a key has changed has been painted
 
@@ -139,6 +139,16 @@ class TerminalDriver(LinuxDriver):
     def _sigcont_application(self, *signal: object) -> None:
         if self._must_signal_resume:
             super()._sigcont_application(*signal)
+
+
+def collect() -> float:
+    """Collect reference cycles; returns the seconds of processor time. Objects are not counted by `gc.get_objects`.
+
+    That refers to a tuple which another thread is making, and a tuple with two references cannot be made.
+    """
+    started = thread_time()
+    gc.collect()
+    return thread_time() - started
 
 
 class ParsedStyles(Stylesheet):
@@ -284,7 +294,7 @@ class KeyOrderedApp(App[int]):
         """Collect reference cycles: of young objects, and of all of them, if more were frozen, while nobody is there.
 
         By itself Python collects so seldom here (GC_THRESHOLDS of __main__) that a console open all day would grow.
-        Objects in use are frozen above FREEZE_OBJECTS, and above half as many more while a page is open that will be
+        Objects in use are frozen once they take FREEZE_SECONDS, and half as much more while a page is open that will be
         closed: what is frozen is not looked through, and holds the young objects that it refers to. All are looked
         through as often as it costs FULL_GC_SHARE of the time, and while a page is open, which would be frozen with
         them, seldom.
@@ -294,12 +304,11 @@ class KeyOrderedApp(App[int]):
         rested = self.since_key > FULL_GC_REST_SECONDS
         if full := self._frozen and rested and self._looks >= (FULL_GC_EVERY if pages else self._full_gc_every):
             gc.unfreeze()
-        started = monotonic()
-        gc.collect()
+        seconds = collect()
         if full:
             self._looks = 0
-            self._full_gc_every = min(FULL_GC_EVERY, (monotonic() - started) / FULL_GC_SHARE / GC_SECONDS)
-        if len(gc.get_objects()) > (FREEZE_OBJECTS * 3 // 2 if pages else FREEZE_OBJECTS):
+            self._full_gc_every = min(FULL_GC_EVERY, seconds / FULL_GC_SHARE / GC_SECONDS)
+        if seconds > (FREEZE_SECONDS * 1.5 if pages else FREEZE_SECONDS):
             self._frozen = True
             gc.freeze()
         _glibc("malloc_trim")(0)  # else what is free between blocks in use stays

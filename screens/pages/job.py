@@ -33,7 +33,6 @@ from screens.job_tabs.nccl import NcclTab
 from screens.job_tabs.ranks import RanksTab
 from screens.job_tabs.tab import JobTab
 from screens.job_tabs.training import TrainingTab
-from screens.paned import set_size
 from screens.widgets.bars import Tab, TabStrip
 from screens.widgets.job_pane import course_lines, reason_lines, saved_state_spans, should_read_unasked
 from screens.widgets.pane import Lines, Pane
@@ -54,11 +53,14 @@ class Course(Pane):
 
     def fit(self) -> None:
         page = self._page
-        room = page.here.spare_lines(page.switcher.size.height + (self.outer_size.height if self.display else 0))
+        both = page.switcher.size.height + (self.outer_size.height if self.display else 0)
+        room = page.here.spare_lines(both)
         lines = self._course_lines(page.size.width - 2, room - 1, SERVER_CLOCK.now()) if room >= MIN_COURSE else []
         self.display = len(lines) > MIN_COURSE // 2
         if self.display:
-            set_size(self, "height", room)
+            for widget, share in ((self, f"{room}fr"), (page.switcher, f"{both - room}fr")):  # messages take of both
+                if str(widget.styles.height) != share:
+                    widget.styles.height = share
             self.renew()
 
     def _course_lines(self, width: int, height: int, now: float) -> Lines:

@@ -26,7 +26,7 @@ from console.launch.run_record import RunRecord
 from console.settings import Settings
 from screens import pages
 from screens.app import ConsoleApp, keep_last_known
-from screens.app_base import TerminalDriver
+from screens.app_base import FREEZE_SECONDS, TerminalDriver
 from screens.base import LiveScreen
 from screens.dialogs.question import ChoiceTable, Pick
 from screens.pages.fleet import FleetScreen
@@ -504,7 +504,7 @@ async def test_reference_cycles_are_collected(monkeypatch: pytest.MonkeyPatch) -
             app.collect_garbage()
             assert circle() is None, "what was in use the last time"
             await press(pilot, "question_mark", then=lambda: isinstance(app.screen, HelpScreen))
-            monkeypatch.setattr("screens.app_base.FREEZE_OBJECTS", len(gc.get_objects()) * 3 // 4)
+            monkeypatch.setattr("screens.app_base.collect", lambda: 0.0 * gc.collect() + FREEZE_SECONDS * 1.2)
             circle = weakref.ref(held := Circle())
             app.collect_garbage()
             del held
@@ -538,7 +538,7 @@ async def test_what_was_frozen_in_use_is_looked_through_as_often_as_it_costs_lit
         app._pressed_at = -60.0
         app.collect_garbage()
         assert circle() is not None, "modules stay"
-        monkeypatch.setattr("screens.app_base.FREEZE_OBJECTS", 0)
+        monkeypatch.setattr("screens.app_base.FREEZE_SECONDS", -1.0)
         monkeypatch.setattr("screens.app_base.FULL_GC_EVERY", 2)
         monkeypatch.setattr("screens.app_base.FULL_GC_SHARE", 1.0)
         app.collect_garbage()
