@@ -142,9 +142,9 @@ class TerminalDriver(LinuxDriver):
 
 
 def collect() -> float:
-    """Collect reference cycles; returns the seconds of processor time. Objects are not counted by `gc.get_objects`.
+    """Collect reference cycles; returns the seconds of processor time.
 
-    That refers to a tuple which another thread is making, and a tuple with two references cannot be made.
+    Objects are not counted: a list of them refers to a tuple that another thread makes, which then cannot be made.
     """
     started = thread_time()
     gc.collect()

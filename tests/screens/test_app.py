@@ -11,6 +11,7 @@ import time
 import weakref
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -504,7 +505,7 @@ async def test_reference_cycles_are_collected(monkeypatch: pytest.MonkeyPatch) -
             app.collect_garbage()
             assert circle() is None, "what was in use the last time"
             await press(pilot, "question_mark", then=lambda: isinstance(app.screen, HelpScreen))
-            monkeypatch.setattr("screens.app_base.collect", lambda: 0.0 * gc.collect() + FREEZE_SECONDS * 1.2)
+            monkeypatch.setattr("screens.app_base.thread_time", partial(next, count(0.0, FREEZE_SECONDS * 1.2)))
             circle = weakref.ref(held := Circle())
             app.collect_garbage()
             del held
