@@ -458,7 +458,7 @@ class _NcclTables:
 
 
 class LogReader:
-    """Parses the log of one job; `take` may run in a thread."""
+    """Parses the log of one job; `feed_lines` may run in a thread."""
 
     def __init__(self, measures: JobMeasures, number: int) -> None:
         self._measures = measures

@@ -221,10 +221,10 @@ class NcclHistory:
         except FileNotFoundError:
             return []
         except OSError as error:
-            self.note = f"Earlier NCCL tests cannot be read: {self.place} ({error.strerror})."
+            self.note, self._file = f"Earlier NCCL tests cannot be read: {self.place} ({error.strerror}).", 0
             return []
         whole = data.rfind(b"\n") + 1
-        self._file, self._end, self.note = number, self._end + whole, ""
+        self._file, self._end, self.note = number, self._end + whole, "" if whole else self.note
         decoded = map(_decode_test, data[:whole].splitlines()[-MAX_STORED_TESTS:])
         return [each for each in decoded if each is not None]
 

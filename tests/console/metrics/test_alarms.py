@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 from msgspec import structs
@@ -452,3 +453,17 @@ def test_alarms_of_another_namespace_are_not_those_of_the_one_that_is_watched() 
     service.namespace, service._past = "default", found
     assert service.latest_alarms == found[:1]
     assert service.history_of("team-b", "train") == (found[1],)
+
+
+async def test_of_opened_jobs_that_have_ended_the_latest_four_are_kept() -> None:
+    service = Cluster("a").alarm_monitor()
+    for at in range(5):
+        ended = SimpleNamespace(key=("default", f"e{at}"), is_opened=True, has_ended=at > 0, close=AsyncMock())
+        service.jobs[ended.key] = cast("Any", ended)
+        ended.watch = SimpleNamespace(alarms=[])
+    service.watch_job("default", "a")
+    assert [name for _, name in service.jobs] == ["e0", "e1", "e2", "e3", "e4", "a"]
+    cast("Any", service.jobs["default", "e0"]).has_ended = True
+    service.watch_job("default", "b")
+    assert [name for _, name in service.jobs] == ["e1", "e2", "e3", "e4", "a", "b"]
+    await service.close()

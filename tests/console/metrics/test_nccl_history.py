@@ -88,6 +88,9 @@ async def test_tests_are_kept_once_and_read_by_another_console(tmp_path: Path) -
     other = NcclHistory(place)
     assert await other.load() == (first,)
     assert set(other.nodes) == {"n1", "n2"}
+    other.note = "The history of NCCL tests is kept only until the console ends."
+    await other.load()
+    assert other.note, "nothing new was read: that tests cannot be stored still holds"
     assert place.stat().st_mode & 0o077 == 0
 
 
