@@ -378,6 +378,7 @@ async def test_a_training_has_no_tab_of_tests_until_one_is_asked_for_or_found() 
         await until(pilot, lambda: "NCCL" in {tab.title for tab in screen.strip.tabs})
 
 
+@pytest.mark.slow(reason="waits until the page looks at its job again, three times")
 async def test_what_a_tab_leaves_shows_how_far_the_job_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("screens.pages.job.MIN_COURSE", 2)  # the fake has no curves
     session = FakeSession(queue_scene())
