@@ -7,7 +7,7 @@ import random
 import string
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -165,8 +165,10 @@ KEYS = (
     *"é漢\u200d\u202e🙂\u0301\U0001f9d1ａ",
 )
 """What a person may press, but for what quits."""
+BACK = ("escape", "y") * 3
+"""Back to a list: a form that was changed asks before it closes."""
 AIMED = tuple(
-    ("escape", "escape", "escape", page, *way, key, "y")
+    (*BACK, page, *way, key, "y")
     for page, keys in {"1": "KUxRLF", "3": "xsUnvQ", "4": "xU", "6": "n", "I": "bxme", "P": "f"}.items()
     for way in ((), ("enter",), ("down", "enter"), ("enter", "enter"), ("enter", "down", "enter"))
     for key in keys
@@ -176,9 +178,11 @@ SESSIONS, PRESSED = 3, 500
 
 
 def pressed(chance: random.Random) -> Iterator[str]:
-    """Keys without end: some by chance, some that are meant to change something."""
-    while True:
-        yield from chance.choice(AIMED) if chance.random() < 0.1 else chance.choices(KEYS, k=6)
+    """Keys without end, on each page in turn: some by chance, some that are meant to change something."""
+    for page in cycle("1234567IP"):
+        yield from (*BACK, page)
+        for _ in range(6):
+            yield from chance.choice(AIMED) if chance.random() < 0.1 else chance.choices(KEYS, k=6)
 
 
 def lie(draft: Any) -> None:
@@ -244,7 +248,7 @@ async def test_no_key_changes_anything(seed: int, shared: Watched, monkeypatch: 
             pages.add(type(app.screen))
             assert not RAW.search(screen_text(app))
     assert [what for writes, what in seen if writes] == []
-    assert len(pages) > 5
+    assert len(pages) > 8
 
 
 @pytest.mark.slow(reason="hundreds of keys or command lines on a whole practice cluster")
