@@ -131,6 +131,10 @@ def size(amount: float) -> str:
     raise AssertionError("the last unit takes everything")
 
 
+def figure(amount: float) -> str:
+    return f"{amount:,.0f}" if amount >= 10 else f"{amount:.1f}"
+
+
 def count(amount: int, noun: str, nouns: str = "") -> str:
     """An amount with its noun: "1 node", "16 nodes", "1,016 nodes"."""
     return f"{amount:,} {noun if amount == 1 else nouns or noun + 's'}"

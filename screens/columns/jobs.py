@@ -306,7 +306,7 @@ def progress_words(job_progress: JobProgress) -> list[Span]:
     if job_progress.nan:
         return [Span(f"{ALARM_GLYPH} {job_progress.nan_words}", "bad")]
     loss = f"loss {job_progress.loss:.4g}" if job_progress.loss is not None else ""
-    speed = f"{job_progress.tflops:,.0f} TFLOP/s" if job_progress.tflops is not None else ""
+    speed = f"{wording.figure(job_progress.tflops)} TFLOP/s" if job_progress.tflops is not None else ""
     return [Span("  ".join(words for words in (loss, speed) if words))]
 
 
@@ -316,11 +316,12 @@ STALE_SECONDS = 60.0  # seconds after which figures are shown with their age
 
 def progress_cell(line: JobLine) -> Cell:
     """Progress and remaining time; for a waiting job its expected start."""
-    if line.start is not None and line.start.at and line.jobset.state is JobState.PENDING:
+    if line.start is not None and line.jobset.state is JobState.PENDING:
         when = start_time(line.start, line.fleet.at)
         if " and " in when:  # shorter than in a sentence
             return Span(when.replace("quota between ", "quota ").replace("between ", "").replace(" and ", "–"), "dim")
-        return Span(when if line.start.checks else f"starts {when}", "dim")
+        bare = line.start.checks or (line.start.earliest and not line.start.at)
+        return Span(when if bare else f"{'starts' if line.start.at else 'start'} {when}", "dim")
     job_progress = line.job_progress
     if job_progress is None or line.jobset.finished:
         return ""

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from console.metrics.job_measures import JobMeasures, read_lines
 from console.metrics.job_progress import JobProgress
 from console.metrics.nccl_history import MeasuredTest
 from console.metrics.start_phase import PULL_PHASE, StartPhase
+from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.failure import FailureCard, PodFailure
 from console.settings import Settings
 from screens.app import ConsoleApp
@@ -53,6 +55,7 @@ from tests.screens.press import (
 from tests.screens.queue_scene import queue_scene, replaced, table_text
 from trainlog import NcclResult
 
+NOON = datetime(2026, 11, 30, 12).astimezone().timestamp()
 RANK_0 = ("default", "llama-workload-0-0-x7k0")
 
 
@@ -478,8 +481,22 @@ def test_a_finished_job_says_when_it_goes_by_itself() -> None:
     row = next(row for row in JOBS.rows(fleet_of(line.jobset)) if row["name"] == done.name)
     assert row["removed"] == end + 43_200
     assert JobLine(done, fleet).jobset.removed_at == 0.0
-    runs = next(job for job in fleet.jobsets.values() if job.state is JobState.RUNNING)
-    assert structs.replace(runs, ttl=43_200).removed_at == 0.0
+
+
+@pytest.mark.parametrize(
+    ("start", "shown"),
+    [
+        (ExpectedStart(at=NOON), "starts about 12:00"),
+        (ExpectedStart(earliest=NOON, earliest_after="llama", unknown="its end"), "not before 12:00"),
+        (ExpectedStart(unknown="its end is not known"), "start not known"),
+        (ExpectedStart(checks=("dws",)), "quota not known"),
+    ],
+)
+def test_a_job_that_waits_shows_the_bound_of_its_start(start: ExpectedStart, shown: str) -> None:
+    fleet = replace(queue_scene(), at=NOON - 60)
+    waits = next(job for job in fleet.jobsets.values() if job.state is JobState.PENDING)
+    line = JobLine(waits, fleet, start=start)
+    assert "".join(run.text for run in runs_of(progress_cell(line))) == shown
 
 
 def test_of_a_job_that_stalls_no_time_is_left() -> None:

@@ -91,7 +91,7 @@ def _speed(track: TrainingRun, gpu: str, *, short: bool) -> str:
         if short and share is not None:
             parts.append(f"{100 * share:.0f} % MFU")
         else:
-            parts.append(f"{reached:,.0f} TFLOP/s per GPU{of_peak}")
+            parts.append(f"{wording.figure(reached)} TFLOP/s per GPU{of_peak}")
     if pace is not None:
         parts.append(f"{pace:.3g} s a step" if pace < 100 else f"{wording.duration(pace)} a step")
     tokens = track.recent_mean("tokens_per_s")
