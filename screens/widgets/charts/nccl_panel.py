@@ -128,6 +128,8 @@ def draw(
 ) -> Canvas:
     """Draw the chart: legend, axes with units, reference band, and both halves as lines with marks."""
     canvas = Canvas(width, height)
+    if not (points or band or overlays):
+        return canvas
     if width < 24 or height < 6:
         canvas.text(0, 0, "too small for a curve", "dim")
         return canvas

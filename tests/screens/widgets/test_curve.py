@@ -49,6 +49,10 @@ def test_halves_that_are_alike_share_a_mark_wherever_a_line_ends() -> None:
         assert "○" not in "".join(rows), value
 
 
+def test_without_anything_measured_there_are_no_axes() -> None:
+    assert not any(run.text.strip() for row in draw([], (), 40, 10).rows() for run in row)
+
+
 def test_axes_name_sizes_and_values() -> None:
     lines = [line for line in picture(POINTS, 100, 20) if line.strip()]
     assert "2M" in lines[-1]
