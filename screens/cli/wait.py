@@ -286,12 +286,10 @@ def _over(
         return None
     if jobset is None:
         return ENDED, f"{job} is gone before {_texts(wanted)} was reached"
-    if jobset.state is JobState.FAILED:
-        return FAILED, f"{job} failed before {_texts(wanted)} was reached; why: a4 why {job}"
-    if is_kept(jobset, watched.progress):
-        health = job_health(jobset, fleet, job_progress=watched.progress)
-        if health.code:
-            return FAILED, f"{job} failed before {_texts(wanted)} was reached: {health.words}"
+    health, kept = job_health(jobset, fleet, job_progress=watched.progress), is_kept(jobset, watched.progress)
+    if jobset.state is JobState.FAILED or (kept and health.code):
+        return FAILED, f"{job} failed before {_texts(wanted)} was reached: {health.words or f'a4 why {job}'}"
+    if kept:
         return ENDED, f"{job} is done, and {_texts(wanted)} was not reached: {health.words}"
     if jobset.finished and watched.complete:
         return ENDED, f"{job} is done, and {_texts(wanted)} was not reached"

@@ -222,7 +222,7 @@ def test_a_step_of_the_log_of_before_is_not_the_step_of_now(a4: Commands) -> Non
     [
         (("llama-70b", "--until", "step=10", "--until", "loss<0"), 0, "step=10 reached"),
         (("ddp-smoke-3",), 0, "ddp-smoke-3: done."),
-        (("sft-a3b",), 1, "sft-a3b failed before done was reached"),
+        (("sft-a3b",), 1, "failed before done was reached: failed after 1 restart: pod 1"),
         (("dpo-a3b", "--without", "gpu,behind"), 5, "NaN alarm: loss is NaN since step 118"),
         (
             ("llama-70b", "--until", "loss<0", "--timeout", "1", "--ignore-alarms"),
