@@ -51,7 +51,7 @@ class PlainCluster:
         self._hopeless: set[tuple[str, str]] = set()
         self._freed: list[object] = []
         self._first: list[SnapshotWorkload] = []
-        self._turns: list[tuple[SnapshotWorkload, str]] = []
+        self._turns: list[object] = []
         self._tried: dict[str, dict[str, TriedFlavors]] = {name: {} for name in snapshot.queues}
         self._messages: dict[str, str] = {}
 
@@ -80,7 +80,10 @@ class PlainCluster:
             for node, before in used.items():
                 node.used = before
             changed = [self._apply(each, moves, leaving, now) for each in decisions]
-            if any(changed):
+            turn = sorted((each.uid, self._messages.get(each.uid), str(self._tried[each.cluster_queue].get(each.uid)))
+                          for each in heads)  # fmt: skip
+            if any(changed) or (any(map(goes_on, decisions)) and turn not in self._turns):
+                self._turns.append(turn)
                 continue
             if self._freed:
                 again = [each for each in self._parked if self.snapshot.queues[each.cluster_queue].root in self._freed]
@@ -133,14 +136,9 @@ class PlainCluster:
             if name not in self._strict:
                 self._first = [each for each in self._first if each.cluster_queue != name] + [workload]
             return bool(victims)
-        if decision.verdict is CycleVerdict.HOPELESS and decision.choice.flavors_left:
-            tried = tuple(each.tried for each in decision.choice.pod_sets) if known else ()
-            self._tried[name][workload.uid] = tried
-            turn = workload, f"{decision.message} {tried}"
-            again = turn in self._turns
-            self._turns.append(turn)
-            return not again
-        if decision.verdict is CycleVerdict.SKIP or name in self._strict:
+        if goes_on(decision) and known:
+            self._tried[name][workload.uid] = tuple(each.tried for each in decision.choice.pod_sets)
+        if goes_on(decision) or decision.verdict is CycleVerdict.SKIP or name in self._strict:
             return False
         alike = [workload]
         if decision.verdict is CycleVerdict.HOPELESS:
@@ -148,6 +146,10 @@ class PlainCluster:
             alike = [each for each in self._candidates(name) if each.shape() == workload.shape()]
         self._parked += alike
         return True
+
+
+def goes_on(decision: Decision) -> bool:
+    return decision.verdict is CycleVerdict.HOPELESS and decision.choice.flavors_left
 
 
 @st.composite
@@ -343,11 +345,23 @@ def test_one_that_waits_for_its_victims_starts_when_they_are_gone_whichever_flav
 def test_a_try_begins_with_the_first_flavor_again_once_something_was_written() -> None:
     turns, waiting = FlavorTurns(), job("waiting", "mine", 1)
     first = FlavorChoice([PodSetChoice(waiting.pod_sets[0], tried={GPU: 0})])
-    assert turns.note(waiting, "no room", first)
+    turns.note(waiting, "no room", first)
     assert turns.tried(waiting) == (), "the message was written to it"
-    assert turns.note(waiting, "no room", first)
+    assert turns.meet_anew([waiting])
+    turns.note(waiting, "no room", first)
     assert turns.tried(waiting) == ({GPU: 0},)
+    assert turns.meet_anew([waiting])
     turns.written("mine")
     assert turns.tried(waiting) == ()
-    assert turns.note(waiting, "no room", first)
-    assert not turns.note(waiting, "no room", first), "it went round"
+    assert turns.meet_anew([waiting])
+    assert not turns.meet_anew([waiting]), "it went round"
+
+
+def test_one_that_no_longer_fits_beside_a_head_is_tried_beside_it_in_each_of_its_turns() -> None:
+    queues = [team("mine", {"first": 16, "second": 16}, "all"), team("others", {"first": 8}, "all")]
+    cluster = VirtualCluster(cluster_of(queues, first=2, second=1).snapshot, ["mine"])
+    for name, queue, nodes, priority in (("above", "others", 1, 9), ("wide", "mine", 2, 1)):
+        cluster.submit(job(name, queue, nodes, priority))
+    assert words(cluster.admit()) == ["above"]
+    cluster.submit(job("narrow", "others", 1))
+    assert words(cluster.admit()) == ["narrow"], "it fits while the other tries the second flavor"

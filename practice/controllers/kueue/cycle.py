@@ -103,7 +103,8 @@ class Admission(Controller):
         if decision.workload.second_pass and decision.verdict is not CycleVerdict.ADMIT:
             return self._leave_without_nodes(decision)
         left = decision.verdict is CycleVerdict.HOPELESS and decision.choice.flavors_left
-        again = self.queues.turns.note(decision.workload, decision.message, decision.choice if left else None)
+        self.queues.turns.note(decision.workload, decision.message, decision.choice if left else None)
+        again = left and self.queues.turns.meet_anew([decision.workload])
         match decision.verdict:
             case CycleVerdict.ADMIT:
                 self._admit(decision, snapshot)

@@ -438,10 +438,15 @@ class RealKueue:
             return None
         finally:
             meeting.expect_no_more(scenario.name)
-        if self.log.followers[scenario.name].disturbed:
+        if self.log.followers[scenario.name].disturbed or await self._came_back(record):
             return None
         keep(record)
         return record
+
+    async def _came_back(self, record: Record) -> bool:
+        """Whether a node that failed is ready again: kwok may write its state once more, ten minutes after the last."""
+        nodes = [step.job for step in record.steps if step.event == "not ready"]
+        return any([_is((await self.api.get(f"{CORE}/nodes/{each}")).made, "Ready") for each in nodes])
 
     async def _play_steps(self, scenario: Scenario, record: Record, meeting: Meeting) -> None:
         follower = self.log.followers[scenario.name]

@@ -161,10 +161,10 @@ class _LateTurns(FlavorTurns):
 
     late: frozenset[str] = frozenset()
 
-    def note(self, workload: SnapshotWorkload, message: str, choice: FlavorChoice | None = None) -> bool:
+    def note(self, workload: SnapshotWorkload, message: str, choice: FlavorChoice | None = None) -> None:
         if workload.key[1] in self.late:
             self._messages[workload.key] = message
-        return super().note(workload, message, choice)
+        super().note(workload, message, choice)
 
 
 class _IdlingCluster(VirtualCluster):

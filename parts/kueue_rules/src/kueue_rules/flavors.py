@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -476,8 +476,8 @@ class FlavorTurns:
     def tried(self, workload: SnapshotWorkload) -> TriedFlavors:
         return self._tried[workload.cluster_queue].get(workload.key, ())
 
-    def note(self, workload: SnapshotWorkload, message: str, choice: FlavorChoice | None = None) -> bool:
-        """Note how a try went; whether the next one tries what was not tried since something changed.
+    def note(self, workload: SnapshotWorkload, message: str, choice: FlavorChoice | None = None) -> None:
+        """Note how a try went.
 
         `choice`: how far it came, if it is tried again at once should flavors be left. With several pod sets it may go
         round for ever.
@@ -486,13 +486,14 @@ class FlavorTurns:
         self._messages[workload.key] = message
         tried = self._tried[workload.cluster_queue]
         tried.pop(workload.key, None)
-        if choice is None or not choice.flavors_left:
-            return False
-        if known:
+        if known and choice is not None and choice.flavors_left:
             tried[workload.key] = tuple(each.tried for each in choice.pod_sets)
-        turn = workload.key, message, repr(tried.get(workload.key))
-        new = turn not in self._seen
-        self._seen.add(turn)
+
+    def meet_anew(self, heads: Iterable[SnapshotWorkload]) -> bool:
+        """Whether they come to a next try, all with these flavors, for the first time since something changed."""
+        turns = tuple((each.key, self._messages.get(each.key), repr(self.tried(each))) for each in heads)
+        new = turns not in self._seen
+        self._seen.add(turns)
         return new
 
     def admitted(self, workload: SnapshotWorkload) -> None:

@@ -44,9 +44,8 @@ class VirtualCluster:
         self._hopeless: dict[str, set[str]] = {name: set() for name in snapshot.queues}
         """By queue, shapes of which one was tried in vain."""
         self._freed: set[QuotaNode] = set()  # trees in which something ended
-        self._first: dict[
-            str, SnapshotWorkload
-        ] = {}  # by queue, the one that waits for its victims: the head until it starts
+        self._first: dict[str, SnapshotWorkload] = {}
+        """By queue, the one that waits for its victims: the head until it starts."""
         self._leaving: list[SnapshotWorkload] = []
         self._turns = FlavorTurns()
         snapshot.failures = {}
@@ -156,12 +155,11 @@ class VirtualCluster:
         for node, before in zip(self.snapshot.nodes, used, strict=True):
             node.used = before  # a cycle holds back quota for those that wait, until the next one
         changed = [self._apply(each, moves, now) for each in decisions]
-        return any(changed)
+        return any(changed) or (any(_goes_on(each) for each in decisions) and self._turns.meet_anew(heads))
 
     def _apply(self, decision: Decision, moves: list[Move], now: float) -> bool:
         workload, queue = decision.workload, self.snapshot.queues[decision.workload.cluster_queue]
-        left = decision.verdict is CycleVerdict.HOPELESS and decision.choice.flavors_left
-        new = self._turns.note(workload, decision.message, decision.choice if left else None)
+        self._turns.note(workload, decision.message, decision.choice if _goes_on(decision) else None)
         match decision.verdict:
             case CycleVerdict.ADMIT:
                 self.withdraw(workload)
@@ -184,9 +182,7 @@ class VirtualCluster:
                 if queue.name not in self._strict:
                     self._first[queue.name] = workload
                 return bool(victims)
-            case CycleVerdict.HOPELESS if left:
-                return new
-            case CycleVerdict.HOPELESS | CycleVerdict.WAIT:
+            case CycleVerdict.HOPELESS | CycleVerdict.WAIT if not _goes_on(decision):
                 return self._park(workload, alike=decision.verdict is CycleVerdict.HOPELESS)
         return False
 
@@ -227,6 +223,11 @@ class VirtualCluster:
             victim.evicted = False
         for victim in leaving:
             self.submit(queued_again(victim))
+
+
+def _goes_on(decision: Decision) -> bool:
+    """Whether it is tried at once with the flavors that are left."""
+    return decision.verdict is CycleVerdict.HOPELESS and decision.choice.flavors_left
 
 
 def _copy_queues(where: Mapping[str, _WorkloadsByShape]) -> dict[str, _WorkloadsByShape]:
