@@ -29,13 +29,12 @@ from console.kube.login import Login
 from console.kube.objects.meta import ApiSchema
 from console.kube.objects.on_demand import BuildSchema, GroupSchema, WorkloadControllerSchema, read_object
 from console.kube.objects.pod import NamedSchema
-from console.kube.raw_connection import error_from_raw_response, open_connection
 from console.kube.snapshot import KueueVersion
-from console.kube.websocket import WebSocket
 from console.yielding import note_key_press
 
 if TYPE_CHECKING:
     from console.kube.http import HttpResponse
+    from console.kube.websocket import WebSocket
 
 
 Params = Mapping[str, str] | Sequence[tuple[str, str]]
@@ -91,6 +90,10 @@ class Client:
         self.arrivals = self._http.arrivals
         self._closed = False
         self._reads_large = asyncio.Lock()
+
+    def expect_little(self) -> None:
+        """Few answers are needed, which all end: few connections are opened for them."""
+        self._http.expect_little()
 
     async def close(self) -> None:
         self._closed = True
@@ -194,7 +197,7 @@ class Client:
         accept: str = _JSON,
     ) -> bytes:
         """The body of the response to a request; raises as `stream` does."""
-        sent = HttpRequest(self.url(path, params), silence, method, body, content, accept)
+        sent = HttpRequest(self.url(path, params), silence, method, body, content, accept, lasts=False)
         async with self.stream(sent, doing) as answer:
             pieces: AsyncIterator[bytes] = answer.iter_chunks()
             found: list[bytes] = []
@@ -223,6 +226,9 @@ class Client:
             await socket.close_gracefully()
 
     async def _open_websocket(self, path: str, doing: str, params: Params, protocols: Sequence[str]) -> WebSocket:
+        from console.kube.raw_connection import error_from_raw_response, open_connection
+        from console.kube.websocket import WebSocket
+
         self._check_open()
         address = self.url(path, params).removeprefix(self.login.server)
         renewed = False

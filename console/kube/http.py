@@ -12,12 +12,12 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 import pycurl
+from msgspec import Struct
 
 from console.errors import Unreachable
 from console.kube.arrivals import SERVER_CLOCK, Arrivals
@@ -72,8 +72,7 @@ def _as_raised_by_sockets(error: pycurl.error, curl: pycurl.Curl) -> Exception:
 MAX_BUFFERED_BYTES = 1 << 18  # bytes of an answer that are held for who reads it; the server is kept waiting with more
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True):
     """A request without credentials: URL, method, body and limits."""
 
     url: str
@@ -84,6 +83,9 @@ class HttpRequest:
     accept: str = "application/json"
     goes_on: bool = False  # whether the answer is one that goes on, and may begin late
     at_once: bool = False  # whether the answer is there as a whole, and given up where it only drips
+    lasts: bool = True  # whether the answer may keep its connection for itself; else it soon ends
+
+    __repr__ = object.__repr__  # its body may hold a secret
 
 
 class HttpResponse:
@@ -245,6 +247,7 @@ class HttpResponse:
         self._end()
 
 
+FEW_CONNECTIONS = 2  # to a server on this machine, which answers in less time than it takes TLS to begin
 STREAMS_PER_CONNECTION = 16  # answers over one connection; a hundred cost libcurl a third more processor time
 USER_AGENT = "a4"
 CONNECT_TIMEOUT = 10.0  # seconds until a connection has to stand
@@ -287,6 +290,11 @@ class HttpConnections:
         self.rests_until = 0.0  # by the event loop's clock, until when no data is delivered; the servers wait meanwhile
         self._going_on: asyncio.TimerHandle | None = None  # when more is passed on, after a rest
 
+    def expect_little(self) -> None:
+        """Open few connections, until one is asked for what lasts."""
+        if self.login.loopback:
+            self._connections.setopt(pycurl.M_MAX_HOST_CONNECTIONS, FEW_CONNECTIONS)
+
     async def close(self) -> None:
         """Close all connections; responses that are still being read fail with a connection error."""
         if self._probe is not None:
@@ -301,6 +309,7 @@ class HttpConnections:
                 answer = await self._send_and_wait(request, who, doing)
         except Unreachable:
             self.mark_suspect()
+            await self.login.check_authority()
             self.login.forget_certificates()
             self._reached.clear()
             raise
@@ -333,6 +342,8 @@ class HttpConnections:
         if request.body is not None:
             headers |= {"Content-Type": request.content, "Expect": ""}  # libcurl would ask first, and wait a second
         curl = await self._prepare(request.url, headers)
+        if request.lasts:
+            self._connections.setopt(pycurl.M_MAX_HOST_CONNECTIONS, 0)
         if request.body is not None or request.method != "GET":
             curl.setopt(pycurl.CUSTOMREQUEST, request.method)
         if request.body is not None:

@@ -1,7 +1,5 @@
 """The watched kinds: API group and versions, and how their lists and watch events are decoded, object by object."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence

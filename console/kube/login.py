@@ -11,13 +11,11 @@ import asyncio
 import base64
 import binascii
 import importlib
-import json
 import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreadable
-from console.kube.kubeconfig import Cluster, Secret, Target, User, is_loopback, proxy_of
+from console.kube.kubeconfig import Cluster, Masked, Secret, Target, User, is_loopback, proxy_of
 from console.kube.objects.meta import parse_time
 
 PLUGIN_TIMEOUT = 60.0  # seconds a credential plugin may take
@@ -37,8 +35,7 @@ _INSTALL_GKE_PLUGIN = (
 _MAX_SHOWN_STDERR = 300  # characters of a program's complaint that are shown
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Credential:
+class Credential(Masked):
     """Credentials from a login; the repr shows none of them."""
 
     authorization: str = ""
@@ -163,12 +160,16 @@ def _plugin_environment(spec: Mapping[str, Any], cluster: Cluster) -> dict[str, 
             "config": extensions.get("client.authentication.k8s.io/exec"),
         }
         asked["cluster"] = {name: value for name, value in facts.items() if value is not None}
+    import json
+
     info = {"apiVersion": spec["apiVersion"], "kind": "ExecCredential", "spec": asked}
     more = {str(each["name"]): str(each["value"]) for each in spec.get("env") or ()}
     return {**os.environ, **more, "KUBERNETES_EXEC_INFO": json.dumps(info)}
 
 
 def _parse_credential(program: str, out: bytes, version: str) -> Credential:
+    import json
+
     try:
         answer = json.loads(out)
         status, printed = answer["status"], answer.get("apiVersion")
@@ -197,8 +198,7 @@ PLUGIN_TOKEN_SECONDS = 600.0  # seconds after which a plug-in is asked again tha
 MIN_SECONDS_BETWEEN_PLUGIN_RUNS = 10.0  # seconds between two runs of a plug-in whose tokens are about to end
 
 
-@dataclass(frozen=True, repr=False)
-class Certificates:
+class Certificates(Masked):
     """The PEM texts that TLS needs; empty where there is none."""
 
     authority: str  # whom to trust; empty: those whom this machine trusts
@@ -351,11 +351,20 @@ class Login:
         if authority and cluster.insecure_skip_tls_verify:
             why = f'Context "{self.target.context}" sets both a certificate authority and insecure-skip-tls-verify.'
             raise BadKubeconfig(why, "Remove one of the two from the kubeconfig.")
-        if authority and not _holds_certificate(authority):
+        if authority and not _is_whole_certificate(authority):
+            self._require_certificate(authority)
+        return Certificates(authority, self._client_certificate(), bool(cluster.insecure_skip_tls_verify))
+
+    async def check_authority(self) -> None:
+        """BadKubeconfig if the certificate authority is damaged, once it was of no use."""
+        if self._certificates is not None and self._certificates.authority:
+            await asyncio.to_thread(self._require_certificate, self._certificates.authority)
+
+    def _require_certificate(self, authority: str) -> None:
+        if not _holds_certificate(authority):
             what = f'The certificate authority of context "{self.target.context}"'
             why = f"{what} is no certificate: it is cut off or damaged."
             raise BadKubeconfig(why, "Write the kubeconfig again (for GKE: gcloud container clusters get-credentials).")
-        return Certificates(authority, self._client_certificate(), bool(cluster.insecure_skip_tls_verify))
 
     def _make_tls(self) -> ssl.SSLContext:
         given = self._read_certificates()
@@ -406,6 +415,15 @@ class Login:
             return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc
         except ValueError:
             return None
+
+
+def _is_whole_certificate(pem: str) -> bool:
+    """Whether it is one certificate as long as its head says; a look at all of it takes 1.5 ms."""
+    try:
+        data = ssl.PEM_cert_to_DER_cert(pem)
+    except ValueError:
+        return False
+    return data.startswith(b"\x30\x82") and len(data) == 4 + int.from_bytes(data[2:4])
 
 
 def _holds_certificate(pem: str) -> bool:

@@ -105,7 +105,9 @@ class WatchedCluster:
         self.context, self.namespace, self.server_version = target.context, namespace or target.namespace, ""
         self.default_namespace = target.namespace
         self.answered.clear()
-        if not self._brief:
+        if self._brief:
+            self._connection.client.expect_little()
+        else:
             self._start("greeting", self._greet())
         for kind in self.begun_kinds:
             self._start(kind, self._watch_kind(kind))

@@ -7,7 +7,6 @@ this console then remembers until it ends.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sqlite3
 import threading
@@ -334,8 +333,8 @@ def _run_to_row(run: RunRecord) -> dict[str, Any]:
     row = {name: getattr(run, name) for name in _COLUMNS}
     return row | {
         "why": redact(run.why),
-        "values": json.dumps(run.values, ensure_ascii=False),
-        "left_out": json.dumps(run.left_out, ensure_ascii=False),
+        "values": _encode_json(run.values),
+        "left_out": _encode_json(run.left_out),
         "outcome": str(run.outcome),
         "nan": int(run.nan),
         "alarms": _encode_alarms(run.alarms),
@@ -357,7 +356,7 @@ def _row_to_run(row: dict[str, Any]) -> RunRecord:
 
 def _diagnosis_to_row(diagnosis: Diagnosis) -> dict[str, Any]:
     row: dict[str, Any] = redact_tree(msgspec.to_builtins(diagnosis))
-    return row | {name: json.dumps(row[name], ensure_ascii=False) for name in ("nodes", "advice")}
+    return row | {name: _encode_json(row[name]) for name in ("nodes", "advice")}
 
 
 def _row_to_diagnosis(row: sqlite3.Row) -> Diagnosis | None:
@@ -371,7 +370,7 @@ def _row_to_diagnosis(row: sqlite3.Row) -> Diagnosis | None:
 
 
 def _encode_alarms(alarms: Iterable[Alarm]) -> str:
-    return json.dumps(redact_tree([asdict(each) for each in alarms]), ensure_ascii=False)
+    return _encode_json(redact_tree([asdict(each) for each in alarms]))
 
 
 def _decode_alarms(text: Any) -> tuple[Alarm, ...]:
@@ -383,7 +382,15 @@ def _decode_alarms(text: Any) -> tuple[Alarm, ...]:
     return tuple(found)
 
 
+def _encode_json(value: Any) -> str:
+    import json  # 1 ms, for which no command waits that reads no run
+
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _decode_json(text: Any, kind: type[T]) -> T:
+    import json
+
     try:
         found = json.loads(text or "null")
     except (TypeError, ValueError):

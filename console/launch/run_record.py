@@ -8,11 +8,12 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.meta import condition
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import JOB_STOPPED, Alarm, AlarmKind
-from console.metrics.ledger import Ledger, RunMoments, compute_ledger
 from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan, decode_seen_time
 from console.metrics.start_phase import PULL_PHASE, pull_seconds
 from console.scheduling.failure import rank_failures
@@ -23,6 +24,7 @@ from trainlog import RunPosition, find_nan_since
 if TYPE_CHECKING:
     from console.kube.nested_values import Value
     from console.metrics.health import Health
+    from console.metrics.ledger import Ledger
 
 
 class Outcome(StrEnum):
@@ -164,6 +166,8 @@ class RunRecord:
 
     def ledger(self, now: float) -> Ledger:
         """What its GPU-time went into, up to its end, or to when it was last looked at, else to `now`."""
+        from console.metrics.ledger import RunMoments, compute_ledger
+
         seen = decode_seen_time(self.seen)
         kept = self.kept_end
         lost = {Outcome.FAILED, Outcome.STOPPED, Outcome.DIVERGED}
@@ -179,8 +183,7 @@ class RunRecord:
         return max(0.0, end - begin) if begin and end else None
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """A value that differs between two runs; None stands for the recipe's default."""
 
     path: str

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from trainlog import FailureParser, find_failed_stage, name_reason
+import trainlog
 
 if TYPE_CHECKING:
     from console.logs.line import LogLine, PodLine
@@ -48,7 +48,7 @@ def read_end(texts: Sequence[str], code: int, time: float, pod: int, *, kept: bo
     """The end of a program with that exit code, and the reason in its last lines."""
     if not code:
         return LogEnd(code, time, pod, kept)
-    stage, reason = name_reason(texts)
+    stage, reason = trainlog.name_reason(texts)
     return LogEnd(code, time, pod, kept, stage, reason)
 
 
@@ -73,9 +73,11 @@ def find_log_end(lines: Sequence[LogLine | PodLine], pod: int, now: float = 0.0)
         if END_LINE_WORDS in texts[at] and (found := _END_LINE.search(texts[at])):
             return read_end(texts[: at + 1], int(found[1]), lines[at].time, pod, kept=bool(found[2]))
     last = "".join([f"{text}\n" for text in texts[-_REPORT_LINES:]])
-    if not lines or now - lines[-1].time < _QUIET_SECONDS or "xit" not in last or find_failed_stage(texts) is not None:
+    if not lines or now - lines[-1].time < _QUIET_SECONDS or "xit" not in last:
         return None  # every report of an exit code has that word; to look for any report takes 6 ms the first time
-    report = FailureParser()
+    if trainlog.find_failed_stage(texts) is not None:
+        return None
+    report = trainlog.FailureParser()
     report.feed(last.encode())
     report.close()
     code = _REPORTED_CODE.search(report.ended)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from console.kube.find_job import with_namespace_option
 from console.settings import OWN_NAME
 
 if TYPE_CHECKING:
@@ -139,6 +138,8 @@ class Alarm:
 
 def next_step(alarm: Alarm, watch: WatchedCluster) -> str:
     """What to do next about an alarm; stopping is suggested only if allowed, with the job's owner."""
+    from console.kube.find_job import with_namespace_option
+
     jobset = watch.fleet.jobsets.get((alarm.namespace, alarm.job))
     if jobset is None and alarm.ended and alarm.job:  # it was there, and is gone
         return with_namespace_option(

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Any, Final, Literal
 
+from console.median import median
 from trainlog import TextLineSplitter, lazy_pattern, parse_count
 
 

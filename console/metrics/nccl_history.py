@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import log2
 from pathlib import Path
-from statistics import median
 
 import msgspec
 from msgspec import Struct, field
 
 from console.folders import atomic_write, file_lock, open_own_file, read_own_file, state_folder
+from console.median import median
 from trainlog import NcclTest, health_scan_average
 
 MIN_TESTS = 2  # earlier tests from which one can say what is usual

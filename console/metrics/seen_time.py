@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from statistics import median
 
 from msgspec import Struct, json
 from msgspec.structs import replace
 
+from console.median import median
 from console.metrics.start_phase import longest_phases
 from trainlog import lazy_pattern
 

@@ -7,12 +7,12 @@ next line is due in a log that tells of every hundredth step only.
 from __future__ import annotations
 
 from itertools import pairwise
-from statistics import median
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from console.durations import format_duration
+from console.median import median
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

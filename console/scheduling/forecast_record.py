@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +17,7 @@ from msgspec import Struct, structs
 from console.folders import atomic_write, file_lock, read_own_file
 from console.kube.objects.meta import condition
 from console.kube.snapshot import Fleet
+from console.median import median
 from console.scheduling.kueue_snapshot import job_name
 from console.scheduling.start_windows import WINDOW_SHARE, StartWindow
 

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
 from random import Random
-from statistics import median, pstdev
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
@@ -23,6 +22,7 @@ from msgspec import Struct, structs
 from console.kube.objects.meta import GPU, condition
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
+from console.median import median
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.expected_starts import NO_OPEN_ENDS, all_gpu_flavors, cluster_of, time_limit
 from console.scheduling.kueue_snapshot import job_name, queue_order
@@ -137,6 +137,8 @@ class PastTimes:
         times = self._known.get(like, ())
         if len(times) < MIN_RUNS:
             return None
+        from statistics import pstdev
+
         return RunTime(median(times), max(MIN_SPREAD, pstdev(map(math.log, times))))
 
 

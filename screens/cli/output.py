@@ -129,10 +129,22 @@ class Parser(argparse.ArgumentParser):
     """
 
     _given: Sequence[str] = ()
+    _width: int | None = 80  # of what argparse lays out to check each argument; None: as wide as the terminal
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
         self.color = False  # Python 3.14 has colours of its own
+
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        return self.formatter_class(prog=self.prog, width=self._width)  # type: ignore[call-arg]
+
+    def format_help(self) -> str:
+        self._width = None
+        return super().format_help()
+
+    def format_usage(self) -> str:
+        self._width = None
+        return super().format_usage()
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
         """In colours on a terminal that has them and a person who has not set NO_COLOR."""

@@ -1,7 +1,5 @@
 """Events: what controllers report about an object, by the old recorder and by the new one."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from console.kube.objects.meta import ApiSchema, ObjectSchema, OwnerSchema, intern_text, parse_time

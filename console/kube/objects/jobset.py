@@ -1,7 +1,5 @@
 """JobSets (jobset.x-k8s.io) and the Jobs (batch/v1) that they create."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator

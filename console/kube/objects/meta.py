@@ -1,7 +1,5 @@
 """What API objects share: metadata, owners, conditions, launcher, times, quantities, label selectors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime

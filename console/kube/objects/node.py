@@ -1,7 +1,5 @@
 """Nodes, with GKE's labels for node pools, topology, provisioning, maintenance and faults."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Objects that are read once when needed and never watched: DaemonSets, drivers, networks, policies, claims."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import msgspec

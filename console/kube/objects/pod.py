@@ -1,7 +1,5 @@
 """Pods and their containers: their position in a JobSet, their state, and their resource requests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

@@ -1,7 +1,5 @@
 """Kueue's ClusterQueues, LocalQueues and Cohorts (v1beta1 and v1beta2), with their quota and its usage."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Workload objects (v1beta1 and v1beta2): one job's request for quota, and its admission status."""
 
-from __future__ import annotations
-
 from collections import Counter
 from enum import StrEnum
 

@@ -9,7 +9,6 @@ roots are padded strings, and its `env` holds the whole environment with all sec
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -190,6 +189,8 @@ def parse_nccl_json(data: bytes) -> NcclTest | None:
     text = data.decode("utf-8", "replace").strip()
     if not text.startswith("{") or _RESULTS_KEY not in text or '"nccl_version"' not in text:
         return None
+    import json  # 1 ms that most logs do not need
+
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -217,6 +218,8 @@ def parse_nccl_json(data: bytes) -> NcclTest | None:
 
 def _parse_truncated_json(text: str) -> NcclTest | None:
     """The complete results in truncated JSON of a test that was killed."""
+    import json
+
     start = text.find("[", text.index(_RESULTS_KEY))
     decoder, results, at = json.JSONDecoder(), [], start + 1
     while start >= 0 and at < len(text):

@@ -7,7 +7,6 @@ right. NeMo prints the lines of version 2, the progress bars of version 1 and Li
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -208,6 +207,8 @@ def _parse_bar(found: re.Match[str]) -> StepReport | None:
 def parse_dllogger(text: str) -> StepReport | None:
     start = text.index("DLLL {")
     try:
+        import json  # 1 ms that few logs need
+
         record = json.loads(text[start + 5 :])
     except (ValueError, RecursionError):
         return None
