@@ -80,6 +80,7 @@ class ProgressBarFilter:
 
 MAX_LINE_BYTES = 1 << 20  # bytes of one line that are kept; the rest is counted and left out
 _SECONDS_LENGTH = 19  # length of 2026-11-21T07:00:00
+_SECOND = slice(17, 19)
 _DIGITS = slice(20, 29)  # of 2026-11-21T07:00:00.000000000Z, as the kubelet writes it
 _TIMESTAMP_LENGTH = 31  # length of 2026-11-21T07:00:00.000000000Z and the space behind it
 
@@ -179,13 +180,21 @@ def split_timestamps(raws: list[bytes]) -> list[tuple[float, bytes]]:
             continue
         if raw[: _SECONDS_LENGTH + 1] != head:
             head = raw[: _SECONDS_LENGTH + 1]
-            second = _parse_timestamp(raw[:_SECONDS_LENGTH] + b"Z")
+            second = _parse_second(raw)
         digits = raw[_SECONDS_LENGTH + 1 : stop - 1]
         if second and digits.isdigit():
             lines.append((second + int(digits[:9] or 0) / 10 ** len(digits[:9]), raw))
         else:
             lines.append((second if not digits else 0.0, raw))
     return lines
+
+
+def _parse_second(raw: bytes) -> float:
+    """The time in front of a line in whole seconds; by its minute, which lines have in common."""
+    minute, digits = _parse_timestamp(raw[: _SECOND.start] + b"00Z"), raw[_SECOND]
+    if minute and digits.isdigit() and digits < b"60":
+        return minute + int(digits)
+    return _parse_timestamp(raw[:_SECONDS_LENGTH] + b"Z")
 
 
 @lru_cache(maxsize=64)

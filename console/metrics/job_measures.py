@@ -332,8 +332,8 @@ class JobMeasures:
 
 
 SHORT_LOG_LINES = 250  # lines; to learn a layout costs as much as to parse 300
-_WITHOUT_NUMBERS = str.maketrans("", "", "0123456789.eE+-, ")
-_LINES_PER_LAYOUT = 64  # lines that are read at once if they differ from a step line in numbers only
+_NUMBERS = b"0123456789.eE+-, "  # what numbers consist of
+_MAX_SIMILAR_LINES = 512  # lines that are read at once if they differ from a step line in numbers only
 
 
 def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[TrainingRun], dict[int, float]]:
@@ -362,10 +362,10 @@ def _read_runs(lines: Sequence[LogLine], text: str) -> list[TrainingRun]:
         return tracks[-1]
 
     own, is_short = own_log_formats(), len(lines) < SHORT_LOG_LINES
-    training = trainlog.TrainingParser(own, begin_run, is_short=is_short, layouts=_known_layouts(own))
+    training = trainlog.TrainingParser(own, begin_run, is_short=is_short, layouts=known_layouts(own))
     if not own and not training.may_be_relevant(text):
         return tracks
-    for _, group in groupby(lines, lambda line: line.text.translate(_WITHOUT_NUMBERS)):
+    for _, group in groupby(lines, lambda line: line.text.encode().translate(None, _NUMBERS)):
         alike, at, size = list(group), 0, 1
         if not any(training.may_be_relevant(line.text) for line in alike):
             continue
@@ -376,7 +376,7 @@ def _read_runs(lines: Sequence[LogLine], text: str) -> list[TrainingRun]:
                 were_steps = after[0] - before[0] == len(batch) or after[1] > before[1]
                 for track in tracks:
                     track.sync(batch[-1].time, [line.time for line in batch] if were_steps else ())
-            size = _LINES_PER_LAYOUT if were_steps else 1
+            size = min(8 * size, _MAX_SIMILAR_LINES) if were_steps else 1
     training.close()
     for track in tracks:
         track.sync(lines[-1].time)
@@ -384,7 +384,7 @@ def _read_runs(lines: Sequence[LogLine], text: str) -> list[TrainingRun]:
 
 
 @lru_cache(maxsize=1)
-def _known_layouts(_own: tuple[OwnFormat, ...]) -> list[LineLayout]:
+def known_layouts(_own: tuple[OwnFormat, ...]) -> list[LineLayout]:
     """Those of lines in all logs that were read: many jobs run the same program."""
     return []
 

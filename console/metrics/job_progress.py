@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite
-from statistics import median
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from console.config import config_in_force
+from console.logs.log_end import LogEnd
+from console.median import median
+from console.metrics.start_phase import StartPhase
 from console.metrics.step_cadence import StepCadence, cadence_of_rows, format_late_row, format_late_step, is_overdue
 from console.metrics.training_run import SLOWER_SHARE, SLOWER_SPREADS
 from trainlog import MetricColumn, NcclResult, RunPosition, judge_test
 
 if TYPE_CHECKING:
-    from console.logs.log_end import LogEnd
     from console.metrics.job_measures import JobMeasures
-    from console.metrics.start_phase import StartPhase
     from console.metrics.training_run import TrainingRun
     from trainlog import NcclTest
 

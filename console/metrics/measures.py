@@ -13,10 +13,12 @@ from msgspec import Struct
 
 from console.config import config_in_force
 from console.errors import ConsoleError
+from console.folders import state_folder
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.logs.line import LogLine, PodLine
 from console.metrics.job_measures import JobMeasures, LogReader, choose_ranks
+from console.metrics.learned_logs import LearnedLogs
 from console.metrics.nccl_history import MeasuredTest, NcclHistory, NodeBandwidth, default_path
 from console.metrics.progress_reader import JobProgressReader
 from console.metrics.training_run import TrainingRun
@@ -117,7 +119,8 @@ class MeasureService:
         self._read_again = 0.0
         self._read_last: tuple[Key, float, JobMeasures] | None = None  # the log that was read to its end last, and when
         self.find_monitored = find_monitored  # the measures of a job of which a log or two are followed
-        self.progress_reader = JobProgressReader(cluster, self, read_tail)
+        self._learned: dict[Path, LearnedLogs] = {}
+        self.progress_reader = JobProgressReader(cluster, self, read_tail, None if read_tail else self._learned_logs)
 
     @property
     def pass_line(self) -> float:
@@ -132,6 +135,11 @@ class MeasureService:
         if place not in self._kept:
             self._kept[place] = NcclHistory(place)
         return self._kept[place]
+
+    def _learned_logs(self) -> LearnedLogs:
+        """What logs of this cluster have told; each practice cluster has its own."""
+        folder = self._cluster.current_connection.target.cluster.practice_folder or state_folder()
+        return self._learned.setdefault(folder, LearnedLogs(folder / "logs-learned.msgpack"))
 
     def bandwidth_by_node(self) -> dict[str, NodeBandwidth]:
         """Each node's bandwidth in its latest tests, as last read; other consoles' tests appear with a delay."""

@@ -7,9 +7,11 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
+from msgspec import Struct, field, msgpack
 from msgspec.structs import replace
 
 from console.errors import ConsoleError
@@ -22,6 +24,7 @@ from console.logs.log_end import LogEnd, combine_ends, find_log_end, read_end
 from console.metrics.health import foreseen_ends
 from console.metrics.job_measures import JobMeasures, read_lines
 from console.metrics.job_progress import JobProgress, compare_with_earlier, keep_previous_verdict, progress_of_measures
+from console.metrics.learned_logs import EndedJob, LearnedLogs
 from console.metrics.nccl_history import MeasuredTest, NcclHistory
 from console.metrics.start_phase import PULL_PHASE, StartPhase, pull_phase
 from console.scheduling.pod_slots import PodSlot, first_failure, pod_slots
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
 
 ReadTail = Callable[[Pod, int], Awaitable[list[LogLine]]]
+Tails = Mapping[int, Sequence[LogLine]]  # by the number of the pod
 POLL_SECONDS = 8.0  # seconds after which a running job is looked at again
 PHASE_SECONDS = 4 * POLL_SECONDS  # seconds after which what a job does before its first step is not known any more
 MAX_FAILURES = 5  # refused looks at a finished job after which it is not looked at again; each waits twice as long
@@ -39,6 +43,7 @@ MAX_JOBS = 32  # jobs that are looked at, those on the screen
 READ_TIMEOUT = 6.0  # seconds that reading the end of a log may take
 STEP_TAIL_LINES, TABLE_TAIL_LINES = 60, 600  # for training steps, and for the table of a test or the pace of steps
 LOOK_AGAIN_SECONDS, MAX_PODS_LOOKED_AT = 30.0, 64  # between two looks at the logs of all pods, and pods of one look
+SETTLED_SECONDS = 120.0  # seconds after the last line of a job that is over in which its log may still tell more
 FAILURE_TAIL_LINES = 400  # last lines of the log of a pod that failed, which name the reason
 NAN_SEARCH_LINES = 20_000  # lines at the end of the log of a run that has diverged, read once: since when
 
@@ -64,8 +69,8 @@ def _keep_only(uids: Collection[str], *kept: dict[str, Any]) -> None:
 class NanOnsetFinder:
     """Finds the step at which the loss became NaN by reading the log back, once for all readers."""
 
-    def __init__(self, read_tail: ReadTail) -> None:
-        self._read_tail = read_tail
+    def __init__(self, read_tail: ReadTail, learned: Callable[[], LearnedLogs] = LearnedLogs) -> None:
+        self._read_tail, self._learned = read_tail, learned
         self._known: dict[str, RunPosition] = {}  # by the uid of the JobSet
         self._searched: set[str] = set()  # whose logs were read back to where the loss was lost, or as far as that goes
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -91,10 +96,16 @@ class NanOnsetFinder:
             if uid in self._known:
                 where = where.with_nan_onset(self._known[uid])
             if where.nan and where.nan_from is None and uid not in self._searched:
-                for pod in pods:
-                    if (earlier := await self._read_earlier_position(uid, pod, where, since)) is not None:
-                        where = where.with_nan_onset(earlier)
-                        break
+                learned, by, last = self._learned(), where.nan_by or 0, where.step or 0
+                if (earlier := learned.diverged(uid, where)) is not None:
+                    where = where.with_nan_onset(earlier)
+                else:
+                    for pod in pods:
+                        if (found := await self._read_earlier_position(uid, pod, where, since)) is not None:
+                            where = where.with_nan_onset(found)
+                            break
+                if uid in self._searched or (earlier is not None and (earlier.step or 0) < (by + last) / 2):
+                    learned.keep(uid, diverged=where)
             self._known[uid] = where
         return where
 
@@ -109,6 +120,20 @@ class NanOnsetFinder:
                     self._searched.add(uid)
                     return position
         return None
+
+
+class _ReadLogs(Struct):
+    """What the ends of a job's logs tell."""
+
+    progress: JobProgress | None = None
+    by_steps: bool = False  # whether one of them shows steps or rows; else all were read
+    tails: dict[int, Sequence[LogLine]] = field(default_factory=dict)
+    errors: list[Exception] = field(default_factory=list)  # why others could not be read
+
+    @property
+    def newest(self) -> float:
+        """When the last line was printed; 0.0: there is none."""
+        return max((lines[-1].time for lines in self.tails.values() if lines), default=0.0)
 
 
 class ProgressSource(Protocol):
@@ -131,13 +156,15 @@ class JobProgressReader:
         cluster: WatchedCluster,
         service: ProgressSource,
         read_tail: ReadTail | None = None,
+        learned: Callable[[], LearnedLogs] | None = None,
     ) -> None:
         self._cluster, self._service = cluster, service
         self._read_tail = read_tail or self._read_tail_of_log
-        self.beginnings = NanOnsetFinder(self._read_tail)
+        self._unstored = LearnedLogs()
+        self._learned = learned or (lambda: self._unstored)
+        self.beginnings = NanOnsetFinder(self._read_tail, self._learned)
         self.known: dict[str, JobProgress] = {}  # by the uid of the JobSet
         self._asked: dict[str, float] = {}
-        self._printing: dict[str, int] = {}  # which rank of a job prints, once it is known
         self._over: set[str] = set()
         self._looked: dict[str, float] = {}  # when the logs of all pods of a job were looked at for an end
         self._ends: dict[str, LogEnd | None] = {}  # what that found
@@ -146,15 +173,15 @@ class JobProgressReader:
 
     def reset(self) -> None:
         """Drop everything, because the cluster has changed."""
-        self.known, self._asked, self._printing, self._over, self._failed = {}, {}, {}, set(), Counter()
-        self._looked, self._ends = {}, {}
+        self.known, self._asked, self._over, self._failed = {}, {}, set(), Counter()
+        self._looked, self._ends, self._unstored = {}, {}, LearnedLogs()
         self._believed.clear()
         self.beginnings.reset()
 
     def _forget_gone(self) -> None:
         """Drop what is known of jobs that are not in the cluster any more."""
         there = {each.uid for each in self._cluster.fleet.jobsets.values()}
-        _keep_only(there, self.known, self._asked, self._printing, self._looked, self._ends, self._failed)
+        _keep_only(there, self.known, self._asked, self._looked, self._ends, self._failed)
         self._over.intersection_update(there)
         self.beginnings.keep_only(there)
 
@@ -198,7 +225,14 @@ class JobProgressReader:
             async with gate:
                 return await self._read_progress(jobset)
 
-        return any(await asyncio.gather(*(update_job(jobset) for jobset in due))) or changed
+        if not due:
+            return changed
+        learned = self._learned()
+        await asyncio.to_thread(learned.load)
+        changed |= any(await asyncio.gather(*(update_job(jobset) for jobset in due)))
+        if learned.has_news:
+            await asyncio.to_thread(learned.store)
+        return changed
 
     def _progress_of_followed(self, jobset: JobSet, live: JobMeasures) -> JobProgress | None:
         if live.is_reading_old_lines:
@@ -206,15 +240,20 @@ class JobProgressReader:
         found = progress_of_measures(live, SERVER_CLOCK.now() - live.missing_seconds, self._service.pass_line)
         return found if found is not None and self._has_caught_up(jobset.uid, live, found) else None
 
-    async def _complete(self, jobset: JobSet, found: JobProgress, accelerator: str) -> bool:
+    async def _complete(
+        self, jobset: JobSet, found: JobProgress, accelerator: str, tails: Tails = MappingProxyType({})
+    ) -> bool:
         """Store the progress, compared with earlier runs; returns whether it changed."""
         if found.speed is not None:
             earlier = await self._service.earlier_speeds(jobset, found.speed_metric)
             found = compare_with_earlier(found, earlier, accelerator)
-        return self._store_progress(jobset.uid, await self._find_end(jobset, found))
+        return self._store_progress(jobset.uid, await self._find_end(jobset, found, tails))
 
-    async def _find_end(self, jobset: JobSet, found: JobProgress) -> JobProgress:
-        """The progress with how the program ended, searched in all pods once the reporting pod prints no more steps."""
+    async def _find_end(self, jobset: JobSet, found: JobProgress, tails: Tails) -> JobProgress:
+        """The progress with how the program ended, searched in all pods once the reporting pod prints no more steps.
+
+        `tails`: lines at the ends of logs of its pods that were read just now.
+        """
         if not found.late or found.nan or jobset.finished:
             return found
         uid, now = jobset.uid, time.monotonic()
@@ -225,7 +264,8 @@ class JobProgressReader:
             async def read_end(number: int, pod: Pod) -> LogEnd | None:
                 with suppress(ConsoleError, TimeoutError):  # then it is not known to have ended
                     async with gate, asyncio.timeout(READ_TIMEOUT):
-                        return find_log_end(await self._read_tail(pod, STEP_TAIL_LINES), number, SERVER_CLOCK.now())
+                        lines = tails.get(number) or await self._read_tail(pod, STEP_TAIL_LINES)
+                    return find_log_end(lines[-STEP_TAIL_LINES:], number, SERVER_CLOCK.now())
                 return None
 
             ends = await asyncio.gather(*(read_end(*each) for each in every[:MAX_PODS_LOOKED_AT]))
@@ -258,50 +298,67 @@ class JobProgressReader:
         return True
 
     async def _read_progress(self, jobset: JobSet) -> bool:
-        pods = [(slot.number, slot.pod) for slot in pod_slots(jobset, self._cluster.fleet) if slot.pod]
-        known = self._printing.get(jobset.uid)
-        likely = [each for each in pods if each[0] == known] or list(dict.fromkeys([*pods[:1], *pods[-1:]]))
-        over, failed, in_time = jobset.finished, False, True
-        first = first_failure(jobset, self._cluster.fleet) if jobset.state is JobState.FAILED else None
-        likely = list(
-            dict.fromkeys([*((number, pod) for number, pod in pods if first and first.number == number), *likely])
-        )
-        number_of_lines = (
-            TABLE_TAIL_LINES if not over or recipe_kind(jobset.recipe) is RecipeKind.NCCL else STEP_TAIL_LINES
-        )
-        ends: list[LogEnd] = []
+        failed = first_failure(jobset, self._cluster.fleet) if jobset.state is JobState.FAILED else None
+        likely = self._likely_pods(jobset, failed)
         about = JobMeasures(jobset.key)
         about.set_job_facts(jobset, self._cluster.fleet)
+        depends = jobset.restarts, jobset.state, about.accelerator, self._service.pass_line
+        of = msgpack.encode([depends, sorted((number, pod.uid, pod.containers) for number, pod in likely)])
+        ended = self._learned().ended(jobset.uid, of) if jobset.finished else None
+        if ended is not None:
+            self._over.add(jobset.uid)
+            found = replace(ended.progress, at=SERVER_CLOCK.now()) if ended.progress is not None else None
+            return found is not None and await self._complete(jobset, found, about.accelerator)
+        read = await self._read_pods(jobset, likely, failed, about)
+        changed, missing = False, bool(read.errors) and not read.by_steps
+        if read.progress is not None:
+            changed = await self._complete(jobset, read.progress, about.accelerator, read.tails)
+        elif not jobset.finished and not missing:
+            changed = await self._store_start(jobset, about.start)
+        if jobset.finished:
+            self._failed[jobset.uid] += missing
+            in_time = not any(isinstance(each, TimeoutError) for each in read.errors)
+            if not missing or (in_time and self._failed[jobset.uid] >= MAX_FAILURES):
+                self._over.add(jobset.uid)
+            if not read.errors and SERVER_CLOCK.now() - read.newest > SETTLED_SECONDS:
+                self._learned().keep(jobset.uid, ended=EndedJob(of, read.progress))
+        return changed
+
+    def _likely_pods(self, jobset: JobSet, failed: PodSlot | None) -> list[tuple[int, Pod]]:
+        """The pods, with their numbers, that may print the progress of the job or the reason of its end."""
+        pods = [(slot.number, slot.pod) for slot in pod_slots(jobset, self._cluster.fleet) if slot.pod]
+        first = failed.number if failed else None, self._learned().printing(jobset.uid)
+        likely = [*(each for number in first for each in pods if each[0] == number), *pods[:1], *pods[-1:]]
+        return list(dict.fromkeys(likely))
+
+    async def _read_pods(
+        self, jobset: JobSet, likely: Sequence[tuple[int, Pod]], failed: PodSlot | None, about: JobMeasures
+    ) -> _ReadLogs:
+        """Read the ends of their logs up to the first that shows progress."""
+        is_test = recipe_kind(jobset.recipe) is RecipeKind.NCCL
+        number_of_lines = STEP_TAIL_LINES if jobset.finished and not is_test else TABLE_TAIL_LINES
+        number_of_lines = max(number_of_lines, FAILURE_TAIL_LINES if failed else 0)
+        ends, read = list[LogEnd](), _ReadLogs()
         for number, pod in likely:
-            assert pod is not None
             if pod.main is None or pod.main.state == "waiting":
                 continue
             try:
                 async with asyncio.timeout(READ_TIMEOUT):
-                    lines = await self._read_tail(
-                        pod, max(number_of_lines, FAILURE_TAIL_LINES) if first else number_of_lines
-                    )
+                    lines = read.tails[number] = await self._read_tail(pod, number_of_lines)
             except (ConsoleError, TimeoutError) as error:
-                failed = True  # the list stays as it was; the job's page says why its log cannot be read
-                in_time = in_time and not isinstance(error, TimeoutError)
+                read.errors.append(error)  # the list stays as it was; the job's page says why it cannot be read
                 continue
-            ends += filter(None, [find_end(lines, number, first)])
-            if await self._read_rank(jobset, number, pod, lines, combine_ends(ends)):
-                if over:
-                    self._over.add(jobset.uid)
-                return True
+            ends += filter(None, [find_end(lines, number, failed)])
+            read.progress = await self._read_rank(jobset, number, pod, lines, combine_ends(ends))
+            if read.progress is not None:
+                read.by_steps = True
+                return read
             for line in lines:
                 about.feed_start(number, line.time, line.text)
-        changed = bool(ends) and self._store_progress(
-            jobset.uid,
-            JobProgress(end=combine_ends(ends), at=SERVER_CLOCK.now(), printed=max(each.time for each in ends)),
-        )
-        if not ends and not over and not failed:
-            changed = await self._store_start(jobset, about.start)
-        self._failed[jobset.uid] += over and failed
-        if over and (not failed or (in_time and self._failed[jobset.uid] >= MAX_FAILURES)):
-            self._over.add(jobset.uid)
-        return changed
+        if ends:
+            printed = max(each.time for each in ends)
+            read.progress = JobProgress(end=combine_ends(ends), at=SERVER_CLOCK.now(), printed=printed)
+        return read
 
     async def _store_start(self, jobset: JobSet, start: StartPhase | None) -> bool:
         """Store the start phase of a job without steps; returns whether it changed."""
@@ -317,7 +374,7 @@ class JobProgressReader:
 
     async def _read_rank(
         self, jobset: JobSet, rank: int, pod: Pod, lines: Sequence[LogLine], end: LogEnd | None
-    ) -> bool:
+    ) -> JobProgress | None:
         now = SERVER_CLOCK.now()
         last = lines[-1].time if lines else now
         tests, tracks, printed = read_lines(lines)
@@ -331,16 +388,23 @@ class JobProgressReader:
         about.set_job_facts(jobset, self._cluster.fleet)
         found = progress_of_measures(about, now, self._service.pass_line)
         if found is None:
-            return False
-        self._printing[jobset.uid] = rank
-        ended = [each for each in about.tests if each.test.finished and each.test.rows]
+            return None
+        self._learned().keep(jobset.uid, printing=rank)
+        kept, learned = self._service.test_history, self._learned()
+        ended = [
+            each
+            for each in about.tests
+            if each.test.finished
+            and each.test.rows
+            and each.name not in kept.stored
+            and each.at > learned.tested(jobset.uid)
+        ]
         if ended:
-            kept = self._service.test_history
-            await kept.store([each for each in ended if each.name not in kept.stored])
+            await kept.store(ended)
+            learned.keep(jobset.uid, tested=max(each.at for each in ended))
         since = tracks[-1].times[0] if tracks and len(tracks[-1]) and not tracks[-1].rewinds else 0.0
         where = await self.beginnings.find_onset(jobset.uid, [pod], found.where, since)
-        found = replace(found, where=where, nan_words=where.nan_words, loss=where.loss, end=end)
-        return await self._complete(jobset, found, about.accelerator)
+        return replace(found, where=where, nan_words=where.nan_words, loss=where.loss, end=end)
 
     async def _read_tail_of_log(self, pod: Pod, lines: int) -> list[LogLine]:
         from console.logs.container_log import read_tail

@@ -9,11 +9,12 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from itertools import islice, pairwise
-from statistics import median
+from operator import sub
 from threading import RLock
 from typing import NamedTuple
 
 from console.config import config_in_force
+from console.median import median
 from console.metrics.seen_time import TimeRecorder
 from console.metrics.step_cadence import (
     MIN_STEPS_FOR_LATE,
@@ -150,22 +151,27 @@ class RunEventFinder:
         elif self._flat_since and fall > 3 * PLATEAU_SHARE:
             self._flat_since = 0
 
-    def check_pace(self, number: float, time: float, took: float | None, tokens: float | None) -> None:
-        """Compare a step's seconds and tokens/s with earlier steps, at fixed step numbers, to find a slowdown.
+    def check_pace(self, steps: Iterable[tuple[float, float, float | None, float | None]]) -> None:
+        """Compare the seconds and tokens/s of steps with earlier ones, at fixed step numbers, to find a slowdown.
 
-        Tokens/s tell more where they are printed: steps of longer sequences take longer at the same speed.
+        `steps`: of each its number, when it was printed, and these two. Tokens/s tell more where they are printed:
+        steps of longer sequences take longer at the same speed.
         """
-        cost = 1 / tokens if tokens else took
-        if cost is None or (self._by_tokens and not tokens):
-            return
-        if tokens and not self._by_tokens:
-            self._by_tokens = True
-            self._took.clear()
-        before = self._took[-1][0] if self._took else number
-        self._took.append((number, time, cost))
-        every = STEPS_PER_PACE_CHECK * max(1.0, number - before)
-        if number // every == before // every or len(self._took) < PACE_STEPS + EARLIER_PACE_STEPS // 3:
-            return
+        known = self._took
+        for number, time, took, tokens in steps:
+            cost = 1 / tokens if tokens else took
+            if cost is None or (self._by_tokens and not tokens):
+                continue
+            if tokens and not self._by_tokens:
+                self._by_tokens = True
+                known.clear()
+            before = known[-1][0] if known else number
+            known.append((number, time, cost))
+            every = STEPS_PER_PACE_CHECK * max(1.0, number - before)
+            if number // every != before // every and len(known) >= PACE_STEPS + EARLIER_PACE_STEPS // 3:
+                self._compare_paces()
+
+    def _compare_paces(self) -> None:
         times = [took for _, _, took in self._took]
         usual, now = median(times[:-PACE_STEPS]), median(times[-PACE_STEPS:])
         spread = median(abs(took - usual) for took in times[:-PACE_STEPS])
@@ -309,17 +315,14 @@ class TrainingRun(RunReader):
             start = max(at, self._seen) if at >= self._seen - 1 else at
             if start < self._seen:
                 self._paced_from = start + MIN_STEPS_FOR_PACE
-            for place, step in enumerate(taken[start - at :], start):
+            for place, step in enumerate(taken[start - at :], start) if self._keeps_events else ():
                 number, when = self.numbers[place], self.times[place]
-                if self._keeps_events:
-                    self.finder.add_step(step, number, when)
-                    self.seen.feed_step(int(number), when, step.step_time_s)
-                    if step.total and number >= step.total:
-                        self.seen.finish(when)
-                if place >= self._paced_from:
-                    self._pauses.add_pause(when - self.times[place - 1])
-                    tokens = None if step.warm_up else step.tokens_per_s
-                    self.finder.check_pace(number, when, self._step_seconds_at(place), tokens)
+                self.finder.add_step(step, number, when)
+                self.seen.feed_step(int(number), when, step.step_time_s)
+                if step.total and number >= step.total:
+                    self.seen.finish(when)
+            if (first := max(start, self._paced_from)) < len(self):
+                self._check_paces(first, taken[first - at :])
             self._seen = len(self)
             if self._seen - self._looked >= STEPS_PER_PLATEAU_CHECK or self._seen < self._looked:
                 self._looked = self._seen
@@ -440,13 +443,20 @@ class TrainingRun(RunReader):
         found = {metric: self.recent_mean(metric) for metric in ("tflops_per_gpu", "tokens_per_s")}
         return {metric: value for metric, value in found.items() if value is not None}
 
-    def _step_seconds_at(self, place: int) -> float | None:
-        """Seconds that a step took, as printed, else by the timestamps; None if unknown."""
+    def _check_paces(self, first: int, steps: Sequence[Step]) -> None:
+        """Look at the time between steps, from the one at `first` on."""
+        numbers, times = self.numbers[first - 1 :], self.times[first - 1 :]
+        waits = list(map(sub, times[1:], times))
+        for wait in waits:
+            self._pauses.add_pause(wait)
+        took: Iterable[float | None]
         if (column := self.columns.get("step_time_s")) is not None:
-            printed = column.values[place]
-            return printed if printed == printed else None
-        steps, took = self.numbers[place] - self.numbers[place - 1], self.times[place] - self.times[place - 1]
-        return took / steps if steps > 0 and took > 0 else None
+            took = [printed if printed == printed else None for printed in column.values[first:]]
+        else:
+            counts = map(sub, numbers[1:], numbers)
+            took = [wait / count if count > 0 and wait > 0 else None for wait, count in zip(waits, counts, strict=True)]
+        tokens = (None if step.warm_up else step.tokens_per_s for step in steps)
+        self.finder.check_pace(zip(numbers[1:], times[1:], took, tokens, strict=True))
 
     def pace(self) -> float | None:
         """Seconds per step, as printed, else by the timestamps."""

@@ -25,6 +25,7 @@ from console.launch.profiles import _load_values
 from console.launch.run_database import RunHistory, default_path
 from console.logs import store
 from console.logs.segment import LogSegment, append_to
+from console.metrics.learned_logs import LearnedLogs
 from console.metrics.nccl_history import MeasuredTest, NcclHistory
 from console.scheduling.arrivals import read_seen_workloads
 from console.scheduling.forecast_record import read_recorded_windows
@@ -105,6 +106,14 @@ def nccl_note_of_writer(place: Path) -> str:
     return history.note
 
 
+def learned_logs(place: Path) -> str:
+    learned = LearnedLogs(place)
+    learned.load()
+    learned.keep("uid", tested=1.0)
+    learned.store()
+    return "()" * (learned.tested("other") == 0.0)
+
+
 def words_of(read: Callable[[Path], object]) -> Callable[[Path], str]:
     """What the error says that reading raises."""
 
@@ -120,6 +129,7 @@ READERS: dict[str, Callable[[Path], str]] = {
     "config.toml": lambda place: str(load_config(place).problems[0]),
     "nccl-tests.jsonl": nccl_note,
     "nccl-tests.jsonl, written": nccl_note_of_writer,
+    "logs-learned.msgpack": learned_logs,
     "profiles/mine.yaml": words_of(_load_values),
     "ssh/jobs/mine.json": words_of(lambda place: load_entry(SimpleNamespace(jobs=place.parent), place.stem)),  # type: ignore[arg-type]
     "ports.json": lambda place: "{}" * (published.read_json(place) == {}),

@@ -82,7 +82,7 @@ class LineLayout(Struct, eq=False):
     label: str  # who prints them
     pattern: re.Pattern[bytes]  # one line with its end
     slots: tuple[NumberSlot, ...]
-    like: dict[str, object]  # the values of one of them; what no slot says is the same in all
+    like: dict[str, Any]  # the values of one of them; what no slot says is the same in all
     draws_bar: bool
     differ: bool = False  # whether a line means something else where two of its numbers are equal
 

@@ -175,6 +175,8 @@ class TrainingParser:
         if b"%|" in piece and not self._own:
             bars = {start: bar for start in starts if (bar := PLAIN_BAR.match(piece, start))}
         similar = find_similar(layouts, piece, filterfalse(bars.__contains__, starts)) if layouts else {}
+        if similar and (last := next(reversed(similar.values()))[0]) is not layouts[0]:
+            self._layouts = [last, *(each for each in layouts if each is not last)]
         kinds: dict[int, LineLayout | Literal["bar"]] = {start: layout for start, (layout, _, _) in similar.items()}
         kinds |= dict.fromkeys(bars, "bar")
         unpacked: dict[LineLayout, list[Step]] = {}
@@ -256,7 +258,7 @@ class TrainingParser:
     def may_be_relevant(self, text: str) -> bool:
         """Whether a line may say anything of training, by itself or after the lines before it."""
         return (
-            any(word in text for word in _ALL_WORDS)
+            STEP_SEARCH.occurs_in(text.encode(errors="replace"))
             or self.has_open_report()
             or parse_in_configured_formats(self._own, text) is not None
         )
