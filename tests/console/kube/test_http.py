@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreachable
 from console.kube.client import Client
 from console.kube.failures import CHECK_PROXY, read_error_body
+from console.kube.http import FEW_CONNECTIONS
 from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login
 from console.kube.raw_connection import open_connection
-from tests.apiserver import ApiServer, listening
+from tests.apiserver import ApiServer, eventually, listening
 from tests.certificates import make_certificate
 
 PATH = "/version"
@@ -66,6 +68,41 @@ async def test_so_is_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
         first, second = await said(server.url, certificate_authority=str(authority))
         assert first == second
         assert second[1].endswith("its certificate has expired.")
+
+
+async def test_an_authority_that_is_damaged_within_is_named_once_it_was_of_no_use(tmp_path: Path) -> None:
+    tls, authority = make_certificate(tmp_path, days=1)
+    lines = authority.read_text().splitlines(keepends=True)
+    lines[1] = f"{lines[1][:6]}{'A' * 10}{lines[1][16:]}"
+    authority.write_text("".join(lines))
+    async with ApiServer(tls) as server:
+        for kind, message, _ in await said(server.url, certificate_authority=str(authority)):
+            assert kind is BadKubeconfig
+            assert message.endswith("is no certificate: it is cut off or damaged.")
+
+
+async def test_few_connections_are_opened_until_one_is_asked_for_what_lasts() -> None:
+    async with ApiServer(secure=True) as server, server.client() as client:
+        both = asyncio.Event()
+
+        async def wait(_: web.Request) -> web.Response:
+            await asyncio.wait_for(both.wait(), 5)
+            return web.Response(body=VERSION)
+
+        def connections() -> int:
+            return len({each.transport.get_extra_info("peername") for each in server.requests if each.transport})
+
+        client.expect_little()
+        await asyncio.gather(*(plain(client) for _ in range(6)))
+        assert connections() <= FEW_CONNECTIONS
+        server.handlers[PATH] = wait
+        asked = [asyncio.ensure_future(plain(client)) for _ in range(4)]
+        await eventually(lambda: len(server.requests) >= 6 + FEW_CONNECTIONS)
+        assert len(server.requests) == 6 + FEW_CONNECTIONS  # the others wait for one of these
+        asked.append(asyncio.ensure_future(going_on(client)))
+        await eventually(lambda: len(server.requests) == 6 + len(asked))
+        both.set()
+        assert await asyncio.gather(*asked) == [VERSION] * len(asked)
 
 
 async def test_a_certificate_that_may_be_any_is_accepted_if_the_kubeconfig_says_so(tmp_path: Path) -> None:

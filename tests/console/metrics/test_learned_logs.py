@@ -19,7 +19,7 @@ from console.logs.line import LogLine
 from console.metrics.job_measures import known_layouts, read_lines
 from console.metrics.job_progress import JobProgress
 from console.metrics.learned_logs import LearnedLogs
-from console.metrics.progress_reader import NAN_SEARCH_LINES, JobProgressReader
+from console.metrics.progress_reader import NAN_SEARCH_LINES, TABLE_TAIL_LINES, JobProgressReader
 from tests.fakes import fleet_of, present
 from tests.screens.scene import jobset, rank
 
@@ -94,6 +94,13 @@ async def test_a_log_that_may_go_on_is_read_by_each_command(tmp_path: Path, stat
     for last in (60, 70):
         command.lines = steps(1, last, ago)
         assert (await command.look(job, fleet)).step == last
+
+
+async def test_a_log_is_read_once_for_steps_and_for_an_end_where_the_next_step_is_late(tmp_path: Path) -> None:
+    command, (job, fleet) = Command(tmp_path / "learned"), scene()
+    command.lines = steps(1, 60, 900)
+    assert (await command.look(job, fleet)).step == 60
+    assert command.read == [TABLE_TAIL_LINES]
 
 
 async def test_where_a_loss_became_nan_is_searched_once_while_it_stays_so(tmp_path: Path) -> None:
