@@ -83,10 +83,10 @@ def main(say: Callable[[str], None], ratio: Ratio) -> bool:
         environment = _environment(kubeconfig)
         jobs = _jobs(environment)
         ours = {
-            "jobs -A": (("jobs", "-A"), "get pods", 8.5),
-            "forecast -A": (("forecast", "-A"), "get pods", 8.0),
-            "why (of one that failed)": (("why", jobs["failed"]), "get pods", 6.0),
-            "why (of one that waits)": (("why", jobs["pending"]), "get pods", 8.5),
+            "jobs -A": (("jobs", "-A"), "get pods", 6.0),
+            "forecast -A": (("forecast", "-A"), "get pods", 6.0),
+            "why (of one that failed)": (("why", jobs["failed"]), "get pods", 5.0),
+            "why (of one that waits)": (("why", jobs["pending"]), "get pods", 6.0),
         }
         return good & _measure(ours, environment, ROUNDS, f"{HOURS:g} hours old", say, ratio)
 
