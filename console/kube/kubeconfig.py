@@ -20,16 +20,15 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from urllib.parse import quote, urlsplit
 
 import msgspec
+import yaml
 from msgspec import Struct, field
 
 from console.errors import BadKubeconfig
 from console.folders import atomic_write, make_private
-from console.kube.safe_yaml import MAX_CHARACTERS, load_usual, load_yaml, safe_loader
+from console.kube.safe_yaml import MAX_CHARACTERS, load_yaml, safe_loader
 from console.kube.snapshot import ContextName
 
 if TYPE_CHECKING:
-    import yaml
-
     Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
@@ -317,16 +316,11 @@ def _load_yaml(path: Path) -> tuple[str, Any]:
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(MAX_CHARACTERS + 1)
+        return text, load_yaml(text)
     except OSError as error:
         raise BadKubeconfig(f"The kubeconfig {path} cannot be read: {error.strerror}.", _REPAIR_FILE) from error
     except UnicodeDecodeError as error:
         raise BadKubeconfig(f"The kubeconfig {path} is not a text file.", _REPAIR_FILE) from error
-    if (found := load_usual(text)) is not None:
-        return text, found
-    import yaml
-
-    try:
-        return text, load_yaml(text)
     except yaml.YAMLError as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or "syntax error"
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -434,8 +428,6 @@ def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
 
 
 def _dump_yaml(config: Any) -> str:
-    import yaml
-
     return yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=10_000)
 
 
@@ -443,8 +435,6 @@ def _insert_entry(text: str, name: str, parts: dict[str, tuple[int | None, dict[
     """The file's text with the entry added and everything else unchanged; None if the text has an unusual layout."""
     if not text.strip():
         return None
-    import yaml
-
     cuts: list[tuple[int, int, str]] = []
     root = yaml.compose(text, Loader=safe_loader())
     keys = {key.value: value for key, value in root.value} if isinstance(root, yaml.MappingNode) else {}

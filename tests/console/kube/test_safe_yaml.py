@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
 
 import pytest
-import yaml
 
-from console.kube.safe_yaml import load_usual, load_yaml
+from console.kube.safe_yaml import load_yaml
 
 REFERENCES = "".join(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9 * (n > 0)}]\n" for n in range(12))
 COSTLY = {
@@ -41,58 +39,3 @@ def test_what_is_not_too_deep_is_read() -> None:
     assert load_yaml("a: [1, {b: c}]") == {"a": [1, {"b": "c"}]}
     many = "[" + ", ".join("[1]" for _ in range(5000)) + "]"
     assert len(load_yaml(many)) == 5000
-
-
-KUBECONFIG = """apiVersion: v1
-clusters:
-- cluster:
-    certificate-authority-data: LS0tLS1CRUdJTiBDRVJUU+/==
-    server: https://203.0.113.3
-  name: gke_p_us-central1_c
-# whose it is
-contexts:
-- context:
-    cluster: "gke_p_us-central1_c"
-    user: me
-  name: gke_p_us-central1_c
-current-context: gke_p_us-central1_c
-preferences: {}
-users:
-- name: me
-  user:
-    exec:
-      args:
-      - --use_application_default_credentials
-      - 'get token'
-      command: /usr/bin/gke-gcloud-auth-plugin
-      env: null
-      installHint: Install gke-gcloud-auth-plugin for use with kubectl by following
-        https://cloud.google.com/kubernetes-engine/docs/how-to/cluster-access-for-kubectl#install_plugin
-      provideClusterInfo: true
-      timeout: 30
-"""
-PIECES = (
-    *" \n-#'\":?%@`|>=~.,", "- ", ": ", " #", ":\n", "---\n", "&a", "*a", "!x", "{}", "[]", "<<", "null", "yes", "No",
-    "0x1", "1.5", "012", "1_000", "2001-01-01", "- a: b\n", "k: v\n", " k:\n", "\t", "\\n", "\u00e9", "\u2028",
-)  # fmt: skip
-
-
-def test_a_usual_file_is_read_without_a_parser_of_yaml_and_as_that_would() -> None:
-    assert load_usual(KUBECONFIG) == yaml.safe_load(KUBECONFIG)
-    random.seed(7)
-    usual = 0
-    for _ in range(400):
-        text = KUBECONFIG
-        for _ in range(random.randint(1, 3)):
-            at = random.randrange(len(text))
-            text = text[:at] + random.choice(PIECES) + text[at + random.choice((0, 0, 1, 4)) :]
-        if (found := load_usual(text)) is not None:
-            usual += 1
-            assert repr(found) == repr(load_yaml(text)), text
-    assert usual > 80
-
-
-@pytest.mark.parametrize("text", [*COSTLY.values(), "", "a: yes\n", "a: 1e3\n", "a: &b c\n", "- a\n", "a: b\n c: d\n"])
-def test_any_other_file_is_left_to_the_parser(text: str) -> None:
-    found = load_usual(text)
-    assert found is None or found == load_yaml(text)
