@@ -26,5 +26,5 @@ def test_nodes_fail_in_some_of_them() -> None:
     """A workload gets another node for the one that failed, or it goes, since there is none."""
     steps = (step for record in RECORDS for step in record["steps"] if step["event"] in FAILURES)
     assert sorted((step["event"], len(step["moves"][0])) for step in steps) == [
-        ("gone", 1), ("not ready", 1), ("tainted", 1), ("tainted", 2),
+        ("gone", 1), ("not ready", 1), ("not ready", 2), ("tainted", 1), ("tainted", 1), ("tainted", 2),
     ]  # fmt: skip

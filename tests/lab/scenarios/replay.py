@@ -117,8 +117,8 @@ def read_record(found: Object) -> Record:
 
 def _refused(step: Step) -> set[str]:
     """Those that Kueue admits again and again, because the API server refuses what it writes."""
-    evicted = {each[0] for each in step.moves if len(each) > 1}
-    return {name for name, *by in step.moves if not by and name not in evicted and step.moves.count([name]) > 1}
+    own = {name: [each for each in step.moves if each[0] == name] for name, *_ in step.moves}
+    return {name for name, moves in own.items() if any(one == other == [name] for one, other in pairwise(moves))}
 
 
 def _before_its_event(step: Step) -> list[list[str]]:
@@ -288,7 +288,7 @@ class _Replay:
             ours += self._admitted()
         self._found.admitted += sum(len(each) == 1 for each in step.moves)
         self._found.evicted += sum(len(each) == 2 for each in step.moves)
-        if len(step.moves) >= ENDLESS and len(ours) >= ENDLESS:
+        if self._record.endless and step is self._record.steps[-1] and len(ours) >= ENDLESS:
             self._found.endless = True
             return False
         if _decisions(ours) == _decisions(step.moves):

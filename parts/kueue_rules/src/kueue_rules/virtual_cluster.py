@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from kueue_rules.cycle import CycleVerdict, Decision, admission_cycle, failed_before
+from kueue_rules.cycle import PLACELESS, CycleVerdict, Decision, admission_cycle, failed_before
 from kueue_rules.flavors import FlavorTurns
 from kueue_rules.quota_tree import QuotaNode
 from kueue_rules.state import Snapshot, SnapshotWorkload
@@ -47,6 +47,7 @@ class VirtualCluster:
         self._first: dict[str, SnapshotWorkload] = {}
         """By queue, the one that waits for its victims: the head until it starts."""
         self._leaving: list[SnapshotWorkload] = []
+        self._refused: list[SnapshotWorkload] = []  # by the API server in the last cycle: the next of its queue comes
         self._turns = FlavorTurns()
         snapshot.failures = {}
 
@@ -133,14 +134,15 @@ class VirtualCluster:
             return None
         head = self._first.get(name)
         if head is None or head not in alike.get(head.shape(), ()):
-            head = min((each[0] for each in alike.values()), key=SnapshotWorkload.order)
+            others = self._refused and [each for each in chain(*alike.values()) if each not in self._refused]
+            head = min(others or [each[0] for each in alike.values()], key=SnapshotWorkload.order)
         head.tried = self._turns.tried(head)
         return head
 
     def _cycle(self, moves: list[Move], now: float) -> bool:
         """Run one cycle; whether anything is other than before."""
         heads = [head for name in self._active if (head := self._next_workload(name)) is not None]
-        failures = []
+        self._refused, failures = [], []
         for head in heads:
             if (failure := failed_before(head, self.snapshot)) is None:
                 break
@@ -155,7 +157,9 @@ class VirtualCluster:
         for node, before in zip(self.snapshot.nodes, used, strict=True):
             node.used = before  # a cycle holds back quota for those that wait, until the next one
         changed = [self._apply(each, moves, now) for each in decisions]
-        return any(changed) or (any(_goes_on(each) for each in decisions) and self._turns.meet_anew(heads))
+        self._refused = [each.workload for each in decisions if each.message == PLACELESS]
+        again = self._refused or any(_goes_on(each) for each in decisions)
+        return any(changed) or (bool(again) and self._turns.meet_anew(heads))
 
     def _apply(self, decision: Decision, moves: list[Move], now: float) -> bool:
         workload, queue = decision.workload, self.snapshot.queues[decision.workload.cluster_queue]
