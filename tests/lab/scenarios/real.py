@@ -352,7 +352,7 @@ class RealKueue:
 
         def release(status: Object) -> bool:
             kept = {each["type"]: each for each in status["conditions"]}
-            if kept.get("Evicted", {}).get("status") != "True":
+            if kept.get("Evicted", {}).get("status") != "True" or "admission" not in status:
                 return False
             words, why = kept["Evicted"]["message"], kept["Evicted"]["reason"]
             for kind, state, reason in (("QuotaReserved", "False", "Pending"), ("Admitted", "False", "NoReservation"),
