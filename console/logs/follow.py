@@ -23,7 +23,7 @@ from console.logs.segment import LogSegment
 from console.logs.store import JobLogStore, delete_old_logs, find_stored_job, logs_folder
 from console.scheduling.failure import FailureCard, PodFailure, deduplicate, first_of_latest_attempt, rank_failures
 from console.scheduling.pod_slots import pod_slots
-from trainlog import Redactor, find_failed_stage, parse_failures
+from trainlog import Redactor
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
@@ -301,6 +301,8 @@ class LogService:
         first = first_of_latest_attempt(deduplicate(found))
         if first is None:
             return None
+        from trainlog import find_failed_stage, parse_failures
+
         texts, unread = await self._last_lines(key, first[0], stored)
         named = parse_failures("\n".join(texts).encode())
         step = find_failed_stage(texts, named)

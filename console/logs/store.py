@@ -15,7 +15,6 @@ import asyncio
 import fcntl
 import os
 import re
-import shutil
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -112,6 +111,8 @@ class JobLogStore(Struct):
     def close(self) -> None:
         """Release the lock; a private copy is merged into the shared files unless another console writes them."""
         if self.private:
+            import shutil
+
             own = self._private_folder
             if self._lock_for_writing():
                 self._merge_private_copy(own)
@@ -221,6 +222,8 @@ def _iter_stats(folder: Path) -> Iterator[os.stat_result]:
 
 
 def _remove_folder(folder: Path) -> bool:
+    import shutil
+
     with suppress(OSError):
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
