@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from math import inf
 from pathlib import Path
 
@@ -28,7 +29,12 @@ def config_folder() -> Path:
 
 
 def _xdg_folder(variable: str, usual: str) -> Path:
-    named = Path(os.environ.get(variable, ""))  # one that is not absolute counts for nothing, say the rules
+    return _own_folder(os.environ.get(variable, ""), os.environ.get("HOME"), usual)
+
+
+@lru_cache(maxsize=8)
+def _own_folder(given: str, _home: str | None, usual: str) -> Path:
+    named = Path(given)  # one that is not absolute counts for nothing, say the rules
     return (named if named.is_absolute() else Path.home() / usual) / "a4"
 
 
