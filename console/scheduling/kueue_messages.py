@@ -82,12 +82,13 @@ def read_message(workload: Workload) -> KueueMessage:
     text = reserved.message
     named = (category for pattern, category in _MESSAGE_FORMS if pattern.search(text.lower()))
     category = _REASON_TOKENS.get(reserved.reason) or next(named, None)
-    beyond = ((resource, flavor, "") for resource, flavor, _ in _OVER_CAPACITY.findall(text))
-    clauses = [*_MORE_QUOTA_NEEDED.findall(text), *beyond]
+    beyond = _OVER_CAPACITY.findall(text) if "> maximum capacity (" in text else ()  # to make a pattern takes longer
+    clauses = [*_MORE_QUOTA_NEEDED.findall(text), *((resource, flavor, "") for resource, flavor, _ in beyond)]
     resource, flavor, more = next((each for each in clauses if each[0] == GPU), clauses[0] if clauses else ("", "", ""))
-    fits = _TOPOLOGY_FITS.search(text)
+    fits = _TOPOLOGY_FITS.search(text) if " to fit " in text else None
     room = int(fits.group(1) or 0) if fits else -1
-    left_out, uncovered = _EXCLUDED_NODES.search(text), _UNCOVERED.search(text)
+    left_out = _EXCLUDED_NODES.search(text) if "Total nodes: " in text else None
+    uncovered = _UNCOVERED.search(text) if " unavailable in ClusterQueue" in text else None
     excluded = tuple((why, int(count)) for why, count in _EXCLUSION.findall(left_out.group(2))) if left_out else ()
     return KueueMessage(
         category,
