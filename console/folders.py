@@ -14,6 +14,8 @@ from pathlib import Path
 
 from console.errors import BadInput
 
+KEEP_LOGS_DAYS = 30.0  # days for which logs are kept after their last line, unless A4_LOGS_KEEP_DAYS says otherwise
+KEEP_LOGS_GB = 20.0  # gigabytes that logs may take, unless A4_LOGS_KEEP_GB says otherwise; the oldest jobs go first
 PRACTICE_PREFIX = "a4-practice-"
 """Begins the names of the folders of practice clusters, in the temporary folder."""
 

@@ -812,7 +812,7 @@ class FakeSession:
         self._wake()
 
     async def follow_log(
-        self, wanted: LogRequest, *, drawn: bool = False, memory: ResumeCursor | None = None
+        self, wanted: LogRequest, memory: ResumeCursor | None = None, *, drawn: bool = False
     ) -> AsyncGenerator[list[LogLine], None]:
         """Those of `printed`; a key in `running` says that its container has not ended."""
         self._did("follow_log", *structs.astuple(wanted)[:4], 0.0, wanted.previous, wanted.follow)
@@ -840,6 +840,11 @@ class FakeSession:
                 await asyncio.sleep(0)
         finally:
             self._woken.discard(woken)
+
+    async def read_text(self, _: Any, wanted: LogRequest) -> AsyncGenerator[tuple[str, str], None]:
+        async with aclosing(self.follow_log(wanted, drawn=True)) as batches:
+            async for (line,) in batches:
+                yield ("", line.text) if line.open else (f"{line.text}\n", "")
 
     async def exec(
         self, namespace: str, pod: str, argv: Sequence[str], *, container: str = "",
@@ -923,11 +928,6 @@ class FakeLogs(LogService):
 
     def follow_pod(self, *args: Any, **kwargs: Any) -> Any:
         return self._session.follow_log(*args, **kwargs)
-
-    async def read_pod(self, wanted: LogRequest) -> AsyncGenerator[str, None]:
-        async with aclosing(self._session.follow_log(wanted)) as batches:
-            async for lines in batches:
-                yield "".join([f"{line.text}\n" for line in lines])
 
 
 class FakeCopies(FakePart):

@@ -26,7 +26,7 @@ from console.kube.backoff import DEFAULT_BACKOFF, Backoff, Retries
 from console.kube.kinds import reader_of
 from console.kube.objects.meta import format_time
 from console.kube.objects.pod import Pod
-from console.logs.line import LineSplitter, LogLine, decode_lines, split_timestamps
+from console.logs.line import LineSplitter, LogLine, decode_lines, split_timestamps, strip_timestamps
 from console.yielding import WorkSlices
 from trainlog import Redactor, redact_line
 
@@ -50,6 +50,7 @@ class StreamState(StrEnum):
 OVERLAP_SECONDS = 2  # that are asked for again after a drop: lines of two streams may be a little out of order
 MAX_REMEMBERED_LINES = 4096  # lines of one stream that are remembered
 RUNTIME_PART_BYTES = 1 << 14  # bytes of a part of a line, as the runtime writes it
+MAX_UNSPLIT_BYTES = 1 << 21  # bytes of lines that are remembered as they came
 MAX_LINES_BEFORE_OVERLAP = 8  # lines of one moment that are remembered beyond those seconds
 
 
@@ -68,15 +69,37 @@ class ResumeCursor:
         self._skipping = 0
         self.met = False  # whether a remembered line came again since `rewind`
         self._before: list[TimedLine] = []  # the last lines before those that are remembered, all of one moment
+        self._blocks: deque[tuple[float, bytes]] = deque()  # lines that came after these, not split yet; until when
+        self._block_bytes = 0
         self._remember_delivered([*given])
 
     def rewind(self) -> None:
         """Prepare for a reconnection: the server sends the lines since `last - OVERLAP` again, and they are skipped."""
+        self._split_blocks()
         self._again = Counter(raw for _, raw in self._lines)
         self._replaying = bool(self._lines)
         self._floor = 0.0 if self._whole else min((moment for moment, _ in self._lines if moment), default=0.0)
         self._skipping = self._forgotten[1]
         self.met = False
+
+    def drop_repeated_text(self, block: bytes) -> bytes:
+        """Those of whole lines that have not been delivered yet; where all are new, they are split when it matters."""
+        if self._replaying:
+            return b"".join([raw + b"\n" for _, raw in self.drop_repeated(_split_block(block))])
+        ((moment, _),) = _split_block(block[block.rfind(b"\n", 0, -1) + 1 :])
+        self.last = max(self.last, moment)
+        self._blocks.append((moment, block))
+        self._block_bytes += len(block)
+        while len(self._blocks) > 1 and self._blocks[1][0] < int(self.last) - OVERLAP_SECONDS:
+            self._block_bytes -= len(self._blocks.popleft()[1])
+        if self._block_bytes > MAX_UNSPLIT_BYTES:
+            self._split_blocks()
+        return block
+
+    def _split_blocks(self) -> None:
+        while self._blocks:
+            self._remember_delivered(_split_block(self._blocks.popleft()[1]))
+        self._block_bytes = 0
 
     def drop_repeated(self, lines: list[TimedLine]) -> list[TimedLine]:
         """The lines that have not been delivered yet; they are remembered."""
@@ -126,6 +149,10 @@ class ResumeCursor:
             latest, number = self._forgotten
             self._forgotten = (moment, number + 1 if moment == latest else 1)
             self._whole = False
+
+
+def _split_block(block: bytes) -> list[TimedLine]:
+    return split_timestamps(block.split(b"\n")[:-1])
 
 
 GIVE_UP_SECONDS = 600.0  # seconds without an answer after which following ends in an error
@@ -235,10 +262,14 @@ class LogStream:
         *,
         memory: ResumeCursor | None = None,
         clean: Callable[[list[bytes]], list[bytes]] | None = None,
+        clean_text: Callable[[bytes], bytes] | None = None,
         restarts: int = -1,
         backoff: Backoff = DEFAULT_BACKOFF,
     ) -> None:
-        """`memory`: what was given before; `clean` gets whole lines first; `restarts`: known ones, or -1."""
+        """`memory`: what was given before; `clean` gets whole lines first; `restarts`: known ones, or -1.
+
+        `clean_text`: gets blocks of lines without their timestamps; a batch is then such a block instead of lines.
+        """
         self.state = StreamState.WAITING
         self.gaps: list[tuple[float, float]] = []  # between which moments lines may be lost
         self._received = self._broken = (
@@ -252,7 +283,7 @@ class LogStream:
         self.memory = memory or ResumeCursor(whole=wanted.tail is None)
         self._client = client
         self._wanted = wanted
-        self._clean = clean
+        self._clean, self._clean_text = clean, clean_text
         self._resumes = bool(self.memory.last)  # whether what was given before is from this very run of the container
         self._rest: list[bytes] = []  # of the last connection: the line that had no end
         self._cutter = LineSplitter()
@@ -412,7 +443,8 @@ class LogStream:
         if self._room is not None:
             self._room.count_chunk(piece)
         cutter, seen = self._cutter, self.open
-        batch = self._drop_known_lines(cutter.feed(piece))
+        text = cutter.feed_text(piece) if self._clean_text else b""
+        batch = self._drop_known_text(text) if self._clean_text else self._drop_known_lines(cutter.feed(piece))
         self.open = redact_line(cutter.open_line) if cutter.open_line else b""
         if batch:
             # Record a gap unless a line from before the reconnection was sent again
@@ -427,42 +459,48 @@ class LogStream:
 
     def _take_unfinished_line(self) -> list[TimedLine]:
         self.open, rest, self._rest = b"", self._rest, []
+        if self._clean_text:
+            return self._drop_known_text(b"".join([line + b"\n" for line in rest]))
         return self._drop_known_lines(rest)
+
+    def _drop_known_text(self, block: bytes) -> list[TimedLine]:
+        """What is new of whole lines, as one text without their timestamps, and the moment of the first."""
+        if self._clean_text is None or not block or not (block := self.memory.drop_repeated_text(block)):
+            return []
+        ((moment, _),) = split_timestamps([block[: block.find(b"\n")]])
+        return [(moment, self._clean_text(strip_timestamps(block)))]
 
     def _drop_known_lines(self, raws: list[bytes]) -> list[TimedLine]:
         return self.memory.drop_repeated(split_timestamps(self._clean(raws) if self._clean else raws)) if raws else []
 
 
 async def follow_log(
-    client: Client,
-    wanted: LogRequest,
-    backoff: Backoff = DEFAULT_BACKOFF,
-    *,
-    drawn: bool = False,
-    memory: ResumeCursor | None = None,
+    client: Client, wanted: LogRequest, backoff: Backoff = DEFAULT_BACKOFF, *, memory: ResumeCursor | None = None
 ) -> AsyncGenerator[list[LogLine], None]:
-    """Yield redacted lines as they come until the end (or once); `drawn`: also unfinished ones; else as `LogStream`."""
+    """Yield redacted lines as they come until the end (or once); else as `LogStream`."""
     stream = LogStream(client, wanted, memory=memory, clean=Redactor().redact_lines, backoff=backoff)
     async with aclosing(stream.batches()) as batches:
         async for batch in batches:
             texts = (text.decode(errors="replace") for text in decode_lines([raw for _, raw in batch]))
-            lines = [LogLine(moment, text) for (moment, _), text in zip(batch, texts, strict=True)]
-            if drawn and stream.open:
-                lines.append(LogLine(SERVER_CLOCK.now(), stream.open.decode("utf-8", errors="replace"), open=True))
-            if lines:
+            if lines := [LogLine(moment, text) for (moment, _), text in zip(batch, texts, strict=True)]:
                 yield lines
 
 
-async def read_text(client: Client, wanted: LogRequest) -> AsyncGenerator[str, None]:
-    """Yield the redacted text of a log in blocks of lines: as it is now, or followed as by `follow_log`."""
+async def read_text(
+    client: Client, wanted: LogRequest, backoff: Backoff = DEFAULT_BACKOFF
+) -> AsyncGenerator[tuple[str, str], None]:
+    """Yield the redacted text of a log, as it is now or followed, in blocks of lines, and what the last line draws."""
+    redactor = Redactor()
     if wanted.follow:
-        async with aclosing(LogStream(client, wanted, clean=Redactor().redact_lines).batches()) as batches:
+        stream = LogStream(client, wanted, clean_text=redactor.redact_text, backoff=backoff)
+        async with aclosing(stream.batches()) as batches:
             async for batch in batches:
-                yield b"\n".join([*decode_lines([raw for _, raw in batch]), b""]).decode(errors="replace")
+                text = b"".join([block for _, block in batch])
+                yield text.decode(errors="replace"), stream.open.decode(errors="replace")
         return
     path, doing = pod_path(wanted.namespace, wanted.pod, "log"), f"read the log of pod {wanted.pod}"
     params = {name: value for name, value in _query_parameters(wanted, 0.0).items() if name != "timestamps"}
-    cutter, redactor, room = LineSplitter(stamped=False), Redactor(), SizeLimit(wanted)
+    cutter, room = LineSplitter(stamped=False), SizeLimit(wanted)
     async with (
         client.follow(path, doing=doing, params=params, silence=SILENCE_TIMEOUT, at_once=True) as answer,
         aclosing(answer.iter_chunks()) as pieces,
@@ -470,9 +508,9 @@ async def read_text(client: Client, wanted: LogRequest) -> AsyncGenerator[str, N
         async for piece in pieces:
             room.count_chunk(piece)
             if block := cutter.feed_text(piece):
-                yield redactor.redact_text(block).decode(errors="replace")
+                yield redactor.redact_text(block).decode(errors="replace"), ""
     for line in cutter.flush():
-        yield redactor.redact_text(line + b"\n").decode(errors="replace")
+        yield redactor.redact_text(line + b"\n").decode(errors="replace"), ""
 
 
 async def read_tail(client: Client, pod: Pod, lines: int) -> list[LogLine]:

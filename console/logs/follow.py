@@ -163,19 +163,11 @@ class LogService:
 
         return LogStream(self._cluster.current_connection.client, wanted, memory=memory, clean=clean, restarts=restarts)
 
-    def follow_pod(
-        self, wanted: LogRequest, *, drawn: bool = False, memory: ResumeCursor | None = None
-    ) -> AsyncGenerator[list[LogLine], None]:
-        """Yield all lines once, over dropped connections; `drawn`: also progress bars; `memory`: what was given."""
+    def follow_pod(self, wanted: LogRequest, memory: ResumeCursor | None = None) -> AsyncGenerator[list[LogLine], None]:
+        """Yield all lines once, over dropped connections; `memory`: what was given."""
         from console.logs.container_log import follow_log
 
-        return follow_log(self._cluster.current_connection.client, wanted, drawn=drawn, memory=memory)
-
-    def read_pod(self, wanted: LogRequest) -> AsyncGenerator[str, None]:
-        """Yield the text of a container's log in blocks of lines: as it is now, or as it comes."""
-        from console.logs.container_log import read_text
-
-        return read_text(self._cluster.current_connection.client, wanted)
+        return follow_log(self._cluster.current_connection.client, wanted, memory=memory)
 
     @asynccontextmanager
     async def open_job_log(

@@ -225,3 +225,13 @@ def decode_lines(raws: list[bytes]) -> list[bytes]:
         else decode_line(raw)
         for raw in raws
     ]
+
+
+_TIMESTAMP = lazy_pattern(  # as the kubelet writes it, and whatever else `decode_line` takes for one
+    rb"\n(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z |\d{4}-(?=[^\n]{5}T[^\n]{2}:)(?:[^ \n]{0,42} |[^\n]*))"
+)
+
+
+def strip_timestamps(block: bytes) -> bytes:
+    """A block of lines, none of which ends in a carriage return, without what `decode_line` leaves out of each."""
+    return _TIMESTAMP.sub(b"\n", b"\n" + block)[1:]

@@ -26,7 +26,15 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from console.folders import atomic_write, make_private, open_own_file, read_own_file, state_folder
+from console.folders import (
+    KEEP_LOGS_DAYS,
+    KEEP_LOGS_GB,
+    atomic_write,
+    make_private,
+    open_own_file,
+    read_own_file,
+    state_folder,
+)
 from console.kube.objects.pod import Pod
 from console.logs.segment import LogSegment, append_to
 from console.scheduling.failure import PodFailure
@@ -35,8 +43,6 @@ if TYPE_CHECKING:
     from console.logs.line import PodLine
 
 
-KEEP_DAYS = 30.0  # days for which logs are kept after their last line, unless A4_LOGS_KEEP_DAYS says otherwise
-KEEP_GB = 20.0  # gigabytes that all logs may take, unless A4_LOGS_KEEP_GB says otherwise; the oldest jobs go first
 OVERLAP_LINES = 5000  # last lines of a file that are looked through for those that stand there already
 _LOG_FILE_NAME = re.compile(r"(\d{4,})\.([\w-]+)\.([\w-]+)\.log")
 _ATTEMPT_FOLDER_NAME = re.compile(r"attempt-(\d+)")
@@ -194,7 +200,8 @@ def _read_limit(name: str, usual: float) -> float:
 
 def delete_old_logs(root: Path, *, now: float | None = None) -> list[str]:
     """Delete logs over the limits of age and size that no console writes; returns the deleted uids."""
-    age, most = _read_limit("A4_LOGS_KEEP_DAYS", KEEP_DAYS) * 86400, _read_limit("A4_LOGS_KEEP_GB", KEEP_GB) * 1e9
+    age = _read_limit("A4_LOGS_KEEP_DAYS", KEEP_LOGS_DAYS) * 86400
+    most = _read_limit("A4_LOGS_KEEP_GB", KEEP_LOGS_GB) * 1e9
     now = time.time() if now is None else now
     jobs = []
     for folder in root.glob("*/"):

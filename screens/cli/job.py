@@ -11,19 +11,32 @@ from console.errors import NotFound, NotThere
 from console.kube.find_job import PodAddress, find_job, place_in_job
 from console.kube.objects.pod import HINT_AFTER_THE_END, Pod
 from console.kube.snapshot import Fleet
-from console.metrics.alarm import ALARM_GLYPH, Alarm, AlarmKind, format_alarm, next_step
-from console.metrics.health import Health, HealthLevel
 from console.scheduling.pod_slots import PodSlot, pod_slots
 from screens.cli.arguments import EXIT_ALARM
 from screens.cli.output import warn
+from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
-    from console.kube.watched_cluster import WatchedCluster
+    from console.kube.watched_cluster import Selectors, WatchedCluster
+    from console.metrics.alarm import Alarm
+    from console.metrics.health import Health
     from console.metrics.job_monitor import JobMonitor
     from console.session import Session
 
 
 JOB_KINDS = ("jobsets", "jobs", "pods")
+_VALID_NAME = lazy_pattern(r"[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?")  # of a job, as Kubernetes allows it
+
+
+def selectors_of_job(name: str) -> Selectors | None:
+    """Selectors of one job and its pods, or of pod/NAME, of all namespaces; None for what is no name."""
+    pod = name.removeprefix("pod/")
+    if not _VALID_NAME.fullmatch(pod):
+        return None
+    by_name = {"fieldSelector": f"metadata.name={pod}"}
+    if pod != name:
+        return {"pods": by_name}
+    return {"jobsets": by_name, "pods": {"labelSelector": f"jobset.sigs.k8s.io/jobset-name={name}"}}
 
 
 def find_pod_slot(fleet: Fleet, namespace: str, job: str, rank: str) -> PodSlot:
@@ -106,22 +119,30 @@ ALARM_POLL_SECONDS = 0.5
 
 def health_code(health: Health) -> int:
     """The exit code for a job's health: 5 for an alarm, 1 if it failed or cannot start, else 0."""
+    from console.metrics.health import HealthLevel  # as below: of no use to commands that print no alarms
+
     if health.level is not HealthLevel.BAD:
         return 0
     return EXIT_ALARM if health.alarmed or health.state in {"diverged", "stalled"} else 1
 
 
 def alarm_json(session: Session, alarm: Alarm) -> dict[str, object]:
+    from console.metrics.alarm import next_step
+
     made: dict[str, object] = msgspec.to_builtins(alarm)
     return made | {"verdict": alarm.verdict, "next": next_step(alarm, session.watch)}
 
 
 def alarm_line(alarm: Alarm, watch: WatchedCluster) -> str:
+    from console.metrics.alarm import format_alarm
+
     return f"{alarm.job}: {alarm.kind.label}: {format_alarm(alarm, watch)}"
 
 
 async def print_alarms(session: Session, name: str, watched: JobMonitor) -> None:
     """Print each alarm of a job as it begins, until its log has been read; a failure is reported as its state."""
+    from console.metrics.alarm import ALARM_GLYPH, AlarmKind, format_alarm
+
     printed = 0
     while True:
         over = watched.trouble is not None or watched.complete

@@ -26,26 +26,28 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from console.errors import BadInput, NotFound, NotThere
+from console.folders import KEEP_LOGS_DAYS, KEEP_LOGS_GB
 from console.kube.arrivals import SERVER_CLOCK
 from console.kube.find_job import find_job, require_listed
 from console.kube.objects.pod import Pod
-from console.logs.job_log import Gap
 from console.logs.line import PodLine
-from console.logs.merged_text import AgreedLine, Consensus
-from console.logs.store import KEEP_DAYS, KEEP_GB
 from console.scheduling.pod_slots import first_failure, pod_slots
 from rankscope import format_pods
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, word
 from screens.cli.connect import Connect, open_session
-from screens.cli.job import JOB_KINDS, pod_of_rank
+from screens.cli.job import JOB_KINDS, pod_of_rank, selectors_of_job
 from screens.cli.output import pass_raw, print_line, warn, write_to_terminal
 from screens.sanitize import one_line
 from trainlog import LEVELS, has_severity
 
 if TYPE_CHECKING:
+    from console.logs.container_log import LogRequest
     from console.logs.follow import PreviousLogs
-    from console.logs.job_log import JobLog
+    from console.logs.job_log import Gap, JobLog
+    from console.logs.merged_text import AgreedLine
     from console.session import Session
+
+    PodLogReader = Callable[[Session, LogRequest], AsyncGenerator[tuple[str, str], None]]
 
 
 CATCH_UP_SECONDS = 2.0
@@ -155,6 +157,8 @@ class AgreedPrinter:
     """Prints lines that many ranks share once, when all have printed them or after a delay."""
 
     def __init__(self, log: JobLog | PreviousLogs, options: LogsOptions) -> None:
+        from console.logs.merged_text import Consensus
+
         self._log, self._options = log, options
         self._consensus = Consensus()
         self._held: list[tuple[float, AgreedLine]] = []
@@ -260,7 +264,13 @@ _TIME_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-async def logs(options: LogsOptions, connect: Connect = open_session) -> int:
+def read_pod_log(session: Session, wanted: LogRequest) -> AsyncGenerator[tuple[str, str], None]:
+    from console.logs.container_log import read_text  # without the service of logs
+
+    return read_text(session.watch.current_connection.client, wanted)
+
+
+async def logs(options: LogsOptions, connect: Connect = open_session, read: PodLogReader = read_pod_log) -> int:
     if options.all and options.rank is not None:
         raise BadInput(f"Both pod {options.rank} and all pods were named.", "Leave one of them out.")
     if options.previous and options.follow:
@@ -268,13 +278,15 @@ async def logs(options: LogsOptions, connect: Connect = open_session) -> int:
     if options.raw:
         pass_raw()
     picks = LineSelection(options)
-    async with connect(options, JOB_KINDS) as session:
-        if options.previous:
-            return await print_previous(session, options, picks)
-        if not options.all and not picks.needed:
+    only = selectors_of_job(options.job)
+    if only and not (options.all or options.previous or picks.needed):
+        async with connect(options, tuple(only), brief=True, only=only) as session:
             with suppress(NotFound):  # then there may be what was kept
                 pod = pod_of_rank(session.fleet, session.namespace, options.job, options.rank or 0)
-                return await one_rank(session, pod, options)
+                return await one_rank(session, pod, options, read)
+    async with connect(options, JOB_KINDS, brief=not options.follow) as session:
+        if options.previous:
+            return await print_previous(session, options, picks)
         async with session.logs.open_job_log(
             session.namespace, options.job, tail=options.tail, once=not options.follow
         ) as log:
@@ -341,25 +353,20 @@ def others(log: JobLog, name: str, rank: int) -> str:
     return ". ".join(hints)
 
 
-async def one_rank(session: Session, pod: Pod, options: LogsOptions) -> int:
+async def one_rank(session: Session, pod: Pod, options: LogsOptions, read: PodLogReader) -> int:
     """Print a rank's log directly from its pod."""
     from console.logs.container_log import LogRequest
 
     wanted, was_open = LogRequest(pod.namespace, pod.name, tail=options.tail, follow=options.follow), False
+    draws = options.follow and sys.stdout.isatty()
     # Nobody may read on (`| head`): what it is made of ends one after the other.
-    if not (options.follow and sys.stdout.isatty()):
-        async with aclosing(session.logs.read_pod(wanted)) as text_blocks:
-            async for block in text_blocks:
-                sys.stdout.write(block)
-                sys.stdout.flush()
-        return 0
-    async with aclosing(session.logs.follow_pod(wanted, drawn=True)) as log:
-        async for lines in log:
-            if (text := "".join([f"{line.text}\n" for line in lines if not line.open])) and was_open:
+    async with aclosing(read(session, wanted)) as text_blocks:
+        async for text, bar in text_blocks:
+            if draws and text and was_open:
                 write_to_terminal(sys.stdout, CLEAR_TO_LINE_END)
             sys.stdout.write(text)
-            if was_open := any(line.open for line in lines[-1:]):
-                shown = one_line(lines[-1].text)[: get_terminal_size().columns - 1]
+            if draws and (was_open := bool(bar)):
+                shown = one_line(bar)[: get_terminal_size().columns - 1]
                 write_to_terminal(sys.stdout, f"{CLEAR_TO_LINE_END}{shown}\r")
             sys.stdout.flush()
     return 0
@@ -444,7 +451,7 @@ COMMANDS: Commands = {
         logs,
         LogsOptions,
         epilog="Logs that were followed are kept on this machine, secrets redacted, and are printed when the job is "
-        f"gone: for {KEEP_DAYS:g} days and up to {KEEP_GB:g} GB, or A4_LOGS_KEEP_DAYS and A4_LOGS_KEEP_GB. "
+        f"gone: for {KEEP_LOGS_DAYS:g} days and up to {KEEP_LOGS_GB:g} GB, or A4_LOGS_KEEP_DAYS and A4_LOGS_KEEP_GB. "
         "See a4 --help for exit codes. "
         "JSON: pod_index (and rank, its older name), time, text, attempt, pod (its name), container; with --consensus "
         "time, text, pods (and ranks, their older name), of, not_read (pods); at the end coverage "

@@ -18,6 +18,7 @@ from console.errors import NotAllowed, NotFound, Refused, Unreachable
 from console.kube.backoff import Backoff
 from console.kube.client import Client
 from console.kube.objects.meta import parse_time
+from console.logs import container_log
 from console.logs.container_log import (
     LogRequest,
     LogStream,
@@ -27,7 +28,7 @@ from console.logs.container_log import (
     follow_log,
     read_text,
 )
-from console.logs.line import MAX_LINE_BYTES, LineSplitter, LogLine, decode_line, split_timestamps
+from console.logs.line import MAX_LINE_BYTES, LineSplitter, LogLine, decode_line, split_timestamps, strip_timestamps
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
 from trainlog import Redactor
 
@@ -130,6 +131,11 @@ async def texts(server: ApiServer, **wanted: Any) -> list[str]:
         return [line.text async for line in lines_of(client, LogRequest("default", "p", **wanted))]
 
 
+async def text_of(server: ApiServer, **wanted: Any) -> str:
+    async with server.client() as client, asyncio.timeout(60):
+        return "".join([text async for text, _ in read_text(client, LogRequest("default", "p", **wanted), QUICK)])
+
+
 async def test_lines_until_the_container_ends(server: ApiServer, client: Client, container: Container) -> None:
     container.say(1, b"one", b"two")
     async with gathered(lines_of(client, LogRequest("default", "p", "main"))) as lines:
@@ -142,9 +148,13 @@ async def test_lines_until_the_container_ends(server: ApiServer, client: Client,
     assert container.queries[0] == {"timestamps": "true", "container": "main", "follow": "true"}
 
 
+@pytest.mark.parametrize("unsplit", [None, 0, 1 << 10, 1 << 21])
 @pytest.mark.parametrize("seed", range(5))
-async def test_no_line_is_lost_or_repeated_over_drops(seed: int) -> None:
-    """Equal lines with equal timestamps too, and two streams that are a little out of order."""
+async def test_no_line_is_lost_or_repeated_over_drops(
+    seed: int, unsplit: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal lines with equal timestamps too, and two streams that are a little out of order; as lines and as text."""
+    monkeypatch.setattr(container_log, "MAX_UNSPLIT_BYTES", unsplit)
     chance = random.Random(seed)
     async with ApiServer() as server:
         container = Container(server)
@@ -156,7 +166,8 @@ async def test_no_line_is_lost_or_repeated_over_drops(seed: int) -> None:
             written.append(text.decode())
         container.end()
         container.drops = [chance.randrange(0, 120) for _ in range(10)]
-        assert await texts(server) == written
+        assert (await texts(server) if unsplit is None else (await text_of(server)).splitlines()) == written
+        assert not container.drops
 
 
 KEY = (b"-----BEGIN RSA PRIVATE KEY-----", b"MIIEowIBAAKCAQEA", b"def==", b"-----END RSA PRIVATE KEY----- tail")
@@ -178,9 +189,7 @@ async def test_the_text_of_a_log_is_that_of_its_lines(
         container.end()
     else:
         container.draw(b"without an end")
-    wanted = LogRequest("default", "p", tail=tail, follow=follow)
-    async with server.client() as client:
-        text = "".join([block async for block in read_text(client, wanted)])
+    text = await text_of(server, tail=tail, follow=follow)
     assert text == "".join([f"{line}\n" for line in await texts(server, tail=tail, follow=follow)])
     assert container.queries[0].get("tailLines") == (None if tail is None else f"{tail}")
     assert follow is ("sinceTime" in container.queries[1])
@@ -392,12 +401,12 @@ async def test_a_bar_is_seen_while_it_is_drawn_and_is_one_line_in_the_end(client
 
 
 async def test_whoever_reads_one_log_sees_the_bar_too(client: Client, container: Container) -> None:
-    async with gathered(lines_of(client, LogRequest("default", "p", "main"), drawn=True)) as lines:
+    async with gathered(read_text(client, LogRequest("default", "p", "main"), QUICK)) as texts:
         container.draw(f"{stamp(2)} ".encode() + b"\r 10%|# | 1/9\r")
-        await eventually(lambda: [(line.text, line.open) for line in lines] == [(" 10%|# | 1/9", True)])
+        await eventually(lambda: texts == [("", " 10%|# | 1/9")])
         container.end()
-        await eventually(lambda: len(lines) == 2)
-    assert (lines[1].text, lines[1].open) == (" 10%|# | 1/9", False)
+        await eventually(lambda: len(texts) == 2)
+    assert texts[1] == (" 10%|# | 1/9\n", "")
 
 
 async def test_a_log_goes_on_in_another_session_where_it_was_left(server: ApiServer) -> None:
@@ -644,6 +653,14 @@ def test_timestamps_of_every_form() -> None:
     assert [time for time, _ in split_timestamps(lines)] == [1.0, 1.5, 1.25]
     assert decode_line(b"1970-01-01T00:00:01.5Z caf\xc3\xa9\r") == b"caf\xc3\xa9"
     assert decode_line(b"1970-01-01T00:00:01.5Z ") == b""
+
+
+WORDS = (b"1970-01-01T00:00:01.5Z", b"2026-", b"T00:", b"1970-x 1-0T1x:", b" ", b"a line", b"x" * 30)
+
+
+@given(st.lists(st.lists(st.sampled_from(WORDS), max_size=5).map(b"".join), max_size=5))
+def test_a_block_is_stripped_of_timestamps_as_its_lines_are(lines: list[bytes]) -> None:
+    assert strip_timestamps(b"".join([line + b"\n" for line in lines])).split(b"\n")[:-1] == [*map(decode_line, lines)]
 
 
 async def test_secrets_in_a_pods_log_are_blotted_out(server: ApiServer, container: Container) -> None:

@@ -370,10 +370,10 @@ def test_a_job_that_is_not_there_is_said(a4: Commands) -> None:
     assert told.startswith("a4: There is no job no-such-job in namespace default. There are: ddp-ablation, ")
 
 
-@pytest.mark.parametrize("name", ["pods", "nodes", "queues"])
-def test_a_list_loads_one_http_library_and_no_parser_of_logs(a4: Commands, name: str) -> None:
-    modules = loaded(name, "--kubeconfig", str(a4.kubeconfig))
+@pytest.mark.parametrize("words", ["pods", "nodes", "queues", "logs llama-70b --tail 1"])
+def test_a_list_or_log_loads_one_http_library_and_no_parser_of_logs(a4: Commands, words: str) -> None:
+    modules = loaded(*words.split(), "--kubeconfig", str(a4.kubeconfig))
     assert "console.kube.http" in modules
-    libraries = {each.partition(".")[0] for each in modules}
-    assert not libraries & {"aiohttp", "kubernetes", "google", "paramiko", "ahocorasick_rs", "textual"}
-    assert not {"trainlog.training.parser", "console.launch.install"} & modules
+    assert ("ahocorasick_rs" in modules) is words.startswith("logs")
+    assert not {each.partition(".")[0] for each in modules} & {"aiohttp", "kubernetes", "google", "paramiko", "textual"}
+    assert not {"trainlog.training.parser", "console.launch.install", "console.logs.store"} & modules

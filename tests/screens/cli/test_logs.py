@@ -7,10 +7,10 @@ import io
 import json
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext, suppress
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from msgspec import structs
@@ -39,7 +39,6 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
     for rank, pod in enumerate(PODS):
         texts = ["ready", f"warning: mine is {'abcdef'[rank]}", *(["RuntimeError: x"] if rank == 4 else [])]
         made.printed["default", pod] = [LogLine(now + at, text) for at, text in enumerate(texts)]
-
     return made
 
 
@@ -47,7 +46,10 @@ async def say(
     session: FakeSession, capsys: pytest.CaptureFixture[str], *words: str, code: int = 0
 ) -> tuple[list[str], str]:
     options = parse(list(words))
-    assert await (why.why if words[0] == "why" else logs.logs)(options, given(session)) == code
+    ended = (
+        why.why(options, given(session)) if words[0] == "why" else logs.logs(options, given(session), session.read_text)
+    )
+    assert await ended == code
     out, err = capsys.readouterr()
     return out.splitlines(), err
 
@@ -78,7 +80,7 @@ async def test_a_bar_is_drawn_on_a_terminal_and_nowhere_else(
     out, _ = await say(session, capsys, "logs", "llama", "0", "-f")
     assert out == [bars[-1].text, "over"]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert await logs.logs(parse(["logs", "llama", "0", "-f"]), given(session)) == 0
+    assert await logs.logs(parse(["logs", "llama", "0", "-f"]), given(session), session.read_text) == 0
     drawn = [f"\x1b[K10%|{'#' * 10}\r", f"\x1b[K20%|{'#' * 15}\r", f"\x1b[K{bars[-1].text}\n"]
     assert capsys.readouterr().out == "".join([*drawn, "over\n"])
 
@@ -117,9 +119,9 @@ async def test_following_shows_what_is_there_though_ranks_wait_for_their_pods(mo
 
 async def test_a_job_without_pods_is_named_and_not_one_of_its_ranks(session: FakeSession) -> None:
     with pytest.raises(NotFound, match=r"^dpo-b has no pods: the job is"):
-        await logs.logs(parse(["logs", "dpo-b", "--all"]), given(session))
+        await logs.logs(parse(["logs", "dpo-b", "--all"]), given(session), session.read_text)
     with pytest.raises(NotFound, match=r"^Pod 1 of dpo-b is not there"):
-        await logs.logs(parse(["logs", "dpo-b", "1"]), given(session))
+        await logs.logs(parse(["logs", "dpo-b", "1"]), given(session), session.read_text)
 
 
 async def test_consensus_levels_patterns_and_json(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +148,7 @@ async def test_a_rank_whose_pod_is_gone_and_of_which_nothing_was_kept_is_said(
         pods={key: pod for key, pod in session.fleet.pods.items() if not key[1].startswith("sweep-workload-0-0")}
     )
     with pytest.raises(NotFound, match=r"^Pod 0 of sweep is gone, and nothing .* was kept: the job is"):
-        await logs.logs(parse(["logs", "sweep", "0", *words]), given(session))
+        await logs.logs(parse(["logs", "sweep", "0", *words]), given(session), session.read_text)
     assert capsys.readouterr().out == ""
     session.printed["default", "sweep-workload-0-1-x7k1"] = []
     assert await say(session, capsys, "logs", "sweep", "1", "--grep", "x") == (
@@ -175,10 +177,34 @@ async def test_of_a_deleted_job_a_rank_is_named_of_which_nothing_was_kept(
     await say(session, capsys, "logs", "llama", "--all")
     session.show(jobsets={}, pods={})
     with pytest.raises(NotFound, match=r"^llama is gone, and nothing of the log of its pod 3 was kept") as raised:
-        await logs.logs(parse(["logs", "llama", "3"]), given(session))
+        await logs.logs(parse(["logs", "llama", "3"]), given(session), session.read_text)
     assert "a4 logs llama --all" in raised.value.hint
     with pytest.raises(BadInput, match=r"^llama has no pod 6"):
-        await logs.logs(parse(["logs", "llama", "6"]), given(session))
+        await logs.logs(parse(["logs", "llama", "6"]), given(session), session.read_text)
+
+
+@pytest.mark.parametrize(
+    ("name", "only"),
+    [
+        ("llama", {"jobsets": {"fieldSelector": "metadata.name=llama"},
+                   "pods": {"labelSelector": "jobset.sigs.k8s.io/jobset-name=llama"}}),
+        (f"pod/{PODS[2]}", {"pods": {"fieldSelector": f"metadata.name={PODS[2]}"}}),
+        ("llama,x", None),
+    ],
+)  # fmt: skip
+async def test_for_the_log_of_a_pod_its_job_alone_is_listed(
+    session: FakeSession, name: str, only: dict[str, dict[str, str]] | None
+) -> None:
+    asked = []
+
+    def connect(_: object, kinds: tuple[str, ...], **how: object) -> Any:
+        asked.append((kinds, how))
+        return nullcontext(session)
+
+    with suppress(NotFound):
+        await logs.logs(parse(["logs", name, "-f"]), connect, session.read_text)
+    every = (("jobsets", "jobs", "pods"), {"brief": False})
+    assert asked == [every if only is None else (tuple(only), {"brief": True, "only": only})]
 
 
 async def test_one_rank_and_all_of_them_is_refused() -> None:
@@ -470,6 +496,6 @@ async def test_nobody_reads_on_and_the_log_is_closed_at_once(
     session.running.add(("default", PODS[0]))  # its log has no end
     monkeypatch.setattr("sys.stdout", Gone())
     with pytest.raises(BrokenPipeError):
-        await logs.logs(parse(["logs", "llama"]), given(session))
+        await logs.logs(parse(["logs", "llama"]), given(session), session.read_text)
     assert session.called("follow_log")
     assert not session._woken, "nobody waits for more of it"

@@ -204,7 +204,10 @@ _ANNOUNCERS = (  # what stands in everything that announces a secret
     *(b"pass" + bytes([sign]) for sign in b"=:\"'\\\t]"),
     *(name + bytes([sign]) for name in _SECRET_WORDS for sign in b"=: \t\"'\\],"),
 )
-_ANY_SEARCH = WordSearch(*(each.lower() for each in _TOKEN_HEADS), *_ANNOUNCERS, *_COMMANDS, b"@", fold=True)
+_PRIVATE_KEY = b"PRIVATE KEY"
+_ANY_SEARCH = WordSearch(
+    *(each.lower() for each in _TOKEN_HEADS), *_ANNOUNCERS, *_COMMANDS, _PRIVATE_KEY.lower(), b"@", fold=True
+)
 """A text without any of these has no secret that is known here."""
 _TOKEN_SEARCH, _COMMAND_SEARCH = WordSearch(*_TOKEN_HEADS), WordSearch(*_COMMANDS, fold=True)
 _ANNOUNCING_SEARCH = WordSearch(*_ANNOUNCERS, b"://", fold=True)
@@ -225,9 +228,9 @@ class Redactor:
     def redact_lines(self, lines: list[bytes]) -> list[bytes]:
         """The lines with secrets redacted, as many as were given; the first word (a timestamp) is kept."""
         block = b"\n".join(lines)
-        if self._left or b"PRIVATE KEY" in block:
-            return [self._redact_next_line(line) for line in lines]
         suspects, coloured = _ANY_SEARCH.find_lines(block), b"\x1b" in block
+        if self._left or (suspects and _PRIVATE_KEY in block):
+            return [self._redact_next_line(line) for line in lines]
         if not suspects and not coloured:
             return lines
         clean, at = [], 0
@@ -238,11 +241,12 @@ class Redactor:
 
     def redact_text(self, block: bytes) -> bytes:
         """A block of whole lines without timestamps, with secrets redacted."""
-        if self._left or b"PRIVATE KEY" in block or b"\x1b" in block:
+        suspects = _ANY_SEARCH.find_lines(block)
+        if self._left or b"\x1b" in block or (suspects and _PRIVATE_KEY in block):
             *lines, _ = block.split(b"\n")
             return b"".join([line[1:] + b"\n" for line in self.redact_lines([b" " + line for line in lines])])
         clean, at = list[bytes](), 0
-        for start, end in sorted(_ANY_SEARCH.find_lines(block).items()):
+        for start, end in sorted(suspects.items()):
             clean += block[at:start], redact_line(block[start:end])
             at = end
         return b"".join([*clean, block[at:]])
@@ -283,7 +287,7 @@ def redact_bytes(text: bytes) -> bytes:
 
 
 def _redact_plain(text: bytes) -> bytes:
-    text = _KEY.sub(REDACTED_BYTES, text) if b"PRIVATE KEY" in text else text
+    text = _KEY.sub(REDACTED_BYTES, text) if _PRIVATE_KEY in text else text
     for search, pattern, lower in _patterns():
         if spans := search.find_spans(text, _BYTES_BEFORE_WORD, _BYTES_BEHIND_WORD):
             text = _redact_spans(text, spans, pattern, text.lower() if lower else text)
