@@ -109,6 +109,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
     if TYPE_CHECKING:
         app: getters.app[SessionApp]
     ESCAPE_TO_MINIMIZE = False
+    FIRST_KEYS: ClassVar[frozenset[str]] = frozenset()  # bindings that stand before those of the part in front
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -346,7 +347,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         # First those of lines that are read; then those of the part of the screen that is in front, such as a tab;
         # then the page's, then the table's.
         order: dict[object, int] = {self: 1, self.focused: 2}
-        seen: dict[str, tuple[int, KeyHint]] = {}
+        seen: dict[str, tuple[float, KeyHint]] = {}
         for active in self.active_bindings.values():
             binding = active.binding
             if binding.show and binding.description and active.enabled and binding.action not in seen:
@@ -355,7 +356,8 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
                 reading = (
                     READING_SETTINGS.index(binding.id) - len(READING_SETTINGS) if binding.id in READING_SETTINGS else 0
                 )
-                place = LAST_KEYS.get(binding.id or "", order.get(active.node, 0))
+                place = -0.5 if binding.id in self.FIRST_KEYS else order.get(active.node, 0)
+                place = LAST_KEYS.get(binding.id or "", place)
                 seen[binding.action] = (reading or place, hint)
         ranked = sorted(seen.values(), key=lambda pair: pair[0])
         self.query_one(KeyBar).hints = tuple(hint for _, hint in ranked)

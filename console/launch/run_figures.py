@@ -101,6 +101,7 @@ def training_figures(where: RunPosition, speeds: Mapping[str, float] = MappingPr
         "nan": where.nan,
         "nan_from": where.nan_from,
         "nan_by": where.nan_by,
+        "nan_what": where.what,
     }
 
 

@@ -19,7 +19,7 @@ from console.metrics.start_phase import PULL_PHASE, pull_seconds
 from console.scheduling.failure import rank_failures
 from console.scheduling.pod_slots import pod_slots
 from console.scheduling.why_job import why_job
-from trainlog import RunPosition, find_nan_since
+from trainlog import RunPosition
 
 if TYPE_CHECKING:
     from console.kube.nested_values import Value
@@ -74,6 +74,7 @@ class RunRecord:
     nan: bool = False  # whether the last step's loss or gradients are no numbers
     nan_from: int | None = None  # since which step; None: not known
     nan_by: int | None = None  # then, the first step that was read: since that one or earlier
+    nan_what: str = ""  # what is no number: "loss is NaN"; empty: not known
     alarms: tuple[Alarm, ...] = ()  # all that rang while it ran, the oldest first
     seen: str = ""  # what consoles saw of its time, as `SeenTime.encode` writes it
     now: Health | None = None  # how its job is at this moment, where a page knows it; not remembered
@@ -130,12 +131,13 @@ class RunRecord:
 
     @property
     def nan_words(self) -> str:
-        """Such as "NaN since step 20 (last good 10.58 at 19)"; empty if the loss is a number."""
-        return f"NaN {find_nan_since(self.position)}" if self.nan else ""
+        """Such as "loss is NaN since step 20 (last good 10.58 at 19)"; empty if the loss is a number."""
+        return self.position.nan_words
 
     @property
     def position(self) -> RunPosition:
-        return RunPosition(self.step, self.loss, self.loss_step, self.nan, self.nan_from, self.nan_by)
+        what = self.nan_what or "NaN"
+        return RunPosition(self.step, self.loss, self.loss_step, self.nan, self.nan_from, self.nan_by, what)
 
     @property
     def mode_words(self) -> str:

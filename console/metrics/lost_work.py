@@ -62,14 +62,14 @@ class LostWork(NamedTuple):
         """Such as "the work since step 1,240 was saved 23 min ago: 6.1 GPU-hours"."""
         step = f"step {self.step:,}" if self.step is not None else "its last checkpoint"
         if not self.saved:
-            return f"{self.why}: {self.cost(now)}"
+            return f"{self.cost(now)}, as {self.why}"
         if self.is_all:
             ran = format_duration(max(0.0, now - self.since))
             return f"all its work of {ran}, as {step} was saved before its pods ran: {self.cost(now)}"
         return f"the work since {step} was saved {format_duration(max(0.0, now - self.since))} ago: {self.cost(now)}"
 
 
-CHECKPOINTS_IN_PODS = "its checkpoints are in the pods and go with them"
+CHECKPOINTS_IN_PODS = "the job's checkpoints are deleted with its pods"
 
 
 def find_lost_work(
@@ -114,7 +114,7 @@ def find_lost_work(
         why = folder.absent
     else:
         since_start = format_duration(max(0.0, now - max(steps[0].start, containers)))
-        why = f"its log tells of no checkpoint in the last {since_start}"
+        why = f"no checkpoint of the last {since_start} is in its log"
     return LostWork(gpus, started or (steps[0].start if steps else 0.0), why=why, until=over)
 
 

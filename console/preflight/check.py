@@ -135,9 +135,9 @@ class Tally:
         return f"{text}: {named}{more}" if named else text
 
     def doubt(self, *, named: bool = True) -> str:
-        """What speaks against a launch: "1 check failed (Quota), 2 checks could not look (Image, Egress)"; or empty."""
+        """What speaks against a launch: "1 check failed (Quota), 2 checks had no answer (Image, Egress)"; or empty."""
         parts = []
-        for found, word in ((self.failing, "failed"), (self.unanswered, "could not look")):
+        for found, word in ((self.failing, "failed"), (self.unanswered, "had no answer")):
             titles = f" ({', '.join(each.title for each in found)})" if named else ""
             if found:
                 parts.append(f"{len(found)} check{'s' if len(found) > 1 else ''} {word}{titles}")
@@ -156,8 +156,9 @@ def summarize_unanswered(checks: Iterable[Check]) -> tuple[str, ...]:
     for each in checks:
         if each.over and each.result in (Result.NOT_ALLOWED, Result.COULD_NOT):
             found.setdefault((each.result, each.reason), []).append(each.title)
+    heads = {Result.NOT_ALLOWED: "Not allowed to look", Result.COULD_NOT: "Not known"}
     return tuple(
-        f"{result[:1].upper()}{result[1:]}: {', '.join(names)}" + (f" ({reason.rstrip('.')})." if reason else ".")
+        f"{heads[result]}: {', '.join(names)}" + (f" ({reason.rstrip('.')})." if reason else ".")
         for (result, reason), names in found.items()
     )
 

@@ -152,7 +152,7 @@ async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: boo
 
 
 async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
-    """Run the checks that could stop this launch and ask about failures, and about those that could not look.
+    """Run the checks that could stop this launch and ask about failures, and about those without an answer.
 
     ConsoleError if nobody can answer.
     """

@@ -42,7 +42,11 @@ def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, now: float =
     for label, cell in parts:
         values = [run for run in runs_of(cell, "dim") if run.text]
         # The spaces inside a part do not break, so a label stays with its value.
-        runs += [Span(" ·\u00a0", "faint"), Span(f"{label}\u00a0" if label else "", "dim"), *values] if values else []
+        runs += (
+            [Span(" ·\u00a0", "faint"), Span(f"{label} ".replace(" ", "\u00a0") if label else "", "dim"), *values]
+            if values
+            else []
+        )
     return runs
 
 

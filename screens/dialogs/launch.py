@@ -91,7 +91,7 @@ KEY_REPEAT_SECONDS = 1.0  # seconds within which a key that is held down, or was
 class LaunchLook(Question[bool | Alternative | ConsoleError]):
     """Shows what will be created; Enter or the launch key confirms, a number changes it so that it fits now.
 
-    Confirmed with Enter while the checks run, it launches when they end, unless one fails or could not look. An error
+    Confirmed with Enter while the checks run, it launches when they end, unless one fails or has no answer. An error
     that ends them is its answer. The launch key may still be held down from the form: it confirms only what has been
     checked, and only when it was let go.
     """
@@ -137,9 +137,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
         self.query_one(".fails").display = False
         words = Span(f"The API server checks {self._name_of_plan} …")
         self.query_one(SentenceLine).runs = (Span("◐ ", "waits"), words)
-        self._show_hint(
-            "⏎ launches when the checks end, unless one fails or could not look   esc goes back to the form"
-        )
+        self._show_hint("⏎ launches when the checks end, unless one fails or has no answer   esc goes back to the form")
         self.query_one(YamlText).focus()
         self._run_checks()
 
@@ -194,7 +192,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
     def action_launch(self) -> None:
         if self.launches_from is None:
             self._confirmed = True
-            self._show_hint("Confirmed: launches when the checks end, unless one fails or could not look   esc cancels")
+            self._show_hint("Confirmed: launches when the checks end, unless one fails or has no answer   esc cancels")
         elif time.monotonic() >= self.launches_from:
             self.dismiss(True)
         else:
@@ -296,7 +294,7 @@ async def launch_plan(screen: DraftScreen, draft: LaunchDraft, plan: LaunchPlan)
         await _refused(screen, draft, plan, error)
         return
     screen.launched.add(job)
-    screen.app.notify(f"{job} is launched.", title=plan.name, markup=False)
+    screen.app.notify(f"{job} is launched.", markup=False)
     draft.rename(screen.suggest(draft.recipe.id))
     screen.form.show(draft.model, leave=True)
     screen.set_focus(screen.recipes)

@@ -21,6 +21,7 @@ MANY_LINES = 1000
 
 
 class WholeReason(Question[None]):
+    CSS = "WholeReason { background: $background; }"  # the page behind it tells the same
     DEFAULT_CSS = "WholeReason SentenceLine { max-height: 1000; padding: 0; }"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("w,escape,enter", "dismiss(None)", "Close", id="reason.close")]
 

@@ -31,6 +31,7 @@ from console.metrics.job_monitor import gpu_faults
 from screens.columns.column import Column, RowKey
 from screens.columns.jobs import JobLine
 from screens.job_tabs.tab import JobTab
+from screens.widgets.line import CutLines
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -38,6 +39,7 @@ from screens.wording import Cell, Span, heat, short_node
 
 MIN_GPU_COLUMNS = 8  # columns of GPUs at least: an A4 machine has eight
 _CELL_COLUMNS = 6
+LINES_OF_PAGE = 8  # lines of title, job, tabs and keys
 MAX_LINES_AROUND = 6  # lines of what stands above and below the table
 
 
@@ -147,6 +149,7 @@ class GpusTab(JobTab):
 
     table = focus_target = getters.query_one(GpuTable)
     about = getters.query_one("#about", SentenceLine)
+    all_metrics = getters.query_one("#metrics", CutLines)
     board = GpuBoard()
     _place = 0
     source: GpuSource = ""
@@ -160,9 +163,23 @@ class GpusTab(JobTab):
         yield SentenceLine(id="about")
         yield GpuTable(classes="pods")
         yield SentenceLine(id="gpu")
+        yield CutLines(id="metrics")
 
     def spare_lines(self, height: int) -> int:
-        return height - self.query_one(GpuTable).lines_wanted - MAX_LINES_AROUND
+        others = len(self.all_metrics.lines) if self.all_metrics.display else 0
+        return height - self.table.lines_wanted - others - MAX_LINES_AROUND
+
+    def _show_all_metrics(self) -> None:
+        """The range of each metric by pod, where rows leave room for that."""
+        lines = metric_lines(self.board)
+        left = self.live.size.height - self.table.lines_wanted - MAX_LINES_AROUND - LINES_OF_PAGE
+        self.all_metrics.display = bool(self.board.ranks) and len(lines) <= left
+        if self.all_metrics.display:
+            self.all_metrics.lines = lines
+            self.all_metrics.styles.height = len(lines)
+        self._show_row_words()
+
+    on_resize = _show_all_metrics
 
     def opened(self) -> None:
         if not self._reading:
@@ -233,28 +250,45 @@ class GpusTab(JobTab):
             Span(f"  {board.summary}"),
             Span(f"  {scale}", "dim"),
         )
-        self._show_row_words()
+        self._show_all_metrics()
 
     @on(GpuTable.Highlighted, "GpuTable")
     def _show_row_words(self) -> None:
         row = self.table.row
-        self.query_one("#gpu", SentenceLine).runs = tuple(row_words(row.gpus, SERVER_CLOCK.now())) if row else ()
+        self.query_one("#gpu", SentenceLine).runs = (
+            tuple(row_words(row.gpus, SERVER_CLOCK.now(), ranges=not self.all_metrics.display)) if row else ()
+        )
 
 
-def row_words(rank: PodGpus, now: float) -> list[Span]:
-    """The worst GPU of a rank in every metric, as text."""
+def metric_lines(board: GpuBoard) -> tuple[tuple[Span, ...], ...]:
+    """An empty line, the metrics, and the lowest and the highest value of each in each pod."""
+    heads = [f"{each.title.split(',')[0].lower()} {each.unit}" for each in GPU_METRICS]
+    rows = [["pod", *heads]]
+    for pod in board.ranks:
+        ranges = (_range([value for gpu in pod.gpus if (value := each.value(gpu)) is not None]) for each in GPU_METRICS)
+        rows.append([f"{pod.rank}", *ranges])
+    wide = [max(map(len, column)) + 3 for column in zip(*rows, strict=True)]
+    text = ["".join(f"{cell:>{width}}" for cell, width in zip(row, wide, strict=True)) for row in rows]
+    return ((), *((Span(line, "" if at else "head"),) for at, line in enumerate(text)))
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = (f"{min(values):.0f}", f"{max(values):.0f}") if values else ("─", "─")
+    return low if low == high else f"{low}–{high}"
+
+
+def row_words(rank: PodGpus, now: float, *, ranges: bool = True) -> list[Span]:
+    """The faults of a rank's GPUs and, with `ranges`, those of every metric, as text."""
     runs = [Span(f"pod {rank.rank}", "strong"), Span(f"  {short_node(rank.node)}", "dim")]
     if rank.problem:
         return [*runs, Span(f"  {rank.problem}", "waits")]
     for gpu in rank.gpus:
         if gpu.faults:
             runs.append(Span(f"  ✗ GPU {gpu.index}: {', '.join(gpu.faults)}", "bad"))
-    for what in GPU_METRICS:
+    for what in GPU_METRICS if ranges else ():
         values = [value for gpu in rank.gpus if (value := what.value(gpu)) is not None]
         if values:
-            low, high = f"{min(values):.0f}", f"{max(values):.0f}"
-            span = low if low == high else f"{low}–{high}"
-            runs.append(Span(f"  {what.title.lower()} {span} {what.unit}"))
+            runs.append(Span(f"  {what.title.lower()} {_range(values)} {what.unit}"))
     if rank.at and now - rank.at > STALE_READING_SECONDS:
         runs.append(Span(f"  read {now - rank.at:.0f} s ago", "waits"))
     return [*runs, Span(f"  {rank.source}", "dim")]

@@ -214,7 +214,11 @@ class HangTab(JobTab):
             return True
         doubt = one_line(proof.doubt(jobset.owner))
         if asked or diagnoses.find_consent(jobset.uid) is None:
-            more = [f"Not known to be yours: {doubt}.", DUMPS_HALT, "py-spy halts those that others wait for a moment."]
+            more = [
+                f"Not known to be yours: {doubt}.",
+                DUMPS_HALT,
+                "py-spy halts, for a moment, ranks that others wait for.",
+            ]
             question = f"Look into the pods of {self.key[1]}?"
             self._agreed = await self.live.app.push_screen_wait(Confirm(question, more, verb="Look", keep="Cancel"))
             if proof is Proof.LABEL:

@@ -54,6 +54,7 @@ class LogTab(JobTab):
     NAME = "log"
     KEY = "l"
     TITLE = "Log"
+    SHOWS = frozenset({"log"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "m",
@@ -102,6 +103,11 @@ class LogTab(JobTab):
         if not self.given and (first or (alarm is not None and alarm.kind is not self._led_to)):
             self._find_relevant_pod()
         self.given = False
+
+    def spare_columns(self, width: int) -> int:
+        """Two fifths, if all lines that were in sight are whole in the others."""
+        course = width * 2 // 5
+        return course if self.view.lines.columns_wanted <= width - course else 0
 
     def _alarm(self) -> Alarm | None:
         if self.line is None:

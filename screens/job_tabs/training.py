@@ -22,7 +22,7 @@ from screens.dialogs.save import save_export
 from screens.job_tabs.tab import JobTab
 from screens.widgets.charts.training_panel import TrainingCharts, TrainingPanel
 
-CHART_LINES = 30  # lines of charts, and of what is said of them, from which on others are left
+CHART_LINES = 23  # lines of charts, and of what is said of them, from which on others are left
 
 
 class TrainingTab(JobTab):
@@ -65,7 +65,7 @@ class TrainingTab(JobTab):
         super().activated()
 
     def spare_lines(self, height: int) -> int:
-        return height - CHART_LINES
+        return 0 if self.panel.charts.alone else height - CHART_LINES
 
     def resume_after_reconnect(self) -> None:
         if self._asked:

@@ -10,6 +10,7 @@ from msgspec import structs
 from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Container
 from textual.widgets import ContentSwitcher
 
 from console.kube.arrivals import SERVER_CLOCK
@@ -33,6 +34,7 @@ from screens.job_tabs.nccl import NcclTab
 from screens.job_tabs.ranks import RanksTab
 from screens.job_tabs.tab import JobTab
 from screens.job_tabs.training import TrainingTab
+from screens.paned import set_size
 from screens.widgets.bars import Tab, TabStrip
 from screens.widgets.job_pane import course_lines, reason_lines, saved_state_spans, should_read_unasked
 from screens.widgets.pane import Lines, Pane
@@ -40,27 +42,32 @@ from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span
 
 TABS: tuple[type[JobTab], ...] = (RanksTab, LogTab, NcclTab, TrainingTab, GpusTab, HangTab, EventsTab, YamlTab)
+MIN_COURSE_COLUMNS = 60  # columns that a tab leaves from which on its page shows there how far the job is
 MIN_COURSE = 10  # lines that a tab leaves from which on its page shows there how far the job is
 RANK_ACTION_BY_NAME = {action.name: action for action in RANK_ACTIONS}
 
 
 class Course(Pane):
-    """How far the job is, below a tab that leaves room for more than a few lines of it."""
+    """How far the job is, right of a tab that leaves columns or below one that leaves more than a few lines of it."""
 
     def __init__(self, page: JobScreen) -> None:
         super().__init__(self._course_lines, id="course", classes="of-snapshot")
         self._page = page
 
     def fit(self) -> None:
-        page = self._page
-        both = page.switcher.size.height + (self.outer_size.height if self.display else 0)
-        room = page.here.spare_lines(both)
-        lines = self._course_lines(page.size.width - 2, room - 1, SERVER_CLOCK.now()) if room >= MIN_COURSE else []
+        page, (width, both) = self._page, self._page.query_one("#rooms").size
+        columns, room = page.here.spare_columns(width), page.here.spare_lines(both)
+        right = columns >= MIN_COURSE_COLUMNS
+        width, room = (columns - 1, both + 1) if right else (width, room)
+        lines = self._course_lines(width - 2, room - 1, SERVER_CLOCK.now()) if room >= MIN_COURSE else []
         self.display = len(lines) > MIN_COURSE // 2
+        page.query_one("#rooms").set_class(right, "-right")
         if self.display:
-            for widget, share in ((self, f"{room}fr"), (page.switcher, f"{both - room}fr")):  # messages take of both
+            high = (f"{room}fr", f"{both - room}fr") if not right else ("1fr", "1fr")  # messages take of both
+            for widget, share in zip((self, page.switcher), high, strict=True):
                 if str(widget.styles.height) != share:
                     widget.styles.height = share
+            set_size(self, "width", columns if right else None)
             self.renew()
 
     def _course_lines(self, width: int, height: int, now: float) -> Lines:
@@ -78,6 +85,7 @@ class JobScreen(LiveScreen):
     KINDS = ("jobsets", "pods", "workloads", "events")
     OF_CLUSTER = True
     CHANGES_CLUSTER = frozenset({"stop", "again", "act", *(each.action for each in RANK_ACTIONS if each.changes)})
+    FIRST_KEYS = frozenset({"job.stop", "job.act"})
     SUBJECT = LiveScreen.SUBJECT | {"job", "pod", "node"}
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(tab.KEY, f"tab('{tab.NAME}')", tab.TITLE, show=False, id=f"job.{tab.NAME}") for tab in TABS),
@@ -128,9 +136,10 @@ class JobScreen(LiveScreen):
         yield TabStrip()
         jobset = self.app.fleet.jobsets.get(self.key)
         self._first_tab = self._first_tab or first_tab(jobset)
-        with ContentSwitcher(initial=self._first_tab):
-            yield from self.tabs.values()
-        yield Course(self)
+        with Container(id="rooms"):
+            with ContentSwitcher(initial=self._first_tab):
+                yield from self.tabs.values()
+            yield Course(self)
 
     def on_mount(self) -> None:
         for tab in self.tabs.values():

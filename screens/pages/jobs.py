@@ -47,6 +47,7 @@ class JobTable(ResourceTable[JobLine]):
     NOUN = "job"
     EMPTY = Notice("No jobs.", "n launches one.")
     COLUMNS = JOBS.columns
+    GROUPS = ((2, "NEEDS YOU"), (4, "RUNNING"), (5, "WAITING"), (6, "ENDED"))  # by the places of their rows
 
     def row_text(self, row: JobLine) -> str:
         jobset = row.jobset
@@ -86,7 +87,9 @@ class JobsScreen(ReasonScreen):
     _places: Mapping[RowKey, tuple[int, float, tuple[str, str]]] = {}  # by which its rows are sorted
 
     def body(self) -> ComposeResult:
-        yield from self.with_reason(JobTable())
+        table = JobTable()
+        table.place_of = lambda key: self._places[key][0]
+        yield from self.with_reason(table)
 
     def subject(self) -> dict[str, str]:
         row = self.table.row

@@ -153,7 +153,7 @@ class QueuesScreen(ReasonScreen):
             found += job_entry(job, runs_of(state_cell(job))[0], now, width, state=False)
             if row is None or row.workload.owner_uid != job.jobset.uid:
                 measures = self.session.measures.find_followed(job.jobset.key) if self.app.connected else None
-                without = "curves", "log"
+                without = "curves", "log", "steps"
                 found += course_lines(job, measures, width, room, now, without=without, saved=True)[:room]
         return [[Span("hold quota", "head")], *found] if found else []
 

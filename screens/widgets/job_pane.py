@@ -36,7 +36,8 @@ from screens.columns.jobs import (
 from screens.sanitize import one_line
 from screens.widgets.charts.canvas import Box, Canvas
 from screens.widgets.charts.nccl_panel import draw, measured_points, reference_band
-from screens.widgets.charts.training_plot import TrainingChartData, View, draw_chart
+from screens.widgets.charts.training_panel import value_words
+from screens.widgets.charts.training_plot import TrainingChartData, View, clock_words, draw_chart
 from screens.widgets.line import cut_sentence, folded_at_spaces
 from screens.widgets.pane import WIDE_COLUMNS, Lines, beside, event_lines
 from screens.widgets.sentence_line import cut_spans, fold_spans
@@ -50,9 +51,9 @@ if TYPE_CHECKING:
 
 
 CURVE_METRICS = STEP_METRICS[0], STEP_METRICS[2]  # the loss, and below it the step time where there is room for two
-MIN_LOG_LINES = 6
-"""Lines that a curve leaves for the last lines of the log, which tell what came since."""
-MIN_CURVE_LINES, MAX_CURVE_LINES, MIN_TWO_CURVES_LINES = 4, 32, 10  # lines of one, of all, and of two
+MIN_LOG_LINES, USUAL_LOG_LINES = 4, 6  # that a curve leaves for the last lines of the log: in a low pane, and in others
+MIN_STEP_LINES, STEP_COLUMNS = 6, 14  # lines that steps have at least, and columns of each of their figures
+MIN_CURVE_LINES, MAX_CURVE_LINES, MIN_TWO_CURVES_LINES = 4, 20, 10  # lines of one, of all, and of two
 MIN_BUSBW_LINES = 6  # lines of a curve of bandwidth, with its sizes
 LOG_BESIDE_COLUMNS = 150  # columns from which on the log has room beside the curves
 NAME_COLUMNS = 24  # columns of a job's name where what is to be known of it stands beside it
@@ -78,7 +79,8 @@ def job_lines(
     """
     found = [_title(job, width, now), *reason_lines(job, width, now, whose)]
     if job.jobset.state is not JobState.PENDING:
-        found += _progress_lines(job, measures, width, height - len(found) - MIN_LOG_LINES * tail, now)
+        last = max(MIN_LOG_LINES, min(height // 4, USUAL_LOG_LINES)) if tail else 0
+        found += _progress_lines(job, measures, width, height - len(found) - last, now)
     return [*found, *(tail_lines(job, measures, width, height - len(found), now) if tail else [])]
 
 
@@ -121,7 +123,8 @@ def course_lines(
 ) -> Lines:
     """How far a job is, its curves, pods and GPUs, and beside or below these the last lines of its log.
 
-    `without`: of "figures", "curves", "gpus", "log" those that stand elsewhere; `saved`: with what its end would lose.
+    `without`: of "figures", "curves", "gpus", "steps", "log" those that are left out; `saved`: with what its end would
+    lose.
     """
     log = measures if "log" not in without else None
     left = width * 3 // 5 if width >= LOG_BESIDE_COLUMNS else width
@@ -240,8 +243,27 @@ def _progress_lines(
     busy = [] if "gpus" in without else _gpus_busy(job, measures, width, now)[not curve :]
     if len(figures) + (least + 1) * curve + len(pods) + len(busy) > room:
         busy = []
-    high = min(MAX_CURVE_LINES, room - len(figures) - len(pods) - len(busy) - 1) if curve else 0
-    return [*figures, *_curve(measures, width, high), *pods, *busy]
+    left = room - len(figures) - len(pods) - len(busy)
+    high = max(left - 1, min(left, MIN_CURVE_LINES))  # without the line below it where there is room for no more
+    curves = _curve(measures, width, min(MAX_CURVE_LINES, high))[:left] if curve else []
+    steps = _steps(measures, width, left - len(curves)) if "steps" not in without else []
+    return [*figures, *curves, *pods, *busy, *steps]
+
+
+def _steps(measures: JobMeasures | None, width: int, room: int) -> Lines:
+    """An empty line, and the figures of steps at even distances up to the last one."""
+    track = measures.track if measures is not None else None
+    if track is None or not len(track) or room < MIN_STEP_LINES:
+        return []
+    with track.lock:
+        known = [each for each in STEP_METRICS if each.name in track.columns][: width // STEP_COLUMNS - 2]
+        last, rows = len(track) - 1, min(len(track), room - 2)
+        table = [["step", "printed", *(f"{each.title.removesuffix(' per GPU')} {each.unit}".strip() for each in known)]]
+        for at in (last * row // max(1, rows - 1) for row in range(rows)):
+            figures = (value_words(track.columns[each.name].values[at]) for each in known)
+            table.append([f"{track.numbers[at]:,.0f}", clock_words(track.times[at]), *figures])
+    texts = ("".join(f"{word:>{STEP_COLUMNS}}" for word in row) for row in table)
+    return [[], *([Span(text, "" if at else "head")] for at, text in enumerate(texts))]
 
 
 def _figures(job: JobLine, measures: JobMeasures | None, width: int) -> Lines:

@@ -62,7 +62,7 @@ def beginning(text: str, width: int) -> str:
     return text
 
 
-_PHRASE_END = re.compile(r"(?=; |, |\. | \(|  | · | (?:after|since|because|until|while) )")
+_PHRASE_END = re.compile(r"(?=; |, |\. | \(|  | · | (?:after|since|because|until|while|or) )")
 _OPEN_BRACKET = re.compile(
     r"[\d.,:/]*\d|.*[(].*|[-+=×]|an?|after|and|are|as|at|because|but|by|for|from|has|in|is|its|no|not|of|on|or|since|than|"
     r"that|the|this|to|until|was|which|while|with"

@@ -121,7 +121,7 @@ async def test_a_run_that_diverged_is_none_that_succeeded(session: Session, spac
     for each in await space.pods("train", 2):
         await space.end(each["metadata"]["name"])
     run = await run_that_became(session, space, Outcome.DIVERGED)
-    assert run.why == "NaN since step 5 (last good 10.92 at 4)"
+    assert run.why == "loss is NaN since step 5 (last good 10.92 at 4)"
     assert (run.loss_step, run.step, run.nan_from) == (4, 9, 5)
     assert [each.words for each in run.alarms] == ["loss is NaN since step 5 (last good 10.92 at 4)"]
 
@@ -141,7 +141,7 @@ async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(
     await eventually(lambda: is_late(session, space), "the step is late", 90)
     assert session.alarms.latest_alarms == [], "late is said before it is an alarm"
     stop = await session.launch.job_stopper.plan_stop(space.name, "train")
-    assert re.fullmatch(r"its log tells of no checkpoint in the last \d+ s: up to [\d.]+ GPU-minutes", stop.lost)
+    assert re.fullmatch(r"up to [\d.]+ GPU-minutes, as no checkpoint of the last \d+ s is in its log", stop.lost)
     await session.launch.stop(space.name, "train")
     run = await run_that_became(session, space, Outcome.STOPPED)
     assert run.why.startswith("stopped while it was late: no step for ")

@@ -108,6 +108,15 @@ async def test_jobs_say_state_ranks_and_what_matters_most() -> None:
             next(at for at, line in enumerate(lines) if f" {name} " in line) for name in ("llama", "sweep", "old")
         )
         assert sweep < llama < old
+        heads = [at for at, line in enumerate(lines) if " ──" in line]
+        titles = [lines[at].strip(" ─") for at in heads]
+        assert titles == ["NEEDS YOU", "RUNNING", "WAITING", "ENDED"]
+        assert heads[0] < sweep < heads[1] < llama < heads[2]
+        await pilot.click(JobTable, offset=(20, llama - screen.table.region.y))
+        assert screen.table.cursor == ("default", "llama"), "headings are no rows"
+        await press(pilot, "g", then=lambda: screen.table.cursor == screen.table.shown[0])
+        await press(pilot, "G", then=lambda: screen.table.cursor == screen.table.shown[-1])
+        await press(pilot, "o", then=lambda: "RUNNING ──" not in screen_text(app))
 
 
 def test_the_filter_sees_the_state_that_is_shown() -> None:
@@ -388,7 +397,8 @@ async def test_what_a_tab_leaves_shows_how_far_the_job_is(monkeypatch: pytest.Mo
     session.printed[RANK_0] = [LogLine(1.0 + at, f"step {at}/100 loss {3 - at / 50}") for at in range(1, 41)]
     async with console(session, size=(200, 50)) as (app, pilot, _):
         screen = await to_job(app, pilot, "llama", "log")
-        assert not screen.course.display, "a log takes all there is"
+        await until(pilot, lambda: screen.course.region.x == 120)  # beside lines that are whole in the rest
+        await press(pilot, "W", then=lambda: not screen.course.display)
 
         def course() -> str:
             return "\n".join("".join(run.text for run in runs) for runs in screen.course.lines)
@@ -477,7 +487,7 @@ def test_a_finished_job_says_when_it_goes_by_itself() -> None:
     end = done.finished_at
     line = JobLine(structs.replace(done, ttl=43_200), fleet)
     said = "".join(run.text for run in head(line, done.key, gone=False, now=end + 3_600))
-    assert "removed\u00a0in\u00a011h00m" in said.replace(" ", "\u00a0")
+    assert "removed\u00a0in\u00a011h00m" in said, "the label stays with its value where the line is cut"
     row = next(row for row in JOBS.rows(fleet_of(line.jobset)) if row["name"] == done.name)
     assert row["removed"] == end + 43_200
     assert JobLine(done, fleet).jobset.removed_at == 0.0
@@ -605,7 +615,7 @@ async def test_the_lines_that_are_shown_are_saved(tmp_path: Path) -> None:
     ("width", "shown"),
     [
         (80, "/ Search  F Filter  m One/all/same  E First error  S Save"),
-        (200, "S Save  L Level  W Wrap  M NCCL lines  T Times  s Shell"),
+        (200, "S Save  L Level  W Wrap  M NCCL lines  T Times  x Stop"),
     ],
 )
 async def test_the_keys_of_the_log_come_before_those_of_the_page(width: int, shown: str) -> None:

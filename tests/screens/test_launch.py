@@ -317,8 +317,8 @@ async def test_the_look_says_what_is_awaited_and_asks_about_checks_that_learnt_n
         session.preflight.held.set()
         await until_shown(
             pilot,
-            "Could not look: Bucket (There was no answer within 8 s).",
-            "1 check could not look. Launch llama-2 all the same?",
+            "Not known: Bucket (There was no answer within 8 s).",
+            "1 check had no answer. Launch llama-2 all the same?",
         )
         assert session.called("launch") == [], "confirmed before it was known"
 

@@ -137,6 +137,7 @@ async def test_w_shows_the_whole_reason_at_every_size(page: str) -> None:
             assert all(f"node-{number} has" in screen_words(parts) for number in range(120))
             await press(pilot, "end", then=lambda: "1 in its ClusterQueue" in screen_text(app))
             assert not any(part.is_cut for part in parts)
+            assert screen_text(app).count("node-119 has") == 1, "a pane behind it tells the same"
             await press(pilot, "w", then=lambda: not isinstance(app.screen, WholeReason))
 
 

@@ -125,6 +125,7 @@ async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
         session.inspector.report = report()
         await open_tab(app, pilot, "H")
         await until_shown(pilot, "15 in all_reduce, 1 in data loader", "▲ running", "look at the data set")
+        await until_shown(pilot, "x Stop", "X Act")
         assert len(session.called("inspect")) == 1
         await press(pilot, "H", then=lambda: len(session.called("inspect")) == 2)
         await press(pilot, "F", then=lambda: "nccl-0412-rank-9.svg" in screen_text(app))

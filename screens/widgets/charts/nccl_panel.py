@@ -294,10 +294,12 @@ def summary(
     verdict = judge_test(test, pass_line, accelerator)
     mark, why = _PASS_STYLES[verdict.passing], wording.sentence(verdict.why)
     rated = [(rating.ratio, row.size, rating.word) for row in test.rows if (rating := judge_row(row)).ratio]
-    if verdict.passing is NcclResult.RUNNING and compared and rated:
+    if verdict.passing in {NcclResult.RUNNING, NcclResult.UNJUDGED} and compared and rated:
         share, size, word = min(rated, key=lambda each: each[0] or 0.0)
         if share and word != RowRating.GOOD:
             mark, why = _VERDICT_STYLES[word], f"{100 * share:.0f} % of the A4 reference at {wording.size(size)}"
+        elif verdict.passing is NcclResult.UNJUDGED:
+            mark = _VERDICT_STYLES[RowRating.GOOD]  # as each of its rows is marked
     figures = [f"{best.best_busbw:,.1f} GB/s at {wording.size(best.size)}"]
     if compared and (reference := expected_busbw(best.size)):
         figures.append(f"{100 * best.best_busbw / reference:.0f} % of the A4 reference ({reference:,.0f})")

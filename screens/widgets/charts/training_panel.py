@@ -133,7 +133,7 @@ def value_words(value: float | None) -> str:
 MIN_VIEW_SHARE = 1 / 4096  # the smallest share of the axis that may fill the chart
 _ZOOM_FACTOR = 2.0
 _SCROLL_SHARE = 0.25  # share of what is in sight by which it is moved
-_SMALL_CHART_LINES, _SMALL_CHART_COLUMNS = 6, 26
+_SMALL_CHART_LINES, _SMALL_CHART_COLUMNS = 5, 26
 
 
 def boxes(width: int, height: int, metrics: Sequence[StepMetric], *, alone: bool) -> list[Box]:
@@ -373,6 +373,7 @@ class TrainingPanel(MeasuresPanel):
         if track is None:
             self.sentence.runs = READING_LOG if self.reading else (Span("○ ", "dim"), Span(self.waiting, "dim"))
             self.happened.runs = tuple(self.not_read())
+            self.happened.display = bool(self.happened.runs)
             self.charts.picture = None
             return
         with track.lock:
@@ -386,10 +387,12 @@ class TrainingPanel(MeasuresPanel):
         letters = [Span(f"{EARLIER_LETTERS[at % len(EARLIER_LETTERS)]} {name}  ", f"job-{1 + 2 * at}")
                    for at, (name, _) in enumerate(self.earlier)]  # fmt: skip
         self.happened.runs = (*self.not_read(), *marks_words([m for m in marks if self._is_new(m.words)]), *letters)
+        self.happened.display = bool(self.happened.runs)
         self.charts.picture = TrainingChartData(track, marks, [each for _, each in self.earlier])
 
     def _is_new(self, words: str) -> bool:
-        return len(words) < MIN_MARK_COLUMNS or words not in self.known
+        since = words.replace(" NaN at ", " NaN since step ")
+        return len(words) < MIN_MARK_COLUMNS or not (words in self.known or since in self.known)
 
     def _read_so_far(self, track: TrainingRun) -> list[Span]:
         """The last step read, of a log that is still being read: neither the current step nor the run's state."""

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import dropwhile
 from typing import ClassVar
 
 from rich.cells import cell_len, chop_cells
@@ -93,6 +94,7 @@ MAX_MEMORY_LINES = 50_000  # lines that are kept of a log that is in memory only
 REDRAW_SECONDS = 1 / 30  # seconds between two drawings while lines stream in
 LINES_SEARCHED_AT_ONCE = 20_000  # lines of a text that is looked through on the spot
 MAX_SAME_TIME = 200  # lines of one moment among which one is looked for again
+MAX_COLUMNS = 10_000  # more than any terminal has
 MAX_LABEL = 34  # columns of the longest label that is shown
 MAX_LETTERS_PER_CELL = 5  # at most, with the accents that one letter may carry
 
@@ -248,6 +250,11 @@ class LogLines(ScrollView, Styled, can_focus=True):
     def _margin(self) -> int:
         return (9 if self.times else 0) + self._label_width
 
+    @property
+    def columns_wanted(self) -> int:
+        """In which all lines are whole that were in sight, beside the scroll bar; folded ones take all there are."""
+        return self._widest + self._margin() + 1 if self._widest and not self.wrap else MAX_COLUMNS
+
     def _text_width(self) -> int:
         return max(1, self.scrollable_content_region.width - self._margin())
 
@@ -290,8 +297,10 @@ class LogLines(ScrollView, Styled, can_focus=True):
             return
         top, width = round(self.scroll_y), self._text_width()
         for number, row in enumerate(self._lines(top, top + self._rows_high()), top):
-            pieces = self.fold(row.text, width)
-            self._folds += [(number, piece, at == 0) for at, piece in enumerate(pieces[: self._rows_high()])]
+            pieces, high = list(enumerate(self.fold(row.text, width))), self._rows_high()
+            if number == self.match_line and len(pieces) > high and self.marks is not None:  # it begins at its match
+                pieces = [*dropwhile(lambda each: self.marks and not self.marks.search(each[1]), pieces)] or pieces
+            self._folds += [(number, piece, at == 0) for at, piece in pieces[:high]]
 
     def render_line(self, y: int) -> Strip:
         width, ground = self.scrollable_content_region.width, self.rich_style
@@ -494,6 +503,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
         self.follow = False
         middle = 0 if self.wrap else self._rows_high() // 2
         self._jump(number - middle)
+        self._fold()
         self.refresh()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

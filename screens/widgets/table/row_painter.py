@@ -275,6 +275,11 @@ class RowPainter(Generic[RowT]):
             segments += fit_spans([Span(title, "sorted" if mine else "head")], width, style_of, right=column.right)
         return Strip(segments).adjust_cell_length(self._widget.size.width, style_of("head"))
 
+    def heading(self, title: str) -> Strip:
+        width = self._widget.size.width
+        runs = [Span(f" {title} ", "head"), Span("─" * (width - cell_len(title) - 3), "faint")]
+        return line(runs, width, self._styles_on(""))
+
     def notice_lines(self, notice: Notice) -> list[list[Span]]:
         return notice.lines(max(1, self._widget.size.width - 2 * MARGIN))
 

@@ -15,8 +15,10 @@ Redrawing compares each visible line with what is painted, so a picture in which
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Generic
 
 from msgspec.structs import replace
@@ -64,6 +66,8 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
     """Column that orders the rows at first; empty: the order in which they are given."""
     EMPTY: ClassVar[Notice] = Notice("Nothing here.")  # what stands in place of the rows when there are none
     NOUN: ClassVar[str] = "row"
+    GROUPS: ClassVar[Sequence[tuple[int, str]]] = ()
+    """Headings of rows in their given order: each with the place before which its rows stand, by `place_of`."""
     LIST: ClassVar[str] = ""  # what the person's settings call this list; empty: it cannot be set
 
     @dataclass
@@ -97,6 +101,8 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self.listing: Listing[RowT] = Listing(self.row_text)
         self.marks: set[RowKey] = set()
         self.moved: Callable[[], None] = lambda: None  # called when the cursor is on another row
+        self.place_of: Callable[[RowKey], int] = lambda _: 0
+        self._heads: list[tuple[int, str]] = []  # rows that a heading stands above, by number
         self.filter_text = ""
         self.sorted_by = ""
         self.descending = False
@@ -193,6 +199,9 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
             self.refresh()
         elif self.listing.changes or not rows:
             self.repaint_changed()
+        if self.GROUPS and self._heads != self._find_heads():  # as a row moves from one to another in its place
+            self._settle()
+            self.refresh()
 
     def show_trouble(self, trouble: Notice | None) -> None:
         """Show this sentence in place of the rows while there are none."""
@@ -206,7 +215,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
     @property
     def lines_wanted(self) -> int:
         """Lines that the titles and all rows take, or what stands in place of rows."""
-        return 1 + (len(self.shown) or len(self._painter.notice_lines(self._notice())))
+        return 1 + (len(self.shown) + len(self._heads) or len(self._painter.notice_lines(self._notice())))
 
     @property
     def columns_wanted(self) -> int:
@@ -335,8 +344,8 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         if offset.y == 0:
             self._sort_at(offset.x)
             return
-        index = offset.y - 1 + self.scroll_offset.y
-        if index < len(self.shown):
+        index = self._at_line(offset.y - 1 + self.scroll_offset.y)
+        if isinstance(index, int) and index < len(self.shown):
             self._move_cursor(index)
             if event.chain == 2:
                 self.action_open()
@@ -375,7 +384,9 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
             return self._painter.titles(self.sorted_by, descending=self.descending)
         if not self.shown:
             return self._painter.notice(self._notice(), y - 1)
-        index = y - 1 + self.scroll_offset.y
+        index = self._at_line(y - 1 + self.scroll_offset.y)
+        if isinstance(index, str):
+            return self._painter.heading(index)
         if index >= len(self.shown):
             return Strip.blank(self.size.width, self.rich_style)
         key = self.shown[index]
@@ -392,13 +403,31 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
 
     # where things are
 
+    def _find_heads(self) -> list[tuple[int, str]]:
+        """None where rows stand in another order, or all in one group."""
+        keys, ends = self.shown, [0]
+        if not self.sorted_by:
+            ends += [bisect_left(keys, place, key=self.place_of) for place, _ in self.GROUPS]
+        found = [(at, title) for (at, end), (_, title) in zip(pairwise(ends), self.GROUPS, strict=False) if at < end]
+        return found if found[1:] else []
+
+    def _line_of(self, index: int) -> int:
+        return index + sum(at <= index for at, _ in self._heads)
+
+    def _at_line(self, number: int) -> int | str:
+        """The number of the row in that line, or the heading that stands there."""
+        for many, (at, title) in enumerate(self._heads):
+            if number <= at + many:
+                return title if number == at + many else number - many
+        return number - len(self._heads)
+
     def _settle(self) -> None:
         """Keep cursor and scroll position on their rows, or close to where they were."""
         old = self._cursor_index
         self._cursor_before = key = self._cursor or self._cursor_before
         found = self.listing.index(key) if key is not None else None
-        rows = len(self.shown)
-        self.virtual_size = Size(self.size.width, rows + 1)
+        rows, self._heads = len(self.shown), self._find_heads()
+        self.virtual_size = Size(self.size.width, rows + len(self._heads) + 1)
         index = found if found is not None else min(old, rows - 1)
         offset = self.scroll_offset.y
         if found is not None and offset > 0:
@@ -410,14 +439,15 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         index = max(0, min(index, len(rows) - 1))
         key = rows[index] if rows else None
         before = self._cursor
-        old_y, self._cursor_index, self._cursor = self._cursor_index, index, key
+        old_y, y = self._line_of(self._cursor_index), self._line_of(index)
+        self._cursor_index, self._cursor = index, key
         height = max(1, self.size.height - 1)
-        top = self.scroll_offset.y
-        if index < top:
-            self.scroll_to(y=index, animate=False, immediate=True, force=True)
-        elif index >= top + height:
-            self.scroll_to(y=index - height + 1, animate=False, immediate=True, force=True)
-        for row in {old_y, index}:
+        top, first = self.scroll_offset.y, y - isinstance(self._at_line(y - 1), str)  # with the heading above it
+        if first < top:
+            self.scroll_to(y=first, animate=False, immediate=True, force=True)
+        elif y >= top + height:
+            self.scroll_to(y=y - height + 1, animate=False, immediate=True, force=True)
+        for row in {old_y, y}:
             self.refresh(Region(0, row + 1 - self.scroll_offset.y, self.size.width, 1))
         if key != before:
             self.moved()

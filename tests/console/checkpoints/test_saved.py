@@ -21,6 +21,7 @@ from console.checkpoints.reader import CheckpointReader
 from console.checkpoints.saved import REREAD_SECONDS, SavedState, list_faults, starting_values
 from console.kube.objects.jobset import Mount
 from console.metrics.job_measures import JobMeasures
+from console.metrics.lost_work import CHECKPOINTS_IN_PODS
 from tests.console.attach.files.pod import Pod
 from tests.parsing import run_of
 from tests.screens.queue_scene import job, queue_scene
@@ -108,7 +109,7 @@ def test_a_launch_begins_with_the_last_complete_checkpoint_or_says_why_not(
 def test_no_launch_begins_with_what_goes_with_the_pods() -> None:
     scratch = job("llama", 2, mounts=(Mount("/out", stays=False),))
     values, words = starting_values(read(MEGATRON), {"recipe.train.checkpoint"}, scratch)
-    assert (values, words) == ({}, "It begins as the job did: its checkpoints are in the pods and go with them.")
+    assert (values, words) == ({}, f"It begins as the job did: {CHECKPOINTS_IN_PODS}.")
     assert starting_values(read(MEGATRON), {"recipe.train.checkpoint"}, job("llama", 2))[0]
 
 

@@ -207,7 +207,7 @@ async def test_all_say_the_same_of_a_loss_that_was_lost_before_what_was_read() -
     LogReader(measures, 1).feed_lines([PodLine(0, line.time, line.text) for line in lines])
     track = measures.tracks[0]
     run = RunRecord("own-script", "llama", "default", **training_figures(track.position()))
-    assert (run.nan_words, dict(run_facts(run, 0.0))["No number"]) == (words, "since step 230 or earlier")
+    assert (run.nan_words, dict(run_facts(run, 0.0))["No number"]) == (f"loss is {words}", "since step 230 or earlier")
     assert f"; loss is {words};" in "".join(each.text for each in summary(track))
     assert [mark.words for mark in track.list_events()] == ["loss is NaN at 230 or earlier"]
     track.add_checkpoint(240, 1400.0)

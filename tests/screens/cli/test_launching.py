@@ -227,7 +227,7 @@ def test_a_launch_is_refused_whose_checks_had_no_answer(typist: Typist, monkeypa
     monkeypatch.setattr("console.preflight.all_checks.LAUNCH_CHECKS_TIMEOUT", 0.0)
     done = typist.a4("launch", "W03", "--name", "unlooked", "--set", "queue=a4")
     assert (done.code, done.out) == (1, "")
-    assert "Multi-network" in re.search(r"unlooked was not launched: \d+ checks could not look \((.*)\)\.", done.err)[1]  # type: ignore[index]
+    assert "Multi-network" in re.search(r"unlooked was not launched: \d+ checks had no answer \((.*)\)\.", done.err)[1]  # type: ignore[index]
     assert "--no-preflight" in done.err
     assert not [job for job in typist.worked("jobs", "--json").data["items"] if job["name"] == "unlooked"]
 

@@ -240,4 +240,4 @@ def test_of_a_folder_that_could_not_be_read_the_reason_comes_before_when_that_wa
     saved = SavedState(fleet.at, place, problem=problem)
     job = JobLine(fleet.jobsets["default", running(fleet)], fleet, saved=saved)
     told = "".join(run.text for run in saved_state_spans(job, measured(50), fleet.at + 60))
-    assert told.endswith(f"GPU-hours. Its folder could not be read: {words} (tried 1m00s ago).")
+    assert told.endswith(f"is in its log. Its folder could not be read: {words} (tried 1m00s ago).")

@@ -131,6 +131,17 @@ async def test_a_line_of_ten_thousand_letters_and_one_of_emoji() -> None:
         await press(pilot, "W", "home", then=lambda: text_of(lines).startswith("yyyy"))
 
 
+async def test_of_a_folded_line_of_more_than_a_screen_what_was_found_is_shown() -> None:
+    async with log() as (lines, pilot, _):
+        lines.append([(0.0, "y" * 8_000 + " needle " + "z" * 8_000), (0.0, "end")])
+        await until(pilot, lambda: lines.shown == 2)
+        await press(pilot, "W", "home", then=lambda: text_of(lines).startswith("yyyy"))
+        lines.wanted = "needle"
+        await until(pilot, lambda: "needle" in text_of(lines))
+        lines.wanted = ""
+        await press(pilot, "end", "home", then=lambda: text_of(lines).startswith("yyyy"))
+
+
 async def test_only_so_many_lines_are_kept_the_newest() -> None:
     async with log() as (lines, pilot, _):
         lines.append((0.0, f"{number}") for number in range(MAX_MEMORY_LINES + 500))

@@ -160,3 +160,7 @@ def test_a_test_within_one_machine_is_not_judged_by_the_curve_of_two() -> None:
     assert words.startswith("○ not judged")
     assert "4 ranks, and the reference is for 16 GPUs of two machines" in words
     assert "%" not in words
+    row = NcclRow(2**29, 2**27, "float", "sum", -1, NcclHalf(1.0, 1.0, 602.0, 0), NcclHalf(1.0, 1.0, 600.0, 0))
+    small = NcclTest("all_reduce_perf", ranks=16, rows=(row,), finished=True, ok=True)
+    words = "".join(run.text for run in summary(small, accelerator="nvidia-b200"))
+    assert words.startswith("● ok  the pass line is about 2 to 8 GiB"), "as its rows are marked"

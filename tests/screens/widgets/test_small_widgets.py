@@ -13,7 +13,7 @@ from screens.columns.queues import quota_bar
 from screens.job_tabs.ranks import PodCell, PodMatrix, late_mark, slow_lines
 from screens.theme import DARK
 from screens.widgets.bars import Tab, TabStrip
-from screens.widgets.line import wrap
+from screens.widgets.line import cut_sentence, wrap
 from screens.widgets.pane import event_lines, fact_lines
 from screens.widgets.sentence_line import cut_spans, fold_spans
 from screens.widgets.yaml import yaml_spans
@@ -73,6 +73,12 @@ def test_a_sentence_that_is_cut_says_so_at_a_whole_word() -> None:
     assert "".join(run.text for run in cut_spans(runs, 2, " …")) == " …"
     runs = fold_spans([Span("3h12m"), Span(" ·\u00a0priority\u00a0", "dim"), Span("medium")], 40)[0]
     assert "".join(run.text for run in cut_spans(runs, 22, " …")) == "3h12m …", "no label without its value"
+
+
+@pytest.mark.parametrize("width", range(26, 35))
+def test_of_names_as_many_stay_as_have_room(width: int) -> None:
+    runs = cut_sentence([Span("8 GPUs short · nccl-0412 or dpo-a3b")], width)
+    assert "".join(run.text for run in runs) == "8 GPUs short · nccl-0412 …"
 
 
 def test_yaml_runs() -> None:
