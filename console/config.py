@@ -357,7 +357,9 @@ def _pattern_error(pattern: str) -> str:
 
 
 def _placeholder_error(command: str) -> str:
-    """What of a command is not put in as one word, as the end of a sentence, and what to write; empty for nothing."""
+    """The fault of a command's first unusable placeholder and what to write instead, as the end of a sentence; or
+    empty.
+    """
     for part in _SHELL_TOKEN.finditer(command):
         text, name = part[0], part[1]
         if text.startswith("$") and name in PLACEHOLDERS:

@@ -160,7 +160,7 @@ class Session:
         from console.preflight.all_checks import Preflight
         from console.preflight.check import CheckedCluster
 
-        return Preflight(CheckedCluster(self.watch, self.google), lambda plan: self.launch.plan_texts.values(plan))
+        return Preflight(CheckedCluster(self.watch, self.google), lambda plan: self.launch.values(plan))
 
     @cached_property
     def google(self) -> GoogleServices:
@@ -169,9 +169,9 @@ class Session:
         return GoogleServices(self.watch, lambda: self.logs)
 
     async def read_choices(self) -> Mapping[str, FieldChoices]:
-        """Form choices from the session's namespace, by what fields choose from (`choices_from`).
+        """Form choices from the session's namespace by `Field.choices_from`.
 
-        Images with those that were built from here; what only Google knows waits until it is asked for.
+        They include images built from here; choices that only Google knows are read when they are asked for.
         """
         from console.launch.choices import list_choices, unasked_choices
 
@@ -292,4 +292,4 @@ class Session:
 async def read_priorities(session: Session) -> None:
     """Let forecasts of launches know the values of the cluster's priority classes, where these may be read."""
     with suppress(ConsoleError):  # then a forecast that depends on one says that it is not known
-        session.launch.plan_texts.priorities = await session.priority_classes(["every one"])
+        session.launch.priorities = await session.priority_classes(["every one"])

@@ -13,8 +13,8 @@ T = TypeVar("T")
 def start_task(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
     """Start a task in an empty context, so that it keeps no reference to its starter.
 
-    A task, and what it sets going, holds the context variables of its starter, and those of a page hold the page with
-    all that is drawn on it: 2 MiB for as long as the log of its job is read.
+    A task and its subtasks hold the context variables of the starter, and those of a page hold the whole page, 2 MiB,
+    for as long as the log of its job is read.
     """
     return asyncio.create_task(work, name=name, context=Context())
 

@@ -202,9 +202,9 @@ def notify_terminal(app: SessionApp, title: str, words: str) -> None:
 
 
 def notification(title: str, words: str, *, both: bool = True) -> str:
-    """The escape sequence of a notification, with sanitized text.
+    """The escape sequences of a notification, with sanitized text.
 
-    `both`: OSC 777 beside OSC 9, for a terminal of which it is not known that it shows both, and so would tell twice.
+    `both`: OSC 777 beside OSC 9; a terminal that shows both would notify twice.
     """
     texts = ("".join(each if each.isprintable() else " " for each in text) for text in (title, words))
     clean, body = (text[:MAX_MESSAGE_CHARACTERS] for text in texts)

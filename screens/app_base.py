@@ -132,8 +132,8 @@ def terminal_has_hung_up() -> bool:
 class TerminalDriver(LinuxDriver):
     """Takes the terminal back only after it was handed over.
 
-    Whoever stops and continues a process, as a debugger or a service manager, sends SIGCONT with no SIGTSTP before it:
-    each would start two more threads, one of which reads keys, and leave the terminal raw in the end.
+    Debuggers and service managers stop and continue a process with SIGCONT alone, without SIGTSTP: Textual would start
+    two more threads each time, one of which reads keys, and leave the terminal raw at the end.
     """
 
     def _sigcont_application(self, *signal: object) -> None:

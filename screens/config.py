@@ -381,7 +381,7 @@ def show_config(options: ConfigOptions) -> int:
 
 
 def _addresses(loaded: LoadedConfig) -> list[ConfigProblem]:
-    """What is wrong with the addresses of alarms, which takes a process that knows them all."""
+    """Problems with the addresses of alarms, found by a process with the library that knows their forms."""
     to, at = loaded.config.notifications.to, ("notifications", "to")
     failed = asyncio.run(send_to_all(to, "", "")) if to else {}
     return [_problem(loaded, f"notifications.to: {format_failures(to, failed)}", *at)] if failed else []

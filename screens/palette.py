@@ -279,7 +279,7 @@ def match_score(query: str, name: str, found: list[int]) -> float:
 
 
 class Palette(CommandPalette):
-    """The palette; Enter opens the first line of what was found for the text as it is, however fast it was typed."""
+    """The palette; Enter opens the first match of the text as typed, however fast that was."""
 
     _searched = _listed = ""
     _submitted = False  # before anything was found for the text

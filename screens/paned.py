@@ -31,7 +31,7 @@ PANE_SIZES = get_args(PaneSize)
 
 
 def set_size(widget: Widget, way: Literal["width", "height"], cells: int | None) -> None:
-    """Cells of a widget, or None for those of its sheet; what is as before lays nothing out again."""
+    """Set a widget's width or height in cells, None for its stylesheet's; an unchanged size costs no layout."""
     inline = widget.styles.inline
     before = getattr(inline, way) if inline.has_rule(way) else None
     if cells != (before.value if before else None):

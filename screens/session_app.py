@@ -140,7 +140,7 @@ class SessionApp(KeyOrderedApp):
         self.push_screen(make_page(page, *about))
 
     async def go_to_page(self, page: str, *about: object) -> None:
-        """Open a page from wherever one is: it takes the place of one of its kind, and of what was opened from that."""
+        """Open a page; an open page of the same kind is closed first, with all pages opened from it."""
         opened = make_page(page, *about)
         before = [type(each) for each in self.screen_stack]
         if type(opened) in before:

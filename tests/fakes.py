@@ -39,6 +39,7 @@ from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import ContextName, Fleet, StopReport, WatchState, WatchStatus
 from console.launch.choices import FieldChoices
+from console.launch.install import ChartCatalog
 from console.launch.ownership import Proof
 from console.launch.recipes import LaunchPlan
 from console.launch.run_database import RunHistory
@@ -59,7 +60,7 @@ from console.metrics.start_phase import longest_phases
 from console.preflight.all_checks import CHECKS
 from console.preflight.check import Check, Repair, Result
 from console.scheduling.expected_start import ExpectedStart
-from console.scheduling.launch_forecast import LaunchDemand
+from console.scheduling.launch_forecast import LaunchDemand, demand_of
 from console.scheduling.start_forecast import StartForecast
 from console.scheduling.start_windows import PastRun
 from console.scheduling.what_if import WhatIf
@@ -361,10 +362,16 @@ class FakeLaunching:
     @cached_property
     def plan_texts(self) -> Any:
         """Texts of the real chart's recipes; what is rendered is what `answers` say."""
-        from console.launch.install import ChartCatalog
         from console.launch.plan_texts import PlanTexts
 
-        return PlanTexts(ChartCatalog.from_chart(), self.render)
+        return PlanTexts(self._chart, self.render)
+
+    @cached_property
+    def _chart(self) -> ChartCatalog:
+        return ChartCatalog.from_chart()
+
+    def demand(self, plan: LaunchPlan) -> LaunchDemand:
+        return demand_of(self._chart.values(plan), plan.namespace)
 
     async def render(self, plan: Any) -> Any:
         answer = self._session._did("render", plan, default=())

@@ -93,9 +93,9 @@ async def run_and_collect(
     most: int = MAX_ANSWER_BYTES,
     flow: float | None = None,
 ) -> bytes:
-    """What a shell's script prints in a pod; ProgramFailed if it fails, Unreachable after `limit`.
+    """The output of a shell script in a pod; ProgramFailed if it fails, Unreachable after `limit` seconds.
 
-    Unreadable over `most` bytes, or where it prints for longer than `flow` seconds.
+    Unreadable for more than `most` bytes, or for output that lasts longer than `flow` seconds.
     """
     from console.kube.exec import START_TIMEOUT, limit_output
 

@@ -332,12 +332,12 @@ class JobInspector:
         most: float = MAX_ASKED_SECONDS,
         only_nccl: bool = False,
     ) -> SlowReport:
-        """Which ranks the others wait for, by NCCL RAS in the first pod that answers; raises as `job`.
+        """The ranks that the others wait for, by NCCL RAS in the first pod that answers; raises what `job` raises.
 
-        One command in one pod: NCCL of any rank answers for all. `seconds`: how long it is asked; up to `most` where
-        its steps turn out to be too few for a verdict until then. With `recorder` all
-        ranks then dump their flight recorder, the first time with a pause of seconds: it tells of GPUs and links. Then
-        py-spy looks where the slow ranks are, and one that is not. `only_nccl`: for nobody who asked.
+        One command in one pod: NCCL of any rank answers for all. `seconds`: how long it is asked; up to `most` if it
+        makes too few steps for a verdict until then. With `recorder` all ranks then dump their flight recorders, which
+        show GPUs and links; the first dump pauses them for seconds. Then py-spy looks at the slow ranks and at one
+        other. `only_nccl`: NCCL alone, for a look that nobody asked for.
         """
         every, reports = self.running_ranks(namespace, name), self.slow_reports
         read = await self._poll_nccl(namespace, name, every, seconds, most)
@@ -427,9 +427,9 @@ class JobInspector:
         return every
 
     async def _how_it_ended(self, namespace: str, name: str, slot: PodSlot) -> str:
-        """How the job ended meanwhile, waited for up to POD_END_TIMEOUT seconds; empty while it goes on.
+        """How the job ended, waited for up to POD_END_TIMEOUT seconds; empty if it goes on.
 
-        A command in a pod breaks off before the cluster tells that the pod has ended.
+        A command in a pod breaks off before the API server reports the end of the pod.
         """
         assert slot.pod is not None
         until = time.monotonic() + POD_END_TIMEOUT

@@ -353,7 +353,9 @@ def _tmux_script(name: str, *, nested: bool) -> Iterator[str]:
 
 
 async def is_nested() -> bool:
-    """Whether this terminal is inside a tmux with the same prefix key (the default unless it says otherwise)."""
+    """Whether this terminal is inside a tmux with the same prefix key, which is the default one unless tmux reports
+    another.
+    """
     if not os.environ.get("TMUX"):
         return False
     asks = ("tmux", "show-options", "-gv", "prefix")

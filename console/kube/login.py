@@ -112,7 +112,7 @@ MAX_PLUGIN_OUTPUT_BYTES = 1 << 20  # bytes that a plugin may print: an ExecCrede
 
 
 async def _read_output(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None) -> bytes:
-    """What a program prints; one that prints too much is killed, and the rest dropped: its end is known behind it."""
+    """The output of a program; one that prints too much is killed, and its output still read to the end."""
     found = bytearray()
     while stream is not None and (piece := await stream.read(1 << 16)):
         if len(found) <= MAX_PLUGIN_OUTPUT_BYTES:

@@ -122,10 +122,6 @@ def _load_compiled_mask() -> Callable[[bytes, bytes], bytes]:
     return compiled
 
 
-def close_frame() -> bytes:
-    return frame_header(CLOSE, struct.pack(">H", 1000))
-
-
 def close_reason(body: bytes) -> tuple[int, str]:
     """The code and reason of a close frame; 1005 if it has none."""
     if len(body) < 2:
@@ -219,7 +215,7 @@ class WebSocket(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Send a close frame after the queued data, then drop the connection."""
         if not self.closed:
-            self._transport.write(close_frame())
+            self._transport.write(frame_header(CLOSE, struct.pack(">H", 1000)))
             self._transport.close()
             self._loop.call_later(CLOSE_TIMEOUT, self._drop)
             self._finish("")

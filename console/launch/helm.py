@@ -221,11 +221,10 @@ class Helm:
         ) from error
 
     async def uninstall(self, *, name: str, namespace: str, only: Collection[str] | None = None) -> tuple[str, ...]:
-        """Remove a release of this chart; returns what was removed, as "Kind name". The pods follow a moment later.
+        """Remove a release of this chart; returns the removed objects as "Kind name". The pods follow a moment later.
 
-        ReleaseFailed for one that runs hooks or names what the chart does not make: whoever may write a Secret can
-        write down a release, and removing it would do with our rights what it says. Conflict if it names by now what is
-        not in `only`.
+        ReleaseFailed for a release with hooks or with objects that the chart never creates: whoever may write Secrets
+        can forge a release, and its removal would run with our rights. Conflict for objects beyond `only`.
         """
 
         def work(config: Config) -> tuple[str, ...]:
@@ -238,7 +237,7 @@ class Helm:
         return await self._run_in_thread(namespace, name, work, f"{name} could not be removed from {namespace}")
 
     async def plan_removal(self, *, name: str, namespace: str) -> RemovalPlan:
-        """What `uninstall` would remove and what it would keep; raises the same errors."""
+        """The objects that `uninstall` would remove and keep; raises the same errors."""
 
         def work(config: Config) -> RemovalPlan:
             return _split_removal(_read_own_objects(config, name, namespace))

@@ -218,7 +218,7 @@ def parse_settings(settings: Iterable[str], below: Mapping[str, Value]) -> dict[
 def convert_values(
     fields: Sequence[Field], tree: Mapping[str, Value], below: Mapping[str, Value], whose: str = "this recipe"
 ) -> dict[str, Value]:
-    """The values by the types of their fields; BadInput for what is no field and not in those `below`."""
+    """The values converted to the types of their fields; BadInput for a path that is no field and not in `below`."""
     known = {each.path: each for each in fields}
     values: dict[str, Value] = {}
     for path, value in iter_field_values(tree, known):

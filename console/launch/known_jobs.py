@@ -18,7 +18,7 @@ class KnownJobs(Protocol):
     def list_alarms(self, key: Key, since: float) -> tuple[Alarm, ...]: ...
 
     def list_spans(self, key: Key) -> Sequence[TimeSpan]:
-        """What the time of a job went into, by its log."""
+        """The uses of a job's time as spans, by its log."""
         ...
 
     def find_measures(self, key: Key) -> JobMeasures | None:
@@ -30,5 +30,5 @@ class KnownJobs(Protocol):
         ...
 
     def seen_folder(self, key: Key) -> SeenFolder | None:
-        """What was read of its checkpoints in this session."""
+        """The job's folder of checkpoints as last read in this session."""
         ...

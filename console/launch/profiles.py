@@ -39,10 +39,6 @@ _VALID_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,62}")
 _FILE_COMMENT = "# Default values for the form of every recipe; a4 profiles NAME shows them.\n"
 
 
-def default_folder() -> Path:
-    return config_folder() / "profiles"
-
-
 @dataclass(frozen=True, slots=True)
 class LaunchProfile:
     name: str
@@ -57,7 +53,7 @@ class Profiles:
 
     @property
     def folder(self) -> Path:
-        return self._folder or default_folder()
+        return self._folder or config_folder() / "profiles"
 
     async def names(self) -> tuple[str, ...]:
         return await asyncio.to_thread(self._list_names)

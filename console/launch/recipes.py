@@ -1,4 +1,4 @@
-"""Recipes, form fields and launch plans: `parse_value` reads a field's text to JSON data, `format_value` writes it."""
+"""Recipes, form fields, launch plans and drafts as data."""
 
 from __future__ import annotations
 

@@ -84,9 +84,6 @@ class ObjectDiff:
     change: DiffKind
     lines: tuple[DiffLine, ...] = ()  # empty while nothing changed
 
-    def count_lines(self, mark: str) -> int:
-        return sum(line.mark == mark for line in self.lines)
-
 
 def diff_manifests(before: Sequence[Manifest], after: Sequence[Manifest]) -> tuple[ObjectDiff, ...]:
     """The differences of all objects in the order of `after`; removed ones last."""

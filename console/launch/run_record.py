@@ -167,7 +167,7 @@ class RunRecord:
         return tuple(sorted(lasting, key=lambda each: rank.get(each.kind, len(rank))))
 
     def ledger(self, now: float) -> Ledger:
-        """What its GPU-time went into, up to its end, or to when it was last looked at, else to `now`."""
+        """The uses of its GPU-time, up to its end, else to the last look at it, else to `now`."""
         from console.metrics.ledger import RunMoments, compute_ledger
 
         seen = decode_seen_time(self.seen)
@@ -291,7 +291,7 @@ def update_seen(
 
 
 def finish_record(run: RunRecord, *, late: str = "") -> RunRecord:
-    """The ended run with its outcome judged by its alarms; `late` says how overdue its next step was."""
+    """The ended run with its outcome judged by its alarms; `late`: how overdue its next step was, in words."""
     end = run.kept_end
     if run.outcome is Outcome.STOPPED and end is not None:  # it was over before its pods were taken away
         run = replace(run, outcome=Outcome.FAILED if end.last else Outcome.SUCCEEDED)

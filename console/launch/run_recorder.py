@@ -94,7 +94,7 @@ class RunRecorder:
         return late
 
     async def record_stop(self, namespace: str, name: str, late: str = "") -> None:
-        """Record that a job was stopped here; `late` says how overdue its next step was."""
+        """Record that a job was stopped here; `late`: how overdue its next step was, in words."""
         for run in await self._runs.open.list((namespace, name), fresh=True):
             ended = replace(
                 with_alarms(run, self._jobs),

@@ -100,7 +100,7 @@ class Runs:
         return await self.history.delete_runs(wanted)
 
     async def read_spans(self, namespace: str, name: str) -> Sequence[TimeSpan]:
-        """What consoles saw of the time of a job that has not ended."""
+        """The uses of a running job's time as spans, as consoles have seen them."""
         found = await self.open.list((namespace, name))
         return decode_seen_time(found[0].seen).spans if found else ()
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from console.launch.stop import JobStopper
     from console.launch.unsaved import UnsavedWork
     from console.launch.value_checks import MeasuredSaves
+    from console.scheduling.launch_forecast import LaunchDemand
     from console.scheduling.why import Why
 
 
@@ -53,6 +54,7 @@ class LaunchService:
         self._loaded: ChartCatalog | None = None
         self._saves: dict[str, Sequence[MeasuredSaves]] = {}
         self._before_launch: dict[tuple[str, str], Event] = {}  # events that there were before the last launch
+        self.priorities: Mapping[str, int] = {}  # values of the cluster's priority classes, once they were read
 
     async def load(self) -> None:
         """Load the chart ahead of the launch screen, once the server has answered."""
@@ -131,6 +133,17 @@ class LaunchService:
     def fields(self, recipe: str) -> tuple[Field, ...]:
         return self._catalogue().fields(recipe)
 
+    def values(self, plan: LaunchPlan) -> dict[str, Value]:
+        """All values of a plan: the chart's, its recipe's, and its own changes of them."""
+        return self._catalogue().values(plan)
+
+    def demand(self, plan: LaunchPlan) -> LaunchDemand:
+        """What the plan requests from the cluster, for a forecast."""
+        from console.scheduling.launch_forecast import demand_of
+
+        ask = demand_of(self.values(plan), plan.namespace)
+        return replace(ask, priority=self.priorities.get(ask.priority_class))
+
     def problems(self, plan: LaunchPlan) -> tuple[FieldProblem, ...]:
         return self._catalogue().plan_problems(plan)
 
@@ -163,9 +176,10 @@ class LaunchService:
     async def with_flex_start(self, plan: LaunchPlan) -> LaunchPlan:
         """The plan with flex-start machines if its queue provisions nodes by ProvisioningRequests; else unchanged.
 
-        As it is where it says so itself, or where that may not be looked up: Kueue's flavor may select them too.
+        A plan that sets it itself stays as it is, and so does one whose queue may not be read: Kueue's flavor may
+        select these machines too.
         """
-        values = self.plan_texts.values(plan)
+        values = self.values(plan)
         if not get_path(values, "queue") or get_path(plan.values, "placement.flexStart") is not None:
             return plan
         with suppress(ConsoleError):

@@ -271,7 +271,7 @@ class JobLog:
         once: bool = False,
         chosen: Callable[[int], Collection[int] | None] = lambda _: None,
     ) -> None:
-        """`chosen`: of so many ranks those that are read, None for all."""
+        """`chosen`: the ranks to read, by the number of ranks; None for all."""
         self.key = key
         self._chosen = chosen
         self.kept = JobFolder()

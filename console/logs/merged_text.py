@@ -247,7 +247,7 @@ _RANK_SPECIFIC_PART = re.compile(  # what is a rank's own in a line that all of 
 
 
 def normalize_line(text: str, pod: str = "") -> str:
-    """The line with what is specific to a rank (its number, pod, times, process ids, addresses) replaced."""
+    """The line with "#" for the parts that differ between ranks: number, pod, times, process ids, addresses."""
     if pod and pod in text:
         text = text.replace(pod, "<pod>")
     return _RANK_SPECIFIC_PART.sub("#", text)

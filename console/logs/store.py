@@ -221,7 +221,7 @@ def delete_old_logs(root: Path, *, now: float | None = None) -> list[str]:
 
 
 def _iter_stats(folder: Path) -> Iterator[os.stat_result]:
-    """What the files below a folder are now; those that go meanwhile, as temporary ones do, are left out."""
+    """Yield the state of each file below a folder; a file that vanishes meanwhile is left out."""
     for place, _, names in os.walk(folder):
         for name in names:
             with suppress(FileNotFoundError):

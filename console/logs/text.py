@@ -288,7 +288,7 @@ class FileText(LogText):
         self._stream.close()
 
     def read_growth(self) -> None:
-        """Take in what was appended to the file; a truncated file is read from the start."""
+        """Read the text appended to the file since the last call; a truncated file is read from the start."""
         size = self._stream.seek(0, 2)
         if size == self.size:
             return

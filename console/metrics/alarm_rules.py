@@ -108,7 +108,7 @@ class AlarmWatch:
         return now - self._old_line_at < OLD_LINE_SECONDS
 
     def feed_line(self, now: float, text: str, printed: float = 0.0) -> None:
-        """Take a line of any rank; `printed` is its node's timestamp, used only for lines printed earlier."""
+        """Use a line of any rank; `printed` is its node's timestamp, used only for lines printed earlier."""
         early = now - self._listens < self._settles and printed
         if printed and now - printed > self._limits.late:
             self._old_line_at = now

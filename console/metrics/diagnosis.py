@@ -172,10 +172,10 @@ class Blame(NamedTuple):
 
 
 def find_blame(alarms: Iterable[Alarm], diagnosis: Diagnosis | None) -> Blame:
-    """The nodes at fault: those of the alarms, else of the ranks that the others wait for.
+    """The nodes at fault: the nodes of the alarms, else of the ranks that the others wait for.
 
-    A rank in its data loader, in a save or in another collective would be so on any node. Its node is at fault only
-    where something else tells of it, such as a GPU with an Xid.
+    A rank that loads data, saves or is in another collective would be late on any node: its node is at fault only with
+    further evidence, such as a GPU with an Xid.
     """
     excused = diagnosis is not None and diagnosis.blames_program
     of_alarms = (alarm.nodes for alarm in alarms if not (excused and alarm.kind in _EXPLAINED))

@@ -246,7 +246,7 @@ class OutlierOrder:
         self._odd: list[int] = []
 
     def sort_ranks(self, board: GpuBoard, what: GpuMetric) -> list[int]:
-        """All ranks: those with faults, then outliers, in the order in which they came there, then the rest."""
+        """All ranks: faulty ones first, then outliers, both in the order in which they were found, then the rest."""
         if what.name != self._what:
             self._what, self._odd = what.name, []
         middle = board.median(what)

@@ -104,7 +104,7 @@ def job_health(
 
 
 def is_kept(jobset: JobSet, job_progress: JobProgress | None) -> bool:
-    """Whether the job's program has ended, by its log, and its pods go on."""
+    """Whether the job's program has ended, by its log, while its pods still run."""
     end = job_progress.end if job_progress is not None else None
     return end is not None and end.kept and jobset.state in _LIVE_STATES
 

@@ -56,7 +56,7 @@ class RankProgress:
         self._totals: dict[int, int] = {}  # steps of each rank's longest bar: that of training
 
     def add_line(self, rank: int, moment: float, text: str) -> None:
-        """Take a line, or a frame of a progress bar."""
+        """Use a line, or a frame of a progress bar, to find the rank's step."""
         self.last_line_at[rank] = max(moment, self.last_line_at.get(rank, 0.0))
         if "step " in text and LAUNCHER_STAGE.search(text):
             return
@@ -223,7 +223,7 @@ class JobMeasures:
             self._listeners.remove(listener)
 
     def feed_line(self, rank: int, printed: float, text: str) -> None:
-        """Take a line; `printed` is 0.0 for a frame of a progress bar."""
+        """Pass a line to ranks, listeners and stored lines; `printed` is 0.0 for a frame of a progress bar."""
         now = SERVER_CLOCK.now()
         self.ranks.add_line(rank, printed or now, text)
         self.store_line(now, printed, text, rank)

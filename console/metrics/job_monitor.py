@@ -260,7 +260,8 @@ class JobMonitor:
 
     @property
     def is_lagging(self) -> bool:
-        """Whether a log arrives faster than it is read, or that of before is still read: later steps may be unread."""
+        """Whether later steps may be unread, as a log arrives faster than it is read or old lines are still being read.
+        """
         old = self.watch.is_reading_old_lines(SERVER_CLOCK.now()) or self.measures.is_reading_old_lines
         return old or any(stream.is_lagging for stream in self._streams.values())
 

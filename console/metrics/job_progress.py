@@ -132,7 +132,9 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """What failed: wrong values of a test before what its log names, then how its program ended; empty: nothing."""
+        """Why it failed: wrong values of a test, then the failure that the log names, then the exit code; empty if it
+        did not.
+        """
         ended = self.end.words if self.end is not None else ""
         if self.fault and self.end is not None:  # the test's last lines say no more
             ended = replace(self.end, reason="").words
@@ -221,9 +223,9 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
 
 
 def compare_with_earlier(found: JobProgress, earlier: Sequence[float], accelerator: str) -> JobProgress:
-    """The figures, which say so where earlier runs of the recipe on as many GPUs were notably faster.
+    """The progress, marked as slower if earlier runs of the recipe on as many GPUs were notably faster.
 
-    `earlier`: the same speed in each of them.
+    `earlier`: the speeds of these runs.
     """
     if found.speed is None or found.finished or len(earlier) < MIN_EARLIER_RUNS:
         return found

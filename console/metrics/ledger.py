@@ -84,7 +84,7 @@ def sum_ledgers(ledgers: Iterable[Ledger]) -> Ledger:
 
 
 class RunMoments(Struct, frozen=True):
-    """What is known of a run beside its log, in seconds since the epoch; 0.0: not known."""
+    """Moments of a run that its log does not show, in seconds since the epoch; 0.0 if unknown."""
 
     gpus: int
     created: float
@@ -102,7 +102,7 @@ def format_gpu_time(seconds: float, digits: int = 1) -> str:
 
 
 def compute_ledger(run: RunMoments, seen: SeenTime, alarms: Iterable[Alarm] = ()) -> Ledger:
-    """The ledger of a run by its moments, by what was seen of its log, and by its alarms."""
+    """The ledger of a run by its moments, its spans and its alarms."""
     begin = _to_milliseconds(run.created)
     end = max(begin, _to_milliseconds(run.end))
     took = dict.fromkeys(LedgerBox, 0)

@@ -275,7 +275,8 @@ class JobProgressReader:
     def _has_caught_up(self, uid: str, measures: JobMeasures, found: JobProgress) -> bool:
         """Whether a newly followed log has reached the known progress, after which the log is used instead.
 
-        A busy machine reads the lines of before with pauses in which nothing tells that more of them are to come.
+        On a busy machine old lines are read with pauses, and nothing shows during a pause that more of them will
+        follow.
         """
         if self._believed.get(uid) is not measures and found.is_older_than(self.known.get(uid)):
             return False

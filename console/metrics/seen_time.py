@@ -114,7 +114,7 @@ class TimeRecorder:
         self._finished = self._finished or time
 
     def feed_step(self, number: int, time: float, took: float | None) -> None:
-        """Take a step that was printed at `time`; `took`: seconds that it took, if that is printed."""
+        """Add a step printed at `time`; `took`: its printed duration in seconds, if there is one."""
         if self._last is None:
             begin = max(self._since, time - (took or 0.0))
             self._spans.append(TimeSpan(self._since or begin, begin, SpanKind.BEFORE, number - 1, number - 1))
@@ -286,7 +286,7 @@ class SeenTime(Struct, frozen=True, omit_defaults=True):
 
 
 def decode_seen_time(text: str) -> SeenTime:
-    """Decode the text of `encode`; empty for an unknown format, as of a newer console."""
+    """Decode spans stored by `encode`; empty for an unknown format, such as that of a newer console."""
     try:
         return json.decode(text, type=SeenTime) if text else SeenTime()
     except ValueError:

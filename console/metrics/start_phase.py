@@ -61,7 +61,7 @@ MAX_LAST_LINE_CHARACTERS = 160  # characters of the last line of a log that a se
 
 
 class StartPhase(Struct, frozen=True):
-    """The phase of a job without steps: that of the pod that has been in its phase for longest."""
+    """The phase of a job before its first step: the phase of the pod that has been in one for longest."""
 
     name: str = ""  # empty: not known
     since: float = 0.0  # when that began, by the clock of its node
@@ -103,9 +103,9 @@ class StartRecorder:
         self._whole: bool | None = None  # whether its log is read from the beginning; None: nothing is read yet
 
     def feed(self, time: float, text: str, started: float = 0.0) -> None:
-        """Take a line; `started`: when its container did, 0.0 where that is not known.
+        """Use a line to find the phase; `started`: when its container started, 0.0 if unknown.
 
-        In a log of which only the end is read a line of a later moment may look like one of the start.
+        If only the end of the log is read, a line of a later moment may look like one of the start.
         """
         if self._whole is None:
             self._whole = time - started <= _LOG_START_SECONDS

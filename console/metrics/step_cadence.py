@@ -140,8 +140,8 @@ def _pace_around_pause(
 ) -> float | None:
     """Seconds per step where one pause, between the steps `began` and `ended`, is among those from `first` on.
 
-    It counts with the steps since the one before; made only once it says nothing of what is to come, as where somebody
-    had the ranks halted for a moment. Slow steps that are close together are one pause.
+    A pause that was made before counts with the steps since the one before. A pause made only once, as when somebody
+    stopped the ranks for a moment, does not count. Slow steps close together are one pause.
     """
     longest = times[ended] - times[began - 1]
     for before in range(began - MIN_STEPS_FOR_PACE, max(paced_from, began - PAUSE_HISTORY_STEPS) - 1, -1):

@@ -93,7 +93,7 @@ class RunEventFinder:
         self._slow: list[Slowdown] = []  # each slower yet than the one before; the run is as slow as the last one
 
     def add_step(self, step: Step, number: float, time: float) -> None:
-        """Take a new step and record the events that it causes."""
+        """Add a new step and record the events that it causes."""
         if step.nan:
             if not self._bad:
                 unseen = not self._any and number > 1  # what was read begins in the middle of it
@@ -304,7 +304,7 @@ class TrainingRun(RunReader):
         return min(near, key=lambda each: abs(axis[each] - where), default=None)
 
     def sync(self, time: float, printed: Sequence[float] = ()) -> int:
-        """Take the steps that the parser added or changed into the columns; returns the index of the first.
+        """Add the steps that the parser added or changed to the columns; returns the index of the first.
 
         `printed`: when the last of them were printed; the others count as printed at `time`.
         """
@@ -466,9 +466,9 @@ class TrainingRun(RunReader):
     def step_interval(self) -> float | None:
         """Seconds from one step to the next, for the estimated end: as printed, unless the timestamps contradict.
 
-        The time between the lines of the latest steps counts where it is longer than what is printed (evaluations and
-        checkpoints take their time too), and where it is less than half of that. Lines that come in one burst, as from
-        a program whose output is buffered, tell of no speed.
+        The time between the lines of the latest steps is used if it is longer than the printed one (evaluations and
+        checkpoints take time too) or less than half of it. Lines printed in one burst, as by a program with buffered
+        output, show no speed.
         """
         printed, seen = self.recent_mean("step_time_s"), pace_by_timestamps(self.numbers, self.times, self._paced_from)
         if printed is None or seen is None:

@@ -320,7 +320,7 @@ class Preflight:
     ) -> tuple[Check, ...]:
         """The checks that could stop this launch within `LAUNCH_CHECKS_TIMEOUT`; of the account (P08) only its buckets.
 
-        `on_wait` takes the titles of those without an answer, after `SHOW_AWAITED_AFTER` and whenever one of them ends.
+        `on_wait` gets the titles of checks without an answer, after `SHOW_AWAITED_AFTER` and whenever one of them ends.
         """
         wish, found, slow = self.launch_needs(plan), dict[str, Check](), False
         ids = BLOCKING_CHECKS if wish.buckets else BLOCKING_CHECKS - {"P08"}

@@ -40,7 +40,7 @@ class SeenWorkload(Struct, frozen=True):
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What those share that come again and again."""
+        """The key of workloads that count as the same recurring job."""
         asked = self.workload
         return (self.recipe, self.owner, asked.namespace, asked.owner_kind, asked.queue, asked.priority, asked.pod_sets)
 
@@ -61,7 +61,7 @@ def note_workloads(seen: Sequence[SeenWorkload], fleet: Fleet, server: str) -> l
 
 
 def expected_arrivals(fleet: Fleet, seen: Iterable[SeenWorkload], server: str, times: PastTimes) -> ExpectedArrivals:
-    """What comes again into open queues, as often as in the last days; of kinds whose run time is known."""
+    """Jobs that come again and again into open queues, as often as in the last days, and whose run time is known."""
     of_server = [each for each in seen if each.server == server]
     since = max(fleet.at - RECENT_SECONDS, min((each.seen for each in of_server), default=fleet.at))
     recent = [each for each in of_server if each.workload.created >= since]

@@ -56,7 +56,7 @@ def tried_of(fleet: Fleet) -> dict[str, tuple[ClusterWorkload, ...]]:
 
 
 def cluster_of(fleet: Fleet, flavors: tuple[str, ...]) -> VirtualCluster:
-    """A copy of the cluster, and the first that wait in its open queues."""
+    """A copy of the cluster for simulations, with the workloads at the head of its open queues."""
     strict = (queue.name for queue in fleet.cluster_queues.values() if queue.strategy == "StrictFIFO")
     cluster = VirtualCluster(kueue_snapshot(fleet, flavors, places=True), strict)
     for pending in tried_of(fleet).values():
@@ -146,7 +146,7 @@ class _StartSimulation:
         return self._found
 
     def _add_bounds(self, settled: Set[Key]) -> None:
-        """Add to what has no certain start when it would start at the earliest, and whose end alone would let it."""
+        """Add to jobs without a certain start the earliest time, and those without a known end that they wait for."""
         open_ended = {key for key, found in self._found.items() if found.latest or not found.at} - settled
         if not open_ended:
             return

@@ -196,7 +196,7 @@ class EligibleNodes:
         return [dict(zip(levels, by_place[place], strict=True)) for place, _ in found]
 
     def _tree(self, levels: tuple[str, ...]) -> TopologyTree:
-        """As Kueue has it: without nodes that lack the label of a level, and with what is used."""
+        """The topology as Kueue sees it: only nodes with the labels of all levels, and their GPUs in use."""
         nodes = [node_of(each, levels) for each in self.nodes]
         named = [each for each in nodes if UNLABELLED_DOMAIN not in each.labels.values()]
         tree = TopologyTree("", levels, Flavor(""), named, {})

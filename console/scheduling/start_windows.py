@@ -103,9 +103,9 @@ class StartWindows(Struct, frozen=True):
 
 
 class PastTimes:
-    """How long jobs ran: those of the same recipe, owner and size, else of the same recipe and size.
+    """Run times of earlier jobs with the same recipe, size and, if possible, owner.
 
-    Of what is no JobSet, those of the same name, queue and size that Kueue has seen finish.
+    For other workloads: run times of finished ones with the same name, queue and size.
     """
 
     def __init__(self, fleet: Fleet, past: Iterable[PastRun]) -> None:
@@ -149,7 +149,7 @@ def run_times(fleet: Fleet, times: PastTimes) -> dict[str, RunTime]:
 
 
 def _likeness(workload: Workload) -> tuple[object, ...]:
-    """What workloads share that run alike: all but the numbers at the end of the names of their jobs."""
+    """The key of workloads with similar run times: all but the numbers at the end of their jobs' names."""
     stem = _NUMBERS_AT_END.sub("", job_name(workload))
     return workload.namespace, workload.owner_kind, stem, workload.queue, workload.total(GPU)
 
@@ -182,7 +182,7 @@ def start_windows(
 
 
 def with_windows(starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> dict[Key, ExpectedStart]:
-    """The starts with their windows; where the run time of a job before it is unknown only with a latest time."""
+    """The starts with their windows; only with a latest time if the run time of a job before them is unknown."""
     found = dict(starts)
     for key in starts.keys() & windows.by_key.keys():
         window = windows.by_key[key]
@@ -199,7 +199,7 @@ def with_windows(starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> 
 
 
 class _Situation(Struct):
-    """What Kueue does after certain workloads have ended and come in a certain order."""
+    """The moves of Kueue after workloads have ended and arrived in a certain order."""
 
     moves: list[Move]
     after: dict[tuple[Key | None, bool], _Situation] = {}
@@ -220,7 +220,7 @@ class _SharedCluster:
         """Steps that the cluster itself has not taken yet."""
 
     def admit_after(self, ended: KueueWorkload | None, at: float) -> list[Move]:
-        """What starts and what is preempted once this one, which still runs, has ended."""
+        """The starts and preemptions that follow the end of a running workload."""
         return self.moves_after(ended.key if ended is not None else None, ended, at, comes=False)
 
     def moves_after(self, key: Key | None, changed: KueueWorkload | None, at: float, *, comes: bool) -> list[Move]:

@@ -242,7 +242,7 @@ def _describe_waiting_pod(slot: PodSlot, fleet: Fleet) -> str:
 
 
 def _not_set_up(slot: PodSlot, fleet: Fleet) -> str:
-    """What the kubelet cannot do before it starts a container, as its last event says."""
+    """The problem that keeps the kubelet from starting a container, by its last event."""
     events = fleet.events_by_object.get(slot.pod.uid, ()) if slot.pod and slot.phase == "Pending" else ()
     last = max(events, key=lambda each: each.last, default=None)
     return f"{last.reason}: {last.message}" if last is not None and last.reason in _SETUP_REASONS else ""

@@ -145,7 +145,7 @@ def _deactivated(workload: Workload, draft: Why) -> Why:
 
 
 def _failed_checks(workload: Workload) -> str:
-    """The admission checks that were rejected or are tried again, with what they say; empty if none is."""
+    """The rejected or retried admission checks with their messages, as words; empty if there are none."""
     failed = [each for each in workload.checks if each.state in {AdmissionVerdict.REJECTED, AdmissionVerdict.RETRY}]
     messages = (_RETRYING_PREFIX.sub("", each.message) for each in failed)
     named = [

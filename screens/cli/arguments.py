@@ -57,7 +57,7 @@ def option(*flags: str, default: Any = "", **given: Any) -> Any:
 
 
 def flag(*flags: str, default: bool = False, **given: Any) -> Any:
-    """A flag that sets the field to True; with `default=True` to False."""
+    """An option without a value that sets the field to True, or to False if `default` is True."""
     return OptionField(default, ((flags, {"action": "store_false" if default else "store_true", **given}),))
 
 

@@ -138,7 +138,7 @@ async def _record(session: Session, report: HangReport, options: HangOptions) ->
 
 
 def find_process(report: HangReport, rank: int | None) -> TracedProcess:
-    """The process of that rank, by default of the first suspect."""
+    """The process of that rank; without a number, of the first suspect."""
     if rank is None:
         groups = report.suspects or report.groups
         if not groups:

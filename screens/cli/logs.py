@@ -61,8 +61,8 @@ async def tail_then_follow(
 ) -> AsyncGenerator[list[PodLine], None]:
     """Yield the last `number` lines of each rank printed so far, then every new line.
 
-    What is kept on this machine, and what was printed since without being read, both come first, and neither says where
-    it ends: lines are held until no more come, or for `CATCH_UP_SECONDS`.
+    Old lines come first, from this machine and from the cluster, without a mark at their end: lines are held until no
+    more come, or for `CATCH_UP_SECONDS`.
     """
     last: dict[int, deque[tuple[int, PodLine]]] = defaultdict(lambda: deque(maxlen=number))
     new: list[PodLine] = []

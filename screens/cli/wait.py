@@ -372,7 +372,7 @@ def show_alarms(found: Sequence[Alarm], listened: float, coverage: AlarmCoverage
 
 
 async def _follow(session: Session, options: AlarmsOptions) -> int:
-    """Print each alarm as it begins, a stall again with its verdict, and changes of what is watched, until Ctrl-C."""
+    """Print each new alarm, each stall again once its cause is known, and each change of coverage, until Ctrl-C."""
     watching, words = session.alarms, ""
     unexplained: set[tuple[str, str, float]] = set()
     while True:

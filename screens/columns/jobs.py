@@ -86,9 +86,9 @@ class JobLine:
 
     @property
     def place(self) -> tuple[int, float, tuple[str, str]]:
-        """Sorts what hangs or has lately failed before what is late, then what runs, waits and has ended; newest first.
+        """The sort key: hanging or lately failed, late, running, waiting, ended jobs; in each group the newest first.
 
-        Of what waits, and of what has ended and no log was read, nothing is looked at but its JobSet: they are many.
+        For waiting and ended jobs only the JobSet is read, since there may be thousands of them.
         """
         job, state = self.jobset, self.jobset.state
         if state is JobState.PENDING:

@@ -186,7 +186,7 @@ class HangTab(JobTab):
         return report if report.has_verdict or report.suspects else None
 
     def _makes_steps(self) -> bool:
-        """Whether it is known to make steps, which an inspection would delay."""
+        """Whether the job is known to make steps; an inspection would delay them."""
         line = self.line
         if line is None or line.jobset.finished or line.job_progress is None or line.job_progress.step is None:
             return False

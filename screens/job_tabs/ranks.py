@@ -234,7 +234,7 @@ def card_lines(card: FailureCard, width: int, room: int) -> list[str]:
 
 
 def _format_log_line(line: str) -> str:
-    """A line of the log; of a training step the short form, in which the loss is not what is cut."""
+    """A line of the log; lines of training steps are shortened, so that the loss is not cut off."""
     short = shorten_iteration_line(line)
     return f"  {short}" if short else printable(line)
 

@@ -51,7 +51,7 @@ class RunTable(ResourceTable["RunRecord"]):
 
 
 class RunRecordsScreen(LiveScreen):
-    """A page of what is recorded of runs, which other consoles record too."""
+    """A page about recorded runs; other consoles record runs too."""
 
     def on_mount(self) -> None:
         self.set_interval(POLL_SECONDS, self.read)

@@ -175,7 +175,7 @@ class Hides(Protocol):
     """What has keys that show something, and again hide it."""
 
     def hides(self) -> Mapping[str, str]:
-        """Actions that would hide now what they have shown -> what the key line says of them."""
+        """Actions that would hide something now -> their words in the key line."""
 
 
 def verb_of(active: ActiveBinding) -> str:
@@ -273,7 +273,7 @@ class TabStrip(Styled):
 
 
 class SearchLine(Horizontal):
-    """A line to type in what is searched for: a slash, the words, and how much was found."""
+    """A search field in one line: a slash, the words, and the number of matches."""
 
     DEFAULT_CSS = """
     SearchLine { height: 1; background: $surface;

@@ -411,7 +411,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         return Span("■" if full else PARTLY_USED, styles.pop() if len(styles) == 1 else "text")
 
     def _host_mark(self, host: Host) -> Span:
-        """One mark for a host. Its pips are in order, those of one job together: the first and the last tell most."""
+        """One mark for a host, by its first and last GPU: the GPUs of one job are next to each other."""
         mark, first, last = host_mark(host), host.pips[0], host.pips[-1]
         if mark.text != " ":
             return mark

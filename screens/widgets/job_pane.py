@@ -123,7 +123,7 @@ def course_lines(
 ) -> Lines:
     """How far a job is, its curves, pods and GPUs, and beside or below these the last lines of its log.
 
-    `without`: of "figures", "curves", "gpus", "steps", "log" those that are left out; `saved`: with what its end would
+    `without`: parts left out, of "figures", "curves", "gpus", "steps", "log"; `saved`: with the work that its end would
     lose.
     """
     log = measures if "log" not in without else None

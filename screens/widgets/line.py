@@ -268,7 +268,7 @@ class Styled(Widget):
 
     @cached_property
     def base_style(self) -> Style:
-        """Mixed of the styles of all that the widget is in, which would cost as much as drawing each of its lines."""
+        """The widget's own style; to mix it with the styles of its parents would cost as much as drawing each line."""
         return self.rich_style
 
     def over(self, ground: Style) -> StyleOf:
@@ -322,7 +322,7 @@ def forget_drawing(node: DOMNode) -> None:
 
 
 class SnapshotText(Styled):
-    """What tells of the snapshot, in words. With the class `of-snapshot` it says so where that may be out of date."""
+    """Words about the snapshot; with the class `of-snapshot` they are marked when it may be out of date."""
 
     stale: reactive[bool] = reactive(False, layout=True)
 

@@ -438,7 +438,7 @@ TARGETS: dict[str, Target] = {
     "refusals": Target(_refused, texts(STATUS, "<html>", "no")),
     "frames": Target(
         _frames,
-        [websocket.frame_header(2, b"\1abc"), websocket.close_frame(), b"\x82\x7e\x00\x05hello"],
+        [websocket.frame_header(2, b"\1abc"), websocket.frame_header(8, b"\x03\xe8"), b"\x82\x7e\x00\x05hello"],
         longest=AT_ONCE,
     ),
     "YAML of the form": Target(_yaml, texts("gpus: 16\nenv:\n  A: b\nlist: [1, {a: b}]\n", KUBECONFIG), longest=OWN),

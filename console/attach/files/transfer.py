@@ -29,7 +29,7 @@ _CHECKSUMS_AT_ONCE = 256  # files whose sums are asked for at a time
 
 
 def local_name(source: str) -> str:
-    """The last part of the source as typed, never as the container says it, which could replace any file here."""
+    """The last part of the source as typed; a name given by the container could replace any file here."""
     name = posixpath.basename(source.rstrip("/"))
     return "" if name in (".", "..", "~") else name
 

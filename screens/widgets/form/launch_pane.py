@@ -271,7 +271,7 @@ class LaunchPane(Vertical):
 
     async def _draw_diff(self, plan: LaunchPlan, draft: LaunchDraft) -> None:
         diffs = await self._launch().plan_texts.diff_with(plan, draft.against)
-        added, removed = (sum(each.count_lines(mark) for each in diffs) for mark in "+-")
+        added, removed = (sum(line.mark == mark for each in diffs for line in each.lines) for mark in "+-")
         than = draft.against_name or "the recipe's defaults"
         if added or removed:
             counted = Span(f"+{added} ", "ok"), Span(f"−{removed} ", "bad"), Span(f"lines, beside {than}", "dim")

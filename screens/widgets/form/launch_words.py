@@ -47,7 +47,7 @@ def free_name(wanted: str, fleet: Fleet, namespace: str, taken: Collection[str] 
 def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) -> dict[str, FieldChoices]:
     """Choices from the snapshot by the name in `Field.choices_from`, the most likely first.
 
-    Queues say what would become of that `ask` in them, and nothing where it is not known.
+    Beside each queue stands the forecast of the launch `ask` in it, if that is known.
     """
     doors = rank_queues(fleet, ask or LaunchDemand(namespace))
     outcomes = {}

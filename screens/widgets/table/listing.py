@@ -22,7 +22,7 @@ ROWS_SEARCHED_PER_SLICE = 4000
 class Listing(Generic[RowT]):
     """Rows by key, filtered and sorted.
 
-    A table that grows without an end is arranged by what is new in it: nothing is called for each row there is.
+    The cost of an update depends on the new rows: nothing is called for each row of a table that grows without an end.
     """
 
     def __init__(self, text: Callable[[RowT], str]) -> None:
@@ -77,7 +77,7 @@ class Listing(Generic[RowT]):
         return self._arrange_anew(touched, gone)
 
     def _compare(self, rows: Mapping[RowKey, RowT]) -> Set[RowKey]:
-        """Start to take these rows; returns the keys that are gone."""
+        """Compare the given rows with the known ones and note the differences; returns the keys that are gone."""
         before, self._given = self.rows, rows
         known = len(before)
         self._in_place = len(rows) >= known and list(islice(rows, known)) == list(before)

@@ -9,7 +9,7 @@ import pytest
 
 from console.errors import BadInput
 from console.launch.install import ChartCatalog
-from console.launch.profiles import Profiles, default_folder
+from console.launch.profiles import Profiles
 
 CATALOGUE = ChartCatalog.from_chart()
 
@@ -122,10 +122,10 @@ async def test_what_is_not_set_cannot_be_dropped(profiles: Profiles) -> None:
 
 def test_the_usual_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert default_folder() == tmp_path / "a4" / "profiles"
+    assert Profiles(ChartCatalog.from_chart).folder == tmp_path / "a4" / "profiles"
     monkeypatch.setenv("XDG_CONFIG_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert default_folder() == tmp_path / ".config" / "a4" / "profiles"
+    assert Profiles(ChartCatalog.from_chart).folder == tmp_path / ".config" / "a4" / "profiles"
 
 
 async def test_project_region_and_registry_fill_in_what_a_pasted_command_leaves_open(profiles: Profiles) -> None:

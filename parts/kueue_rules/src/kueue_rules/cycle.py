@@ -100,7 +100,7 @@ def failed_before(head: SnapshotWorkload, snapshot: Snapshot) -> FlavorChoice | 
 
 
 def _failure_key(workload: SnapshotWorkload, snapshot: Snapshot) -> tuple[object, ...] | None:
-    """What alone decides whether quota is missing; None: that depends on whom it may evict."""
+    """The key of workloads that fail alike for lack of quota; None if that depends on possible evictions."""
     if snapshot.failures is None or PreemptionSearch(snapshot, workload).may_have_targets():
         return None
     used = tuple([tuple(node.used.items()) for node in snapshot.nodes])

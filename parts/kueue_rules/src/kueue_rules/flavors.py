@@ -284,7 +284,7 @@ class FlavorAssigner:
         pod_set, trees = one.pod_set, self._snapshot.trees
         if not self._wants_topology(pod_set) or not pod_set.count:
             return
-        if pod_set.places and not self._lost_node(pod_set):
+        if pod_set.places and not any(values[-1] in self._workload.failed_nodes for values, _ in pod_set.places):
             one.places = list(pod_set.places)
             return
         placed = sorted({flavor for flavor in one.flavors.values() if flavor in trees})
@@ -300,9 +300,6 @@ class FlavorAssigner:
             one.delayed = True
         if one.error:
             one.mode = Mode.NO_FIT
-
-    def _lost_node(self, pod_set: SnapshotPodSet) -> bool:
-        return any(values[-1] in self._workload.failed_nodes for values, _ in pod_set.places)
 
     def _search(
         self, one: PodSetChoice, group: ResourceGroup, numbers: Sequence[int], resource: str, requests: dict[str, int]
@@ -506,5 +503,5 @@ class FlavorTurns:
         self.changed()
 
     def changed(self) -> None:
-        """What was tried in vain may succeed now."""
+        """Forget the failures: a workload that did not fit may fit now."""
         self._seen.clear()

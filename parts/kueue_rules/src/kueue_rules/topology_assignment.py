@@ -167,9 +167,9 @@ _TakenPlaces = dict[tuple[str, ...], Amounts]
 def assign_together(
     wanted: Iterable[WantedPlaces], *, empty: bool = False, failed: Sequence[str] = ()
 ) -> tuple[list[list[Place]], str]:
-    """The domains of each pod set of a workload, none of which takes the room of another, and why the next has none.
+    """Places for each pod set of a workload, none of which overlap, and why the next pod set has none.
 
-    Pod sets of one group are placed together. `failed`: the nodes of which the first is to be replaced.
+    Pod sets of one group are placed together. `failed`: failed nodes, the first of which is replaced.
     """
     listed = list(wanted)
     if len(listed) == 1 and not failed:

@@ -65,7 +65,7 @@ class VirtualCluster:
         insort(where[workload.cluster_queue].setdefault(workload.shape(), []), workload, key=SnapshotWorkload.order)
 
     def withdraw(self, workload: SnapshotWorkload) -> None:
-        """Take a workload that waits out of its queue."""
+        """Remove a waiting workload from its queue."""
         name, shape = workload.cluster_queue, workload.shape()
         where = self._active if workload in self._active[name].get(shape, ()) else self._parked
         where[name][shape].remove(workload)
@@ -220,7 +220,7 @@ class VirtualCluster:
         self._turns.changed()
 
     def _release(self) -> None:
-        """The pods of what was preempted are gone: it gives its quota back, and waits."""
+        """End preempted workloads whose pods are gone: they return their quota and queue again."""
         leaving, self._leaving = self._leaving, []
         for victim in leaving:
             self.end(victim)

@@ -281,7 +281,7 @@ class _Lateness:
 
 
 def _known_to_all(launches: Mapping[int, RankLaunches]) -> list[int]:
-    """The collectives of a group that all of its ranks tell."""
+    """The collectives of a group that all its ranks report."""
     first, *others = (each.on_gpu for each in launches.values())
     return sorted(number for number in first if all(number in each for each in others))
 
@@ -327,7 +327,7 @@ def find_step(launched: Mapping[int, int], numbers: Sequence[int]) -> int | None
 
 
 def _beyond_others(costs: Mapping[int, Sequence[float]]) -> dict[int, list[float]]:
-    """What each rank costs beyond the median of the others, step by step."""
+    """The time that each rank costs beyond the median of the others, step by step."""
     ordered = [sorted(several) for several in zip(*costs.values(), strict=True)]
     return {
         rank: [cost - median_of_others(every, cost) for cost, every in zip(own, ordered, strict=True)]

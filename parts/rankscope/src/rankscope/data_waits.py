@@ -78,9 +78,9 @@ def read_samples(answers: Mapping[int, bytes | str]) -> tuple[list[RankSamples],
 
 
 def seconds_to_sample(report: SlowReport, asked: float) -> float:
-    """For how long py-spy is to look, so that what explains the least of what is told is certain.
+    """Seconds for which py-spy samples, long enough for the slow rank that costs least.
 
-    It is half as long as NCCL was asked, longer where a rank costs little, and MAX_SECONDS at most.
+    Half as long as NCCL was asked, longer where a rank costs little, and at most MAX_SECONDS.
     """
     shares = [each.share for each in (*report.slow, *report.suspects) if each.share > 0]
     return min(max(asked / 2, MAX_SECONDS), max(asked / 2, CAUSE_SECONDS / max(min(shares, default=1.0), MIN_SHARE)))
@@ -115,10 +115,11 @@ class _Sampled:
 
 
 def add_samples(report: SlowReport, samples: Iterable[RankSamples], why: str = "") -> SlowReport:
-    """The report with the causes that py-spy's samples of slow ranks and suspects show; `why` some are missing.
+    """The report with the causes that py-spy's samples of slow ranks and suspects show; `why`: why some are missing.
 
-    Who waits for its data is slow, with the cause "data"; so is, with the cause "host", who comes late to collectives
-    and is at a line of the program at which another rank hardly is. A suspect of which times do not tell keeps that.
+    A rank that waits for its data is slow, with the cause "data". A rank that comes late to collectives is slow too,
+    with the cause "host", if it is often at a line of the program at which another rank hardly ever is. A suspect
+    without measured times stays a suspect.
     """
     by_rank = {each.rank: each for each in samples}
     why = why or next((each.why.rstrip(".") for each in by_rank.values() if each.why), "")

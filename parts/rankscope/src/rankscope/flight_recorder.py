@@ -49,7 +49,7 @@ class Operation(Struct):
 
 
 class RankDump(Struct):
-    """What the recorder of one rank holds: the last operations of each group, and those that have not ended."""
+    """The recorder of one rank: the last operations of each group, and the operations that have not ended."""
 
     rank: RankNumber
     why: Text = ""  # why there is none
@@ -138,7 +138,7 @@ class _Waits:
     """Which ranks wait for which others."""
 
     def __init__(self, dumps: Iterable[RankDump], trusted: Collection[int] = ()) -> None:
-        """Of `trusted` ranks, which gave no dump, nothing is said: they are taken to be where they should be."""
+        """`trusted`: ranks without a dump that are taken to be where they should be; nothing is reported of them."""
         self.known = {dump.rank: dump for dump in dumps if not dump.why}
         self.trusted = frozenset(trusted)
         self.descs: dict[Group, str] = {}
@@ -322,11 +322,11 @@ _GroupCollective = tuple[str, str, int]
 
 
 def _left_behind(waits: _Waits) -> Finding | None:
-    """Of ranks that wait for each other, those that skipped a collective.
+    """The ranks that skipped a collective, among ranks that wait for each other.
 
-    That is who has not launched what the others are in, if the others have launched all that is awaited. Else the few
-    whom one operation lacks, where the other one lacks many; of as many on both sides those whose operation is over in
-    other groups of that name: of two replicas, say.
+    If all awaited operations but one were launched by everybody, these are the ranks that did not launch that one. Else
+    they are the smaller of two sets of missing ranks; between equal sets, as of two replicas, the set whose operation
+    has ended in other groups of the same name.
     """
     lacked: dict[_GroupCollective, set[int]] = defaultdict(set)
     unlaunched: dict[_GroupCollective, set[int]] = defaultdict(set)

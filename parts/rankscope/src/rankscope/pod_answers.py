@@ -127,10 +127,11 @@ Answers = Sequence[tuple[R, PodAnswer | str]]
 
 
 def refuse_foreign_ranks(answers: Answers[R]) -> list[tuple[R, PodAnswer | str]]:
-    """The answers without those that claim ranks of other pods.
+    """The answers, with an error for each pod that claims ranks of another pod.
 
-    A pod has as many ranks as the others, by its number. Where the launcher has numbered the ranks otherwise, as most
-    pods then show, only a rank of which several pods tell is refused to those whose it is not by their number.
+    Ranks are expected in the order of the pods, the same number in each. If most pods show that the launcher has
+    numbered them otherwise, a pod is refused only for a rank that several pods claim and that is not its own in that
+    order.
     """
     claimed: dict[int, set[int]] = {}
     for rank, answer in answers:

@@ -299,9 +299,9 @@ def counted(code: bytes) -> Callable[[Any], None]:
 
 
 class NoClasses(pickle._Unpickler):
-    """In Python: the one in C reserves as much memory as the pickle tells it to.
+    """A pickle decoder in Python: the one in C reserves as much memory as the pickle asks for.
 
-    Keys are texts, and there are no sets: the hash of tuples within tuples takes twice as long with each level.
+    Keys are texts, and there are no sets: the hash of nested tuples takes twice as long with each level.
     """
 
     dispatch: ClassVar = {
@@ -323,7 +323,7 @@ def short(value: Any, most: int) -> str:
 
 
 def recorder(each: dict[str, Any], read: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """What `read` finds in a dump of a rank, which PyTorch's flight recorder writes when its pipe is written to."""
+    """The result of `read` for the dump that a rank's flight recorder writes when its pipe is written to."""
     env, rank = each["env"], each["rank"]
     places = [env[name] for name in DUMP_FILE_VARIABLES if env.get(name)] or DEFAULT_DUMP_PREFIXES
     files = [f"{place}{rank}" for place in places]
@@ -459,9 +459,9 @@ PART_OF_MODEL = re.compile(r"torch/(?:nn/modules/module|autograd/function)\.py")
 
 
 def overlaps(frames: list[dict[str, Any]]) -> bool:
-    """Whether a collective runs beside the computation, by the calls that launched it, the innermost first.
+    """Whether a collective runs beside the computation, by the stack that launched it, the innermost frame first.
 
-    Those within the innermost part of the model count: that DDP calls the model says nothing of a tensor group in it.
+    Only frames inside the innermost part of the model count: DDP around the model says nothing of a tensor group in it.
     """
     for frame in frames:
         file = short(frame.get("filename"), 4096)

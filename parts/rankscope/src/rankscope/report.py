@@ -169,7 +169,7 @@ class MpiLauncher:
 
 @dataclass(frozen=True, slots=True)
 class PodTrace:
-    """What was found in one pod besides its processes."""
+    """Facts about one pod besides its processes."""
 
     pod_rank: int
     pod: str

@@ -66,9 +66,9 @@ def describe_cost(late: LateRank, *, short: bool = False) -> str:
 
 
 def describe_suspect(late: LateRank) -> str:
-    """A sentence on a rank that launches later than the others, while it is unknown whether these wait.
+    """A sentence on a rank that launches later than the others, while it is unknown whether they wait for it.
 
-    Or of which the times of collectives alone tell that they do, with nothing that confirms it.
+    The same for a rank for which they wait by the times of collectives alone, without other evidence.
     """
     name, evidence = _begin_sentence(late), f": {late.evidence}" if late.evidence else ""
     if late.timed:

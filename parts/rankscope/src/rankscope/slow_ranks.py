@@ -300,7 +300,8 @@ def _measure_lateness(
 ) -> tuple[LateRank, int]:
     """The lateness of a process, and in how many answers it was late.
 
-    `launches`: whether the job launched operations between two answers; None: not told. `usual`: in what share it did.
+    `launches`: whether the job launched operations between two answers, None if unknown; `usual`: the share with
+    launches.
     """
     times_late = late_of.get(process.number, {})
     everywhere = _is_late_everywhere(process, times_late, read.active)
@@ -327,7 +328,7 @@ def _measure_lateness(
 
 
 def _judge_rank(late: LateRank, times: int, smallest: float, others: float) -> LateRank:
-    """`smallest`: the share that is not chance; `others`: that of the median of the other ranks."""
+    """Judge by the share of late answers: `smallest` may be chance, `others` is the median of the other ranks."""
     stands_out = times >= MIN_TIMES_LATE and late.low > max(smallest, ABOVE_OTHERS * others)
     return replace(
         late,
@@ -342,7 +343,7 @@ def _is_late_everywhere(
 ) -> bool | None:
     """Whether it is late in all its communicators, which points to its host; None if unknown.
 
-    The first stage of a pipeline is later than the last in what they have in common, and nothing is wrong with it.
+    Healthy first stages of a pipeline are late too, but only in communicators shared with the last stage.
     """
     if process.communicators is None:
         return None

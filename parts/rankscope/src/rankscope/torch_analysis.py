@@ -110,8 +110,8 @@ class TorchAnalysis:
 def build_question(dumps: Sequence[RankDump]) -> tuple[bytes, list[tuple[Group, str]]]:
     """The analyser script's input, and the process groups in it with their names.
 
-    Of each group the last collectives that all its members which gave a dump still know; none of one with a collective
-    whose tensors are not told.
+    For each group the last collectives that the dumps of all its members still hold; no group with a collective of
+    unknown tensors.
     """
     members: dict[Group, dict[int, RankDump]] = defaultdict(dict)
     descs: dict[Group, str] = {}
@@ -142,7 +142,7 @@ class _Kinds:
         self._of: dict[tuple[str, str], int | None] = {}
 
     def place(self, call: Call) -> int | None:
-        """Its place among all; None where its tensors are not told, or not as JSON of that form."""
+        """The number of a call; None if its tensors are unknown or not JSON of that form."""
         key = call.op, call.tensors
         if key not in self._of:
             try:

@@ -29,7 +29,7 @@ class NoLog(UnreadableLog):
 
 
 def iter_pieces(name: str, note: Callable[[str], None]) -> Iterator[bytes]:
-    """The bytes of a file or of standard input ("-"); `note` is called with what is waited for.
+    """The bytes of a file or of standard input ("-"); `note` is called with a message when input is awaited.
 
     Raises UnreadableLog.
     """

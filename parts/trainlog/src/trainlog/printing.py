@@ -24,7 +24,7 @@ class PrintedLog(NamedTuple):
 def print_log(
     name: str, note: Callable[[str], None], own: tuple[OwnFormat, ...] = (), *, as_json: bool = False
 ) -> PrintedLog:
-    """Print what a file or standard input ("-") holds; `note` is called with what is waited for.
+    """Print the results in a file or standard input ("-"); `note` is called with a message when input is awaited.
 
     UnreadableLog if it cannot be opened.
     """

@@ -135,7 +135,7 @@ def _array(items: Iterable[Iterable[bytes]], indent: str = "    ") -> Iterator[b
 def _array_of(
     values: Iterable[Any], encodable: Callable[[list[Any]], list[Any]] = list, *, indent: str = "    "
 ) -> Iterator[bytes]:
-    """The values as a JSON array, one per line; `said` makes some of them at once into what is encoded."""
+    """The values as a JSON array, one per line; `encodable` converts some of them at once for the encoder."""
     rest, between = iter(values), f",\n{indent}".encode()
     pieces = iter(lambda: list(islice(rest, _ITEMS_AT_ONCE)), [])
     # A line end within a text is written as two letters.

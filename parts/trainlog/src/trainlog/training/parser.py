@@ -211,7 +211,7 @@ class TrainingParser:
         return layout.draws_bar and ("dict" in self._open or self._planned is not None)
 
     def _add_similar(self, layout: LineLayout, steps: PackedSteps, at: int, stop: int, last: bytes) -> None:
-        """Add steps of similar lines: together those that certainly follow what was before, the others one by one."""
+        """Add steps of similar lines: together as long as they certainly follow the known steps, else one by one."""
         add, label = self._add_step, layout.label
         if layout.format == "deepspeed" or not self._epochs.renumber(steps, at, stop, layout.format, label):
             add = self._add_report
@@ -456,7 +456,7 @@ class TrainingParser:
                 self._shared[:] = layout, *self._shared[: _MAX_LAYOUTS - 1]
 
     def _take_progress_bar(self, text: str) -> None:
-        """Take a progress bar of the training; bars of downloads begin with a name and are ignored."""
+        """Use a progress bar of the training to number steps; bars of downloads begin with a name and are ignored."""
         for bar in iter_drawn_bars(text) if "it/s" in text or "s/it" in text else ():
             self._take_bar(bar)
 
@@ -471,7 +471,7 @@ class TrainingParser:
                 break
 
     def _take_bar(self, bar: ProgressBar) -> bool:
-        """Take a bar; returns whether it is that of the run's steps."""
+        """Use a progress bar to number steps; returns whether it counts the steps of the run."""
         run = self._open.get("dict")
         total = self._planned or (run.total if run is not None and not run.finished else None)
         if total and bar.total != total:

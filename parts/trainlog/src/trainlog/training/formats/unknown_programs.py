@@ -199,7 +199,7 @@ def parse_in_configured_formats(formats: tuple[OwnFormat, ...], text: str) -> va
 
 
 class StepLineFinder:
-    """Finds lines that may tell of a step: those that hold one of the words, and those of one's own formats."""
+    """Finds lines that may report a step: lines with one of the words, and lines of the person's own formats."""
 
     def __init__(self, words: WordSearch, formats: tuple[OwnFormat, ...]) -> None:
         self._words, self._formats = words, formats
