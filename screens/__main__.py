@@ -69,10 +69,10 @@ def main(argv: list[str] | None = None) -> int:
         if (words := proxy.proxied(argv)) is not None:
             return proxy.main(words)
         gc.enable()
-    from screens.cli.output import guarded, message_style
+    from screens.cli.output import message_style, sanitized_output
 
     crash.install_log()
-    with guarded(), message_style(as_json="--json" in (argv[: argv.index("--")] if "--" in argv else argv)):
+    with sanitized_output(), message_style(as_json="--json" in (argv[: argv.index("--")] if "--" in argv else argv)):
         return run_command(argv, is_closed=is_closed)
 
 

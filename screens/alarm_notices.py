@@ -101,12 +101,12 @@ class AlarmNotifier:
                 new.append(alarm)
         return new
 
-    def concerns(self, app: SessionApp, alarm: Alarm) -> bool:
+    def is_for_person(self, app: SessionApp, alarm: Alarm) -> bool:
         """Whether the alarm is of a job of this person, and began while the console was open."""
         jobset = app.fleet.jobsets.get((alarm.namespace, alarm.job))
         return jobset is not None and app.whose(jobset.owner) == OWN_NAME and alarm.since >= self._opened
 
-    def explained(self, alarms: Iterable[Alarm]) -> list[Alarm]:
+    def newly_explained(self, alarms: Iterable[Alarm]) -> list[Alarm]:
         """Stall alarms that were shown before the rank that causes them was known, and is known now."""
         found = []
         for each in alarms:
@@ -159,8 +159,8 @@ def notify_new_alarms(app: SessionApp, bell: AlarmNotifier) -> None:
     alarms = app.session.alarms
     alarms.watch_namespace(app.only_namespace)
     begun = bell.not_yet_notified(app, alarms.pop_new_alarms())
-    new = begun + bell.explained(alarms.latest_alarms)
-    own = [each for each in new if bell.concerns(app, each)]
+    new = begun + bell.newly_explained(alarms.latest_alarms)
+    own = [each for each in new if bell.is_for_person(app, each)]
     _show(app, own)
     new.sort(key=lambda each: each not in own or each not in begun)
     notes = [(f"{each.job}: {each.kind.label}", format_alarm(each, app.session.watch), each.namespace) for each in new]

@@ -84,7 +84,7 @@ class FilterLine(SearchLine):
         so_far = " so far" if self.table.listing.searching and self.table.filter_text else ""
         return f"{len(self.table.shown):,}{so_far} of {len(self.table.listing.rows):,}"
 
-    def tell(self) -> None:
+    def show_matches(self) -> None:
         if self.found.is_mounted:
             self.found.update(self._match_count_text)
 
@@ -160,7 +160,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
     def show_fleet(self, fleet: Fleet) -> None:
         """Show that snapshot; pages without cluster data do not override this."""
 
-    def narrowed(self, rows: Mapping[Key, RowT]) -> Mapping[Key, RowT]:
+    def in_chosen_namespace(self, rows: Mapping[Key, RowT]) -> Mapping[Key, RowT]:
         """The rows of the chosen namespace; all rows if none is chosen."""
         only = self.app.only_namespace
         return {key: row for key, row in rows.items() if key[0] == only} if only else rows
@@ -437,7 +437,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
     def _count_filtered(self, event: ResourceTable.Changed) -> None:
         for filter_line in self.query(FilterLine):
             if event.table is filter_line.table:
-                filter_line.tell()
+                filter_line.show_matches()
 
     def action_mine(self) -> None:
         table = self.focused

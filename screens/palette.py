@@ -171,14 +171,14 @@ class PaletteTargets(NameProvider):
             yield hit
         if self._reading is not None:
             await asyncio.shield(self._reading)
-        for hit in self._hits(query, self._read_objects()):
+        for hit in self._iter_hits(query, self._read_objects()):
             yield hit
 
     def _known_hits(self, query: str) -> Iterator[Hit]:
         """What is found without reading a file."""
         word, *namespaces = query.casefold().split()
         wanted = " ".join(namespaces)
-        for what, name in self._switches() if namespaces else ():
+        for what, name in self._iter_switches() if namespaces else ():
             target = PAGE_TARGETS[what]
             if word in target.words.split() and (found := offsets(wanted, name)):
                 score = 1000.0 + match_score(wanted, name, found)
@@ -195,9 +195,9 @@ class PaletteTargets(NameProvider):
                 where = f" in {namespaces[0]}" if namespaces else ""
                 score = 1000.0 if word in names else 2.0 * len(word)
                 yield Hit(score, f"Go to {title}{where}", partial(self._open, page, *namespaces), help=target.what)
-        yield from self._hits(query, self._list_targets())
+        yield from self._iter_hits(query, self._list_targets())
 
-    def _hits(self, query: str, objects: Iterable[HitKind]) -> Iterator[Hit]:
+    def _iter_hits(self, query: str, objects: Iterable[HitKind]) -> Iterator[Hit]:
         for kind, weight, keys, opened in objects:
             named = ((key, offsets(query, key[-1])) for key in _filter_by_words(query, keys))
             scored = [(match_score(query, key[-1], found), key, found) for key, found in named if found]
@@ -207,7 +207,7 @@ class PaletteTargets(NameProvider):
                     (first + score) * weight, self._highlight_match(key[-1], found), partial(opened, *key), help=kind
                 )
 
-    def _switches(self) -> Iterator[tuple[str, str]]:
+    def _iter_switches(self) -> Iterator[tuple[str, str]]:
         """Yield what one can switch (context, namespace), each with the possible names."""
         if self.console.connected:
             yield from (("context", each.name) for each in self.console.session.watch.contexts())

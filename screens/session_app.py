@@ -134,7 +134,7 @@ class SessionApp(KeyOrderedApp):
 
     def watch_fleet(self) -> None:
         """Release the colours of jobs that have gone."""
-        self._job_styles.keep({each.uid for each in self.fleet.jobsets.values() if not each.finished})
+        self._job_styles.keep_only({each.uid for each in self.fleet.jobsets.values() if not each.finished})
 
     def open_page(self, page: str, *about: object) -> None:
         self.push_screen(make_page(page, *about))

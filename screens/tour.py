@@ -88,7 +88,7 @@ class Guide:
         return self.app.fleet
 
     async def look_round(self) -> None:
-        await self.until("the first picture", lambda: self.fleet.nodes and self.fleet.pods and self.fleet.workloads)
+        await self.wait_for("the first picture", lambda: self.fleet.nodes and self.fleet.pods and self.fleet.workloads)
         await self.settled()
         self.step("1", "Fleet: node pools and the floor")
         for pool in POOLS.rows(self.fleet):
@@ -119,7 +119,7 @@ class Guide:
         await self.press("5", "Launch: NCCL all-reduce on 16 GPUs")
         page = self.app.screen
         assert isinstance(page, LaunchScreen)
-        await self.until("the form", lambda: page.form.texts.get("name"))
+        await self.wait_for("the form", lambda: page.form.texts.get("name"))
         await self.press("enter")
         await self.press("up")
         await self.type_over(JOB_NAME)
@@ -130,28 +130,28 @@ class Guide:
         if not problem:
             raise ConsoleError("The form takes 12 GPUs, which no launch can have.")
         await self.type_over("16")
-        await self.until("the form to agree", lambda: not page.form.model.problems.get("gpus", ""))
+        await self.wait_for("the form to agree", lambda: not page.form.model.problems.get("gpus", ""))
         for path in ("name", "gpus", "queue"):
             print_line(f"   {path}: {page.form.texts[path]}")
         self.save_screenshot("launch")
         await self.press("ctrl+s", "What will be created")
-        await self.until("the look before the launch", lambda: checked(self.app.screen))
+        await self.wait_for("the look before the launch", lambda: checked(self.app.screen))
         await self.settled()
         self.save_screenshot("preview")
         await self.press("enter", "Launch it")
-        await self.until("the job's page", lambda: isinstance(self.app.screen, JobScreen))
-        await self.until("admission", lambda: self.job and self.job.state != JobState.PENDING)
+        await self.wait_for("the job's page", lambda: isinstance(self.app.screen, JobScreen))
+        await self.wait_for("admission", lambda: self.job and self.job.state != JobState.PENDING)
         print_line(f"   {JOB_NAME} is admitted: {self.job.gpus if self.job else 0} GPUs")
 
     async def watch(self) -> None:
         page = self.app.screen
         assert isinstance(page, JobScreen)
-        await self.until("the job's page", lambda: page.query(NcclPanel))
+        await self.wait_for("the job's page", lambda: page.query(NcclPanel))
         panel = page.query_one(NcclPanel)
         self.step("b", "The bandwidth of each size as it is measured")
         shown, halved = 0, False
         while not (panel.test and panel.test.finished):
-            await self.until("the next row", partial(has_more_rows, panel, shown))
+            await self.wait_for("the next row", partial(has_more_rows, panel, shown))
             shown = self.print_new_rows(panel.test, shown)
             if shown >= SCREENSHOT_ROWS and not halved:
                 halved = True
@@ -169,7 +169,7 @@ class Guide:
         for key, what in (("r", "pods"), ("l", "log"), ("e", "events")):
             await self.press(key, f"The job's {what}")
             self.save_screenshot(f"job-{what}")
-        await self.until("the job's end", lambda: self.job and self.job.finished)
+        await self.wait_for("the job's end", lambda: self.job and self.job.finished)
         if self.job is None or self.job.state is not JobState.SUCCEEDED:
             raise ProgramFailed(f"{JOB_NAME} did not succeed.")
 
@@ -201,19 +201,19 @@ class Guide:
     async def stop(self) -> None:
         """Stop the job and check that nothing is left."""
         await self.press("x", f"Stop {JOB_NAME}")
-        await self.until("the question", lambda: isinstance(self.app.screen, Confirm))
+        await self.wait_for("the question", lambda: isinstance(self.app.screen, Confirm))
         await self.settled()
         self.save_screenshot("stop")
         await self.press("y", "Yes")
-        await self.until(
+        await self.wait_for(
             "the end of everything of the release",
             lambda: self.job is None and not any(pod.jobset == JOB_NAME for pod in self.fleet.pods.values()),
         )
         print_line("   nothing of the release is left")
         self.step("escape", "Back to the jobs")
-        await self.until("the end of the question", lambda: not isinstance(self.app.screen, Confirm))
+        await self.wait_for("the end of the question", lambda: not isinstance(self.app.screen, Confirm))
         await self.press("escape")
-        await self.until("the list of jobs", lambda: isinstance(self.app.screen, JobsScreen))
+        await self.wait_for("the list of jobs", lambda: isinstance(self.app.screen, JobsScreen))
         await self.settled()
         self.save_screenshot("jobs-after")
 
@@ -221,7 +221,7 @@ class Guide:
         await self.press("6", "Runs: what was launched, and how it ended")
         page = self.app.screen
         assert isinstance(page, RunsScreen)
-        await self.until("the run in the memory", lambda: page.table.row)
+        await self.wait_for("the run in the memory", lambda: page.table.row)
         run = page.table.row
         if run is None or run.outcome is not Outcome.SUCCEEDED or run.average_busbw is None:
             raise ConsoleError(f"The run of {JOB_NAME} is not remembered with its end and its bandwidth.")
@@ -257,7 +257,7 @@ class Guide:
         await asyncio.sleep(POLL_SECONDS)
         await self.pilot.pause()
 
-    async def until(self, what: str, seen: Callable[[], object]) -> None:
+    async def wait_for(self, what: str, seen: Callable[[], object]) -> None:
         """Wait until `seen()` is true; ConsoleError names what did not happen."""
         async with asyncio.timeout(STEP_TIMEOUT) as limit:
             try:

@@ -95,7 +95,7 @@ def age(seconds: float) -> str:
 duration = format_duration
 
 
-def freshness(seconds: float) -> str:
+def format_freshness(seconds: float) -> str:
     """How old a snapshot is: "0.4 s", "14 s", "3 min"."""
     return f"{max(0.0, seconds):.1f} s" if seconds < 10 else duration(seconds)
 
@@ -172,7 +172,7 @@ def bar_columns(part: float, whole: float, width: int) -> int:
 SPARKLINE_CHARACTERS = "▁▂▃▄▅▆▇█"
 
 
-def heat(share: float, *, low_is_bad: bool) -> Span:
+def heat_bar(share: float, *, low_is_bad: bool) -> Span:
     """A bar for a share from 0 to 1, in a colour for how good it is."""
     if low_is_bad:
         style = "faint" if share < 0.05 else "dim" if share < 0.5 else "ok"
@@ -200,14 +200,14 @@ class JobColors:
         self._numbers: dict[str, int] = {}
 
     def of(self, uid: str) -> str:
-        """A job's colour, stable while `keep` includes it: by its uid, or the least used one."""
+        """A job's colour, stable while `keep_only` includes it: by its uid, or the least used one."""
         if uid not in self._numbers:
             used, first = Counter(self._numbers.values()), crc32(uid.encode()) % JOB_COLOURS
             around = (*range(first, JOB_COLOURS), *range(first))
             self._numbers[uid] = min(around, key=lambda number: used[number])
         return f"job-{self._numbers[uid]}"
 
-    def keep(self, uids: Collection[str]) -> None:
+    def keep_only(self, uids: Collection[str]) -> None:
         """Release the colours of all other jobs."""
         self._numbers = {uid: number for uid, number in self._numbers.items() if uid in uids}
 

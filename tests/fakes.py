@@ -239,7 +239,7 @@ class FakeRuns:
     async def check_writes(self) -> str:
         return self.note
 
-    async def past(self) -> list[PastRun]:
+    async def list_past_runs(self) -> list[PastRun]:
         return []
 
     async def list_runs(self, recipe: str = "") -> tuple[RunRecord, ...]:

@@ -82,7 +82,7 @@ def starting_values(
 
     `jobset`: what saved it, if that is known.
     """
-    if jobset is not None and saved.place and jobset.keeps(saved.place) is False:
+    if jobset is not None and saved.place and jobset.outlives_pods(saved.place) is False:
         return {}, f"It begins as the job did: {CHECKPOINTS_IN_PODS}."
     last = saved.survey.last_complete if saved.survey is not None else None
     if last is None:

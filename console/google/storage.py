@@ -241,7 +241,7 @@ class CloudStorage:
         meter.total, meter.all_files = sum(each.bytes for each, _ in wanted), len(wanted)
         room = asyncio.Semaphore(MAX_CONCURRENT_OBJECTS)
 
-        async def bring(stored: StoredObject, target: Path) -> None:
+        async def download(stored: StoredObject, target: Path) -> None:
             nonlocal kept
             async with room:
                 meter.report(stored.name)
@@ -258,7 +258,7 @@ class CloudStorage:
 
         async with asyncio.TaskGroup() as group:
             for stored, target in wanted:
-                group.create_task(bring(stored, target))
+                group.create_task(download(stored, target))
         seconds = time.monotonic() - start
         return FetchReport(str(place), str(folder), meter.files, meter.done, kept, seconds, tuple(problems))
 
@@ -305,11 +305,11 @@ class CloudStorage:
 def _nearest_first(found: Iterable[InstanceT], region: str) -> tuple[InstanceT, ...]:
     """File systems of the cluster's region first, and among them mountable ones."""
 
-    def far(each: InstanceT) -> tuple[bool, bool]:
+    def remoteness(each: InstanceT) -> tuple[bool, bool]:
         near = bool(region) and each.location.split("-")[:2] == region.split("-")[:2]
         return not near, not each.ready
 
-    return tuple(sorted(found, key=far))
+    return tuple(sorted(found, key=remoteness))
 
 
 def _listing_note(place: GcsPlace, objects: Sequence[StoredObject], latest: int | None) -> str:

@@ -41,7 +41,7 @@ class Retries:
     def begin(self) -> None:
         self._began = asyncio.get_running_loop().time()
 
-    def lasted(self) -> bool:
+    def has_lasted(self) -> bool:
         """Whether the connection that ends now has lasted, so that failures before it count no longer."""
         began, self._began = self._began, None
         lasted = began is not None and asyncio.get_running_loop().time() - began >= self.backoff.settled
@@ -49,7 +49,7 @@ class Retries:
         return lasted
 
     def fail(self) -> int:
-        self.lasted()
+        self.has_lasted()
         self.failures += 1
         return self.failures
 

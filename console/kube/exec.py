@@ -115,12 +115,12 @@ class Process:
             self._parts.append((self._channel, bytes(data)))
             self._held += len(data)
 
-    def flushed(self) -> None:
+    def on_chunk_fed(self) -> None:
         if self._held > MAX_BUFFERED_BYTES or len(self._parts) > MAX_BUFFERED_PIECES:
             self._socket.pause()
         self._more.set()
 
-    def full(self, on: bool) -> None:
+    def on_buffer_full(self, on: bool) -> None:
         if not on:
             self._sent.set()
 

@@ -402,11 +402,11 @@ class HttpConnections:
         if self._shares is None:
             if self._probe is None:
                 self._probe = start_task(self._probe_http2(headers), "multiplex:probe")
-                self._probe.add_done_callback(self._probed)
+                self._probe.add_done_callback(self._on_probe_ended)
             self._shares = await asyncio.shield(self._probe)
         return self._shares
 
-    def _probed(self, probe: asyncio.Task[bool]) -> None:
+    def _on_probe_ended(self, probe: asyncio.Task[bool]) -> None:
         self._probe = None
         if not probe.cancelled():
             probe.exception()  # its waiters raise it; there may be none any more

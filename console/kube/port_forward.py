@@ -170,7 +170,7 @@ class Receiver(Protocol):
     def data(self, data: bytes) -> None:
         """Bytes have come."""
 
-    def full(self, on: bool) -> None:
+    def on_buffer_full(self, on: bool) -> None:
         """Whether to wait with writing."""
 
     def end(self, why: str) -> None:
@@ -237,7 +237,7 @@ class Pipe:
         elif data:
             self._parts.append(data)
 
-    def flushed(self) -> None:
+    def on_chunk_fed(self) -> None:
         """Pass on what came together, in one piece: the parts are views that are good for this moment only."""
         if self._parts:
             data = b"".join(self._parts)
@@ -245,13 +245,13 @@ class Pipe:
             if self._receiver:
                 self._receiver.data(data)
 
-    def full(self, on: bool) -> None:
+    def on_buffer_full(self, on: bool) -> None:
         if self._receiver:
-            self._receiver.full(on)
+            self._receiver.on_buffer_full(on)
 
     def ended(self, why: str) -> None:
         """Called when the connection, or the pod's side of it, has ended."""
-        self.flushed()
+        self.on_chunk_fed()
         if self.closed:
             return
         self.closed = True

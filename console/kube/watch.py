@@ -87,7 +87,7 @@ class WatchSource(Protocol):
 
     async def page(self, token: str) -> bytes: ...
 
-    async def narrow(self, first: bytes) -> bool:
+    async def choose_selector(self, first: bytes) -> bool:
         """Choose a selector by the first page of a long list; returns whether to list again with it."""
 
     def watch(self, version: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
@@ -132,7 +132,7 @@ async def follow(
                         line = reader.read_event(text) if text else WatchEvent("BOOKMARK")
                         change, version, storm = _parse_change(line), line.version or version, None
                         yield change
-            if not retries.lasted():
+            if not retries.has_lasted():
                 raise _EndedAtOnce("Could not watch for changes: the server ended the watch within seconds.")
         except ConsoleError as error:
             failures, lasts_not = retries.fail(), isinstance(error, Gone | _EndedAtOnce)
@@ -204,7 +204,7 @@ async def _list(
     try:
         while fetching:
             body = await fetching
-            if not version and await source.narrow(body):
+            if not version and await source.choose_selector(body):
                 fetching = asyncio.ensure_future(source.page(""))
                 yield "", FirstListPage({})  # the server has answered
                 continue
@@ -271,7 +271,7 @@ class HttpSource:
         params = {"limit": limit, **self._query, **({"continue": token} if token else {})}
         return await self._client.request("GET", self._path, doing=f"list {self._what}", params=params)
 
-    async def narrow(self, first: bytes) -> bool:
+    async def choose_selector(self, first: bytes) -> bool:
         if self._selects is None or (peek_list_meta(first).remaining or 0) <= LONG_LIST_OBJECTS:
             return False
         selects, self._selects = self._selects, None

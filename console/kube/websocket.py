@@ -142,13 +142,13 @@ class MessageListener(Protocol):
     def feed(self, data: memoryview) -> None:
         """Take a part of a message; the view is only valid during the call."""
 
-    def flushed(self) -> None:
+    def on_chunk_fed(self) -> None:
         """Called when all parts that arrived together have been fed."""
 
     def ended(self, why: str) -> None:
         """Called when nothing more can be received or sent; `why` is empty after a proper close."""
 
-    def full(self, on: bool) -> None:
+    def on_buffer_full(self, on: bool) -> None:
         """Called with True when the send buffer is full and the sender should wait, with False when it may continue."""
 
 
@@ -290,12 +290,12 @@ class WebSocket(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self.waiting = True
         if self._listener and not self.closed:
-            self._listener.full(True)
+            self._listener.on_buffer_full(True)
 
     def resume_writing(self) -> None:
         self.waiting = False
         if self._listener and not self.closed:
-            self._listener.full(False)
+            self._listener.on_buffer_full(False)
 
     def _on_received(self, data: memoryview) -> None:
         self._received_at, self._asked = self._loop.time(), 0.0
@@ -305,7 +305,7 @@ class WebSocket(asyncio.BufferedProtocol):
             self.abort("what came over it is not WebSocket data")
             return
         if self._listener and not self.closed:
-            self._listener.flushed()
+            self._listener.on_chunk_fed()
 
     def begin(self) -> None:
         if self._listener and not self.closed:
@@ -321,7 +321,7 @@ class WebSocket(asyncio.BufferedProtocol):
         elif kind == CLOSE and self._goodbye is None:
             self._goodbye = close_reason(data)
             if self._listener and not self.closed:
-                self._listener.flushed()
+                self._listener.on_chunk_fed()
             self._transport.write(frame_header(CLOSE, data))
             self._transport.close()
             code, words = self._goodbye  # 1000 is a goodbye as it should be, 1005 one without a code

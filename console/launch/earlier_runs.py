@@ -27,10 +27,10 @@ class EarlierRuns:
         self._speeds_at = -inf
         self._phases: dict[str, tuple[float, Mapping[str, float]]] = {}  # by uid of a job: when it was read, and that
 
-    async def past(self) -> list[PastRun]:
+    async def list_past_runs(self) -> list[PastRun]:
         """Runs that ended by themselves, to estimate how long jobs run."""
         return [
-            PastRun(each.recipe, short_name(each.who), each.gpus, *each.ran)
+            PastRun(each.recipe, short_name(each.who), each.gpus, *each.run_seconds)
             for each in await self._history.list_runs()
             if each.server == self._server and each.outcome is Outcome.SUCCEEDED and each.started and each.ended
         ]

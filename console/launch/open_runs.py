@@ -52,7 +52,7 @@ class OpenRuns:
         await self._history.update_run(before, after)
         self.add(after) if after.open else self.forget({after.number})
 
-    def see(self, run: RunRecord) -> None:
+    def mark_seen(self, run: RunRecord) -> None:
         """Record that the run's job was seen in the snapshot."""
         self._alive.add(run.number)
         self._missed.pop(run.number, None)

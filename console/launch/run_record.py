@@ -148,7 +148,7 @@ class RunRecord:
         return f"{self.state}: {why}" if why else self.state
 
     @property
-    def ran(self) -> tuple[float, float]:
+    def run_seconds(self) -> tuple[float, float]:
         """Seconds of run time in all, and of those before its last return to the queue, as far as consoles saw."""
         spans = decode_seen_time(self.seen).spans if SpanKind.QUEUED in self.seen else ()
         waits = [span for span in spans if span.kind is SpanKind.QUEUED]

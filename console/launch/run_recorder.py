@@ -124,7 +124,7 @@ class RunRecorder:
             for run in await self._runs.open.list():
                 jobset = fleet.jobsets.get(run.key)
                 if jobset is not None and is_run_of_job(run, jobset):
-                    self._runs.open.see(run)
+                    self._runs.open.mark_seen(run)
                     await self._record_state(run, jobset, fleet)
                 elif self._cluster.is_watched("jobsets", run.namespace) and self._runs.open.is_gone(run, link.since):
                     ended = replace(

@@ -260,8 +260,7 @@ class JobMonitor:
 
     @property
     def is_lagging(self) -> bool:
-        """Whether later steps may be unread, as a log arrives faster than it is read or old lines are still being read.
-        """
+        """Whether later steps may be unread: a log arrives faster than it is read, or old lines are still read."""
         old = self.watch.is_reading_old_lines(SERVER_CLOCK.now()) or self.measures.is_reading_old_lines
         return old or any(stream.is_lagging for stream in self._streams.values())
 

@@ -29,7 +29,7 @@ class FoundLine:
     text: str
 
     @property
-    def where(self) -> str:
+    def named_position(self) -> str:
         """The position that the line names, such as "iteration 20"; empty if it names none."""
         match = _STEP_NUMBER.search(self.text)
         return f"{match[1].lower()} {int(match[2]):,}" if match else ""

@@ -105,7 +105,7 @@ def find_lost_work(
         last = folder.at, folder.step
     if last is None and over:
         return None  # what was not saved then is gone already
-    stays = jobset.keeps((folder.place if folder is not None else "") or place)
+    stays = jobset.outlives_pods((folder.place if folder is not None else "") or place)
     if last is not None and stays:
         return LostWork(gpus, max(last[0], containers), last[1], last[0], by_folder=saved is None) if not over else None
     if last is not None:
@@ -147,13 +147,13 @@ def has_checkpoint(jobset: JobSet, measures: JobMeasures | None, folder: SeenFol
     A test of NCCL saves nothing, and what is in the pods goes with them.
     """
     if folder is not None and (folder.complete or folder.absent):
-        return folder.complete and jobset.keeps(folder.place)
+        return folder.complete and jobset.outlives_pods(folder.place)
     if recipe_kind(jobset.recipe) is RecipeKind.NCCL:
         return False
     if measures is None or measures.is_reading_old_lines:
         return None
     if any(track.checkpoints for track in measures.tracks):
-        return jobset.keeps(saved_folder(measures))
+        return jobset.outlives_pods(saved_folder(measures))
     return False if any(measures.tracks) or measures.tests else None
 
 

@@ -48,7 +48,7 @@ FAILURE_TAIL_LINES = 400  # last lines of the log of a pod that failed, which na
 NAN_SEARCH_LINES = 20_000  # lines at the end of the log of a run that has diverged, read once: since when
 
 
-def _shown(progress: JobProgress) -> tuple[object, ...]:
+def _visible_state(progress: JobProgress) -> tuple[object, ...]:
     return replace(progress, at=0.0, printed=0.0), progress.eta, progress.late
 
 
@@ -287,7 +287,7 @@ class JobProgressReader:
         """Store the progress of a job; returns whether it changed."""
         before = self.known.get(uid)
         self.known[uid] = found = keep_previous_verdict(before, found)
-        return before is None or _shown(before) != _shown(found)
+        return before is None or _visible_state(before) != _visible_state(found)
 
     def _is_due(self, jobset: JobSet, now: float) -> bool:
         if jobset.state in {JobState.PENDING, JobState.STOPPING} or jobset.uid in self._over:

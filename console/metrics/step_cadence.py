@@ -68,24 +68,6 @@ class StepCadence(Struct, frozen=True):
         )
 
 
-class PauseHistory:
-    """The longest times between two steps, updated line by line."""
-
-    def __init__(self) -> None:
-        self._first = self._second = 0.0
-
-    def add_pause(self, seconds: float) -> None:
-        if seconds > self._first:
-            self._first, self._second = seconds, self._first
-        elif seconds > self._second:
-            self._second = seconds
-
-    @property
-    def longest(self) -> float:
-        """The longest pause in seconds; one that occurred only once counts for at most MAX_SINGLE_PAUSE."""
-        return max(self._second, min(self._first, MAX_SINGLE_PAUSE))
-
-
 def pace_by_timestamps(numbers: Sequence[float], times: Sequence[float], paced_from: int) -> float | None:
     """Seconds per step by the latest lines; a pause among them counts with as many steps as it is made for.
 

@@ -17,10 +17,10 @@ from console.config import config_in_force
 from console.median import median
 from console.metrics.seen_time import TimeRecorder
 from console.metrics.step_cadence import (
+    MAX_SINGLE_PAUSE,
     MIN_STEPS_FOR_LATE,
     MIN_STEPS_FOR_PACE,
     RECENT_STEPS,
-    PauseHistory,
     StepCadence,
     format_late_step,
     is_overdue,
@@ -207,6 +207,24 @@ class RunEventFinder:
             self.marks.append(RunEvent(kind, number, time, words))
 
 
+class PauseHistory:
+    """The longest times between two steps, updated line by line."""
+
+    def __init__(self) -> None:
+        self._first = self._second = 0.0
+
+    def add_pause(self, seconds: float) -> None:
+        if seconds > self._first:
+            self._first, self._second = seconds, self._first
+        elif seconds > self._second:
+            self._second = seconds
+
+    @property
+    def longest(self) -> float:
+        """The longest pause in seconds; one that occurred only once counts for at most MAX_SINGLE_PAUSE."""
+        return max(self._second, min(self._first, MAX_SINGLE_PAUSE))
+
+
 GROSS_OUTLIER_FACTOR = 2.0  # times by which a printed step time that is believed may exceed the time between lines
 _LATEST_STEPS = 20
 MAX_STORED_STEPS = 20_000  # steps that are kept of a run, half of them the latest ones: 4 MB however long it is watched
@@ -329,7 +347,7 @@ class TrainingRun(RunReader):
                 if (column := self.columns.get("loss")) is not None:
                     self.finder.check_plateau(self, column)
             if len(self) > self._points:
-                self._thin()
+                self._thin_out()
             return at
 
     def _take_steps(self, time: float, printed: Sequence[float]) -> tuple[int, Sequence[Step]]:
@@ -355,7 +373,7 @@ class TrainingRun(RunReader):
             self.restarts.append(RunEvent(RunEventKind.RESTART, float(each.first), time, words))
         return at, taken
 
-    def _thin(self) -> None:
+    def _thin_out(self) -> None:
         """Keep every second of the older steps, or fewer, with the extremes of all; the first, and where NaN began."""
         stop, bad, old, stride = len(self) - self._points // 2, self.steps.bad_from, self._old, self._stride
         while old * self._stride + stop - old > stride * self._points // 4:
@@ -364,11 +382,11 @@ class TrainingRun(RunReader):
         start = 0 if firsts else old
         firsts |= {*range(old, stop, stride), *(each for each in (1, bad, bad + 1) if start < each < stop)}
         groups = sorted(firsts)
-        self.steps.thin(groups, stop)
+        self.steps.thin_out(groups, stop)
         for each in (self.numbers, self.times):
             each[start:stop] = array("d", [each[after - 1] for after in (*groups[1:], stop)])
         for column in self.columns.values():
-            column.thin(groups, stop)
+            column.thin_out(groups, stop)
         self._old, self._stride = start + len(groups), stride
         gone = stop - self._old
         self._seen, self._looked = self._seen - gone, self._looked - gone

@@ -276,7 +276,7 @@ async def verdict_of(part: Awaitable[CheckVerdict]) -> CheckVerdict:
         return verdict_of_error(error)
 
 
-async def combined(*parts: Awaitable[CheckVerdict], all_required: bool = False) -> CheckVerdict:
+async def combine_all(*parts: Awaitable[CheckVerdict], all_required: bool = False) -> CheckVerdict:
     """The verdicts of several parts, which look at the same time, as one; see `combine_verdicts`."""
     verdicts: list[CheckVerdict] = []
     # Each part is a task itself: one that is cancelled before it began is not left unawaited.
@@ -288,7 +288,7 @@ async def combined(*parts: Awaitable[CheckVerdict], all_required: bool = False) 
 
 
 def combined_check(*parts: CheckFunction) -> CheckFunction:
-    return lambda context: combined(*(part(context) for part in parts))
+    return lambda context: combine_all(*(part(context) for part in parts))
 
 
 def verdict_of_error(error: ConsoleError) -> CheckVerdict:

@@ -23,8 +23,8 @@ from console.preflight.check import (
     Repair,
     RepairKind,
     Result,
+    combine_all,
     combine_verdicts,
-    combined,
     combined_check,
     fail,
     missing_verdict,
@@ -162,7 +162,7 @@ async def check_name_free(context: CheckContext) -> CheckVerdict:
             return fail(f"A JobSet {name} exists in {namespace}.", "A name belongs to one job.")
         return ok(f"No JobSet there is called {name}.")
 
-    return await combined(check_no_release(), check_no_job(), all_required=True)
+    return await combine_all(check_no_release(), check_no_job(), all_required=True)
 
 
 async def check_builder_roles(context: CheckContext) -> CheckVerdict:
@@ -179,7 +179,7 @@ async def check_builder_roles(context: CheckContext) -> CheckVerdict:
 
 
 async def check_named_objects(context: CheckContext) -> CheckVerdict:
-    return await combined(*_named_object_checks(context), all_required=True)
+    return await combine_all(*_named_object_checks(context), all_required=True)
 
 
 def _named_object_checks(context: CheckContext) -> Iterator[Awaitable[CheckVerdict]]:

@@ -20,8 +20,8 @@ from console.preflight.check import (
     Repair,
     RepairKind,
     Result,
+    combine_all,
     combine_verdicts,
-    combined,
     enable_services_repair,
     fail,
     ok,
@@ -256,7 +256,7 @@ async def check_gib_image(context: CheckContext) -> CheckVerdict:
     image = context.wish.text("network.gib.image")
     if not image or not context.wish.flag("network.gib.enabled"):
         return skip("No recipe was chosen." if not context.wish.recipe else "The launch takes no gIB.")
-    return await combined(_check_pullable(context, image), _check_last_pull(context, image))
+    return await combine_all(_check_pullable(context, image), _check_last_pull(context, image))
 
 
 # the project

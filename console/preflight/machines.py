@@ -24,8 +24,8 @@ from console.preflight.check import (
     CheckVerdict,
     Need,
     Result,
+    combine_all,
     combine_verdicts,
-    combined,
     combined_check,
     fail,
     missing_verdict,
@@ -164,7 +164,7 @@ async def check_free_gpus(context: CheckContext) -> CheckVerdict:
     wanted = context.wish.demand.gpus
     if not wanted:
         return skip("The recipe asks for no GPU.")
-    return await combined(_check_free_in_cluster(context, wanted), _check_pool_status(context))
+    return await combine_all(_check_free_in_cluster(context, wanted), _check_pool_status(context))
 
 
 async def _check_free_in_cluster(context: CheckContext, wanted: int) -> CheckVerdict:
@@ -293,7 +293,7 @@ async def check_local_ssd(context: CheckContext) -> CheckVerdict:
     need = context.wish.need(bool(context.wish.text("storage.ssd")))
     if need is Need.NO:
         return skip("The launch mounts no local SSD.")
-    return await combined(_check_ssd_in_cluster(context, need), _check_ssd_at_google(context, need))
+    return await combine_all(_check_ssd_in_cluster(context, need), _check_ssd_at_google(context, need))
 
 
 async def _check_ssd_in_cluster(context: CheckContext, need: Need) -> CheckVerdict:
@@ -399,7 +399,7 @@ async def check_interfaces(context: CheckContext) -> CheckVerdict:
         return skip("The pods take the host's network." if host else "No interface is asked for.")
     if claims:
         return await _check_dranet(context, need)
-    found = await combined(_check_networks_in_cluster(context, need), _check_networks_at_google(context, need))
+    found = await combine_all(_check_networks_in_cluster(context, need), _check_networks_at_google(context, need))
     if found.result in {Result.FAIL, Result.WARN}:
         other = await verdict_of(_check_dranet(context, need))
         if other.result is Result.OK:

@@ -19,8 +19,8 @@ from console.preflight.check import (
     Repair,
     RepairKind,
     Result,
+    combine_all,
     combine_verdicts,
-    combined,
     enable_services_repair,
     fail,
     missing_verdict,
@@ -165,7 +165,7 @@ async def check_fuse_on_host(context: CheckContext) -> CheckVerdict:
 async def check_bucket_location(context: CheckContext) -> CheckVerdict:
     if not context.wish.buckets:
         return skip("The launch mounts no bucket.") if context.wish.recipe else await _check_any_bucket_near(context)
-    return await combined(*(_check_location_of(context, name) for name in context.wish.buckets), all_required=True)
+    return await combine_all(*(_check_location_of(context, name) for name in context.wish.buckets), all_required=True)
 
 
 async def _check_any_bucket_near(context: CheckContext) -> CheckVerdict:

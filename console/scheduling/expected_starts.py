@@ -130,7 +130,7 @@ class _StartSimulation:
             )
         settled = set(self._found)
         for at, workload in self._ends[:MAX_ENDS]:
-            if not self._cluster.holds(workload):
+            if not self._cluster.is_running(workload):
                 continue  # it was preempted meanwhile
             self._cluster.end(workload)
             name = job_name(self._fleet.workloads[workload.key])
@@ -174,7 +174,7 @@ class _StartSimulation:
         for each in (*self._endless, *self._limited):
             self._cluster.end(each)
         for at, ended in [(self._fleet.at, None), *self._ends[:MAX_ENDS]]:
-            if ended is not None and not self._cluster.holds(ended):
+            if ended is not None and not self._cluster.is_running(ended):
                 continue
             if ended is not None:
                 self._cluster.end(ended)
@@ -182,7 +182,7 @@ class _StartSimulation:
                 for workload in started:
                     after = job_name(self._fleet.workloads[ended.key]) if ended is not None else ""
                     found.setdefault(workload.key, (at, after))
-                    if self._cluster.holds(workload):
+                    if self._cluster.is_running(workload):
                         self._cluster.end(workload)
         return found
 
@@ -240,10 +240,10 @@ class _StartSimulation:
         snapshot = self._cluster.snapshot
         holding = [each for queue in snapshot.queues.values() for each in queue.workloads.values()]
         with ExitStack() as gone:
-            gone.enter_context(snapshot.without(each for each in holding if _flavors_of(each) & flavors))
+            gone.enter_context(snapshot.without_workloads(each for each in holding if _flavors_of(each) & flavors))
             for queue in snapshot.queues.values():  # workloads that may not be listed hold quota too
                 left = {at: -used for at, used in queue.used.items() if at[0] in flavors}
-                gone.enter_context(queue.using(left))
+                gone.enter_context(queue.with_usage(left))
             tried, queue = replace(workload, tried=()), snapshot.queues[workload.cluster_queue]
             return (
                 FlavorAssigner(tried, queue, snapshot, lambda _at, _total: (Mode.NO_FIT, 0)).assign().mode is Mode.FIT

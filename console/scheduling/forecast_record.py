@@ -55,7 +55,7 @@ class RecordedWindow(Struct, frozen=True):
         return self.start <= self.started <= self.end
 
     @property
-    def off(self) -> float:
+    def error(self) -> float:
         """How far from the simulated middle it started: -1 to 1 are the ends of the simulated window."""
         if not self.started:
             return math.inf
@@ -85,18 +85,18 @@ def correct_windows(
     windows: Mapping[Key, StartWindow], recorded: Iterable[RecordedWindow], server: str, now: float
 ) -> dict[Key, StartWindow]:
     """The windows with the bounds with which those before them would have held 80 % of the starts."""
-    offs = sorted([each.off for each in recorded if each.server == server and each.judged][-JUDGED_WINDOWS:])
+    offs = sorted([each.error for each in recorded if each.server == server and each.judged][-JUDGED_WINDOWS:])
     if len(offs) < MIN_JUDGED:
         return dict(windows)
     low, high = (_quantile(offs, share) for share in ((1 - WINDOW_SHARE) / 2, (1 + WINDOW_SHARE) / 2))
 
-    def corrected(window: StartWindow) -> StartWindow:
+    def correct_window(window: StartWindow) -> StartWindow:
         least = max(MIN_HALF_WIDTH * (window.middle - now), 1.0)
         before, after = max(window.middle - window.start, least), max(window.end - window.middle, least)
         start, end = (window.middle + off * (after if off > 0 else before) for off in (low, high))
         return structs.replace(window, start=max(now, start), middle=min(max(start, window.middle), end), end=end)
 
-    return {key: corrected(window) for key, window in windows.items()}
+    return {key: correct_window(window) for key, window in windows.items()}
 
 
 def _quantile(offs: Sequence[float], share: float) -> float:

@@ -28,7 +28,7 @@ from kueue_rules import (
     assign_topology,
     fill,
     first_untolerated_taint,
-    roomiest,
+    sort_by_room,
     spread,
 )
 
@@ -71,7 +71,7 @@ def explain_topology(wish: TopologyDemand, fleet: Fleet, message: KueueMessage, 
         room = f"room for only {message.fits} of its {wish.pods} pods" if message.fits > 0 else "no room for its pods"
         words = f"but the topology has {room}{f' in one {level_name(wish.label)}' if wish.label else ''}"
     elif missing := found.shortage(wish.pods, wish.label):
-        never = found.never(wish.pods, wish.label)
+        never = found.why_never_fits(wish.pods, wish.label)
         words = f"but {missing}{f'; it never fits: it {never}' if never else ''}"
     elif message.excluded:  # GPUs alone are counted here
         reasons = ", ".join(f"{count} for {why}" for why, count in message.excluded)
@@ -115,13 +115,13 @@ def _jobs_to_empty(hosts: Iterable[Host], pods: int, size: int, fleet: Fleet) ->
     held = {_gpu_holder(holder, fleet): gpus for holder, gpus in taken.items()}
     missing = pods - sum(gpus // size for gpus in free)
 
-    def enough(chosen: Sequence[QuotaHolder]) -> bool:
+    def is_enough(chosen: Sequence[QuotaHolder]) -> bool:
         freed: Counter[int] = Counter()
         for each in chosen:
             freed.update(held[each])
         return sum((free[at] + gpus) // size - free[at] // size for at, gpus in freed.items()) >= missing
 
-    return fewest_holders(list(held), enough, lambda each: held[each].total())
+    return fewest_holders(list(held), is_enough, lambda each: held[each].total())
 
 
 def _gpu_holder(holder: Holder, fleet: Fleet) -> QuotaHolder:
@@ -168,7 +168,7 @@ class EligibleNodes:
             if used:
                 tree.use((name,), {GPU: used}, 1)
         fill(tree, pod)
-        self._places |= {level: roomiest(places) for level, places in named.items()}
+        self._places |= {level: sort_by_room(places) for level, places in named.items()}
 
     def _domains(self, level: str) -> list[Domain]:
         """The domains of a level, roomiest first; empty for an unknown level."""
@@ -218,7 +218,7 @@ class EligibleNodes:
         more = f", {len(rooms) - _MAX_NAMED_PLACES} more have less" if len(rooms) > _MAX_NAMED_PLACES else ""
         return f"no {level_name(level)} has {format_slots(pods, self.size)}: {named}{more}"
 
-    def never(self, pods: int, level: str) -> str:
+    def why_never_fits(self, pods: int, level: str) -> str:
         """Why the pods would not fit into one domain even if nothing ran; empty if they would."""
         largest = max(self.capacity(level).values(), default=pods) if level else pods
         if largest >= pods:

@@ -35,14 +35,14 @@ def launch_alternatives(fleet: Fleet, ask: LaunchDemand) -> tuple[Alternative, .
     """Up to three, the cheapest first; none where it fits already, or where that is not known."""
     if not ask.queue or ask.gpus <= 0 or forecast(fleet, ask).verdict not in _IMPROVABLE_VERDICTS:
         return ()
-    return tuple(each for each, _ in zip(_fitting(fleet, ask), range(MAX_ALTERNATIVES), strict=False))
+    return tuple(each for each, _ in zip(_iter_alternatives(fleet, ask), range(MAX_ALTERNATIVES), strict=False))
 
 
-def _fitting(fleet: Fleet, ask: LaunchDemand) -> Iterator[Alternative]:
-    if ask.topology == "required" and _fits(fleet, replace(ask, topology="preferred")):
+def _iter_alternatives(fleet: Fleet, ask: LaunchDemand) -> Iterator[Alternative]:
+    if ask.topology == "required" and _would_start(fleet, replace(ask, topology="preferred")):
         yield Alternative("topology.request", "preferred", "with topology preferred")
     queue = next((each for each in rank_queues(fleet, ask) if each != ask.queue), "")
-    if queue and _fits(fleet, replace(ask, queue=queue)):
+    if queue and _would_start(fleet, replace(ask, queue=queue)):
         yield Alternative("queue", queue, f"in queue {queue}")
     if ask.gpus <= MACHINE_GPUS or closed_queue_forecast(fleet, ask):
         return
@@ -50,7 +50,7 @@ def _fitting(fleet: Fleet, ask: LaunchDemand) -> Iterator[Alternative]:
     fewer, too_many = 0, min(ask.pods, free_quota_gpus(fleet, ask) // MACHINE_GPUS + 1)
     while too_many - fewer > 1:
         middle = (fewer + too_many) // 2
-        if _fits(fleet, replace(ask, gpus=middle * MACHINE_GPUS)):
+        if _would_start(fleet, replace(ask, gpus=middle * MACHINE_GPUS)):
             fewer = middle
         else:
             too_many = middle
@@ -58,5 +58,5 @@ def _fitting(fleet: Fleet, ask: LaunchDemand) -> Iterator[Alternative]:
         yield Alternative("gpus", fewer * MACHINE_GPUS, f"with {fewer * MACHINE_GPUS} GPUs")
 
 
-def _fits(fleet: Fleet, ask: LaunchDemand) -> bool:
+def _would_start(fleet: Fleet, ask: LaunchDemand) -> bool:
     return forecast(fleet, ask).verdict in _FITTING_VERDICTS

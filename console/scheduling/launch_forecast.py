@@ -262,7 +262,7 @@ def _forecast_in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: 
     found, why = _machines(fleet, queue, flavor, demand)
     if found and found.total < demand.pods:
         return replace(draft, verdict=LaunchVerdict.NEVER, sentence=_too_few(demand, found))
-    if found and demand.topology == "required" and (never := found.never(demand.pods, demand.level)):
+    if found and demand.topology == "required" and (never := found.why_never_fits(demand.pods, demand.level)):
         return replace(draft, verdict=LaunchVerdict.NEVER, sentence=never)
     if demand.gpus > have.free:
         return _forecast_without_quota(fleet, queue, demand, draft)

@@ -48,7 +48,7 @@ class QuotaLedger:
         with ExitStack() as gone:
             for queue, amount in (freed or {}).items():
                 node = self._queue_node(queue)
-                gone.enter_context(node.using({self.at: -min(amount, node.used.get(self.at, 0))}))
+                gone.enter_context(node.with_usage({self.at: -min(amount, node.used.get(self.at, 0))}))
             return self._queue_node(name).available(self.at)
 
     def fewest_to_end(
@@ -58,7 +58,7 @@ class QuotaLedger:
         if len(front) > _MAX_AHEAD:
             return ()
 
-        def enough(chosen: Sequence[QuotaHolder]) -> bool:
+        def is_enough(chosen: Sequence[QuotaHolder]) -> bool:
             freed: Counter[str] = Counter()
             for each in chosen:
                 freed[each.cluster_queue] += each.gpus
@@ -70,7 +70,7 @@ class QuotaLedger:
                     return False
             return free >= need
 
-        return fewest_holders(candidates, enough)
+        return fewest_holders(candidates, is_enough)
 
     def shares(self, name: str, other: str) -> bool:
         """Whether two queues have the same root cohort, or are the same."""
@@ -149,7 +149,7 @@ def quota_holders(fleet: Fleet, cluster_queue: str, flavor: str) -> tuple[QuotaH
 
 def fewest_holders(
     candidates: Sequence[QuotaHolder],
-    enough: Callable[[Sequence[QuotaHolder]], bool],
+    is_enough: Callable[[Sequence[QuotaHolder]], bool],
     weight: Callable[[QuotaHolder], int] | None = None,
 ) -> tuple[QuotaHolder, ...]:
     """The fewest candidates that suffice together, preferring those that hold least; empty if not even all do.
@@ -158,18 +158,18 @@ def fewest_holders(
     """
     weigh = weight or (lambda each: each.gpus)
     by_size = sorted(candidates, key=weigh)
-    if enough(()) or not enough(by_size):
+    if is_enough(()) or not is_enough(by_size):
         return ()
     for number in (1, 2, 3):
-        if not enough(by_size[-number:]):
+        if not is_enough(by_size[-number:]):
             continue
         tried = by_size if number == 1 else by_size[-_MAX_PAIRED:]
         sets = sorted(combinations(tried, number), key=lambda chosen: sum(map(weigh, chosen)))
-        return tuple(reversed(next(chosen for chosen in sets if enough(chosen))))
+        return tuple(reversed(next(chosen for chosen in sets if is_enough(chosen))))
     chosen = list(reversed(by_size))
     for each in by_size:
         without = [other for other in chosen if other is not each]
-        if enough(without):
+        if is_enough(without):
             chosen = without
     return tuple(chosen)
 

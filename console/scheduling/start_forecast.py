@@ -37,7 +37,7 @@ class RunningJobs(Protocol):
 
 
 class PastRuns(Protocol):
-    async def past(self) -> list[PastRun]: ...
+    async def list_past_runs(self) -> list[PastRun]: ...
 
 
 def _forecast(
@@ -97,7 +97,7 @@ class StartForecast:
 
     async def _forecast(self, fleet: Fleet) -> tuple[Starts, StartWindows]:
         server = self._cluster.server
-        past = await self._runs().past()
+        past = await self._runs().list_past_runs()
         return await asyncio.to_thread(_forecast, fleet, self._running(), past, self._folder, server)
 
     async def _read_running(self) -> None:

@@ -125,15 +125,15 @@ class PastTimes:
 
     def of_jobset(self, recipe: str, gpus: int, owner: str) -> RunTime | None:
         for like in ((recipe, gpus, owner), (recipe, gpus)):
-            if (found := self._of(like)) is not None:
+            if (found := self._find_run_time(like)) is not None:
                 resumes = _resumes(self._interrupted.get((recipe, gpus), ()), found.median)
                 return structs.replace(found, resumes=resumes)
         return None
 
     def of_workload(self, workload: Workload) -> RunTime | None:
-        return self._of(_likeness(workload)) if workload.owner_kind != "JobSet" else None
+        return self._find_run_time(_likeness(workload)) if workload.owner_kind != "JobSet" else None
 
-    def _of(self, like: tuple[object, ...]) -> RunTime | None:
+    def _find_run_time(self, like: tuple[object, ...]) -> RunTime | None:
         times = self._known.get(like, ())
         if len(times) < MIN_RUNS:
             return None

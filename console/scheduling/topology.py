@@ -240,8 +240,8 @@ def _build_pool(name: str, labelled: bool, nodes: list[Node], fleet: Fleet) -> P
     return Pool(
         name=name,
         labelled=labelled,
-        machine_type=", ".join(_distinct(node.machine_type for node in nodes)),
-        zones=_distinct(node.zone for node in nodes),
+        machine_type=", ".join(_sorted_distinct(node.machine_type for node in nodes)),
+        zones=_sorted_distinct(node.zone for node in nodes),
         provisioning=Counter(node.provisioning for node in nodes).most_common(1)[0][0],
         reservation=next((node.reservation for node in nodes if node.reservation), ""),
         accelerator=next((node.accelerator for node in nodes if node.accelerator), ""),
@@ -254,7 +254,7 @@ def _build_pool(name: str, labelled: bool, nodes: list[Node], fleet: Fleet) -> P
     )
 
 
-def _distinct(values: Iterable[str]) -> tuple[str, ...]:
+def _sorted_distinct(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({value for value in values if value}))
 
 

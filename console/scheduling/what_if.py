@@ -251,7 +251,7 @@ class _Comparison:
         return self._classes[typed]
 
     def _take_out(self, workload: SnapshotWorkload) -> None:
-        if self._then.holds(workload):
+        if self._then.is_running(workload):
             self._then.end(workload)
         elif workload in self._then.waiting[workload.cluster_queue]:
             self._then.withdraw(workload)

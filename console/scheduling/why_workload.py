@@ -310,12 +310,12 @@ def _quota(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) 
     answer, wish = explain_quota(workload, fleet, message, draft), topology_demand_of(workload)
     if wish is None:
         return answer
-    never = eligible_nodes(fleet, wish.gpus, answer.flavor).never(wish.pods, wish.label)
-    more = f"it never fits: it {never}" if never else _elsewhere(workload, fleet, wish, answer)
+    never = eligible_nodes(fleet, wish.gpus, answer.flavor).why_never_fits(wish.pods, wish.label)
+    more = f"it never fits: it {never}" if never else _other_flavor_lacks_places(workload, fleet, wish, answer)
     return replace(answer, sentence=f"{answer.sentence}; {more}") if more else answer
 
 
-def _elsewhere(workload: Workload, fleet: Fleet, wish: TopologyDemand, answer: Why) -> str:
+def _other_flavor_lacks_places(workload: Workload, fleet: Fleet, wish: TopologyDemand, answer: Why) -> str:
     """Of a workload that lacks quota in one flavor: another flavor of its queue that only lacks places; else empty."""
     queue = fleet.cluster_queue_of(workload)
     for flavor in gpu_flavors(queue):

@@ -61,7 +61,7 @@ def flag(*flags: str, default: bool = False, **given: Any) -> Any:
     return OptionField(default, ((flags, {"action": "store_false" if default else "store_true", **given}),))
 
 
-def either(*choices: Any) -> Any:
+def option_of_flags(*choices: Any) -> Any:
     """A field that several flags set to different values; None if none is given."""
     return OptionField(None, tuple(typed for each in choices for typed in each.arguments))
 

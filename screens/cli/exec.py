@@ -28,7 +28,7 @@ from screens.cli.arguments import (
 )
 from screens.cli.ask import ask_line, read_stdin
 from screens.cli.connect import open_session
-from screens.cli.job import JOB_KINDS, chosen_ranks, container_of, find_pod_slot, running_pod, sentence_start, where
+from screens.cli.job import JOB_KINDS, chosen_ranks, container_of, find_pod_slot, pod_words, running_pod, sentence_start
 from screens.cli.output import print_json, print_line, print_result, show_progress, warn, write_to_terminal
 from screens.sanitize import for_terminal
 
@@ -172,7 +172,7 @@ async def shell(options: ShellOptions) -> int:
             container = container_of(pod, options.container)
             try:
                 code = await session.watch.shell(
-                    pod.namespace, pod.name, container=container, tmux=options.tmux, name=where(rank, options.job)
+                    pod.namespace, pod.name, container=container, tmux=options.tmux, name=pod_words(rank, options.job)
                 )
                 broken: ConsoleError | None = None
             except Unreachable as error:

@@ -20,8 +20,8 @@ from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, container_option, flag, json_flag, option, word
 from screens.cli.ask import confirm
 from screens.cli.connect import open_session
-from screens.cli.job import JOB_KINDS, chosen_ranks, container_of, find_pod_slot, pod_index_json, running_pod, where
-from screens.cli.output import print_entries, print_json, print_line, print_result, unguarded, warn
+from screens.cli.job import JOB_KINDS, chosen_ranks, container_of, find_pod_slot, pod_index_json, pod_words, running_pod
+from screens.cli.output import print_entries, print_json, print_line, print_result, raw_stream, warn
 from screens.sanitize import one_line
 from screens.wording import size
 
@@ -90,7 +90,7 @@ async def perform(session: Session, copies: list[Copy], job: str, options: CpOpt
         async def one(number: int, each: Copy) -> None:
             async with room:
                 try:
-                    ended[number] = await copied(session, each, job, options, bar(where(each.rank, job)))
+                    ended[number] = await copied(session, each, job, options, bar(pod_words(each.rank, job)))
                 except ConsoleError as error:
                     if len(copies) == 1:
                         raise
@@ -102,7 +102,7 @@ async def perform(session: Session, copies: list[Copy], job: str, options: CpOpt
         print_json(outcomes if len(copies) > 1 else outcomes[0])
     else:
         for number, each in enumerate(copies):
-            print_outcome(ended[number], f"{where(each.rank, job)}: " if len(copies) > 1 else "")
+            print_outcome(ended[number], f"{pod_words(each.rank, job)}: " if len(copies) > 1 else "")
     codes = (end.exit_code if isinstance(end, ConsoleError) else int(bool(end.problems)) for end in ended.values())
     return max(codes)
 
@@ -120,7 +120,7 @@ async def copied(session: Session, each: Copy, job: str, options: CpOptions, pro
         pod.namespace,
         pod.name,
         container=container_of(pod, options.container),
-        where=where(each.rank, job),
+        where=pod_words(each.rank, job),
         way=CopyMethod(options.by) if options.by else None,
     )
     copy = copies.fetch if each.fetch else copies.send
@@ -166,7 +166,7 @@ def bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Listener]]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[now]}", markup=False),
     )
-    with Progress(*columns, console=Console(file=unguarded(sys.stderr)), transient=True) as progress:
+    with Progress(*columns, console=Console(file=raw_stream(sys.stderr)), transient=True) as progress:
 
         def begin(name: str) -> Listener:
             task = progress.add_task(one_line(name) if number > 1 else "", total=None, now="")
@@ -187,7 +187,7 @@ async def copies_of(session: Session, place: RemotePath, container: str) -> tupl
     pod = running_pod(rank, place.job, "its files are gone")
     container = container_of(pod, container)
     return rank, session.copies.for_container(
-        pod.namespace, pod.name, container=container, where=where(rank, place.job)
+        pod.namespace, pod.name, container=container, where=pod_words(rank, place.job)
     )
 
 
@@ -223,7 +223,7 @@ async def delete(options: RmOptions) -> int:
         session.watch.connection_for_change(f"delete {place.path}")
         rank, files = await copies_of(session, place, options.container)
         lines = [
-            f"It goes from {where(rank, place.job)} with everything in it. This cannot be undone.",
+            f"It goes from {pod_words(rank, place.job)} with everything in it. This cannot be undone.",
             "On a shared file system it is deleted for every pod.",
         ]
         if not (options.yes or await confirm(lines, f"Delete {place.path}?", "Add --yes.")):

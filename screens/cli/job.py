@@ -45,7 +45,7 @@ def find_pod_slot(fleet: Fleet, namespace: str, job: str, rank: str) -> PodSlot:
     if address.pod:
         pod = fleet.pods.get((namespace, address.pod))
         if pod is None:
-            others = sorted(where for where, other in fleet.pods if other == address.pod)
+            others = sorted(key for key, other in fleet.pods if other == address.pod)
             there = f"A pod of that name is in namespace {others[0]}: add -n {others[0]}." if others else ""
             message = f"There is no pod {address.pod} in namespace {namespace}."
             raise NotFound(message, there or "a4 pods -A lists all there are.")
@@ -71,7 +71,7 @@ def sentence_start(slot: PodSlot, job: str) -> str:
     return f"Pod {slot.number} of {job}" if slot.number >= 0 else f"Pod {slot.name}"
 
 
-def where(slot: PodSlot, job: str) -> str:
+def pod_words(slot: PodSlot, job: str) -> str:
     return f"pod {slot.number} of {job}" if slot.number >= 0 else f"pod {slot.name}"
 
 

@@ -35,10 +35,10 @@ from screens.cli.arguments import (
     Commands,
     JsonOptions,
     Options,
-    either,
     flag,
     json_flag,
     option,
+    option_of_flags,
     word,
 )
 from screens.cli.ask import confirm, is_interactive
@@ -521,7 +521,7 @@ class ProfilesOptions(Options):
     name: str = word("NAME", nargs="?")
     set: tuple[str, ...] = option("--set", action="append", metavar="KEY=VALUE", help="set a value; may be repeated")
     unset: tuple[str, ...] = option("--unset", action="append", metavar="KEY", help="drop a value; may be repeated")
-    by_default: bool | None = either(
+    by_default: bool | None = option_of_flags(
         flag("--default", help="use it when none is named"),
         flag("--no-default", default=True, help="use none unless one is named"),
     )

@@ -289,7 +289,7 @@ class GuardedStream:
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
+def sanitized_output() -> Iterator[None]:
     """Sanitize what is written to a terminal during this block."""
     out, error = sys.stdout, sys.stderr
     if out.isatty():
@@ -307,11 +307,11 @@ def pass_raw() -> None:
     sys.stdout = getattr(sys.stdout, "unguarded", sys.stdout)
 
 
-def unguarded(stream: TextIO) -> TextIO:
+def raw_stream(stream: TextIO) -> TextIO:
     """The terminal stream itself, only for this program's own escape sequences."""
     return cast("TextIO", getattr(stream, "unguarded", stream))
 
 
 def write_to_terminal(stream: TextIO, text: str) -> None:
     """Write this program's own escape sequences, around sanitized text, to the terminal."""
-    unguarded(stream).write(text)
+    raw_stream(stream).write(text)

@@ -42,7 +42,7 @@ class PlainLine(NamedTuple):
     """What of it makes a new line when it changes; ages and figures of each step do not."""
 
 
-def spoken(cell: Cell) -> str:
+def plain_cell(cell: Cell) -> str:
     """A cell without its bars, and without marks that say what the words after them say."""
     runs = wording.runs_of(cell)
     words = [run for at, run in enumerate(runs) if run.text.strip() not in _GLYPHS or at == len(runs) - 1 > 0]
@@ -60,7 +60,7 @@ def _job(line: JobLine, namespace: str) -> PlainLine:
     jobset, start = line.jobset, line.start
     words, own = reasons(line)
     state = "" if words.startswith(line.health.state) else f"{line.health.state}: "
-    parts = [words or spoken(last_cell(line)), spoken(progress_cell(line)) if start is None else "", own]
+    parts = [words or plain_cell(last_cell(line)), plain_cell(progress_cell(line)) if start is None else "", own]
     if start is not None and line.health.state == "pending":
         parts.append(f"starts {start_words(start, line.fleet.at)}")
     about = ", ".join(filter(None, (line.owner, wording.count(jobset.gpus, "GPU"))))
@@ -74,13 +74,13 @@ def _job(line: JobLine, namespace: str) -> PlainLine:
 
 def _queue(line: QueueLine) -> PlainLine:
     queue = line.queue
-    state = spoken(queue_state(queue.stop_policy, queue.inactive_reason))
+    state = plain_cell(queue_state(queue.stop_policy, queue.inactive_reason))
     text = f"{queue.name}: {line.sum_text}. {queue.admitted} admitted, {queue.pending} waiting. {state}"
     return PlainLine(text, text)
 
 
 def _pool(pool: Pool, now: float) -> PlainLine:
-    state, nodes = spoken(pool_state(pool, now)), f"{pool.nodes_ready} of {wording.count(pool.nodes_total, 'node')}"
+    state, nodes = plain_cell(pool_state(pool, now)), f"{pool.nodes_ready} of {wording.count(pool.nodes_total, 'node')}"
     gpus = f", {pool.floor.free} of {pool.floor.total} GPUs free" if pool.floor.total else ""
     more = f". {state}" if state != "ready" else ""
     return PlainLine(f"{pool.name}: {nodes} ready{gpus}{more}", (nodes, _without_age(state)))
@@ -94,7 +94,7 @@ def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[st
     for pool in pools(fleet):
         yield ("pool", pool.name), _pool(pool, now)
     for node in sorted(fleet.nodes.values(), key=lambda each: each.name):
-        words = spoken(node_state(node, now))
+        words = plain_cell(node_state(node, now))
         text = f"{wording.short_node(node.name)}: {words}"
         yield ("node", node.name), PlainLine(text, "" if words == "ready" else _without_age(words))
     for queue in sorted(fleet.cluster_queues.values(), key=lambda each: each.name):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from console.attach.ssh.editors import EDITORS, SetupStep, SshHost, StepState
 from console.errors import BadInput, ConsoleError, NotAllowed
 from console.kube.find_job import find_job
-from screens.cli.arguments import Command, Commands, Options, confirmed, either, flag, json_flag, option, word
+from screens.cli.arguments import Command, Commands, Options, confirmed, flag, json_flag, option, option_of_flags, word
 from screens.cli.ask import ask_line
 from screens.cli.connect import open_session
 from screens.cli.job import JOB_KINDS, find_pod_slot
@@ -198,7 +198,7 @@ class SshOptions(KeyOptions):
     write_config: bool = flag("--write-config", help="write the hosts of these jobs, or of all, only")
     forget: bool = flag("--forget", help="remove the hosts and known host keys of these jobs")
     undo: bool = flag("--undo", help="remove everything that a4 wrote for ssh")
-    share: bool | None = either(
+    share: bool | None = option_of_flags(
         flag("--share", help="share connections from now on (ControlMaster)"),
         flag("--no-share", default=True, help="no longer share them"),
     )

@@ -52,7 +52,7 @@ async def forward(options: ForwardOptions) -> int:
             print_result(options.json, running.tunnel, *_open_lines(running.tunnel))
             if running.tunnel.words:
                 warn(running.tunnel.words)
-            running.forwarding.tell = _teller(running.tunnel)
+            running.forwarding.tell = _change_printer(running.tunnel)
             await running.wait_until_over()
         finally:
             await running.close()
@@ -103,7 +103,7 @@ def _open_lines(tunnel: Tunnel) -> list[str]:
     return [f"{each} of {tunnel.address}{pod}." for each in tunnel.listeners]
 
 
-def _teller(first: Tunnel) -> Callable[[Tunnel], None]:
+def _change_printer(first: Tunnel) -> Callable[[Tunnel], None]:
     """A function that prints changes of a tunnel: a broken connection, a deleted pod, a new one."""
     before = first
 

@@ -78,7 +78,7 @@ class WaitCondition:
     """ "busbw", "step", "loss", "running" or "done"."""
     holds: Callable[[float], bool] = lambda _: False
 
-    def reached(self, value: float | None, *, up: bool = False, done: bool = False) -> bool:
+    def is_reached(self, value: float | None, *, up: bool = False, done: bool = False) -> bool:
         if self.what == "done":
             return done
         if self.what == "running":
@@ -96,11 +96,11 @@ def conditions(texts: tuple[str, ...]) -> tuple[WaitCondition, ...]:
         elif matched is None:
             raise BadInput(f"{text!r} cannot be waited for.", "Write busbw>250, step=100, loss<2, running or done.")
         else:
-            found.append(_compared(text, *matched.groups()))
+            found.append(_parse_comparison(text, *matched.groups()))
     return tuple(found)
 
 
-def _compared(text: str, what: str, sign: str, number: str) -> WaitCondition:
+def _parse_comparison(text: str, what: str, sign: str, number: str) -> WaitCondition:
     wanted = float(number)
     # Iterations are printed every tenth, so step=100 is reached by the first that is not before it.
     compare = operator.ge if what == "step" and sign == "=" else _OPERATORS[sign]
@@ -180,12 +180,12 @@ async def _wait_until(
         done = succeeded and (options.ignore_alarms or (watched.complete and alarm is None))
         done = done or (kept and not _ended_badly(watched) and (options.ignore_alarms or alarm is None))
         replaying = replay.goes_on(watched)
-        reached = "" if replaying else _reached(session, wanted, jobset, watched.measures, done=done)
+        reached = "" if replaying else _find_fulfilled(session, wanted, jobset, watched.measures, done=done)
         if reached:
             return REACHED, f"{options.job}: {reached}"
         if alarm is not None:
             return EXIT_ALARM, _alarm_words(session, alarm)
-        over = _over(options.job, jobset, session.fleet, last is not None, watched, wanted)
+        over = _final_outcome(options.job, jobset, session.fleet, last is not None, watched, wanted)
         if over is not None:
             return over
         if last is None and time.monotonic() > gone_at:
@@ -216,7 +216,7 @@ class _Replay:
         return is_old and now < self.changed + NO_OLD_STEP_SECONDS and not watched.complete
 
 
-def _reached(
+def _find_fulfilled(
     session: Session,
     wanted: tuple[WaitCondition, ...],
     jobset: JobSet | None,
@@ -230,7 +230,7 @@ def _reached(
     up = bool(every) and all(rank.ready or rank.phase == "Succeeded" for rank in every)
     for each in wanted:
         value = figure(each.what, measures)
-        if each.reached(value, up=up, done=done):
+        if each.is_reached(value, up=up, done=done):
             return each.text if value is None else f"{each.text} reached ({each.what} {value:g})"
     return ""
 
@@ -273,7 +273,7 @@ async def _state(
     return words, alarm if alarm is not None and alarm.kind not in off else None
 
 
-def _over(
+def _final_outcome(
     job: str,
     jobset: JobSet | None,
     fleet: Fleet,

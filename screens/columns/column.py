@@ -62,7 +62,7 @@ class Column(Struct, Generic[RowT], frozen=True):
         """The minimum width: room for the title and the sort arrow."""
         return max(self.width or self.least, len(self.title) + (self.sort is not None))
 
-    def at(self, row: RowT, width: int) -> Cell:
+    def draw_cell(self, row: RowT, width: int) -> Cell:
         return self.drawn(row, width) if self.drawn else self.cell(row)
 
 

@@ -139,7 +139,7 @@ def nccl_waits(line: JobLine) -> str:
     jobset = line.jobset
     if waits := _not_begun(line, "The test", "No NCCL table was printed in this job."):
         return waits
-    up = f"{line.up} of {wording.count(jobset.ranks, 'pod')} up"
+    up = f"{line.ready} of {wording.count(jobset.ranks, 'pod')} up"
     if recipe_kind(jobset.recipe) is RecipeKind.NCCL:
         return f"Waiting for the first table: {up}."
     return f"No NCCL table in the log of pod 0 so far ({up})."
@@ -148,7 +148,7 @@ def nccl_waits(line: JobLine) -> str:
 def training_waits(line: JobLine) -> str:
     """Why the training panel has no step yet."""
     waits = _not_begun(line, "Training", "No training step was printed in this job.")
-    up = f"{line.up} of {wording.count(line.jobset.ranks, 'pod')} up"
+    up = f"{line.ready} of {wording.count(line.jobset.ranks, 'pod')} up"
     return waits or f"No training step in the log so far ({wording.sentence(line.health.words) or up})."
 
 

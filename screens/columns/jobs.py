@@ -102,7 +102,7 @@ class JobLine:
         return group, -job.created, job.key
 
     @property
-    def up(self) -> int:
+    def ready(self) -> int:
         """Number of ranks whose pod is ready or has succeeded."""
         return sum(rank.ready or rank.phase == "Succeeded" for rank in self.ranks)
 
@@ -163,8 +163,8 @@ def ranks_cell(line: JobLine) -> Cell:
     if line.jobset.state is JobState.SUCCEEDED:
         return Span(f"{total}/{total}", "dim")
     if line.jobset.finished or line.jobset.state is JobState.PENDING:
-        return Span(f"{line.up}/{total}", "dim")
-    return Span(f"{line.up}/{total}", "ok" if line.up == total else "waits")
+        return Span(f"{line.ready}/{total}", "dim")
+    return Span(f"{line.ready}/{total}", "ok" if line.ready == total else "waits")
 
 
 def attempt_cell(line: JobLine) -> Cell:

@@ -13,7 +13,7 @@ from console.metrics.alarm import INSPECTED_PREFIX, Alarm, AlarmKind
 from console.metrics.diagnosis import DiagnosisKind, judge_pace
 from console.metrics.health import HealthLevel, alarm_kind_of_health
 from screens.columns.jobs import JobLine
-from screens.wording import Span, duration, first_names, freshness, sentence
+from screens.wording import Span, duration, first_names, format_freshness, sentence
 
 if TYPE_CHECKING:
     from console.metrics.diagnosis import Diagnosis
@@ -136,7 +136,7 @@ def _describe_links(
     oldest = min((max(link.last_seen, link.since) for link in links), default=now)  # up to then it was heard
     why = next((link.why for link in links if link.why), "")
     return [
-        Span(f"{kinds}reconnecting, {freshness(now - oldest)} old", "waits"),
+        Span(f"{kinds}reconnecting, {format_freshness(now - oldest)} old", "waits"),
         *([Span(f": {sentence(why)}", "dim")] if why else []),
     ]
 

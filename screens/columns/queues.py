@@ -205,7 +205,7 @@ def queue_line(
     return QueueLine(queue, queue_account(fleet, queue.name), local_queues, flavors, waiting)
 
 
-def _starts(line: QueueLine) -> list[dict[str, Any]]:
+def _starts_json(line: QueueLine) -> list[dict[str, Any]]:
     return [
         {
             "namespace": each.workload.namespace,
@@ -272,7 +272,7 @@ QUEUES: ListLayout[QueueLine] = ListLayout(
         Column("WAIT", lambda line: _amount(line.queue.pending, "waits"), "pending", "waiting workloads",
                lambda line: line.queue.pending, width=4, right=True),
         fact("waiting", "what waits in it, in Kueue's order: namespace, job, and expected_start as a4 workloads has it",
-             _starts),
+             _starts_json),
         Column("ORDER", lambda line: line.queue.strategy, "strategy", "BestEffortFIFO or StrictFIFO", width=14, drop=5,
                style="dim"),
         Column("LOCALQUEUES", lambda line: ", ".join(f"{each.namespace}/{each.name}" for each in line.local_queues),

@@ -183,7 +183,7 @@ class Pick(Question[str | None]):
         self.query_one(ChoiceTable).action_step(lines)
 
     @on(Input.Changed)
-    def _narrow(self, event: Input.Changed) -> None:
+    def _filter_choices(self, event: Input.Changed) -> None:
         self.query_one(ChoiceTable).filter_by(event.value)
 
     @on(Input.Submitted)

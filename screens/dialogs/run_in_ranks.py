@@ -214,7 +214,7 @@ async def nccl_in_pod(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
             if channel == 2:
                 complain(data.decode(errors="replace"))
 
-        def grown(test: NcclTest) -> None:
+        def show_growing_test(test: NcclTest) -> None:
             nodes, accelerator = (pod.node,), node.accelerator if node else ""
             job, space, number = jobset.name, jobset.namespace, slot.number
             take(
@@ -222,7 +222,7 @@ async def nccl_in_pod(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
             )
 
         await screen.session.container_exec.run_quick_nccl_test(
-            pod, test, on_output=on_output, grown=grown, limit=120.0
+            pod, test, on_output=on_output, grown=show_growing_test, limit=120.0
         )
 
     title = f"NCCL test in pod {slot.number} of {jobset.name}"

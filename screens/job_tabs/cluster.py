@@ -26,7 +26,7 @@ class EventsTab(JobTab):
     def spare_lines(self, height: int) -> int:
         return height - self.table.lines_wanted - 1
 
-    def keep(self, line: JobLine | None, fleet: Fleet) -> None:
+    def update_note(self, line: JobLine | None, fleet: Fleet) -> None:
         number = len(events_of(line)) if line else 0
         self.note = f"{number}" if number else ""
 

@@ -35,7 +35,7 @@ from screens.widgets.line import CutLines
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Cell, Span, heat, short_node
+from screens.wording import Cell, Span, heat_bar, short_node
 
 MIN_GPU_COLUMNS = 8  # columns of GPUs at least: an A4 machine has eight
 _CELL_COLUMNS = 6
@@ -75,7 +75,7 @@ def gpu_cell(row: GpuRow, index: int) -> Cell:
         return Span(f"{number:>{_CELL_COLUMNS - 1}}", "dim")
     if row.stands_out(gpu):
         return [Span("▼" if row.metric.low_is_bad else "▲", "waits"), Span(f"{number:>{_CELL_COLUMNS - 2}}", "waits")]
-    mark = heat(share, low_is_bad=row.metric.low_is_bad)
+    mark = heat_bar(share, low_is_bad=row.metric.low_is_bad)
     return [mark, Span(f"{number:>{_CELL_COLUMNS - 2}}", mark.style if mark.style == "bad" else "")]
 
 

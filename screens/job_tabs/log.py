@@ -158,7 +158,7 @@ class LogTab(JobTab):
             self.view.show_answer("No line of any pod contains an error.", OFFER_SECONDS)
             return
         first = min(found.values(), key=lambda each: each.time)
-        where = first.where or f"{datetime.fromtimestamp(first.time).astimezone():%H:%M:%S}"
+        where = first.named_position or f"{datetime.fromtimestamp(first.time).astimezone():%H:%M:%S}"
         several = len(found) > 1
         others = f"{format_pods(*found)} {'have' if several else 'has'} some, first"
         others += f" pod {first.pod}" if several else ""
@@ -218,13 +218,13 @@ class LogTab(JobTab):
         if self._asked:
             self._follow()
 
-    def keep(self, line: JobLine | None, fleet: Fleet) -> None:
+    def update_note(self, line: JobLine | None, fleet: Fleet) -> None:
         self.note = f"pod {self.rank}" if self.mode == "one" else _MODE_TITLES[self.mode].lower()
         self._update_status()
 
     def watch_rank(self) -> None:
         if self.fleet is not None:
-            self.keep(self.line, self.fleet)
+            self.update_note(self.line, self.fleet)
         if self.mode == "one":
             self._show_log()
 
@@ -326,7 +326,7 @@ class LogTab(JobTab):
         self.mode = LOG_MODES[(LOG_MODES.index(self.mode) + 1) % len(LOG_MODES)]
         self._show_log()
         if self.fleet is not None:
-            self.keep(self.line, self.fleet)
+            self.update_note(self.line, self.fleet)
         self.refresh_bindings()
 
     def _update_status(self) -> None:

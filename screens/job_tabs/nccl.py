@@ -45,7 +45,7 @@ class NcclTab(JobTab):
     def resume_after_reconnect(self) -> None:
         self._measured = ""  # the next snapshot, which comes at once, begins to read again
 
-    def keep(self, line: JobLine | None, fleet: Fleet) -> None:
+    def update_note(self, line: JobLine | None, fleet: Fleet) -> None:
         self.panel.waiting = nccl_waits(line) if line else self.waits_to_appear()
         self.panel.comparable = line is None or line.jobset.gpus >= REFERENCE_RANKS
         self.panel.over = line is None or line.jobset.finished or line.jobset.state is JobState.STOPPING

@@ -60,14 +60,14 @@ class JobTab(Vertical, metaclass=AbstractWidgetMeta):
             self._connection = now
             if before is not None:
                 self.resume_after_reconnect()
-        self.keep(line, fleet)
+        self.update_note(line, fleet)
         if self.is_open:
             self.draw(line, fleet)
 
     def activated(self) -> None:
         self.is_open = True
         if self.fleet is not None:
-            self.keep(self.line, self.fleet)
+            self.update_note(self.line, self.fleet)
             self.draw(self.line, self.fleet)
         self.opened()
 
@@ -76,7 +76,7 @@ class JobTab(Vertical, metaclass=AbstractWidgetMeta):
 
     # what a tab fills in
 
-    def keep(self, line: JobLine | None, fleet: Fleet) -> None:
+    def update_note(self, line: JobLine | None, fleet: Fleet) -> None:
         """Called with every snapshot, visible or not, to keep streams alive and the note current; must be fast."""
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:

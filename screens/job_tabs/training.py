@@ -74,7 +74,7 @@ class TrainingTab(JobTab):
     def opened(self) -> None:
         self._show()
 
-    def keep(self, line: JobLine | None, fleet: Fleet) -> None:
+    def update_note(self, line: JobLine | None, fleet: Fleet) -> None:
         health = line.health if line is not None else None
         self.panel.known = "".join(run.text for run in explanation(line, gone=False)) if line is not None else ""
         self.panel.late = health if health is not None and health.state in STEPLESS_WORDS else None

@@ -82,7 +82,7 @@ class DoctorScreen(LiveScreen):
         self._diagnose()
 
     @on(StepTable.Opened, "StepTable")
-    def tell(self, event: StepTable.Opened) -> None:
+    def show_step(self, event: StepTable.Opened) -> None:
         event.stop()
         if step := self._steps.get(event.key[0]):
             self.notify(f"{step.found} {step.fix}".strip(), title=step.title, timeout=8)

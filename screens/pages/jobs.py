@@ -101,7 +101,7 @@ class JobsScreen(ReasonScreen):
         self.redraw_pane()
 
     def _show_jobs(self, fleet: Fleet) -> None:
-        jobsets = self.narrowed(fleet.jobsets).values() if self.app.connected else ()
+        jobsets = self.in_chosen_namespace(fleet.jobsets).values() if self.app.connected else ()
         lines = [line_of(self.app, jobset, fleet) for jobset in jobsets]
         stays = self._places if self.app.since_key < STILL_SECONDS else {}
         self._places = {line.jobset.key: stays.get(line.jobset.key) or line.place for line in lines}

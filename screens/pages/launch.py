@@ -129,7 +129,7 @@ class LaunchScreen(DraftScreen):
                 self._read_forms([recipe.id for recipe in found.values()])
         if self.session.namespace != self._listed_in:
             self._list_choices()
-        self._offer()
+        self._show_offers()
         self._show_forecast()
         if self.draft is not None and not self._starting:
             self._follow_start()
@@ -153,7 +153,7 @@ class LaunchScreen(DraftScreen):
 
     # what there is to choose from
 
-    def _offer(self) -> None:
+    def _show_offers(self) -> None:
         self._asked = self._demand(["gpus"])
         seen = choices_of(self.app.fleet, self.session.namespace, self._asked)
         self.form.offer(self._google.over({**seen, **self._listed}))
@@ -166,20 +166,20 @@ class LaunchScreen(DraftScreen):
         self._listed_in = self.session.namespace
         await read_priorities(self.session)
         self._listed = await self.session.read_choices()
-        self._offer()
+        self._show_offers()
 
     @on(Form.Asked)
     def ask_google(self, event: Form.Asked) -> None:
         """Fetch choices that only Google has when the person opens them."""
         event.stop()
         if self._google.wants(event.kind):
-            self._offer()
+            self._show_offers()
             self._ask_google(event.kind)
 
     @work(group="google")
     async def _ask_google(self, kind: str) -> None:
         await self._google.ask(self.session, kind)
-        self._offer()
+        self._show_offers()
 
     @on(Form.Filled)
     def show_filled_fields(self, event: Form.Filled) -> None:
@@ -215,7 +215,7 @@ class LaunchScreen(DraftScreen):
         self.draft = draft
         self._show_recipe_words()
         self.form.show(draft.model)
-        self._offer()
+        self._show_offers()
         self.judge()
         self._read_saves(draft)
         self.pane.begin(draft)
@@ -238,7 +238,7 @@ class LaunchScreen(DraftScreen):
         """The plan as typed and all its problems; None without a form or a connection."""
         if self.draft is None or not self.app.connected:
             return None
-        self.form.take()
+        self.form.commit_editor()
         if self.form.here != self.draft.queue_path and self._follow_queue(self.draft):
             self.form.page.redraw()
         plan, unread = self.draft.plan(self.session.namespace)
@@ -325,7 +325,7 @@ class LaunchScreen(DraftScreen):
         start = self._start[1] if self._start is not None and self._start[0] == ask else None
         self.head.show_fit(self.app.fleet, ask, start)
         if self._demand(["gpus"]) != self._asked:
-            self._offer()
+            self._show_offers()
 
     @on(Form.Entered)
     def show_field(self, event: Form.Entered) -> None:

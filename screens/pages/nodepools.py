@@ -311,9 +311,9 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
     # the report of a faulty host
 
     def offers(self) -> dict[str, object]:
-        return super().offers() | {"report": self.facts and self._reportable()}
+        return super().offers() | {"report": self.facts and self._nodes_to_report()}
 
-    def _reportable(self) -> list[Node]:
+    def _nodes_to_report(self) -> list[Node]:
         if not self.app.connected:
             return []
         pools = self.session.google.node_pools
@@ -321,7 +321,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
 
     @work(group="actions")
     async def action_report(self) -> None:
-        node = next(iter(self._reportable()), None)
+        node = next(iter(self._nodes_to_report()), None)
         if node is None:
             return
         with self.report_errors(f"Could not report {node.name}"):

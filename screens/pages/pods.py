@@ -53,7 +53,7 @@ class PodTally:
         self._numbers: Counter[str] = Counter()
         self._ready: dict[str, bool] = {}
 
-    def take(self, changes: Iterable[tuple[Pod | None, Pod | None]]) -> None:
+    def count_changes(self, changes: Iterable[tuple[Pod | None, Pod | None]]) -> None:
         """Update the counts by (old, new) pairs; None stands for a missing pod."""
         for old, new in changes:
             if old is not None:
@@ -117,8 +117,8 @@ class PodsScreen(PanedScreen, PodActions):
     def show_fleet(self, fleet: Fleet) -> None:
         self.table.show_owners({key: self.app.owner_words(*key) for key in fleet.jobsets})
         at_once = ROWS_AT_ONCE_AMONG_KEYS if key_expected() else ROWS_AT_ONCE
-        self.table.show_rows(self.narrowed(fleet.pods), fleet.links.get("pods"), at_once)
-        self._tally.take(self.table.listing.changes)
+        self.table.show_rows(self.in_chosen_namespace(fleet.pods), fleet.links.get("pods"), at_once)
+        self._tally.count_changes(self.table.listing.changes)
         self.summary.runs = self._tally.runs
         self.redraw_pane()
 

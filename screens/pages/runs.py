@@ -269,7 +269,7 @@ class RunScreen(RunRecordsScreen):
         return next((run for run in self._runs if run.number == self._number), None)
 
     @property
-    def other(self) -> RunRecord | None:
+    def compared_run(self) -> RunRecord | None:
         """The run to compare with: the chosen one, else the last successful one before it."""
         if self._other_number:
             return next((run for run in self._runs if run.number == self._other_number), None)
@@ -315,7 +315,7 @@ class RunScreen(RunRecordsScreen):
         if text != self._yaml:
             self._yaml = text
             self.values.show(text)
-        other = self.other
+        other = self.compared_run
         for widget in (self.against, self.table):
             widget.set_class(other is None, "-none")
         if other is None:
@@ -397,7 +397,7 @@ class RunScreen(RunRecordsScreen):
 
     def action_again(self, at_once: bool = False) -> None:
         if self.run is not None:
-            launch_like(self, self.run, self.other, at_once=at_once)
+            launch_like(self, self.run, self.compared_run, at_once=at_once)
 
     def action_job(self) -> None:
         if self.run is not None:

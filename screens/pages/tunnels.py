@@ -83,14 +83,14 @@ class TunnelsScreen(LiveScreen):
     def _opened(self, event: ResourceTable.Opened) -> None:
         event.stop()
         for tunnel in self.table.chosen_rows[:1]:
-            if self._elsewhere(tunnel):
+            if self._is_of_other_context(tunnel):
                 return
             if tunnel.address.pod:
                 self.app.open_page("pod", tunnel.namespace, tunnel.address.pod)
             else:
                 self.app.open_page("job", tunnel.namespace, tunnel.job)
 
-    def _elsewhere(self, tunnel: Tunnel) -> bool:
+    def _is_of_other_context(self, tunnel: Tunnel) -> bool:
         other = tunnel.context != self.session.context
         if other:
             self.notify(f"It connects to another cluster: {tunnel.context}.", severity="warning")
@@ -126,7 +126,7 @@ class TunnelsScreen(LiveScreen):
                 words = "It has ended." if tunnel.state == "ended" else "It already runs in the background."
                 self.notify(words)
                 return
-            if self._elsewhere(tunnel):
+            if self._is_of_other_context(tunnel):
                 return
             ports = [f"{each.local}:{each.remote}" for each in tunnel.listeners]
             question = f"Move {ports_cell(tunnel)} to a background process?"

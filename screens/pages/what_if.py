@@ -77,15 +77,15 @@ class WhatIfScreen(Question[None]):
 
     def on_mount(self) -> None:
         if self._typed:
-            self._try(self._typed)
+            self._show_consequences(self._typed)
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self._try(event.value)
+        self._show_consequences(event.value)
 
     @work(group="whatif", exclusive=True)
-    async def _try(self, typed: str) -> None:
+    async def _show_consequences(self, typed: str) -> None:
         fleet = self.app.fleet
         namespace = self._namespace or self.app.only_namespace or self.app.session.namespace
         try:

@@ -71,17 +71,17 @@ class TitleBar(Styled):
     def _render_strip(self) -> Strip:
         width = self.size.width
         room = width - len(self.NAME) - 8
-        right = self._right(width)
+        right = self._status(width)
         states = {each.state for each in self.title.links}
         is_live = not self.title.trouble and states <= {WatchState.LIVE, WatchState.ABSENT}
         # While it is live, how long it was quiet is worth less than a tab's key, which must not come and go with it
         if _cells(right) > room or (is_live and not self._fits(TabShape(), width - _cells(right))):
-            right = self._right(width, brief=True)
+            right = self._status(width, brief=True)
             if not self.title.narrowed and not self._fits(TabShape(names=False), width - _cells(right)):
-                right = self._right(width, brief=True, namespace=False)
+                right = self._status(width, brief=True, namespace=False)
         right_width = _cells(right)
         if right_width > room:
-            right = self._right(0)
+            right = self._status(0)
             right_width = min(_cells(right), max(0, width - len(self.NAME) - 1))
         left_width = max(0, width - right_width)
         left: list[Segment] = []
@@ -117,7 +117,7 @@ class TitleBar(Styled):
                 tabs.append((Span(f" {key} {name} " if shape.names else f" {key} ", "tab"), self.ground("bar") + click))
         return tabs
 
-    def _right(self, width: int, *, brief: bool = False, namespace: bool = True) -> list[Span]:
+    def _status(self, width: int, *, brief: bool = False, namespace: bool = True) -> list[Span]:
         """The cluster and the freshness; `brief` leaves out the reason."""
         title = self.title
         where = title.namespace if namespace and width else ""

@@ -23,7 +23,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.scheduling.topology import Floor, GpuState, Host, HostGpu
-from screens.widgets.line import PaintedLines, cut_sentence, fit, fit_spans, joined, line
+from screens.widgets.line import PaintedLines, compact, cut_sentence, fit, fit_spans, line
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Span
 
@@ -96,7 +96,7 @@ def panels(floor: Floor, shape: Shape) -> list[Panel]:
     return found
 
 
-def fold(every: Sequence[Panel], shape: Shape, width: int, left: int, mark: int, wanted: int = 0) -> list[FloorLine]:
+def lay_out(every: Sequence[Panel], shape: Shape, width: int, left: int, mark: int, wanted: int = 0) -> list[FloorLine]:
     """The panels in lines, as many side by side as fit.
 
     `left`: columns of the names before the marks, `mark`: of a mark; up to `wanted` where there is room.
@@ -114,7 +114,7 @@ def fold(every: Sequence[Panel], shape: Shape, width: int, left: int, mark: int,
     return [FloorLine((), tuple(cut[at : at + across]), panel, mark) for at in range(0, len(cut), across)]
 
 
-def widest(names: Sequence[str]) -> int:
+def name_columns(names: Sequence[str]) -> int:
     """Number of columns that the longest of these place names takes."""
     return min(MAX_PLACE_COLUMNS, max((cell_len(name) for name in names), default=0) or 1)
 
@@ -228,7 +228,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         """Show less of the map larger (-1), or more of it smaller (1)."""
         zooms = list(Zoom)
         self._asked = zooms[max(0, min(len(zooms) - 1, zooms.index(self.zoom) + step))]
-        if self._fitting(None)[0].zoom is self._asked:
+        if self._choose_shape(None)[0].zoom is self._asked:
             self._asked = None  # so that it follows the size of the terminal again
         self._arrange()
         index = self._index()
@@ -259,14 +259,14 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         floors = [floor for _, floor in self._floors]
         hosts = [host for floor in floors for host in floor.hosts]
         self._place = (
-            widest([block.name for floor in floors for block in floor.blocks]),
-            widest([each.name for floor in floors for each in floor.subblocks]),
+            name_columns([block.name for floor in floors for block in floor.blocks]),
+            name_columns([each.name for floor in floors for each in floor.subblocks]),
         )
         self._label = max((len(short_name(host.node.name)) for host in hosts), default=0)
         self._pips = max((host.total for host in hosts), default=0)
         self.columns_wanted = 3 + max((cell_width(list(heading)) for heading, _ in self._floors), default=0)
         self.lines_wanted = sum(1 if line.heading else 3 for line in self._fold(MAP_SHAPES[1]))
-        self._shape, self._lines = self._fitting(self._asked)
+        self._shape, self._lines = self._choose_shape(self._asked)
         if self._shape.rows > 1:
             self._lines = self._fold(
                 self._shape, max((cell_len(host_caption(host)) for host in hosts), default=0) + GAP_COLUMNS
@@ -287,7 +287,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self.virtual_size = Size(width, self._starts[-1])
         self.post_message(self.Moved())
 
-    def _fitting(self, zoom: Zoom | None) -> tuple[Shape, list[FloorLine]]:
+    def _choose_shape(self, zoom: Zoom | None) -> tuple[Shape, list[FloorLine]]:
         """The first shape of that zoom (or of any) in which the whole map is visible; else one that scrolls."""
         scanned = any(host.node.last_busbw for _, floor in self._floors for host in floor.hosts)
         shapes = [shape for shape in MAP_SHAPES if zoom in (None, shape.zoom) and shape.rows < 4 + scanned]
@@ -305,7 +305,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         return [
             line
             for heading, floor in self._floors
-            for line in (FloorLine(heading), *fold(panels(floor, shape), shape, self.size.width, left, mark, wanted))
+            for line in (FloorLine(heading), *lay_out(panels(floor, shape), shape, self.size.width, left, mark, wanted))
         ]
 
     def _name_width(self, shape: Shape) -> int:
@@ -369,7 +369,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
             else:
                 segments += self._summed(panel)
             segments += fit_spans([], row.panel - left - len(panel.marks) * row.mark, self.over(back))
-        return Strip(joined(segments)).adjust_cell_length(width, back)
+        return Strip(compact(segments)).adjust_cell_length(width, back)
 
     def _host(self, host: Host, part: int, width: int) -> list[Segment]:
         plain = self.rich_style.background_style

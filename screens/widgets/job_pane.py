@@ -306,10 +306,10 @@ def _curve(measures: JobMeasures | None, width: int, high: int) -> Lines:
 
 def _pods(job: JobLine, width: int) -> Lines:
     """One glyph per pod in index order; for very many pods the count of each state."""
-    ready = f"{job.up}/{len(job.ranks)} pods"
+    ready = f"{job.ready}/{len(job.ranks)} pods"
     where = place_words(job)
     tries = [Span("   attempt ", "dim"), *runs_of(attempt_cell(job))] if job.jobset.max_restarts else []
-    found: Lines = [[Span(ready, "ok" if job.up == len(job.ranks) else "waits"), Span(f"  {where}", "dim"), *tries]]
+    found: Lines = [[Span(ready, "ok" if job.ready == len(job.ranks) else "waits"), Span(f"  {where}", "dim"), *tries]]
     if len(job.ranks) <= (width // 2) * MAX_POD_LINES:
         glyphs = [
             wording.pod_glyph(rank.status, ready=rank.ready) if rank.pod else Span("·", "faint") for rank in job.ranks
@@ -362,7 +362,7 @@ def _gpu_mark(gpu: Gpu) -> Span:
         return Span("✗", "bad")
     if gpu.utilization is None:
         return Span("─", "faint")
-    return wording.heat(gpu.utilization / 100, low_is_bad=True)
+    return wording.heat_bar(gpu.utilization / 100, low_is_bad=True)
 
 
 def _gpus_of_node(gpus: Sequence[Gpu]) -> list[Span]:

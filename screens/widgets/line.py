@@ -151,7 +151,7 @@ def cut_name(runs: list[Span], width: int, *, node: bool) -> list[Span]:
     return [Span(f"{beginning(text, width - 1 - cell_len(tail))}…{tail}", runs[0].style)]
 
 
-def joined(segments: Iterable[Segment]) -> list[Segment]:
+def compact(segments: Iterable[Segment]) -> list[Segment]:
     """The same line in fewer segments: equal styles are merged, blanks join the text before them."""
     found: list[Segment] = []
     for segment in segments:
@@ -202,9 +202,9 @@ def wrap(text: str, width: int) -> list[str]:
     rest = ""
     for word in hold_together(one_line(text)).split(" "):
         word = word.replace(HELD, " ")
-        joined = f"{rest} {word}" if rest else word
-        if cell_len(joined) <= width:
-            rest = joined
+        longer = f"{rest} {word}" if rest else word
+        if cell_len(longer) <= width:
+            rest = longer
             continue
         if rest:
             lines.append(rest)
@@ -329,10 +329,10 @@ class SnapshotText(Styled):
 
 def as_last_known(runs: Iterable[Span]) -> tuple[Span, ...]:
     """The line marked as one of a snapshot that may be out of date."""
-    return (Span("last known: ", "waits"), *dimmed(runs))
+    return (Span("last known: ", "waits"), *dim_spans(runs))
 
 
-def dimmed(runs: Iterable[Span]) -> list[Span]:
+def dim_spans(runs: Iterable[Span]) -> list[Span]:
     return [Span(run.text, "dim") for run in runs]
 
 

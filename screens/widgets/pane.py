@@ -14,7 +14,7 @@ from textual.strip import Strip
 from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.event import Event
 from screens import wording
-from screens.widgets.line import SnapshotText, as_last_known, cut_sentence, dimmed, line
+from screens.widgets.line import SnapshotText, as_last_known, cut_sentence, dim_spans, line
 from screens.widgets.sentence_line import fold_spans
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Fact, Span, runs_of
@@ -54,7 +54,7 @@ class Facts(SnapshotText):
         """The facts, after one that marks an outdated snapshot."""
         if not self.stale:
             return self.facts
-        return (STALE_FACT, *((name, dimmed(runs_of(cell))) for name, cell in self.facts))
+        return (STALE_FACT, *((name, dim_spans(runs_of(cell))) for name, cell in self.facts))
 
     def lines_at(self, width: int) -> Lines:
         return fact_lines(self._shown, width - 4, beside=0, style="head")
@@ -151,7 +151,7 @@ class Pane(SnapshotText):
         if self.display and width and height:
             before, lines = self.lines, self._ask(width, height - self.stale, SERVER_CLOCK.now())
             if self.stale and lines:
-                lines = [[*as_last_known(())], *map(dimmed, lines)]
+                lines = [[*as_last_known(())], *map(dim_spans, lines)]
             self.lines = lines if len(lines) <= height else [*lines[: height - 1], [Span(self.more, "dim")]]
             if self.lines != before:
                 self.refresh()

@@ -11,7 +11,7 @@ from textual.geometry import Size
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from screens.widgets.line import HELD, SnapshotText, as_last_known, cut_sentence, hold_together, joined, line
+from screens.widgets.line import HELD, SnapshotText, as_last_known, compact, cut_sentence, hold_together, line
 from screens.wording import Span
 
 
@@ -103,7 +103,7 @@ class SentenceLine(Heading):
         shown = lines[y]
         if y == self.size.height - 1 and len(lines) > self.size.height:
             shown = cut_spans(shown, width, self.cut)
-        segments = joined(Segment(run.text, ground + self.style_of(run.style)) for run in shown)
+        segments = compact(Segment(run.text, ground + self.style_of(run.style)) for run in shown)
         return Strip(segments).adjust_cell_length(width, ground)
 
 

@@ -192,7 +192,7 @@ class Days:
             self.now, _, what, held = heappop(agenda)
             arrived = None
             if held is not None:
-                if not self.cluster.holds(held):
+                if not self.cluster.is_running(held):
                     continue  # it was preempted meanwhile
                 self._end(what)
             elif what:

@@ -21,7 +21,7 @@ from rich.cells import cell_len
 from console.attach.files.copies import CopyProgress
 from screens.cli.exec import MAX_HELD_BYTES, RankOutputPrinter
 from screens.cli.files import bars
-from screens.cli.output import GuardedStream, guarded
+from screens.cli.output import GuardedStream, sanitized_output
 from screens.dialogs.run_in_ranks import ExecAll
 from screens.pages.job import JobScreen
 from screens.sanitize import for_terminal, one_line
@@ -83,7 +83,7 @@ def test_lines_of_many_pods_pass_the_gate_on_a_terminal(monkeypatch: pytest.Monk
     with open(theirs, "w", encoding="utf-8", newline="") as terminal:  # noqa: PTH123 - a descriptor
         with monkeypatch.context() as patched:
             patched.setattr("sys.stdout", terminal)
-            with guarded():
+            with sanitized_output():
                 lines = RankOutputPrinter(8)
                 for payload in PAYLOADS.values():
                     lines.add(7, 1, payload.encode() + b"\n")
@@ -105,7 +105,7 @@ def test_the_bar_of_a_copy_is_drawn_and_the_names_of_files_are_cleaned(monkeypat
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", terminal)
-    with guarded(), bars(1, shown=True) as begin:
+    with sanitized_output(), bars(1, shown=True) as begin:
         listen = begin("")
         for payload in PAYLOADS.values():
             listen(CopyProgress(done=1, total=2, now=f"notes{payload}"[:40]))

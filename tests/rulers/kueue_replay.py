@@ -400,7 +400,7 @@ def _shares(case: Case) -> str:
         snapshot.queues["cq"].add_usage(at, value)
     more, got = _quantities(test["flvResQ"]), {}
     for node in snapshot.nodes:
-        with node.using(more):
+        with node.with_usage(more):
             share = node.fair_share()
         got[node.name] = share.rounded, bool(share.borrowed)
     want = {each["name"]: (each["drValue"], each["borrowing"]) for each in test["want"]}

@@ -40,7 +40,7 @@ from practice.programs.choice import RECIPES
 from practice.programs.faults import KINDS
 from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, SharedFacts
 from screens.cli.job import health_code
-from screens.cli.wait import _over, conditions
+from screens.cli.wait import _final_outcome, conditions
 from screens.cli.why import _words
 from screens.columns.job_header import explanation, head, training_waits
 from screens.columns.jobs import JobLine, last_cell, start_words, state_cell
@@ -263,7 +263,7 @@ async def test_every_place_tells_the_same(case: Case) -> None:
     ends = progress is not None and progress.eta is not None
     assert ends == (case.state == "running" and case.fault != "hang:1")  # only of what goes on an end is foretold
     watched = cast("Any", SimpleNamespace(progress=progress, complete=True))
-    over = _over("train", job, fleet, True, watched, conditions(("loss<0",)))
+    over = _final_outcome("train", job, fleet, True, watched, conditions(("loss<0",)))
     assert (over[0] if over else None) == {None: None, 0: 7}.get(case.code, 1)
 
 

@@ -175,11 +175,11 @@ async def test_the_filter_line_hides_no_row() -> None:
 def test_the_tally_follows_changes() -> None:
     tally = PodTally()
     one, two = Pod("ns", "a", phase="Running", ready=True), Pod("ns", "b", phase="Pending")
-    tally.take([(None, one), (None, two)])
+    tally.count_changes([(None, one), (None, two)])
     assert "".join(run.text for run in tally.runs).split() == ["2", "pods", "◐", "1", "Pending", "●", "1", "Running"]
-    tally.take([(two, Pod("ns", "b", phase="Running", ready=True)), (one, None)])
+    tally.count_changes([(two, Pod("ns", "b", phase="Running", ready=True)), (one, None)])
     assert "".join(run.text for run in tally.runs).split() == ["1", "pod", "●", "1", "Running"]
-    tally.take([(Pod("ns", "b", phase="Running", ready=True), None)])
+    tally.count_changes([(Pod("ns", "b", phase="Running", ready=True), None)])
     assert tally.runs == ()
 
 

@@ -529,14 +529,14 @@ def test_nothing_in_a_notification_ends_it_early() -> None:
 
 def test_what_can_be_waited_for() -> None:
     busbw, step, loss, done = conditions(("busbw>250", " step = 100", "loss<2e0", "done"))
-    assert busbw.reached(250.5)
-    assert not busbw.reached(250.0)
-    assert step.reached(110), "iterations are printed every tenth"
-    assert not step.reached(99)
-    assert loss.reached(1.9)
-    assert not loss.reached(None)
-    assert not done.reached(1.0, up=True)
-    assert done.reached(None, done=True)
+    assert busbw.is_reached(250.5)
+    assert not busbw.is_reached(250.0)
+    assert step.is_reached(110), "iterations are printed every tenth"
+    assert not step.is_reached(99)
+    assert loss.is_reached(1.9)
+    assert not loss.is_reached(None)
+    assert not done.is_reached(1.0, up=True)
+    assert done.is_reached(None, done=True)
 
 
 @pytest.mark.slow(reason="many keys in a whole app")

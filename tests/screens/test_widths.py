@@ -69,7 +69,7 @@ def faults_at(rows: Sequence[Any], width: int, painter: RowPainter[Any]) -> list
     for number, row in enumerate(rows):
         line, left = painter.row((str(number),), row, here=False, marked=False).text, MARGIN
         for column, wide in painter.columns_now():
-            text = "".join(run.text for run in runs_of(column.at(row, wide)))
+            text = "".join(run.text for run in runs_of(column.draw_cell(row, wide)))
             shown = line[left : left + wide]
             first = next(iter(phrase_ends(f"{text}  ")), 0)
             lost = column.fill and first <= VERDICT and not shown.startswith(text[:first])

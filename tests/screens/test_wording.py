@@ -20,7 +20,7 @@ from screens.wording import (
     count,
     duration,
     first_names,
-    freshness,
+    format_freshness,
     moment,
     percent,
     pod_glyph,
@@ -73,8 +73,8 @@ def test_of_many_names_the_first_stand_for_all() -> None:
 
 
 def test_numbers() -> None:
-    assert freshness(0.44) == "0.4 s"
-    assert freshness(14.2) == "14 s"
+    assert format_freshness(0.44) == "0.4 s"
+    assert format_freshness(14.2) == "14 s"
     assert size(512) == "512 B"
     assert size(512 * 1024**2) == "512 MiB"
     assert size(1.5 * 1024**3) == "1.5 GiB"
@@ -103,7 +103,7 @@ def test_jobs_differ_in_colour_until_there_are_too_many() -> None:
     assert len({*first.values()}) == JOB_COLOURS
     assert styles.of(last) in first.values()
     assert {uid: styles.of(uid) for uid in first} == first
-    styles.keep({last})
+    styles.keep_only({last})
     assert len({styles.of(each) for each in (last, *"abcdefghijk"[: JOB_COLOURS - 1])}) == JOB_COLOURS
 
 

@@ -48,13 +48,13 @@ class SpareConnections(Generic[T]):
         self._make, self._seconds, self._part = make, seconds, part
         self._made: dict[asyncio.Future[T], asyncio.TimerHandle] = {}
 
-    def keep(self, number: int) -> None:
+    def fill_up_to(self, number: int) -> None:
         """Begin to make as many as are missing; one that cannot be made is left out."""
         while len(self._made) < number:
             made = asyncio.ensure_future(self._make())
             self._made[made] = made.get_loop().call_later(self._seconds, self._drop, made)
 
-    def take(self) -> T | None:
+    def pop_open(self) -> T | None:
         """A spare connection that is still open; None without one: the caller opens one and sees the error."""
         for made in [each for each in self._made if each.done()]:
             self._made.pop(made).cancel()
@@ -112,10 +112,10 @@ class _LocalPort:
     def take_spare(self, now: float) -> tuple[Pipe, LivePod] | None:
         """A connection that is ready for this client; none of a client alone."""
         self.times.append(now)
-        return self.spares.take()
+        return self.spares.pop_open()
 
     def refill_spares(self, now: float) -> None:
-        self.spares.keep(sum(now - each < SPARE_CONNECTION_SECONDS for each in self.times) - 1)
+        self.spares.fill_up_to(sum(now - each < SPARE_CONNECTION_SECONDS for each in self.times) - 1)
 
 
 class LocalForward:
@@ -459,11 +459,11 @@ class PortForwarder:
         """Do the work over a new connection; retried after renewing the login or switching the protocol."""
         renewed = False
         while True:
-            ahead = self._ahead.take()
+            ahead = self._ahead.pop_open()
             try:
                 async with open_connection(self.login, doing, ahead) as connection:
                     found = await work(connection)
-                self._ahead.keep(int(self.connects_ahead))
+                self._ahead.fill_up_to(int(self.connects_ahead))
                 return found
             except Unreachable:
                 if ahead is None:

@@ -109,7 +109,7 @@ class Relay(asyncio.Protocol):
         if self._lingering:
             self._close_later()
 
-    def full(self, on: bool) -> None:
+    def on_buffer_full(self, on: bool) -> None:
         if self._source and not self._source.is_closing():
             (self._source.pause_reading if on else self._source.resume_reading)()
 

@@ -137,7 +137,7 @@ class JobSet(NamespacedObject, frozen=True):
         attempt = max((pod.attempt for pod in pods if not pod.deleting_since), default=self.restarts)
         return {pod.place: pod for pod in pods if pod.attempt >= attempt}
 
-    def keeps(self, place: str) -> bool | None:
+    def outlives_pods(self, place: str) -> bool | None:
         """Whether what its pods wrote there outlives them; None: not known. `place`: empty, a folder or an address."""
         scheme, address, _ = place.partition("://")
         if address and scheme != "file":

@@ -143,7 +143,7 @@ class Admission(Controller):
         )
         self.queues.remove(key)
         text = f"Quota reserved in ClusterQueue {name}, wait time since queued was {waited:.0f}s"
-        considered = decision.choice.considered()
+        considered = decision.choice.describe_attempts()
         if not decision.workload.second_pass:
             self.record_event(
                 obj, "QuotaReserved", text + (f"; Flavors considered: {considered}" if considered else "")

@@ -212,7 +212,7 @@ class PlotFrame:
         self.lines = max(1, box.height - 1 - below)
         self._first, self._last = (box.y + 1) * DOTS_HIGH, self.lines * DOTS_HIGH - 1
         self._per_unit = self._last / (self.high - self.low)
-        self.ticks = self._apart(ticks or self._ticks(max(1, self.lines // 4 if self.lines > 6 else 1)))
+        self.ticks = self._spaced(ticks or self._ticks(max(1, self.lines // 4 if self.lines > 6 else 1)))
         self._words, self._gap = [tick_words(tick) for tick in self.ticks], gap
         self.left = box.x + max(map(len, self._words), default=0) + 1 + gap
         self.columns = max(1 + (not margin), box.x + box.width - self.left - margin)
@@ -235,7 +235,7 @@ class PlotFrame:
         found = round_values(low, high, parts)
         return found if len(found) > 1 else [low, high]
 
-    def _apart(self, ticks: Sequence[float]) -> list[float]:
+    def _spaced(self, ticks: Sequence[float]) -> list[float]:
         rows = {(self.row(tick) or 0) // DOTS_HIGH: tick for tick in reversed(ticks)}
         return list(reversed(rows.values()))
 
@@ -334,7 +334,7 @@ class MeasuresPanel(Container, metaclass=AbstractWidgetMeta):
     watch_chosen = redraw
     watch_unreadable = redraw
 
-    def which(self, what: str, about: str = "") -> list[Span]:
+    def ordinal(self, what: str, about: str = "") -> list[Span]:
         return [Span(f"{what} {self.place + 1} of {self.number}{about}  ", "dim")] if self.number > 1 else []
 
     def not_read(self) -> list[Span]:

@@ -259,7 +259,7 @@ class NcclLine:
 
 
 def average_so_far(test: NcclTest) -> float | None:
-    values = [half.busbw for row in test.rows for half in halves(row) if half.busbw is not None]
+    values = [half.busbw for row in test.rows for half in measured_halves(row) if half.busbw is not None]
     return test.avg_busbw if test.avg_busbw is not None or not values else sum(values) / len(values)
 
 
@@ -271,7 +271,7 @@ def measured_points(test: NcclTest) -> tuple[Point, ...]:
     )
 
 
-def halves(row: NcclRow) -> list[NcclHalf]:
+def measured_halves(row: NcclRow) -> list[NcclHalf]:
     return [half for half in (row.out_of_place, row.in_place) if half is not None]
 
 
@@ -307,7 +307,7 @@ def summary(
         figures.append(f"{100 * best.best_busbw / median:.0f} % of the usual ({median:,.0f})")
     if (average := average_so_far(test)) is not None:
         figures.append(f"average {average:,.1f}{'' if test.finished else ' so far'}")
-    wrong = any(half.wrong for row in test.rows for half in halves(row))
+    wrong = any(half.wrong for row in test.rows for half in measured_halves(row))
     figures += [] if wrong else ["0 wrong"]
     runs = [mark, Span("  "), Span(f"{why} · " if why else "", mark.style), Span(" · ".join(figures))]
     if other is not None and (speedup := mean_speedup(other.test, test)) is not None:
@@ -335,7 +335,7 @@ def value_cell(half: str, name: str, style: str = "") -> Callable[[NcclLine], Ce
 
 
 def wrong_cell(line: NcclLine) -> Cell:
-    counts = [half.wrong for half in halves(line.row) if half.wrong is not None]
+    counts = [half.wrong for half in measured_halves(line.row) if half.wrong is not None]
     if not counts:
         return Span("n/a", "dim")
     return Span(f"{sum(counts):,}", "bad" if sum(counts) else "dim")
@@ -473,7 +473,7 @@ class NcclPanel(MeasuresPanel):
         compared = is_comparable(test, shown.accelerator)
         attempt = f", attempt {shown.attempt + 1}" if shown.attempt else ""
         about = f"{attempt}, pod {shown.rank}" if shown.rank else attempt
-        self.sentence.runs = (*spans, Span("  "), *self.which("test", about), *self.not_read())
+        self.sentence.runs = (*spans, Span("  "), *self.ordinal("test", about), *self.not_read())
         self.curve.band = reference_band(max((row.size for row in test.rows), default=0)) if compared else ()
         found = []
         if own is not None:

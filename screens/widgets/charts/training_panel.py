@@ -383,7 +383,7 @@ class TrainingPanel(MeasuresPanel):
             spans = self._read_so_far(track) or summary(
                 track, self.gpu, now=SERVER_CLOCK.now(), late=late, over=over, short=self.size.width < 100
             )
-            self.sentence.runs = (*self.which("run"), *(run for run in spans if self._is_new(run.text.lstrip("; "))))
+            self.sentence.runs = (*self.ordinal("run"), *(run for run in spans if self._is_new(run.text.lstrip("; "))))
         letters = [Span(f"{EARLIER_LETTERS[at % len(EARLIER_LETTERS)]} {name}  ", f"job-{1 + 2 * at}")
                    for at, (name, _) in enumerate(self.earlier)]  # fmt: skip
         self.happened.runs = (*self.not_read(), *marks_words([m for m in marks if self._is_new(m.words)]), *letters)

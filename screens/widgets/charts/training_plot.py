@@ -125,7 +125,7 @@ def draw_chart(
         (chart.track, column),
         *((each, other) for each in chart.earlier if (other := each.columns.get(metric.name))),
     ]
-    low, high = _scale(every, sight, view)
+    low, high = _extent(every, sight, view)
     if low > high:
         return
     if metric.speed and not view.log:
@@ -149,7 +149,7 @@ def _edges(track: TrainingRun, sight: AxisRange, view: View, columns: int) -> li
     return track.column_edges(sight.low + start, sight.high + start, columns, by_time=view.by_time)
 
 
-def _scale(every: Sequence[tuple[TrainingRun, MetricColumn]], sight: AxisRange, view: View) -> tuple[float, float]:
+def _extent(every: Sequence[tuple[TrainingRun, MetricColumn]], sight: AxisRange, view: View) -> tuple[float, float]:
     """Lowest and highest visible value of all these runs; only positive values on a log scale."""
     low, high = inf, -inf
     for track, column in every:

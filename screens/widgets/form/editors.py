@@ -148,7 +148,7 @@ class Line(Input, Styled, inherit_bindings=False):
         """Does nothing: the form's screen validates, and Textual would restyle the editor at every key."""
 
     @on(Input.Changed)
-    def tell(self, event: Input.Changed) -> None:
+    def post_edit(self, event: Input.Changed) -> None:
         event.stop()
         self.post_message(Edited(self))
 
@@ -255,7 +255,7 @@ class Lines(TextArea, inherit_bindings=False):
         self.load(text, placeholder=str(self.placeholder))
 
     @on(TextArea.Changed)
-    def tell(self, event: TextArea.Changed) -> None:
+    def post_edit(self, event: TextArea.Changed) -> None:
         event.stop()
         self.post_message(Edited(self))
 

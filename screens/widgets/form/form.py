@@ -87,7 +87,7 @@ class Form(Vertical):
     @property
     def model(self) -> FormModel:
         """The form's model, including text typed just now."""
-        self.take()
+        self.commit_editor()
         return self.page.model
 
     @property
@@ -98,12 +98,12 @@ class Form(Vertical):
         return next(iter(self.stops), None)
 
     def go_to(self, row: FormRow | None) -> None:
-        self.take()
+        self.commit_editor()
         if row in self.page.model.rows:
             self.page.go(row)
-            self.tell()
+            self.show_field_help()
 
-    def settle(self, path: str = "", to: FormRow | None = None) -> None:
+    def place_cursor(self, path: str = "", to: FormRow | None = None) -> None:
         """After the model's lines changed: move the cursor to line `to`, else to that field, else leave it."""
         model, row = self.page.model, self.page.row
         self.page.lines.measure()
@@ -113,7 +113,7 @@ class Form(Vertical):
         target = to or here or model.row_of(path) or model.row_of(row.path if row else "") or self._first()
         if target is not None:
             self.page.go(target, keys=self.page.has_keys)
-            self.tell()
+            self.show_field_help()
 
     # what is shown
 
@@ -136,7 +136,7 @@ class Form(Vertical):
 
     def offer(self, offers: Mapping[str, FieldChoices]) -> None:
         """Set the choices that the cluster offers, by the name in `Field.choices_from`."""
-        self.page.offered(offers)
+        self.page.set_offers(offers)
 
     def show_problems(self, problems: Mapping[str, str]) -> None:
         """Show each problem at its field, or at the field that contains its path; others are removed."""
@@ -152,13 +152,13 @@ class Form(Vertical):
         if hidden:
             model.lay_out(self.here)
         self.page.redraw(moved=hidden)
-        self.tell()
+        self.show_field_help()
 
     def put_texts(self, texts: Mapping[str, str]) -> bool:
         """Set many texts as one undo step; returns whether anything changed."""
         changed = self.model.put_all(texts)
         if changed:
-            self.settle(self.here)
+            self.place_cursor(self.here)
             self.changed()
         return changed
 
@@ -177,7 +177,7 @@ class Form(Vertical):
 
     def set_advanced(self, advanced: bool) -> None:
         self.model.set_advanced(advanced, self.here)
-        self.settle(self.here)
+        self.place_cursor(self.here)
 
     # moves
 
@@ -188,14 +188,14 @@ class Form(Vertical):
             self.action_skip(step)
 
     def action_skip(self, step: int) -> None:
-        self.take()
+        self.commit_editor()
         stops, row = self.stops, self.page.row
         if stops:
             at = stops.index(row) if row in stops else -min(step, 0) - 1
             self.go_to(stops[(at + step) % len(stops)])
 
     def action_section(self, step: int) -> None:
-        self.take()
+        self.commit_editor()
         rows, row = self.page.model.rows, self.page.row
         heads = [at for at, each in enumerate(rows) if each.kind is RowKind.SECTION]
         at = rows.index(row) if row in rows else 0
@@ -209,7 +209,7 @@ class Form(Vertical):
     def action_enter(self) -> None:
         """Accept the choice, unfold a section, add an entry, or else go to the next field."""
         row, page = self.page.row, self.page
-        self.take()
+        self.commit_editor()
         if row is None or row not in page.model.rows:
             return
         if page.choices.is_open:
@@ -219,7 +219,7 @@ class Form(Vertical):
         elif row.kind is RowKind.MORE:
             seen = set(page.model.shown())
             page.model.open_rest(row.path)
-            self.settle(next((path for path in page.model.shown() if path not in seen), ""))
+            self.place_cursor(next((path for path in page.model.shown() if path not in seen), ""))
         elif row.kind is RowKind.ENTRY:
             model = self.page.model
             if model.text_at(row).strip():
@@ -228,7 +228,7 @@ class Form(Vertical):
                 self.open_choices()
             elif len(model.entries(row.path)) > 1:
                 model.remove_entry(row)
-                self.settle(row.path)
+                self.place_cursor(row.path)
                 self.changed(row.path)
                 rows = model.rows
                 last = max(at for at, each in enumerate(rows) if each.path == row.path)
@@ -244,7 +244,7 @@ class Form(Vertical):
         model = self.page.model
         model.toggle_section(row.path)
         at = model.rows.index(FormRow(RowKind.SECTION, row.path))
-        self.settle(next(each.path for each in model.rows[at:] if each.can_have_cursor))
+        self.place_cursor(next(each.path for each in model.rows[at:] if each.can_have_cursor))
 
     # choices
 
@@ -269,7 +269,7 @@ class Form(Vertical):
             fills = self.page.offer.fills[name]
             texts = {path: text for path, text in fills.items() if path in model.by_path}
             if model.put_all(texts):
-                self.settle(field.path)
+                self.place_cursor(field.path)
                 self.page.reload()
                 self.changed()
             self.post_message(self.Filled(name, len(texts)))
@@ -289,24 +289,24 @@ class Form(Vertical):
 
     def action_add(self) -> None:
         if (row := self._entry()) is not None:
-            self.settle(to=self.model.add_entry(row))
+            self.place_cursor(to=self.model.add_entry(row))
 
     def action_remove(self) -> None:
         if (row := self._entry()) is not None:
-            self.settle(to=self.model.remove_entry(row))
+            self.place_cursor(to=self.model.remove_entry(row))
             self.changed(row.path)
 
     def action_as_text(self) -> None:
         field = self.page.field
         if field is not None and field.kind in COLLECTION_KINDS:
             self.model.toggle_text(field.path)
-            self.settle(to=self.page.model.row_of(field.path))
+            self.place_cursor(to=self.page.model.row_of(field.path))
 
     def action_fold(self) -> None:
         field, row = self.page.field, self.page.row
         if field is not None and not self.model.wanted:
             self.page.model.toggle_section(field.group)
-            self.settle(to=FormRow(RowKind.SECTION, field.group, folded=True))
+            self.place_cursor(to=FormRow(RowKind.SECTION, field.group, folded=True))
         elif row is not None and row.kind is RowKind.SECTION:
             self._open_section(row)
 
@@ -321,7 +321,7 @@ class Form(Vertical):
     # search
 
     def action_search(self) -> None:
-        self.take()
+        self.commit_editor()
         self.finder.open()
 
     def search(self, wanted: str) -> None:
@@ -338,15 +338,15 @@ class Form(Vertical):
         target = row if drop and row in self.page.model.rows else self._first()
         if target is not None:
             self.page.go(target)
-            self.tell()
+            self.show_field_help()
             if not self.finder.input.value.strip():
                 self.finder.close()
 
     # typing
 
-    def take(self) -> bool:
+    def commit_editor(self) -> bool:
         field = self.page.field
-        if not self.page.take() or field is None:
+        if not self.page.commit_editor() or field is None:
             return False
         self.post_message(self.Changed(field.path, self.page.model.texts[field.path]))
         return True
@@ -355,7 +355,7 @@ class Form(Vertical):
     def accept_edit(self, event: Edited) -> None:
         event.stop()
         row, field = self.page.row, self.page.field
-        if not self.take() or row is None or field is None:
+        if not self.commit_editor() or row is None or field is None:
             return
         self.page.redraw()
         if self.page.offer is not None and field.kind not in CHOICE_KINDS and row.kind is not RowKind.TEXT:
@@ -371,14 +371,14 @@ class Form(Vertical):
             return
         if self.page.model.by_path[row.path].kind is FieldKind.LIST or all("=" in text for text in lines):
             event.stop()
-            self.settle(to=self.model.add_entries(row, lines))
+            self.place_cursor(to=self.model.add_entries(row, lines))
             self.changed(row.path)
 
     def changed(self, path: str = "") -> None:
         self.post_message(self.Changed(path, self.page.model.texts.get(path, "")))
-        self.tell()
+        self.show_field_help()
 
-    def tell(self) -> None:
+    def show_field_help(self) -> None:
         """Show help for the field under the cursor, and enable the keys for entries only on entries."""
         if self.page.row is not None and self.page.has_keys:
             problem = self.page.model.problems.get(self.page.row.path, "")
@@ -388,13 +388,13 @@ class Form(Vertical):
     def action_reset(self) -> None:
         field = self.page.field
         if field is not None and self.model.reset(field.path):
-            self.settle(to=self.page.model.row_of(field.path))
+            self.place_cursor(to=self.page.model.row_of(field.path))
             self.changed(field.path)
 
     def action_undo_or_redo(self, step: int) -> None:
         path = self.model.undo_or_redo(step)
         if path is not None:
-            self.settle(path)
+            self.place_cursor(path)
             self.changed()
 
     def action_leave(self) -> None:
@@ -415,7 +415,7 @@ class Form(Vertical):
         row, model = event.row, self.model
         if row.kind is RowKind.SECTION and not model.wanted:
             model.toggle_section(row.path)
-            self.settle()
+            self.place_cursor()
             return
         target = model.row_of(row.path) if row.kind is RowKind.TEXT else row
         if target is not None and target.can_have_cursor:
@@ -429,9 +429,9 @@ class Form(Vertical):
         self.choose(event.name)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        self.tell()
+        self.show_field_help()
 
     def on_descendant_blur(self, event: events.DescendantBlur) -> None:
         """Store the typed text and close the list of choices."""
-        self.take()
+        self.commit_editor()
         self.page.choices.close()

@@ -115,8 +115,8 @@ def row_spans(
     room = room_for(model, row, offers, columns)
     value = _value_spans(model, row, field, room)
     if row.number:
-        return [Span(" " * columns.value), *_cut(value, width - columns.value)]
-    value = _cut(value, room)
+        return [Span(" " * columns.value), *_cut_to_width(value, width - columns.value)]
+    value = _cut_to_width(value, room)
     pad = Span(" " * (room - sum(cell_len(run.text) for run in value)))
     runs = [*_title_spans(model, row, columns, here=here), *value, pad]
     left = width - columns.value - room - 2
@@ -174,7 +174,7 @@ def field_note(model: FormModel, field: Field, offers: Mapping[str, FieldChoices
         if about:
             words.append(about)
         elif not model.is_changed(field.path):
-            words.append(offered(offer))
+            words.append(_count_choices(offer))
     if model.is_changed(field.path):
         default = _default_words(model, field)
         words += [default] if not words or len(" · ".join([*words, default])) <= room else []
@@ -185,7 +185,7 @@ def field_note(model: FormModel, field: Field, offers: Mapping[str, FieldChoices
     return Span(message if room >= min(len(message), MIN_NOTE_COLUMNS) else "", "dim")
 
 
-def offered(offer: FieldChoices) -> str:
+def _count_choices(offer: FieldChoices) -> str:
     """How many choices there are, or why there are none."""
     if offer.names:
         few = ", ".join(offer.names)
@@ -206,7 +206,7 @@ def _default_words(model: FormModel, field: Field) -> str:
     return f"default {sentence(default)}" if default else "default: none"
 
 
-def _cut(runs: Sequence[Span], width: int) -> list[Span]:
+def _cut_to_width(runs: Sequence[Span], width: int) -> list[Span]:
     kept: list[Span] = []
     left = width
     for run in runs:
@@ -343,7 +343,7 @@ class FormSearch(SearchLine):
             self.input.value = ""
 
     @on(Input.Changed)
-    def narrow(self, event: Input.Changed) -> None:
+    def _apply_search(self, event: Input.Changed) -> None:
         event.stop()
         if self.input.has_focus:
             self._form.search(event.value)
@@ -402,7 +402,7 @@ class FormPage(Widget):
         self.lines.scroll_to(y=0, animate=False, immediate=True, force=True)
         self.lines.measure()
 
-    def offered(self, offers: Mapping[str, FieldChoices]) -> None:
+    def set_offers(self, offers: Mapping[str, FieldChoices]) -> None:
         self.offers = self.lines.offers = offers
         self.lines.repaint_changed()
         if self.choices.is_open and self.offer is not None:
@@ -419,7 +419,7 @@ class FormPage(Widget):
             self.lines.repaint_changed()
         self.put_editor()
 
-    def take(self) -> bool:
+    def commit_editor(self) -> bool:
         """Copy the editor's text to the model; returns whether it changed."""
         row, editor = self.row, self._editor
         if row is None or editor is None or row.path not in self.model.by_path or row not in self.model.rows:

@@ -81,7 +81,7 @@ def marked(text: str, style: str, wanted: re.Pattern[str] | None) -> list[Span]:
     return [run for run in (*runs, Span(text[last:], style)) if run.text]
 
 
-def folded(text: str, width: int) -> Sequence[str]:
+def wrap_line(text: str, width: int) -> Sequence[str]:
     """The line in pieces of at most that many columns; an empty line is one empty piece."""
     if width <= 0 or not text:
         return [text]
@@ -128,7 +128,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
 
     follow: reactive[bool] = reactive(True)
     wrap: reactive[bool] = reactive(False)
-    fold = staticmethod(folded)
+    fold = staticmethod(wrap_line)
     times: reactive[bool] = reactive(False)
     short: reactive[bool] = reactive(True)
     """Whether iteration lines that are too long, and not wrapped, are drawn in few words; what was searched for in the

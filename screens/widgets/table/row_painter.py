@@ -13,7 +13,7 @@ from textual.strip import Strip
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column, RowKey, RowT
-from screens.widgets.line import Styled, StyleOf, cut_name, cut_sentence, fit_spans, joined, line, phrase_ends, wrap
+from screens.widgets.line import Styled, StyleOf, compact, cut_name, cut_sentence, fit_spans, line, phrase_ends, wrap
 from screens.wording import Cell, Span, plain_text, runs_of, sentence, short_node
 
 SENTENCE_COLUMNS = 40  # columns that a sentence at the end of a line is worth
@@ -47,7 +47,7 @@ def share(
     `idle` those that are EMPTY or say the same of all rows, ALIKE: before any text is cut, they go first.
     `phrase`: what of a sentence has to have room.
     """
-    kept = _fitting(columns, wants, room, idle or {}, phrase)
+    kept = _fit_columns(columns, wants, room, idle or {}, phrase)
     widths = {id(column): min(column.floor, MIN_SENTENCE) if column.fill else column.floor for column, _ in kept}
     spare = room - sum(widths.values()) - GAP * max(0, len(kept) - 1)
     for column, want in sorted(kept, key=_width_order):
@@ -67,7 +67,7 @@ def share(
     return [(column, widths[id(column)]) for column, _ in kept]
 
 
-def _fitting(
+def _fit_columns(
     columns: Sequence[Column[RowT]], wants: Sequence[int], room: int, idle: Mapping[int, int], phrase: int
 ) -> list[tuple[Column[RowT], int]]:
     """The columns that are shown in that room, each with the width of its widest cell."""
@@ -249,7 +249,7 @@ class RowPainter(Generic[RowT]):
             room -= width
             after = max(0, room) if column is layout[-1][0] else GAP
             if known is None or column.ages:
-                runs = runs_of(column.at(row, width), column.style)
+                runs = runs_of(column.draw_cell(row, width), column.style)
                 named = column.cut != "end" and len(runs) == 1
                 runs = cut_name(runs, width, node=column.cut == "node") if named else cut_sentence(runs, width)
                 cells.append(fit_spans(runs, width, style_of, right=column.right, after=after))
@@ -257,7 +257,7 @@ class RowPainter(Generic[RowT]):
                 cells.append(known.cells[number])
             segments += cells[-1]
             room -= GAP
-        strip = Strip(joined(segments)).adjust_cell_length(self._widget.size.width, style_of(""))
+        strip = Strip(compact(segments)).adjust_cell_length(self._widget.size.width, style_of(""))
         if len(self._drawn) >= MAX_CACHED_LINES:
             self._drawn.clear()
         self._drawn[key] = _DrawnRow(row, look, ages, cells, strip)

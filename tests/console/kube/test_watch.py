@@ -69,7 +69,7 @@ class Script:
         self.tokens: list[str] = []
         self.versions: list[str] = []
 
-    async def narrow(self, first: bytes) -> bool:
+    async def choose_selector(self, first: bytes) -> bool:
         return False
 
     async def page(self, token: str) -> bytes:

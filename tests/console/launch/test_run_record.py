@@ -209,5 +209,5 @@ def test_a_run_that_waited_again_ran_until_then_and_since() -> None:
     spans = (TimeSpan(110.0, 130.0, SpanKind.QUEUED), TimeSpan(130.0, 150.0, SpanKind.STEPS, 0, 1),
              TimeSpan(150.0, 155.0, SpanKind.QUEUED))  # fmt: skip
     run = RunRecord("ddp-smoke", "a", "default", started=100.0, ended=200.0)
-    assert run.ran == (100.0, 0.0)
-    assert replace(run, seen=SeenTime(90.0, 100.0, ("n0",), 1, spans).encode()).ran == (75.0, 30.0)
+    assert run.run_seconds == (100.0, 0.0)
+    assert replace(run, seen=SeenTime(90.0, 100.0, ("n0",), 1, spans).encode()).run_seconds == (75.0, 30.0)

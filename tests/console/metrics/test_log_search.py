@@ -43,7 +43,7 @@ def test_an_alarm_leads_to_the_line_that_it_came_from() -> None:
     place = locate_alarm([QUIET, sick], nan)
     assert place is not None
     assert place.pod == 1
-    assert find_first_matches([QUIET, sick], place.pattern)[1].where == "iteration 20"
+    assert find_first_matches([QUIET, sick], place.pattern)[1].named_position == "iteration 20"
     xid = part(0, "[ 12.3] NVRM: Xid (PCI:0000:8f:00): 79, GPU has fallen off the bus.")
     assert locate_alarm([xid, sick], Alarm(AlarmKind.GPU, "pod 0 GPU 1: Xid 79", 0.0)) == LogLocation(0, r"\bS?Xid\b")
     assert locate_alarm(

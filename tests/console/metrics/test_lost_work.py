@@ -95,7 +95,7 @@ def test_a_checkpoint_counts_only_where_it_outlives_the_pods(
 def test_what_outlives_the_pods_is_known_by_the_volume_around_a_folder(
     mounts: tuple[Mount, ...], place: str, stays: bool | None
 ) -> None:
-    assert job(*mounts).keeps(place) is stays
+    assert job(*mounts).outlives_pods(place) is stays
 
 
 def test_a_folder_that_was_read_counts_for_more_than_the_log() -> None:

@@ -20,8 +20,8 @@ from console.preflight.check import (
     CheckVerdict,
     RepairKind,
     Result,
+    combine_all,
     combine_verdicts,
-    combined,
     fail,
     ok,
     tally,
@@ -215,7 +215,7 @@ async def test_parts_of_a_check_that_is_cancelled_before_they_began_are_ended() 
     async def part() -> CheckVerdict:
         return ok("a.")
 
-    looking = asyncio.ensure_future(combined(part(), part()))
+    looking = asyncio.ensure_future(combine_all(part(), part()))
     await asyncio.sleep(0)
     looking.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -192,7 +192,7 @@ class _IdlingCluster(VirtualCluster):
     def end(self, workload: SnapshotWorkload) -> None:
         super().end(workload)
         if workload.key[1] in self.at_once:
-            self._unpark()
+            self._try_all_again()
 
     def try_again(self, roots: Collection[str]) -> None:
         self._freed |= {queue.root for queue in self.snapshot.queues.values() if queue.root.name in roots}

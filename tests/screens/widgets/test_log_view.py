@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from screens.theme import DARK
 from screens.widgets.line import folded_at_spaces
-from screens.widgets.log.lines import MAX_MEMORY_LINES, LogLines, folded, line_style, marked, pattern, printable
+from screens.widgets.log.lines import MAX_MEMORY_LINES, LogLines, line_style, marked, pattern, printable, wrap_line
 from screens.widgets.log.view import LogView
 from screens.wording import Span
 from tests.fakes import present
@@ -187,9 +187,9 @@ def test_a_broken_pattern_is_taken_as_text() -> None:
 
 
 def test_folding() -> None:
-    assert folded("abcdef", 4) == ["abcd", "ef"]
-    assert folded("", 4) == [""]
-    assert folded("🚀🚀🚀", 4) == ["🚀🚀", "🚀"]
+    assert wrap_line("abcdef", 4) == ["abcd", "ef"]
+    assert wrap_line("", 4) == [""]
+    assert wrap_line("🚀🚀🚀", 4) == ["🚀🚀", "🚀"]
 
 
 def test_output_is_folded_at_spaces_and_never_inside_a_number() -> None:

@@ -68,7 +68,7 @@ from .topology_assignment import (
     assign_together as assign_together,
     assign_topology as assign_topology,
     fill as fill,
-    roomiest as roomiest,
+    sort_by_room as sort_by_room,
     spread as spread,
 )
 from .virtual_cluster import Move as Move, VirtualCluster as VirtualCluster, queued_again as queued_again

@@ -11,7 +11,7 @@ from enum import Enum
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from kueue_rules.fair_sharing import fairest
+from kueue_rules.fair_sharing import choose_fairest
 from kueue_rules.flavors import FlavorAssigner, FlavorChoice, Mode, PodSetChoice
 from kueue_rules.preemption import PreemptionSearch, PreemptionTarget
 from kueue_rules.state import KueueRelease, Snapshot, SnapshotWorkload
@@ -82,7 +82,7 @@ def _decisions(heads: Iterable[SnapshotWorkload], snapshot: Snapshot) -> list[De
     )
     decided = []
     while entries:
-        decided.append(fairest(entries, snapshot) if snapshot.fair_sharing else entries[0])
+        decided.append(choose_fairest(entries, snapshot) if snapshot.fair_sharing else entries[0])
         entries.remove(decided[-1])
         cycle.decide(decided[-1])
     for one in cycle.reserved:
@@ -143,7 +143,7 @@ class _Cycle:
         lacks = Mode.NO_FIT < choice.mode < Mode.FIT and not workload.failed_nodes
         targets = preemption.targets(choice) if lacks else []
         if targets and choice.placed():
-            with self._snapshot.without([target.workload for target in targets]):
+            with self._snapshot.without_workloads([target.workload for target in targets]):
                 choice.assign_places(self._snapshot)
         return choice, targets
 
@@ -219,7 +219,7 @@ class _Cycle:
     def _free(self, entry: Decision) -> tuple[bool, bool]:
         """Whether the quota and the domains chosen at nomination are still free, once its targets are gone."""
         queue, trees = self._snapshot.queues[entry.workload.cluster_queue], self._snapshot.trees
-        with self._snapshot.without([*self._preempted, *(target.workload for target in entry.targets)]):
+        with self._snapshot.without_workloads([*self._preempted, *(target.workload for target in entry.targets)]):
             quota = all(value <= queue.available(at) for at, value in entry.choice.usage().items())
             places = all(
                 trees[one.tree].has_room(values, one.pod_set.single, more)

@@ -18,14 +18,14 @@ LESS_THAN_INITIAL = "LessThanInitialShare"
 DEFAULT_STRATEGIES = (LESS_OR_EQUAL_TO_FINAL, LESS_THAN_INITIAL)
 
 
-def fairest(entries: Sequence[Decision], snapshot: Snapshot) -> Decision:
+def choose_fairest(entries: Sequence[Decision], snapshot: Snapshot) -> Decision:
     """The head to admit next: at each cohort the one whose branch would have the smallest share with it."""
     heads = {each.workload.cluster_queue: each for each in reversed(entries)}
     root = snapshot.queues[entries[0].workload.cluster_queue].root
     ranks: dict[tuple[int, QuotaNode], tuple[object, ...]] = {}
     for name, entry in heads.items():
         queue, usage = snapshot.queues[name], entry.choice.usage()
-        with queue.using(usage):
+        with queue.with_usage(usage):
             for node in (queue, *queue.ancestors()):
                 if node.parent is not None:
                     share = node.fair_share()
@@ -55,7 +55,7 @@ def unfairest_first(
     """
     own = {preemptor, *preemptor.ancestors()}
 
-    def unfairest(node: QuotaNode) -> QueueNode | None:
+    def find_unfairest(node: QuotaNode) -> QueueNode | None:
         if isinstance(node, QueueNode):
             if not left.get(node.name):
                 done.add(node)
@@ -74,10 +74,10 @@ def unfairest_first(
             (each for each in shares if isinstance(each, QueueNode)), key=lambda each: order(left[each.name][0])
         )
         cohorts = (each for each in shares if not isinstance(each, QueueNode))
-        return unfairest(max((*cohorts, *queues), key=lambda each: shares[each]))  # the first of equal ones
+        return find_unfairest(max((*cohorts, *queues), key=lambda each: shares[each]))  # the first of equal ones
 
     while preemptor.root not in done:
-        found = unfairest(preemptor.root)
+        found = find_unfairest(preemptor.root)
         if found is not None:
             yield found
 

@@ -136,7 +136,7 @@ class FlavorChoice(Struct):
                 found.append(Obstacle.TopologyPlacementFailed if placed else max(least.values(), default=default))
         return max(found, default=Obstacle.NoMatchingFlavor)
 
-    def considered(self) -> str:
+    def describe_attempts(self) -> str:
         """The tried flavors that are not a plain fit, as event text."""
         parts = []
         for choice in self.pod_sets:
@@ -240,7 +240,7 @@ class FlavorAssigner:
             one.mode, one.short = min(one.mode, Mode.PREEMPT), set(one.flavors)
 
     def _assign_group(self, numbers: Sequence[int]) -> list[PodSetChoice]:
-        members = [PodSetChoice(self._counted(self._workload.pod_sets[each]), mode=Mode.FIT) for each in numbers]
+        members = [PodSetChoice(self._with_pod_quota(self._workload.pod_sets[each]), mode=Mode.FIT) for each in numbers]
         if len(members) == 1:
             self._choose_flavors(members[0], numbers, members[0].pod_set.requests)
             return members
@@ -273,7 +273,7 @@ class FlavorAssigner:
                 one.flavors = {}
                 return
 
-    def _counted(self, pod_set: SnapshotPodSet) -> SnapshotPodSet:
+    def _with_pod_quota(self, pod_set: SnapshotPodSet) -> SnapshotPodSet:
         """The pod set with its pods as a request where the queue has a quota of them."""
         if not any("pods" in group.resources for group in self._queue.groups):
             return pod_set
@@ -320,7 +320,7 @@ class FlavorAssigner:
                     f"skipping flavor {flavor} as it is not found in the nomination mapping for resource {resource}"
                 )
                 continue
-            tried = self._try(flavor, wanted, pod_sets, group)
+            tried = self._try_flavor(flavor, wanted, pod_sets, group)
             one.attempts.append(tried)
             reasons += tried.reasons
             if not self._try_next(tried.mode, tried.level):
@@ -340,14 +340,14 @@ class FlavorAssigner:
         self._borrowing = max(self._borrowing, best.borrow)
 
     def _rank(self, tried: FlavorAttempt) -> tuple[bool, int, int]:
-        return self._worth(tried.mode, tried.level)
+        return self._preference(tried.mode, tried.level)
 
-    def _worth(self, mode: Mode, level: int) -> tuple[bool, int, int]:
+    def _preference(self, mode: Mode, level: int) -> tuple[bool, int, int]:
         """How good it is to get something so, by what the queue prefers; from 0.19 on only among what can come true."""
         hopeful = mode is not Mode.NO_CANDIDATES or self._snapshot.release.minor < 19
         return (hopeful, -level, int(mode)) if self._queue.preempts_before_borrowing else (hopeful, int(mode), -level)
 
-    def _try(
+    def _try_flavor(
         self, flavor: str, wanted: dict[str, int], pod_sets: Sequence[SnapshotPodSet], group: ResourceGroup
     ) -> FlavorAttempt:
         tried = FlavorAttempt(flavor, Mode.FIT, group=group)
@@ -363,7 +363,7 @@ class FlavorAssigner:
             if mode is Mode.NO_FIT:
                 tried.mode, tried.level = mode, height
                 break
-            if (height or mode is not Mode.FIT) and self._worth(mode, height) < self._rank(tried):
+            if (height or mode is not Mode.FIT) and self._preference(mode, height) < self._rank(tried):
                 tried.mode, tried.level = mode, height
         tried.reasons.sort()
         return tried

@@ -85,7 +85,7 @@ class PreemptionSearch:
         found = self._search()
         if not found:
             return Mode.NO_CANDIDATES, self._queue.borrowing_height(at, value)[0]
-        with self._snapshot.without([target.workload for target in found]):
+        with self._snapshot.without_workloads([target.workload for target in found]):
             height = self._queue.borrowing_height(at, value)[0]
         own = any(target.workload.cluster_queue == self._queue.name for target in found)
         return Mode.PREEMPT if own else Mode.RECLAIM, height
@@ -219,7 +219,7 @@ class PreemptionSearch:
 
     def _fair_search(self) -> list[PreemptionTarget]:
         removed: list[PreemptionTarget] = []
-        with self._queue.using(self._usage):  # shares are those that the preemptor has once it is admitted
+        with self._queue.with_usage(self._usage):  # shares are those that the preemptor has once it is admitted
             fits = any(self._fits_by_fairness(removed))
         if fits:
             self._fill_back(removed, borrow=True)
@@ -236,29 +236,29 @@ class PreemptionSearch:
         for queue in unfairest_first(self._queue, left, self._order, set()):
             if queue is self._queue or entitled:
                 reason = "InClusterQueue" if queue is self._queue else "InCohortReclamation"
-                yield self._take(left[queue.name].pop(0), reason, removed)
+                yield self._take_target(left[queue.name].pop(0), reason, removed)
                 continue
             mine, theirs = below_common_cohort(self._queue, queue)
             new, old = mine.fair_share().order, theirs.fair_share().order
             while left[queue.name]:
                 workload = left[queue.name].pop(0)
-                with self._snapshot.without([workload]):
+                with self._snapshot.without_workloads([workload]):
                     rest = theirs.fair_share().order
                 if new < old if strategies[0] == LESS_THAN_INITIAL else new <= rest:
-                    yield self._take(workload, "InCohortFairSharing", removed)
+                    yield self._take_target(workload, "InCohortFairSharing", removed)
                     break
                 retry[queue.name].append(workload)
         done: set[QuotaNode] = set()
         for queue in unfairest_first(self._queue, retry, self._order, done) if len(strategies) > 1 else ():
             mine, theirs = below_common_cohort(self._queue, queue)
             if mine.fair_share().order < theirs.fair_share().order:
-                yield self._take(retry[queue.name][0], "InCohortFairSharing", removed)
+                yield self._take_target(retry[queue.name][0], "InCohortFairSharing", removed)
             done.add(queue)
 
-    def _take(self, workload: SnapshotWorkload, reason: str, removed: list[PreemptionTarget]) -> bool:
+    def _take_target(self, workload: SnapshotWorkload, reason: str, removed: list[PreemptionTarget]) -> bool:
         self._snapshot.remove_workload(workload)
         removed.append(PreemptionTarget(workload, reason))
-        with self._queue.using({at: -value for at, value in self._usage.items()}):
+        with self._queue.with_usage({at: -value for at, value in self._usage.items()}):
             return self._fits(borrow=True)
 
     def _fair_candidates(self) -> dict[str, list[SnapshotWorkload]]:

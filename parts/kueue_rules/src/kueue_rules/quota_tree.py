@@ -97,7 +97,7 @@ class QuotaNode(Struct, eq=False):
             self.parent.remove_usage(at, min(value, above))
 
     @contextmanager
-    def using(self, usage: Mapping[FlavorResource, int]) -> Iterator[None]:
+    def with_usage(self, usage: Mapping[FlavorResource, int]) -> Iterator[None]:
         """Apply additional (or negative) usage during this block."""
         self._use(usage, 1)
         try:

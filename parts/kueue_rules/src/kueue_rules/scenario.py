@@ -258,7 +258,7 @@ def _error_at(problem: str, mark: Any) -> ScenarioError:
     return ScenarioError(f"Line {mark.line + 1 if mark else 1}: {problem}.")
 
 
-def _shown(node: yaml.Node) -> str:
+def _quoted(node: yaml.Node) -> str:
     """What was written, in a sentence: a word, shortened and fit for a terminal, or what there is in its place."""
     if not isinstance(node.value, str):
         return "(a list or map)"
@@ -283,7 +283,7 @@ class _Reader:
         found: dict[str, Any] = {each.field: each.default for each in keys.values()}
         seen: set[str] = set()
         for name, value in node.value:
-            at, word = name.start_mark.line + 1, _shown(name)
+            at, word = name.start_mark.line + 1, _quoted(name)
             self._lines[(*place, word)] = at
             key = keys.get(word)
             if key is None:
@@ -313,7 +313,7 @@ class _Reader:
             if not isinstance(node, yaml.MappingNode) or (not node.value and key.default is _REQUIRED):
                 return self._report_wrong_value(node, name, key)
             one = key._replace(of_flavors=False, allowed="a whole number of GPUs, not below 0")
-            return {_shown(each): self._value(value, one, f"{name} of {_shown(each)}") for each, value in node.value}
+            return {_quoted(each): self._value(value, one, f"{name} of {_quoted(each)}") for each, value in node.value}
         if not isinstance(node, yaml.ScalarNode):
             return self._report_wrong_value(node, name, key)
         try:
@@ -325,7 +325,7 @@ class _Reader:
         import yaml
 
         line = node.start_mark.line + 1
-        instead = f", not {_shown(node)}" if isinstance(node, yaml.ScalarNode) and node.value else ""
+        instead = f", not {_quoted(node)}" if isinstance(node, yaml.ScalarNode) and node.value else ""
         self.problems.append((line, f"Line {line}: {name} has to be {key.allowed}{instead}."))
         return key.default
 

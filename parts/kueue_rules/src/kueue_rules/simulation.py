@@ -150,7 +150,7 @@ class _Simulation:
         job = self._jobs[name]
         if kind:
             self._cluster.submit(job.workload)
-        elif job.attempt == attempt and self._cluster.holds(job.workload):
+        elif job.attempt == attempt and self._cluster.is_running(job.workload):
             self._cluster.end(job.workload)
             job.finished = True
             self._end_job(job, now)

@@ -298,7 +298,7 @@ class Snapshot:
             tree.before = None
 
     @contextmanager
-    def without(self, workloads: Iterable[SnapshotWorkload]) -> Iterator[None]:
+    def without_workloads(self, workloads: Iterable[SnapshotWorkload]) -> Iterator[None]:
         """Remove some workloads during this block."""
         gone = [item for item in workloads if item.key in self.queues[item.cluster_queue].workloads]
         for item in gone:

@@ -328,7 +328,7 @@ def fill(tree: TopologyTree, pod_set: SnapshotPodSet, *, empty: bool = False) ->
     _count_fitting_pods(tree, pod_set, _Request(pod_set.count, 0, len(tree.levels) - 1), empty=empty)
 
 
-def roomiest(domains: Iterable[Domain]) -> list[Domain]:
+def sort_by_room(domains: Iterable[Domain]) -> list[Domain]:
     """Domains in the order of trying: most room first."""
     return sorted(domains, key=lambda domain: (-domain.slices, domain.state, domain.values))
 
@@ -407,7 +407,7 @@ def _count_fitting_pods(
             used = dict(used)
             add_amounts(used, more)
         free = leaf.free
-        leaf.state, scarce = _fitting(free, used, single)
+        leaf.state, scarce = _count_pods_that_fit(free, used, single)
         leaf.slices = leaf.state // size
         if scarce:
             excluded.reasons[f'resource "{scarce}"'] += 1
@@ -422,7 +422,7 @@ def _count_fitting_pods(
     return excluded
 
 
-def _fitting(free: Amounts, used: Amounts, single: Iterable[tuple[str, int]]) -> tuple[int, str]:
+def _count_pods_that_fit(free: Amounts, used: Amounts, single: Iterable[tuple[str, int]]) -> tuple[int, str]:
     """How many pods fit, and for none of which resource there is too little."""
     fewest = sys.maxsize
     for name, value in single:
@@ -581,7 +581,7 @@ def _sort_by_room(domains: list[Domain], request: _Request, leaders: int = 0) ->
         return sorted(domains, key=lambda one: (-one.leader, sign * one.slices_beside, one.state_beside, one.values))
     if request.unconstrained:
         return sorted(domains, key=lambda domain: (domain.slices, domain.state, domain.values))
-    return roomiest(domains)
+    return sort_by_room(domains)
 
 
 def _not_fitting(tree: TopologyTree, level: int, fit: int, request: _Request, excluded: _Exclusions) -> str:

@@ -78,7 +78,7 @@ class VirtualCluster:
         self._freed.add(self.snapshot.queues[workload.cluster_queue].root)
         self._turns.written(workload.cluster_queue)
 
-    def holds(self, workload: SnapshotWorkload) -> bool:
+    def is_running(self, workload: SnapshotWorkload) -> bool:
         """Whether it still runs and was not preempted since, even if it was admitted again."""
         return self.snapshot.queues[workload.cluster_queue].workloads.get(workload.key) is workload
 
@@ -117,7 +117,7 @@ class VirtualCluster:
             if self._cycle(moves, now):
                 continue
             if self._freed:
-                self._unpark()
+                self._try_all_again()
             elif self._leaving:
                 self._release()
                 rounds += 1
@@ -150,7 +150,7 @@ class VirtualCluster:
         else:
             for head, message in zip(heads, failures, strict=True):
                 self._turns.note(head, message)
-            changed = [self._park(head, alike=True) for head in heads]
+            changed = [self._set_aside(head, alike=True) for head in heads]
             return any(changed)
         used = [dict(node.used) for node in self.snapshot.nodes]
         decisions = admission_cycle(heads, self.snapshot)
@@ -187,10 +187,10 @@ class VirtualCluster:
                     self._first[queue.name] = workload
                 return bool(victims)
             case CycleVerdict.HOPELESS | CycleVerdict.WAIT if not _goes_on(decision):
-                return self._park(workload, alike=decision.verdict is CycleVerdict.HOPELESS)
+                return self._set_aside(workload, alike=decision.verdict is CycleVerdict.HOPELESS)
         return False
 
-    def _park(self, workload: SnapshotWorkload, *, alike: bool) -> bool:
+    def _set_aside(self, workload: SnapshotWorkload, *, alike: bool) -> bool:
         """Try it no more, or none like it, until something ends; whether it was tried till now."""
         name, shape = workload.cluster_queue, workload.shape()
         if name in self._strict:
@@ -205,7 +205,7 @@ class VirtualCluster:
         self._parked[name][shape] = sorted([*self._parked[name].get(shape, ()), *parked], key=SnapshotWorkload.order)
         return True
 
-    def _unpark(self) -> None:
+    def _try_all_again(self) -> None:
         """Where something ended, all are tried again."""
         for name, parked in self._parked.items():
             if self.snapshot.queues[name].root in self._freed:

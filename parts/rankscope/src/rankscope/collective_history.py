@@ -35,7 +35,7 @@ class RankHistory:
     calls: Sequence[int]  # for each its place among `kinds`; -1: not known
     kinds: Sequence[Call]
 
-    def at(self, seq: int) -> Call | None:
+    def call_at(self, seq: int) -> Call | None:
         place = self.calls[seq - self.first] if 0 <= seq - self.first < len(self.calls) else -1
         return self.kinds[place] if 0 <= place < len(self.kinds) else None
 
@@ -82,7 +82,7 @@ def find_mismatch(fields: Mapping[int, RankHistory], *, only_sizes: bool = False
         usual, second, *_ = sorted(here, key=lambda mark: (-len(here[mark]), -often[mark]))
         undecided = (len(here[usual]), often[usual]) == (len(here[second]), often[second])
         odd = sorted(rank for mark, ranks in here.items() if mark != usual for rank in ranks)
-        mine, theirs = fields[odd[0]].at(seq), fields[here[usual][0]].at(seq)
+        mine, theirs = fields[odd[0]].call_at(seq), fields[here[usual][0]].call_at(seq)
         assert mine is not None
         assert theirs is not None
         if undecided:

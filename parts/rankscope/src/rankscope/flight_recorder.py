@@ -203,11 +203,11 @@ class _Waits:
         return sum(
             last >= seq
             for group, entered in self.entered.items()
-            if group not in apart and self.named(group) == name
+            if group not in apart and self.group_name(group) == name
             for last in entered.values()
         )
 
-    def named(self, group: Group) -> str:
+    def group_name(self, group: Group) -> str:
         return describe_group(self.descs.get(group, ""), len(group.ranks))
 
 
@@ -260,7 +260,7 @@ def _mismatch(waits: _Waits, *, blocked: bool) -> Finding | None:
     if not found:
         return None
     (seq, odd, mine, theirs, others), group = min(found, key=lambda each: each[0].seq)
-    here = f"#{seq:,} of {waits.named(group)}"
+    here = f"#{seq:,} of {waits.group_name(group)}"
     lines = f" (called in {mine.frame}, not {theirs.frame})" if mine.frame != theirs.frame else ""
     waiting = len(waits.blocked.keys() - set(odd))
     # Of NCCL a barrier is called all_reduce_barrier.
@@ -299,7 +299,7 @@ def _find_awaited(waits: _Waits, gone: frozenset[int]) -> Finding | None:
     )
     group, at = waits.blocked[waiter]
     ranks = tuple(sorted(waits.of[waiter] & found))
-    name = f"{at.kind} #{at.seq:,} of {waits.named(group)}"
+    name = f"{at.kind} #{at.seq:,} of {waits.group_name(group)}"
     number = len(waits.blocked)
     if not any(rank in waits.known for rank in ranks):
         silent = tuple(sorted(found - waits.known.keys()))
@@ -334,7 +334,7 @@ def _left_behind(waits: _Waits) -> Finding | None:
     for rank, awaited in waits.of.items():
         group, at = waits.blocked[rank]
         if awaited and not at.p2p:
-            name = waits.named(group), at.kind, at.seq
+            name = waits.group_name(group), at.kind, at.seq
             lacked[name].update(awaited)
             stuck[name].add(group)
             if never := {each for each in awaited if (group, at.seq) not in waits.launched(each)}:
@@ -354,7 +354,7 @@ def _describe_left_out(waits: _Waits, few: _GroupCollective, ranks: set[int]) ->
     """The finding that ranks skipped a collective and wait in another; None unless all wait in the same one."""
     if not ranks <= waits.blocked.keys():
         return None
-    own = {(waits.named(group), at.kind, at.seq): at for rank in ranks for group, at in (waits.blocked[rank],)}
+    own = {(waits.group_name(group), at.kind, at.seq): at for rank in ranks for group, at in (waits.blocked[rank],)}
     if len(own) > 1 or few in own:
         return None
     (name, kind, seq), at = own.popitem()
@@ -374,7 +374,7 @@ def _cycle(waits: _Waits) -> Finding | None:
         return None
     ring = seen[seen.index(rank) :]
     parts = (
-        f"rank {each:,} in {at.kind} #{at.seq:,} of {waits.named(group)}"
+        f"rank {each:,} in {at.kind} #{at.seq:,} of {waits.group_name(group)}"
         for each in sorted(ring)[:3]
         for group, at in (waits.blocked[each],)
     )
@@ -386,7 +386,7 @@ def _network_finding(waits: _Waits) -> Finding:
     group, at = min(waits.blocked.values(), key=lambda each: (each[1].p2p, each[1].seq))
     ranks = tuple(sorted(rank for rank, each in waits.blocked.items() if each[0] == group))
     entered = "have all entered" if len(ranks) > 1 else "has entered"
-    what = f"{entered} {at.kind} #{at.seq:,} of {waits.named(group)}, and it does not end"
+    what = f"{entered} {at.kind} #{at.seq:,} of {waits.group_name(group)}, and it does not end"
     return Finding(Desync.NETWORK, ranks, what, len(waits.blocked), at.frame)
 
 

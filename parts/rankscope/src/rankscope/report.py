@@ -297,7 +297,7 @@ class HangReport:
         return tuple(pod for pod in self.pods if not pod.failure and not pod.py_spy and pod.pod not in compiled)
 
     @property
-    def compiled(self) -> bool:
+    def only_compiled_programs(self) -> bool:
         """Whether only compiled programs (NCCL tests) run, which have no Python stacks."""
         return bool(self.processes) and all(each.program for each in self.processes)
 

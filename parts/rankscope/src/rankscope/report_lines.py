@@ -125,7 +125,7 @@ def format_pod_lines(report: HangReport) -> list[str]:
         *([f"── Bundle: {report.bundle}"] if report.bundle else []),
         *([f"── Pods: {report.asked}"] if report.asked else []),
         *_format_mpi_lines(report),
-        *([] if report.compiled else _format_master_lines(report)),
+        *([] if report.only_compiled_programs else _format_master_lines(report)),
         *_format_rdma_lines(report),
     ]
 
@@ -134,7 +134,7 @@ def _format_mpi_lines(report: HangReport) -> list[str]:
     """The launchers of MPI (such as mpirun): the pods that run them, and the process state of the first few."""
     found = [(pod, each) for pod in report.pods for each in pod.launchers]
     if not found:
-        return ["── MPI: no mpirun, each pod tests by itself"] if report.compiled else []
+        return ["── MPI: no mpirun, each pod tests by itself"] if report.only_compiled_programs else []
     names = dict.fromkeys(each.program for _, each in found)
     pods = {name: format_ranges(pod.pod_rank for pod, each in found if each.program == name) for name in names}
     lines = ["── MPI: " + ", ".join(f"{name} in pod {pods[name]}" for name in names)]

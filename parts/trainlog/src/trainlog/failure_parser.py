@@ -127,7 +127,7 @@ class _Traceback(Struct):
     prefix: re.Pattern[str] | None = None  # what a logger puts in front of its lines; their indentation is lost then
     group: bool = False  # whether bars of an exception group stand in front of its lines
 
-    def bare(self, text: str) -> str | None:
+    def without_label(self, text: str) -> str | None:
         """The line as Python printed it; None: it is of somebody else."""
         if self.prefix is not None:
             found = self.prefix.match(text)
@@ -201,7 +201,7 @@ class FailureParser:
         if self._naming is not None and self._names_one_more(text, number, at):
             return
         raising = self._raising.pop(label, None)
-        own = raising.bare(bare) if raising is not None else bare
+        own = raising.without_label(bare) if raising is not None else bare
         if raising is not None and raising.is_open(own, number) and _TRACEBACK_HEAD not in text:
             self._raising[label] = raising
             if own is not None:

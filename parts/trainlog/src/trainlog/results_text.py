@@ -80,7 +80,7 @@ class ResultsPrinter:
 
     def end(self, reading: LogResults) -> None:
         if reading.from_json:
-            self._whole(reading.from_json)
+            self._print_whole_test(reading.from_json)
         for at, test in enumerate(reading.growing_tests):
             if at not in self._done:
                 if at not in self._rows:
@@ -96,7 +96,7 @@ class ResultsPrinter:
                 "Nothing was found: no table of nccl-tests, no steps of training, no scores, stacks or failures."
             )
 
-    def _whole(self, test: NcclTest) -> None:
+    def _print_whole_test(self, test: NcclTest) -> None:
         self._print(_test_title(test))
         self._print(
             "\n".join([*([_ROW_TITLES] if test.rows else ()), *_rows(test.rows), _test_end(test, len(test.rows))])

@@ -314,13 +314,13 @@ def _is_same_step(old: Step, new: Step) -> bool:
         mine is None
         or other is None
         or (math.isnan(mine) and math.isnan(other))
-        or _rounded(mine, other) == other
-        or _rounded(other, mine) == mine
+        or _round_like(mine, other) == other
+        or _round_like(other, mine) == mine
         for mine, other in figures
     )
 
 
-def _rounded(figure: float, other: float) -> float:
+def _round_like(figure: float, other: float) -> float:
     """The figure with as many digits as the other has."""
     digits = len(repr(other).partition("e")[0].replace(".", "").lstrip("-0"))
     return float(f"{figure:.{max(digits, 1)}g}")

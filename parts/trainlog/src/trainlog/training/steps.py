@@ -374,7 +374,7 @@ class Steps(Sequence[Step]):
         for each in rest:
             self.append(each)
 
-    def thin(self, firsts: Sequence[int], stop: int) -> None:
+    def thin_out(self, firsts: Sequence[int], stop: int) -> None:
         """Keep the last step of each group; `firsts`: where the groups begin of which the last ends before `stop`."""
         start, kept = firsts[0], Steps()
         old = self[start:stop]
@@ -498,7 +498,7 @@ class MetricColumn:
         for each in self._thinned:
             del each[length:]
 
-    def thin(self, firsts: Sequence[int], stop: int) -> None:
+    def thin_out(self, firsts: Sequence[int], stop: int) -> None:
         """Keep the last value of each group; `firsts`: where the groups begin of which the last ends before `stop`."""
         groups = list(pairwise((*firsts, stop)))
         fresh = self.values[len(self._thinned[0]) : stop]
