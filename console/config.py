@@ -222,8 +222,8 @@ def load_config(path: Path | None = None) -> LoadedConfig:
         why = error.strerror if isinstance(error, OSError) else error
         return LoadedConfig(path, Config(), (ConfigProblem(1, f"The file cannot be read: {why}."),))
     problems: list[ConfigProblem] = []
-    data = _parse(text, problems)
-    config = _convert(data, Config, (), text, problems)
+    data = _parse_toml(text, problems)
+    config = _convert_value(data, Config, (), text, problems)
     return LoadedConfig(path, config, tuple(sorted(problems, key=lambda each: each.line)), text)
 
 
@@ -256,7 +256,7 @@ def own_log_formats() -> tuple[OwnFormat, ...]:
 def with_thresholds(before: Thresholds, given: Mapping[str, Any]) -> Thresholds:
     """The thresholds with some changed; BadInput names the first invalid one."""
     problems: list[ConfigProblem] = []
-    found: Thresholds = _convert({**msgspec.to_builtins(before), **given}, Thresholds, (), "", problems)
+    found: Thresholds = _convert_value({**msgspec.to_builtins(before), **given}, Thresholds, (), "", problems)
     if problems:
         raise BadInput(problems[0].text)
     return found
@@ -270,7 +270,7 @@ MAX_WRONG_LINES = 50
 _ERROR_PLACE = lazy_pattern(r"\(at (?:line (\d+), column \d+|end of document)\)")
 
 
-def _parse(text: str, problems: list[ConfigProblem]) -> dict[str, Any]:
+def _parse_toml(text: str, problems: list[ConfigProblem]) -> dict[str, Any]:
     """Parse TOML, skipping invalid lines."""
     import tomllib  # most who start a4 have no such file
 
@@ -289,7 +289,7 @@ def _parse(text: str, problems: list[ConfigProblem]) -> dict[str, Any]:
     return {}
 
 
-def _convert(value: Any, kind: Any, path: tuple[str | int, ...], text: str, problems: list[ConfigProblem]) -> Any:
+def _convert_value(value: Any, kind: Any, path: tuple[str | int, ...], text: str, problems: list[ConfigProblem]) -> Any:
     """Convert a value to the type, dropping and reporting invalid parts."""
     bare, meta = _without_metadata(kind)
     origin = get_origin(bare)
@@ -297,16 +297,16 @@ def _convert(value: Any, kind: Any, path: tuple[str | int, ...], text: str, prob
         return _convert_struct(value, bare, path, text, problems)
     if origin is dict and isinstance(value, dict):
         of = get_args(bare)[1]
-        parts = {key: _convert(each, of, (*path, key), text, problems) for key, each in value.items()}
+        parts = {key: _convert_value(each, of, (*path, key), text, problems) for key, each in value.items()}
         return {key: each for key, each in parts.items() if each is not None}
     if origin is tuple and isinstance(value, list):
         of = get_args(bare)[0]
-        items = [_convert(each, of, (*path, number), text, problems) for number, each in enumerate(value)]
+        items = [_convert_value(each, of, (*path, number), text, problems) for number, each in enumerate(value)]
         return tuple(each for each in items if each is not None)
     try:
         return msgspec.convert(value, Annotated[bare, meta] if meta else bare)
     except msgspec.ValidationError:
-        found = "not shown" if path[:1] == ("notifications",) else _shorten(value)  # it may hold a secret
+        found = "not shown" if path[:1] == ("notifications",) else _shorten_value(value)  # it may hold a secret
         message = f"{_format_path(path)} is {found}, and has to be {_describe_allowed(bare, meta)}."
         problems.append(ConfigProblem(find_line(text, path), message, path))
         return None
@@ -316,7 +316,7 @@ def _convert_struct(
     value: Any, kind: type[Struct], path: tuple[str | int, ...], text: str, problems: list[ConfigProblem]
 ) -> Any:
     if not isinstance(value, dict):
-        found = "not shown" if path[:1] == ("notifications",) else _shorten(value)
+        found = "not shown" if path[:1] == ("notifications",) else _shorten_value(value)
         message = f"{_format_path(path)} is {found}, and has to be a table with {', '.join(kind.__struct_fields__)}."
         problems.append(ConfigProblem(find_line(text, path), message, path))
         return None
@@ -326,7 +326,7 @@ def _convert_struct(
         if key not in types:
             message = f"There is no setting {_format_path((*path, key))}. There are {', '.join(types)}."
             problems.append(ConfigProblem(find_line(text, (*path, key)), message, (*path, key)))
-        elif (part := _convert(each, types[key], (*path, key), text, problems)) is not None:
+        elif (part := _convert_value(each, types[key], (*path, key), text, problems)) is not None:
             given[key] = part
     missing = [each.name for each in msgspec.structs.fields(kind) if each.required and each.name not in given]
     if missing:
@@ -400,7 +400,7 @@ def _describe_allowed(kind: Any, meta: Meta | None) -> str:
     return "a text in quotes" + (" that is not empty" if meta and meta.min_length else "")
 
 
-def _shorten(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:39]}…"
 

@@ -66,10 +66,10 @@ class _Apart(Generic[T]):
         self.done: asyncio.Future[T] = loop.create_future()
         self._decode, self._loop = decode, loop
         self._lock, self._over = threading.Lock(), False
-        self._thread = threading.Thread(target=self._work, name="decoder", daemon=True)
+        self._thread = threading.Thread(target=self._decode_next, name="decoder", daemon=True)
         self._thread.start()
 
-    def _work(self) -> None:
+    def _decode_next(self) -> None:
         try:
             try:
                 result = self._decode()
@@ -79,11 +79,11 @@ class _Apart(Generic[T]):
                 found = partial(self.done.set_result, result)
             with self._lock:
                 self._over = True
-            self._loop.call_soon_threadsafe(self._finish, found)
+            self._loop.call_soon_threadsafe(self._set_result, found)
         except (_GivenUp, RuntimeError):
             return  # nobody waits, or the loop has ended
 
-    def _finish(self, found: Callable[[], None]) -> None:
+    def _set_result(self, found: Callable[[], None]) -> None:
         if not self.done.done():
             found()
 

@@ -70,7 +70,7 @@ PAINT_SECONDS = 0.1  # seconds after which what a key has changed has been paint
 
 
 @cache
-def _glibc(function: str) -> Callable[..., object]:
+def _glibc_function(function: str) -> Callable[..., object]:
     """A function of glibc about its heap; one that does nothing on other systems."""
     from ctypes import CDLL
 
@@ -79,7 +79,7 @@ def _glibc(function: str) -> Callable[..., object]:
 
 def use_one_heap() -> None:
     """Have all threads allocate from one heap, before there are any: what one of them frees the next one takes."""
-    _glibc("mallopt")(M_ARENA_MAX, 1)
+    _glibc_function("mallopt")(M_ARENA_MAX, 1)
 
 
 class ControlCharFilter(LineFilter):
@@ -228,14 +228,14 @@ class KeyOrderedApp(App[int]):
             return
         event, screen, focused, before = self._typed.popleft(), self.screen, self.focused, set(self.workers)
         letters = self.no_letters_until
-        if not (screen.is_mounted and await self._answered(event)):
+        if not (screen.is_mounted and await self._is_answered(event)):
             await super().on_event(event)
         self._pressed_at = monotonic()
         self._draw_waiting()
         begun = set(self.workers) - before  # some may end before anybody looks again
-        self._settling = asyncio.create_task(self._settle(focused or screen, screen, before, begun, letters))
+        self._settling = asyncio.create_task(self._wait_for_effect(focused or screen, screen, before, begun, letters))
 
-    async def _settle(
+    async def _wait_for_effect(
         self,
         focused: MessagePump,
         screen: Screen[Any],
@@ -311,7 +311,7 @@ class KeyOrderedApp(App[int]):
         if seconds > (FREEZE_SECONDS * 1.5 if pages else FREEZE_SECONDS):
             self._frozen = True
             gc.freeze()
-        _glibc("malloc_trim")(0)  # else what is free between blocks in use stays
+        _glibc_function("malloc_trim")(0)  # else what is free between blocks in use stays
 
     def draw_between_keys(self, what: str, draw: Callable[[], None]) -> None:
         """Draw what changes by itself; while keys come it is drawn with one of them, not after it.
@@ -339,7 +339,7 @@ class KeyOrderedApp(App[int]):
         for draw in waiting.values():
             draw()
 
-    async def _answered(self, event: events.Key) -> bool:
+    async def _is_answered(self, event: events.Key) -> bool:
         typed_in = self.focused
         if isinstance(typed_in, TextArea) or (typed_in is not None and not typed_in.is_mounted):
             return False

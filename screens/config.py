@@ -80,7 +80,7 @@ def known_names() -> KnownNames:
             importlib.import_module(module.name)
     keys: dict[str, KeyBinding] = {}
     lists: dict[str, tuple[str, ...]] = {}
-    places = [each for each in dict.fromkeys(_subclasses(DOMNode)) if each.__module__.startswith("screens.")]
+    places = [each for each in dict.fromkeys(_iter_subclasses(DOMNode)) if each.__module__.startswith("screens.")]
     for place in places:
         for each in Binding.make_bindings(vars(place).get("BINDINGS", ())):
             if each.id and each.id in keys:
@@ -97,10 +97,10 @@ def known_names() -> KnownNames:
     return KnownNames(dict(sorted(keys.items())), dict(sorted(lists.items())), tuple(others), tuple(pages), app)
 
 
-def _subclasses(kind: type[DOMNode]) -> Iterator[type[DOMNode]]:
+def _iter_subclasses(kind: type[DOMNode]) -> Iterator[type[DOMNode]]:
     for each in kind.__subclasses__():
         yield each
-        yield from _subclasses(each)
+        yield from _iter_subclasses(each)
 
 
 def theme_names(config: Config) -> list[str]:
@@ -174,11 +174,11 @@ def _keys_in_use(page: type[DOMNode], app: type[DOMNode], config: Config) -> dic
 def all_problems(loaded: LoadedConfig, known: KnownNames) -> list[ConfigProblem]:
     """All problems of the settings file, by line."""
     colors = (_wrong_color(loaded, each.path) or each for each in loaded.problems)
-    found = [*colors, *_themes(loaded), *_commands(loaded, known), *_keys(loaded, known), *_lists(loaded, known)]
+    found = [*colors, *_check_themes(loaded), *_commands(loaded, known), *_keys(loaded, known), *_lists(loaded, known)]
     return sorted(found, key=lambda each: each.line)
 
 
-def _problem(loaded: LoadedConfig, text: str, *path: str | int) -> ConfigProblem:
+def _make_problem(loaded: LoadedConfig, text: str, *path: str | int) -> ConfigProblem:
     return ConfigProblem(loaded.line_of(*path), text, path)
 
 
@@ -187,13 +187,13 @@ def _wrong_color(loaded: LoadedConfig, path: tuple[str | int, ...]) -> ConfigPro
     names = _COLOUR_FIELDS | DARK.variables.keys()
     if path[:1] != ("themes",) or path[2:3] != ("colors",) or len(path) != 4 or path[3] in names:
         return None
-    return _problem(loaded, f"There is no colour {path[3]}. There are {', '.join(sorted(names))}.", *path)
+    return _make_problem(loaded, f"There is no colour {path[3]}. There are {', '.join(sorted(names))}.", *path)
 
 
-def _themes(loaded: LoadedConfig) -> Iterator[ConfigProblem]:
+def _check_themes(loaded: LoadedConfig) -> Iterator[ConfigProblem]:
     config = loaded.config
     if config.theme not in theme_names(config):
-        yield _problem(
+        yield _make_problem(
             loaded, f"There is no theme {config.theme}. There are {', '.join(theme_names(config))}.", "theme"
         )
     for name, own in config.themes.items():
@@ -219,7 +219,7 @@ def _commands(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem
         for key in keys:
             if key in earlier:
                 text = f"{key} is the key of {earlier[key]} already, so {command.name} has none. Give it another one."
-                yield _problem(loaded, text, *path)
+                yield _make_problem(loaded, text, *path)
         earlier.update(dict.fromkeys(keys, command.name))
         pages = [page for page in known.pages if set(command.uses) <= page.SUBJECT]
         taken = {page: _keys_in_use(page, known.app, loaded.config) for page in pages}
@@ -236,7 +236,7 @@ def _unknown_key_problems(
     for key in keys:
         if not is_key(key):
             text = f"There is no key {key}." if key else "A key is missing."
-            yield _problem(loaded, f"{text} {_KEYS_ALLOWED}", *path)
+            yield _make_problem(loaded, f"{text} {_KEYS_ALLOWED}", *path)
 
 
 def _page_name(page: type[DOMNode]) -> str:
@@ -294,7 +294,7 @@ def _keys(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
         if name not in known.keys:
             near = difflib.get_close_matches(name, known.keys, 3, 0.5)
             meant = f"Is it {' or '.join(near)}? " if near else ""
-            yield _problem(loaded, f"There is no binding {name}. {meant}a4 config keys lists them.", *path)
+            yield _make_problem(loaded, f"There is no binding {name}. {meant}a4 config keys lists them.", *path)
         yield from _unknown_key_problems(loaded, keys_of(text), path)
         if name in own:
             new = set(keys_of(text)) - set(known.keys[name].keys.split(",") if name in known.keys else ())
@@ -308,20 +308,20 @@ def _keys(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
                 if key in new
             ]
             if clashes:
-                yield _problem(loaded, f"{_clash_words(clashes, known)}. Give {name} or that another key.", *path)
+                yield _make_problem(loaded, f"{_clash_words(clashes, known)}. Give {name} or that another key.", *path)
 
 
 def _lists(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
     for name, own in loaded.config.lists.items():
         if name not in known.lists:
-            yield _problem(loaded, f"There is no list {name}. There are {', '.join(known.lists)}.", "lists", name)
+            yield _make_problem(loaded, f"There is no list {name}. There are {', '.join(known.lists)}.", "lists", name)
             continue
         titles = known.lists[name]
         for column in (*own.columns, *filter(None, [own.sort])):
             if column not in titles:
                 at = "columns" if column in own.columns else "sort"
                 text = f"List {name} has no column {column}. It has {', '.join(titles)}."
-                yield _problem(loaded, text, "lists", name, at)
+                yield _make_problem(loaded, text, "lists", name, at)
 
 
 # commands of one's own
@@ -363,7 +363,7 @@ def show_config(options: ConfigOptions) -> int:
     loaded = load_config()
     if options.what == "notify":
         return _try_notifications(loaded.config.notifications.to)
-    problems = all_problems(loaded, known) + (_addresses(loaded) if options.what == "check" else [])
+    problems = all_problems(loaded, known) + (_check_addresses(loaded) if options.what == "check" else [])
     settings = _valid_settings(loaded, problems)
     if options.json:
         wrong = [{"line": each.line, "problem": each.text} for each in problems]
@@ -380,11 +380,11 @@ def show_config(options: ConfigOptions) -> int:
     return BadInput.exit_code if problems and options.what == "check" else 0
 
 
-def _addresses(loaded: LoadedConfig) -> list[ConfigProblem]:
+def _check_addresses(loaded: LoadedConfig) -> list[ConfigProblem]:
     """Problems with the addresses of alarms, found by a process with the library that knows their forms."""
     to, at = loaded.config.notifications.to, ("notifications", "to")
     failed = asyncio.run(send_to_all(to, "", "")) if to else {}
-    return [_problem(loaded, f"notifications.to: {format_failures(to, failed)}", *at)] if failed else []
+    return [_make_problem(loaded, f"notifications.to: {format_failures(to, failed)}", *at)] if failed else []
 
 
 def _try_notifications(addresses: Sequence[str]) -> int:

@@ -49,17 +49,17 @@ class ActiveBindings(NameProvider):
     """Every binding of the screen below the palette, without duplicates."""
 
     async def discover(self) -> Hits:
-        for node, action, name, help_text in self._commands():
+        for node, action, name, help_text in self._iter_commands():
             yield DiscoveryHit(name, partial(self._run, node, action), help=help_text)
 
     async def search(self, query: str) -> Hits:
-        for node, action, name, help_text in self._commands():
+        for node, action, name, help_text in self._iter_commands():
             found = offsets(query, name)
             if found or offsets(query, help_text):
                 score = match_score(query, name, found) or 1.0
                 yield Hit(score, self._highlight_match(name, found), partial(self._run, node, action), help=help_text)
 
-    def _commands(self) -> Iterator[tuple[DOMNode, str, str, str]]:
+    def _iter_commands(self) -> Iterator[tuple[DOMNode, str, str, str]]:
         seen: set[str] = set()
         for active in self.screen.active_bindings.values():
             binding = active.binding
@@ -211,9 +211,9 @@ class PaletteTargets(NameProvider):
         """Yield what one can switch (context, namespace), each with the possible names."""
         if self.console.connected:
             yield from (("context", each.name) for each in self.console.session.watch.contexts())
-            yield from (("namespace", each) for each in (ALL_NAMESPACES, *self._namespaces()))
+            yield from (("namespace", each) for each in (ALL_NAMESPACES, *self._known_namespaces()))
 
-    def _namespaces(self) -> list[str]:
+    def _known_namespaces(self) -> list[str]:
         fleet = self.console.fleet
         return sorted({space for kind in (fleet.pods, fleet.jobsets, fleet.local_queues) for space, _ in kind})
 
@@ -239,7 +239,7 @@ class PaletteTargets(NameProvider):
             await app.run_action(f"app.pick('{page}')")
             return
         if namespace:
-            known = self._namespaces()
+            known = self._known_namespaces()
             if namespace not in known:
                 message = f"Nothing is listed in namespace {namespace}. There are {', '.join(known[:8])}."
                 app.notify(message, severity="warning")

@@ -76,7 +76,7 @@ class PanedScreen(LiveScreen):
             with Container(id="list"):
                 yield from parts
                 yield Pane(self.under_lines, id="under", classes="of-snapshot")
-            yield Pane(self._parts, id="pane", classes="of-snapshot")
+            yield Pane(self._two_parts, id="pane", classes="of-snapshot")
 
     @abstractmethod
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
@@ -94,7 +94,7 @@ class PanedScreen(LiveScreen):
         """Lines for the room left over: below the list if its pane is at the right, else at the right of the pane."""
         return []
 
-    def _parts(self, width: int, height: int, now: float) -> Lines:
+    def _two_parts(self, width: int, height: int, now: float) -> Lines:
         left = width // 2
         other = self.under_lines(width - left - 3, height, now) if self.has_class("-below") and width >= PARTED else []
         self.parted = bool(other) or self.under.display

@@ -277,7 +277,7 @@ class ContainerExec:
                 errors.extend(data[: max(0, MAX_KEPT_BYTES - len(errors))])
 
         began = time.monotonic()
-        code, failure = await self._run(slot.pod, argv, container, limit, forward_output)
+        code, failure = await self._run_in_pod(slot.pod, argv, container, limit, forward_output)
         return replace(
             result,
             code=code,
@@ -317,7 +317,7 @@ class ContainerExec:
                     grown(found)
 
         doing = f"run the NCCL test in pod {pod.name}"
-        code, failure = await self._run(pod, test.argv, container, limit, take, doing)
+        code, failure = await self._run_in_pod(pod, test.argv, container, limit, take, doing)
         if code == EXIT_NOT_FOUND or code in _COMMAND_NOT_FOUND:
             hint = "The gIB diagnostic image brings it (network.gib.image); so do images with nccl-tests."
             raise NotFound(f"Pod {pod.name} has no all_reduce_perf.", hint, status=404)
@@ -326,7 +326,7 @@ class ContainerExec:
             reason = failure or f"It ended with exit code {code}{f': {last}' if last else '.'}"
             raise ProgramFailed(f"The NCCL test in pod {pod.name} failed. {reason}", code=code or 1)
 
-    async def _run(
+    async def _run_in_pod(
         self,
         pod: Pod,
         argv: Sequence[str],

@@ -67,7 +67,7 @@ class PodAnswers:
         return {number: each if isinstance(each, bytes) else each.message for number, each in self.found.items()}
 
 
-def _failure(code: int, errors: bytes | bytearray) -> ProgramFailed:
+def _program_error(code: int, errors: bytes | bytearray) -> ProgramFailed:
     last = next((line for line in reversed(errors.decode(errors="replace").splitlines()) if line.strip()), "")
     return ProgramFailed(last.strip() or f"it ended with exit code {code}", code=code)
 
@@ -102,7 +102,7 @@ async def run_and_collect(
     async with limit_output(pod.name, most=most, limit=limit, flow=flow, begins=START_TIMEOUT) as answer:
         code = await run(pod, _begin_with_a_word(argv), stdin, answer.add)
     if code:
-        raise _failure(code, answer.errors)
+        raise _program_error(code, answer.errors)
     return bytes(answer.output)
 
 
@@ -174,9 +174,9 @@ async def _run_through_gateway(
     for gateway in ranks[:MAX_GATEWAYS_TRIED]:
         asked = {
             "pods": [
-                (rank.number, rank.name, "" if rank is gateway else _address(rank))
+                (rank.number, rank.name, "" if rank is gateway else _pod_ip(rank))
                 for rank in ranks
-                if rank is gateway or _address(rank)
+                if rank is gateway or _pod_ip(rank)
             ],
             "argv": _begin_with_a_word(argv),
             "input": len(stdin),
@@ -219,10 +219,10 @@ async def _run_gateway(
 
         argv = _begin_with_a_word(("sh", "-c", PYTHON_FROM_INPUT, "sh", str(length)))
         code = await run(gateway.pod, argv, data, pass_on)
-    return code, _failure(code, answer.errors).message if code else ""
+    return code, _program_error(code, answer.errors).message if code else ""
 
 
-def _address(slot: PodSlot) -> str:
+def _pod_ip(slot: PodSlot) -> str:
     """The address of a rank's pod; empty if it has none."""
     try:
         return str(ip_address(slot.pod.ip)) if slot.pod is not None else ""
@@ -252,7 +252,7 @@ class _FrameReader:
             _, magic, rest = self._rest.partition(_ANSWER_HEAD)
             if not magic:
                 if len(self._rest) > _MAX_BYTES_BEFORE_HEAD:
-                    raise self._unreadable()
+                    raise self._unreadable_error()
                 return
             self.begun, self._rest = True, rest
         at = 0
@@ -264,19 +264,19 @@ class _FrameReader:
             at = end + 1 + length
         else:
             if len(self._rest) - at > _MAX_HEADER:
-                raise self._unreadable()
+                raise self._unreadable_error()
         del self._rest[:at]
 
-    def _unreadable(self) -> Unreadable:
+    def _unreadable_error(self) -> Unreadable:
         return Unreadable(f"What pod {self._gateway} prints of the other pods cannot be parsed.")
 
     def _parse_frame_header(self, line: bytes) -> tuple[int, int, int]:
         try:
             number, channel, length = map(int, line.split(b" "))
         except ValueError as error:
-            raise self._unreadable() from error
+            raise self._unreadable_error() from error
         if number not in self._open or channel not in (0, _STDOUT, _STDERR) or not 0 <= length <= 1 << 15:
-            raise self._unreadable()
+            raise self._unreadable_error()
         return number, channel, length
 
     def _read_frame(self, number: int, channel: int, data: bytes) -> None:
@@ -284,12 +284,12 @@ class _FrameReader:
         if channel:
             (output if channel == _STDOUT else errors).extend(data)
             if len(output) + len(errors) > MAX_ANSWER_BYTES:  # the script ends such a command, unless it is another one
-                raise self._unreadable()
+                raise self._unreadable_error()
             return
         del self._open[number]
         digits, _, why = data.decode(errors="replace").partition(" ")
         if not re.fullmatch("[0-9]{1,3}", digits):
-            raise self._unreadable()
+            raise self._unreadable_error()
         code = int(digits)
         if code == _EXIT_SSH_FAILED and not errors.startswith(b"\n"):
             return  # no shell has begun there: the pod was not reached
@@ -298,4 +298,4 @@ class _FrameReader:
             pod = f"Pod {rank.name}"
             self._take(rank, Unreachable(f"{pod}: {why}.") if code == _EXIT_TIMED_OUT else Unreadable(f"{pod}: {why}."))
         else:
-            self._take(rank, _failure(code, errors) if code else bytes(output))
+            self._take(rank, _program_error(code, errors) if code else bytes(output))

@@ -63,12 +63,12 @@ def read_pickle(data: bytes) -> Any:
     if sum(data.count(each) for each in _CONTAINER_OPCODES) > 1000 + len(data) // 8:  # in real metadata 1 in 30
         raise Unreadable("It is damaged: it consists of empty lists.")
     try:
-        return _read(data)
+        return _read_opcodes(data)
     except (IndexError, ValueError, StructError) as error:
         raise Unreadable("It is damaged or cut off.") from error
 
 
-def _read(data: bytes) -> Any:  # noqa: C901, PLR0912, PLR0915 - one loop: a call for each code would double its time
+def _read_opcodes(data: bytes) -> Any:  # noqa: C901, PLR0912, PLR0915 - one loop: a call for each code would double its time
     stack: list[Any] = []
     marks: list[int] = []
     memo: list[Any] = []

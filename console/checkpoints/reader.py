@@ -71,7 +71,7 @@ class CheckpointReader:
             try:
                 async with asyncio.timeout(READ_TIMEOUT):
                     found = replace(found, place=await self.find_folder(*key))
-                    found = await self._survey(key, found)
+                    found = await self._survey_place(key, found)
             except TimeoutError:
                 found = replace(
                     found, problem=f"The log and the folder of {key[1]} could not be read in {READ_TIMEOUT:.0f} s."
@@ -86,7 +86,7 @@ class CheckpointReader:
             self.known[key] = found
             return found
 
-    async def _survey(self, key: tuple[str, str], found: SavedState) -> SavedState:
+    async def _survey_place(self, key: tuple[str, str], found: SavedState) -> SavedState:
         if found.place.startswith("gs:"):
             place = parse_gcs_address(found.place)
             survey = await survey_bucket(self._storage(), place, found.at, most=MAX_FILES_UNASKED)

@@ -84,14 +84,14 @@ class RegistryClient:
         wanted = ImageReference.of(text)
         bearer = {"Authorization": f"Bearer {self._token}"} if self._stand_in and self._token else {}
         raw, digest = await self._get(wanted, f"manifests/{wanted.tag}", bearer)
-        manifest = _decode(raw, _Manifest)
+        manifest = _decode_json(raw, _Manifest)
         if manifest.manifests:
             one = _manifest_for_amd64(manifest.manifests)
             raw, digest = await self._get(wanted, f"manifests/{one.digest}", bearer)
-            manifest = _decode(raw, _Manifest)
+            manifest = _decode_json(raw, _Manifest)
         config = _ImageConfig()
         if manifest.config:
-            config = _decode((await self._get(wanted, f"blobs/{manifest.config.digest}", bearer))[0], _ImageConfig)
+            config = _decode_json((await self._get(wanted, f"blobs/{manifest.config.digest}", bearer))[0], _ImageConfig)
         settings = config.config or _RuntimeConfig()
         return ImageFacts(
             digest=digest,
@@ -105,7 +105,7 @@ class RegistryClient:
     async def _get(self, wanted: ImageReference, rest: str, bearer: dict[str, str]) -> tuple[bytes, str]:
         for attempt in (1, 2):
             root = f"{self._stand_in}/registry/{wanted.host}" if self._stand_in else f"https://{wanted.host}"
-            answer = await self._request(
+            answer = await self._request_once(
                 wanted, f"{root}/v2/{wanted.path}/{rest}", {"Accept": _MANIFEST_TYPES, **bearer}
             )
             asked = answer.headers.get("www-authenticate", "")
@@ -130,19 +130,19 @@ class RegistryClient:
             pair = base64.b64encode(f"oauth2accesstoken:{self._token}".encode()).decode()
             login["Authorization"] = f"Basic {pair}"
         address = urlunsplit(place._replace(query=urlencode([*parse_qsl(place.query), *params]), fragment=""))
-        answer = await self._request(wanted, address, login, follows=False)
+        answer = await self._request_once(wanted, address, login, follows=False)
         if answer.status != 200:
             raise _refusal_error(wanted, answer.status)
-        token: _Token = _decode(answer.body, _Token)
+        token: _Token = _decode_json(answer.body, _Token)
         return f"Bearer {token.token or token.access_token or ''}"
 
-    async def _request(
+    async def _request_once(
         self, wanted: ImageReference, address: str, headers: Mapping[str, str], *, follows: bool = True
     ) -> Answer:
         """One request; `follows`: follow redirects, without sending credentials to another host."""
-        return await asyncio.to_thread(self._perform, wanted, address, headers, follows=follows)
+        return await asyncio.to_thread(self._transfer, wanted, address, headers, follows=follows)
 
-    def _perform(self, wanted: ImageReference, address: str, headers: Mapping[str, str], *, follows: bool) -> Answer:
+    def _transfer(self, wanted: ImageReference, address: str, headers: Mapping[str, str], *, follows: bool) -> Answer:
         curl, body, found = self._curl, bytearray(), dict[str, str]()
 
         def header(line: bytes) -> None:
@@ -214,7 +214,7 @@ def _manifest_for_amd64(manifests: list[_Layer]) -> _Layer:
     return manifests[0]
 
 
-def _decode(raw: bytes, type_: type[Any]) -> Any:
+def _decode_json(raw: bytes, type_: type[Any]) -> Any:
     try:
         return msgspec.json.decode(raw, type=type_)
     except DECODING_ERRORS as error:

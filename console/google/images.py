@@ -70,11 +70,11 @@ class Images:
             return project, location
         return project or place.project, location or place.region
 
-    async def _builds(self, project: str = "", location: str = "") -> CloudBuild:
+    async def _builds_client(self, project: str = "", location: str = "") -> CloudBuild:
         where = await self.build_location(project, location)
         return await self._cloud.client("build", lambda api, login: api.CloudBuild(login, *where))
 
-    async def _buckets(self, project: str) -> Buckets:
+    async def _buckets_client(self, project: str) -> Buckets:
         return await self._cloud.client("cloud_storage", lambda api, login: api.Buckets(login, project))
 
     async def list_contexts(self) -> tuple[BuildContext, ...]:
@@ -104,7 +104,7 @@ class Images:
         try:
             found = [
                 each
-                for each in await (await self._registries()).repositories(project, location)
+                for each in await (await self._registry_client()).repositories(project, location)
                 if each.format == "DOCKER"
             ]
         except ApiDisabled:
@@ -135,14 +135,14 @@ class Images:
         module = await loaded("console.google.api.build")
         module.build_message(plan, description)  # it is checked before anything is sent
         source = await self._upload_context(plan)
-        build = await (await self._builds(plan.project, plan.location)).create(
+        build = await (await self._builds_client(plan.project, plan.location)).create(
             plan, description, source.bucket, source.path
         )
         await self._record_in_thread([build])
         return build
 
     async def _upload_context(self, plan: BuildPlan) -> GcsPlace:
-        buckets = await self._buckets(plan.project)
+        buckets = await self._buckets_client(plan.project)
         bucket = f"{plan.project.replace(':', '_').replace('.', '_')}_cloudbuild"
         try:
             if not await self._owns_bucket(buckets, bucket):
@@ -173,19 +173,19 @@ class Images:
     async def list_builds(
         self, most: int = MAX_LISTED_BUILDS, project: str = "", location: str = ""
     ) -> tuple[Build, ...]:
-        found = await (await self._builds(project, location)).list_latest(most)
+        found = await (await self._builds_client(project, location)).list_latest(most)
         await self._record_builds(found)
         return found
 
     async def read_build(self, number: str, project: str = "", location: str = "") -> Build:
-        build = await (await self._builds(project, location)).read_build(number)
+        build = await (await self._builds_client(project, location)).read_build(number)
         await self._record_builds([build])
         return build
 
     async def cancel_build(self, number: str, project: str = "", location: str = "") -> Build:
         """Cancel a running build; Refused if it has ended."""
         self._cloud.require_writable(f"cancel build {number}")
-        builds = await self._builds(project, location)
+        builds = await self._builds_client(project, location)
         found = await builds.read_build(number)
         if found.over:
             raise Refused(f"Build {number} is over: {found.status}.", "There is nothing to cancel.")
@@ -197,9 +197,9 @@ class Images:
         self, number: str, *, follow: bool = True, project: str = "", location: str = ""
     ) -> AsyncGenerator[BuildLine, None]:
         """Yield the lines of a build's log: until it has ended, or without `follow` those so far."""
-        builds = await self._builds(project, location)
+        builds = await self._builds_client(project, location)
         build = await builds.read_build(number)
-        stored = await self._buckets(build.project) if build.log_bucket else None
+        stored = await self._buckets_client(build.project) if build.log_bucket else None
         log: BuildLog = await self._cloud.client("build", lambda api, login: api.BuildLog(login, build, stored))
         over = build.over
         while True:
@@ -215,11 +215,11 @@ class Images:
 
     async def create_repository(self, project: str, location: str, name: str) -> Repository:
         self._cloud.require_writable(f"create repository {name}")
-        return await (await self._registries()).create_repository(project, location, name)
+        return await (await self._registry_client()).create_repository(project, location, name)
 
     async def survey_registry(self, project: str = "", location: str = "") -> RegistrySurvey:
         """All images of the project in the cluster's region, whose errors are raised, and its multi-region."""
-        registries, (project, location) = await self._registries(), await self.build_location(project, location)
+        registries, (project, location) = await self._registry_client(), await self.build_location(project, location)
         around, room = location.partition("-")[0], asyncio.Semaphore(MAX_CONCURRENT_REPOSITORIES)
         places = [location, around] if around in {"us", "europe", "asia"} else [location]
         unread: list[tuple[str, str]] = []
@@ -247,7 +247,7 @@ class Images:
         self._listed = tuple(images)
         return RegistrySurvey(tuple(found), self._listed, tuple(unread))
 
-    async def _registries(self) -> ArtifactRegistry:
+    async def _registry_client(self) -> ArtifactRegistry:
         return await self._cloud.client("artifact_registry", lambda api, login: api.ArtifactRegistry(login))
 
     @property

@@ -188,10 +188,10 @@ class JobInspector:
             return (
                 last
                 if last is not None and last.at > asked and not (all_stacks and last.spared)
-                else await self._look(namespace, name, all_stacks, recorder, answered)
+                else await self._inspect_pods(namespace, name, all_stacks, recorder, answered)
             )
 
-    async def _look(
+    async def _inspect_pods(
         self, namespace: str, name: str, all_stacks: bool, recorder: bool, answered: Callable[[int, int], None]
     ) -> HangReport:
         every = self.running_ranks(namespace, name)

@@ -285,7 +285,7 @@ class ApiDiscovery:
             if served is None:
                 return ""
             for version in kind.versions:
-                if version in served and kind.plural in await self._plurals(f"{kind.group}/{version}"):
+                if version in served and kind.plural in await self._plural_names(f"{kind.group}/{version}"):
                     return version
         return ""
 
@@ -309,7 +309,7 @@ class ApiDiscovery:
         body = await self._client.request("GET", "/version", doing="read the version of the server")
         return read_object(body, BuildSchema).git_version or ""
 
-    async def _plurals(self, group_version: str) -> frozenset[str]:
+    async def _plural_names(self, group_version: str) -> frozenset[str]:
         if group_version not in self._resources:
             try:
                 body = await self._client.request(

@@ -181,7 +181,7 @@ async def start_process(
         protocols=PROTOCOLS,
     ) as socket:
         process = Process(socket, doing)
-        feeding = asyncio.create_task(_feed(process, stdin, socket)) if stdin is not None else None
+        feeding = asyncio.create_task(_feed_stdin(process, stdin, socket)) if stdin is not None else None
         try:
             yield process
         finally:
@@ -296,7 +296,7 @@ async def run_and_collect(
     return code, bytes(answer.output), bytes(answer.errors)
 
 
-async def _feed(process: Process, stdin: bytes | AsyncIterator[bytes], socket: WebSocket) -> None:
+async def _feed_stdin(process: Process, stdin: bytes | AsyncIterator[bytes], socket: WebSocket) -> None:
     try:
         if isinstance(stdin, bytes):
             for start in range(0, len(stdin), 1 << 15):
@@ -398,18 +398,18 @@ async def shell(
             try:
                 return await _relay_terminal(process, sys.stdin.fileno(), screen)
             except BaseException:
-                _write(screen, _RESET_TERMINAL.encode())
+                _write_all(screen, _RESET_TERMINAL.encode())
                 raise
 
 
 @contextmanager
 def _window_title(screen: int, name: str) -> Iterator[None]:
     plain = "".join(each for each in f"a4: {name}" if each.isprintable())
-    _write(screen, _SET_WINDOW_TITLE.format(plain).encode())
+    _write_all(screen, _SET_WINDOW_TITLE.format(plain).encode())
     try:
         yield
     finally:
-        _write(screen, _RESTORE_WINDOW_TITLE.encode())
+        _write_all(screen, _RESTORE_WINDOW_TITLE.encode())
 
 
 async def _relay_terminal(process: Process, keys: int, screen: int) -> int:
@@ -436,7 +436,7 @@ async def _relay_terminal(process: Process, keys: int, screen: int) -> int:
     try:
         with _on_resize(loop, send_size):
             send_size()
-            return await process.wait(lambda _, data: _write(screen, data))
+            return await process.wait(lambda _, data: _write_all(screen, data))
     finally:
         loop.remove_reader(keys)
         sending.cancel()
@@ -444,7 +444,7 @@ async def _relay_terminal(process: Process, keys: int, screen: int) -> int:
             await sending
 
 
-def _write(screen: int, data: bytes) -> None:
+def _write_all(screen: int, data: bytes) -> None:
     while data:
         data = data[os.write(screen, data) :]
 

@@ -50,7 +50,7 @@ async def gpu_pods(client: Client, fields: str = "") -> Mapping[str, str]:
     """
     query = {"fieldSelector": fields} if fields else {}
     with suppress(ConsoleError, *DECODING_ERRORS):
-        revisions = await _items(client, "/apis/apps/v1/controllerrevisions", _RevisionSchema, {"limit": "500"})
+        revisions = await _list_items(client, "/apis/apps/v1/controllerrevisions", _RevisionSchema, {"limit": "500"})
         idle = {labels_of(each.metadata).get(_REVISION_LABEL): each for each in revisions if each.asks_for_none}
         for each in revisions:
             if not each.asks_for_none:
@@ -59,12 +59,12 @@ async def gpu_pods(client: Client, fields: str = "") -> Mapping[str, str]:
         theirs = {each.metadata.namespace for each in revisions if each.asks_for_none}
         elsewhere = ",".join(f"metadata.namespace!={each}" for each in sorted(filter(None, theirs)))
         claims = {"labelSelector": f"{_REVISION_LABEL} in ({names})", "fieldSelector": elsewhere, "limit": "1"}
-        if names and not await _items(client, "/api/v1/pods", ObjectSchema, claims):
+        if names and not await _list_items(client, "/api/v1/pods", ObjectSchema, claims):
             query["labelSelector"] = f"{_REVISION_LABEL} notin ({names})"
     return query
 
 
-async def _items(client: Client, path: str, schema: type[S], params: Mapping[str, str]) -> list[S]:
+async def _list_items(client: Client, path: str, schema: type[S], params: Mapping[str, str]) -> list[S]:
     body = await client.request("GET", path, doing="list pods", params=params)
     found: ListSchema[S] = msgspec.json.decode(body, type=ListSchema[schema])  # type: ignore[valid-type]
     return found.items or []

@@ -113,7 +113,7 @@ class HttpResponse:
         self._held = 0
         self._paused = False
         self._waiting: asyncio.Future[None] | None = None
-        curl.setopt(pycurl.HEADERFUNCTION, self._header)
+        curl.setopt(pycurl.HEADERFUNCTION, self._on_header)
         curl.setopt(pycurl.WRITEFUNCTION, self._on_data)
 
     def follow(self, over: asyncio.Future[pycurl.Curl]) -> None:
@@ -123,7 +123,7 @@ class HttpResponse:
 
     # what libcurl calls, from where nothing may be started or ended
 
-    def _header(self, line: bytes) -> None:
+    def _on_header(self, line: bytes) -> None:
         name, colon, value = line.decode("latin-1").partition(":")
         if not colon and name.startswith("HTTP/"):
             self.status, self.headers, self.shares = int(name.split()[1]), {}, name.startswith("HTTP/2")
@@ -133,7 +133,7 @@ class HttpResponse:
             self._of.arrivals.note()
             SERVER_CLOCK.note(self.headers.get("date", ""))
             self._has_begun = True
-            self._wake()
+            self._wake_waiter()
 
     def _on_data(self, piece: bytes) -> int | None:
         self._of.arrivals.note()
@@ -146,7 +146,7 @@ class HttpResponse:
         if self._to is not None:
             self._of.hold(self)
         elif self._waiting is not None:
-            self._wake()
+            self._wake_waiter()
         return None
 
     def _ended(self, over: asyncio.Future[pycurl.Curl]) -> None:
@@ -158,7 +158,7 @@ class HttpResponse:
                 self._error = _as_raised_by_sockets(self._error, self._curl)
         self._curl.close()
         self.deliver_held()
-        self._wake()
+        self._wake_waiter()
 
     def _check_silence(self) -> None:
         """Whether nothing has come for too long; an answer that is kept waiting cannot."""
@@ -175,7 +175,7 @@ class HttpResponse:
         if self._over is not None:
             self._over.cancel()
 
-    def _wake(self) -> None:
+    def _wake_waiter(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
@@ -257,7 +257,7 @@ TCP_USER_TIMEOUT_SECONDS = 30  # seconds after which a connection whose other en
 _SUPPRESS_CONNECT_HEADERS = 265  # CURLOPT_SUPPRESS_CONNECT_HEADERS, to which pycurl gives no name
 
 
-def _connections() -> pycurl.AsyncCurlMulti:
+def _make_multi() -> pycurl.AsyncCurlMulti:
     made = pycurl.AsyncCurlMulti()
     made.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
     made.setopt(pycurl.M_MAX_CONCURRENT_STREAMS, STREAMS_PER_CONNECTION)
@@ -279,7 +279,7 @@ class HttpConnections:
     def __init__(self, login: Login) -> None:
         self.login = login
         self.arrivals = Arrivals()
-        self._connections = _connections()
+        self._connections = _make_multi()
         self._retired: list[pycurl.AsyncCurlMulti] = []  # dead connections, with what still waits on them
         self._shares = None if login.server.startswith("https:") else False  # whether it has HTTP/2; None: ask (again)
         self._first: asyncio.Future[None] | None = None  # done when the first request has its answer, which shows that
@@ -341,7 +341,7 @@ class HttpConnections:
         headers = {**who, "Accept": request.accept}
         if request.body is not None:
             headers |= {"Content-Type": request.content, "Expect": ""}  # libcurl would ask first, and wait a second
-        curl = await self._prepare(request.url, headers)
+        curl = await self._prepare_curl(request.url, headers)
         if request.lasts:
             self._connections.setopt(pycurl.M_MAX_HOST_CONNECTIONS, 0)
         if request.body is not None or request.method != "GET":
@@ -413,7 +413,7 @@ class HttpConnections:
 
     async def _probe_http2(self, headers: Mapping[str, str]) -> bool:
         """Probe for HTTP/2 with a request for /version, which every server answers at once, unlike a log."""
-        curl = await self._prepare(f"{self.login.server}/version", headers)
+        curl = await self._prepare_curl(f"{self.login.server}/version", headers)
         curl.setopt(pycurl.TIMEOUT_MS, int(1000 * CONNECT_TIMEOUT))
         curl.setopt(pycurl.WRITEFUNCTION, len)
         try:
@@ -423,7 +423,7 @@ class HttpConnections:
             if error.args[0] == pycurl.E_OPERATION_TIMEDOUT:
                 # Send no more requests over these connections: they may be dead, and libcurl would reuse them
                 self._retired.append(self._connections)
-                self._connections = _connections()
+                self._connections = _make_multi()
                 for each in [each for each in self._retired if not each.futures()]:
                     self._retired.remove(each)
                     await each.aclose()
@@ -431,7 +431,7 @@ class HttpConnections:
         finally:
             curl.close()
 
-    async def _prepare(self, url: str, headers: Mapping[str, str]) -> pycurl.Curl:
+    async def _prepare_curl(self, url: str, headers: Mapping[str, str]) -> pycurl.Curl:
         curl = pycurl.Curl()
         try:
             self._set_target(curl, url, headers)
@@ -447,7 +447,7 @@ class HttpConnections:
         if login.server_name and parts.scheme == "https":
             # libcurl looks in the certificate for the name in the address: it gets that one, and is sent to the other.
             port = parts.port or 443
-            curl.setopt(pycurl.CONNECT_TO, [f"{login.server_name}:{port}:{_host(parts.netloc)}:{port}"])
+            curl.setopt(pycurl.CONNECT_TO, [f"{login.server_name}:{port}:{_host_without_port(parts.netloc)}:{port}"])
             headers = {"Host": parts.netloc, **headers}
             url = urlunsplit(parts._replace(netloc=f"{login.server_name}:{port}"))
         curl.setopt(pycurl.URL, url)
@@ -492,7 +492,7 @@ def use_system_certificates(curl: pycurl.Curl, file: int = pycurl.CAINFO, folder
             curl.setopt(option, place)
 
 
-def _host(netloc: str) -> str:
+def _host_without_port(netloc: str) -> str:
     """The host of an address without its port; an IPv6 address keeps its brackets."""
     host = netloc.rpartition("@")[2]
     return host if host.endswith("]") else host.rpartition(":")[0] or host

@@ -245,9 +245,9 @@ class Kubeconfig:
             cluster = named.cluster or Cluster()
             practice = any(each.get("name") == PRACTICE_EXTENSION for each in cluster.extensions or ())
             cluster.practice_folder = path.parent if practice else None
-            self.clusters.setdefault(named.name, _absolute(cluster, path.parent))
+            self.clusters.setdefault(named.name, _with_absolute_paths(cluster, path.parent))
         for user in read.users or ():
-            self.users.setdefault(user.name, _absolute(user.user or User(), path.parent))
+            self.users.setdefault(user.name, _with_absolute_paths(user.user or User(), path.parent))
         for context in read.contexts or ():
             self.contexts.setdefault(context.name, context.context or Context())
         self.current = self.current or read.current_context or ""
@@ -292,7 +292,7 @@ class Kubeconfig:
         return Target(chosen, context.user or "", context.namespace or "default", cluster, user)
 
 
-def _absolute(entry: Any, folder: Path) -> Any:
+def _with_absolute_paths(entry: Any, folder: Path) -> Any:
     for name in ("certificate_authority", "client_certificate", "client_key", "token_file"):
         written = getattr(entry, name, None)
         if written:

@@ -58,7 +58,7 @@ async def find_live_pod(connection: RawConnection, login: Login, address: PodAdd
         return await _find_named_pod(connection, login, address)
     path = f"{JOBSET_API_PATH}{_describe_namespace(address)}/jobsets/{quote(address.job, safe='')}"
     jobset_answer, pods_answer = await connection.get(path, _pods_path(address, completion_index=address.number))
-    body = await _body(jobset_answer, login, f"read job {address.job}")
+    body = await _response_body(jobset_answer, login, f"read job {address.job}")
     if body is None:
         hint = await _other_jobs_hint(connection, login, address)
         raise JobEnded(f"There is no job {address.job} in namespace {address.namespace}.", hint, status=_NOT_FOUND)
@@ -66,7 +66,7 @@ async def find_live_pod(connection: RawConnection, login: Login, address: PodAdd
     number, place = place_in_job(jobset, address)
     if place[2] != address.number:  # the guess that saved a round trip was wrong
         (pods_answer,) = await connection.get(_pods_path(address, completion_index=place[2]))
-    listed = await _body(pods_answer, login, f"find {address}") or b"{}"
+    listed = await _response_body(pods_answer, login, f"find {address}") or b"{}"
     pods = reader_of("pods")
     found: dict[tuple[str, str], Pod] = pods.build_models(pods.read_page(listed).items)[0]
     pod = jobset.live_pods(pod for pod in found.values() if pod.jobset_uid in {jobset.uid, ""}).get(place)
@@ -82,7 +82,7 @@ async def _other_jobs_hint(connection: RawConnection, login: Login, address: Pod
 
     async def jobs(path: str) -> Iterable[tuple[str, str]]:
         (answer,) = await connection.get(f"{JOBSET_API_PATH}{path}")
-        found = await _body(answer, login, f"look for job {address.job}") or b"{}"
+        found = await _response_body(answer, login, f"look for job {address.job}") or b"{}"
         reader = reader_of("jobsets")
         return sorted(reader.build_models(reader.read_page(found).items)[0])
 
@@ -105,7 +105,7 @@ def _pods_path(address: PodAddress, completion_index: int) -> str:
     return f"/api/v1{_describe_namespace(address)}/pods?{urlencode({'labelSelector': selector})}"
 
 
-async def _body(answer: RawResponse, login: Login, doing: str) -> bytes | None:
+async def _response_body(answer: RawResponse, login: Login, doing: str) -> bytes | None:
     """The body of a response; None for 404, other failures are raised."""
     if answer.status == _NOT_FOUND:
         return None
@@ -132,7 +132,7 @@ def _live_pod_at(jobset: JobSet, number: int, pod: Pod | None) -> LivePod | PodP
 async def _find_named_pod(connection: RawConnection, login: Login, address: PodAddress) -> LivePod | PodPending:
     """The pod of that name, or why it cannot be connected to; JobEnded once it is gone, as nothing replaces it."""
     (answer,) = await connection.get(f"/api/v1{_describe_namespace(address)}/pods/{quote(address.pod, safe='')}")
-    body = await _body(answer, login, f"read pod {address.pod}")
+    body = await _response_body(answer, login, f"read pod {address.pod}")
     if body is None:
         raise JobEnded(f"There is no pod {address.pod} in namespace {address.namespace}.", status=_NOT_FOUND)
     pod: Pod = reader_of("pods").read_object(body, f"Pod {address.pod}")
@@ -258,9 +258,9 @@ class Pipe:
         self._socket.close()
         receiver, self._receiver = self._receiver, None
         if receiver:
-            receiver.end(self._reason(why))
+            receiver.end(self._error_reason(why))
 
-    def _reason(self, why: str) -> str:
+    def _error_reason(self, why: str) -> str:
         text = " ".join(self._error_text.decode(errors="replace").split()).rstrip(".")
         if "connection refused" in text.lower():
             return f"Nothing listens on {self._what}."
@@ -275,13 +275,13 @@ async def open_pipe(connection: RawConnection, login: Login, namespace: str, pod
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/portforward"
     made = await connection.upgrade(f"{path}?ports={port}", PROTOCOL)
     if isinstance(made, RawResponse):
-        await _explain(made, login, f"reach {what}")
+        await _raise_upgrade_error(made, login, f"reach {what}")
         hint = f"Try: kubectl port-forward -n {namespace} pod/{pod} {port}"
         raise Unreachable(f"Could not reach {what}: the API server does not take the protocol {PROTOCOL}.", hint)
     return Pipe(made, what)
 
 
-async def _explain(answer: RawResponse, login: Login, doing: str) -> None:
+async def _raise_upgrade_error(answer: RawResponse, login: Login, doing: str) -> None:
     """Raise what a refused upgrade means, unless it may be the protocol that is refused."""
     if answer.status < 300:
         return

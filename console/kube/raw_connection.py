@@ -61,7 +61,7 @@ class RawConnection:
         async with asyncio.timeout(ANSWER_TIMEOUT):
             for each in (path, *more):
                 await self._ask(each, (f"Accept: {accept}",))
-            return [await self._answer() for _ in (path, *more)]
+            return [await self._read_response() for _ in (path, *more)]
 
     async def upgrade(self, path: str, *protocols: str) -> WebSocket | RawResponse:
         """Turn this connection into a WebSocket; the server's response if it refuses all the protocols."""
@@ -75,7 +75,7 @@ class RawConnection:
         )
         async with asyncio.timeout(ANSWER_TIMEOUT):
             await self._ask(path, asked)
-            answer = await self._answer()
+            answer = await self._read_response()
         protocol = answer.headers.get("sec-websocket-protocol", "")
         if answer.status != _SWITCHING or protocol not in protocols:
             return answer
@@ -94,16 +94,16 @@ class RawConnection:
         )
         self._writer.write("\r\n".join((*lines, "", "")).encode("latin-1"))
 
-    async def _answer(self) -> RawResponse:
+    async def _read_response(self) -> RawResponse:
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         status = _parse_status(head[0])
         pairs = (line.partition(":") for line in head[1:] if line)
         headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
         if status == _SWITCHING:
             return RawResponse(status, headers)
-        return RawResponse(status, headers, await self._body(headers))
+        return RawResponse(status, headers, await self._read_body(headers))
 
-    async def _body(self, headers: dict[str, str]) -> bytes:
+    async def _read_body(self, headers: dict[str, str]) -> bytes:
         if headers.get("transfer-encoding", "").lower() != "chunked":
             size = headers.get("content-length")
             if size is not None:
@@ -285,11 +285,11 @@ class ApiServerProxy:
         self.failure: Exception | None = None  # why the last connection to the API server was not made
 
     async def start(self) -> asyncio.Server:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._serve_client, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         return server
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 asked = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n", 1)[0].decode("latin-1").split(" ")

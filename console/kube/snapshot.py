@@ -55,7 +55,7 @@ Key = tuple[str, str]  # namespace and name; the namespace is empty for what bel
 T = TypeVar("T")
 
 
-def _grouped(objects: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
+def _group_by(objects: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
     found: dict[str, list[T]] = defaultdict(list)
     for each in objects:
         if name := key(each):
@@ -89,16 +89,16 @@ class Fleet:
     @cached_property
     def pods_by_node(self) -> Mapping[str, list[Pod]]:
         """Pods placed on each node, including finished ones."""
-        return _grouped(self.pods.values(), attrgetter("node"))
+        return _group_by(self.pods.values(), attrgetter("node"))
 
     @cached_property
     def pods_by_jobset(self) -> Mapping[str, list[Pod]]:
         """Pods by the uid of their JobSet: unlike a name, a uid is never reused."""
-        return _grouped(self.pods.values(), attrgetter("jobset_uid"))
+        return _group_by(self.pods.values(), attrgetter("jobset_uid"))
 
     @cached_property
     def jobs_by_jobset(self) -> Mapping[str, list[Job]]:
-        return _grouped(self.jobs.values(), attrgetter("jobset_uid"))
+        return _group_by(self.jobs.values(), attrgetter("jobset_uid"))
 
     @cached_property
     def workload_by_owner(self) -> Mapping[str, Workload]:
@@ -111,7 +111,7 @@ class Fleet:
     @cached_property
     def events_by_object(self) -> Mapping[str, list[Event]]:
         """Events by the uid of the object they are about, oldest first."""
-        events = _grouped(self.events.values(), attrgetter("object_uid"))
+        events = _group_by(self.events.values(), attrgetter("object_uid"))
         for each in events.values():
             each.sort(key=lambda event: event.last)
         return events
@@ -252,9 +252,9 @@ class Store:
         self.kueue = KueueVersion()
         self._fleet: Fleet | None = None
         self._shown: dict[str, tuple[int, float]] = {}  # lists under way: length when shown, and time
-        self._wake()
+        self._wake_subscribers()
 
-    def _wake(self, kind: str = "") -> None:
+    def _wake_subscribers(self, kind: str = "") -> None:
         """Mark the snapshot as outdated, and with a kind that kind's objects, and wake all subscribers."""
         if kind:
             self._published.pop(kind, None)
@@ -266,36 +266,36 @@ class Store:
         """Record the API version in which a kind is served; `note` says which fields are missing."""
         self._notes[kind] = note
         self._links[kind] = replace(self._links[kind], version=version)
-        self._wake()
+        self._wake_subscribers()
 
     def add(self, kind: str, objects: Mapping[Key, Any]) -> None:
         """Add objects of a list that is still being paged; the state of the watch does not change."""
         self._objects[kind].update(objects)
-        self._forget(kind)
+        self._drop_old_events(kind)
         self._links[kind] = replace(self._links[kind], last_seen=self._clock(), received=time.monotonic())
         self._published.pop(kind, None)
         count, now = len(self._objects[kind]), time.monotonic()
         shown, at = self._shown.get(kind, (0, 0.0))
         if count > REDRAW_GROWTH * shown or now > at + MAX_REDRAW_PAUSE:
             self._shown[kind] = count, now
-            self._wake()
+            self._wake_subscribers()
 
     def replace(self, kind: str, objects: Mapping[Key, Any], unparsable: Mapping[Key, str]) -> None:
         """Replace all objects of a kind; one that cannot be parsed keeps its last known version."""
         before = self._objects[kind]
         kept = {key: before[key] for key in unparsable if key in before}
         self._objects[kind] = {**objects, **kept}
-        self._forget(kind)
+        self._drop_old_events(kind)
         self._odd[kind] = dict(unparsable)
         self._on_change(kind)
 
     def set_object(self, kind: str, key: Key, thing: Any) -> None:
         self._objects[kind][key] = thing
-        self._forget(kind)
+        self._drop_old_events(kind)
         self._odd[kind].pop(key, None)
         self._on_change(kind)
 
-    def _forget(self, kind: str) -> None:
+    def _drop_old_events(self, kind: str) -> None:
         """Drop the oldest events, a tenth of them at once, where there are too many."""
         objects = self._objects[kind]
         if kind == "events" and len(objects) > MAX_EVENTS:
@@ -320,8 +320,8 @@ class Store:
         self._links[kind] = replace(link, state=state, since=since, why=why, hint=hint)
         if state in {WatchState.ABSENT, WatchState.FORBIDDEN}:
             self._objects[kind] = {}
-            self._wake(kind)
-        self._wake()
+            self._wake_subscribers(kind)
+        self._wake_subscribers()
 
     def mark_alive(self, kind: str) -> None:
         link, now = self._links[kind], self._clock()
@@ -335,7 +335,7 @@ class Store:
             why=self._describe_missing(kind),
             hint="",
         )
-        self._wake()
+        self._wake_subscribers()
 
     def _on_change(self, kind: str) -> None:
         self._published.pop(kind, None)
@@ -393,8 +393,8 @@ class Store:
     def fail(self, error: BaseException) -> None:
         """Record that a watch ended with a bug of this program: everyone who reads snapshots gets the exception."""
         self._failure = self._failure or error
-        self._wake()
+        self._wake_subscribers()
 
     def end(self) -> None:
         self._ended = True
-        self._wake()
+        self._wake_subscribers()

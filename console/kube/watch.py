@@ -116,7 +116,7 @@ async def follow(
     while True:
         try:
             if not version:
-                async with aclosing(_list(source, reader, by_page=not listed)) as pages:
+                async with aclosing(_list_pages(source, reader, by_page=not listed)) as pages:
                     async for seen, change in pages:
                         version = seen
                         yield change
@@ -192,7 +192,7 @@ class _ListLimits:
         return f"{self._announced:,} objects were announced, and {whole:,} by now" if many else ""
 
 
-async def _list(
+async def _list_pages(
     source: WatchSource, reader: KindReader[Any, M], *, by_page: bool
 ) -> AsyncGenerator[tuple[str, Change], None]:
     """Yield the whole list with its resourceVersion; the next page is fetched while this one is decoded."""

@@ -108,17 +108,17 @@ class WatchedCluster:
         if self._brief:
             self._connection.client.expect_little()
         else:
-            self._start("greeting", self._greet())
+            self._start_task("greeting", self._read_server_and_user())
         for kind in self.begun_kinds:
-            self._start(kind, self._watch_kind(kind))
-        self._start("keep-alive", self._connection.client.keep_alive())
+            self._start_task(kind, self._watch_kind(kind))
+        self._start_task("keep-alive", self._connection.client.keep_alive())
         for name, work in self.beside.items():
-            self._start(name, work())
+            self._start_task(name, work())
 
     async def select(self, kind: str, query: Selection) -> None:
         """Set the selector of a kind that `only` left open, which starts its list."""
         self._only[kind] = query
-        self._start(kind, self._watch_kind(kind))
+        self._start_task(kind, self._watch_kind(kind))
         await self.wait_until_listed(kind)
 
     async def _disconnect(self) -> None:
@@ -130,11 +130,11 @@ class WatchedCluster:
             await self._connection.close()
             self._connection = None
 
-    def _start(self, name: str, work: Coroutine[None, None, None]) -> None:
+    def _start_task(self, name: str, work: Coroutine[None, None, None]) -> None:
         task = self._tasks[name] = start_task(work, f"session:{name}")
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_ended)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_ended(self, task: asyncio.Task[None]) -> None:
         """Report a watch task that died of a bug to everyone who reads snapshots."""
         error = None if task.cancelled() else task.exception()
         if error:
@@ -193,7 +193,7 @@ class WatchedCluster:
         except NotAllowed:
             return
 
-    async def _greet(self) -> None:
+    async def _read_server_and_user(self) -> None:
         from console.kube.backoff import DEFAULT_BACKOFF
 
         failures = 0
@@ -289,7 +289,7 @@ class WatchedCluster:
             self.namespace = namespace
             for kind in tuple(self._in_one_namespace):
                 self._tasks.pop(kind).cancel()
-                self._start(kind, self._watch_kind(kind))
+                self._start_task(kind, self._watch_kind(kind))
 
     async def close(self) -> None:
         self._store.end()

@@ -54,7 +54,7 @@ class FrameReader:
         """Read a header that arrived whole, the usual case; else buffer its beginning."""
         skipped, length = _parse_header(data, at)
         if skipped and data[at] & 0x0F < CLOSE:
-            self._start(data[at], length)
+            self._start_frame(data[at], length)
             return at + skipped
         self._head.append(data[at])
         return at + 1
@@ -66,13 +66,13 @@ class FrameReader:
         first, body = self._head[0], bytes(self._head[skipped:])
         if skipped and first & 0x0F < CLOSE:
             self._head.clear()
-            self._start(first, length)
+            self._start_frame(first, length)
         elif skipped and len(body) == length:
             self._head.clear()
             self._sink.control(first & 0x0F, body)
         return at + 1
 
-    def _start(self, first: int, length: int) -> None:
+    def _start_frame(self, first: int, length: int) -> None:
         if first & 0x0F != CONTINUED:
             self._sink.begin()
         self._left = length
@@ -217,7 +217,7 @@ class WebSocket(asyncio.BufferedProtocol):
         if not self.closed:
             self._transport.write(frame_header(CLOSE, struct.pack(">H", 1000)))
             self._transport.close()
-            self._loop.call_later(CLOSE_TIMEOUT, self._drop)
+            self._loop.call_later(CLOSE_TIMEOUT, self._abort)
             self._finish("")
 
     async def close_gracefully(self) -> None:
@@ -229,11 +229,11 @@ class WebSocket(asyncio.BufferedProtocol):
                     await self._gone.wait()
         self._abort_transport()
 
-    def _drop(self) -> None:
+    def _abort(self) -> None:
         """Abort the connection of a server that does not answer the close frame, once everything has been sent."""
         with suppress(AttributeError):  # as in _abort_transport
             if self._transport.get_write_buffer_size():
-                self._loop.call_later(CLOSE_TIMEOUT, self._drop)
+                self._loop.call_later(CLOSE_TIMEOUT, self._abort)
                 return
         self._abort_transport()
 

@@ -133,7 +133,7 @@ class Helm:
 
     async def _run_without_guard(self, namespace: str, work: Callable[[Config], T], failed: str) -> T:
         assert self.login is not None
-        login, kubeconfig = self.login, await _kubeconfig(self.login)
+        login, kubeconfig = self.login, await _kubeconfig_of(self.login)
 
         def action() -> T:
             from helm_python import Config
@@ -307,7 +307,7 @@ def is_kept(manifest: str) -> bool:
     return re.search(r"^    \"?helm.sh/resource-policy\"?: keep$", manifest, re.MULTILINE) is not None
 
 
-async def _kubeconfig(login: Login) -> dict[str, Any]:
+async def _kubeconfig_of(login: Login) -> dict[str, Any]:
     """What Helm has to know of the API server: the login as it is now, so that no plug-in is asked a second time.
 
     Over plain HTTP there is none: whoever is on the way could read it.

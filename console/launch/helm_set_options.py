@@ -77,19 +77,19 @@ class SetValues:
 
     def _set_key(self, level: dict[str, Any], dots: int) -> None:
         name, end = self._read_until("=[." if self._option == "--set-literal" else "=[.,")
-        self._enter(name)
+        self._enter_key(name)
         if not name or end in {"", ","}:
             raise self._error("has no value" if name else "has an empty name", _COMMA_HINT)
         if end == "=":
             level[name] = ""
             level[name] = self._read_value()
         elif end == "[":
-            level[name] = self._open(level, name, list)
+            level[name] = self._open_level(level, name, list)
             self._set_item(level[name], self._read_index(), dots)
         elif dots == MAX_DOTS_IN_PATH:
             raise self._error(f"nests deeper than {MAX_DOTS_IN_PATH} levels")
         else:
-            inner = self._open(level, name, dict)
+            inner = self._open_level(level, name, dict)
             try:
                 self._set_key(inner, dots + 1)
             finally:
@@ -105,7 +105,7 @@ class SetValues:
         if end == "=":
             value = self._read_value() if self._at < len(self._text) or self._option == "--set-json" else ""
         elif end == "[":
-            value = self._open(items, place, list)
+            value = self._open_level(items, place, list)
             self._set_item(value, self._read_index(), dots)
         else:
             if place < len(items) and not isinstance(items[place], dict):
@@ -119,7 +119,7 @@ class SetValues:
         items += [None] * more
         items[place] = value
 
-    def _open(self, level: Any, key: str | int, kind: type) -> Any:
+    def _open_level(self, level: Any, key: str | int, kind: type) -> Any:
         """The map or list at that key, created if missing; null in a list counts as missing."""
         there = key in level if isinstance(key, str) else key < len(level) and level[key] is not None
         below = level[key] if there else kind()
@@ -127,7 +127,7 @@ class SetValues:
             raise self._error("has a value of its own: nothing can be set in it")
         return below
 
-    def _enter(self, key: str | int) -> None:
+    def _enter_key(self, key: str | int) -> None:
         self._way.append(key)
         if len(self._way) > _MAX_DEPTH:
             raise self._error(f"nests deeper than {_MAX_DEPTH} levels")
@@ -145,7 +145,7 @@ class SetValues:
         text, end = self._read_until("]")
         if not end or not re.fullmatch(r"\+?\d{1,18}|-0+", text, re.ASCII):
             raise self._error(f"is not the path of a value: [{text[:20]}{end}", "Write it as workload.envs[7].value.")
-        self._enter(int(text))
+        self._enter_key(int(text))
         return int(text)
 
     def _read_value(self) -> Any:
@@ -161,14 +161,14 @@ class SetValues:
         if self._at == len(self._text):
             raise _EndOfText
         if self._text[self._at] != "{":
-            return self._convert(self._read_until(",")[0])
+            return self._convert_text(self._read_until(",")[0])
         items, end = [], ""
         self._at += 1
         while end != "}":
             item, end = self._read_until(",}")
             if not end:
                 raise self._error("has a list that is never closed", "Quote it: --set 'path={a,b}'.")
-            items.append(self._convert(item))
+            items.append(self._convert_text(item))
         self._at += self._text.startswith(",", self._at)
         return items
 
@@ -186,7 +186,7 @@ class SetValues:
             raise self._error("is not valid JSON") from error
         return value
 
-    def _convert(self, text: str) -> Any:
+    def _convert_text(self, text: str) -> Any:
         """The value of --set: true, false, null in any case, and integers, are converted; --set-string keeps text."""
         if self._option != "--set":
             return FileValue(text) if self._option == "--set-file" else text

@@ -60,14 +60,14 @@ class Profiles:
 
     async def read(self, name: str) -> LaunchProfile:
         """Read a profile; BadInput if it does not exist or is not YAML."""
-        return await asyncio.to_thread(self._read, name)
+        return await asyncio.to_thread(self._read_profile, name)
 
     async def values(self, name: str, recipe: str) -> dict[str, Value]:
         """The values of a profile that a recipe has fields for. BadInput as `read`, and for unknown keys."""
         profile = await self.read(name)
         if profile.problems:
             words = " ".join(each.message for each in profile.problems)
-            raise BadInput(f"Profile {name}: {words}", f"Correct {self._path(name)}.")
+            raise BadInput(f"Profile {name}: {words}", f"Correct {self._path_of(name)}.")
         paths = {field.path for field in self._catalogue().fields(recipe)}
         found: dict[str, Value] = {}
         for path, value in iter_field_values(profile.values, self._fields()):
@@ -98,7 +98,7 @@ class Profiles:
         """Make this profile the default; an empty name clears the default."""
         if name:
             await self.read(name)
-        await asyncio.to_thread(self._write, self.folder / "default", f"{name}\n")
+        await asyncio.to_thread(self._write_private, self.folder / "default", f"{name}\n")
 
     async def change_profile(self, name: str, settings: Sequence[str] = (), unset: Sequence[str] = ()) -> LaunchProfile:
         """Set (`path=value`) and unset (`path`) values in a profile, which is created if it does not exist."""
@@ -108,18 +108,18 @@ class Profiles:
 
     async def delete_profile(self, name: str) -> None:
         await self.read(name)
-        await asyncio.to_thread(self._path(name).unlink)
+        await asyncio.to_thread(self._path_of(name).unlink)
         if await self.default_name() == name:
             await self.make_default("")
 
-    def _path(self, name: str) -> Path:
+    def _path_of(self, name: str) -> Path:
         return self.folder / f"{name}.yaml"
 
     def _list_names(self) -> tuple[str, ...]:
         return tuple(sorted(path.stem for path in self.folder.glob("*.yaml") if _VALID_NAME.fullmatch(path.stem)))
 
-    def _read(self, name: str) -> LaunchProfile:
-        path = self._path(name)
+    def _read_profile(self, name: str) -> LaunchProfile:
+        path = self._path_of(name)
         if not _VALID_NAME.fullmatch(name) or not path.is_file():
             known = ", ".join(self._list_names())
             hint = f"There are: {known}." if known else f"Make one: a4 profiles {name} --set queue=a4"
@@ -150,7 +150,7 @@ class Profiles:
         _, secret = without_secrets(tuple(fields.values()), given)
         if secret:
             raise BadInput(f"{secret[0]} is a secret, which is not allowed in a profile.", "Keep it in a Secret.")
-        path = self._path(name)
+        path = self._path_of(name)
         values = overlay_values(_load_values(path) if path.exists() else {}, {**given, **here})
         for each in unset:
             above, _, last = each.rpartition(".")
@@ -158,10 +158,10 @@ class Profiles:
             if not isinstance(level, dict) or last not in level:
                 raise BadInput(f"Profile {name} does not set {each}.")
             del level[last]
-        self._write(path, _FILE_COMMENT + yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
-        return self._read(name)
+        self._write_private(path, _FILE_COMMENT + yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+        return self._read_profile(name)
 
-    def _write(self, path: Path, text: str) -> None:
+    def _write_private(self, path: Path, text: str) -> None:
         make_private(self.folder)
         atomic_write(path, text.encode())
 

@@ -176,7 +176,7 @@ class RunHistory:
 
     async def close(self) -> None:
         """Close the file for good; later reads return nothing, and later writes are dropped."""
-        await asyncio.to_thread(self._close, True)
+        await asyncio.to_thread(self._close_database, True)
 
     async def _run_in_thread(self, work: Callable[[sqlite3.Connection], T], otherwise: T, *, writes: bool = False) -> T:
         """The result of `work`; `otherwise` if there is nothing to read or nothing may be written."""
@@ -197,7 +197,7 @@ class RunHistory:
                 except sqlite3.DatabaseError as error:
                     if not _is_damage(error):
                         raise
-                    self._close()  # found while it was in use: opening moves it aside
+                    self._close_database()  # found while it was in use: opening moves it aside
                     found = self._run(work, otherwise, writes)
                 self.note = "" if writes and self.note.startswith(_UNWRITTEN) else self.note
                 return found
@@ -210,14 +210,14 @@ class RunHistory:
 
     def _run(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
         if (connection := self._connection) is None:
-            connection = self._open()
+            connection = self._open_database()
             weakref.finalize(self, connection.close)  # also of a history in a reference cycle
         if writes and not self._writable:
             return otherwise
         with _transaction(connection, writes):
             return work(connection)
 
-    def _open(self) -> sqlite3.Connection:
+    def _open_database(self) -> sqlite3.Connection:
         self._writable = True
         if self._place is None:
             self._connection = self._migrate(_connect(":memory:"))
@@ -280,7 +280,7 @@ class RunHistory:
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         return connection
 
-    def _close(self, for_good: bool = False) -> None:
+    def _close_database(self, for_good: bool = False) -> None:
         with self._lock:  # a thread that still works on the file is waited for
             self._closed = self._closed or for_good
             if self._connection is not None:

@@ -87,7 +87,7 @@ def find_lost_work(
     `spans`: its time by its log; `place`: where it saves by that; `unread`: why the log, or a part of it, was
     not read.
     """
-    gpus, started, containers = _running(jobset, fleet)
+    gpus, started, containers = _running_gpus(jobset, fleet)
     complete = folder is not None and folder.complete
     if not gpus or (recipe_kind(jobset.recipe) is RecipeKind.NCCL and not complete):
         return None
@@ -157,7 +157,7 @@ def has_checkpoint(jobset: JobSet, measures: JobMeasures | None, folder: SeenFol
     return False if any(measures.tracks) or measures.tests else None
 
 
-def _running(jobset: JobSet, fleet: Fleet) -> tuple[int, float, float]:
+def _running_gpus(jobset: JobSet, fleet: Fleet) -> tuple[int, float, float]:
     """GPUs that a job holds, and since when its pods and their containers run; 0.0: not known.
 
     Where pods may not be listed its GPUs are those that it asks for, while it runs.

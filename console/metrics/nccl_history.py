@@ -182,16 +182,16 @@ class NcclHistory:
     async def load(self) -> tuple[MeasuredTest, ...]:
         from asyncio import to_thread  # not at the top: a file of results is read without it, in 30 ms less
 
-        self._keep(await to_thread(self._read_new_lines))
+        self._keep_newest(await to_thread(self._read_new_lines))
         return self.tests
 
     async def store(self, tests: Iterable[MeasuredTest]) -> None:
-        if fresh := self._keep(tests):
+        if fresh := self._keep_newest(tests):
             from asyncio import to_thread
 
-            await to_thread(self._append, fresh)
+            await to_thread(self._append_to_file, fresh)
 
-    def _keep(self, tests: Iterable[MeasuredTest]) -> list[MeasuredTest]:
+    def _keep_newest(self, tests: Iterable[MeasuredTest]) -> list[MeasuredTest]:
         """Keep the newest of these and of those before; returns those that were not stored as they are."""
         fresh = {}
         for each in tests:
@@ -228,7 +228,7 @@ class NcclHistory:
         decoded = map(_decode_test, data[:whole].splitlines()[-MAX_STORED_TESTS:])
         return [each for each in decoded if each is not None]
 
-    def _append(self, tests: list[MeasuredTest]) -> None:
+    def _append_to_file(self, tests: list[MeasuredTest]) -> None:
         data = b"".join(msgspec.json.encode(each) + b"\n" for each in tests)
         try:
             with file_lock(self.place):

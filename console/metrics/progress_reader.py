@@ -219,7 +219,7 @@ class JobProgressReader:
                 continue
             if found.start is not None:
                 live.earlier_phases = await self._service.earlier_phases(jobset)
-            changed |= await self._complete(jobset, found, live.accelerator)
+            changed |= await self._store_compared(jobset, found, live.accelerator)
 
         async def update_job(jobset: JobSet) -> bool:
             async with gate:
@@ -240,7 +240,7 @@ class JobProgressReader:
         found = progress_of_measures(live, SERVER_CLOCK.now() - live.missing_seconds, self._service.pass_line)
         return found if found is not None and self._has_caught_up(jobset.uid, live, found) else None
 
-    async def _complete(
+    async def _store_compared(
         self, jobset: JobSet, found: JobProgress, accelerator: str, tails: Tails = MappingProxyType({})
     ) -> bool:
         """Store the progress, compared with earlier runs; returns whether it changed."""

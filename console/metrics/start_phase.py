@@ -117,17 +117,17 @@ class StartRecorder:
             failed = found.group(4) is None and found.group(3) is None and found.group(5) is None
             self._whole = True
             self._stage = f"stage {found.group(1)} {found.group(2)[:MAX_STAGE_CHARACTERS]}" if found.group(3) else ""
-            self._begin(self._stage, time, ended=not failed)
+            self._begin_phase(self._stage, time, ended=not failed)
         elif self._whole and any(hint in text for hint in _PHASE_HINTS):
             mark = next((name for name, pattern in _PHASE_LINES if pattern.search(text)), "")
             if mark:
-                self._begin(f"{mark} ({self._stage})" if self._stage else mark, time, ended=True)
+                self._begin_phase(f"{mark} ({self._stage})" if self._stage else mark, time, ended=True)
 
     def end(self, time: float) -> None:
         """The first step was made."""
-        self._begin("", time, ended=True)
+        self._begin_phase("", time, ended=True)
 
-    def _begin(self, name: str, time: float, *, ended: bool) -> None:
+    def _begin_phase(self, name: str, time: float, *, ended: bool) -> None:
         if name == self.name:
             return
         if self.name and ended and (self.name in self.took or len(self.took) < MAX_PHASES):

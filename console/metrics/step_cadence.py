@@ -143,7 +143,7 @@ def is_overdue(left: float, quiet: float) -> bool:
 def format_late_step(quiet: float, step: int | None, pace: float | None) -> str:
     """How late the next step is: "no step for 34 s after step 9, usually one takes 2.8 s"."""
     after = f" after step {step:,}" if step is not None else ""
-    usual = f", usually one takes {_seconds(pace)}" if pace else ""
+    usual = f", usually one takes {_format_seconds(pace)}" if pace else ""
     return f"no step for {format_duration(quiet)}{after}{usual}"
 
 
@@ -162,8 +162,8 @@ def cadence_of_rows(test: NcclTest) -> StepCadence | None:
 def format_late_row(quiet: float, size: int, pace: float) -> str:
     """As "no row for 65 s after that of 64 MiB, the next one takes about 0.2 s", of an NCCL test."""
     of = f"{size >> 20:,} MiB" if size >= 1 << 20 else f"{size:,} bytes"
-    return f"no row for {format_duration(quiet)} after that of {of}, the next one takes about {_seconds(pace)}"
+    return f"no row for {format_duration(quiet)} after that of {of}, the next one takes about {_format_seconds(pace)}"
 
 
-def _seconds(value: float) -> str:
+def _format_seconds(value: float) -> str:
     return f"{value:.3g} s" if value >= 1 else f"{1000 * value:.3g} ms"

@@ -122,7 +122,7 @@ class _StartSimulation:
         self._restore = self._cluster.checkpoint()
 
     def run(self) -> dict[Key, ExpectedStart]:
-        for workload in self._admit():
+        for workload in self._admit_next():
             reason = lasting_reason(self._fleet.workloads[workload.key])
             unknown = "by quota and places it could start now, but Kueue has not admitted it"
             self._found[workload.key] = ExpectedStart(
@@ -135,7 +135,7 @@ class _StartSimulation:
             self._cluster.end(workload)
             name = job_name(self._fleet.workloads[workload.key])
             latest = bool(self._endless or self._limited) or any(found.at for found in self._found.values())
-            for started in self._admit():
+            for started in self._admit_next():
                 self._found.setdefault(started.key, ExpectedStart(at, name, latest=latest))
         first = [key for key, found in self._found.items() if found.at]
         for waiting in self._cluster.waiting.values():
@@ -150,7 +150,7 @@ class _StartSimulation:
         open_ended = {key for key, found in self._found.items() if found.latest or not found.at} - settled
         if not open_ended:
             return
-        earliest = self._earliest()
+        earliest = self._earliest_starts()
         sooner: dict[Key, list[str]] = defaultdict(list)
         for each in (*self._endless, *self._limited)[:MAX_OPEN_ENDED_JOBS]:
             self._restore()
@@ -167,7 +167,7 @@ class _StartSimulation:
                 sooner=tuple(sooner[key][:_MAX_NAMED_JOBS]) if bound <= self._fleet.at else (),
             )
 
-    def _earliest(self) -> dict[Key, tuple[float, str]]:
+    def _earliest_starts(self) -> dict[Key, tuple[float, str]]:
         """The earliest start of each, and with whose end: if all jobs of unknown end ended now, and what starts too."""
         self._restore()
         found: dict[Key, tuple[float, str]] = {}
@@ -249,7 +249,7 @@ class _StartSimulation:
                 FlavorAssigner(tried, queue, snapshot, lambda _at, _total: (Mode.NO_FIT, 0)).assign().mode is Mode.FIT
             )
 
-    def _admit(self) -> list[SnapshotWorkload]:
+    def _admit_next(self) -> list[SnapshotWorkload]:
         moves = self._cluster.admit(self._fleet.at)
         for move in moves:
             if move.preempted_by is not None:

@@ -43,7 +43,7 @@ def first_deletion(jobset: JobSet, fleet: Fleet) -> PodFailure | None:
     stem = f"{jobset.name}-"
     if not any(name.startswith(stem) for name in _killed_pods(fleet).get(jobset.namespace, ())):
         return None
-    found = _deletions(jobset, _events_of_job(jobset, fleet), _names(jobset))
+    found = _find_deletions(jobset, _events_of_job(jobset, fleet), _ranks_by_prefix(jobset))
     latest = max((each.attempt for each in found), default=0)
     first = min((each for each in found if each.attempt == latest), key=lambda each: each.time, default=None)
     pod = fleet.pods.get((jobset.namespace, first.pod)) if first else None
@@ -73,7 +73,7 @@ def _events_of_job(jobset: JobSet, fleet: Fleet) -> list[Event]:
     ]
 
 
-def _names(jobset: JobSet) -> dict[str, int]:
+def _ranks_by_prefix(jobset: JobSet) -> dict[str, int]:
     """Pod name prefix of each rank -> rank number, without the random part."""
     found = {}
     for (group, job, index), number in jobset.pod_indexes.items():
@@ -82,7 +82,7 @@ def _names(jobset: JobSet) -> dict[str, int]:
     return found
 
 
-def _deletions(jobset: JobSet, events: Sequence[Event], names: dict[str, int]) -> list[PodFailure]:
+def _find_deletions(jobset: JobSet, events: Sequence[Event], names: dict[str, int]) -> list[PodFailure]:
     restarts = [each for each in events if each.object_uid == jobset.uid and each.reason.startswith("RestartJobSet")]
     by_job = [each for each in events if each.kind == "Job" and each.reason == "SuccessfulDelete"]
     # Of more than ten alike only some are kept as they were: who else was deleted is known until the first of them.
@@ -90,19 +90,19 @@ def _deletions(jobset: JobSet, events: Sequence[Event], names: dict[str, int]) -
     ends = [each for each in events if each.kind == "Job" and each.reason in _JOB_END_REASONS] + (
         by_job if many else []
     )
-    first_last = sorted(map(_moment, ends), reverse=True)
-    limits = {_attempt(jobset, restarts, moment): moment for moment in first_last}
+    first_last = sorted(map(_time_of_event, ends), reverse=True)
+    limits = {_attempt_at(jobset, restarts, moment): moment for moment in first_last}
     theirs = {each.message.rpartition(" ")[2] for each in by_job}
     theirs |= {each.object_name for each in events if each.kind == "Pod" and each.reason in _EVICTION_REASONS}
-    lives = sorted((each for each in events if each.kind == "Pod" and each.reason != "Killing"), key=_moment)
-    seen = {each.object_name: _moment(each) for each in reversed(lives)}
+    lives = sorted((each for each in events if each.kind == "Pod" and each.reason != "Killing"), key=_time_of_event)
+    seen = {each.object_name: _time_of_event(each) for each in reversed(lives)}
     found = []
     for event in events:
         rank = names.get(event.object_name[:-_RANDOM_SUFFIX_LENGTH], -1)
         stopped = event.kind == "Pod" and event.reason == "Killing" and event.message.startswith("Stopping container")
         if rank >= 0 and stopped and event.object_name not in theirs:  # stopped: its pod goes; not: a probe failed
             # A pod lives in one attempt; one without any other record is older than all that have one.
-            attempt, moment = _attempt(jobset, restarts, seen.get(event.object_name, 0.0)), _moment(event)
+            attempt, moment = _attempt_at(jobset, restarts, seen.get(event.object_name, 0.0)), _time_of_event(event)
             if moment + (_CLOCK_MARGIN if many else 0.0) < limits.get(attempt, float("inf")):
                 ending = PodFailure(
                     attempt, rank, event.object_name, message=POD_DELETED, time=moment, cause="deletion"
@@ -111,17 +111,17 @@ def _deletions(jobset: JobSet, events: Sequence[Event], names: dict[str, int]) -
     return found
 
 
-def _attempt(jobset: JobSet, restarts: Sequence[Event], moment: float) -> int:
+def _attempt_at(jobset: JobSet, restarts: Sequence[Event], moment: float) -> int:
     """The attempt at that time: the restart count minus the restarts after it."""
     after = sum(
-        each.count if _moment(each) >= moment else 1
+        each.count if _time_of_event(each) >= moment else 1
         for each in restarts
-        if _moment(each) >= moment or (each.count > 1 and each.last >= moment)
+        if _time_of_event(each) >= moment or (each.count > 1 and each.last >= moment)
     )
     return max(0, jobset.restarts - after)
 
 
-def _moment(event: Event) -> float:
+def _time_of_event(event: Event) -> float:
     """When an event first happened, with nanoseconds from its name; its timestamps have only seconds."""
     named = _MOMENT_IN_NAME.search(event.name)
     exact = int(named[1], 16) / 1e9 if named else 0.0
@@ -173,18 +173,18 @@ class PodFailure(Struct, frozen=True):
     def exit_text(self) -> str:
         """Exit code and reason: "exit code 137 (SIGKILL), OOMKilled"; or that the pod was deleted."""
         if self.cause == "deletion":
-            return f"its pod was {self._deleted}"
+            return f"its pod was {self._deletion_words}"
         reason = self.reason if self.reason not in {"", "Error"} else ""
-        return ", ".join(each for each in (self._code, reason) if each) or "no reason given"
+        return ", ".join(each for each in (self._exit_words, reason) if each) or "no reason given"
 
     @property
-    def _code(self) -> str:
+    def _exit_words(self) -> str:
         signal = _SIGNAL_NAMES.get(self.exit_code or 0, "")
         return f"exit code {self.exit_code}{f' ({signal})' if signal else ''}" if self.exit_code is not None else ""
 
     @property
-    def _deleted(self) -> str:
-        return f"deleted ({self._code})" if self._code else "deleted"
+    def _deletion_words(self) -> str:
+        return f"deleted ({self._exit_words})" if self._exit_words else "deleted"
 
     @property
     def sentence(self) -> str:
@@ -193,7 +193,7 @@ class PodFailure(Struct, frozen=True):
         when = f", {datetime.fromtimestamp(self.time).astimezone():%H:%M:%S}" if self.time else ""
         attempt = f", attempt {self.attempt + 1}" if self.attempt else ""
         if self.cause == "deletion":
-            return f"{who if self.rank >= 0 else 'A pod of the job'} was {self._deleted}{where}{when}{attempt}."
+            return f"{who if self.rank >= 0 else 'A pod of the job'} was {self._deletion_words}{where}{when}{attempt}."
         if self.rank < 0:
             how = "preempted" if self.cause == "preemption" else f"evicted ({self.exit_text})"
             return f"{who} was {how}{when}{attempt}."
@@ -242,7 +242,7 @@ def rank_failures(jobset: JobSet, fleet: Fleet) -> list[PodFailure]:
         if ending is not None:
             found.append(ending)
     found += [each for each in (_taken_away(jobset, fleet), first_deletion(jobset, fleet)) if each]
-    return sorted(deduplicate(found), key=_order)
+    return sorted(deduplicate(found), key=_sort_key)
 
 
 def deduplicate(found: list[PodFailure]) -> list[PodFailure]:
@@ -257,7 +257,7 @@ def deduplicate(found: list[PodFailure]) -> list[PodFailure]:
     return list(once.values())
 
 
-def _order(ending: PodFailure) -> tuple[int, float, bool, int]:
+def _sort_key(ending: PodFailure) -> tuple[int, float, bool, int]:
     """Sort key: attempt, then time; at the same second a deletion precedes the exits that it causes."""
     return ending.attempt, ending.time or float("inf"), ending.cause != "deletion", ending.rank
 
@@ -313,5 +313,5 @@ def first_of_latest_attempt(found: list[PodFailure]) -> tuple[PodFailure, tuple[
     if not found:
         return None
     attempt = max(each.attempt for each in found)
-    of = sorted((each for each in found if each.attempt == attempt), key=_order)
+    of = sorted((each for each in found if each.attempt == attempt), key=_sort_key)
     return of[0], tuple(dict.fromkeys(each.rank for each in of[1:] if each.rank not in {of[0].rank, -1}))

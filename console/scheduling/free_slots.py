@@ -150,10 +150,10 @@ class EligibleNodes:
         self._capacity: dict[str, dict[str, int]] = {}
         self._places: dict[str, list[Domain]] = {}
         self._trees: dict[tuple[str, ...], TopologyTree] = {}
-        self._count((BLOCK, SUBBLOCK, HOSTNAME))
+        self._count_fitting((BLOCK, SUBBLOCK, HOSTNAME))
         self.free, self.total = sum(self.slots("").values()), sum(self.capacity("").values())
 
-    def _count(self, levels: Sequence[str]) -> None:
+    def _count_fitting(self, levels: Sequence[str]) -> None:
         """Count how many pods fit at these topology levels."""
         tree = TopologyTree("", levels, Flavor(""), (node_of(each, levels) for each in self.nodes), {})
         pod = SnapshotPodSet("", 1, {}, {GPU: self.size})
@@ -170,32 +170,32 @@ class EligibleNodes:
         fill(tree, pod)
         self._places |= {level: sort_by_room(places) for level, places in named.items()}
 
-    def _domains(self, level: str) -> list[Domain]:
+    def _domains_of(self, level: str) -> list[Domain]:
         """The domains of a level, roomiest first; empty for an unknown level."""
         if level in LEVELS and level not in self._places:
-            self._count((level, HOSTNAME))
+            self._count_fitting((level, HOSTNAME))
         return self._places.get(level, [])
 
     def slots(self, level: str) -> Mapping[str, int]:
         """How many pods fit now in each domain of the level, roomiest first; without a level: in all."""
-        found = {each.values[-1]: each.state for each in self._domains(level or HOSTNAME)}
+        found = {each.values[-1]: each.state for each in self._domains_of(level or HOSTNAME)}
         return found if level else {"": sum(found.values())}
 
     def capacity(self, level: str) -> Mapping[str, int]:
         """How many pods would fit in each domain of the level if nothing ran."""
-        found = self._capacity[level or HOSTNAME] if self._domains(level or HOSTNAME) else {}
+        found = self._capacity[level or HOSTNAME] if self._domains_of(level or HOSTNAME) else {}
         return found if level else {"": sum(found.values())}
 
     def assigned(self, pods: int, levels: tuple[str, ...], asked: TopologyRequest) -> list[dict[str, str]]:
         """The places that Kueue would assign by a Topology of these levels, by level; empty if there are none."""
         if levels not in self._trees:
-            self._trees[levels] = self._tree(levels)
+            self._trees[levels] = self._build_tree(levels)
         tree = self._trees[levels]
         found, _ = assign_topology(tree, SnapshotPodSet("", pods, {}, {GPU: self.size}, topology=asked))
         by_place = {tree.assigned(leaf): leaf.values for leaf in tree.leaves}
         return [dict(zip(levels, by_place[place], strict=True)) for place, _ in found]
 
-    def _tree(self, levels: tuple[str, ...]) -> TopologyTree:
+    def _build_tree(self, levels: tuple[str, ...]) -> TopologyTree:
         """The topology as Kueue sees it: only nodes with the labels of all levels, and their GPUs in use."""
         nodes = [node_of(each, levels) for each in self.nodes]
         named = [each for each in nodes if UNLABELLED_DOMAIN not in each.labels.values()]
@@ -229,7 +229,7 @@ class EligibleNodes:
 
     def spread(self, pods: int, level: str) -> int:
         """The fewest domains of that level that hold the pods; 0 if they do not fit."""
-        chosen, left = spread(self._domains(level), pods)
+        chosen, left = spread(self._domains_of(level), pods)
         return 0 if left > 0 else len(chosen)
 
 

@@ -86,7 +86,7 @@ def closed_reason(queue: LocalQueue | ClusterQueue) -> str:
 
 
 @per_snapshot
-def _orders(fleet: Fleet) -> dict[str, QueueOrder]:
+def _queue_orders(fleet: Fleet) -> dict[str, QueueOrder]:
     waiting: dict[str, list[Workload]] = defaultdict(list)
     holding: dict[str, list[Workload]] = defaultdict(list)
     for workload in fleet.workloads.values():
@@ -103,18 +103,18 @@ def _orders(fleet: Fleet) -> dict[str, QueueOrder]:
 
 
 @per_snapshot
-def _positions(fleet: Fleet) -> dict[tuple[str, str], int]:
-    return {each.key: at for order in _orders(fleet).values() for at, each in enumerate(order.pending, start=1)}
+def _queue_positions(fleet: Fleet) -> dict[tuple[str, str], int]:
+    return {each.key: at for order in _queue_orders(fleet).values() for at, each in enumerate(order.pending, start=1)}
 
 
 def queue_order(fleet: Fleet, cluster_queue: str) -> QueueOrder:
     """The order of that ClusterQueue; empty if it has no workloads."""
-    return _orders(fleet).get(cluster_queue, QueueOrder())
+    return _queue_orders(fleet).get(cluster_queue, QueueOrder())
 
 
 def queue_position(workload: Workload, fleet: Fleet) -> int:
     """Its position in the ClusterQueue: 1 is tried first; 0 if it does not wait."""
-    return _positions(fleet).get(workload.key, 0)
+    return _queue_positions(fleet).get(workload.key, 0)
 
 
 ANY_TAINT = (Toleration("", "Exists", "", ""),)  # which taints the pods of a Workload tolerate is not kept
@@ -134,8 +134,8 @@ def flavor_of(fleet: Fleet, name: str, topology: str = "") -> Flavor:
 def kueue_snapshot(fleet: Fleet, flavors: Iterable[str], *, places: bool = False) -> Snapshot:
     """GPU quota of these flavors in all queues and cohorts; with `places` also the nodes with a topology."""
     names = tuple(flavors)
-    trees = _trees(fleet, names) if places else {}
-    queues = [_queue(each, names) for each in fleet.cluster_queues.values()]
+    trees = _topology_trees(fleet, names) if places else {}
+    queues = [_queue_node(each, names) for each in fleet.cluster_queues.values()]
     cohorts = (
         CohortQuota(each.name, each.parent, _quotas(each.quotas, names), each.weight) for each in fleet.cohorts.values()
     )
@@ -158,7 +158,7 @@ def kueue_snapshot(fleet: Fleet, flavors: Iterable[str], *, places: bool = False
     return snapshot
 
 
-def _queue(queue: ClusterQueue, flavors: tuple[str, ...]) -> QueueNode:
+def _queue_node(queue: ClusterQueue, flavors: tuple[str, ...]) -> QueueNode:
     rules = queue.preemption
     threshold = -1 if rules.borrow_threshold is None else rules.borrow_threshold
     return QueueNode(
@@ -222,7 +222,7 @@ def kueue_workload(workload: Workload, fleet: Fleet, flavors: tuple[str, ...], *
     )
 
 
-def _trees(fleet: Fleet, flavors: tuple[str, ...]) -> dict[str, TopologyTree]:
+def _topology_trees(fleet: Fleet, flavors: tuple[str, ...]) -> dict[str, TopologyTree]:
     others = {name: {GPU: used} for name, used in _used_by_others(fleet).items()}
     found = {}
     for name in flavors:
@@ -248,7 +248,7 @@ def node_of(node: ClusterNode, levels: Iterable[str], labels: Mapping[str, str] 
 def gpus_assigned(fleet: Fleet) -> Counter[str]:
     """GPUs per node that workloads with quota are assigned there, whether their pods have come yet or not."""
     found: Counter[str] = Counter()
-    for group in (one for each in _orders(fleet).values() for held in each.running for one in held.pod_sets):
+    for group in (one for each in _queue_orders(fleet).values() for held in each.running for one in held.pod_sets):
         for domain in group.domains:
             found[domain.values[-1]] += domain.count * dict(group.requests).get(GPU, 0)
     return found

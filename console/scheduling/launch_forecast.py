@@ -134,11 +134,11 @@ def demand_of(values: Mapping[str, Value], namespace: str) -> LaunchDemand:
         target_nodes=_as_texts(get_path(values, "placement.targetNodes")),
         avoid_nodes=_as_texts(get_path(values, "placement.avoidNodes")),
         node_selector=tuple(sorted(labels.items())),
-        tolerations=(*DEFAULT_GPU_TOLERATIONS, *_tolerations(get_path(values, "placement.tolerations"))),
+        tolerations=(*DEFAULT_GPU_TOLERATIONS, *_iter_tolerations(get_path(values, "placement.tolerations"))),
     )
 
 
-def _tolerations(value: Value) -> Iterator[Toleration]:
+def _iter_tolerations(value: Value) -> Iterator[Toleration]:
     for each in value if isinstance(value, list) else ():
         if isinstance(each, dict):
             fields = {name: str(each.get(name) or "") for name in ("key", "value", "effect")}
@@ -304,7 +304,7 @@ def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, demand: LaunchDem
     short = demand.gpus - draft.free
     held = quota_holders(fleet, queue.name, draft.flavor)
     book = quota_ledger(fleet, draft.flavor)
-    evicted = _victims(fleet, book, queue.name, demand)
+    evicted = _find_victims(fleet, book, queue.name, demand)
     words, unblocks = shortage(book, queue.name, demand.gpus, held, [each.gpus for each in draft.ahead], evicted)
     if draft.ahead:
         words += f"; {len(draft.ahead)} ahead in the queue"
@@ -321,7 +321,7 @@ def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, demand: LaunchDem
     )
 
 
-def _victims(fleet: Fleet, book: QuotaLedger, queue: str, demand: LaunchDemand) -> tuple[QuotaHolder, ...]:
+def _find_victims(fleet: Fleet, book: QuotaLedger, queue: str, demand: LaunchDemand) -> tuple[QuotaHolder, ...]:
     """The jobs that Kueue would evict for it; empty if none need to be, or eviction does not suffice."""
     flavor, resource = book.at
     if (priority := priority_of(fleet, demand)) is None:
@@ -449,11 +449,11 @@ def rank_queues(fleet: Fleet, demand: LaunchDemand) -> tuple[str, ...]:
 def _rank_queues(fleet: Fleet, demand: LaunchDemand) -> list[_QueueCandidate]:
     """The queues: fitting ones first, by free quota; closed ones last."""
     names = (name for where, name in fleet.local_queues if where == demand.namespace)
-    found = (_candidate(fleet, demand, name) for name in names)
+    found = (_queue_candidate(fleet, demand, name) for name in names)
     return sorted(found, key=lambda each: (each.shut, not each.fits, -(each.free or 0), each.name))
 
 
-def _candidate(fleet: Fleet, demand: LaunchDemand, name: str) -> _QueueCandidate:
+def _queue_candidate(fleet: Fleet, demand: LaunchDemand, name: str) -> _QueueCandidate:
     named = replace(demand, queue=name)
     trouble = closed_queue_forecast(fleet, named)
     closed = trouble is not None and trouble.verdict is not LaunchVerdict.UNKNOWN

@@ -126,7 +126,7 @@ class PastTimes:
     def of_jobset(self, recipe: str, gpus: int, owner: str) -> RunTime | None:
         for like in ((recipe, gpus, owner), (recipe, gpus)):
             if (found := self._find_run_time(like)) is not None:
-                resumes = _resumes(self._interrupted.get((recipe, gpus), ()), found.median)
+                resumes = _mostly_resumed(self._interrupted.get((recipe, gpus), ()), found.median)
                 return structs.replace(found, resumes=resumes)
         return None
 
@@ -154,7 +154,7 @@ def _likeness(workload: Workload) -> tuple[object, ...]:
     return workload.namespace, workload.owner_kind, stem, workload.queue, workload.total(GPU)
 
 
-def _resumes(interrupted: Sequence[PastRun], whole: float) -> bool:
+def _mostly_resumed(interrupted: Sequence[PastRun], whole: float) -> bool:
     """Whether most of them ran as long in all as others do at a stretch, and not so long after they had begun anew."""
     nearer = [abs(run.seconds - whole) < abs(run.seconds - run.before - whole) for run in interrupted]
     return 2 * sum(nearer) > len(nearer)
@@ -367,7 +367,7 @@ class _Rollout:
         while True:
             for started, preempted_by in moves:
                 if preempted_by is None:
-                    self._start(started)
+                    self._record_start(started)
                 else:
                     self._held.pop(started.key, None)
                     self._ran[started.key] = self._now - self._began.get(started.key, self._now)
@@ -385,7 +385,7 @@ class _Rollout:
                 del self._held[ended.key]
                 moves = cluster.admit_after(ended, self._now)
 
-    def _start(self, started: KueueWorkload) -> None:
+    def _record_start(self, started: KueueWorkload) -> None:
         self._held[started.key] = started
         known, uid = self._come.get(started.key), ""
         if known is None:

@@ -156,7 +156,7 @@ def host(node: Node, fleet: Fleet) -> Host:
     """One machine and its GPUs; it has more than the node only if its pods hold more."""
     known = _known_hosts(fleet)
     if node.name not in known:
-        known[node.name] = _host(node, fleet)
+        known[node.name] = _host_of(node, fleet)
     return known[node.name]
 
 
@@ -166,7 +166,7 @@ def _known_hosts(_: Fleet) -> dict[str, Host]:
     return {}
 
 
-def _host(node: Node, fleet: Fleet) -> Host:
+def _host_of(node: Node, fleet: Fleet) -> Host:
     pips: list[HostGpu] = []
     # A pod may ask for any number: its kubelet refuses it then.
     has = max(node.gpus, node.gpu_capacity) or MAX_GPUS_PER_NODE

@@ -133,7 +133,7 @@ def what_if(fleet: Fleet, namespace: str, changes: Changes, classes: Mapping[str
 class _Comparison:
     def __init__(self, fleet: Fleet, namespace: str, changes: Changes, classes: Mapping[str, int]) -> None:
         self._fleet, self._namespace, self._classes = fleet, namespace, classes
-        self._drained = dict(_drained(fleet, changes.drain))
+        self._drained = dict(_iter_drained(fleet, changes.drain))
         queues = _with_quotas(fleet, changes.quota)
         self._changed = replace(fleet, nodes={**fleet.nodes, **self._drained}, cluster_queues=queues)
         flavors = all_gpu_flavors(fleet)
@@ -142,11 +142,11 @@ class _Comparison:
         self._new: list[SnapshotWorkload] = []
         self._closed: list[SnapshotWorkload] = []  # new ones of queues that admit nothing
         for text in changes.priority:
-            name, priority = _split(text, "--priority", "JOB:PRIORITY", 2)
-            workload = self._find(name)
+            name, priority = _split_form(text, "--priority", "JOB:PRIORITY", 2)
+            workload = self._find_workload(name)
             self._take_out(workload)
-            self._put_back(structs.replace(workload, priority=self._priority(priority, "--priority", text)))
-        self._stopped = list(dict.fromkeys(map(self._find, changes.stop)))
+            self._put_back(structs.replace(workload, priority=self._parse_priority(priority, "--priority", text)))
+        self._stopped = list(dict.fromkeys(map(self._find_workload, changes.stop)))
         self._moved = self._on_drained_nodes()
         for workload in self._stopped:
             self._take_out(workload)
@@ -155,7 +155,7 @@ class _Comparison:
                 self._take_out(workload)
                 self._then.submit(queued_again(workload))
         for number, text in enumerate(changes.submit, start=1):
-            self._submit(text, f"new-{number}")
+            self._add_submission(text, f"new-{number}")
         anyway, self._preempted_by = (
             {each.workload.key: each.preempted_by.key for each in cluster.admit(fleet.at) if each.preempted_by}
             for cluster in (self._now, self._then)
@@ -176,31 +176,31 @@ class _Comparison:
             for group in queue.groups
             for flavor in group.flavors
         ]
-        return WhatIf(tuple(self._consequences()), tuple(free), tuple(self._notes), next_victims(self._fleet))
+        return WhatIf(tuple(self._iter_consequences()), tuple(free), tuple(self._notes), next_victims(self._fleet))
 
-    def _consequences(self) -> Iterator[Consequence]:
-        before, after = _running(self._now), _running(self._then)
+    def _iter_consequences(self) -> Iterator[Consequence]:
+        before, after = _running_workloads(self._now), _running_workloads(self._then)
         for workload in self._stopped:
-            yield self._consequence(workload, "stopped")
+            yield self._make_consequence(workload, "stopped")
         for key, workload in after.items():
             if key not in before or key in self._again:
-                yield self._consequence(workload, "moves" if key in before else "starts")
+                yield self._make_consequence(workload, "moves" if key in before else "starts")
         new = {each.key for each in self._new}
         for queue in self._then.waiting.values():
             for at, workload in enumerate(queue, start=1):
                 if workload.key in before or workload.key in new:
-                    yield self._waiting(workload, at)
+                    yield self._waiting_consequence(workload, at)
         for workload in self._closed:
-            yield self._consequence(workload, "waits")
+            yield self._make_consequence(workload, "waits")
 
-    def _waiting(self, workload: SnapshotWorkload, position: int) -> Consequence:
+    def _waiting_consequence(self, workload: SnapshotWorkload, position: int) -> Consequence:
         """The consequence for a job that would run without the change, or for a new one."""
         by = self._preempted_by.get(workload.key)
         if by is not None:
-            return self._consequence(workload, "preempted", by, position)
+            return self._make_consequence(workload, "preempted", by, position)
         if workload.key in self._again:
-            return self._consequence(workload, "leaves", position=position)
-        found = self._consequence(workload, "waits", position=position)
+            return self._make_consequence(workload, "leaves", position=position)
+        found = self._make_consequence(workload, "waits", position=position)
         most = self._max_gpus(workload.cluster_queue)
         return found if found.gpus <= most else structs.replace(found, what="never starts", position=0, most=most)
 
@@ -210,24 +210,24 @@ class _Comparison:
         flavors = [flavor for group in queue.groups for flavor in group.flavors]
         return sum(max(0, queue.potential_available((flavor, GPU))) for flavor in flavors)
 
-    def _consequence(
+    def _make_consequence(
         self, workload: SnapshotWorkload, what: str, by: Key | None = None, position: int = 0
     ) -> Consequence:
         return Consequence(
-            self._name(workload.key),
+            self._job_name(workload.key),
             workload.key[0],
             workload.cluster_queue,
             sum(each.requests.get(GPU, 0) for each in workload.pod_sets),
             what,
-            self._name(by) if by else "",
+            self._job_name(by) if by else "",
             position,
         )
 
-    def _name(self, key: Key) -> str:
+    def _job_name(self, key: Key) -> str:
         known = self._fleet.workloads.get(key)
         return job_name(known) if known else key[1]
 
-    def _find(self, name: str) -> SnapshotWorkload:
+    def _find_workload(self, name: str) -> SnapshotWorkload:
         """The workload of a job in the copy with the changes."""
         for each in self._fleet.workloads.values():
             if each.namespace == self._namespace and job_name(each) == name:
@@ -243,7 +243,7 @@ class _Comparison:
             f"{name} neither holds GPUs of a queue nor is among the first that wait in one.", f"a4 why {name}"
         )
 
-    def _priority(self, typed: str, flag: str, text: str) -> int:
+    def _parse_priority(self, typed: str, flag: str, text: str) -> int:
         if _WHOLE_NUMBER.fullmatch(typed):
             return int(typed)
         if typed not in self._classes:
@@ -283,11 +283,11 @@ class _Comparison:
             if each.key in keys or any(values[-1] in names for group in each.pod_sets for values, _ in group.places)
         ]
 
-    def _submit(self, text: str, name: str) -> None:
+    def _add_submission(self, text: str, name: str) -> None:
         form = "QUEUE:GPUS[:PRIORITY]"
-        queue_name, gpus_text, *rest = _split(text, "--submit", form, 2, 3)
+        queue_name, gpus_text, *rest = _split_form(text, "--submit", form, 2, 3)
         gpus = _parse_whole_number(gpus_text, "--submit", form, text)
-        priority = self._priority(rest[0], "--submit", text) if rest else 0
+        priority = self._parse_priority(rest[0], "--submit", text) if rest else 0
         if gpus < 1 or (gpus > MACHINE_GPUS and gpus % MACHINE_GPUS):
             raise BadInput(f"--submit {text}: GPUs have to be 1 to {MACHINE_GPUS}, or a multiple of {MACHINE_GPUS}.")
         local = self._fleet.local_queues.get((self._namespace, queue_name))
@@ -332,11 +332,11 @@ def _on_machines(cluster: VirtualCluster, flavor: str) -> int | None:
     return sum(max(0, each.free.get(GPU, 0) - each.used.get(GPU, 0)) for each in tree.leaves) if tree else None
 
 
-def _running(cluster: VirtualCluster) -> dict[Key, SnapshotWorkload]:
+def _running_workloads(cluster: VirtualCluster) -> dict[Key, SnapshotWorkload]:
     return {key: each for queue in cluster.snapshot.queues.values() for key, each in queue.workloads.items()}
 
 
-def _drained(fleet: Fleet, names: Iterable[str]) -> Iterator[tuple[Key, Node]]:
+def _iter_drained(fleet: Fleet, names: Iterable[str]) -> Iterator[tuple[Key, Node]]:
     for name in names:
         found = {key: node for key, node in fleet.nodes.items() if name in {node.name, node.pool, node.host}}
         if not found:
@@ -354,7 +354,7 @@ def _with_quotas(fleet: Fleet, changes: Iterable[str]) -> Mapping[Key, ClusterQu
     queues = dict(fleet.cluster_queues)
     for text in changes:
         form = "QUEUE:FLAVOR:GPUS"
-        name, flavor, amount = _split(text, "--quota", form, 3)
+        name, flavor, amount = _split_form(text, "--quota", form, 3)
         gpus = _parse_whole_number(amount, "--quota", form, text)
         if gpus < 0:
             raise BadInput(f"--quota {text}: GPUs have to be 0 or more.")
@@ -378,7 +378,7 @@ def _not_there(flag: str, text: str, kind: str, name: str, known: Iterable[str])
     return NotThere(f"{flag} {text}: there is no {kind} {name}.", f"There are: {', '.join(known) or 'none'}.")
 
 
-def _split(text: str, flag: str, form: str, *parts: int) -> list[str]:
+def _split_form(text: str, flag: str, form: str, *parts: int) -> list[str]:
     found = text.split(":")
     if len(found) not in parts or not all(found):
         raise BadInput(f"{flag} {text} has to be {form}.")

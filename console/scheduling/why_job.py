@@ -169,15 +169,15 @@ def why_job(jobset: JobSet, fleet: Fleet, start: ExpectedStart | None = None) ->
     if state is JobState.SUCCEEDED:
         return Why("", Category.FINISHED, need=jobset.gpus)
     if state is JobState.FAILED:
-        return replace(_failed(jobset, fleet), need=jobset.gpus)
+        return replace(_why_failed(jobset, fleet), need=jobset.gpus)
     workload = fleet.workload_of(jobset)
     waits = why_workload(workload, fleet, start) if workload else None
     if waits and waits.category not in _POD_CATEGORIES:
         return waits
-    return replace(_suspended(jobset, fleet) if jobset.suspended else _pods_wait(jobset, fleet), need=jobset.gpus)
+    return replace(_why_suspended(jobset, fleet) if jobset.suspended else _pods_wait(jobset, fleet), need=jobset.gpus)
 
 
-def _failed(jobset: JobSet, fleet: Fleet) -> Why:
+def _why_failed(jobset: JobSet, fleet: Fleet) -> Why:
     first = first_failure(jobset, fleet)
     after = f" after {_count(jobset.restarts, 'restart')}" if jobset.restarts else ""
     failure = jobset.failure
@@ -186,11 +186,11 @@ def _failed(jobset: JobSet, fleet: Fleet) -> Why:
     if deleted is not None and deleted.attempt == jobset.restarts and ended >= deleted.time:
         words = f"failed{after}: pod {deleted.rank} was deleted"
     else:
-        words = f"failed{after}: {_ending(first)}" if first else f"failed{after}{f': {failure}' if failure else ''}"
+        words = f"failed{after}: {_why_ending(first)}" if first else f"failed{after}{f': {failure}' if failure else ''}"
     return Why(words, Category.FAILED, api_text=failure)
 
 
-def _suspended(jobset: JobSet, fleet: Fleet) -> Why:
+def _why_suspended(jobset: JobSet, fleet: Fleet) -> Why:
     link = fleet.links.get("workloads")
     if not jobset.queue:
         return Why("is suspended and has no queue, so no controller starts it", Category.NO_QUEUE)
@@ -213,21 +213,21 @@ class _PodTrouble(Struct, frozen=True):
     many: str = ""  # what it is for several ranks; empty where the particulars are a sentence of their own
 
 
-def _waiting(slot: PodSlot) -> Container | None:
+def _blocking_container(slot: PodSlot) -> Container | None:
     """The container that blocks the pod: the first that waits for something else than its turn."""
     waiting = [each for each in slot.pod.containers if each.state == "waiting"] if slot.pod else []
     return next((each for each in waiting if each.reason not in _STARTING_REASONS), None)
 
 
-def _image(slot: PodSlot, fleet: Fleet) -> str:
-    waiting = _waiting(slot)
+def _why_image(slot: PodSlot, fleet: Fleet) -> str:
+    waiting = _blocking_container(slot)
     return why_no_image(waiting.reason, waiting.message) if waiting and waiting.reason in _IMAGE_REASONS else ""
 
 
-def _crashing(slot: PodSlot, fleet: Fleet) -> str:
+def _why_crashing(slot: PodSlot, fleet: Fleet) -> str:
     if slot.failed:
-        return _ending(slot)
-    waiting = _waiting(slot)
+        return _why_ending(slot)
+    waiting = _blocking_container(slot)
     if waiting is None or not waiting.last_exit_code:
         return ""
     why_ended = f" ({waiting.last_reason})" if waiting.last_reason not in {"", "Error"} else ""
@@ -237,7 +237,7 @@ def _crashing(slot: PodSlot, fleet: Fleet) -> str:
 
 
 def _describe_waiting_pod(slot: PodSlot, fleet: Fleet) -> str:
-    waiting = _waiting(slot)
+    waiting = _blocking_container(slot)
     return f"{waiting.reason}{f': {waiting.message}' if waiting.message else ''}" if waiting else ""
 
 
@@ -256,8 +256,8 @@ def _describe_unready_pod(slot: PodSlot, fleet: Fleet) -> str:
 
 
 _POD_TROUBLES = (
-    _PodTrouble(Category.RESTARTING, _crashing),
-    _PodTrouble(Category.IMAGE, _image, "cannot get their image"),
+    _PodTrouble(Category.RESTARTING, _why_crashing),
+    _PodTrouble(Category.IMAGE, _why_image, "cannot get their image"),
     _PodTrouble(Category.STARTING, _describe_waiting_pod, "cannot start"),
     _PodTrouble(Category.STARTING, _not_set_up, "cannot start"),
     _PodTrouble(
@@ -300,7 +300,7 @@ def _explain_trouble(jobset: JobSet, trouble: _PodTrouble, hit: Sequence[tuple[P
     return Why(f"{words}{again}", category, api_text=(pod.message or pod.unschedulable or message) if pod else "")
 
 
-def _ending(slot: PodSlot) -> str:
+def _why_ending(slot: PodSlot) -> str:
     ended, pod = slot.ended, slot.pod
     if ended and ended.exit_code:
         reason = f" ({ended.reason})" if ended.reason not in {"", "Error"} else ""

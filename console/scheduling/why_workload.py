@@ -57,16 +57,16 @@ def why_workload(workload: Workload, fleet: Fleet, start: ExpectedStart | None =
 @per_snapshot
 def _explain_workload(fleet: Fleet, key: tuple[str, str]) -> Why:
     workload = fleet.workloads[key]
-    draft = _draft(workload, fleet)
+    draft = _common_facts(workload, fleet)
     answer = (
         _explained_by_state(workload, fleet, draft)
-        or _queue(workload, fleet, draft)
-        or _delayed(workload, fleet, draft)
+        or _why_queue(workload, fleet, draft)
+        or _why_delayed(workload, fleet, draft)
     )
-    return answer or _pending(workload, fleet, read_message(workload), draft)
+    return answer or _why_pending(workload, fleet, read_message(workload), draft)
 
 
-def _draft(workload: Workload, fleet: Fleet) -> Why:
+def _common_facts(workload: Workload, fleet: Fleet) -> Why:
     """The facts that every explanation needs: demand, flavor, account, position."""
     queue, position, text = cluster_queue_name(workload, fleet), queue_position(workload, fleet), read_message(workload)
     given = [dict(group.flavors).get(GPU, "") for group in workload.pod_sets]
@@ -100,7 +100,7 @@ def _explained_by_state(workload: Workload, fleet: Fleet, draft: Why) -> Why | N
     if state is WorkloadState.FINISHED:
         return replace(draft, category=Category.FINISHED, api_text=_message(workload, "Finished"))
     if state is WorkloadState.DEACTIVATED:
-        return _deactivated(workload, draft)
+        return _why_deactivated(workload, draft)
     if evicted and evicted.is_true and is_condition_true(workload.conditions, "QuotaReserved"):
         lost, then = _eviction_text(workload, fleet), "its pods are being deleted"
         link = fleet.links.get("pods")
@@ -115,7 +115,7 @@ def _explained_by_state(workload: Workload, fleet: Fleet, draft: Why) -> Why | N
         return replace(draft, sentence=words, category=Category.EVICTED, api_text=evicted.message, next=advice)
     if state is WorkloadState.RESERVED:
         return _explained_by_admission_checks(workload, draft)
-    return _admitted(workload, draft) if state is WorkloadState.ADMITTED else None
+    return _why_admitted(workload, draft) if state is WorkloadState.ADMITTED else None
 
 
 def _message(workload: Workload, kind: str) -> str:
@@ -133,7 +133,7 @@ def _eviction_text(workload: Workload, fleet: Fleet) -> str:
     return f"{_EVICTION_WORDS.get(evicted.reason, evicted.reason)}{f' by {preemptor}' if preemptor else ''}"
 
 
-def _deactivated(workload: Workload, draft: Why) -> Why:
+def _why_deactivated(workload: Workload, draft: Why) -> Why:
     target, evicted = (condition(workload.conditions, each) for each in ("DeactivationTarget", "Evicted"))
     cause = target or evicted
     category = cause.reason.removeprefix("DeactivatedDueTo").removeprefix("Deactivated") if cause else ""
@@ -170,7 +170,7 @@ def _explained_by_admission_checks(workload: Workload, draft: Why) -> Why:
     return replace(draft, sentence=words, category=Category.CHECKS, api_text=first.message or text)
 
 
-def _admitted(workload: Workload, draft: Why) -> Why:
+def _why_admitted(workload: Workload, draft: Why) -> Why:
     ready = condition(workload.conditions, "PodsReady")
     if ready and not ready.is_true:
         words = f"is admitted, but its pods are not ready{f': {ready.message}' if ready.message else ''}"
@@ -178,7 +178,7 @@ def _admitted(workload: Workload, draft: Why) -> Why:
     return replace(draft, category=Category.RUNNING)
 
 
-def _queue(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
+def _why_queue(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     """The explanation if something is wrong with its queues; None if not, or if they may not be listed."""
     door = fleet.local_queues.get((workload.namespace, workload.queue))
     name = cluster_queue_name(workload, fleet)
@@ -197,7 +197,7 @@ def _queue(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     return None
 
 
-def _delayed(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
+def _why_delayed(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     wait, requeued = workload.requeue_at - fleet.at, condition(workload.conditions, "Requeued")
     held = workload.requeue_at > 0 and requeued is not None and not requeued.is_true
     if wait <= 0 and not held:
@@ -211,7 +211,7 @@ def _delayed(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     return replace(draft, sentence=words, category=Category.BACKOFF, api_text=_message(workload, "Evicted"))
 
 
-def _pending(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
+def _why_pending(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
     """The explanation for a workload in a working queue: quota, topology, others, or Kueue's message."""
     answer = (
         _strictly_behind(workload, fleet, message, draft)
@@ -256,11 +256,11 @@ def _explained_by_message(workload: Workload, fleet: Fleet, message: KueueMessag
     fits = draft.account is not None and 0 < draft.need <= draft.account.free
     overtaken = fits and not message.more and not message.resource  # Kueue gave no number, and quota is there by now
     if message.category in {Category.QUOTA, Category.EXCEEDS} and not overtaken:
-        return _quota(workload, fleet, message, draft)
+        return _why_quota(workload, fleet, message, draft)
     if message.category is Category.TOPOLOGY and wish:
         return explain_topology(wish, fleet, message, draft)
     if message.category is Category.PREEMPTING:
-        return _preempting(workload, fleet, message, draft)
+        return _why_preempting(workload, fleet, message, draft)
     if message.category is Category.NO_FLAVOR:
         if message.uncovered:
             queue = cluster_queue_name(workload, fleet)
@@ -290,7 +290,7 @@ def _explained_by_quota(workload: Workload, fleet: Fleet, message: KueueMessage,
     """The explanation from calculated quota, or else Kueue's message as it is."""
     have, wish = draft.account, topology_demand_of(workload)
     if have and draft.need > have.free:
-        return _quota(workload, fleet, message, draft)
+        return _why_quota(workload, fleet, message, draft)
     if have and wish and wish.label and eligible_nodes(fleet, wish.gpus, draft.flavor).shortage(wish.pods, wish.label):
         return explain_topology(wish, fleet, message, draft)
     if draft.ahead:
@@ -305,7 +305,7 @@ def _join_names(jobs: tuple[str, ...]) -> str:
     return jobs[-1] if len(jobs) == 1 else f"{jobs[-1]} and {len(jobs) - 1} more"
 
 
-def _quota(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
+def _why_quota(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
     """The explanation if quota is short; also if its pods can never be placed."""
     answer, wish = explain_quota(workload, fleet, message, draft), topology_demand_of(workload)
     if wish is None:
@@ -326,7 +326,7 @@ def _other_flavor_lacks_places(workload: Workload, fleet: Fleet, wish: TopologyD
     return ""
 
 
-def _preempting(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
+def _why_preempting(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
     preempted = (each for each in fleet.workloads.values() if is_condition_true(each.conditions, "Preempted"))
     leaving = [job_name(each) for each in preempted if workload.uid and workload.uid in _message(each, "Preempted")]
     whom = f"{' and '.join(sorted(leaving)[:2])} to leave" if leaving else "the jobs it preempts to leave"

@@ -19,7 +19,7 @@ async def ask_line(question: str) -> str | None:
     """Print a question on standard error and return the typed line in lower case; None at the end of input."""
     sys.stderr.write(question)
     sys.stderr.flush()
-    await _ready(sys.stdin.fileno())
+    await _wait_until_readable(sys.stdin.fileno())
     typed = sys.stdin.readline()
     return typed.strip().lower() if typed else None
 
@@ -42,14 +42,14 @@ async def confirm(
 async def read_stdin() -> AsyncIterator[bytes]:
     descriptor = sys.stdin.fileno()
     while True:
-        await _ready(descriptor)
+        await _wait_until_readable(descriptor)
         data = os.read(descriptor, _READ_BYTES)
         if not data:
             return
         yield data
 
 
-async def _ready(descriptor: int) -> None:
+async def _wait_until_readable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     try:

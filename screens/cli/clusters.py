@@ -60,7 +60,7 @@ async def enable(options: ClustersOptions) -> int:
 
 async def clusters(options: ClustersOptions) -> int:
     if options.action != "list":
-        return await {"token": _print_token, "connect": _connect, "enable": enable}[options.action](options)
+        return await {"token": _print_token, "connect": _connect_cluster, "enable": enable}[options.action](options)
     if options.words:
         raise BadInput(f"a4 clusters has no action {options.words[0]!r}.", "a4 clusters connect NAME")
     async with google_of(options) as google:
@@ -76,7 +76,7 @@ async def clusters(options: ClustersOptions) -> int:
     names = ("project", "location", "name", "context", "status", "message", "version", "endpoint", "private",
              "dns_endpoint", "nodes", "autopilot", "maintenance", "created")  # fmt: skip
     items = [
-        _fields(each, names) | {"addons": sorted(each.addons), "pools": [pool.name for pool in each.pools]}
+        _pick_fields(each, names) | {"addons": sorted(each.addons), "pools": [pool.name for pool in each.pools]}
         for each in found.clusters
     ]
     fields = {"kind": "clusters", "unread": unread, "missing_zones": found.missing_zones, "items": items}
@@ -84,7 +84,7 @@ async def clusters(options: ClustersOptions) -> int:
     return print_listing(options.json, fields, CLUSTERS, rows, "No clusters.")
 
 
-def _fields(found: Any, names: Iterable[str]) -> dict[str, Any]:
+def _pick_fields(found: Any, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(found, name) for name in names}
 
 
@@ -98,7 +98,7 @@ async def _print_token(options: ClustersOptions) -> int:
     return 0
 
 
-async def _connect(options: ClustersOptions) -> int:
+async def _connect_cluster(options: ClustersOptions) -> int:
     if len(options.words) != 1:
         raise BadInput("Name one cluster.", "a4 clusters lists them.")
     async with google_of(options) as google:
@@ -126,7 +126,7 @@ async def _connect(options: ClustersOptions) -> int:
 
 
 async def nodepools(options: Options) -> int:
-    snapshot = await _poll(options)
+    snapshot = await _read_pools_once(options)
     cluster = snapshot.cluster
     if options.json:
         print_json(
@@ -157,7 +157,7 @@ def _pool_json(facts: PoolStatus) -> dict[str, Any]:
              "unavailable")  # fmt: skip
     limits = {"least": pool.least, "most": pool.most} if pool.autoscaling else None
     return {
-        **_fields(pool, names),
+        **_pick_fields(pool, names),
         "how": facts.how,
         "target": facts.target,
         "ready": facts.ready,
@@ -170,20 +170,20 @@ def _pool_json(facts: PoolStatus) -> dict[str, Any]:
 
 
 async def operations(options: Options) -> int:
-    snapshot = await _poll(options)
+    snapshot = await _read_pools_once(options)
     if why := dict(snapshot.unread).get("operations"):
         raise ConsoleError(why)
     fields = {"kind": "operations", "items": snapshot.operations}
     return print_listing(options.json, fields, OPERATIONS, snapshot.operations, "No operations.")
 
 
-async def _poll(options: Options) -> PoolsSnapshot:
+async def _read_pools_once(options: Options) -> PoolsSnapshot:
     async with open_session(options, ("nodes",)) as session:
         return await session.google.node_pools.read_snapshot()
 
 
 async def resize(options: ResizeOptions) -> int:
-    limits = _limits(options.limits)
+    limits = _parse_limits(options.limits)
     if (options.nodes is None) == (limits is None):
         raise BadInput("Give the number of nodes, or --limits LEAST:MOST.", "a4 resize --help")
     async with open_session(options, ("nodes",)) as session:
@@ -195,7 +195,7 @@ async def resize(options: ResizeOptions) -> int:
             raise NotFound(f"There is no node pool {options.pool}.", f"There are: {names or 'none'}.")
         if not options.yes:
             lines = facts.resize_losses(options.nodes) if options.nodes is not None else ()
-            if not await confirm(list(lines), _question(options, facts, limits), "Add --yes."):
+            if not await confirm(list(lines), _resize_question(options, facts, limits), "Add --yes."):
                 return 1
         if limits is None:
             assert options.nodes is not None
@@ -208,13 +208,13 @@ async def resize(options: ResizeOptions) -> int:
     if begun.error and not options.json:
         warn(f"{begun.pool}: {begun.error}")
         return 1
-    fields = {"kind": "operation", **_fields(begun, begun.__slots__)}
+    fields = {"kind": "operation", **_pick_fields(begun, begun.__slots__)}
     state = "done." if begun.over else f"{operation_state(begun)}. `a4 operations` shows it."
     print_result(options.json, fields, f"{begun.pool}: {state}")
     return 1 if begun.error else 0
 
 
-def _question(options: ResizeOptions, facts: PoolStatus, limits: tuple[int, int] | None) -> str:
+def _resize_question(options: ResizeOptions, facts: PoolStatus, limits: tuple[int, int] | None) -> str:
     if limits is None:
         now = facts.target if facts.target is not None else facts.nodes
         return f"Resize {options.pool} from {now} to {options.nodes} nodes?"
@@ -223,7 +223,7 @@ def _question(options: ResizeOptions, facts: PoolStatus, limits: tuple[int, int]
     return f"Let the autoscaler keep {options.pool} between {limits[0]} and {limits[1]} nodes?"
 
 
-def _limits(text: str) -> tuple[int, int] | None:
+def _parse_limits(text: str) -> tuple[int, int] | None:
     if not text:
         return None
     least, colon, most = text.partition(":")

@@ -28,24 +28,24 @@ def cleaned(text: str) -> str:
     return for_terminal(redact(text))
 
 
-def _write(text: str) -> None:
+def _write_stderr(text: str) -> None:
     if sys.stderr is not None:
         sys.stderr.write(text if text.endswith("\n") else f"{text}\n")
         sys.stderr.flush()
 
 
-def _unhandled(error: BaseException | None) -> None:
+def _report_unhandled(error: BaseException | None) -> None:
     """Report an unhandled exception, but not Ctrl-C or SystemExit."""
     if error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
-        _write(report(error))
+        _write_stderr(report(error))
 
 
 def install() -> None:
     import threading
 
-    sys.excepthook = lambda kind, error, trace: _unhandled(error)
-    sys.unraisablehook = lambda found: _unhandled(found.exc_value)
-    threading.excepthook = lambda found: _unhandled(found.exc_value)
+    sys.excepthook = lambda kind, error, trace: _report_unhandled(error)
+    sys.unraisablehook = lambda found: _report_unhandled(found.exc_value)
+    threading.excepthook = lambda found: _report_unhandled(found.exc_value)
 
 
 def install_log() -> None:
@@ -54,6 +54,6 @@ def install_log() -> None:
 
     class Cleaned(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            _write(cleaned(self.format(record)))
+            _write_stderr(cleaned(self.format(record)))
 
     logging.lastResort = Cleaned(logging.WARNING)

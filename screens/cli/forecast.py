@@ -58,9 +58,9 @@ async def forecast(options: ForecastOptions) -> int:
     found.sort(key=lambda each: (not starts[each.key].at, starts[each.key].at, queue_position(each, fleet), each.key))
     missing = unread(FORECAST_KINDS, fleet)
     if options.json:
-        items = [_item(each, fleet, start_json(starts[each.key], fleet.at)) for each in found]
+        items = [_workload_json(each, fleet, start_json(starts[each.key], fleet.at)) for each in found]
         fields = {"kind": "forecast", "at": fleet.at, "unread": missing, "rollouts": forecasts.windows.rollouts}
-        print_json({**fields, **_rules(fleet), "items": items})
+        print_json({**fields, **_rule_versions(fleet), "items": items})
         return 0
     for kind, reason in missing.items():
         warn(f"{kind}: {reason}")
@@ -77,21 +77,21 @@ async def forecast(options: ForecastOptions) -> int:
     ]
     if rows:
         print_table(("JOB", "NAMESPACE", "QUEUE", ">POSITION", ">GPUS", "STARTS"), rows)
-        for line in _footnotes(fleet, promises):
+        for line in _iter_footnotes(fleet, promises):
             print_line(line)
     else:
         print_line("Nothing waits.")
     return 0
 
 
-def _footnotes(fleet: Fleet, promises: Sequence[RecordedWindow]) -> Iterator[str]:
+def _iter_footnotes(fleet: Fleet, promises: Sequence[RecordedWindow]) -> Iterator[str]:
     if fleet.kueue.note:
         yield f"{fleet.kueue.note}."
     if (past := score(promises)).judged:
         yield f"Of {past.judged} earlier windows {past.held} held the start (a4 forecast --record)."
 
 
-def _rules(fleet: Fleet) -> dict[str, str | None]:
+def _rule_versions(fleet: Fleet) -> dict[str, str | None]:
     """Whose rules hold: the version that runs, None where it is not known, and that of the rules."""
     return {"kueue": fleet.kueue.number or None, "rules": f"0.{fleet.kueue.rules}"}
 
@@ -133,7 +133,7 @@ def _print_record(promises: Sequence[RecordedWindow], *, as_json: bool) -> int:
     return 0
 
 
-def _item(workload: Workload, fleet: Fleet, start: dict[str, Any]) -> dict[str, object]:
+def _workload_json(workload: Workload, fleet: Fleet, start: dict[str, Any]) -> dict[str, object]:
     return {
         "job": job_name(workload),
         "namespace": workload.namespace,
@@ -171,7 +171,7 @@ async def what_if(options: WhatIfOptions) -> int:
                 "items": found.consequences,
                 "free": found.free,
                 "next_victims": found.next_victims,
-                **_rules(fleet),
+                **_rule_versions(fleet),
             }
         )
         return 0
@@ -189,7 +189,7 @@ def result_lines(found: WhatIf, fleet: Fleet) -> list[str]:
     ]
     quota = [(each.queue, each.flavor, f"{each.now}", f"{each.then}") for each in found.free]
     machines = dict.fromkeys(
-        (each.flavor, _machines(each.machines_now), _machines(each.machines_then)) for each in found.free
+        (each.flavor, _machine_words(each.machines_now), _machine_words(each.machines_then)) for each in found.free
     )
     return [
         "Nothing is changed on the cluster. If it were, now:",
@@ -216,7 +216,7 @@ def _victim_words(found: NextVictims) -> str:
     return f"For more jobs of priority {found.priority} {where}, Kueue would preempt first {who}."
 
 
-def _machines(gpus: int | None) -> str:
+def _machine_words(gpus: int | None) -> str:
     return "not known" if gpus is None else f"{gpus}"
 
 

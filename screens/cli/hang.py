@@ -51,7 +51,7 @@ async def hang(options: HangOptions) -> int:
         # What is asked of one process needs no dump of all ranks.
         agreed = bool(wanted or options.bundle) and await _may_dump(doubt, options)
         if options.install:
-            await _install(session, options, recorder=agreed)
+            await _install_pyspy(session, options, recorder=agreed)
         report = await session.inspector.inspect_job(
             session.namespace, options.job, all_stacks=options.all, recorder=agreed
         )
@@ -72,7 +72,7 @@ async def hang(options: HangOptions) -> int:
             print_line(facts.rstrip("\n"))
             return 0
         if options.record:
-            return await _record(session, report, options)
+            return await _record_process(session, report, options)
     if options.json:
         print_json(report_to_json(report))
     else:
@@ -114,7 +114,7 @@ async def _may_dump(doubt: str, options: HangOptions | SlowOptions) -> bool:
     return await confirm([f"{doubt}.", DUMPS_HALT], f"Ask the flight recorders of {options.job}?")
 
 
-async def _install(session: Session, options: HangOptions, *, recorder: bool) -> None:
+async def _install_pyspy(session: Session, options: HangOptions, *, recorder: bool) -> None:
     before = await session.inspector.inspect_job(session.namespace, options.job, recorder=recorder)
     missing = [pod.pod for pod in before.without_py_spy]
     if not missing:
@@ -126,7 +126,7 @@ async def _install(session: Session, options: HangOptions, *, recorder: bool) ->
         warn(f"{pod}: {why}")
 
 
-async def _record(session: Session, report: HangReport, options: HangOptions) -> int:
+async def _record_process(session: Session, report: HangReport, options: HangOptions) -> int:
     process = find_process(report, options.rank)
     place = Path(options.out or f"{options.job}-rank-{process.rank}.svg")
     tool = next((pod.py_spy for pod in report.pods if pod.pod == process.pod), "")

@@ -202,7 +202,7 @@ def default(text: str | None) -> str:
 
 async def forget(kept: RunHistory, runs: Sequence[RunRecord], options: HistoryOptions) -> int:
     wanted = [pick(runs, word) for word in options.forgotten]
-    if going := await _running(options, [run for run in wanted if run.open]):
+    if going := await _running_runs(options, [run for run in wanted if run.open]):
         names = ", ".join(dict.fromkeys(run.name for run in going))
         raise Conflict(
             f"Nothing was forgotten: the job of {names} still runs, and its record is written until it ends.",
@@ -215,7 +215,7 @@ async def forget(kept: RunHistory, runs: Sequence[RunRecord], options: HistoryOp
     return 0 if gone else 1
 
 
-async def _running(options: HistoryOptions, runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
+async def _running_runs(options: HistoryOptions, runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
     """Those whose job still runs in this cluster; none of a cluster that does not answer."""
     if not runs:
         return ()
@@ -243,7 +243,7 @@ async def ledger(options: LedgerOptions) -> int:
     if options.job:
         return _show_run(pick(runs, options.job), now, options)
     runs = tuple(run for run in runs if (run.ended or now) >= since and options.namespace in {"", run.namespace})
-    rows = _group(runs, options.by, now)
+    rows = _group_runs(runs, options.by, now)
     ledgers = {name: sum_ledgers(each) for name, each in rows.items()}
     title = (options.by or "run").upper()
     if options.json:
@@ -259,7 +259,7 @@ async def ledger(options: LedgerOptions) -> int:
     return 0
 
 
-def _group(runs: Iterable[RunRecord], by: str, now: float) -> Rows:
+def _group_runs(runs: Iterable[RunRecord], by: str, now: float) -> Rows:
     found: Rows = {}
     for run in runs:
         cost = run.ledger(now)

@@ -121,12 +121,12 @@ async def build(options: BuildOptions) -> int:
         if options.wait:
             if not options.json:
                 print_line(f"{begun.id} builds {plan.image}.")
-            return await _follow(images, begun, options)
+            return await _follow_build(images, begun, options)
         line = f"{begun.id} builds {plan.image}; a4 build-log {begun.id} -f follows it."
         return print_result(options.json, as_item(begun), line)
 
 
-async def _follow(images: Images, begun: Build, options: BuildOptions) -> int:
+async def _follow_build(images: Images, begun: Build, options: BuildOptions) -> int:
     async with aclosing(images.follow_log(begun.id, project=begun.project, location=begun.location)) as lines:
         async for line in lines:
             if not options.json:

@@ -116,13 +116,13 @@ async def launch(options: LaunchOptions) -> int:
             return await print_trial(session, plan, as_json=options.json)
         if options.preflight:
             await check_before_launch(session, plan)
-        name = await _install(session, plan)
+        name = await _launch_and_warn(session, plan)
         if not options.wait:
-            return await _answer(session, plan, name, as_json=options.json)
+            return await _print_result(session, plan, name, as_json=options.json)
         return await wait_for_end(session, plan.namespace, name, as_json=options.json)
 
 
-async def _install(session: Session, plan: LaunchPlan) -> str:
+async def _launch_and_warn(session: Session, plan: LaunchPlan) -> str:
     """Launch a plan; if its run is not kept, a warning comes before, or as soon as it is known."""
     unkept = await session.launch.runs.history.check_writes()
     if unkept:
@@ -133,7 +133,7 @@ async def _install(session: Session, plan: LaunchPlan) -> str:
     return name
 
 
-async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: bool) -> int:
+async def _print_result(session: Session, plan: LaunchPlan, name: str, *, as_json: bool) -> int:
     """Print the result of a launch; that its pods are refused at first is no failure yet."""
     refused = await session.launch.wait_for_refusal(plan.namespace, name)
     queue = session.launch.demand(plan).queue

@@ -67,7 +67,7 @@ async def show_list(options: ListOptions) -> int:
         if options.command == "jobs":
             await list_pods_of(session, _shown_jobs(session, None if options.all_namespaces else session.namespace))
         fleet = session.fleet
-        rows = await _rows(session, fleet, layout, options)
+        rows = await _read_rows(session, fleet, layout, options)
     faulty = isinstance(options, NodesOptions) and options.faulty
     rows = [row for row in rows if row.faults] if faulty else rows
     code = EXIT_ALARM if faulty and rows else 0
@@ -81,7 +81,7 @@ async def show_list(options: ListOptions) -> int:
     return code
 
 
-async def _rows(session: Session, fleet: Fleet, layout: ListLayout[Any], options: ListOptions) -> list[Any]:
+async def _read_rows(session: Session, fleet: Fleet, layout: ListLayout[Any], options: ListOptions) -> list[Any]:
     """The rows of the list; NotFound if the namespace does not exist."""
     namespace = None if options.all_namespaces else session.namespace
     if options.command == "jobs":
@@ -223,7 +223,7 @@ class NodesOptions(ListOptions):
     faulty: bool = flag("--faulty", help="only those with something wrong; exit code 5 if there is one, else 0")
 
 
-def _keys(name: str) -> str:
+def _keys_help(name: str) -> str:
     """The JSON keys of a list with their columns and meanings, as help text."""
     columns = [column for column in layout_of(name).columns if column.key]
     titles = [column.title if column.only in {"", COMMAND} else "" for column in columns]
@@ -238,5 +238,5 @@ def _keys(name: str) -> str:
 
 OPTIONS: Mapping[str, type[ListOptions]] = {"jobs": JobsOptions, "nodes": NodesOptions}
 COMMANDS: Commands = {
-    name: Command(show_list, OPTIONS.get(name, ListOptions), epilog=partial(_keys, name)) for name in LISTS
+    name: Command(show_list, OPTIONS.get(name, ListOptions), epilog=partial(_keys_help, name)) for name in LISTS
 }

@@ -65,24 +65,24 @@ async def nccl(options: NcclOptions, connect: Connect = open_session) -> int:
     async with connect(options, MEASURED_KINDS, listed=False) as session:
         if options.by_node:
             await session.measures.test_history.load()
-            return _nodes(session.measures.test_history.nodes, options)
+            return _print_nodes(session.measures.test_history.nodes, options)
         if options.history:
-            return _history(await session.measures.test_history.load(), options)
-        job = await _measured(session, options.job)
+            return _print_history(await session.measures.test_history.load(), options)
+        job = await _read_measures(session, options.job)
         kept = await session.measures.test_history.load()
         if not job.tests:
             raise _no_results_error(options.job, job, "nccl", "table of nccl-tests")
         line = options.pass_line or session.measures.pass_line
         other = _test_to_compare(options.compare, kept, job.tests[-1]) if options.compare else None
         await _print_tests(job.tests, kept, other, line, options)
-        _unreadable(job, "nccl")
+        _warn_unreadable_lines(job, "nccl")
         failed = any(judge_test(each.test, line, each.accelerator).passing is NcclResult.FAILED for each in job.tests)
-    return int(failed) or _unread(job)
+    return int(failed) or _warn_unread_logs(job)
 
 
 async def training(options: TrainingOptions, connect: Connect = open_session) -> int:
     async with connect(options, MEASURED_KINDS) as session:
-        job = await _measured(session, options.job)
+        job = await _read_measures(session, options.job)
         track = job.track
         if track is None or track.last is None:
             raise _no_results_error(options.job, job, "training", "step of training")
@@ -104,12 +104,12 @@ async def training(options: TrainingOptions, connect: Connect = open_session) ->
             )
         else:
             _say_training(options.job, job, track, health)
-        _unreadable(job, "training")
-    unread, gone = _unread(job), EXIT_ALARM if track.nan else 0
+        _warn_unreadable_lines(job, "training")
+    unread, gone = _warn_unread_logs(job), EXIT_ALARM if track.nan else 0
     return (health_code(health) if health is not None else gone) or unread
 
 
-async def _measured(session: Session, name: str) -> JobMeasures:
+async def _read_measures(session: Session, name: str) -> JobMeasures:
     """The job's measurements so far; NotFound if neither the job nor a stored log exists."""
     fleet = await session.wait_until_listed(*MEASURED_KINDS)
     job = await session.measures.read_job(session.namespace, name)
@@ -122,11 +122,11 @@ async def _measured(session: Session, name: str) -> JobMeasures:
 
 def _no_results_error(name: str, job: JobMeasures, what: str, called: str) -> ConsoleError:
     """The error for a job without results: why its log was not read completely, or NotFound."""
-    _unreadable(job, what)
+    _warn_unreadable_lines(job, what)
     return job.unread[0] if job.unread else NotFound(f"{name} has printed no {called}.", f"Its log: a4 logs {name}")
 
 
-def _unread(job: JobMeasures) -> int:
+def _warn_unread_logs(job: JobMeasures) -> int:
     """Print which logs were not read; returns the exit code for that."""
     if not job.unread:
         return 0
@@ -135,7 +135,7 @@ def _unread(job: JobMeasures) -> int:
     return first.exit_code
 
 
-def _unreadable(job: JobMeasures, what: str) -> None:
+def _warn_unreadable_lines(job: JobMeasures, what: str) -> None:
     if what in job.unreadable:
         rank, problem = job.unreadable[what]
         warn(f"pod {rank}: {problem.summary}: {problem.text}")
@@ -224,7 +224,7 @@ def _say_test(
     ]
     print_line(f"{job}, {number}: {', '.join(filter(None, about))}")
     if not test.rows:
-        print_line(_verdict(test, line, each.accelerator))
+        print_line(_verdict_words(test, line, each.accelerator))
         return
     titles = ["SIZE", "OUT OF PLACE GB/s", "IN PLACE GB/s", "WRONG", *["% OF A4"] * compared]
     titles += [*["% OF USUAL"] * bool(own), *[f"% OF {each.job}" for each in [other] if each]]
@@ -248,7 +248,7 @@ def _say_test(
     legend += ", % OF A4: of the reference for that size" * compared
     legend += ", % OF USUAL: of the median of your earlier tests of that size" * bool(own)
     print_line(f"{legend}.")
-    print_line(_verdict(test, line, each.accelerator))
+    print_line(_verdict_words(test, line, each.accelerator))
 
 
 def _format_size_range(test: NcclTest) -> str:
@@ -256,7 +256,7 @@ def _format_size_range(test: NcclTest) -> str:
     return f"{wording.size(min(sizes))} to {wording.size(max(sizes))}" if sizes else "no row was read"
 
 
-def _verdict(test: NcclTest, line: float, accelerator: str) -> str:
+def _verdict_words(test: NcclTest, line: float, accelerator: str) -> str:
     verdict = judge_test(test, line, accelerator)
     average = f"average {test.avg_busbw:,.1f} GB/s: " if test.avg_busbw is not None else ""
     return f"{average}{verdict.passing}{f', {verdict.why}' if verdict.why else ''}"
@@ -272,7 +272,7 @@ def _print_summary(tests: Sequence[MeasuredTest], line: float) -> None:
             str(each.rank),
             _format_size_range(each.test),
             f"{each.test.peak_busbw:,.1f}" if each.test.peak_busbw is not None else "-",
-            _verdict(each.test, line, each.accelerator),
+            _verdict_words(each.test, line, each.accelerator),
         ]
         for number, each in enumerate(tests, start=1)
     ]
@@ -283,7 +283,7 @@ def _format_share(value: float | None, of: float | None) -> str:
     return f"{100 * value / of:.0f} %" if value is not None and of else ""
 
 
-def _history(kept: Sequence[MeasuredTest], options: NcclOptions) -> int:
+def _print_history(kept: Sequence[MeasuredTest], options: NcclOptions) -> int:
     shown = [(at, each) for at, each in enumerate(kept, start=1) if options.job in {"-", each.job}]
     if options.json:
         print_json([_test_json(each, kept, None, options.pass_line or 0.0) | {"job": each.job} for _, each in shown])
@@ -307,7 +307,7 @@ def _history(kept: Sequence[MeasuredTest], options: NcclOptions) -> int:
     return 0
 
 
-def _nodes(nodes: dict[str, NodeBandwidth], options: NcclOptions) -> int:
+def _print_nodes(nodes: dict[str, NodeBandwidth], options: NcclOptions) -> int:
     if options.json:
         print_json([{"node": node, "busbw": each.last, "trend": each.trend, "tests": len(each.values), "at": each.at,
                    "job": each.job, "ranks": each.gpus} for node, each in sorted(nodes.items())])  # fmt: skip
@@ -379,19 +379,19 @@ async def gpus(options: GpusOptions, connect: Connect = open_session) -> int:
     async with connect(options, JOB_KINDS) as session:
         if not options.follow:
             board = await session.gpus.read_once(session.namespace, options.job, source=options.source)
-            return _show(board, options)
+            return _print_gpus(board, options)
         async with aclosing(
             session.gpus.follow_boards(session.namespace, options.job, source=options.source)
         ) as boards:
             async for board in boards:
                 if board.all_gpus:
                     rank, gpu = board.sort_by_badness(what)[0]
-                    worst = f"pod {rank.rank} GPU {gpu.index} ({_decimal(what.value(gpu))} {what.unit})"
+                    worst = f"pod {rank.rank} GPU {gpu.index} ({_format_decimal(what.value(gpu))} {what.unit})"
                     print_line(f"{board.summary}; worst by {what.title.lower()}: {worst}")
     return 0
 
 
-def _show(board: GpuBoard, options: GpusOptions) -> int:
+def _print_gpus(board: GpuBoard, options: GpusOptions) -> int:
     faulty = any(gpu.faults for _, gpu in board.all_gpus)
     if options.json:
         pods = [{"pod_index": each.rank, **asdict(each)} for each in board.ranks]
@@ -400,10 +400,10 @@ def _show(board: GpuBoard, options: GpusOptions) -> int:
         print_line(board.summary)
         rows = [
             [
-                str(rank.rank), str(gpu.index), *map(_decimal, (
+                str(rank.rank), str(gpu.index), *map(_format_decimal, (
                     gpu.utilization, gpu.memory_used, gpu.memory_total, gpu.power, gpu.power_limit, gpu.temperature,
                     gpu.clock,
-                )), _gigabytes(gpu.nvlink_received), _gigabytes(gpu.nvlink_sent), _decimal(gpu.ecc_uncorrected),
+                )), _gigabytes(gpu.nvlink_received), _gigabytes(gpu.nvlink_sent), _format_decimal(gpu.ecc_uncorrected),
                 rank.node,
                 "; ".join(gpu.faults),
             ]
@@ -426,12 +426,12 @@ def _show(board: GpuBoard, options: GpusOptions) -> int:
     return int(faulty or not board.all_gpus)
 
 
-def _decimal(value: float | None, digits: int = 0) -> str:
+def _format_decimal(value: float | None, digits: int = 0) -> str:
     return "─" if value is None else f"{value:.{digits}f}"
 
 
 def _gigabytes(rate: float | None, digits: int = 0) -> str:
-    return _decimal(None if rate is None else rate / 1e9, digits)
+    return _format_decimal(None if rate is None else rate / 1e9, digits)
 
 
 class ResultOptions(Options):

@@ -56,7 +56,7 @@ def _without_age(text: str) -> str:
     return _AGE.sub("", text)
 
 
-def _job(line: JobLine, namespace: str) -> PlainLine:
+def _job_line(line: JobLine, namespace: str) -> PlainLine:
     jobset, start = line.jobset, line.start
     words, own = reasons(line)
     state = "" if words.startswith(line.health.state) else f"{line.health.state}: "
@@ -72,36 +72,36 @@ def _job(line: JobLine, namespace: str) -> PlainLine:
     return PlainLine(text, (line.health.state, _without_age(words), line.why.ahead, tenths, passing))
 
 
-def _queue(line: QueueLine) -> PlainLine:
+def _queue_line(line: QueueLine) -> PlainLine:
     queue = line.queue
     state = plain_cell(queue_state(queue.stop_policy, queue.inactive_reason))
     text = f"{queue.name}: {line.sum_text}. {queue.admitted} admitted, {queue.pending} waiting. {state}"
     return PlainLine(text, text)
 
 
-def _pool(pool: Pool, now: float) -> PlainLine:
+def _pool_line(pool: Pool, now: float) -> PlainLine:
     state, nodes = plain_cell(pool_state(pool, now)), f"{pool.nodes_ready} of {wording.count(pool.nodes_total, 'node')}"
     gpus = f", {pool.floor.free} of {pool.floor.total} GPUs free" if pool.floor.total else ""
     more = f". {state}" if state != "ready" else ""
     return PlainLine(f"{pool.name}: {nodes} ready{gpus}{more}", (nodes, _without_age(state)))
 
 
-def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[str, str], PlainLine]]:
+def _iter_lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[str, str], PlainLine]]:
     now = SERVER_CLOCK.now()
     fresh = [run.text for run in freshness_spans(tuple(fleet.links.values()), now)][1:]
     state = fresh[0] if fresh[0] == "live" else "".join(fresh)
     yield ("cluster", ""), PlainLine(f"{session.context}: {state}", _without_age(state))
     for pool in pools(fleet):
-        yield ("pool", pool.name), _pool(pool, now)
+        yield ("pool", pool.name), _pool_line(pool, now)
     for node in sorted(fleet.nodes.values(), key=lambda each: each.name):
         words = plain_cell(node_state(node, now))
         text = f"{wording.short_node(node.name)}: {words}"
         yield ("node", node.name), PlainLine(text, "" if words == "ready" else _without_age(words))
     for queue in sorted(fleet.cluster_queues.values(), key=lambda each: each.name):
-        yield ("queue", queue.name), _queue(queue_line(queue, fleet))
+        yield ("queue", queue.name), _queue_line(queue_line(queue, fleet))
     jobsets = (each for each in fleet.jobsets.values() if only in {"", each.namespace})
     for line in sorted((live_line(session, each, fleet) for each in jobsets), key=lambda each: each.place):
-        yield ("job", "/".join(line.jobset.key)), _job(line, session.namespace)
+        yield ("job", "/".join(line.jobset.key)), _job_line(line, session.namespace)
     for alarm in reversed(session.alarms.latest_alarms):
         name = f"{alarm.namespace} {alarm.job} {alarm.kind} {alarm.time}"
         ended = f" ({alarm.ended_text})" if alarm.over else ""
@@ -141,7 +141,7 @@ async def follow(options: Options) -> int:
         progress_reader = asyncio.create_task(_poll_progress(session, only))
         try:
             while not progress_reader.done():
-                lines = dict(_lines(session, session.fleet, only))
+                lines = dict(_iter_lines(session, session.fleet, only))
                 _print_changes(lines, printed)
                 printed = lines
                 await asyncio.sleep(POLL_SECONDS)

@@ -30,7 +30,7 @@ async def preflight(options: PreflightOptions) -> int:
             plan = await session.launch.with_flex_start(await with_queue(session, plan, looks=True))
         if options.fix:
             # Check one requirement, fix it after confirmation, and check again.
-            check = (await _looked(session, plan, options, (options.fix,)))[0]
+            check = (await _run_checks(session, plan, options, (options.fix,)))[0]
             if check.result is Result.OK:
                 _print_repair(options, "", check, f"{check.title}: nothing to fix. {check.evidence}")
                 return 0
@@ -47,7 +47,7 @@ async def preflight(options: PreflightOptions) -> int:
             )
             _print_repair(options, done, again, f"{done}\n{again.title}: {again.result}. {again.evidence}")
             return 0 if again.result is not Result.FAIL else 1
-        checks = await _looked(session, plan, options, options.checks)
+        checks = await _run_checks(session, plan, options, options.checks)
         namespace, name = (plan.namespace, plan.name) if plan else (session.namespace, "")
     found = tally(checks)
     if options.json:
@@ -62,13 +62,13 @@ async def preflight(options: PreflightOptions) -> int:
             }
         )
     else:
-        _print(checks, options)
+        _print_checks(checks, options)
         print_line()
         print_line(found.sentence)
     return 1 if found.failing else 3 if lacks_all_permissions(checks) else 0
 
 
-async def _looked(
+async def _run_checks(
     session: Session, plan: LaunchPlan | None, options: PreflightOptions, ids: Sequence[str]
 ) -> tuple[Check, ...]:
     engine = session.preflight
@@ -90,7 +90,7 @@ def _same_command(options: PreflightOptions) -> str:
     return shlex.join(words)
 
 
-def _print(checks: Sequence[Check], options: PreflightOptions) -> None:
+def _print_checks(checks: Sequence[Check], options: PreflightOptions) -> None:
     widest = max((len(each.result) for each in checks), default=0)
     for each in checks:
         print_line(f"{each.result:{widest}}  {each.title}: {each.evidence}")

@@ -103,7 +103,7 @@ async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
     if not 1 <= len(words) <= 2:
         raise BadInput("Name a job and a pod.", _USAGE)
     port = PortPair.parse(given.get("port", str(SSH_PORT))).remote
-    limit = _seconds(given["wait"]) if "wait" in given else POD_TIMEOUT
+    limit = _parse_seconds(given["wait"]) if "wait" in given else POD_TIMEOUT
     kubeconfig = Path(given["kubeconfig"]) if given.get("kubeconfig") else None
     who = load_login(kubeconfig, given.get("context", ""))
     address = PodAddress.parse(given.get("namespace") or who.target.namespace, *words)
@@ -116,7 +116,7 @@ async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
     await relay_stdio(pipe)
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:

@@ -204,7 +204,7 @@ def _print_survey(found: Survey, options: CheckpointsOptions, now: float, loss: 
                 print_line(f"    and {len(each.problems) - MAX_PRINTED_PROBLEMS} more; --json lists them all")
         for note in found.notes:
             print_line(one_line(note))
-        print_line(_summary(found, last, now))
+        print_line(_summary_words(found, last, now))
         if loss is not None:
             print_line(f"Lost if the job ended now: {loss.sentence(now)}.")
     wrong = found.notes or any(each.state is CheckpointState.INCOMPLETE for each in found.checkpoints)
@@ -220,7 +220,7 @@ def _format_checkpoint(each: Checkpoint) -> str:
     )
 
 
-def _summary(found: Survey, last: Checkpoint | None, now: float) -> str:
+def _summary_words(found: Survey, last: Checkpoint | None, now: float) -> str:
     if not found.checkpoints:
         return "There are no checkpoints in a format that is known here."
     if last is None:

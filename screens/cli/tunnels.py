@@ -28,7 +28,7 @@ async def forward(options: ForwardOptions) -> int:
         raise BadInput("The practice cluster ends with this command, so no tunnel to it can be kept.")
     with practice_cluster(options) as practice:
         kubeconfig = await asyncio.to_thread(practice.kubeconfig) if practice else options.kubeconfig
-        order = await _order(options, kubeconfig)
+        order = await _make_request(options, kubeconfig)
         if options.background:
             from console.attach.tunnel.background import start_detached
 
@@ -59,7 +59,7 @@ async def forward(options: ForwardOptions) -> int:
         return 0
 
 
-async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequest:
+async def _make_request(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequest:
     """The tunnel request for the arguments or profile; saves a profile if requested."""
     from console.attach.tunnel import published
     from console.attach.tunnel.background import TunnelRequest
@@ -125,19 +125,19 @@ async def tunnels(options: TunnelsOptions) -> int:
 
     match options.action:
         case "stop":
-            return await _stop(options)
+            return await _stop_tunnels(options)
         case "profiles":
             profiles = await asyncio.to_thread(published.read_profiles)
             none = "No profile is saved. Save one: a4 forward JOB POD 8888 --save NAME"
             return print_listing(options.json, {"kind": "profiles", "items": profiles}, PROFILES, profiles, none)
         case "forget":
-            return await _forget(options)
+            return await _forget_profile(options)
     found = await published.list_tunnels()
     none = "No tunnel is open. Open one: a4 forward JOB POD 8888"
     return print_listing(options.json, {"kind": "tunnels", "items": found}, TUNNELS, found, none)
 
 
-async def _stop(options: TunnelsOptions) -> int:
+async def _stop_tunnels(options: TunnelsOptions) -> int:
     from console.attach.tunnel import published
 
     if options.all == bool(options.words):
@@ -151,7 +151,7 @@ async def _stop(options: TunnelsOptions) -> int:
     return print_result(options.json, {"kind": "tunnels", "items": stopped}, *(lines or ["No tunnel was open."]))
 
 
-async def _forget(options: TunnelsOptions) -> int:
+async def _forget_profile(options: TunnelsOptions) -> int:
     from console.attach.tunnel import published
 
     if not options.words:

@@ -133,11 +133,11 @@ async def wait(options: WaitOptions) -> int:
                 off |= (
                     {AlarmKind.STALL} if given.keys() - {"off"} else set()
                 )  # the end of a log is judged by the settings
-                state, alarm = await _state(session, watched, off, replaying=replay.goes_on(watched))
+                state, alarm = await _read_state(session, watched, off, replaying=replay.goes_on(watched))
                 alarms = [*watched.watch.alarms, *([alarm] if alarm is not None else [])]
                 code, words = (
                     TIMED_OUT,
-                    f"{options.job}: {_texts(wanted)} not reached within {options.timeout:g} s; {state}",
+                    f"{options.job}: {_join_texts(wanted)} not reached within {options.timeout:g} s; {state}",
                 )
                 if alarm is not None:
                     code, words = EXIT_ALARM, _alarm_words(session, alarm)
@@ -156,7 +156,7 @@ def warn_of_settings() -> None:
             warn(f"{loaded.path}:{each.line}: {each.text}")
 
 
-def _texts(wanted: tuple[WaitCondition, ...]) -> str:
+def _join_texts(wanted: tuple[WaitCondition, ...]) -> str:
     return " or ".join(each.text for each in wanted)
 
 
@@ -190,7 +190,7 @@ async def _wait_until(
             return over
         if last is None and time.monotonic() > gone_at:
             find_job(session.fleet, session.namespace, options.job)
-        printed = printed if replaying else _progress(options, watched.measures, printed)
+        printed = printed if replaying else _print_progress(options, watched.measures, printed)
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -252,7 +252,7 @@ def _alarm_words(session: Session, alarm: Alarm) -> str:
     return f"{alarm.job}: {alarm.kind.label} alarm: {format_alarm(alarm, session.watch).rstrip('.')}"
 
 
-async def _state(
+async def _read_state(
     session: Session, watched: JobMonitor, off: Collection[AlarmKind], *, replaying: bool
 ) -> tuple[str, Alarm | None]:
     """The job's health as in `a4 jobs`, and an alarm by its log's end while it was not watched for long enough.
@@ -285,18 +285,18 @@ def _final_outcome(
     if jobset is None and not seen:
         return None
     if jobset is None:
-        return ENDED, f"{job} is gone before {_texts(wanted)} was reached"
+        return ENDED, f"{job} is gone before {_join_texts(wanted)} was reached"
     health, kept = job_health(jobset, fleet, job_progress=watched.progress), is_kept(jobset, watched.progress)
     if jobset.state is JobState.FAILED or (kept and health.code):
-        return FAILED, f"{job} failed before {_texts(wanted)} was reached: {health.words or f'a4 why {job}'}"
+        return FAILED, f"{job} failed before {_join_texts(wanted)} was reached: {health.words or f'a4 why {job}'}"
     if kept:
-        return ENDED, f"{job} is done, and {_texts(wanted)} was not reached: {health.words}"
+        return ENDED, f"{job} is done, and {_join_texts(wanted)} was not reached: {health.words}"
     if jobset.finished and watched.complete:
-        return ENDED, f"{job} is done, and {_texts(wanted)} was not reached"
+        return ENDED, f"{job} is done, and {_join_texts(wanted)} was not reached"
     return None
 
 
-def _progress(options: WaitOptions, measures: JobMeasures | None, printed: str) -> str:
+def _print_progress(options: WaitOptions, measures: JobMeasures | None, printed: str) -> str:
     """Print one line on standard error when there is something new; returns that line."""
     step, loss, busbw = (figure(what, measures) for what in ("step", "loss", "busbw"))
     words = [f"step {step:g}"] if step is not None else []
@@ -335,7 +335,7 @@ async def alarms(options: AlarmsOptions) -> int:
         await read_diagnoses(session)
         watching.watch_namespace(namespace, always=True, inspects=options.follow)
         if options.follow:
-            return await _follow(session, options)
+            return await _follow_alarms(session, options)
         await asyncio.sleep(options.listen)
         found = await _active_alarms(session, namespace)
         if options.json:
@@ -371,7 +371,7 @@ def show_alarms(found: Sequence[Alarm], listened: float, coverage: AlarmCoverage
     warn(f"{coverage.words}{f' These are of namespace {namespace}; -A is for all.' if namespace else ''}")
 
 
-async def _follow(session: Session, options: AlarmsOptions) -> int:
+async def _follow_alarms(session: Session, options: AlarmsOptions) -> int:
     """Print each new alarm, each stall again once its cause is known, and each change of coverage, until Ctrl-C."""
     watching, words = session.alarms, ""
     unexplained: set[tuple[str, str, float]] = set()

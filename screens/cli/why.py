@@ -61,7 +61,7 @@ async def why(options: WhyOptions, connect: Connect = open_session) -> int:
         sentence = reason.sentence if reason else "is not in the cluster any more"
         card, (report, line) = await asyncio.gather(
             session.logs.first_failure(session.namespace, options.job),
-            _check(session, job, start, reads_log=not sentence or (job is not None and job.finished)),
+            _read_health(session, job, start, reads_log=not sentence or (job is not None and job.finished)),
         )
         health = line.health if line is not None else None
         order, preempted = _preempted_next(fleet, job) if job is not None else (0, "")
@@ -76,7 +76,7 @@ async def why(options: WhyOptions, connect: Connect = open_session) -> int:
                 "state": health.state if health else None,
                 "phase": job.state if job else other.state if other else None,
                 "health": asdict(health) if health else None,
-                "next": (reason.next if reason else "") or " ".join(_advice(line)),
+                "next": (reason.next if reason else "") or " ".join(_rank_advice(line)),
                 "removed": (job.removed_at or None) if job else None,
                 "expected_start": start_json(start, fleet.at) if start else None,
                 "preempted_next": order or None,
@@ -87,7 +87,7 @@ async def why(options: WhyOptions, connect: Connect = open_session) -> int:
                 "alarms": [alarm_json(session, each) for each in report.alarms],
             }
             print_json(shown)
-            return _code(reason, health)
+            return _exit_code(reason, health)
         if other is not None and reason is not None:
             _print_workload(options.job, other, reason)
         now = job is not None and job.state is not JobState.FAILED
@@ -103,7 +103,7 @@ async def why(options: WhyOptions, connect: Connect = open_session) -> int:
         if card is not None:
             for words in (*(["What ended badly before that:"] if now else []), *card.text_lines()):
                 print_hint(words)
-    return _code(reason, health)
+    return _exit_code(reason, health)
 
 
 def _explains_more(health: Health, sentence: str) -> bool:
@@ -146,14 +146,14 @@ def _preempted_next(fleet: Fleet, job: JobSet) -> tuple[int, str]:
     return order, f"{job.name} is number {order} of those that Kueue would preempt {more}."
 
 
-def _code(reason: Why | None, health: Health | None) -> int:
+def _exit_code(reason: Why | None, health: Health | None) -> int:
     """The exit code: NotAllowed's if the reason may not be read, else by the job's health."""
     if reason is not None and reason.category is Category.NOT_ALLOWED:
         return NotAllowed.exit_code
     return health_code(health) if health is not None else 0
 
 
-def _advice(line: JobLine | None) -> tuple[str, ...]:
+def _rank_advice(line: JobLine | None) -> tuple[str, ...]:
     """What to do about its slow or late rank, if one is known."""
     known = line.reported_slow_rank if line is not None else None
     return known.advice if known is not None else ()
@@ -170,7 +170,7 @@ def _next_steps(
         yield f"a4 hang {name} shows where its processes are."
     kind = alarm_kind_of_health(health) if health is not None else None
     found, words = f"{INSPECTED_PREFIX}{verdict}" if verdict else "", ""
-    if advice := _advice(line):
+    if advice := _rank_advice(line):
         words = " ".join(advice)
     elif report.alarms:
         alarm = report.alarms[-1]
@@ -210,7 +210,7 @@ async def _require_unknown(session: Session, name: str) -> None:
     )
 
 
-async def _check(
+async def _read_health(
     session: Session, job: JobSet | None, start: ExpectedStart | None, *, reads_log: bool
 ) -> tuple[AlarmReport, JobLine | None]:
     """The job's health: by its live log if it runs, by the log's end if it has ended or starts."""

@@ -41,7 +41,7 @@ def _cluster_status(row: ClusterRow) -> Cell:
     return [glyph, Span(f" {row.cluster.status.lower().replace('_', ' ')}")]
 
 
-def _entrance(row: ClusterRow) -> Cell:
+def _access_cell(row: ClusterRow) -> Cell:
     cluster = row.cluster
     if cluster is None:
         return ""
@@ -52,7 +52,7 @@ def _entrance(row: ClusterRow) -> Cell:
     return Span("private", "waits") if cluster.private else "public"
 
 
-def _unread(error: ConsoleError) -> str:
+def _unread_words(error: ConsoleError) -> str:
     """The reason why something could not be read, for a cell whose text says that it was not."""
     if isinstance(error, ApiDisabled):
         return f"{error.service} is not enabled"
@@ -62,7 +62,7 @@ def _unread(error: ConsoleError) -> str:
 
 def _cluster_why(row: ClusterRow) -> Cell:
     if row.error is not None:
-        return Span(_unread(row.error), "dim")
+        return Span(_unread_words(row.error), "dim")
     return Span(sentence(row.cluster.message), "bad") if row.cluster and row.cluster.message else ""
 
 
@@ -75,7 +75,7 @@ CLUSTERS: tuple[Column[ClusterRow], ...] = (
     Column("NODES", lambda row: f"{row.cluster.nodes:,}" if row.cluster else "", width=6, right=True, drop=8,
            sort=lambda row: row.cluster.nodes if row.cluster else -1, down=True),
     Column("VERSION", lambda row: row.cluster.version if row.cluster else "", most=20, drop=9, style="dim", sort=True),
-    Column("ENTRANCE", _entrance, least=8, most=12, drop=7),
+    Column("ENTRANCE", _access_cell, least=8, most=12, drop=7),
     Column("WHY", _cluster_why, fill=True, least=0, drop=6),
 )  # fmt: skip
 
@@ -216,7 +216,7 @@ def of_lustre(found: LustreInstance, region: str) -> StoragePlace:
         LUSTRE,
         found.name,
         found.location,
-        _match(near, region),
+        _region_words(near, region),
         near,
         found.state,
         f"{found.gib:,} GiB",
@@ -233,7 +233,7 @@ def of_filestore(found: FilestoreInstance, region: str) -> StoragePlace:
         FILESTORE,
         found.name,
         found.location,
-        _match(near, region),
+        _region_words(near, region),
         near,
         found.state,
         f"{found.gib:,} GiB",
@@ -242,7 +242,7 @@ def of_filestore(found: FilestoreInstance, region: str) -> StoragePlace:
     )
 
 
-def _match(near: bool, region: str) -> str:
+def _region_words(near: bool, region: str) -> str:
     return ("same region" if near else f"not in {region}") if region else ""
 
 
@@ -263,7 +263,7 @@ def _place_state(place: StoragePlace) -> Cell:
 
 
 def _address_cell(place: StoragePlace) -> Cell:
-    return Span(_unread(place.error), "bad") if place.error else Span(place.address, "dim")
+    return Span(_unread_words(place.error), "bad") if place.error else Span(place.address, "dim")
 
 
 STORAGE: tuple[Column[StoragePlace], ...] = (

@@ -245,10 +245,10 @@ def start_words(start: ExpectedStart, now: float) -> str:
     sooner = f"at once if {awaited_ends((), start)}" if start.sooner else ""
     if not start.at:
         end = f", when {format_ends([start.earliest_after])}" if start.earliest_after else ""
-        bound = "; ".join(filter(None, (sooner, _bound(start, now) + end)))
+        bound = "; ".join(filter(None, (sooner, _bound_words(start, now) + end)))
         when = f"{bound}; {start.unknown}" if end else f"{bound or 'not known'}: {start.unknown}"
     elif start.latest:
-        bound = "" if sooner else _bound(start, now)
+        bound = "" if sooner else _bound_words(start, now)
         when = "; ".join(
             filter(None, (sooner, bound, f"at the latest {wording.clock_time(start.at, now)}{soon}{after}"))
         )
@@ -260,7 +260,7 @@ def start_words(start: ExpectedStart, now: float) -> str:
     return f"quota {when}; then machines are provisioned ({checks}), when is not known"
 
 
-def _bound(start: ExpectedStart, now: float) -> str:
+def _bound_words(start: ExpectedStart, now: float) -> str:
     return f"not before {wording.clock_time(start.earliest, now)}" if start.earliest else ""
 
 
@@ -268,7 +268,7 @@ def start_time(start: ExpectedStart, now: float) -> str:
     """The same in the few words of a column."""
     quota = "quota " if start.checks else ""
     if not start.at:
-        return f"{quota}{_bound(start, now) or 'not known'}"
+        return f"{quota}{_bound_words(start, now) or 'not known'}"
     first, last = (wording.clock_time(each, now) for each in start.window or (start.at, start.at))
     if first != last:
         return f"{quota}between {first} and {last}"

@@ -66,11 +66,11 @@ def pool_state(pool: Pool, now: float) -> list[Span]:
     cordoned = sum(node.cordoned for node in pool.nodes)
     if cordoned:
         runs += [Span(f"‖ {cordoned} cordoned  ", "waits")]
-    runs += _google(pool)
+    runs += _google_state(pool)
     return [*runs[:-1], Span(runs[-1].text.rstrip(), runs[-1].style)] if runs else [OK, Span(" ready", "dim")]
 
 
-def _google(pool: Pool) -> list[Span]:
+def _google_state(pool: Pool) -> list[Span]:
     """Google's state of a pool, if known: in full for pools without nodes."""
     if not isinstance(pool, GooglePool) or (pool.nodes and pool.facts.state == "ok"):
         return []  # what failed and is over stands on the pool's page
@@ -79,11 +79,11 @@ def _google(pool: Pool) -> list[Span]:
     style = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
     sentences = [sentence(text).rstrip(".") for text in facts.sentences]
     if not pool.nodes and not sentences:
-        sentences = [_empty(pool)]
+        sentences = [_empty_pool_words(pool)]
     return [glyph, Span(f" {'; '.join(sentences)}  ", style)] if sentences else []
 
 
-def _empty(pool: GooglePool) -> str:
+def _empty_pool_words(pool: GooglePool) -> str:
     google = pool.facts.pool
     if pool.requests:
         return f"no machine yet: {count(pool.requests, 'request')} to DWS {'waits' if pool.requests == 1 else 'wait'}"
@@ -180,7 +180,7 @@ def node_row(
     )
 
 
-def _nodes(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[NodeRow]:
+def _iter_nodes(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[NodeRow]:
     every = sorted(fleet.nodes.values(), key=lambda node: (node.pool, node.block, node.subblock, node.host, node.name))
     return (node_row(host(node, fleet), fleet, str) for node in every)
 
@@ -227,7 +227,7 @@ POOLS: ListLayout[Pool] = ListLayout(
 NODES: ListLayout[NodeRow] = ListLayout(
     "nodes",
     ("pods",),
-    _nodes,
+    _iter_nodes,
     (
         Column("NODE", lambda row: row.node.name, "name", "its name", least=12, most=60, sort=True, style="strong",
                cut="node"),

@@ -31,14 +31,14 @@ def restarts_cell(pod: Pod) -> Cell:
     return Span(str(restarts), "waits") if restarts else Span("0", "dim")
 
 
-def _pods(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[Pod]:
+def _iter_pods(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[Pod]:
     return (pod for _, pod in sorted(fleet.pods.items()) if namespace in {None, pod.namespace})
 
 
 PODS: ListLayout[Pod] = ListLayout(
     "pods",
     (),
-    _pods,
+    _iter_pods,
     (
         Column("NAMESPACE", lambda pod: pod.namespace, "namespace", "its namespace", most=20, style="dim", drop=7,
                sort=attrgetter("namespace", "name")),

@@ -124,16 +124,16 @@ def _amount(amount: int, style: str = "") -> Cell:
     return Span(f"{amount:,}", style) if amount else Span("0", "dim")
 
 
-def _place(line: WorkloadLine) -> Cell:
+def _position_cell(line: WorkloadLine) -> Cell:
     return Span(str(line.position), "strong") if line.position else Span("─", "faint")
 
 
-def _wait(line: WorkloadLine) -> Cell:
+def _wait_cell(line: WorkloadLine) -> Cell:
     since = wording.age(SERVER_CLOCK.now() - line.since) if line.since else ""
     return Span(since, "waits" if line.position else "dim")
 
 
-def _reason(line: WorkloadLine) -> Cell:
+def _reason_cell(line: WorkloadLine) -> Cell:
     state = line.workload.state
     if not line.position and state is WorkloadState.ADMITTED:
         if line.health is not None and line.health.level in {HealthLevel.BAD, HealthLevel.LATE}:
@@ -161,7 +161,7 @@ def _used_bar(line: QueueLine, width: int) -> Cell:
     return [*bar, Span(f" {account.used:>4} / {account.nominal:<4}")]
 
 
-def _free(line: QueueLine) -> Cell:
+def _free_cell(line: QueueLine) -> Cell:
     """Free quota; that of several flavors joined by "+", not added: a workload gets that of one."""
     parts = [free for _, free in line.flavors if free] if len(line.flavors) > 1 else [line.account.free]
     return Span("+".join(f"{free:,}" for free in parts) or "0", "ok" if any(parts) else "dim")
@@ -261,7 +261,7 @@ QUEUES: ListLayout[QueueLine] = ListLayout(
         Column("LENT", lambda line: _amount(line.account.lent, "waits"), "lent", "GPUs of its own in use by others",
                lambda line: line.account.lent, width=4, right=True, drop=2),
         fact("sum", "how that comes about: own + to borrow - used - lent = free", lambda line: line.sum_text),
-        Column("FREE", _free, "free",
+        Column("FREE", _free_cell, "free",
                "GPUs that are free now, borrowing included, of all its flavors together: a workload gets those of one",
                lambda line: line.account.free, least=5, most=16, right=True),
         Column("BY FLAVOR", lambda line: Span(line.by_flavor, "dim"), least=9, most=32, drop=6),
@@ -288,7 +288,7 @@ WORKLOADS: ListLayout[WorkloadLine] = ListLayout(
     ("localqueues", "clusterqueues", "cohorts", "resourceflavors", "topologies", "nodes", "pods", "jobsets"),
     workload_lines,
     (
-        Column("#", _place, "position", "place in the queue, 1 is next; null: it waits in none",
+        Column("#", _position_cell, "position", "place in the queue, 1 is next; null: it waits in none",
                lambda line: line.position or None, width=3, right=True),
         Column("NAMESPACE", lambda line: line.workload.namespace, "namespace", "its namespace",
                least=9, most=16, drop=9, style="dim"),
@@ -308,7 +308,7 @@ WORKLOADS: ListLayout[WorkloadLine] = ListLayout(
         Column("PRIORITY", lambda line: Span(line.workload.priority_class or str(line.workload.priority or "─"), "dim"),
                "priority", "its priority", lambda line: line.workload.priority, width=8, drop=4),
         fact("priority_class", "its priority class", lambda line: line.workload.priority_class),
-        Column("SINCE", _wait, "queued_since",
+        Column("SINCE", _wait_cell, "queued_since",
                "when its present wait began, seconds since the epoch; null: it waits in no queue",
                lambda line: line.workload.queued_since or None if line.position else None, width=6, right=True,
                ages=True),
@@ -317,7 +317,7 @@ WORKLOADS: ListLayout[WorkloadLine] = ListLayout(
                "latest, window, bounds, unknown and words as a4 forecast has them; null: it does not wait",
                lambda line: start_json(line.start, line.fleet.at) if line.start else None, least=15, most=35, drop=2),
         fact("category", "what kind of thing it waits for", lambda line: line.why.category),
-        Column("WHY", _reason, "why", "why it waits, in one sentence", lambda line: line.why.sentence, fill=True,
+        Column("WHY", _reason_cell, "why", "why it waits, in one sentence", lambda line: line.why.sentence, fill=True,
                least=27),
         fact("short_by", "GPUs missing", lambda line: line.why.short_by),
         fact("holders", "who holds what it could use: namespace, name, gpus, owner",

@@ -166,7 +166,7 @@ def _status_cell(release: Release) -> list[Span]:
     return [glyph, Span(release.status, glyph.style)]
 
 
-def _updated(release: Release) -> float:
+def _updated_at(release: Release) -> float:
     """When Helm wrote the revision; 0.0 if unknown."""
     try:
         return datetime.fromisoformat(release.updated).timestamp()
@@ -185,7 +185,7 @@ RELEASES: tuple[Column[Release], ...] = (
         down=True,
     ),
     Column("STATUS", _status_cell, least=12, most=20),
-    since("AGE", _updated),
+    since("AGE", _updated_at),
     Column("RECIPE", lambda each: each.recipe, least=8, most=30),
     Column("CHART", lambda each: each.chart, least=6, fill=True, style="dim"),
 )

@@ -208,7 +208,7 @@ async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str 
                 screen, trouble.blame.nodes, reason=f"{trouble.jobset.name}: {trouble.words}"[:MAX_REASON]
             )
         case "report":
-            await _report(screen, trouble)
+            await _report_hosts(screen, trouble)
         case "bundle":
             await _write_bundle(screen, trouble, ask=True)
         case "stop":
@@ -222,7 +222,7 @@ async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str 
 MAX_REASON = 200  # characters of the reason that stays with a cordoned node
 
 
-async def _report(screen: LiveScreen, trouble: Trouble) -> None:
+async def _report_hosts(screen: LiveScreen, trouble: Trouble) -> None:
     """Report the hosts one after the other; each is cordoned and the bundle written once that was confirmed."""
     for name in trouble.blame.nodes:
         node = screen.app.fleet.nodes.get(("", name))

@@ -154,7 +154,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
         if self._confirmed and not found.doubt() and self.is_active:
             self.dismiss(True)
         else:
-            self._show(checked, found)
+            self._show_checked(checked, found)
 
     def on_screen_resume(self) -> None:
         """Answer with the refusal only in front: to dismiss closes whatever is in front."""
@@ -165,7 +165,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
         words = f"The checks wait up to {LAUNCH_CHECKS_TIMEOUT:g} s for {', '.join(waiting)} …"
         self.query_one(SentenceLine).runs = (Span("◐ ", "waits"), Span(words))
 
-    def _show(self, checked: Checked, found: Tally) -> None:
+    def _show_checked(self, checked: Checked, found: Tally) -> None:
         self._others = checked.others
         self.query_one(SentenceLine).runs = tuple(checked.words)
         self.query_one(YamlText).show(join_manifests(checked.manifests))
@@ -259,7 +259,7 @@ class PasteReport(Question[None]):
             yield Static("Enter closes this.", classes="keys")
 
 
-async def _check(
+async def _check_launch(
     session: Session, draft: LaunchDraft, plan: LaunchPlan, on_wait: Callable[[tuple[str, ...]], None]
 ) -> Checked:
     manifests = await session.launch.render(plan)
@@ -280,18 +280,18 @@ async def launch_plan(screen: DraftScreen, draft: LaunchDraft, plan: LaunchPlan)
     session = screen.app.session
     try:
         plan = await session.launch.with_flex_start(plan)
-        answer = await screen.app.push_screen_wait(LaunchLook(plan.name, partial(_check, session, draft, plan)))
+        answer = await screen.app.push_screen_wait(LaunchLook(plan.name, partial(_check_launch, session, draft, plan)))
         if isinstance(answer, ConsoleError):
             raise answer
         if isinstance(answer, Alternative):
-            _change(screen, draft, answer)
+            _apply_alternative(screen, draft, answer)
         if answer is not True:
             screen.judge()
             return
         screen.sum_line.runs = (Span("◐ ", "waits"), Span(f"Launching {plan.name} …"))
         job = await session.launch.install(plan)
     except ConsoleError as error:
-        await _refused(screen, draft, plan, error)
+        await _show_refusal(screen, draft, plan, error)
         return
     screen.launched.add(job)
     screen.app.notify(f"{job} is launched.", markup=False)
@@ -309,7 +309,7 @@ async def launch_plan(screen: DraftScreen, draft: LaunchDraft, plan: LaunchPlan)
         screen.app.notify(f"{why}.", title=title, severity="warning", timeout=12, markup=False)
 
 
-def _change(screen: DraftScreen, draft: LaunchDraft, change: Alternative) -> None:
+def _apply_alternative(screen: DraftScreen, draft: LaunchDraft, change: Alternative) -> None:
     """Make the change in the form, which one undo takes back, and look at the launch again."""
     path = draft.queue_path if change.path == "queue" else change.path
     screen.form.put_texts({**draft.model.texts, path: str(change.value)})
@@ -318,7 +318,7 @@ def _change(screen: DraftScreen, draft: LaunchDraft, change: Alternative) -> Non
     screen.call_later(screen.run_action, "launch")
 
 
-async def _refused(screen: DraftScreen, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
+async def _show_refusal(screen: DraftScreen, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
     """Show the server's refusal at its field and as a toast, and offer to remove what was half made."""
     faults = screen.app.session.launch.plan_texts.locate_problems(plan, error)
     draft.server_problems = {fault.path: fault.message for fault in reversed(faults)}

@@ -127,10 +127,10 @@ class PoolsScreen(LiveScreen):
         """Poll Google at once and from then on."""
         if self.app.connected:
             self._asked = self.session
-            self._follow(self.session)
+            self._follow_pools(self.session)
 
     @work(group="google", exclusive=True)
-    async def _follow(self, session: Session) -> None:
+    async def _follow_pools(self, session: Session) -> None:
         async for found in session.google.node_pools.follow_snapshots():
             if isinstance(found, ConsoleError):
                 self.pools_refused(found)
@@ -198,14 +198,14 @@ class PoolSizes(PoolsScreen):
             if wanted == each:
                 self.notify(f"{name} has {count(each, 'node')} already.", timeout=3, markup=False)
                 return
-            lines = [*facts.resize_losses(wanted * max(1, zones)), *self._autoscaled(facts, wanted)]
+            lines = [*facts.resize_losses(wanted * max(1, zones)), *self._autoscaling_lines(facts, wanted)]
             if wanted > each:
                 lines.append("The reservation or the zone must have enough capacity: else the resize stops part-way.")
             title = f"Resize {name} from {each} to {count(wanted, 'node')}{where}?"
             if await self.app.push_screen_wait(Confirm(title, lines, verb="Resize", keep="Leave")):
                 self._show_operation(await self.session.google.node_pools.resize(name, wanted))
 
-    def _autoscaled(self, facts: PoolStatus, wanted: int) -> list[str]:
+    def _autoscaling_lines(self, facts: PoolStatus, wanted: int) -> list[str]:
         if not facts.pool.autoscaling:
             return []
         outside = not facts.pool.least <= wanted <= facts.pool.most

@@ -79,7 +79,7 @@ def gpu_cell(row: GpuRow, index: int) -> Cell:
     return [mark, Span(f"{number:>{_CELL_COLUMNS - 2}}", mark.style if mark.style == "bad" else "")]
 
 
-def _rdma(row: GpuRow) -> Cell:
+def _rdma_cell(row: GpuRow) -> Cell:
     links = row.gpus.rdma
     received, sent = sum_rates([each.received for each in links]), sum_rates([each.sent for each in links])
     if received is None or sent is None:
@@ -91,7 +91,7 @@ def columns(gpus: int) -> Sequence[Column[GpuRow]]:
     return (
         Column("POD", lambda row: f"{row.gpus.rank}", least=4, right=True, sort=lambda row: row.gpus.rank),
         *(Column(f"GPU {at}", partial(gpu_cell, index=at), width=_CELL_COLUMNS, right=True) for at in range(gpus)),
-        Column("RDMA IN/OUT GB/s", _rdma, width=16, right=True, drop=3),
+        Column("RDMA IN/OUT GB/s", _rdma_cell, width=16, right=True, drop=3),
         Column(
             "NODE",
             lambda row: Span(row.gpus.node, "dim"),
@@ -184,12 +184,12 @@ class GpusTab(JobTab):
     def opened(self) -> None:
         if not self._reading:
             self._reading = True
-            self._read()
+            self._read_gpus()
 
     def resume_after_reconnect(self) -> None:
         if self.is_open:
             self._reading = True
-            self._read()
+            self._read_gpus()
 
     def deactivated(self) -> None:
         super().deactivated()
@@ -197,16 +197,16 @@ class GpusTab(JobTab):
         self._reading = False
 
     @work(group="gpus", exclusive=True)
-    async def _read(self) -> None:
+    async def _read_gpus(self) -> None:
         with self.live.report_errors(f"The GPUs of {self.key[1]} cannot be read"):
             async with aclosing(self.live.session.gpus.follow_boards(*self.key, source=self.source)) as boards:
                 async for board in boards:
                     self.board = board
-                    self._show()
+                    self._show_board()
         self._reading = False
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
-        self._show()
+        self._show_board()
 
     def offers(self) -> dict[str, object]:
         return {"source": self._exporter()}
@@ -220,18 +220,18 @@ class GpusTab(JobTab):
         self.source = NVIDIA_SMI if self.source == DCGM else DCGM
         self.board = GpuBoard()
         self._reading = True
-        self._read()
-        self._show()
+        self._read_gpus()
+        self._show_board()
 
     def action_metric(self, step: int) -> None:
         self._place = (self._place + step) % len(GPU_METRICS)
-        self._show()
+        self._show_board()
 
     @property
     def fault(self) -> str:
         return "; ".join(gpu_faults(self.board)[:2])
 
-    def _show(self) -> None:
+    def _show_board(self) -> None:
         what, board = GPU_METRICS[self._place], self.board
         middle = board.median(what)
         ranks = {rank.rank: rank for rank in board.ranks}

@@ -60,7 +60,7 @@ class HangGroupTable(ResourceTable["HangGroup"]):
         Column("RANKS", lambda group: format_ranges(group.ranks), least=8, most=40),
         Column("PODS", lambda group: format_ranges({each.pod_rank for each in group.members}), least=4, most=16),
         Column("NODE", lambda group: group.place, least=10, most=40, cut="node"),
-        Column("CALL", lambda group: _call(group), fill=True, least=20, drop=4),
+        Column("CALL", lambda group: _call_span(group), fill=True, least=20, drop=4),
     )
 
     def row_text(self, row: HangGroup) -> str:
@@ -74,7 +74,7 @@ class HangGroupTable(ResourceTable["HangGroup"]):
         return f"{row.doing} {row.label} {row.format_short_members} {' '.join(calls)}"
 
 
-def _call(group: HangGroup) -> Span:
+def _call_span(group: HangGroup) -> Span:
     if group.members[0].program:
         return Span(group.members[0].command, "dim")
     frame = group.members[0].where.frame
@@ -155,7 +155,7 @@ class HangTab(JobTab):
             elif made is None and self._makes_steps():
                 self._show_summary("dim", "○ ", f"Not inspected: it makes steps. H inspects it. {DUMPS_HALT}")
             else:
-                self._look(all_stacks=False, asked=False)
+                self._inspect(all_stacks=False, asked=False)
 
     def _find_hang_of_others(self) -> Diagnosis | None:
         """What another console found out about this hang."""
@@ -193,7 +193,7 @@ class HangTab(JobTab):
         return line.health.level is not HealthLevel.BAD and line.health.state not in STEPLESS_WORDS
 
     def offers(self) -> dict[str, object]:
-        process = self._process()
+        process = self._selected_process()
         missing = self.report and self.report.without_py_spy
         return {
             "install": missing,
@@ -300,13 +300,13 @@ class HangTab(JobTab):
         self.advice.runs = tuple(Span(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(advice))
 
     def action_inspect(self) -> None:
-        self._look(all_stacks=False)
+        self._inspect(all_stacks=False)
 
     def action_stacks(self) -> None:
-        self._look(all_stacks=True)
+        self._inspect(all_stacks=True)
 
     @work(group="hang", exclusive=True)
-    async def _look(self, *, all_stacks: bool, asked: bool = True) -> None:
+    async def _inspect(self, *, all_stacks: bool, asked: bool = True) -> None:
         if not await self._may_look(asked=asked):
             return
         doing = "Reading the stacks of all processes" if all_stacks else "Asking where the processes are"
@@ -385,18 +385,18 @@ class HangTab(JobTab):
     @on(HangGroupTable.Opened, "HangGroupTable")
     def open_rank(self, event: HangGroupTable.Opened) -> None:
         event.stop()
-        process = self._process()
+        process = self._selected_process()
         if process is not None:
             self.post_message(self.Chosen(process.pod_rank, "log"))
 
-    def _process(self) -> TracedProcess | None:
+    def _selected_process(self) -> TracedProcess | None:
         return self.table.row.members[0] if self.table.row else None
 
     # what takes longer
 
     @work(group="actions")
     async def action_record(self) -> None:
-        process, report = self._process(), self.report
+        process, report = self._selected_process(), self.report
         if process is None or report is None:
             return
         app = self.live.app
@@ -415,7 +415,7 @@ class HangTab(JobTab):
     @work(group="actions")
     async def action_facts(self) -> None:
         """Show a file in /proc of the selected process."""
-        process = self._process()
+        process = self._selected_process()
         if process is None:  # without this action the key would open the page that has it elsewhere
             self.live.notify("There is no process in the list yet.", timeout=3)
             return

@@ -95,10 +95,10 @@ class LogTab(JobTab):
 
     def activated(self) -> None:
         """Start to follow: at the alarm's line, or in the pod that prints the steps."""
-        first, alarm = not self._asked, self._alarm()
+        first, alarm = not self._asked, self._active_alarm()
         if first:
             self._asked = True
-            self._follow()
+            self._follow_log()
         super().activated()
         if not self.given and (first or (alarm is not None and alarm.kind is not self._led_to)):
             self._find_relevant_pod()
@@ -109,7 +109,7 @@ class LogTab(JobTab):
         course = width * 2 // 5
         return course if self.view.lines.columns_wanted <= width - course else 0
 
-    def _alarm(self) -> Alarm | None:
+    def _active_alarm(self) -> Alarm | None:
         if self.line is None:
             return None
         return self.line.alarms[-1] if self.line.alarms else alarm_by_log(self.line)
@@ -122,7 +122,7 @@ class LogTab(JobTab):
         place: LogLocation | None = None
         for _ in range(MAX_PLACE_LOOKS):
             await asyncio.sleep(REDRAW_SECONDS)
-            line, alarm = self.line, self._alarm()
+            line, alarm = self.line, self._active_alarm()
             if line is None or self._log is None:
                 continue
             pod = self.rank if pod is None else pod
@@ -216,7 +216,7 @@ class LogTab(JobTab):
 
     def resume_after_reconnect(self) -> None:
         if self._asked:
-            self._follow()
+            self._follow_log()
 
     def update_note(self, line: JobLine | None, fleet: Fleet) -> None:
         self.note = f"pod {self.rank}" if self.mode == "one" else _MODE_TITLES[self.mode].lower()
@@ -229,7 +229,7 @@ class LogTab(JobTab):
             self._show_log()
 
     @work(group="log", exclusive=True)
-    async def _follow(self) -> None:
+    async def _follow_log(self) -> None:
         with self.live.report_errors(f"The log of {self.key[1]} cannot be followed"):
             pods = len(self.line.ranks) if self.line else 1
             async with self.live.session.logs.open_job_log(

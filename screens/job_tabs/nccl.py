@@ -53,7 +53,7 @@ class NcclTab(JobTab):
         if line is None:
             if self.is_open and not self._measured:
                 self._measured = "kept"
-                self._measure()
+                self._follow_measures()
             return
         if not (self.is_open or recipe_kind(line.jobset.recipe) is RecipeKind.NCCL):
             return
@@ -61,10 +61,10 @@ class NcclTab(JobTab):
         started = not rank_waits(0, first) or line.jobset.finished
         if self._measured != line.jobset.uid and started:
             self._measured = line.jobset.uid
-            self._measure()
+            self._follow_measures()
 
     @work(group="nccl", exclusive=True)
-    async def _measure(self) -> None:
+    async def _follow_measures(self) -> None:
         try:
             measures = self.live.session.measures
             self.panel.pass_line = measures.pass_line

@@ -54,7 +54,7 @@ def _status_cell(slot: PodSlot) -> Cell:
     return [rank_glyph(slot), Span(f" {slot.status if slot.pod else 'no pod'}", style)]
 
 
-def _ended(slot: PodSlot) -> Cell:
+def _ended_cell(slot: PodSlot) -> Cell:
     if slot.exit_code is None:
         return ""
     return Span(str(slot.exit_code), "bad" if slot.exit_code else "dim")
@@ -79,7 +79,7 @@ class RankTable(ResourceTable[PodSlot]):
             right=True,
             drop=2,
         ),
-        Column("EXIT", _ended, width=4, right=True, drop=1),
+        Column("EXIT", _ended_cell, width=4, right=True, drop=1),
         since("AGE", lambda rank: rank.pod.created if rank.pod else 0.0),
     )
 

@@ -61,7 +61,7 @@ class TrainingTab(JobTab):
     def activated(self) -> None:
         if not self._asked:
             self._asked = True
-            self._measure()
+            self._follow_measures()
         super().activated()
 
     def spare_lines(self, height: int) -> int:
@@ -69,7 +69,7 @@ class TrainingTab(JobTab):
 
     def resume_after_reconnect(self) -> None:
         if self._asked:
-            self._measure()
+            self._follow_measures()
 
     def opened(self) -> None:
         self._show()
@@ -85,7 +85,7 @@ class TrainingTab(JobTab):
             self.panel.waiting = training_waits(line) if line else self.waits_to_appear()
 
     @work(group="training", exclusive=True)
-    async def _measure(self) -> None:
+    async def _follow_measures(self) -> None:
         try:
             async with self.live.session.measures.open_job(*self.key) as job, aclosing(job.follow_changes()) as changes:
                 self._job = job

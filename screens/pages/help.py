@@ -42,7 +42,7 @@ def key_groups(screen: Screen[Any]) -> list[KeyGroup]:
         if not binding.description or not active.enabled or binding.system:
             continue
         why = f": {lower_first_letter(active.tooltip)}" if active.tooltip else ""
-        actions = found.setdefault(_place(active.node), {})
+        actions = found.setdefault(_place_of(active.node), {})
         keys, _ = actions.setdefault(binding.action, ([], f"{verb_of(active)}{why}"))
         keys.append(screen.app.get_key_display(binding))
     order = ("This screen", "Rows", "Everywhere", "Typing")
@@ -52,7 +52,7 @@ def key_groups(screen: Screen[Any]) -> list[KeyGroup]:
     ]
 
 
-def _place(node: DOMNode) -> str:
+def _place_of(node: DOMNode) -> str:
     if isinstance(node, App):
         return "Everywhere"
     if isinstance(node, (Input, TextArea)):

@@ -167,7 +167,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
         if self.focused is self.images and self.images.row is not None:
             self.explanation.runs = (Span(self.images.row.references[0], "dim"),)
         elif build is not None:
-            self.explanation.runs = tuple(_sentence(build))
+            self.explanation.runs = tuple(_build_sentence(build))
         self.refresh_bindings()
 
     def on_descendant_focus(self) -> None:
@@ -234,7 +234,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
                 self.read()
 
 
-def _sentence(build: Build) -> list[Span]:
+def _build_sentence(build: Build) -> list[Span]:
     values = "  ".join(f"{name}={value}" for name, value in sorted(build.substitutions.items()))
     runs = [Span(f"{sentence(build.why)} ", "bad")] if build.why else []
     return [*runs, Span(f"{build.id}  ", ""), Span(values, "dim")]

@@ -164,7 +164,7 @@ class JobScreen(LiveScreen):
             if not jobset.finished and connection not in {None, self._watched_by}:
                 self._watched_by = connection
                 self.app.session.alarms.watch_job(*self.key)
-            self.line = replace(line_of(self.app, jobset, fleet), faults=_faults(self.tabs))
+            self.line = replace(line_of(self.app, jobset, fleet), faults=_tab_faults(self.tabs))
             if self._rank is None:
                 first = first_failure(jobset, fleet)
                 self._choose(first.number if first else 0)
@@ -245,8 +245,8 @@ class JobScreen(LiveScreen):
             self._show_saved()
 
     def _show_tabs(self) -> None:
-        if self.line is not None and self.line.faults != _faults(self.tabs):
-            self.line = replace(self.line, faults=_faults(self.tabs))
+        if self.line is not None and self.line.faults != _tab_faults(self.tabs):
+            self.line = replace(self.line, faults=_tab_faults(self.tabs))
             self._show_header()
             self._show_row_reason()
         self.strip.tabs = tuple(Tab(tab.NAME, tab.KEY, tab.TITLE, tab.note) for tab in _filled_tabs(self))
@@ -367,5 +367,5 @@ def _filled_tabs(page: JobScreen) -> list[JobTab]:
     return [tab for tab in page.tabs.values() if type(tab) is not other or tab.note or tab is page.here]
 
 
-def _faults(tabs: Mapping[str, JobTab]) -> tuple[str, ...]:
+def _tab_faults(tabs: Mapping[str, JobTab]) -> tuple[str, ...]:
     return tuple(fault for tab in tabs.values() if (fault := tab.fault))

@@ -53,11 +53,11 @@ def node_facts(node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | N
         ("Repair", Span(node.repair, "waits")),
         ("Cordoned for", Span(node.cordon_reason, "waits")),
         ("Taints", ", ".join(node.taints)),
-        *((f"Fault {index}", _fault(fault, now)) for index, fault in enumerate(node.fault_reports(now), start=1)),
+        *((f"Fault {index}", _fault_spans(fault, now)) for index, fault in enumerate(node.fault_reports(now), start=1)),
     )
 
 
-def _fault(fault: NodeFault, now: float) -> list[Span]:
+def _fault_spans(fault: NodeFault, now: float) -> list[Span]:
     since = f", since {clock(fault.since)} ({moment(fault.since, now)})" if fault.since else ""
     by = f"says {fault.by}" if fault.by else ""
     return [Span(sentence(fault.words), "bad"), Span(f"  {by}{since}", "dim")]
@@ -134,12 +134,12 @@ class NodeScreen(NodeActions, PodActions):
         return self.pods_here.chosen
 
     def action_yaml(self) -> None:
-        self._focused().action_yaml(self)
+        self._focused_actions().action_yaml(self)
 
     def action_copy(self) -> None:
-        self._focused().action_copy(self)
+        self._focused_actions().action_copy(self)
 
-    def _focused(self) -> type[PodActions | NodeActions]:
+    def _focused_actions(self) -> type[PodActions | NodeActions]:
         """What the action keys apply to: the selected pod if the pod table has the focus, else the node."""
         return PodActions if self.pods() and self.pods_here.has_focus else NodeActions
 

@@ -180,12 +180,12 @@ class PreflightScreen(LiveScreen):
     @on(ResourceTable.Highlighted)
     def _show_details(self) -> None:
         check = self.table.row
-        self.explanation.runs = tuple(_sentence(check)) if check else ()
+        self.explanation.runs = tuple(_check_sentence(check)) if check else ()
         self.looks.runs = tuple(_check_spans(check)) if check else ()
         self.refresh_bindings()
 
 
-def _sentence(check: Check) -> list[Span]:
+def _check_sentence(check: Check) -> list[Span]:
     runs = [Span(f"{check.title} ", "strong"), Span(f"{check.evidence} ")]
     runs.append(Span(f"{check.reason} ", RESULT_CELLS[check.result][1].style or "dim"))
     if check.over and check.result not in {Result.OK, Result.NOT_APPLICABLE}:

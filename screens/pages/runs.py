@@ -71,7 +71,7 @@ class RunRecordsScreen(LiveScreen):
         """Show these, the latest that are known."""
 
 
-def _owner(screen: RunRecordsScreen, run: RunRecord) -> str:
+def _owner_name(screen: RunRecordsScreen, run: RunRecord) -> str:
     return OWN_NAME if screen.app.whose(short_name(run.who)) == OWN_NAME else ""
 
 
@@ -115,7 +115,7 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         found = [
             *fold_spans(run_sentence(run), width),
             [],
-            *fact_lines(run_facts(run, now, by=_owner(self, run)), width),
+            *fact_lines(run_facts(run, now, by=_owner_name(self, run)), width),
         ]
         cost = run.ledger(now)
         if cost.allocated:
@@ -306,7 +306,7 @@ class RunScreen(RunRecordsScreen):
         self._show_title()
         self.head.runs = tuple(run_sentence(run))
         now = SERVER_CLOCK.now()
-        self.facts.facts = (*run_facts(run, now, by=_owner(self, run)), ("GPU-time", cost_words(run.ledger(now))))
+        self.facts.facts = (*run_facts(run, now, by=_owner_name(self, run)), ("GPU-time", cost_words(run.ledger(now))))
         if self._read_of != (run.uid, run.outcome):
             self._read_of = run.uid, run.outcome
             self._read_log(run)

@@ -103,7 +103,7 @@ class StorageScreen(ProjectRegionScreen, AskingScreen):
     @on(ResourceTable.Highlighted)
     def _show_details(self) -> None:
         place = self.table.row
-        self.explanation.runs = tuple(_sentence(place, self)) if place is not None else ()
+        self.explanation.runs = tuple(_place_sentence(place, self)) if place is not None else ()
         self.refresh_bindings()
 
     def offers(self) -> dict[str, object]:
@@ -131,7 +131,7 @@ class StorageScreen(ProjectRegionScreen, AskingScreen):
             self.copy([f"gs://{place.name}" if place.kind == BUCKET else place.address])
 
 
-def _sentence(place: StoragePlace, screen: StorageScreen) -> list[Span]:
+def _place_sentence(place: StoragePlace, screen: StorageScreen) -> list[Span]:
     if place.error is not None:
         return [Span(f"{place.error.message} ", "bad"), Span(screen.hint_of(place.error), "dim")]
     if not place.values:

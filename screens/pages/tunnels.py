@@ -77,7 +77,7 @@ class TunnelsScreen(LiveScreen):
     def _show_details(self) -> None:
         self.refresh_bindings()
         tunnel = self.table.row
-        self.explanation.runs = tuple(_sentence(tunnel)) if tunnel is not None else ()
+        self.explanation.runs = tuple(_tunnel_sentence(tunnel)) if tunnel is not None else ()
 
     @on(ResourceTable.Opened)
     def _opened(self, event: ResourceTable.Opened) -> None:
@@ -186,7 +186,7 @@ class TunnelsScreen(LiveScreen):
 OTHER_PORT = "another"
 
 
-def _sentence(tunnel: Tunnel) -> list[Span]:
+def _tunnel_sentence(tunnel: Tunnel) -> list[Span]:
     parts = [Span(wording.sentence(tunnel.words) + " ", "waits")] if tunnel.words else []
     if tunnel.state == "ready":
         parts.append(Span(f"{tunnel.address} is pod {tunnel.pod}. ", ""))

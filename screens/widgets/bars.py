@@ -75,14 +75,14 @@ class TitleBar(Styled):
         states = {each.state for each in self.title.links}
         is_live = not self.title.trouble and states <= {WatchState.LIVE, WatchState.ABSENT}
         # While it is live, how long it was quiet is worth less than a tab's key, which must not come and go with it
-        if _cells(right) > room or (is_live and not self._fits(TabShape(), width - _cells(right))):
+        if _count_cells(right) > room or (is_live and not self._fits(TabShape(), width - _count_cells(right))):
             right = self._status(width, brief=True)
-            if not self.title.narrowed and not self._fits(TabShape(names=False), width - _cells(right)):
+            if not self.title.narrowed and not self._fits(TabShape(names=False), width - _count_cells(right)):
                 right = self._status(width, brief=True, namespace=False)
-        right_width = _cells(right)
+        right_width = _count_cells(right)
         if right_width > room:
             right = self._status(0)
-            right_width = min(_cells(right), max(0, width - len(self.NAME) - 1))
+            right_width = min(_count_cells(right), max(0, width - len(self.NAME) - 1))
         left_width = max(0, width - right_width)
         left: list[Segment] = []
         room = left_width
@@ -100,12 +100,12 @@ class TitleBar(Styled):
         trail, alone = len(self.title.trail) > 1, TabShape(names=False, others=False)
         shapes = [TabShape(), TabShape(names=False), *[TabShape(names=False, trail=False)] * trail, alone]
         shape = next((each for each in shapes if self._fits(each, room)), alone._replace(trail=not trail))
-        return [(Span(self.NAME, "accent"), self.ground("bar")), *self._tabs(shape)]
+        return [(Span(self.NAME, "accent"), self.ground("bar")), *self._tab_spans(shape)]
 
     def _fits(self, shape: TabShape, room: int) -> bool:
-        return len(self.NAME) + _cells(run for run, _ in self._tabs(shape)) <= room
+        return len(self.NAME) + _count_cells(run for run, _ in self._tab_spans(shape)) <= room
 
-    def _tabs(self, shape: TabShape) -> list[tuple[Span, Style]]:
+    def _tab_spans(self, shape: TabShape) -> list[tuple[Span, Style]]:
         tabs = []
         for mode, key, name in self.title.tabs:
             click = Style(meta={"@click": f"screen.open_tab({mode!r})"})
@@ -142,7 +142,7 @@ class TitleBar(Styled):
         return [*runs, Span("  "), *fresh, Span(" ")]
 
 
-def _cells(runs: Iterable[Span]) -> int:
+def _count_cells(runs: Iterable[Span]) -> int:
     return sum(cell_len(run.text) for run in runs)
 
 
@@ -194,29 +194,29 @@ class KeyBar(Styled):
         key, verb = bar + self.style_of("key"), bar + self.style_of("dim")
         segments: list[Segment] = []
         at = 0
-        for left, hint in self._places():
+        for left, hint in self._hint_places():
             segments.append(Segment(" " * (left - at), bar))
             click = Style(meta={"@click": f"screen.run_hint({hint.action!r})"})
             segments += [Segment(hint.key, key + click), Segment(f" {hint.verb}", verb + click)]
-            at = left + _width(hint)
+            at = left + _hint_width(hint)
         return Strip(segments).adjust_cell_length(self.size.width, bar)
 
-    def _places(self) -> list[tuple[int, KeyHint]]:
+    def _hint_places(self) -> list[tuple[int, KeyHint]]:
         width = self.size.width
         ends = [hint for hint in self.hints if hint.last]
-        room = width - sum(_width(hint) + 2 for hint in ends)
+        room = width - sum(_hint_width(hint) + 2 for hint in ends)
         placed: list[tuple[int, KeyHint]] = []
         at = 1
         for hint in sorted(self.hints, key=lambda hint: hint.last):
             if hint.last:
                 at = max(at, room + 1)
-            if at + _width(hint) <= (width if hint.last else room):
+            if at + _hint_width(hint) <= (width if hint.last else room):
                 placed.append((at, hint))
-                at += _width(hint) + 2
+                at += _hint_width(hint) + 2
         return placed
 
 
-def _width(hint: KeyHint) -> int:
+def _hint_width(hint: KeyHint) -> int:
     return cell_len(hint.key) + 1 + cell_len(hint.verb)
 
 

@@ -265,10 +265,10 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self._label = max((len(short_name(host.node.name)) for host in hosts), default=0)
         self._pips = max((host.total for host in hosts), default=0)
         self.columns_wanted = 3 + max((cell_width(list(heading)) for heading, _ in self._floors), default=0)
-        self.lines_wanted = sum(1 if line.heading else 3 for line in self._fold(MAP_SHAPES[1]))
+        self.lines_wanted = sum(1 if line.heading else 3 for line in self._floor_lines(MAP_SHAPES[1]))
         self._shape, self._lines = self._choose_shape(self._asked)
         if self._shape.rows > 1:
-            self._lines = self._fold(
+            self._lines = self._floor_lines(
                 self._shape, max((cell_len(host_caption(host)) for host in hosts), default=0) + GAP_COLUMNS
             )
         left = self._name_width(self._shape)
@@ -294,14 +294,14 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         folded: dict[tuple[Zoom, bool], list[FloorLine]] = {}
         for shape in shapes:
             key = shape.zoom, shape.names
-            lines = folded[key] = folded.get(key) or self._fold(shape)
+            lines = folded[key] = folded.get(key) or self._floor_lines(shape)
             if sum(1 if line.heading else shape.rows for line in lines) <= self.size.height:
                 return shape, lines
         shape = next(each for each in shapes if each.rows == 1) if zoom else shapes[-1]
         return shape, folded[shape.zoom, shape.names]
 
-    def _fold(self, shape: Shape, wanted: int = 0) -> list[FloorLine]:
-        left, mark = self._name_width(shape), self._columns(shape)
+    def _floor_lines(self, shape: Shape, wanted: int = 0) -> list[FloorLine]:
+        left, mark = self._name_width(shape), self._mark_columns(shape)
         return [
             line
             for heading, floor in self._floors
@@ -315,7 +315,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
             return block + subblock + 5
         return block + 3 + (subblock + 1 if shape.names else 0)
 
-    def _columns(self, shape: Shape) -> int:
+    def _mark_columns(self, shape: Shape) -> int:
         """Columns that a mark takes at least."""
         if shape.zoom is not Zoom.GPUS:
             return 1
@@ -365,13 +365,13 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
             segments += fit_spans([] if part else names, left, self.over(back))
             if self.zoom is Zoom.GPUS:
                 for (host,) in panel.marks:
-                    segments += self._host(host, part, row.mark)
+                    segments += self._host_segments(host, part, row.mark)
             else:
-                segments += self._summed(panel)
+                segments += self._panel_segments(panel)
             segments += fit_spans([], row.panel - left - len(panel.marks) * row.mark, self.over(back))
         return Strip(compact(segments)).adjust_cell_length(width, back)
 
-    def _host(self, host: Host, part: int, width: int) -> list[Segment]:
+    def _host_segments(self, host: Host, part: int, width: int) -> list[Segment]:
         plain = self.rich_style.background_style
         here = self.has_focus and part < max(2, self._shape.rows - 1) and host.node.name == self._cursor
         back = self.over(self.ground("cursor") if here else plain)
@@ -384,7 +384,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
             runs += [host_mark(host), *(Span(pip.text * len(list(same)), pip.style) for pip, same in pips)]
         return [*fit_spans(runs, width - GAP_COLUMNS, back), *fit_spans([], GAP_COLUMNS, self.over(plain))]
 
-    def _summed(self, panel: Panel) -> list[Segment]:
+    def _panel_segments(self, panel: Panel) -> list[Segment]:
         """A mark for each host or subblock; those of one colour are one run: thousands are drawn at once."""
         plain, index = self.rich_style.background_style, self._index() if self.has_focus else None
         cursor = self._spots[index].hosts if index is not None else None

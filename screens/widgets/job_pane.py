@@ -77,7 +77,7 @@ def job_lines(
 
     `tail`: with the last lines of its log, or its events.
     """
-    found = [_title(job, width, now), *reason_lines(job, width, now, whose)]
+    found = [_title_spans(job, width, now), *reason_lines(job, width, now, whose)]
     if job.jobset.state is not JobState.PENDING:
         last = max(MIN_LOG_LINES, min(height // 4, USUAL_LOG_LINES)) if tail else 0
         found += _progress_lines(job, measures, width, height - len(found) - last, now)
@@ -162,7 +162,7 @@ def entry(name: list[Span], state: list[Span], about: str, width: int, *, low: b
     return [[*name, gap, end] if about else name, *([Span("  "), *runs] for runs in below)]
 
 
-def _title(job: JobLine, width: int, now: float) -> list[Span]:
+def _title_spans(job: JobLine, width: int, now: float) -> list[Span]:
     jobset = job.jobset
     parts = [job.owner, f"{jobset.gpus} GPUs", wording.age(now - jobset.created) if jobset.created else ""]
     facts = " · ".join(part for part in parts if part)
@@ -228,15 +228,15 @@ def _progress_lines(
     If there is little room the GPUs go first, then the curve, the cost and the glyphs of the pods. `saved`: with what
     would be lost; `without`: as of `course_lines`.
     """
-    curve, figures = "curves" not in without, [] if "figures" in without else _figures(job, measures, width)
-    pods, cost = _pods(job, width) if job.ranks else [], _cost(job, now)
+    curve, figures = "curves" not in without, [] if "figures" in without else _figure_lines(job, measures, width)
+    pods, cost = _pod_lines(job, width) if job.ranks else [], _cost_spans(job, now)
     at_risk = fold_spans(runs, width) if saved and (runs := saved_state_spans(job, measures, now)) else []
     if pods and cell_width(pods[0]) + cell_width(cost) + 3 <= width:
         pods[0] += [Span("   "), *cost] if cost else []
         cost = []
     least = MIN_BUSBW_LINES if measures is not None and measures.tests else MIN_CURVE_LINES
     most = max(1, room - len(figures) - len(pods) - bool(cost) - 1 - least)
-    if curve and len(at_risk) > most and _curve(measures, width, least):  # its page has all of that
+    if curve and len(at_risk) > most and _curve_lines(measures, width, least):  # its page has all of that
         at_risk[most - 1 :] = [cut_spans(at_risk[most - 1], width - 2, " …")]
     pods += [*at_risk, *([cost] if cost and pods else [])]
     pods = pods[: max(1, room - len(figures))]
@@ -245,7 +245,7 @@ def _progress_lines(
         busy = []
     left = room - len(figures) - len(pods) - len(busy)
     high = max(left - 1, min(left, MIN_CURVE_LINES))  # without the line below it where there is room for no more
-    curves = _curve(measures, width, min(MAX_CURVE_LINES, high))[:left] if curve else []
+    curves = _curve_lines(measures, width, min(MAX_CURVE_LINES, high))[:left] if curve else []
     steps = _steps(measures, width, left - len(curves)) if "steps" not in without else []
     return [*figures, *curves, *pods, *busy, *steps]
 
@@ -266,7 +266,7 @@ def _steps(measures: JobMeasures | None, width: int, room: int) -> Lines:
     return [[], *([Span(text, "" if at else "head")] for at, text in enumerate(texts))]
 
 
-def _figures(job: JobLine, measures: JobMeasures | None, width: int) -> Lines:
+def _figure_lines(job: JobLine, measures: JobMeasures | None, width: int) -> Lines:
     progress, found = job.job_progress, list[list[Span]]()
     if progress is not None and progress.busbw is not None and measures is not None and measures.tests:
         peak = measures.tests[-1].test.peak_busbw  # of the same rows as the curve below, which may be newer
@@ -281,7 +281,7 @@ def _figures(job: JobLine, measures: JobMeasures | None, width: int) -> Lines:
     return found
 
 
-def _curve(measures: JobMeasures | None, width: int, high: int) -> Lines:
+def _curve_lines(measures: JobMeasures | None, width: int, high: int) -> Lines:
     """The curves of training or that of the bandwidth and an empty line; nothing in fewer than MIN_CURVE_LINES."""
     if high < MIN_CURVE_LINES:
         return []
@@ -304,7 +304,7 @@ def _curve(measures: JobMeasures | None, width: int, high: int) -> Lines:
     return [*draw(measured_points(test.test), band, width, high).rows(), []]
 
 
-def _pods(job: JobLine, width: int) -> Lines:
+def _pod_lines(job: JobLine, width: int) -> Lines:
     """One glyph per pod in index order; for very many pods the count of each state."""
     ready = f"{job.ready}/{len(job.ranks)} pods"
     where = place_words(job)
@@ -371,7 +371,7 @@ def _gpus_of_node(gpus: Sequence[Gpu]) -> list[Span]:
     return [*map(_gpu_mark, gpus), Span(mean)]
 
 
-def _cost(job: JobLine, now: float) -> list[Span]:
+def _cost_spans(job: JobLine, now: float) -> list[Span]:
     """GPU-time since Kueue admitted the job; empty if it was not admitted."""
     workload = job.fleet.workload_of(job.jobset)
     admitted = condition(workload.conditions, "Admitted") if workload else None

@@ -28,16 +28,16 @@ def arrange(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
     known = [fact for fact in facts if cell_width(fact[1])]
     if not known:
         return []
-    wide = [fact for fact in known if _width(fact) > width // 2 - GAP_COLUMNS]
-    narrow = [fact for fact in known if _width(fact) <= width // 2 - GAP_COLUMNS]
-    widest = max((_width(fact) for fact in narrow), default=width)
+    wide = [fact for fact in known if _fact_width(fact) > width // 2 - GAP_COLUMNS]
+    narrow = [fact for fact in known if _fact_width(fact) <= width // 2 - GAP_COLUMNS]
+    widest = max((_fact_width(fact) for fact in narrow), default=width)
     columns = max(1, min(4, width // (widest + GAP_COLUMNS)))
     lines = -(-len(narrow) // columns)
     grid = [narrow[index::lines] for index in range(lines)]
     return [*grid, *([fact] for fact in wide)]
 
 
-def _width(fact: Fact) -> int:
+def _fact_width(fact: Fact) -> int:
     return NAME_COLUMNS + cell_width(fact[1])
 
 
@@ -98,7 +98,7 @@ def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE_COLUMNS,
                     for run in (
                         Span(f"{name:<{NAME_COLUMNS}}", style),
                         *runs_of(cell),
-                        Span(" " * (column - _width((name, cell)))),
+                        Span(" " * (column - _fact_width((name, cell)))),
                     )
                 ]
             )

@@ -58,7 +58,7 @@ class Service:
 
 async def asked(image: str, service: Service) -> None:
     class Registry(RegistryClient):
-        _request = staticmethod(service.ask)  # type: ignore[assignment]
+        _request_once = staticmethod(service.ask)  # type: ignore[assignment]
 
     await Registry(TOKEN).read_image(image)
 

@@ -41,7 +41,7 @@ class _Copy:
         self._proof = Verification.SHA256
         self._began = time.monotonic()
 
-    def _report(self, source: str, target: str, entries: Sequence[FileEntry]) -> CopyReport:
+    def _make_report(self, source: str, target: str, entries: Sequence[FileEntry]) -> CopyReport:
         return CopyReport(
             source,
             target,
@@ -105,7 +105,7 @@ class FetchCopy(_Copy):
             entries = [FileEntry("", EntryKind.FILE, spot.size, spot.mode & 0o777, spot.modified)]
             self._list_files(entries)
             await self._fetch_file(entries[0], spot.path, final)
-        return self._report(source, str(final), entries)
+        return self._make_report(source, str(final), entries)
 
     async def _fetch_file(self, entry: FileEntry, path: str, final: Path) -> None:
         """Copy one file, resuming an earlier try; it gets its final name after its checksum is verified."""
@@ -114,7 +114,7 @@ class FetchCopy(_Copy):
             have = await asyncio.to_thread(part.received_bytes)
             await asyncio.to_thread(local.check_space, final.parent, entry.size - have)
             self._meter.add_existing(have, whole=False)
-            shrunk = await self._receive(part, path, entry)
+            shrunk = await self._download_part(part, path, entry)
             if shrunk or await self._checksum_matches(part.path, path):
                 break
             now = await self._files.stat(path)
@@ -128,7 +128,7 @@ class FetchCopy(_Copy):
         await asyncio.to_thread(local.finish_file, part.path, final, entry)
         self._meter.finish_file()
 
-    async def _receive(self, part: local.PartialFile, path: str, entry: FileEntry) -> bool:
+    async def _download_part(self, part: local.PartialFile, path: str, entry: FileEntry) -> bool:
         """Download into the partial file; returns whether the file has become shorter meanwhile."""
         shrunk = False
 
@@ -288,7 +288,7 @@ class SendCopy(_Copy):
             if spot.kind is not None and not spot.folder:
                 raise BadInput(f"{final} in {self._files.where} is a file: a folder cannot be put in its place.")
             entries = await self._send_folder(source, final, spot)
-        return self._report(str(source), final, entries)
+        return self._make_report(str(source), final, entries)
 
     async def _inspect_target(self, target: str) -> PathInfo:
         if target.endswith("/"):

@@ -50,7 +50,7 @@ def add_include(places: SshPaths) -> bool:
     remove_include(places)  # a line that leads elsewhere
     path = places.user_config
     there = path.exists()
-    content = _read(path)
+    content = _read_text(path)
     end = b"\r\n" if content.partition(b"\n")[0].endswith(b"\r") else b"\n"
     head = (INCLUDE_MARK if there else CREATED_MARK) + end + include_line(places).encode() + end
     try:
@@ -66,7 +66,7 @@ def add_include(places: SshPaths) -> bool:
 def remove_include(places: SshPaths) -> bool:
     """Remove the Include line, and the file if a4 created it; returns whether there was one. Raises BadInput."""
     path = places.user_config
-    content = _read(path)
+    content = _read_text(path)
     kept, made, found = [], False, False
     lines = content.splitlines(keepends=True)
     for at, each in enumerate(lines):
@@ -90,7 +90,7 @@ def remove_include(places: SshPaths) -> bool:
     return True
 
 
-def _read(path: Path) -> bytes:
+def _read_text(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -52,7 +52,7 @@ class SpareConnections(Generic[T]):
         """Begin to make as many as are missing; one that cannot be made is left out."""
         while len(self._made) < number:
             made = asyncio.ensure_future(self._make())
-            self._made[made] = made.get_loop().call_later(self._seconds, self._drop, made)
+            self._made[made] = made.get_loop().call_later(self._seconds, self._cancel_spare, made)
 
     def pop_open(self) -> T | None:
         """A spare connection that is still open; None without one: the caller opens one and sees the error."""
@@ -66,9 +66,9 @@ class SpareConnections(Generic[T]):
     def close(self) -> None:
         """Close all."""
         for made in tuple(self._made):
-            self._drop(made)
+            self._cancel_spare(made)
 
-    def _drop(self, made: asyncio.Future[T]) -> None:
+    def _cancel_spare(self, made: asyncio.Future[T]) -> None:
         self._made.pop(made).cancel()
         made.cancel()
         made.add_done_callback(self._close)

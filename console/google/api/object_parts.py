@@ -74,13 +74,13 @@ class _Login:
         if self._must_ask(refused):
             async with self._one:
                 if self._must_ask(refused):
-                    await self._ask(refused)
+                    await self._renew_token(refused)
         return self._token, self._headers
 
     def _must_ask(self, refused: str) -> bool:
         return time.monotonic() > self._until or refused == self._token
 
-    async def _ask(self, refused: str) -> None:
+    async def _renew_token(self, refused: str) -> None:
         self._token, _ = await self._reach.token(refused)
         self._until = time.monotonic() + self.FRESH
         project = getattr(self._reach.credentials, "quota_project_id", None)
@@ -136,7 +136,7 @@ class _ObjectReader:
         curl.setopt(pycurl.NOSIGNAL, 1)
         curl.setopt(pycurl.PROXY, endpoint.proxy)  # an empty one too: unless both are set, libcurl asks the environment
         curl.setopt(pycurl.NOPROXY, "")
-        curl.setopt(pycurl.WRITEFUNCTION, self._take)
+        curl.setopt(pycurl.WRITEFUNCTION, self._buffer_piece)
         if endpoint.base.startswith("https:"):
             self._set_certificates(endpoint)
 
@@ -153,7 +153,7 @@ class _ObjectReader:
             self.curl.setopt(pycurl.SSLCERT_BLOB, endpoint.certificate[0])
             self.curl.setopt(pycurl.SSLKEY_BLOB, endpoint.certificate[1])
 
-    def _take(self, piece: bytes) -> int | None:
+    def _buffer_piece(self, piece: bytes) -> int | None:
         self._body += piece
         self._cut = len(self._body) > self._room
         return 0 if self._cut else None
@@ -166,7 +166,7 @@ class _ObjectReader:
             token, headers = await self._login.headers(refused)
             self.curl.setopt(pycurl.URL, url)
             self.curl.setopt(pycurl.HTTPHEADER, [*headers, f"Range: bytes={start}-{start + most - 1}"])
-            failure = await self._perform(max(most, MAX_ERROR_BYTES), doing)
+            failure = await self._send_request(max(most, MAX_ERROR_BYTES), doing)
             status = 0 if failure else self.curl.getinfo(pycurl.RESPONSE_CODE)
             if status in (_OK, _PARTIAL):
                 return self._content(status, start, most, doing)
@@ -176,11 +176,11 @@ class _ObjectReader:
                 refused = token
                 continue
             if (status and status not in _RETRIED_STATUSES) or time.monotonic() + pause > end:
-                raise failure or _refusal(status, bytes(self._body), doing)
+                raise failure or _refusal_error(status, bytes(self._body), doing)
             await asyncio.sleep(pause * random.uniform(0.5, 1))
             pause = min(2 * pause, MAX_PAUSE)
 
-    async def _perform(self, room: int, doing: str) -> Unreachable | None:
+    async def _send_request(self, room: int, doing: str) -> Unreachable | None:
         """Send the request; why there is no answer that is worth another try. Raises Unreachable for good."""
         self._body.clear()
         self._room, self._cut = room, False
@@ -207,7 +207,7 @@ class _ObjectReader:
         return bytes(self._body[start : start + most])
 
 
-def _refusal(status: int, body: bytes, doing: str) -> ConsoleError:
+def _refusal_error(status: int, body: bytes, doing: str) -> ConsoleError:
     """The error for a failed response, by its JSON, XML or text body."""
     text = body.decode(errors="replace")
     try:

@@ -317,7 +317,7 @@ def _outlives_pod(volume: VolumeSchema | None) -> bool | None:
     return False if any(each is not None for each in own) else None
 
 
-def _mounts(spec: MountingSpecSchema | None) -> tuple[Mount, ...]:
+def _mounts_of(spec: MountingSpecSchema | None) -> tuple[Mount, ...]:
     if spec is None or not spec.containers:
         return ()
     volumes = {each.name: each for each in spec.volumes or ()}
@@ -334,7 +334,7 @@ def _replicated_job(item: ReplicatedJobSchema, status: ReplicatedJobStatusSchema
         gpus_per_pod=gpus_of(template.spec),
         ready=status.ready or 0,
         succeeded=status.succeeded or 0,
-        mounts=_mounts(template.spec),
+        mounts=_mounts_of(template.spec),
     )
 
 

@@ -217,7 +217,7 @@ class FairSharingSchema(ApiSchema):
     weighted_share: int | None = None
 
 
-def _weight(item: FairSharingSchema | None) -> float:
+def _fair_weight(item: FairSharingSchema | None) -> float:
     return 1.0 if item is None or item.weight is None else float(parse_quantity(item.weight))
 
 
@@ -250,7 +250,7 @@ class ClusterQueueSchema(ObjectSchema):
     status: QueueStatusSchema | None = None
 
 
-def _preemption(item: PreemptionSchema | None) -> Preemption:
+def _preemption_of(item: PreemptionSchema | None) -> Preemption:
     item = item or PreemptionSchema()
     borrow = item.borrow_within_cohort or BorrowWithinCohortSchema()
     return Preemption(
@@ -267,7 +267,7 @@ def _admission_checks(spec: ClusterQueueSpecSchema) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _namespaces(item: SelectorSchema | None) -> tuple[Requirement, ...] | None:
+def _namespace_requirements(item: SelectorSchema | None) -> tuple[Requirement, ...] | None:
     if item is None:
         return None
     labels = [Requirement(key, "In", (value,)) for key, value in sorted((item.match_labels or {}).items())]
@@ -290,18 +290,18 @@ def parse_cluster_queue(item: ClusterQueueSchema) -> ClusterQueue:
         cohort=intern_text(spec.cohort_name or spec.cohort),
         strategy=intern_text(spec.queueing_strategy) or "BestEffortFIFO",
         stop_policy=intern_text(spec.stop_policy) or "None",
-        preemption=_preemption(spec.preemption),
+        preemption=_preemption_of(spec.preemption),
         next_if_preempting=(turns.when_can_preempt or "TryNextFlavor") == "TryNextFlavor",
         next_if_borrowing=turns.when_can_borrow == "TryNextFlavor",
         preempts_before_borrowing=turns.preference == "PreemptionOverBorrowing",
-        weight=_weight(spec.fair_sharing),
+        weight=_fair_weight(spec.fair_sharing),
         shares_fairly=status.fair_sharing is not None and status.fair_sharing.weighted_share is not None,
         quotas=quotas_of(spec.resource_groups),
         reserved=usages_of(status.flavors_reservation),
         pending=status.pending_workloads or 0,
         admitted=status.admitted_workloads or 0,
         checks=_admission_checks(spec),
-        namespaces=_namespaces(spec.namespace_selector),
+        namespaces=_namespace_requirements(spec.namespace_selector),
         conditions=conditions_of(status.conditions),
     )
 
@@ -348,7 +348,7 @@ def parse_cohort(item: CohortSchema) -> Cohort:
     return Cohort(
         **identity_of(meta),
         parent=intern_text(spec.parent_name or spec.parent),
-        weight=_weight(spec.fair_sharing),
+        weight=_fair_weight(spec.fair_sharing),
         quotas=quotas_of(spec.resource_groups),
     )
 

@@ -290,7 +290,7 @@ def _check_state(item: CheckStateSchema) -> CheckState:
     )
 
 
-def _evictions(stats: SchedulingStatsSchema | None) -> tuple[tuple[str, int], ...]:
+def _eviction_counts(stats: SchedulingStatsSchema | None) -> tuple[tuple[str, int], ...]:
     counted: Counter[str] = Counter()
     for each in (stats.evictions or ()) if stats else ():
         counted[intern_text(each.reason)] += each.count or 0
@@ -326,7 +326,7 @@ def parse_workload(item: WorkloadSchema) -> Workload:
         checks=tuple(map(_check_state, status.admission_checks or ())),
         requeue_at=parse_time(requeue.requeue_at),
         requeue_count=requeue.count or 0,
-        evictions=_evictions(status.scheduling_stats),
+        evictions=_eviction_counts(status.scheduling_stats),
         ran_before=status.accumulated_past_execution_time_seconds
         or status.accumulated_past_exexcution_time_seconds
         or 0.0,

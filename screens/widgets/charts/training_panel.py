@@ -74,15 +74,15 @@ def summary(
     elif loss is not None:
         runs.append(Span(f"; loss {loss:.4g}"))
     for words in (
-        _speed(track, gpu, short=short),
-        "" if late or (over and not track.finished) else _end(track, now, short=short),
+        _speed_words(track, gpu, short=short),
+        "" if late or (over and not track.finished) else _end_words(track, now, short=short),
     ):
         if words:
             runs.append(Span(f"; {words}"))
     return [*runs, Span(f"; {late.words}", glyph.style)] if late else runs
 
 
-def _speed(track: TrainingRun, gpu: str, *, short: bool) -> str:
+def _speed_words(track: TrainingRun, gpu: str, *, short: bool) -> str:
     parts = []
     reached, pace = track.recent_mean("tflops_per_gpu"), track.pace()
     if reached is not None:
@@ -100,7 +100,7 @@ def _speed(track: TrainingRun, gpu: str, *, short: bool) -> str:
     return ", ".join(parts)
 
 
-def _end(track: TrainingRun, now: float, *, short: bool) -> str:
+def _end_words(track: TrainingRun, now: float, *, short: bool) -> str:
     left = track.eta(now)
     if track.finished:
         return "finished"
@@ -162,7 +162,7 @@ def draw(
     with picture.track.lock:
         for at, (metric, box) in enumerate(zip(metrics, boxes(width, height, metrics, alone=alone), strict=False)):
             own = view if metric.name == "loss" or at == 0 else replace(view, log=False)
-            title = _title(picture, metric, own, large=at == 0)
+            title = _chart_title(picture, metric, own, large=at == 0)
             draw_chart(canvas, box, picture, metric, own, title, large=at == 0)
     return canvas
 
@@ -175,7 +175,7 @@ def pointed_step(picture: TrainingChartData, view: View) -> int | None:
     return picture.track.index_at(where, by_time=view.by_time)
 
 
-def _title(picture: TrainingChartData, metric: StepMetric, view: View, *, large: bool) -> str:
+def _chart_title(picture: TrainingChartData, metric: StepMetric, view: View, *, large: bool) -> str:
     column = picture.track.columns.get(metric.name)
     if column is None:
         return metric.title

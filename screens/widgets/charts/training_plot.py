@@ -135,7 +135,7 @@ def draw_chart(
     _draw_marks(canvas, frame, chart, sight, view, large=large)
     for at, (track, other) in enumerate(every[1:]):
         _draw_earlier(canvas, frame, track, other, sight, view, at)
-    edges = _edges(chart.track, sight, view, frame.dots())
+    edges = _column_edges(chart.track, sight, view, frame.dots())
     _draw_raw(canvas, frame, column, edges, smooth=view.smooth)
     if view.smooth:
         _draw_smooth(canvas, frame, column, edges)
@@ -144,7 +144,7 @@ def draw_chart(
         frame.upright(canvas, x, "text", "│")
 
 
-def _edges(track: TrainingRun, sight: AxisRange, view: View, columns: int) -> list[int]:
+def _column_edges(track: TrainingRun, sight: AxisRange, view: View, columns: int) -> list[int]:
     start = x_origin(track, view)
     return track.column_edges(sight.low + start, sight.high + start, columns, by_time=view.by_time)
 
@@ -153,7 +153,7 @@ def _extent(every: Sequence[tuple[TrainingRun, MetricColumn]], sight: AxisRange,
     """Lowest and highest visible value of all these runs; only positive values on a log scale."""
     low, high = inf, -inf
     for track, column in every:
-        first, *_, last = _edges(track, sight, view, 2)
+        first, *_, last = _column_edges(track, sight, view, 2)
         if last > first:
             least, most = column.extremes_of(first, last)
             if view.log and least <= 0 < most:
@@ -209,7 +209,7 @@ def _draw_earlier(
     view: View,
     number: int,
 ) -> None:
-    edges = _edges(track, sight, view, frame.dots())
+    edges = _column_edges(track, sight, view, frame.dots())
     width = max(3, (edges[-1] - edges[0]) // SMOOTHING_FRACTION)
     left, style = frame.left * DOTS_WIDE, EARLIER_STYLES[number % len(EARLIER_STYLES)]
     dots = [(left + at, y) for at, mean in column.smoothed(edges, width) if (y := frame.row(mean)) is not None]

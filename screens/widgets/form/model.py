@@ -89,7 +89,7 @@ class FormModel:
             return False
         place = row.path, row.number
         if not self._back or self._back[-1][1] != place:
-            self._remember(place)
+            self._store_undo(place)
         self._forth.clear()
         self.texts[row.path] = text
         return True
@@ -99,7 +99,7 @@ class FormModel:
         whole = self.defaults | {path: text for path, text in texts.items() if path in self.by_path}
         if whole == self.texts:
             return False
-        self._remember(("", 0))
+        self._store_undo(("", 0))
         self.texts = whole
         self.lay_out()
         return True
@@ -108,7 +108,7 @@ class FormModel:
         """Reset a field to its default; returns whether it changed."""
         if not self.is_changed(path):
             return False
-        self._remember((path, -1))
+        self._store_undo((path, -1))
         self.texts[path] = self.defaults[path]
         self.lay_out(path)
         return True
@@ -127,7 +127,7 @@ class FormModel:
         return self._replace_entries(row, row.number, row.number + 1, [])
 
     def _replace_entries(self, row: FormRow, start: int, end: int, texts: Sequence[str]) -> FormRow:
-        self._remember((row.path, -1))
+        self._store_undo((row.path, -1))
         entries = self.entries(row.path)
         entries[start:end] = texts
         self.texts[row.path] = "\n".join(entries)
@@ -137,7 +137,7 @@ class FormModel:
 
     # steps back
 
-    def _remember(self, place: tuple[str, int]) -> None:
+    def _store_undo(self, place: tuple[str, int]) -> None:
         self._back.append((dict(self.texts), place))
         del self._back[:-MAX_UNDO_STEPS]
         self._forth.clear()
@@ -168,9 +168,9 @@ class FormModel:
         self.lay_out(path)
 
     def toggle_section(self, group: str) -> None:
-        if group in self._folded or not any(self._shown(field, "") for field in self.fields_in(group)):
+        if group in self._folded or not any(self._is_shown(field, "") for field in self.fields_in(group)):
             self._folded.discard(group)
-            if not any(self._shown(field, "", opened=False) for field in self.fields_in(group)):
+            if not any(self._is_shown(field, "", opened=False) for field in self.fields_in(group)):
                 self._opened.add(group)
         else:
             self._folded.add(group)
@@ -219,7 +219,7 @@ class FormModel:
             path = path.rpartition(".")[0]
         return path
 
-    def _shown(self, field: Field, keep: str, *, opened: bool = True) -> bool:
+    def _is_shown(self, field: Field, keep: str, *, opened: bool = True) -> bool:
         return (
             self.advanced
             or not field.advanced
@@ -233,7 +233,7 @@ class FormModel:
         for number, group in enumerate(dict.fromkeys(field.group for field in self.fields)):
             fields = self.fields_in(group)
             inside = any(field.path == keep for field in fields)
-            shown = [] if group in self._folded and not inside else [f for f in fields if self._shown(f, keep)]
+            shown = [] if group in self._folded and not inside else [f for f in fields if self._is_shown(f, keep)]
             if number and shown:
                 yield FormRow(RowKind.GAP, group)
             yield FormRow(RowKind.SECTION, group, folded=not shown)
@@ -366,16 +366,16 @@ class LaunchDraft:
 
     def unknown_keys(self, values: Mapping[str, Value]) -> tuple[str, ...]:
         known = {field.path for field in self.fields}
-        return tuple(path for path in _leaves(values, known) if path not in known)
+        return tuple(path for path in _leaf_paths(values, known) if path not in known)
 
 
-def _leaves(values: Mapping[str, Value], known: set[str], above: str = "") -> list[str]:
+def _leaf_paths(values: Mapping[str, Value], known: set[str], above: str = "") -> list[str]:
     found: list[str] = []
     for name, value in values.items():
         path = f"{above}{name}"
         inside = any(each.startswith(f"{path}.") for each in known)
         if path not in known and inside and isinstance(value, dict):
-            found += _leaves(value, known, f"{path}.")
+            found += _leaf_paths(value, known, f"{path}.")
         else:
             found.append(path)
     return found

@@ -437,9 +437,9 @@ class FormPage(Widget):
         self.offer_was_shown = False
         self.model.rest()
         self.row = self.lines.here = row
-        self._show_editor(self._load(row))
+        self._show_editor(self._load_editor(row))
         at = self.model.rows.index(row)
-        self.lines.show_row(at, self._height(row))
+        self.lines.show_row(at, self._row_height(row))
         self.redraw()
         if keys and self._editor is not None:
             self._editor.focus(scroll_visible=False)
@@ -448,9 +448,9 @@ class FormPage(Widget):
 
     def reload(self) -> None:
         if self.row is not None:
-            self._load(self.row)
+            self._load_editor(self.row)
 
-    def _load(self, row: FormRow) -> Editor:
+    def _load_editor(self, row: FormRow) -> Editor:
         field = self.model.by_path.get(row.path)
         if row.kind in (RowKind.SECTION, RowKind.MORE) or field is None:
             self._line.load_handle(row_spans(self.model, row, self.offers, self.lines.room, here=True))
@@ -476,7 +476,7 @@ class FormPage(Widget):
         if editor is not None:
             editor.display = True
 
-    def _height(self, row: FormRow) -> int:
+    def _row_height(self, row: FormRow) -> int:
         lines = self.model.texts[row.path].count("\n") + 1 if row.kind is RowKind.TEXT else 1
         return min(MAX_TEXT_LINES, lines)
 
@@ -495,22 +495,22 @@ class FormPage(Widget):
         columns = Columns(width)
         y = self.model.rows.index(row) - int(self.lines.scroll_y)
         if row.path not in self.model.by_path:
-            self._load(row)
+            self._load_editor(row)
             place = (0, y, width, 1)
         else:
             room = room_for(self.model, row, self.offers, columns)
-            place = (columns.value, y, room, self._height(row))
+            place = (columns.value, y, room, self._row_height(row))
             editor.set_class(self.model.is_changed(row.path), "-changed")
-        self._put(editor, *place)
+        self._put_at(editor, *place)
         if self.choices.is_open:
             wide = max(20, self.size.width - columns.value - 2)
             high = self.choices.lines_in(wide)
             below = self.size.height - y - 1
             top = y + 1 if below >= high or below >= y else max(0, y - high)
-            self._put(self.choices, columns.value, top, wide, high)
+            self._put_at(self.choices, columns.value, top, wide, high)
 
     @staticmethod
-    def _put(widget: Widget, x: int, y: int, width: int, height: int) -> None:
+    def _put_at(widget: Widget, x: int, y: int, width: int, height: int) -> None:
         styles = widget.styles
         if (styles.offset.x.value, styles.offset.y.value) != (x, y):
             styles.offset = (x, y)

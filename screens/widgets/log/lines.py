@@ -180,7 +180,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
         low = self.text.row_at(first.time)
         alike = (low + at for at, row in enumerate(text.read_rows(low, low + MAX_SAME_TIME)) if row.text == first.text)
         self.follow = False
-        self._jump(next(alike, low))
+        self._scroll_to_row(next(alike, low))
 
     def show_time(self, time: float, number: float) -> bool:
         """Show and mark the line that was printed then, of several one that names the number; whether there is one."""
@@ -218,7 +218,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
         if fresh and isinstance(self.text, MemoryText):
             gone = self.text.append_lines(fresh)
             if gone and not self.follow:
-                self._jump(self.scroll_y - gone)
+                self._scroll_to_row(self.scroll_y - gone)
         self.renew()
 
     def renew(self) -> None:
@@ -235,10 +235,10 @@ class LogLines(ScrollView, Styled, can_focus=True):
         height = self.shown
         if self.wrap:
             height = self._max_top() + max(1, self._rows_high())
-        width = self.size.width if self.wrap else self._widest + self._margin()
+        width = self.size.width if self.wrap else self._widest + self._left_columns()
         self.virtual_size = Size(width, height)
         if self.follow:
-            self._jump(self.max_scroll_y)
+            self._scroll_to_row(self.max_scroll_y)
         self._fold()
         self.refresh()
 
@@ -247,16 +247,16 @@ class LogLines(ScrollView, Styled, can_focus=True):
     def _rows_high(self) -> int:
         return self.scrollable_content_region.height
 
-    def _margin(self) -> int:
+    def _left_columns(self) -> int:
         return (9 if self.times else 0) + self._label_width
 
     @property
     def columns_wanted(self) -> int:
         """In which all lines are whole that were in sight, beside the scroll bar; folded ones take all there are."""
-        return self._widest + self._margin() + 1 if self._widest and not self.wrap else MAX_COLUMNS
+        return self._widest + self._left_columns() + 1 if self._widest and not self.wrap else MAX_COLUMNS
 
     def _text_width(self) -> int:
-        return max(1, self.scrollable_content_region.width - self._margin())
+        return max(1, self.scrollable_content_region.width - self._left_columns())
 
     def _lines(self, start: int, stop: int) -> Sequence[TextRow]:
         """Lines start to stop, from the page read last if it contains them."""
@@ -264,16 +264,16 @@ class LogLines(ScrollView, Styled, can_focus=True):
         stop = min(stop, self.shown)
         if not (first <= start and stop <= first + len(rows)):
             first = max(0, start)
-            rows = [self._drawn(row) for row in self.text.read_rows(first, stop)]
+            rows = [self._printable_row(row) for row in self.text.read_rows(first, stop)]
             self._page = first, rows
             self._label_width = max((min(MAX_LABEL, len(row.label)) + 1 for row in rows if row.label), default=0)
             widest = max((cell_len(row.text) for row in rows), default=0)
             if widest > self._widest and not self.wrap:
                 self._widest = widest
-                self.virtual_size = Size(widest + self._margin(), self.virtual_size.height)
+                self.virtual_size = Size(widest + self._left_columns(), self.virtual_size.height)
         return rows[start - first : stop - first]
 
-    def _drawn(self, row: TextRow) -> TextRow:
+    def _printable_row(self, row: TextRow) -> TextRow:
         text = printable(row.text)
         shortens = self.short and not self.wrap and "iteration" in text and cell_len(text) > self._text_width()
         brief = shorten_iteration_line(text) if shortens else ""
@@ -319,7 +319,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
         in_view = (left + width) * MAX_LETTERS_PER_CELL  # of a line of 64 KiB only what is seen is painted
         runs = self.paint(piece if self.wrap else row.text[:in_view], row.whole)
         body = Strip([Segment(run.text, ground + self.style_of(run.style)) for run in runs])
-        body = body.crop(left, left + width - self._margin())
+        body = body.crop(left, left + width - self._left_columns())
         return Strip.join([self._render_margin(row, ground, first=first), body]).adjust_cell_length(width, ground)
 
     def _render_margin(self, row: TextRow, ground: Style, *, first: bool) -> Strip:
@@ -344,7 +344,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
 
     # following
 
-    def _jump(self, row: float) -> None:
+    def _scroll_to_row(self, row: float) -> None:
         """Scroll without pausing or resuming the follow mode."""
         self._jumping = True
         self.scroll_to(y=max(0, row), animate=False, immediate=True, force=True)
@@ -363,7 +363,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
 
     def watch_follow(self, follow: bool) -> None:
         if follow:
-            self._jump(self.max_scroll_y)
+            self._scroll_to_row(self.max_scroll_y)
 
     def _show_columns(self) -> None:
         """Scroll sideways to the match; back to the first columns if the match is there."""
@@ -394,7 +394,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
 
     def action_top(self) -> None:
         self.follow = False
-        self._jump(0)
+        self._scroll_to_row(0)
 
     def action_bottom(self) -> None:
         self.follow = True
@@ -408,7 +408,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
         self._page, self._widest = (0, []), 0
         self._measure()
         if not self.follow:
-            self._jump(top)
+            self._scroll_to_row(top)
             self._fold()
 
     def watch_times(self) -> None:
@@ -502,7 +502,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
         self.match_line = number
         self.follow = False
         middle = 0 if self.wrap else self._rows_high() // 2
-        self._jump(number - middle)
+        self._scroll_to_row(number - middle)
         self._fold()
         self.refresh()
 

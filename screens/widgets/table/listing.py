@@ -73,7 +73,7 @@ class Listing(Generic[RowT]):
         if not touched and not gone and self._in_place:
             return False
         if len(self.rows) < MANY_ROWS or len(touched) > len(self.rows) // FEW_CHANGES_PART:
-            return self._arrange()
+            return self._arrange_all()
         return self._arrange_anew(touched, gone)
 
     def _compare(self, rows: Mapping[RowKey, RowT]) -> Set[RowKey]:
@@ -95,7 +95,7 @@ class Listing(Generic[RowT]):
         """Sort by that value of a row; None keeps the given order."""
         self._sort, self._descending = sort, descending
         self._sort_anew()
-        self._search(self._order)
+        self._show_matches(self._order)
 
     def filter_by(self, text: str) -> None:
         """Show rows that contain every word, and none of the words prefixed with "!"."""
@@ -107,7 +107,7 @@ class Listing(Generic[RowT]):
         if self.filters and (not self._texts or len(self.rows) < MANY_ROWS):
             self.read_texts()
             narrower = False
-        self._search(self._found if narrower and not self.searching else self._order)
+        self._show_matches(self._found if narrower and not self.searching else self._order)
 
     @property
     def filters(self) -> bool:
@@ -123,7 +123,7 @@ class Listing(Generic[RowT]):
         self._texts, self.searching = [], False
         if self.filters:
             self.read_texts()
-            self._search(self._order)
+            self._show_matches(self._order)
 
     def expect_filter(self) -> None:
         """Begin to make the texts that the filter searches, if they are many and none is there."""
@@ -141,7 +141,7 @@ class Listing(Generic[RowT]):
         """Make the next texts; when all are there, what they let through is shown."""
         self._make_texts()
         if not self.searching:
-            self._search(self._order)
+            self._show_matches(self._order)
 
     def _make_texts(self) -> None:
         made = 0
@@ -158,13 +158,13 @@ class Listing(Generic[RowT]):
         if self._values:
             self._order.sort(key=self._values.__getitem__, reverse=self._descending)
 
-    def _arrange(self) -> bool:
+    def _arrange_all(self) -> bool:
         """Filter and sort all rows anew."""
         self._all, self._texts, self.searching = list(self.rows), [], False
         self._sort_anew()
         if self.filters:
             self.read_texts()
-        return self._search(self._order)
+        return self._show_matches(self._order)
 
     def _arrange_anew(self, touched: Sequence[tuple[int, RowKey, RowT | None, RowT]], gone: Set[RowKey]) -> bool:
         """Filter and sort only the rows that changed."""
@@ -195,16 +195,16 @@ class Listing(Generic[RowT]):
         if texts:
             texts += map(self._text_of, new.values())
         if not self._in_place and self._all != list(self.rows):
-            return self._arrange()
+            return self._arrange_all()
         if sort is not None and (moved or new):
             self._values += map(sort, new.values())
             self._order.sort(key=self._values.__getitem__, reverse=self._descending)
-        return bool(moved or new or gone or differs) and self._search(self._order)
+        return bool(moved or new or gone or differs) and self._show_matches(self._order)
 
     def _matches(self, text: str) -> bool:
         return all(word in text for word in self._wanted) and not any(word in text for word in self._unwanted)
 
-    def _search(self, among: list[int]) -> bool:
+    def _show_matches(self, among: list[int]) -> bool:
         """Show what the filter lets through of the rows at these places; returns whether any row moved."""
         keys, texts = self._all, self._texts
         if self.filters and self.searching:

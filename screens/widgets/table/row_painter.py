@@ -165,7 +165,7 @@ class RowPainter(Generic[RowT]):
     def columns_now(self) -> list[tuple[Column[Any], int]]:
         if not self._layout:
             room = self._widget.size.width - MARGIN - 1
-            self._layout = share(self.columns, self._wants, room, self._whole, self._idle, self._phrase)
+            self._layout = share(self.columns, self._wants, room, self._whole, self._idle_columns, self._phrase)
         return self._layout
 
     @property
@@ -176,7 +176,7 @@ class RowPainter(Generic[RowT]):
         return MARGIN + 1 + _line_width(kept)
 
     @property
-    def _idle(self) -> dict[int, int]:
+    def _idle_columns(self) -> dict[int, int]:
         """Columns that are EMPTY, and optional columns whose cells are ALIKE."""
         several = self._measured > 1
         return {
@@ -185,9 +185,9 @@ class RowPainter(Generic[RowT]):
             if not text or (several and self.columns[number].drop >= OPTIONAL_DROP)
         }
 
-    def _compare(self, new: Sequence[RowT]) -> bool:
+    def _find_differing(self, new: Sequence[RowT]) -> bool:
         """Look for cells that differ, in columns that may go; returns whether one was found, or there are rows now."""
-        before = self._idle
+        before = self._idle_columns
         for number, column in enumerate(self.columns):
             if not column.drop or column.ages or column.drawn or (self._measured and number not in self._alike):
                 continue
@@ -197,14 +197,14 @@ class RowPainter(Generic[RowT]):
             else:
                 self._alike.pop(number, None)
         self._measured += len(new)
-        return before != self._idle
+        return before != self._idle_columns
 
     def measure(self, new: Sequence[RowT]) -> bool:
         """Widen columns for new rows; they never shrink, so that nothing jumps. Returns whether any grew."""
         if len(new) > MAX_MEASURED_ROWS:
             self._sampled = True
             new = new[:: -(-len(new) // MAX_MEASURED_ROWS)]
-        grew = self._compare(new) if new else False
+        grew = self._find_differing(new) if new else False
         for number, column in enumerate(self.columns):
             if column.fill and self._phrase < PHRASE_COLUMNS:
                 texts = ["".join(run.text for run in runs_of(column.cell(row))) for row in new]

@@ -190,7 +190,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
             self.marks &= rows.keys()
         self._read_texts()
         if moved:
-            self._settle()
+            self._keep_in_place()
         if moved and fills:
             self._move_cursor(0)
         if grew or stale_before != self._painter.stale:
@@ -200,7 +200,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         elif self.listing.changes or not rows:
             self.repaint_changed()
         if self.GROUPS and self._heads != self._find_heads():  # as a row moves from one to another in its place
-            self._settle()
+            self._keep_in_place()
             self.refresh()
 
     def show_trouble(self, trouble: Notice | None) -> None:
@@ -258,7 +258,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self._read_texts()
 
     def _show_found(self) -> None:
-        self._settle()
+        self._keep_in_place()
         self.refresh()
         self.post_message(self.Changed(self))
 
@@ -366,7 +366,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self._painter.lay_out()
         self._report_hidden()
         self._painted.clear()
-        self._settle()
+        self._keep_in_place()
         self.refresh()
 
     def on_focus(self) -> None:
@@ -421,7 +421,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
                 return title if number == at + many else number - many
         return number - len(self._heads)
 
-    def _settle(self) -> None:
+    def _keep_in_place(self) -> None:
         """Keep cursor and scroll position on their rows, or close to where they were."""
         old = self._cursor_index
         self._cursor_before = key = self._cursor or self._cursor_before

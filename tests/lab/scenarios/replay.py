@@ -181,12 +181,12 @@ class _IdlingCluster(VirtualCluster):
         first, *rest = timing.waits
         self._waits, self._turns.late = cycle(rest), timing.late
         for _ in range(first):
-            super()._cycle([], 0.0)
+            super()._run_cycle([], 0.0)
 
-    def _cycle(self, moves: list[Move], now: float) -> bool:
-        if super()._cycle(moves, now):
+    def _run_cycle(self, moves: list[Move], now: float) -> bool:
+        if super()._run_cycle(moves, now):
             return True
-        changed = [super(_IdlingCluster, self)._cycle(moves, now) for _ in range(next(self._waits))]
+        changed = [super(_IdlingCluster, self)._run_cycle(moves, now) for _ in range(next(self._waits))]
         return any(changed)
 
     def end(self, workload: SnapshotWorkload) -> None:

@@ -14,7 +14,7 @@ from console.logs.line import LogLine
 from console.metrics.alarm import AlarmKind
 from console.session import Session
 from screens.cli import measures
-from screens.cli.wait import _state
+from screens.cli.wait import _read_state
 from tests.fakes import FakeSession, monitor
 from tests.screens.cli.commands import given, parse
 from tests.screens.queue_scene import queue_scene, table_text
@@ -137,7 +137,7 @@ async def test_a_wait_that_is_given_up_says_the_state_that_the_list_of_jobs_says
     watched = monitor(("default", "llama"))
     watched.measures = await session.measures.read_job("default", "llama")
     for off, kind in (((), AlarmKind.STALL), ((AlarmKind.STALL,), None)):
-        state, alarm = await _state(cast("Session", session), watched, off, replaying=False)
+        state, alarm = await _read_state(cast("Session", session), watched, off, replaying=False)
         assert (state, alarm and alarm.kind) == (f"it is stalled: {words}", kind), "an exit code 5, or 6"
 
 

@@ -34,7 +34,7 @@ def say(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> Callable[[]
 
     def look() -> list[str]:
         nonlocal told
-        lines = dict(plain._lines(cast("Any", session), session.fleet, ""))
+        lines = dict(plain._iter_lines(cast("Any", session), session.fleet, ""))
         plain._print_changes(lines, told)
         told = lines
         return [line[9:] for line in capsys.readouterr().out.splitlines()]

@@ -117,24 +117,24 @@ class _Cycle:
     def assign(self, entry: Decision) -> Decision:
         failures, key = self._snapshot.failures, _failure_key(entry.workload, self._snapshot)
         if failures is None or key is None:
-            return self._assign(entry)
+            return self._assign_flavors(entry)
         if (failed := failures.get(key)) is not None:
             entry.choice, entry.targets, entry.message = failed, [], failed.message()
-        elif not self._assign(entry).targets and entry.choice.failed_by_quota and not entry.workload.may_shrink:
+        elif not self._assign_flavors(entry).targets and entry.choice.failed_by_quota and not entry.workload.may_shrink:
             if len(failures) >= MAX_FAILURES:
                 failures.clear()
             failures[key] = entry.choice
         return entry
 
-    def _assign(self, entry: Decision, only: FlavorChoice | None = None) -> Decision:
-        entry.choice, entry.targets = self._try(entry.workload, only)
+    def _assign_flavors(self, entry: Decision, only: FlavorChoice | None = None) -> Decision:
+        entry.choice, entry.targets = self._choose_flavors(entry.workload, only)
         partial = "PartialAdmission" not in self._snapshot.release.off and not entry.workload.second_pass
         if partial and entry.choice.mode is not Mode.FIT and not entry.targets:
             entry.choice, entry.targets = self._try_partial_admission(entry.workload) or (entry.choice, [])
         entry.message = entry.choice.message()
         return entry
 
-    def _try(
+    def _choose_flavors(
         self, workload: SnapshotWorkload, only: FlavorChoice | None = None
     ) -> tuple[FlavorChoice, list[PreemptionTarget]]:
         preemption = PreemptionSearch(self._snapshot, workload)
@@ -158,7 +158,7 @@ class _Cycle:
                 replace(each.scaled(each.count - less), asked=each.count)
                 for each, less in zip(workload.pod_sets, shares, strict=True)
             ]
-            choice, targets = self._try(replace(workload, pod_sets=fewer))
+            choice, targets = self._choose_flavors(replace(workload, pod_sets=fewer))
             if choice.mode is Mode.FIT or targets:
                 found, high = (choice, targets), out - 1
             else:
@@ -166,13 +166,13 @@ class _Cycle:
         return found
 
     def decide(self, entry: Decision) -> None:
-        quota, places = self._free(entry)
+        quota, places = self._still_fits(entry)
         release = self._snapshot.release
         recompute = release.minor >= 18 and "TASRecomputeAssignmentWithinSchedulingCycle" not in release.off
         if quota and not places and recompute:
             entry.workload.tried = ()
-            self._assign(entry, entry.choice)
-            quota, places = self._free(entry)
+            self._assign_flavors(entry, entry.choice)
+            quota, places = self._still_fits(entry)
         queue = self._snapshot.queues[entry.workload.cluster_queue]
         replaces = entry.workload.failed_nodes and "TASFailedNodeReplacementFailFast" not in release.off
         if replaces and entry.choice.mode is not Mode.FIT:
@@ -199,7 +199,7 @@ class _Cycle:
         self._preempted += [target.workload for target in entry.targets]
         for at, value in entry.choice.usage().items():
             queue.add_usage(at, value)
-        self._reserve(*entry.choice.placed())
+        self._reserve_places(*entry.choice.placed())
         if entry.choice.mode is Mode.FIT:  # those behind it lack what it takes in each cycle
             entry.message = PLACELESS
             return
@@ -210,13 +210,13 @@ class _Cycle:
         entry.verdict = CycleVerdict.ADMIT
         if entry.workload.second_pass:
             self._snapshot.remove_workload(entry.workload)
-        self._snapshot.add_workload(_admitted(entry))
+        self._snapshot.add_workload(_admitted_workload(entry))
         for one in entry.choice.placed():  # a node that was replaced is free from the next cycle on
             kept = dict(one.places)
             left = [(at, more) for at, pods in one.pod_set.places if (more := pods - kept.get(at, 0)) > 0]
-            self._reserve(replace(one, places=left))
+            self._reserve_places(replace(one, places=left))
 
-    def _free(self, entry: Decision) -> tuple[bool, bool]:
+    def _still_fits(self, entry: Decision) -> tuple[bool, bool]:
         """Whether the quota and the domains chosen at nomination are still free, once its targets are gone."""
         queue, trees = self._snapshot.queues[entry.workload.cluster_queue], self._snapshot.trees
         with self._snapshot.without_workloads([*self._preempted, *(target.workload for target in entry.targets)]):
@@ -231,7 +231,7 @@ class _Cycle:
             )
         return quota, places
 
-    def _reserve(self, *placed: PodSetChoice) -> None:
+    def _reserve_places(self, *placed: PodSetChoice) -> None:
         for one in placed:
             self.reserved.append(one)
             self.use_places(one, 1)
@@ -251,10 +251,10 @@ class _Cycle:
             if entry.choice.borrowing:
                 kept = value if limit is None else max(0, min(value, nominal + limit - used))
             queue.add_usage(at, kept)
-        self._reserve(*entry.choice.placed())
+        self._reserve_places(*entry.choice.placed())
 
 
-def _admitted(entry: Decision) -> SnapshotWorkload:
+def _admitted_workload(entry: Decision) -> SnapshotWorkload:
     """The workload with its assigned flavors and topology."""
     pod_sets = [
         replace(one.pod_set, flavors=dict(one.flavors), places=tuple(one.places)) for one in entry.choice.pod_sets

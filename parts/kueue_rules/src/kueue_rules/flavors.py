@@ -196,7 +196,7 @@ class FlavorAssigner:
     def assign(self) -> FlavorChoice:
         """Assign flavors and topology to every pod set as far as possible."""
         choice = FlavorChoice(holds_quota=self._workload.second_pass)
-        for numbers in self._groups():
+        for numbers in self._pod_set_groups():
             members = self._assign_group(numbers)
             choice.pod_sets += members
             for one in members:
@@ -213,7 +213,7 @@ class FlavorAssigner:
             self.place(choice)
         return choice
 
-    def _groups(self) -> list[list[int]]:
+    def _pod_set_groups(self) -> list[list[int]]:
         """The numbers of pod sets that get their flavors together."""
         if len(self._workload.pod_sets) == 1:
             return [[0]]
@@ -266,7 +266,7 @@ class FlavorAssigner:
                 continue
             group = next((item for item in self._queue.groups if resource in item.resources), None)
             if group is not None:
-                self._search(one, group, numbers, resource, requests)
+                self._search_flavors(one, group, numbers, resource, requests)
             elif value:
                 one.reasons, one.mode = [f"resource {resource} unavailable in ClusterQueue"], Mode.NO_FIT
             if one.mode is Mode.NO_FIT:
@@ -301,7 +301,7 @@ class FlavorAssigner:
         if one.error:
             one.mode = Mode.NO_FIT
 
-    def _search(
+    def _search_flavors(
         self, one: PodSetChoice, group: ResourceGroup, numbers: Sequence[int], resource: str, requests: dict[str, int]
     ) -> None:
         """Try the flavors of one resource group that come after the last one tried, for the resources it covers."""
@@ -326,7 +326,7 @@ class FlavorAssigner:
             if not self._try_next(tried.mode, tried.level):
                 best, last = tried, at
                 break
-            if tried.mode is not Mode.NO_FIT and (best is None or self._rank(tried) > self._rank(best)):
+            if tried.mode is not Mode.NO_FIT and (best is None or self._attempt_rank(tried) > self._attempt_rank(best)):
                 best = tried
         one.mode = min(one.mode, best.mode if best else Mode.NO_FIT)
         if best is None:
@@ -339,7 +339,7 @@ class FlavorAssigner:
         one.tried |= dict.fromkeys(wanted, -1 if last == len(group.flavors) - 1 else last)
         self._borrowing = max(self._borrowing, best.borrow)
 
-    def _rank(self, tried: FlavorAttempt) -> tuple[bool, int, int]:
+    def _attempt_rank(self, tried: FlavorAttempt) -> tuple[bool, int, int]:
         return self._preference(tried.mode, tried.level)
 
     def _preference(self, mode: Mode, level: int) -> tuple[bool, int, int]:
@@ -363,7 +363,7 @@ class FlavorAssigner:
             if mode is Mode.NO_FIT:
                 tried.mode, tried.level = mode, height
                 break
-            if (height or mode is not Mode.FIT) and self._preference(mode, height) < self._rank(tried):
+            if (height or mode is not Mode.FIT) and self._preference(mode, height) < self._attempt_rank(tried):
                 tried.mode, tried.level = mode, height
         tried.reasons.sort()
         return tried

@@ -77,12 +77,12 @@ class PreemptionSearch:
             if resource in one.short
         }
         self._needed, self._usage, self._choice = needed, choice.requested(), choice
-        return self._search()
+        return self._find_targets()
 
     def simulate(self, at: FlavorResource, value: int) -> tuple[Mode, int]:
         """Whether preemption could free the amount, and the borrowing height then."""
         self._needed, self._usage, self._choice = {at}, {at: value}, None
-        found = self._search()
+        found = self._find_targets()
         if not found:
             return Mode.NO_CANDIDATES, self._queue.borrowing_height(at, value)[0]
         with self._snapshot.without_workloads([target.workload for target in found]):
@@ -90,10 +90,10 @@ class PreemptionSearch:
         own = any(target.workload.cluster_queue == self._queue.name for target in found)
         return Mode.PREEMPT if own else Mode.RECLAIM, height
 
-    def _search(self) -> list[PreemptionTarget]:
+    def _find_targets(self) -> list[PreemptionTarget]:
         if self._snapshot.fair_sharing:
             return self._fair_search()
-        own, hierarchy, priority = self._candidates()
+        own, hierarchy, priority = self._list_candidates()
         candidates = _evicted_first(hierarchy, priority, own)
         forbidden = self._queue.borrow_within is None
         under = all(self._queue.nominal(at) > self._queue.used.get(at, 0) for at in self._needed)
@@ -112,11 +112,11 @@ class PreemptionSearch:
         removed: list[PreemptionTarget] = []
         try:
             for candidate in candidates:
-                if not self._valid(candidate, borrow=borrow):
+                if not self._is_valid(candidate, borrow=borrow):
                     continue
                 self._snapshot.remove_workload(candidate.workload)
                 removed.append(PreemptionTarget(candidate.workload, candidate.reason))
-                if self._fits(borrow=borrow):
+                if self._fits_now(borrow=borrow):
                     self._fill_back(removed, borrow=borrow)
                     return list(removed)
             return []
@@ -128,13 +128,13 @@ class PreemptionSearch:
         """Keep targets, from the last but one backwards, that need not be evicted after all."""
         for at in range(len(removed) - 2, -1, -1):
             self._snapshot.add_workload(removed[at].workload)
-            if self._fits(borrow=borrow):
+            if self._fits_now(borrow=borrow):
                 removed[at] = removed[-1]
                 removed.pop()
             else:
                 self._snapshot.remove_workload(removed[at].workload)
 
-    def _fits(self, *, borrow: bool) -> bool:
+    def _fits_now(self, *, borrow: bool) -> bool:
         for at, value in self._usage.items():
             if not borrow and self._queue.borrows_with(at, value):
                 return False
@@ -143,7 +143,7 @@ class PreemptionSearch:
         trees, placed = self._snapshot.trees, self._choice.placed() if self._choice else []
         return not assign_together(WantedPlaces(trees[one.tree], one.pod_set) for one in placed)[1]
 
-    def _valid(self, candidate: _Candidate, *, borrow: bool) -> bool:
+    def _is_valid(self, candidate: _Candidate, *, borrow: bool) -> bool:
         if candidate.top is None:
             return True
         if borrow and not candidate.hierarchical and not candidate.while_borrowing:
@@ -158,7 +158,7 @@ class PreemptionSearch:
                 return False
         return True
 
-    def _candidates(self) -> tuple[list[_Candidate], list[_Candidate], list[_Candidate]]:
+    def _list_candidates(self) -> tuple[list[_Candidate], list[_Candidate], list[_Candidate]]:
         """Candidates of the same queue, by hierarchy, and by priority."""
         own = list(self._of_queue(self._queue, None, hierarchical=False))
         hierarchy: list[_Candidate] = []
@@ -174,7 +174,7 @@ class PreemptionSearch:
                 advantage = advantage or top.has_room(left)
                 below = top
         for found in (own, hierarchy, priority):
-            found.sort(key=lambda each: self._order(each.workload))
+            found.sort(key=lambda each: self._sort_key(each.workload))
         return own, hierarchy, priority
 
     def _of_subtree(
@@ -212,7 +212,7 @@ class PreemptionSearch:
             return False
         return policy < 0 or candidate.priority <= policy
 
-    def _order(self, workload: SnapshotWorkload) -> tuple[bool, bool, int, float, str]:
+    def _sort_key(self, workload: SnapshotWorkload) -> tuple[bool, bool, int, float, str]:
         """Sort key: other queues first, then lower priority, then latest admission."""
         own = workload.cluster_queue == self._queue.name
         return not workload.evicted, own, workload.priority, -workload.reserved, workload.uid
@@ -233,7 +233,7 @@ class PreemptionSearch:
         left = self._fair_candidates()
         retry: dict[str, list[SnapshotWorkload]] = defaultdict(list)
         entitled = self._queue.within_nominal(self._needed)
-        for queue in unfairest_first(self._queue, left, self._order, set()):
+        for queue in unfairest_first(self._queue, left, self._sort_key, set()):
             if queue is self._queue or entitled:
                 reason = "InClusterQueue" if queue is self._queue else "InCohortReclamation"
                 yield self._take_target(left[queue.name].pop(0), reason, removed)
@@ -249,7 +249,7 @@ class PreemptionSearch:
                     break
                 retry[queue.name].append(workload)
         done: set[QuotaNode] = set()
-        for queue in unfairest_first(self._queue, retry, self._order, done) if len(strategies) > 1 else ():
+        for queue in unfairest_first(self._queue, retry, self._sort_key, done) if len(strategies) > 1 else ():
             mine, theirs = below_common_cohort(self._queue, queue)
             if mine.fair_share().order < theirs.fair_share().order:
                 yield self._take_target(retry[queue.name][0], "InCohortFairSharing", removed)
@@ -259,7 +259,7 @@ class PreemptionSearch:
         self._snapshot.remove_workload(workload)
         removed.append(PreemptionTarget(workload, reason))
         with self._queue.with_usage({at: -value for at, value in self._usage.items()}):
-            return self._fits(borrow=True)
+            return self._fits_now(borrow=True)
 
     def _fair_candidates(self) -> dict[str, list[SnapshotWorkload]]:
         """Candidates by queue, first to evict in front: of the own queue, and of others that borrow."""
@@ -268,7 +268,7 @@ class PreemptionSearch:
             own = queue is self._queue
             if own or (queue.root is self._queue.root and not queue.within_nominal(self._needed)):
                 may_go = self._of_queue(queue, None if own else queue.root, hierarchical=False)
-                found[queue.name] = sorted((each.workload for each in may_go), key=self._order)
+                found[queue.name] = sorted((each.workload for each in may_go), key=self._sort_key)
         return found
 
 

@@ -99,13 +99,13 @@ class QuotaNode(Struct, eq=False):
     @contextmanager
     def with_usage(self, usage: Mapping[FlavorResource, int]) -> Iterator[None]:
         """Apply additional (or negative) usage during this block."""
-        self._use(usage, 1)
+        self._add_usage(usage, 1)
         try:
             yield
         finally:
-            self._use(usage, -1)
+            self._add_usage(usage, -1)
 
-    def _use(self, usage: Mapping[FlavorResource, int], sign: int) -> None:
+    def _add_usage(self, usage: Mapping[FlavorResource, int], sign: int) -> None:
         for at, value in usage.items():
             self.add_usage(at, max(0, sign * value))
             self.remove_usage(at, max(0, -sign * value))

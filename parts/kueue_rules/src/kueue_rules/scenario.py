@@ -215,7 +215,7 @@ class ScenarioError(ValueError):
 
 def read_scenario(text: str) -> Scenario:
     """Parse a scenario; ScenarioError lists every invalid line and what is allowed there."""
-    root = _compose(text)
+    root = _compose_nodes(text)
     reader = _Reader()
     if root is None:
         raise ScenarioError("The scenario is empty.")
@@ -227,7 +227,7 @@ def read_scenario(text: str) -> Scenario:
     return convert(found, Scenario)
 
 
-def _compose(text: str) -> yaml.Node | None:
+def _compose_nodes(text: str) -> yaml.Node | None:
     """The nodes of a YAML text without references, which can expand to gigabytes, and without deep nesting."""
     import yaml  # 40 ms, for those who read some
 
@@ -343,7 +343,7 @@ class _Reader:
         for at, each in enumerate(found["cohorts"]):
             self._flavors(("cohorts", at), each, {"quota": flavors})
             if each["parent"] and each["parent"] not in cohorts:
-                self._unknown(("cohorts", at, "parent"), "cohort", each["parent"], sorted(cohorts))
+                self._report_unknown(("cohorts", at, "parent"), "cohort", each["parent"], sorted(cohorts))
         for at, each in enumerate(found["queues"]):
             mine = list(each["quota"])
             self._flavors(("queues", at), each, {"quota": flavors, "borrowing_limit": mine, "lending_limit": mine})
@@ -354,7 +354,7 @@ class _Reader:
         for at, each in enumerate(jobs):
             name, count = each["name"], each["count"]
             if each["queue"] not in queues:
-                self._unknown(("jobs", at, "queue"), "queue", each["queue"], queues)
+                self._report_unknown(("jobs", at, "queue"), "queue", each["queue"], queues)
             if count > 1 and not each["every"]:
                 self._add_problem(("jobs", at, "count"), f"{name} needs every: {_PERIOD}, from one arrival to the next")
             mine = job_names(name, count)
@@ -370,9 +370,9 @@ class _Reader:
             key = next(name for name, each in keys.items() if each.field == field)
             for flavor in entry[field]:
                 if flavor not in known:
-                    self._unknown((*place, key), "flavor", flavor, known)
+                    self._report_unknown((*place, key), "flavor", flavor, known)
 
-    def _unknown(self, place: tuple[str, int, str], kind: str, name: str, known: Iterable[str]) -> None:
+    def _report_unknown(self, place: tuple[str, int, str], kind: str, name: str, known: Iterable[str]) -> None:
         self._add_problem(place, f"there is no {kind} {name} here; allowed: {', '.join(known) or 'none'}")
 
     def _add_problem(self, place: tuple[str, int, str], words: str) -> None:

@@ -144,7 +144,7 @@ class _Simulation:
         for job in self._jobs.values():
             if job.runs:
                 job.gpu_hours += (span - job.since) * job.plan.gpus / 3600
-        return self._result(span)
+        return self._make_result(span)
 
     def _process_event(self, now: float, kind: int, name: str, attempt: int) -> None:
         job = self._jobs[name]
@@ -187,7 +187,7 @@ class _Simulation:
         plan = job.plan
         self._events.append(JobEvent(now, what, job.name, plan.queue, plan.gpus, _flavor_of(job.workload), by))
 
-    def _result(self, span: float) -> SimulationResult:
+    def _make_result(self, span: float) -> SimulationResult:
         gpus = {each.name: each.nodes * NODE_GPUS for each in self._scenario.flavors}
         total = sum(gpus.values())
 

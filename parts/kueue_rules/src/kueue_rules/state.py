@@ -264,14 +264,14 @@ class Snapshot:
         """Add a workload's quota and topology usage."""
         if workload.cluster_queue in self.queues:
             self.queues[workload.cluster_queue].add_workload(workload)
-        self._place(workload, 1)
+        self._place_pods(workload, 1)
 
     def remove_workload(self, workload: SnapshotWorkload) -> None:
         if workload.cluster_queue in self.queues:
             self.queues[workload.cluster_queue].remove_workload(workload)
-        self._place(workload, -1)
+        self._place_pods(workload, -1)
 
-    def _place(self, workload: SnapshotWorkload, sign: int) -> None:
+    def _place_pods(self, workload: SnapshotWorkload, sign: int) -> None:
         for pod_set in workload.pod_sets:
             tree = next((self.trees[name] for name in pod_set.flavors.values() if name in self.trees), None)
             if tree is not None:

@@ -65,7 +65,7 @@ class TopologyTree:
         """By what an assignment calls it."""
         for node in nodes:
             if all(node.labels.get(key) == value for key, value in flavor.labels.items()):
-                self._add(node, others.get(node.name, {}))
+                self._add_node(node, others.get(node.name, {}))
 
     @property
     def leaves(self) -> list[Domain]:
@@ -99,7 +99,7 @@ class TopologyTree:
             for name, value in {**single, **_ONE_POD}.items()
         )
 
-    def _add(self, node: SnapshotNode, other: Amounts) -> None:
+    def _add_node(self, node: SnapshotNode, other: Amounts) -> None:
         values = tuple([node.labels.get(level, "") for level in self.levels])
         if not all(values):
             return
@@ -214,7 +214,7 @@ def _assign_group(
     workers, leader = members[:2]
     if leader[1].count > workers[1].count:
         workers, leader = leader, workers
-    places, beside, why = _assign(tree, workers[1], empty=empty, taken=taken, leader=leader[1].single)
+    places, beside, why = _assign_with_leader(tree, workers[1], empty=empty, taken=taken, leader=leader[1].single)
     return [(*workers, places, why), (*leader, beside, why)]
 
 
@@ -238,7 +238,7 @@ def replace_node(
         if not (asked.required or asked.preferred or asked.slice_level):  # it asked for slices alone
             return [], "topology level not specified"
     part = replace(pod_set.scaled(missing), topology=asked)
-    places, _, why = _assign(tree, part, empty=False, taken=taken, within=within)
+    places, _, why = _assign_with_leader(tree, part, empty=False, taken=taken, within=within)
     if not why and not places:
         why = f"cannot find replacement assignment for unhealthy node: {failed}"
     if why:
@@ -277,11 +277,11 @@ def assign_topology(
     taken: Mapping[tuple[str, ...], Amounts] = _NO_USAGE,
 ) -> tuple[list[Place], str]:
     """The domains of all pods of a pod set, or none and the reason; `empty` ignores usage, not what is taken."""
-    places, _, why = _assign(tree, pod_set, empty=empty, taken=taken)
+    places, _, why = _assign_with_leader(tree, pod_set, empty=empty, taken=taken)
     return places, why
 
 
-def _assign(
+def _assign_with_leader(
     tree: TopologyTree,
     pod_set: SnapshotPodSet,
     *,

@@ -114,18 +114,18 @@ class VirtualCluster:
         moves: list[Move] = []
         rounds = 0
         for _ in range(MAX_CYCLES):
-            if self._cycle(moves, now):
+            if self._run_cycle(moves, now):
                 continue
             if self._freed:
                 self._try_all_again()
             elif self._leaving:
-                self._release()
+                self._release_preempted()
                 rounds += 1
             else:
                 break
             if rounds > MAX_PREEMPTION_ROUNDS:
                 break
-        self._release()
+        self._release_preempted()
         return moves
 
     def _next_workload(self, name: str) -> SnapshotWorkload | None:
@@ -139,7 +139,7 @@ class VirtualCluster:
         head.tried = self._turns.tried(head)
         return head
 
-    def _cycle(self, moves: list[Move], now: float) -> bool:
+    def _run_cycle(self, moves: list[Move], now: float) -> bool:
         """Run one cycle; whether anything is other than before."""
         heads = [head for name in self._active if (head := self._next_workload(name)) is not None]
         self._refused, failures = [], []
@@ -156,12 +156,12 @@ class VirtualCluster:
         decisions = admission_cycle(heads, self.snapshot)
         for node, before in zip(self.snapshot.nodes, used, strict=True):
             node.used = before  # a cycle holds back quota for those that wait, until the next one
-        changed = [self._apply(each, moves, now) for each in decisions]
+        changed = [self._apply_decision(each, moves, now) for each in decisions]
         self._refused = [each.workload for each in decisions if each.message == PLACELESS]
         again = self._refused or any(_goes_on(each) for each in decisions)
         return any(changed) or (bool(again) and self._turns.meet_anew(heads))
 
-    def _apply(self, decision: Decision, moves: list[Move], now: float) -> bool:
+    def _apply_decision(self, decision: Decision, moves: list[Move], now: float) -> bool:
         workload, queue = decision.workload, self.snapshot.queues[decision.workload.cluster_queue]
         self._turns.note(workload, decision.message, decision.choice if _goes_on(decision) else None)
         match decision.verdict:
@@ -219,7 +219,7 @@ class VirtualCluster:
         self._freed.clear()
         self._turns.changed()
 
-    def _release(self) -> None:
+    def _release_preempted(self) -> None:
         """End preempted workloads whose pods are gone: they return their quota and queue again."""
         leaving, self._leaving = self._leaving, []
         for victim in leaving:

@@ -80,10 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "script":
             lines = [SCRIPTS[options.which]]
         elif options.command == "hang":
-            lines = _lines(inspect(options.files), format_report, report_to_json, as_json=options.json)
+            lines = _output_lines(inspect(options.files), format_report, report_to_json, as_json=options.json)
         else:
             report = find_slow_ranks(parse_polls(options.file.read_bytes()))
-            lines = _lines(report, format_slow_report, slow_report_to_json, as_json=options.json)
+            lines = _output_lines(report, format_slow_report, slow_report_to_json, as_json=options.json)
     except (UnreadableAnswer, OSError) as error:
         sys.stderr.write(f"rankscope: {error}\n")
         return 2
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _lines(
+def _output_lines(
     report: object, text: Callable[..., list[str]], members: Callable[..., dict[str, object]], *, as_json: bool
 ) -> list[str]:
     return [json.dumps(members(report), indent=2)] if as_json else text(report)

@@ -123,14 +123,14 @@ def add_samples(report: SlowReport, samples: Iterable[RankSamples], why: str = "
     """
     by_rank = {each.rank: each for each in samples}
     why = why or next((each.why.rstrip(".") for each in by_rank.values() if each.why), "")
-    found = {rank: sampled for rank, each in by_rank.items() if (sampled := _count(each.stacks)) is not None}
+    found = {rank: sampled for rank, each in by_rank.items() if (sampled := _count_samples(each.stacks)) is not None}
     slow = {each.rank for each in (*report.slow, *report.suspects)}
     usual = next(((rank, each) for rank, each in found.items() if rank not in slow), None)
     looked = [rank for rank in found if rank in slow]
     if not looked or usual is None:
         return replace(report, sampled=f"What slow ranks do meanwhile is not known ({why or 'too few samples'})")
     late = [
-        _judge(each, found[each.rank], usual, timed=bool(report.timed))
+        _judge_by_samples(each, found[each.rank], usual, timed=bool(report.timed))
         if (each.slow or each.suspect) and each.rank in found
         else each
         for each in report.late
@@ -138,7 +138,7 @@ def add_samples(report: SlowReport, samples: Iterable[RankSamples], why: str = "
     return replace(report, late=tuple(late), sampled=f"py-spy looked at ranks {format_ranges([*looked, usual[0]])}")
 
 
-def _judge(late: LateRank, own: _Sampled, usual: tuple[int, _Sampled], *, timed: bool) -> LateRank:
+def _judge_by_samples(late: LateRank, own: _Sampled, usual: tuple[int, _Sampled], *, timed: bool) -> LateRank:
     other, beside = usual
     # How long a rank launches late is no more than a bound of what it costs.
     enough = MIN_EXPLAINED * late.share if timed or late.slow else min(MIN_SHARE, MIN_EXPLAINED * late.share)
@@ -181,7 +181,7 @@ def _is_certain(share: float, samples: int, beside: float, samples_beside: int, 
     return share - beside > certain * scatter
 
 
-def _count(stacks: Iterable[tuple[int, str]]) -> _Sampled | None:
+def _count_samples(stacks: Iterable[tuple[int, str]]) -> _Sampled | None:
     """Where the samples are; None: too few."""
     sampled = _Sampled(0, Counter(), Counter(), Counter())
     every = 0

@@ -42,9 +42,9 @@ def step_json(step: Step) -> dict[str, Any]:
 def iter_json(reading: LogResults) -> Iterator[bytes]:
     """Everything in a log as JSON, in pieces. What is unknown is null, nan and inf are strings."""
     sections: dict[str, Iterable[bytes]] = {
-        "nccl": _array(_tests(reading)),
-        "training": _array(_runs(reading)),
-        "failures": _array_of(map(_failure, reading.failures)),
+        "nccl": _encode_array(_iter_tests(reading)),
+        "training": _encode_array(_iter_runs(reading)),
+        "failures": _array_of(map(_failure_json, reading.failures)),
         "restarts": _array_of(
             {"run": at, "last": back.last, "first": back.first}
             for at, run in enumerate(reading.training)
@@ -62,7 +62,7 @@ def iter_json(reading: LogResults) -> Iterator[bytes]:
     yield b"\n}"
 
 
-def _tests(reading: LogResults) -> Iterator[Iterable[bytes]]:
+def _iter_tests(reading: LogResults) -> Iterator[Iterable[bytes]]:
     whole = [(reading.from_json, reading.from_json.rows)] if reading.from_json else []
     grown = ((each.to_test(with_rows=False), each.rows) for each in reading.growing_tests)
     for test, rows in chain(whole, grown):
@@ -73,13 +73,13 @@ def _tests(reading: LogResults) -> Iterator[Iterable[bytes]]:
         yield chain([b"{" + _members(before) + b', "rows": '], rows_json, [b", " + _members(after) + b"}"])
 
 
-def _runs(reading: LogResults) -> Iterator[Iterable[bytes]]:
+def _iter_runs(reading: LogResults) -> Iterator[Iterable[bytes]]:
     for run in reading.training:
         steps = _array_of(run.steps, _json_steps, indent="      ")
         yield chain([b"{" + _members({"format": run.format}) + b', "steps": '], steps, [b"}"])
 
 
-def _failure(failure: LogFailure) -> dict[str, Any]:
+def _failure_json(failure: LogFailure) -> dict[str, Any]:
     return {
         "kind": failure.kind,
         "rank": failure.rank,
@@ -121,7 +121,7 @@ def _members(members: dict[str, Any]) -> bytes:
     return b", ".join(_encode(key) + b": " + _encode(value) for key, value in members.items())
 
 
-def _array(items: Iterable[Iterable[bytes]], indent: str = "    ") -> Iterator[bytes]:
+def _encode_array(items: Iterable[Iterable[bytes]], indent: str = "    ") -> Iterator[bytes]:
     """A JSON array, each item of which begins a line."""
     line, some = f"\n{indent}".encode(), False
     yield b"["
@@ -139,4 +139,4 @@ def _array_of(
     rest, between = iter(values), f",\n{indent}".encode()
     pieces = iter(lambda: list(islice(rest, _ITEMS_AT_ONCE)), [])
     # A line end within a text is written as two letters.
-    return _array(([_encode_lines(encodable(piece))[:-1].replace(b"\n", between)] for piece in pieces), indent)
+    return _encode_array(([_encode_lines(encodable(piece))[:-1].replace(b"\n", between)] for piece in pieces), indent)

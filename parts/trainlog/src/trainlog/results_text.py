@@ -45,7 +45,7 @@ class ResultsPrinter:
             if rows > printed:
                 lines += [] if printed else [_ROW_TITLES]
                 for piece in test.rows.chunks(printed):
-                    lines += _rows(piece)
+                    lines += _row_lines(piece)
             if rows or over:
                 self._rows[at] = rows
             if over:
@@ -56,9 +56,9 @@ class ResultsPrinter:
         while self._first < len(tests) - _MAX_OPEN_TESTS and self._first in self._done:
             self._first += 1
         for at, run in enumerate(reading.training):
-            self._run(at, run, ended=ended)
+            self._print_run(at, run, ended=ended)
 
-    def _run(self, at: int, run: RunReader, *, ended: bool) -> None:
+    def _print_run(self, at: int, run: RunReader, *, ended: bool) -> None:
         if at == len(self._steps):
             self._steps.append(0)
             self._print(f"training: {run.format}")
@@ -66,7 +66,7 @@ class ResultsPrinter:
         settled = len(run.steps) - (run.is_number_uncertain and not ended)
         if self._steps[at] < settled:
             for piece in run.steps.chunks(self._steps[at], settled):
-                self._print("\n".join(_steps(piece)))
+                self._print("\n".join(_step_lines(piece)))
         self._steps[at] = max(self._steps[at], settled)  # a step that was told may be open again
 
     def _print_repeated_steps(self, at: int, run: RunReader) -> None:
@@ -86,8 +86,8 @@ class ResultsPrinter:
                 if at not in self._rows:
                     self._print(_test_title(test.to_test(with_rows=False)))
                 self._print(_test_end(test.to_test(with_rows=False), len(test.rows)))
-        lines = [*map(_run_end, reading.training), *map(_score, reading.scores), *map(_stacks, reading.stacks)]
-        lines += [*_failures(reading), *([reading.ended] if reading.ended else ())]
+        lines = [*map(_run_end, reading.training), *map(_score_text, reading.scores), *map(_stacks, reading.stacks)]
+        lines += [*_failure_lines(reading), *([reading.ended] if reading.ended else ())]
         lines += [f"{what}: {unread.summary}: {unread.text}" for what, unread in reading.unreadable.items()]
         for each in lines:
             self._print(each)
@@ -99,18 +99,18 @@ class ResultsPrinter:
     def _print_whole_test(self, test: NcclTest) -> None:
         self._print(_test_title(test))
         self._print(
-            "\n".join([*([_ROW_TITLES] if test.rows else ()), *_rows(test.rows), _test_end(test, len(test.rows))])
+            "\n".join([*([_ROW_TITLES] if test.rows else ()), *_row_lines(test.rows), _test_end(test, len(test.rows))])
         )
 
 
-def _failures(reading: LogResults) -> list[str]:
+def _failure_lines(reading: LogResults) -> list[str]:
     lines = [f"failure: {each}" for each in group_sentences(reading.failures)]
     rest = max(0, len(lines) - MAX_PRINTED_FAILURES) + reading.more_failures
     more = f"failure: {rest:,} more; --json has {'the first of them' if reading.more_failures else 'all'}"
     return [*lines[:MAX_PRINTED_FAILURES], *([more] if rest else ())]
 
 
-def _score(score: EvalScore) -> str:
+def _score_text(score: EvalScore) -> str:
     value = "not known" if score.value is None else f"{score.value:g}"
     error = "" if score.error is None else f" ± {score.error:g}"
     more = ", ".join(each for each in (f"{score.shots} shots" if score.shots is not None else "", score.filter) if each)
@@ -132,11 +132,11 @@ def _test_title(test: NcclTest) -> str:
     return " ".join(word for word in words if word)
 
 
-def _rows(rows: PackedRows | Sequence[NcclRow]) -> Iterable[str]:
-    return map(_ROW.__mod__, rows.iter_speeds("-")) if isinstance(rows, PackedRows) else map(_row, rows)
+def _row_lines(rows: PackedRows | Sequence[NcclRow]) -> Iterable[str]:
+    return map(_ROW.__mod__, rows.iter_speeds("-")) if isinstance(rows, PackedRows) else map(_row_text, rows)
 
 
-def _row(row: NcclRow) -> str:
+def _row_text(row: NcclRow) -> str:
     halves = (row.out_of_place, row.in_place)
     speeds = ["-" if half is None or half.busbw is None else f"{half.busbw:.2f}" for half in halves]
     checked = [half.wrong for half in halves if half and half.wrong is not None]
@@ -154,17 +154,17 @@ def _test_end(test: NcclTest, rows: int) -> str:
 _STEP_FORMATS: dict[tuple[bool, ...], tuple[str, Callable[[Step], Any]]] = {}
 
 
-def _steps(steps: PackedSteps | list[Step]) -> Iterable[str]:
+def _step_lines(steps: PackedSteps | list[Step]) -> Iterable[str]:
     columns = steps.columns if isinstance(steps, PackedSteps) and steps.whole else {}
     known = tuple([name in columns for name in Step._fields[:_LAST_FIGURE]])
     if not any(known) or "nan" in columns or "warm_up" in columns or any(columns.get("skipped", ())):
-        return map(_step, steps)
+        return map(_step_text, steps)
     form, _ = _STEP_FORMATS.get(known) or _step_format(known)
     figures = [columns[name] for name in Step._fields[:_LAST_FIGURE] if name in columns]
     return map(form.__mod__, zip(*figures, strict=True))
 
 
-def _step(step: Step) -> str:
+def _step_text(step: Step) -> str:
     known = tuple([value is not None for value in step[:_LAST_FIGURE]])
     form, values = _STEP_FORMATS.get(known) or _step_format(known)
     words: str = form % values(step)

@@ -546,7 +546,7 @@ class MetricColumn:
         if start >= stop:
             return math.inf, -math.inf
         lows, highs, *_ = self._thinned
-        values = _known(self.values[max(start, len(lows)) : max(start, stop)])
+        values = _present_values(self.values[max(start, len(lows)) : max(start, stop)])
         low, high = min(values, default=math.inf), max(values, default=-math.inf)
         if start >= len(lows):
             return low, high
@@ -555,7 +555,7 @@ class MetricColumn:
     def _total_of_values(self, start: int, stop: int) -> tuple[float, int]:
         """Their sum and number."""
         _, _, sums, counts = self._thinned
-        values = _known(self.values[max(start, len(sums)) : max(start, stop)])
+        values = _present_values(self.values[max(start, len(sums)) : max(start, stop)])
         return sum(sums[start:stop]) + sum(values), sum(counts[start:stop]) + len(values)
 
     def last_value(self, stop: int | None = None) -> float | None:
@@ -593,7 +593,7 @@ class MetricColumn:
         return found
 
 
-def _known(values: array[float]) -> Sequence[float]:
+def _present_values(values: array[float]) -> Sequence[float]:
     """Those that are not missing."""
     total = sum(values)
     return values if total == total else [each for each in values if each == each]
