@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partialmethod
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
@@ -332,20 +332,14 @@ class FakeLaunching:
         self.releases = FakeReleases(session)
         self.profiles = FakeProfiles()
 
-    def recipes(self) -> Any:
-        return self._session.answers.get("recipes", ())
+    def _answer(self, name: str, asked: object = None) -> Any:
+        answer = self._session.answers.get(name, ())
+        return answer(asked) if callable(answer) else answer
 
-    def fields(self, recipe: str) -> Any:
-        answer = self._session.answers.get("fields", ())
-        return answer(recipe) if callable(answer) else answer
-
-    def problems(self, plan: Any) -> Any:
-        answer = self._session.answers.get("problems", ())
-        return answer(plan) if callable(answer) else answer
-
-    def notes(self, plan: Any) -> Any:
-        answer = self._session.answers.get("notes", ())
-        return answer(plan) if callable(answer) else answer
+    recipes = partialmethod(_answer, "recipes")
+    fields = partialmethod(_answer, "fields")
+    problems = partialmethod(_answer, "problems")
+    notes = partialmethod(_answer, "notes")
 
     async def read_saves(self, recipe: str) -> None:
         self._session._did("saves", recipe)
@@ -366,9 +360,7 @@ class FakeLaunching:
 
         return PlanTexts(self._chart, self.render)
 
-    @cached_property
-    def _chart(self) -> ChartCatalog:
-        return ChartCatalog.from_chart()
+    _chart = cached_property(lambda _: ChartCatalog.from_chart())
 
     def demand(self, plan: LaunchPlan) -> LaunchDemand:
         return demand_of(self._chart.values(plan), plan.namespace)

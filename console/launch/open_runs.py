@@ -31,9 +31,6 @@ class OpenRuns:
             self._by_number = {run.number: run for run in await self._history.open_runs(self._server)}
         return tuple(run for run in self._by_number.values() if key in {None, run.key})
 
-    def expire(self) -> None:
-        self._read_at = -inf
-
     def find_launch(self, jobset: JobSet) -> RunRecord | None:
         """The recorded launch of this JobSet by this account, as last read; None if there is none."""
         object_ = jobset.uid, jobset.key
@@ -66,6 +63,6 @@ class OpenRuns:
             return run.launched < listed and SERVER_CLOCK.now() > run.launched + LISTING_DELAY_SECONDS
         missed = self._missed.setdefault(run.number, time.monotonic())
         if time.monotonic() < missed + STOP_GRACE_SECONDS:
-            self.expire()  # what another console has written meanwhile counts
+            self._read_at = -inf  # what another console has written meanwhile counts
             return False
         return True

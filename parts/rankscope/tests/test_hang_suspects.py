@@ -152,7 +152,7 @@ def test_advice_is_by_the_group_and_a_test_beside_a_training_does_not_replace_it
     report = replace(found, processes=processes, pods=(PodTrace(15, "pod-15", "node-15", gdb="/usr/bin/gdb"),))
     assert [group.ranks for group in report.suspects] == [(14,)]
     assert report.advice == (ACTIVITY_ADVICE[Activity.DATA],)
-    assert not report.compiled
+    assert not report.only_compiled_programs
     nobody = replace(report, processes=(replace(processes[0], where=TEST, program="all_reduce_perf"), processes[1]))
     assert nobody.advice[:2] == (ACTIVITY_ADVICE[Activity.COMPILED], ACTIVITY_ADVICE[Activity.COLLECTIVE])
     assert nobody.advice[2].startswith("C stacks: its image has no gdb")
