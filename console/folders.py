@@ -121,7 +121,7 @@ def atomic_write(path: Path, content: bytes | Iterable[bytes], mode: int = 0o600
 
 
 def check_new_file(place: Path) -> None:
-    """BadInput if no new file can be there, before work that would be lost for it."""
+    """Raise BadInput if a new file cannot be written there, before work whose result would be lost."""
     place = place.expanduser()
     if place.exists():
         raise BadInput(f"{place} already exists.", "Choose another name.")

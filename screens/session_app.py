@@ -119,7 +119,7 @@ class SessionApp(KeyOrderedApp):
             return None
 
     def _handle_exception(self, error: Exception) -> None:
-        """What still asks a session that was closed meanwhile has not failed."""
+        """Ignore workers that fail because their session was closed meanwhile."""
         if not (isinstance(error, WorkerFailed) and isinstance(error.error, Unreachable) and not self.connected):
             super()._handle_exception(error)
 

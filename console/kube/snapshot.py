@@ -45,7 +45,7 @@ class KueueVersion(Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """A sentence without its end where the version is not known, else empty."""
+        """A sentence without its end if the version is unknown, else empty."""
         return "" if self.number else f"Kueue's version is not known: the rules are those of 0.{self.rules}"
 
 

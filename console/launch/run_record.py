@@ -89,8 +89,8 @@ class RunRecord:
         return self.outcome in OPEN_OUTCOMES
 
     @property
-    def kept_end(self) -> TimeSpan | None:
-        """When its program ended, and its exit code (`last`), of a job whose pods were kept; None: nobody saw that."""
+    def end_of_kept_job(self) -> TimeSpan | None:
+        """The moment and exit code (`last`) of the program's end in a job with kept pods; None if nobody saw it."""
         if f'"{SpanKind.ENDED}"' not in self.seen:
             return None
         ends = [span for span in decode_seen_time(self.seen).spans if span.kind is SpanKind.ENDED]
@@ -105,7 +105,7 @@ class RunRecord:
             return JobState.PENDING
         if self.outcome is Outcome.RUNNING:
             kinds = {each.kind for each in self.active_alarms(0.0)}
-            end = self.kept_end
+            end = self.end_of_kept_job
             if end is not None and end.last:
                 return Outcome.FAILED
             if self.nan or AlarmKind.NAN in kinds:
@@ -171,7 +171,7 @@ class RunRecord:
         from console.metrics.ledger import RunMoments, compute_ledger
 
         seen = decode_seen_time(self.seen)
-        kept = self.kept_end
+        kept = self.end_of_kept_job
         lost = {Outcome.FAILED, Outcome.STOPPED, Outcome.DIVERGED}
         wasted = self.outcome in lost if kept is None else bool(kept.last) or self.nan
         end = self.ended or ((self.looked or now) if self.open else 0.0)
@@ -180,7 +180,7 @@ class RunRecord:
 
     def seconds(self, now: float) -> float | None:
         """Run time in seconds, without the queue and what its pods were kept for if that is known; None if unknown."""
-        end = kept.start if (kept := self.kept_end) is not None else self.ended or (now if self.open else 0.0)
+        end = kept.start if (kept := self.end_of_kept_job) is not None else self.ended or (now if self.open else 0.0)
         begin = self.started or (0.0 if self.outcome is Outcome.WAITING else self.launched)
         return max(0.0, end - begin) if begin and end else None
 
@@ -292,7 +292,7 @@ def update_seen(
 
 def finish_record(run: RunRecord, *, late: str = "") -> RunRecord:
     """The ended run with its outcome judged by its alarms; `late`: how overdue its next step was, in words."""
-    end = run.kept_end
+    end = run.end_of_kept_job
     if run.outcome is Outcome.STOPPED and end is not None:  # it was over before its pods were taken away
         run = replace(run, outcome=Outcome.FAILED if end.last else Outcome.SUCCEEDED)
     if run.outcome is Outcome.STOPPED:

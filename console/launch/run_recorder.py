@@ -99,7 +99,7 @@ class RunRecorder:
             ended = replace(
                 with_alarms(run, self._jobs),
                 outcome=Outcome.STOPPED,
-                why=run.why if run.kept_end is not None else "",
+                why=run.why if run.end_of_kept_job is not None else "",
                 ended=SERVER_CLOCK.now(),
             )
             await self._runs.open.write(run, finish_record(ended, late=late))
@@ -151,7 +151,7 @@ class RunRecorder:
         await self._runs.open.write(run, now)
 
     async def _outcome_of_gone(self, run: RunRecord) -> dict[str, Any]:
-        if run.kept_end is not None:  # what it came to was seen
+        if run.end_of_kept_job is not None:  # what it came to was seen
             return {"outcome": Outcome.STOPPED}
         if self._runs.open.was_seen(run):
             return {"outcome": Outcome.STOPPED, "why": "It was deleted outside this console."}

@@ -166,7 +166,7 @@ class LogSegment:
             part.opened_with = int(read_own_file(part._metadata_path).strip() or b"1")
         return part
 
-    def repair(self) -> None:
+    def cut_incomplete_line(self) -> None:
         """Truncate an incomplete last line that a crash left, before more is written."""
         if self.file is not None and self.file.exists() and self.file.stat().st_size > self._size:
             os.truncate(self.file, self._size)

@@ -134,7 +134,7 @@ class JobLogStore(Struct):
             make_private(common.parent)
             mine = LogSegment.load(file, 0)
             theirs = LogSegment.load(common, 0) if common.exists() else LogSegment(0, file=common)
-            theirs.repair()
+            theirs.cut_incomplete_line()
             known = {raw for _, raw in theirs.iter_timed_lines(len(theirs) - OVERLAP_LINES)}
             last = theirs.times[-1] if theirs.times else -1.0
             lines = mine.iter_timed_lines(bisect_left(mine.times, last))
@@ -290,7 +290,7 @@ class JobFolder:
         if stored is not None:
             with self.translate_write_errors():
                 if kept is not None and not stored.private:
-                    await asyncio.to_thread(kept.repair)
+                    await asyncio.to_thread(kept.cut_incomplete_line)
                     kept.pod = pod.name
                     return kept
                 part.file = await asyncio.to_thread(stored.segment_path, rank, pod.attempt, container, pod.uid)

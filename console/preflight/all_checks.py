@@ -206,7 +206,7 @@ _OPERATION_POLL_SECONDS = 2.0  # seconds between two looks at an operation
 
 
 async def _repair_addon(cluster: CheckedCluster, target: tuple[str, ...]) -> str:
-    """Enable a GKE add-on; returns nothing to add to the repair's own words."""
+    """Enable a GKE add-on and wait for it; returns "", since the repair's own words say it all."""
     project, location, name, addon = target
     gke = await cluster.google.cloud.gke()
     begun = await gke.enable_addon(await gke.read_cluster(project, location, name), addon)

@@ -75,7 +75,7 @@ class RecurringJob(Struct, frozen=True):
 
 
 class ExpectedArrivals(Struct, frozen=True):
-    """What comes again and again, and how much more or less than on average by the hour of the day (UTC)."""
+    """Recurring jobs, and by the hour of the day (UTC) the factor to their average rate."""
 
     kinds: tuple[RecurringJob, ...] = ()
     by_hour: tuple[float, ...] = (1.0,) * 24

@@ -199,7 +199,7 @@ class CommandParser:
 
 
 class _Grouped(argparse.HelpFormatter):
-    """Lists the commands in their groups, not below the argument that they are."""
+    """Omits argparse's flat list of commands; the help shows them in groups."""
 
     def _iter_indented_subactions(self, action: argparse.Action) -> Iterator[argparse.Action]:  # type: ignore[override]
         return iter(())

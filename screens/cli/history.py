@@ -107,7 +107,7 @@ async def open_history(
 
 
 async def complete(session: Session, *, read_logs: bool = False) -> Mapping[int, Health]:
-    """Complete the records of open runs, and look how their jobs are; if the cluster does not answer, say so."""
+    """Complete the records of open runs and read their jobs' health; warn if the cluster does not answer."""
     healths: dict[int, Health] = {}
     try:
         watching = await Session.open(session.watch.settings, kinds=JOB_KINDS)

@@ -216,7 +216,7 @@ async def translate_errors_within(doing: str, seconds: float) -> AsyncIterator[N
 
 
 async def list_all(doing: str, pages: Awaitable[Any], parse: Callable[[Any], ItemT], most: int = 0) -> list[ItemT]:
-    """What all pages of a list hold, parsed, or its first `most`; Unreachable, or Unreadable where it has no end."""
+    """The parsed items of all pages of a list, or the first `most`; Unreachable, or Unreadable if it has no end."""
     found: list[ItemT] = []
     async with translate_errors_within(doing, LISTING_TIMEOUT):
         async for each in await pages:

@@ -71,13 +71,13 @@ class _Login:
 
     async def headers(self, refused: str = "") -> tuple[str, list[str]]:
         """The token and the headers; `refused`: the token that was not accepted."""
-        if self._must_ask(refused):
+        if self._needs_new_token(refused):
             async with self._one:
-                if self._must_ask(refused):
+                if self._needs_new_token(refused):
                     await self._renew_token(refused)
         return self._token, self._headers
 
-    def _must_ask(self, refused: str) -> bool:
+    def _needs_new_token(self, refused: str) -> bool:
         return time.monotonic() > self._until or refused == self._token
 
     async def _renew_token(self, refused: str) -> None:

@@ -354,7 +354,7 @@ def verdict_cell(line: NcclLine) -> Cell:
 
 
 def share_cell(line: NcclLine, of: float | None, *, change: bool = False) -> Cell:
-    """The best bandwidth of the row as a share of that one, or by how much it differs."""
+    """The best bandwidth of the row as a share of `of`, or with `change` its difference from that."""
     best = line.row.best_busbw
     if not of or best is None:
         return ""

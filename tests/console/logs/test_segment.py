@@ -45,7 +45,7 @@ def test_a_file_is_taken_up_where_it_ends_and_a_cut_line_does_not_count(tmp_path
     with (tmp_path / "log").open("ab") as file:
         file.write(b"2026-11-21T00:00:10.5Z half a li")
     again = LogSegment.load(tmp_path / "log", 7)
-    again.repair()
+    again.cut_incomplete_line()
     again.append_lines(lines(10, 5))
     again.write_pending()
     assert again.read_texts(0, 99) == words(0, 15)

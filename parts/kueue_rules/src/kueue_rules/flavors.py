@@ -442,7 +442,7 @@ class FlavorAssigner:
 
 
 def places_every_pod(topologies: Sequence[str]) -> bool:
-    """Whether a queue whose flavors have these topologies chooses nodes for pods that request none too."""
+    """Whether a queue with flavors of these topologies chooses nodes even for pods that request no topology."""
     return bool(topologies) and all(topologies)
 
 

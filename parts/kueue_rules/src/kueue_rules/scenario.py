@@ -259,7 +259,7 @@ def _error_at(problem: str, mark: Any) -> ScenarioError:
 
 
 def _quoted(node: yaml.Node) -> str:
-    """What was written, in a sentence: a word, shortened and fit for a terminal, or what there is in its place."""
+    """A node as words of a sentence: its text, shortened and fit for a terminal, else its kind."""
     if not isinstance(node.value, str):
         return "(a list or map)"
     more = "…" if len(node.value) > MAX_SHOWN else ""

@@ -140,7 +140,7 @@ class VirtualCluster:
         return head
 
     def _run_cycle(self, moves: list[Move], now: float) -> bool:
-        """Run one cycle; whether anything is other than before."""
+        """Run one cycle; returns whether anything has changed."""
         heads = [head for name in self._active if (head := self._next_workload(name)) is not None]
         self._refused, failures = [], []
         for head in heads:

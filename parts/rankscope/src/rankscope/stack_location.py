@@ -33,7 +33,7 @@ class Activity(StrEnum):
 
     @property
     def explains_wait(self) -> bool:
-        """Whether a process that is said to be waited for does something that keeps it from coming."""
+        """Whether the others wait for a process because of what it does."""
         return self in (Activity.DATA, Activity.CHECKPOINT, Activity.TEARDOWN, Activity.LOCK)
 
 

@@ -36,7 +36,7 @@ class _Found(msgspec.Struct):
 
 
 class _Entries(msgspec.Struct):
-    """What a rank called in a group."""
+    """The calls of one rank in a group."""
 
     first: int
     calls: list[int]
@@ -135,7 +135,7 @@ def build_question(dumps: Sequence[RankDump]) -> tuple[bytes, list[tuple[Group, 
 
 
 class _Kinds:
-    """What was called, each once."""
+    """The distinct calls, numbered in the order in which they are first seen."""
 
     def __init__(self) -> None:
         self.places: dict[tuple[str, _Tensors], int] = {}

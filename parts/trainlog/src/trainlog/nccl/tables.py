@@ -76,9 +76,9 @@ class PackedRows:
     __slots__ = ("_counts", "_figures", "_size", "_words")
 
     def __init__(self, size: int, counts: array[int], figures: array[float], words: Sequence[tuple[Any, ...]]) -> None:
-        """Column after column. `counts`: bytes, elements. `figures`: time, algbw and busbw of both halves.
+        """Rows as columns: `counts` bytes and elements, `figures` time, algbw and busbw of both halves.
 
-        `words`: type, operation, root, wrong elements of both halves; of a column that is the same in all rows one.
+        `words`: type, operation, root, wrong elements of both halves; equal values of a column are stored once.
         """
         self._size, self._counts, self._figures, self._words = size, counts, figures, words
 

@@ -412,7 +412,7 @@ class TrainingParser:
             self._add_report(found, "")
         if metrics and (found := parse_verl(metrics[0], " ".join(metrics[1]))):
             self._add_report(found, "")
-        if isinstance(block, MultilineReport) and (found := block.to_report()):
+        if isinstance(block, MultilineReport) and (found := block.make_report()):
             self._add_report(found, "")
         for each in self._learned.learn_from_line(" ".join(wrapped)) if len(wrapped) > 1 else ():
             self._add_report(each, "")

@@ -182,7 +182,7 @@ class MultilineReport:
         """Whether the report may continue after this unrelated line."""
         return self._loose and self._lines < _MAX_REPORT_LINES and _LOOSE_REPORT_HEAD.search(text) is None
 
-    def to_report(self) -> StepReport | None:
+    def make_report(self) -> StepReport | None:
         """The reported step; None if the report had no loss."""
         step = make_step(self._step, self._total, self._figures)
         return StepReport("blocks", step) if step else None
@@ -199,7 +199,7 @@ class PipeTable(MultilineReport):
             self._figures[found.group(1)] = float(found.group(2))
         return text.lstrip().startswith("|")
 
-    def to_report(self) -> StepReport | None:
+    def make_report(self) -> StepReport | None:
         self._figures.pop("total_timesteps", None)
         number = to_step_number(self._figures.pop("iterations", None))
         step = make_step(number, None, self._figures) if number is not None else None
