@@ -309,11 +309,11 @@ class JobProgressReader:
         if ended is not None:
             self._over.add(jobset.uid)
             found = replace(ended.progress, at=SERVER_CLOCK.now()) if ended.progress is not None else None
-            return found is not None and await self._complete(jobset, found, about.accelerator)
+            return found is not None and await self._store_compared(jobset, found, about.accelerator)
         read = await self._read_pods(jobset, likely, failed, about)
         changed, missing = False, bool(read.errors) and not read.by_steps
         if read.progress is not None:
-            changed = await self._complete(jobset, read.progress, about.accelerator, read.tails)
+            changed = await self._store_compared(jobset, read.progress, about.accelerator, read.tails)
         elif not jobset.finished and not missing:
             changed = await self._store_start(jobset, about.start)
         if jobset.finished:
