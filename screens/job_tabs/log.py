@@ -104,11 +104,6 @@ class LogTab(JobTab):
             self._find_relevant_pod()
         self.given = False
 
-    def spare_columns(self, width: int) -> int:
-        """Two fifths, if all lines that were in sight are whole in the others."""
-        course = width * 2 // 5
-        return course if self.view.lines.columns_wanted <= width - course else 0
-
     def _active_alarm(self) -> Alarm | None:
         if self.line is None:
             return None

@@ -131,10 +131,6 @@ class JobTab(Vertical, metaclass=AbstractWidgetMeta):
         """Of that many lines those that it leaves to the course of the job."""
         return 0
 
-    def spare_columns(self, width: int) -> int:
-        """Of that many columns those that it leaves to the course of the job."""
-        return 0
-
     # what a tab may use
 
     @property

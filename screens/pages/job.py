@@ -56,11 +56,12 @@ class Course(Pane):
 
     def fit(self) -> None:
         page, (width, both) = self._page, self._page.query_one("#rooms").size
-        columns, room = page.here.spare_columns(width), page.here.spare_lines(both)
+        columns, room = _columns_beside_log(page.here, width), page.here.spare_lines(both)
         right = columns >= MIN_COURSE_COLUMNS
         width, room = (columns - 1, both + 1) if right else (width, room)
-        lines = self._course_lines(width - 2, room - 1, SERVER_CLOCK.now()) if room >= MIN_COURSE else []
-        self.display = len(lines) > MIN_COURSE // 2
+        if room >= MIN_COURSE and not self.display:
+            self.lines = self._course_lines(width - 2, room - 1, SERVER_CLOCK.now())
+        self.display = room >= MIN_COURSE and len(self.lines) > MIN_COURSE // 2
         page.query_one("#rooms").set_class(right, "-right")
         if self.display:
             high = (f"{room}fr", f"{both - room}fr") if not right else ("1fr", "1fr")  # messages take of both
@@ -68,7 +69,8 @@ class Course(Pane):
                 if str(widget.styles.height) != share:
                     widget.styles.height = share
             set_size(self, "width", columns if right else None)
-            self.renew()
+            self.renew()  # the curves are drawn once, as that is most of what a page costs
+            self.display = len(self.lines) > MIN_COURSE // 2
 
     def _course_lines(self, width: int, height: int, now: float) -> Lines:
         page, line = self._page, self._page.line
@@ -365,6 +367,12 @@ def _filled_tabs(page: JobScreen) -> list[JobTab]:
     kind = recipe_kind(page.line.jobset.recipe) if page.line is not None else RecipeKind.PODS
     other = {RecipeKind.NCCL: TrainingTab, RecipeKind.TRAINING: NcclTab}.get(kind)
     return [tab for tab in page.tabs.values() if type(tab) is not other or tab.note or tab is page.here]
+
+
+def _columns_beside_log(tab: JobTab, width: int) -> int:
+    """Two fifths, if all lines of a log that were in sight are whole in the others, and none is folded."""
+    course = width * 2 // 5
+    return course if isinstance(tab, LogTab) and 0 < tab.view.lines.virtual_size.width < width - course else 0
 
 
 def _tab_faults(tabs: Mapping[str, JobTab]) -> tuple[str, ...]:

@@ -94,7 +94,6 @@ MAX_MEMORY_LINES = 50_000  # lines that are kept of a log that is in memory only
 REDRAW_SECONDS = 1 / 30  # seconds between two drawings while lines stream in
 LINES_SEARCHED_AT_ONCE = 20_000  # lines of a text that is looked through on the spot
 MAX_SAME_TIME = 200  # lines of one moment among which one is looked for again
-MAX_COLUMNS = 10_000  # more than any terminal has
 MAX_LABEL = 34  # columns of the longest label that is shown
 MAX_LETTERS_PER_CELL = 5  # at most, with the accents that one letter may carry
 
@@ -249,11 +248,6 @@ class LogLines(ScrollView, Styled, can_focus=True):
 
     def _left_columns(self) -> int:
         return (9 if self.times else 0) + self._label_width
-
-    @property
-    def columns_wanted(self) -> int:
-        """In which all lines are whole that were in sight, beside the scroll bar; folded ones take all there are."""
-        return self._widest + self._left_columns() + 1 if self._widest and not self.wrap else MAX_COLUMNS
 
     def _text_width(self) -> int:
         return max(1, self.scrollable_content_region.width - self._left_columns())

@@ -199,7 +199,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
             self.refresh()
         elif self.listing.changes or not rows:
             self.repaint_changed()
-        if self.GROUPS and self._heads != self._find_heads():  # as a row moves from one to another in its place
+        if self.GROUPS and self._heads != _find_heads(self):  # as a row moves from one to another in its place
             self._keep_in_place()
             self.refresh()
 
@@ -344,7 +344,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         if offset.y == 0:
             self._sort_at(offset.x)
             return
-        index = self._at_line(offset.y - 1 + self.scroll_offset.y)
+        index = _at_line(self._heads, offset.y - 1 + self.scroll_offset.y)
         if isinstance(index, int) and index < len(self.shown):
             self._move_cursor(index)
             if event.chain == 2:
@@ -384,7 +384,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
             return self._painter.titles(self.sorted_by, descending=self.descending)
         if not self.shown:
             return self._painter.notice(self._notice(), y - 1)
-        index = self._at_line(y - 1 + self.scroll_offset.y)
+        index = _at_line(self._heads, y - 1 + self.scroll_offset.y)
         if isinstance(index, str):
             return self._painter.heading(index)
         if index >= len(self.shown):
@@ -403,30 +403,12 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
 
     # where things are
 
-    def _find_heads(self) -> list[tuple[int, str]]:
-        """None where rows stand in another order, or all in one group."""
-        keys, ends = self.shown, [0]
-        if not self.sorted_by:
-            ends += [bisect_left(keys, place, key=self.place_of) for place, _ in self.GROUPS]
-        found = [(at, title) for (at, end), (_, title) in zip(pairwise(ends), self.GROUPS, strict=False) if at < end]
-        return found if found[1:] else []
-
-    def _line_of(self, index: int) -> int:
-        return index + sum(at <= index for at, _ in self._heads)
-
-    def _at_line(self, number: int) -> int | str:
-        """The number of the row in that line, or the heading that stands there."""
-        for many, (at, title) in enumerate(self._heads):
-            if number <= at + many:
-                return title if number == at + many else number - many
-        return number - len(self._heads)
-
     def _keep_in_place(self) -> None:
         """Keep cursor and scroll position on their rows, or close to where they were."""
         old = self._cursor_index
         self._cursor_before = key = self._cursor or self._cursor_before
         found = self.listing.index(key) if key is not None else None
-        rows, self._heads = len(self.shown), self._find_heads()
+        rows, self._heads = len(self.shown), _find_heads(self)
         self.virtual_size = Size(self.size.width, rows + len(self._heads) + 1)
         index = found if found is not None else min(old, rows - 1)
         offset = self.scroll_offset.y
@@ -439,10 +421,13 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         index = max(0, min(index, len(rows) - 1))
         key = rows[index] if rows else None
         before = self._cursor
-        old_y, y = self._line_of(self._cursor_index), self._line_of(index)
+        old_y, y = _line_of(self._heads, self._cursor_index), _line_of(self._heads, index)
         self._cursor_index, self._cursor = index, key
         height = max(1, self.size.height - 1)
-        top, first = self.scroll_offset.y, y - isinstance(self._at_line(y - 1), str)  # with the heading above it
+        top, first = (
+            self.scroll_offset.y,
+            y - isinstance(_at_line(self._heads, y - 1), str),
+        )  # with the heading above it
         if first < top:
             self.scroll_to(y=first, animate=False, immediate=True, force=True)
         elif y >= top + height:
@@ -452,3 +437,24 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         if key != before:
             self.moved()
             self.post_message(self.Highlighted(self, key))
+
+
+def _find_heads(table: ResourceTable[Any]) -> list[tuple[int, str]]:
+    """None where rows stand in another order, or all in one group."""
+    keys, ends = table.shown, [0]
+    if not table.sorted_by:
+        ends += [bisect_left(keys, place, key=table.place_of) for place, _ in table.GROUPS]
+    found = [(at, title) for (at, end), (_, title) in zip(pairwise(ends), table.GROUPS, strict=False) if at < end]
+    return found if found[1:] else []
+
+
+def _line_of(heads: Sequence[tuple[int, str]], index: int) -> int:
+    return index + sum(at <= index for at, _ in heads)
+
+
+def _at_line(heads: Sequence[tuple[int, str]], number: int) -> int | str:
+    """The number of the row in that line, or the heading that stands there."""
+    for many, (at, title) in enumerate(heads):
+        if number <= at + many:
+            return title if number == at + many else number - many
+    return number - len(heads)
