@@ -160,7 +160,7 @@ class Session:
         from console.preflight.all_checks import Preflight
         from console.preflight.check import CheckedCluster
 
-        return Preflight(CheckedCluster(self.watch, self.google), lambda plan: self.launch.values(plan))
+        return Preflight(CheckedCluster(self.watch, self.google), lambda plan: self.launch.plan_texts.values(plan))
 
     @cached_property
     def google(self) -> GoogleServices:
@@ -292,4 +292,4 @@ class Session:
 async def read_priorities(session: Session) -> None:
     """Let forecasts of launches know the values of the cluster's priority classes, where these may be read."""
     with suppress(ConsoleError):  # then a forecast that depends on one says that it is not known
-        session.launch.priorities = await session.priority_classes(["every one"])
+        session.launch.plan_texts.priorities = await session.priority_classes(["every one"])

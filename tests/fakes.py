@@ -60,7 +60,7 @@ from console.metrics.start_phase import longest_phases
 from console.preflight.all_checks import CHECKS
 from console.preflight.check import Check, Repair, Result
 from console.scheduling.expected_start import ExpectedStart
-from console.scheduling.launch_forecast import LaunchDemand, demand_of
+from console.scheduling.launch_forecast import LaunchDemand
 from console.scheduling.start_forecast import StartForecast
 from console.scheduling.start_windows import PastRun
 from console.scheduling.what_if import WhatIf
@@ -358,12 +358,7 @@ class FakeLaunching:
         """Texts of the real chart's recipes; what is rendered is what `answers` say."""
         from console.launch.plan_texts import PlanTexts
 
-        return PlanTexts(self._chart, self.render)
-
-    _chart = cached_property(lambda _: ChartCatalog.from_chart())
-
-    def demand(self, plan: LaunchPlan) -> LaunchDemand:
-        return demand_of(self._chart.values(plan), plan.namespace)
+        return PlanTexts(ChartCatalog.from_chart(), self.render)
 
     async def render(self, plan: Any) -> Any:
         answer = self._session._did("render", plan, default=())

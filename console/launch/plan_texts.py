@@ -53,6 +53,7 @@ from console.launch.yaml_read import (
     read_values,
 )
 from console.launch.yaml_write import edit_text, write_values
+from console.scheduling.launch_forecast import LaunchDemand, demand_of
 from console.settings import login_name
 from trainlog import is_confidential, looks_confidential
 
@@ -70,6 +71,15 @@ class PlanTexts:
         self._render = render
         self._rendered: tuple[LaunchPlan, tuple[Manifest, ...]] | None = None  # the last difference's base
         self._known = [path for path, part in iter_fields(catalogue.schema) if not part.get("x-hidden")]
+        self.priorities: Mapping[str, int] = {}  # values of the cluster's priority classes, once they were read
+
+    def values(self, plan: LaunchPlan) -> dict[str, Value]:
+        return self._catalogue.values(plan)
+
+    def demand(self, plan: LaunchPlan) -> LaunchDemand:
+        """What the plan requests from the cluster, for a forecast."""
+        ask = demand_of(self._catalogue.values(plan), plan.namespace)
+        return replace(ask, priority=self.priorities.get(ask.priority_class))
 
     def write_yaml(self, plan: LaunchPlan, before: str = "") -> str:
         """The plan's changed values as YAML; comments and order of the person's text `before` are kept."""

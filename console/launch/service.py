@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from console.launch.stop import JobStopper
     from console.launch.unsaved import UnsavedWork
     from console.launch.value_checks import MeasuredSaves
-    from console.scheduling.launch_forecast import LaunchDemand
     from console.scheduling.why import Why
 
 
@@ -54,7 +53,6 @@ class LaunchService:
         self._loaded: ChartCatalog | None = None
         self._saves: dict[str, Sequence[MeasuredSaves]] = {}
         self._before_launch: dict[tuple[str, str], Event] = {}  # events that there were before the last launch
-        self.priorities: Mapping[str, int] = {}  # values of the cluster's priority classes, once they were read
 
     async def load(self) -> None:
         """Load the chart ahead of the launch screen, once the server has answered."""
@@ -133,17 +131,6 @@ class LaunchService:
     def fields(self, recipe: str) -> tuple[Field, ...]:
         return self._catalogue().fields(recipe)
 
-    def values(self, plan: LaunchPlan) -> dict[str, Value]:
-        """All values of a plan: the chart's, its recipe's, and its own changes of them."""
-        return self._catalogue().values(plan)
-
-    def demand(self, plan: LaunchPlan) -> LaunchDemand:
-        """What the plan requests from the cluster, for a forecast."""
-        from console.scheduling.launch_forecast import demand_of
-
-        ask = demand_of(self.values(plan), plan.namespace)
-        return replace(ask, priority=self.priorities.get(ask.priority_class))
-
     def problems(self, plan: LaunchPlan) -> tuple[FieldProblem, ...]:
         return self._catalogue().plan_problems(plan)
 
@@ -179,7 +166,7 @@ class LaunchService:
         A plan that sets it itself stays as it is, and so does one whose queue may not be read: Kueue's flavor may
         select these machines too.
         """
-        values = self.values(plan)
+        values = self._catalogue().values(plan)
         if not get_path(values, "queue") or get_path(plan.values, "placement.flexStart") is not None:
             return plan
         with suppress(ConsoleError):

@@ -264,7 +264,7 @@ async def _check_launch(
 ) -> Checked:
     manifests = await session.launch.render(plan)
     _, checks = await asyncio.gather(session.launch.check(plan), session.preflight.before_launch(plan, on_wait))
-    fleet, ask = session.fleet, session.launch.demand(plan)
+    fleet, ask = session.fleet, session.launch.plan_texts.demand(plan)
     others = await asyncio.to_thread(launch_alternatives, fleet, ask)
     fits = [*fit_words(fleet, ask), *alternative_words(others)]
     kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
