@@ -303,9 +303,10 @@ verdict), version, form (json or text), ranks, polls, seconds, steps (times that
 null: not told), late (rank, host, pid, gpu, pod_index, node, share (0: not known), low, high: of the step in
 which it is late, 95 % confidence, slow: the others wait for it, suspect: one witness alone says so, timed: its
 share is by the times of collectives, partly: in some communicators only, runs_ahead: the others launch meanwhile,
-cause: host, GPU, network, data or not known, evidence, a phrase, where: the line of the program at which it is),
+cause: host, GPU, network, data or not known, evidence, a phrase, where: the line of the program at which it is,
+cost: about what share of each step it costs, null where that is not known to a third, cost_at_most: null: not known),
 bound (share that no other rank reaches), timed (which ranks told how long collectives took; empty: not asked),
 no_gpu_slow (by that, none is slow), sampled (at which ranks py-spy looked, or why that told nothing; empty: no
-rank is slow).""",
+host is late).""",
     ),
 }

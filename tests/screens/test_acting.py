@@ -335,7 +335,7 @@ async def test_of_a_slow_rank_the_same_is_offered_as_of_an_alarm(way: Any) -> No
         lines = {each.id: each for each in app.screen.query(SentenceLine)}
         assert list(lines) == ["trouble", *OFFERED]
         said = " ".join(screen_text(app).replace("│", " ").split())
-        assert f"Rank 9 (pod 1, GPU 1) on {NODE} costs about 7 % of each step" in said
+        assert f"Rank 9 (pod 1, GPU 1) on {NODE} costs at most about 8 % of each step" in said
         assert "its report, log lines and node facts as .tar.gz; secrets redacted" in said
         await pilot.press("r")
         assert cast("Any", (await asked(app, pilot)).values)["placement"] == {"avoidNodes": ["node-x", NODE]}

@@ -220,6 +220,7 @@ async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
     late = LateRank(9, "10.0.0.2", 1202, 1, 0.07, 0.06, 0.08, slow=True, cause="host", pod_index=1, node="n1")
+    late = replace(late, estimate=0.07, least=0.06, most=0.08)
     async with console(size=(160, 50)) as (app, pilot, session):
         session.inspector.report = report()
         session.inspector.slow_report = SlowReport(

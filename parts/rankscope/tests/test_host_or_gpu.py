@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.host_or_gpu import RankLaunches, is_late_by_host
+from rankscope.host_or_gpu import RankLaunches, is_late_by_host, share_beyond_hosts
 
 STEP = 40_000
 SHORT, LONG = 1500, 8000
@@ -42,6 +42,19 @@ def test_a_host_that_runs_ahead_of_its_gpu_is_not_the_cause() -> None:
     )
     few = steady[:4]
     assert is_late_by_host(2, group(launched_later=LONG, waited=SHORT, queued=few), frozenset({2}), range(20)) is True
+
+
+@pytest.mark.parametrize(
+    ("waits", "tenth", "lost"), [(0, 0, 0.0), (0, 10 * STEP, 0.5), (9000, 9000, 0.0)], ids=["never", "tenth", "each"]
+)
+def test_what_hosts_lose_is_by_the_steps_in_which_they_do_not_wait(waits: int, tenth: int, lost: float) -> None:
+    at, launched = 0, {}
+    for number in range(400):  # two collectives a step, and after each tenth step the loss is read
+        launched[number] = at + number % 2 * 1000
+        at += STEP + (tenth if number % 20 == 19 else waits) if number % 2 else 0
+    others = [RankLaunches(launched, {}, "", ())] * 3
+    assert share_beyond_hosts(others, 2) == pytest.approx(lost, abs=0.02)
+    assert share_beyond_hosts([], 2) == 0.0
 
 
 @pytest.mark.parametrize("offset", [-1000, 1000])

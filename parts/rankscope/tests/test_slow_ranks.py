@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from rankscope import poll_ras
+from rankscope import LateRank, describe_cost, poll_ras, slow_report_to_json
 from rankscope.collective_times import TimesReport
 from rankscope.errors import UnreadableAnswer
 from rankscope.slow_rank_words import ASK_RECORDERS, LOOK_LONGER, format_share
@@ -383,3 +384,24 @@ def test_a_suspect_is_cleared_where_collectives_tell_that_nobody_waits(highs: di
     found = add_times(report, times, {})
     assert (found.slow, bool(found.suspects), found.has_verdict) == ((), left, not left)
     assert found.advice == ((LOOK_LONGER,) if left else ())
+
+
+@pytest.mark.parametrize(
+    ("facts", "words", "cost", "most"),
+    [
+        ({"estimate": 0.2, "least": 0.15, "most": 0.24}, "costs about 20 %", 0.2, 0.27),
+        ({"estimate": 0.2, "least": 0.12, "most": 0.24}, "costs at most about 27 %", None, 0.27),
+        ({"estimate": 0.2, "least": 0.15, "most": 0.24, "staged": True}, "costs at most about 27 %", None, 0.27),
+        ({"estimate": 0.5, "least": 0.1, "most": 0.97}, "costs a share of each step that is not known", None, None),
+        ({}, "costs at most about 36 %", None, 0.36),
+    ],
+)
+def test_about_what_it_costs_is_told_only_where_that_is_known_to_a_third(
+    facts: dict[str, Any], words: str, cost: float | None, most: float | None
+) -> None:
+    late = LateRank(9, "h", 1, 1, 0.35, 0.34, 0.36, slow=True, cause="GPU", timed=True, **facts)
+    assert describe_cost(late, short=True).startswith(f"rank 9 {words}")
+    (told,) = msgspec.json.decode(msgspec.json.encode(slow_report_to_json(SlowReport(late=(late,)))))["late"]
+    assert told["cost"] == cost
+    assert told["cost_at_most"] == (most and pytest.approx(most))
+    assert not {"estimate", "least", "most"} & set(told)

@@ -4,7 +4,9 @@
 
 A file is a list of trials {kind, amount, who, ms (a step), polls, times and samples [by pod], addresses}, as
 frameworks.py writes it, with `framework`, `ranks`, and `beside_ms`: what a step took without that. What a disturbance
-cost is how much longer a step took than those beside it without any; under 5 % it is hidden, and silence is right.
+cost is how much longer a step took than those beside it without any; under 5 % it is hidden, and silence is right. What
+is told of that of a rank that is right is `about` (within a third), `off`, a bound that `holds` or is `broken`, or
+`unknown`.
 """
 
 from __future__ import annotations
@@ -18,11 +20,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rankscope import SlowReport, add_samples, add_times, find_slow_ranks, parse_polls, read_samples, read_times
+from rankscope import (
+    LateRank,
+    SlowReport,
+    add_samples,
+    add_times,
+    find_slow_ranks,
+    parse_polls,
+    read_samples,
+    read_times,
+)
 
 CAUSES = {"host": "host", "gc": "host", "gpu": "GPU", "data": "data", "link": "network"}
 """The cause of each kind of disturbance; all other kinds are healthy."""
 LEAST_COST = 0.05
+RATINGS = ("right", "cause", "rank", "false", "hidden", "suspicion", "silent")
+COSTS = ("about", "off", "holds", "broken", "unknown")
 SHARE_IS_RIGHT = 1 / 3  # of the cost: by how much a share may differ from it
 
 
@@ -85,6 +98,15 @@ def rate(trial: Mapping[str, Any], report: SlowReport) -> str:
     return "right" if report.slow[0].cause == wanted else "cause"
 
 
+def rate_cost(late: LateRank, cost: float) -> str:
+    """about, off, holds, broken or unknown."""
+    if late.cost is not None:
+        return "about" if abs(late.cost - cost) <= SHARE_IS_RIGHT * cost else "off"
+    if late.cost_at_most is not None:
+        return "holds" if cost <= late.cost_at_most else "broken"
+    return "unknown"
+
+
 def tell(words: str) -> None:
     sys.stdout.write(f"{words}\n")
 
@@ -105,12 +127,11 @@ def main(places: Sequence[str]) -> int:
         row = table[trial["framework"], trial["ranks"], "disturbed" if kind in CAUSES else "healthy"]
         row[rating] += 1
         if rating == "right" and cost is not None:
-            row["share"] += abs(report.slow[0].share - cost) <= SHARE_IS_RIGHT * cost
-    columns = ("right", "share", "cause", "rank", "false", "hidden", "suspicion", "silent")
-    tell(f"{'':24}{''.join(f'{each:>11}' for each in columns)}{'of':>6}")
+            row[rate_cost(report.slow[0], cost)] += 1
+    tell(f"{'':24}{''.join(f'{each:>11}' for each in (*RATINGS, *COSTS))}{'of':>6}")
     for (framework, ranks, kind), several in sorted(table.items()):
-        cells = "".join(f"{several[each]:11}" for each in columns)
-        tell(f"{f'{framework}:{ranks} {kind}':24}{cells}{several.total() - several['share']:6}")
+        cells = "".join(f"{several[each]:11}" for each in (*RATINGS, *COSTS))
+        tell(f"{f'{framework}:{ranks} {kind}':24}{cells}{sum(several[each] for each in RATINGS):6}")
     return int(any(several["rank"] or several["false"] for several in table.values()))
 
 

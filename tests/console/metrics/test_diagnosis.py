@@ -141,10 +141,10 @@ def test_a_slow_rank_names_its_node_unless_its_data_are_slow(
     (found,) = diagnose_slow_ranks(measured(*slow), JOB.uid)
     assert (found.kind, found.nodes, found.blames_program) == (DiagnosisKind.SLOW, nodes, program)
     assert found.words.startswith(
-        f"Rank 9 (GPU 1) on {slow[0].node} costs about {format_share(slow[0].share)} of each step ("
+        f"Rank 9 (GPU 1) on {slow[0].node} costs at most about {format_share(slow[0].high)} of each step ("
     )
     assert found.words.endswith("; 1 more rank is slow") is (len(slow) == 2)
-    assert found.short == f"rank 9 costs about {format_share(slow[0].share)} of each step ({slow[0].cause})"
+    assert found.short == f"rank 9 costs at most about {format_share(slow[0].high)} of each step ({slow[0].cause})"
     assert found.advice
 
 
@@ -154,9 +154,9 @@ def test_who_only_launches_later_is_told_where_py_spy_confirms_it_and_blames_no_
     (found,) = diagnose_slow_ranks(measured(suspect), JOB.uid)
     assert (found.kind, found.nodes) == (DiagnosisKind.LATE, ())
     assert found.words == (
-        "Rank 9 (GPU 1) on n1 costs up to 8 % of each step (host: python collector)" if where else ""
+        "Rank 9 (GPU 1) on n1 costs at most about 9 % of each step (host: python collector)" if where else ""
     )
-    assert found.short == ("rank 9 costs up to 8 % of each step (host: python collector)" if where else "")
+    assert found.short == ("rank 9 costs at most about 9 % of each step (host: python collector)" if where else "")
     assert found.advice == ((ASK_RECORDERS.replace("JOB", "train"),) if where else ())
 
 

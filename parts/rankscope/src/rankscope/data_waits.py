@@ -27,6 +27,7 @@ from rankscope.stack_location import Activity, find_own_code, locate_thread
 from trainlog import Frame, ThreadStack, format_ranges
 
 MAX_SUSPECTS = 4  # slow ranks at which py-spy looks
+KNOWN_CAUSES = frozenset({"GPU", "network"})
 MIN_SAMPLES = 40
 CAUSE_SECONDS, MAX_SECONDS = 0.75, 15.0
 """Seconds at the cause of a wait, of 20 samples each, that make it certain by SURE_SIGMAS_OF_LINES; and the most."""
@@ -87,9 +88,13 @@ def seconds_to_sample(report: SlowReport, asked: float) -> float:
 
 
 def choose_sampled(report: SlowReport, every: Sequence[PodRank]) -> list[int]:
-    """The ranks at which py-spy is to look: slow ones and suspects, then one that is neither; empty without either."""
+    """The ranks at which py-spy is to look: slow ones and suspects, then one that is neither; empty without either.
+
+    That a GPU or the network is the cause two witnesses have told already. (Of 226 recorded verdicts py-spy changed 134
+    of 147 on hosts, and none of 79 on GPUs.)
+    """
     late = (*report.slow, *report.suspects)
-    named = [each.rank for each in late if each.rank is not None and each.cause != "network"]
+    named = [each.rank for each in late if each.rank is not None and each.cause not in KNOWN_CAUSES]
     suspects = named[:MAX_SUSPECTS]
     gpus = {rank.gpus for rank in every}
     if not suspects or gpus == {0} or len(gpus) != 1:

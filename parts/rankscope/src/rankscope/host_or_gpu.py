@@ -25,6 +25,10 @@ MIN_WAIT_ACROSS_CLOCKS = 5000
 """Microseconds of waiting from which clocks of different machines, up to 1 ms apart, tell who launched late."""
 MAX_COMPARED = 64
 """Ranks that a late one is compared with."""
+UNHINDERED = 1.6
+"""Times as long as the shortest steps of a host (their fifth percentile) are its steps in which it did not wait."""
+MIN_PACE_SHARE, MIN_PART_OF_WAIT = 0.05, 1 / 3
+"""Of the time, and of the wait for a late rank: where hosts lose less than that, they may wait in each step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,21 @@ class RankLaunches:
         if len(self.open_ages) < MIN_SAMPLES:
             return False
         return statistics.quantiles(self.open_ages, n=10)[0] > STEADY_QUEUE_SHARE * statistics.median(self.open_ages)
+
+
+def share_beyond_hosts(others: Sequence[RankLaunches], size: int) -> float:
+    """The share of the time by which steps of `size` collectives take longer than those in which hosts do not wait.
+
+    No step is shorter than its hosts take to launch it, however long GPUs wait for a late rank meanwhile. It is the
+    median of the `others`, who are not late, and near zero where they wait in each step.
+    """
+    shares = []
+    for each in others:
+        launched, span = each.launched, each.mean_interval * size
+        took = sorted(launched[at + size] - launched[at] for at in launched if at + size in launched)
+        unhindered = [one for one in took if one <= UNHINDERED * took[len(took) // 20]]
+        shares += [1 - statistics.fmean(unhindered) / span] if unhindered and span > 0 else []
+    return statistics.median(shares) if shares else 0.0
 
 
 def is_late_by_host(

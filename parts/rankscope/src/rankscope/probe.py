@@ -661,7 +661,10 @@ def print_stacks(ranks: set[int]) -> None:
 
 
 def print_samples(seconds: float, ranks: set[int]) -> None:
-    """Print where the main threads of these ranks are, sampled by py-spy for that many seconds."""
+    """Print where the main threads of these ranks are, sampled by py-spy for that many seconds.
+
+    It halts no process for them: a training has a hundred threads, which it would halt one after the other for each.
+    """
     found = [each for each in working_processes(read_all_processes()) if each["rank"] in ranks and not each["program"]]
     tool = find_py_spy(found)
     answers: list[dict[str, Any]] = [{"rank": each["rank"], "why": "there is no py-spy in its pod"} for each in found]
@@ -682,12 +685,13 @@ def sample(tool: str, each: dict[str, Any], seconds: float) -> dict[str, Any]:
             [
                 tool,
                 "record",
+                "--nonblocking",
                 "--idle",
                 "--threads",
                 "--format",
                 "raw",
                 "--rate",
-                str(SAMPLES_A_SECOND),
+                str(max(1, min(SAMPLES_A_SECOND, round(MOST_SAMPLES / seconds)))),
                 "--duration",
                 str(max(1, round(seconds))),
                 "--output",
@@ -716,8 +720,7 @@ def sample(tool: str, each: dict[str, Any], seconds: float) -> dict[str, Any]:
     return {"rank": each["rank"], "stacks": sorted(stacks, reverse=True)[:MAX_STACKS]}
 
 
-SAMPLES_A_SECOND = 20
-"""Each halts the process for about a millisecond."""
+SAMPLES_A_SECOND, MOST_SAMPLES = 20, 300
 MAX_SAMPLE_BYTES = 16 << 20
 """Bytes of py-spy's answer that are read."""
 MAX_STACKS, MAX_CALLS = 400, 60
@@ -728,8 +731,8 @@ def main() -> None:
     without what flight recorders hold.
 
     With `ras-only` NCCL's status is printed instead, with `times SECONDS` those, with `stacks RANK,RANK` the stacks of
-    these ranks, with `samples SECONDS RANK,RANK` where these are meanwhile. py-spy, which halts a process for a moment,
-    looks at no others.
+    these ranks, with `samples SECONDS RANK,RANK` where these are meanwhile. py-spy, which halts a process for a moment
+    where it prints stacks, looks at no others.
     """
     if sys.argv[1:] == ["ras-only"]:
         json.dump({"processes": [], "ras": query_ras()}, sys.stdout)

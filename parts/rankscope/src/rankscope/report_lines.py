@@ -13,6 +13,7 @@ from trainlog import format_ranges
 
 if TYPE_CHECKING:
     from rankscope.report import HangGroup, HangReport, MpiLauncher, PodTrace, TracedProcess
+    from rankscope.slow_rank_words import LateRank
     from rankscope.slow_ranks import SlowReport
 
 MAX_FRAMES = 12  # calls of a stack that are shown
@@ -201,6 +202,14 @@ def format_slow_report(report: SlowReport) -> list[str]:
     return lines
 
 
+def _late_rank_to_json(late: LateRank) -> dict[str, object]:
+    made: dict[str, object] = msgspec.to_builtins(late)
+    for name in ("estimate", "least", "most"):
+        del made[name]
+    return made | {"cost": late.cost, "cost_at_most": late.cost_at_most}
+
+
 def slow_report_to_json(report: SlowReport) -> dict[str, object]:
     made: dict[str, object] = msgspec.to_builtins(report)
-    return made | {"words": report.words, "told": report.has_verdict, "advice": report.advice}
+    late = [_late_rank_to_json(each) for each in report.late]
+    return made | {"late": late, "words": report.words, "told": report.has_verdict, "advice": report.advice}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+BOUND_ERROR, MAX_BOUND = 0.03, 0.95
+"""Shares of a step by which single steps may cost more than is measured, and from which on nothing is ruled out."""
+
 
 @dataclass(frozen=True, slots=True)
 class LateRank:
@@ -27,10 +30,27 @@ class LateRank:
     cause: str = "not known"  # host, GPU, network or data
     timed: bool = False  # its share is by the times of collectives
     staged: bool = False  # it is in a stage of a pipeline, which may hide a part of that
+    estimate: float | None = None  # what it costs of each step; None: at most the highest share
+    least: float = 0.0
+    most: float = 1.0
     pod_index: int | None = None
     node: str = ""
     evidence: str = ""  # of a slow link, a data loader or a host, a phrase
     where: str = ""  # the line of the program at which it is while the others wait
+
+    @property
+    def cost(self) -> float | None:
+        """The share of each step that it costs; None where that may differ by more than a third of it."""
+        hidden = self.suspect or (self.staged and self.cause == "GPU")
+        if self.estimate is None or hidden or 3 * self.least < 2 * self.estimate or 3 * self.most > 4 * self.estimate:
+            return None
+        return self.estimate
+
+    @property
+    def cost_at_most(self) -> float | None:
+        """The largest share of each step that it may cost; None: not known."""
+        most = self.high if self.estimate is None else self.most + BOUND_ERROR
+        return most if most < MAX_BOUND else None
 
 
 def format_rank(late: LateRank) -> str:
@@ -57,12 +77,16 @@ def describe_cost(late: LateRank, *, short: bool = False) -> str:
 
     `short`: without the place.
     """
-    share = format_share(late.share if late.share > 0 else late.high)
-    most = "up to " if late.suspect or late.staged or late.share <= 0 else "about "
+    if late.cost is not None:
+        costs = f"costs about {format_share(late.cost)} of each step"
+    elif late.cost_at_most is not None:
+        costs = f"costs at most about {format_share(late.cost_at_most)} of each step"
+    else:
+        costs = "costs a share of each step that is not known"
     cause = "host" if late.suspect else late.cause  # a suspect is one that launches late
     because = f" ({cause}{f': {late.where}' if late.where else ''})" if cause in _CAUSE_WORDS else ""
     name = f"rank {late.rank}" if late.rank is not None else f"process {late.pid}"
-    return f"{name if short else _begin_sentence(late)} costs {most}{share} of each step{because}"
+    return f"{name if short else _begin_sentence(late)} {costs}{because}"
 
 
 def describe_suspect(late: LateRank) -> str:
@@ -113,7 +137,8 @@ def format_wait(late: LateRank) -> str:
     """The share of the step for which the others wait for it, with the bounds of 95 % confidence."""
     if late.share <= 0:  # of a slow link, it is only known how long all are in collectives
         return f"the others wait for it, at most for {format_share(late.high)} of each step"
-    hidden = ", of which the pipeline may hide a part" if late.staged else ""
+    hides = "the pipeline may hide" if late.staged else "the other hosts hide" if late.most < late.share else ""
+    hidden = f", of which {hides} a part" if hides else ""
     return f"the others wait for it for {_format_interval(late)} of each step{hidden}"
 
 

@@ -443,6 +443,9 @@ def _merge(late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str], re
         timed=True,
         cause=cause,
         staged=late.staged,
+        estimate=late.estimate,
+        least=late.least,
+        most=late.most,
         pod_index=late.pod,
         node=nodes.get(late.pod, ""),
     )
