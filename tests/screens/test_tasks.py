@@ -45,7 +45,7 @@ TASKS = (
     Task("find the NaN line", ("A", "l"), ("loss is NaN since step 118", "nan: 1 of "),
          lambda still: "it 118/1200  loss nan" in still.text()),
     Task("export a curve", ("A", "enter", "S", "enter"),
-         ("loss is NaN since step 118", "NaN: loss is NaN at 118", "dpo-a3b-training.csv", "dpo-a3b-training.csv"),
+         ("loss is NaN since step 118", "loss 7.113", "dpo-a3b-training.csv", "dpo-a3b-training.csv"),
          lambda _: Path("dpo-a3b-training.csv").exists()),
     Task("a shell", ("3", "s"), ("▸ rag-eval", "a4 shell pod/rag-eval-workload-0-0-")),
     Task("VS Code", ("3", "v"), ("▸ rag-eval", "Set up SSH to rag-eval?")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def parts_of(still: Still) -> dict[str, int]:
             found[f"{name}: rows"] = min(len(widget.shown), widget.size.height - 1)
         elif isinstance(widget, Pane):  # which pane is where depends on the room
             heads = (run.text.split(",")[0].strip() for runs in widget.lines for run in runs if run.style == "head")
-            found |= {f"heading {head}": 1 for head in heads if head}
+            found |= {f"heading {each}": 1 for head in heads for each in re.split(r"\s{2,}|(?<=/s) ", head) if each}
         elif isinstance(widget, TabStrip):
             found |= {f"tab {tab.name}": 1 for tab in widget.tabs}
         elif not widget.children and not isinstance(widget, KeyBar) and name not in INSTEAD:
