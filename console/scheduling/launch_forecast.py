@@ -197,7 +197,11 @@ def forecast(fleet: Fleet, demand: LaunchDemand, start: ExpectedStart | None = N
     known = not found.preempts and priority_of(fleet, demand) is not None
     waits = found.verdict is LaunchVerdict.WAITS and known and (found.short_by or found.unblocks)
     until = awaited_ends(found.unblocks, start) if waits else ""
-    return replace(found, need=demand.gpus, sentence=found.sentence + free_when(found.short_by, until))
+    return replace(
+        found,
+        need=demand.gpus,
+        sentence=found.sentence + free_when(found.short_by, until, (*found.unblocks, *found.holders), start),
+    )
 
 
 def free_quota_gpus(fleet: Fleet, demand: LaunchDemand) -> int:

@@ -151,7 +151,7 @@ class Why(Struct, frozen=True):
             return self
         names = {*start_after(start)} or {each.name for each in self.unblocks}
         known = dict.fromkeys(each for each in (*self.unblocks, *self.holders) if each.name in names)
-        words = self.sentence + free_when(self.short_by, until)
+        words = self.sentence + free_when(self.short_by, until, (*self.unblocks, *self.holders), start)
         return replace(self, sentence=words, until=until, unblocks=tuple(known))
 
 
@@ -174,9 +174,17 @@ def awaited_ends(unblocks: Sequence[QuotaHolder], start: ExpectedStart | None) -
     return format_ends([each.name for each in unblocks])
 
 
-def free_when(short_by: int, until: str) -> str:
-    """The clause that ends a reason; empty where it is not known whose end is awaited."""
-    return f"; {'quota' if short_by else 'room'} free when {until}" if until else ""
+def free_when(short_by: int, until: str, holders: Sequence[QuotaHolder], start: ExpectedStart | None) -> str:
+    """The clause that ends a reason; empty where it is not known whose end is awaited.
+
+    A job whose end alone does not free that quota, as it holds less or another flavor, is not said to.
+    """
+    if not until:
+        return ""
+    held = {each.name: each.gpus for each in holders}
+    if any(held.get(name, -1) < short_by for name in start_after(start)):
+        return f"; may start when {until}"
+    return f"; {'quota' if short_by else 'room'} free when {until}"
 
 
 def format_ends(names: Sequence[str], *, any_of: bool = False) -> str:

@@ -15,6 +15,7 @@ from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
 from console.kube.objects.workload import CheckState, PodSet, Workload
+from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.failure import rank_failures
 from console.scheduling.free_slots import eligible_nodes
 from console.scheduling.why import Category, QuotaHolder, Why
@@ -96,6 +97,19 @@ def test_quota_is_explained_with_and_without_kueues_words(conditions: tuple[Cond
     assert [(each.name, each.gpus) for each in found.holders] == [("two", 32), ("one", 8)]
     assert [each.name for each in found.unblocks] == ["one"]
     assert (found.position, found.ahead) == (1, ())
+
+
+def test_a_job_whose_end_frees_too_little_of_that_quota_is_not_told_to_free_it() -> None:
+    mine = workload("three", 4)
+    found = why_workload(mine, fleet_of(DOOR, queue(64, 48), holding("two", 4), holding("half", 1), mine))
+    reasons = {
+        name: found.with_end(ExpectedStart(at=9.0, after=name)).sentence for name in ("two", "half", "elsewhere")
+    }
+    assert {name: words.rpartition("; ")[2] for name, words in reasons.items()} == {
+        "two": "quota free when two ends",
+        "half": "may start when half ends",
+        "elsewhere": "may start when elsewhere ends",
+    }
 
 
 def test_kueues_own_words_are_kept() -> None:
