@@ -33,7 +33,6 @@ from textual.command import CommandPalette
 from textual.css.model import RuleSet
 from textual.css.query import NoMatches
 from textual.css.stylesheet import Stylesheet
-from textual.dom import DOMNode
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
 from textual.message_pump import MessagePump
@@ -290,11 +289,6 @@ class KeyOrderedApp(App[int]):
     def keys_likely(self) -> bool:
         """Whether a key is being answered, or another one is likely."""
         return self.answering or monotonic() < self._pressed_at + KEY_PAUSE_SECONDS
-
-    def update_styles(self, node: DOMNode, animate: bool = True) -> None:
-        """As Textual's, but not of what is still being made: it is styled as it is mounted, and each costs 6 ms."""
-        if node.is_dom_root or node.is_attached:
-            super().update_styles(node, animate)
 
     def collect_garbage(self) -> None:
         """Collect reference cycles: of young objects, and of all of them, if more were frozen, while nobody is there.
