@@ -309,7 +309,6 @@ class HttpConnections:
                 answer = await self._send_and_wait(request, who, doing)
         except Unreachable:
             self.mark_suspect()
-            await self.login.check_authority()
             self.login.forget_certificates()
             self._reached.clear()
             raise

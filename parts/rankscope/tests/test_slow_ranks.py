@@ -401,7 +401,7 @@ def test_about_what_it_costs_is_told_only_where_that_is_known_to_a_third(
 ) -> None:
     late = LateRank(9, "h", 1, 1, 0.35, 0.34, 0.36, slow=True, cause="GPU", timed=True, **facts)
     assert describe_cost(late, short=True).startswith(f"rank 9 {words}")
-    (told,) = msgspec.json.decode(msgspec.json.encode(slow_report_to_json(SlowReport(late=(late,)))))["late"]
-    assert told["cost"] == cost
-    assert told["cost_at_most"] == (most and pytest.approx(most))
-    assert not {"estimate", "least", "most"} & set(told)
+    (rank,) = msgspec.json.decode(msgspec.json.encode(slow_report_to_json(SlowReport(late=(late,)))))["late"]
+    assert rank["cost"] == cost
+    assert rank["cost_at_most"] == (most and pytest.approx(most))
+    assert not {"estimate", "least", "most"} & set(rank)

@@ -70,7 +70,7 @@ async def test_so_is_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
         assert second[1].endswith("its certificate has expired.")
 
 
-async def test_an_authority_that_is_damaged_within_is_named_once_it_was_of_no_use(tmp_path: Path) -> None:
+async def test_an_authority_that_is_damaged_within_is_named(tmp_path: Path) -> None:
     tls, authority = make_certificate(tmp_path, days=1)
     lines = authority.read_text().splitlines(keepends=True)
     lines[1] = f"{lines[1][:6]}{'A' * 10}{lines[1][16:]}"
