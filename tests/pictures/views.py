@@ -96,7 +96,7 @@ VIEWS = (
     View("node", ("node", f"gke-practice-{POOL}-79c66879-0013")),
     View("pod", ("pod", *LLAMA)),
     View("pod-log", ("log", *LLAMA)),
-    job("job-pods", "llama-70b", "pods"),
+    job("job-pods", "llama-70b", "pods", "loss, steps 1 to 4,113"),
     View("job-pods-slow", ("job", "default", "llama-70b", "pods"), words="the others wait", late=LATE),
     job("job-log", "llama-70b", "log"),
     job("job-nccl", "nccl-0412", "nccl"),
