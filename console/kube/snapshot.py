@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 from msgspec.structs import replace
 
+from console.errors import TRY_AGAIN, ConsoleError
 from console.kube.arrivals import SERVER_CLOCK, Arrivals
 
 if TYPE_CHECKING:
@@ -212,6 +213,7 @@ def complete_until(links: Sequence[WatchStatus], arrivals: Arrivals) -> float:
     return min([now, *complete, *(link.since for link in known if link.state is WatchState.STALE)])
 
 
+_RETRIES_AUTOMATICALLY = "Retrying automatically."
 SNAPSHOT_SECONDS = 0.25  # seconds between two snapshots
 REDRAW_GROWTH, MAX_REDRAW_PAUSE = 1.2, 1.0  # so much longer, or seconds later, a list that grows is drawn again
 
@@ -248,6 +250,8 @@ class Store:
         self._odd: dict[str, dict[Key, str]] = {kind: {} for kind in self._objects}
         self._notes: dict[str, str] = {}
         self._links = {kind: WatchStatus(kind, since=now) for kind in self._objects}
+        self.errors: dict[str, ConsoleError] = {}  # by kind, what its watch was last lost by
+        self.in_one_namespace: set[str] = set()  # kinds that may not be listed in all
         self._published: dict[str, dict[Key, Any]] = {}
         self.kueue = KueueVersion()
         self._fleet: Fleet | None = None
@@ -263,7 +267,8 @@ class Store:
             event.set()
 
     def set_version(self, kind: str, version: str, note: str = "") -> None:
-        """Record the API version in which a kind is served; `note` says which fields are missing."""
+        """Record the API version in which a kind is served; `note`: that it may be listed in one namespace only."""
+        (self.in_one_namespace.add if note else self.in_one_namespace.discard)(kind)
         self._notes[kind] = note
         self._links[kind] = replace(self._links[kind], version=version)
         self._wake_subscribers()
@@ -313,11 +318,13 @@ class Store:
         self._odd[kind].pop(key, None)
         self._on_change(kind)
 
-    def mark_lost(self, kind: str, state: WatchState, why: str, hint: str) -> None:
+    def mark_lost(self, kind: str, state: WatchState, error: ConsoleError) -> None:
         """Record that the watch was lost or refused: the objects stay, unless the kind is not offered or forbidden."""
         link, now = self._links[kind], self._clock()
         since = link.since if link.state is state else now
-        self._links[kind] = replace(link, state=state, since=since, why=why, hint=hint)
+        self.errors[kind] = error.with_traceback(None)  # its frames hold what was read, 32 MiB perhaps
+        hint = _RETRIES_AUTOMATICALLY if error.hint == TRY_AGAIN else error.hint
+        self._links[kind] = replace(link, state=state, since=since, why=error.message, hint=hint)
         if state in {WatchState.ABSENT, WatchState.FORBIDDEN}:
             self._objects[kind] = {}
             self._wake_subscribers(kind)

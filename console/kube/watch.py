@@ -1,4 +1,4 @@
-"""Lists and then watches one kind, and yields its changes for ever.
+"""Lists and then watches one kind, for ever, and keeps its objects in the store.
 
 The first list comes page by page, so that a table fills while it is read. After that the stream resumes where it
 stopped. When the server no longer knows that point (410), the whole is listed again and given as one replacement, so
@@ -21,13 +21,14 @@ from console.errors import ConsoleError, Gone, NotAllowed, NotFound, Refused, Un
 from console.kube.backoff import DEFAULT_BACKOFF, Backoff, Retries
 from console.kube.failures import StatusSchema, error_from_status
 from console.kube.http import HttpRequest
-from console.kube.kinds import JOBSET_GROUP, KUEUE_GROUP, Kind, WatchEvent, peek_list_meta
+from console.kube.kinds import JOBSET_GROUP, KUEUE_GROUP, Kind, WatchEvent, kind_named, peek_list_meta
 from console.kube.snapshot import WatchState
 from console.yielding import SLICE_SECONDS, WorkSlices, key_expected
 
 if TYPE_CHECKING:
-    from console.kube.client import ApiDiscovery, Client
+    from console.kube.client import ApiDiscovery, Client, Connection
     from console.kube.kinds import Key, KindReader, ListPage
+    from console.kube.snapshot import Store
 
 Selection = Mapping[str, str] | Callable[["Client"], Awaitable[Mapping[str, str]]]
 """Selectors of the objects that are meant, or what finds those that are needed of a long list."""
@@ -382,6 +383,44 @@ async def watch_kind(
                         break
                     change = Disconnected(change.error, _watch_state_of(change.error))
                 yield change
+
+
+async def store_kind(
+    store: Store, connection: Connection, plural: str, namespace: str, query: Selection | None, goes_on: asyncio.Event
+) -> None:
+    """Keep the objects of a kind in the store as the server has them; listed only, until `goes_on` is set."""
+    kind, catalogue = kind_named(plural), connection.catalogue
+    async with aclosing(watch_kind(connection.client, catalogue, kind, namespace, query)) as changes:
+        async for change in changes:
+            if plural == "clusterqueues" and isinstance(change, Served):
+                store.kueue = await catalogue.kueue_version()
+            _store_change(store, plural, change)
+            if store.object_count(plural) > MAX_OBJECTS:
+                message = f"The API server's watch of {plural} does not end: {MAX_OBJECTS:,} objects so far."
+                store.mark_lost(plural, WatchState.STALE, Unreadable(message, "ctrl+r lists them anew."))
+                return
+            if isinstance(change, Listed):
+                await goes_on.wait()
+
+
+def _store_change(store: Store, kind: str, change: Change | Served) -> None:
+    match change:
+        case Changed(key, thing):
+            store.set_object(kind, key, thing)
+        case Removed(key):
+            store.remove(kind, key)
+        case Heartbeat():
+            store.mark_alive(kind)
+        case FirstListPage(objects):
+            store.add(kind, objects)
+        case Listed(objects, unparsable):
+            store.replace(kind, objects, unparsable)
+        case Unparsable(key, why):
+            store.mark_unparsable(kind, key, why)
+        case Served(version, note):
+            store.set_version(kind, version, note)
+        case Disconnected(error, state):
+            store.mark_lost(kind, state, error)
 
 
 def _watch_state_of(error: ConsoleError) -> WatchState:

@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from console.errors import TRY_AGAIN, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, in_read_only_mode
+from console.errors import ConsoleError, NotAllowed, NotFound, Unreachable, in_read_only_mode
 from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import ContextName, Fleet, Store, WatchState, complete_until
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
     from console.kube.client import Connection
     from console.kube.kubeconfig import Kubeconfig
-    from console.kube.watch import Change, Selection, Served
+    from console.kube.watch import Selection
 
 Selectors = Mapping[str, "Selection | None"]
-_RETRIES_AUTOMATICALLY = "Retrying automatically."
 LIST_SILENCE_TIMEOUT = 7.0  # seconds after which a list of which nothing comes is given up by whoever waits for it
 _PERMISSION_CACHE_SECONDS = 60.0  # seconds for which an answer about rights is believed
 
@@ -53,11 +52,11 @@ class WatchedCluster:
         self.begun_kinds = tuple(kind for kind in kinds if self._only.get(kind, "") is not None)
         self._brief = brief  # whether kinds are only listed until `goes_on`
         self.goes_on = asyncio.Event()
+        if not brief:
+            self.goes_on.set()
         self._store = Store(self._kinds)
         self._connection: Connection | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._errors: dict[str, ConsoleError] = {}
-        self._in_one_namespace: set[str] = set()
         self._rights: dict[tuple[str, ...], tuple[float, bool]] = {}
         self._me = ""
         self.answered = asyncio.Event()  # set once the server's version is known
@@ -223,51 +222,12 @@ class WatchedCluster:
         return OWN_NAME if owner and owner == short_name(self._me) else owner
 
     async def _watch_kind(self, kind: str) -> None:
-        from console.kube.kinds import kind_named
-        from console.kube.watch import MAX_OBJECTS, Disconnected, Listed, Served, watch_kind
+        from console.kube.watch import store_kind
 
-        connection = self.current_connection
-        async with aclosing(
-            watch_kind(connection.client, connection.catalogue, kind_named(kind), self.namespace, self._only.get(kind))
-        ) as changes:
-            async for change in changes:
-                if kind == "clusterqueues" and isinstance(change, Served):
-                    self._store.kueue = await connection.catalogue.kueue_version()
-                self._apply_change(kind, change)
-                if self._store.object_count(kind) > MAX_OBJECTS:
-                    message = f"The API server's watch of {kind} does not end: {MAX_OBJECTS:,} objects so far."
-                    self._apply_change(kind, Disconnected(Unreadable(message, "ctrl+r lists them anew.")))
-                    return
-                if self._brief and isinstance(change, Listed):
-                    await self.goes_on.wait()
-
-    def _apply_change(self, kind: str, change: Change | Served) -> None:
-        from console.kube import watch
-
-        store = self._store
-        match change:
-            case watch.Changed(key, thing):
-                store.set_object(kind, key, thing)
-            case watch.Removed(key):
-                store.remove(kind, key)
-            case watch.Heartbeat():
-                store.mark_alive(kind)
-            case watch.FirstListPage(objects):
-                store.add(kind, objects)
-            case watch.Listed(objects, odd):
-                store.replace(kind, objects, odd)
-            case watch.Unparsable(key, why):
-                store.mark_unparsable(kind, key, why)
-            case watch.Served(version, note):
-                store.set_version(kind, version, note)
-                (self._in_one_namespace.add if note else self._in_one_namespace.discard)(kind)
-            case watch.Disconnected(error, state):
-                self._errors[kind] = error.with_traceback(None)  # its frames hold what was read, 32 MiB perhaps
-                hint = _RETRIES_AUTOMATICALLY if error.hint == TRY_AGAIN else error.hint
-                store.mark_lost(kind, state, error.message, hint)
+        await store_kind(self._store, self.current_connection, kind, self.namespace, self._only.get(kind), self.goes_on)
 
     def is_watched(self, kind: str, namespace: str) -> bool:
-        return kind in self._kinds and (kind not in self._in_one_namespace or namespace == self.namespace)
+        return kind in self._kinds and (kind not in self._store.in_one_namespace or namespace == self.namespace)
 
     def contexts(self) -> tuple[ContextName, ...]:
         return self.kubeconfig.names(self.context)
@@ -280,14 +240,12 @@ class WatchedCluster:
             self._me = ""
             for tell in self.when_left:
                 tell()
-            self._errors.clear()
-            self._in_one_namespace.clear()
             await self._disconnect()
             self._store.reset(self._kinds)
             await self.connect(context, namespace or "")
         elif namespace is not None and namespace != self.namespace:
             self.namespace = namespace
-            for kind in tuple(self._in_one_namespace):
+            for kind in tuple(self._store.in_one_namespace):
                 self._tasks.pop(kind).cancel()
                 self._start_task(kind, self._watch_kind(kind))
 
@@ -309,7 +267,7 @@ class WatchedCluster:
                     links = {kind: self._store.link(kind) for kind in wanted}
                     lost = next((kind for kind, link in links.items() if link.state is WatchState.STALE), None)
                     if lost:
-                        raise self._errors[lost]
+                        raise self._store.errors[lost]
                     slow = [link for link in links.values() if link.state is WatchState.LISTING]
                     if not slow:
                         break

@@ -7,6 +7,7 @@ from email.utils import formatdate
 
 import pytest
 
+from console.errors import ConsoleError
 from console.kube.arrivals import Arrivals, ServerClock
 from console.kube.objects.event import Event
 from console.kube.objects.node import Node
@@ -84,9 +85,9 @@ def test_a_lost_link_keeps_its_rows_and_recovers() -> None:
     store = Store(clock=lambda: now[0])
     store.replace("pods", {("n", "a"): pod("a")}, {})
     now[0] = 130.0
-    store.mark_lost("pods", WatchState.STALE, "the connection was reset", "wait")
+    store.mark_lost("pods", WatchState.STALE, ConsoleError("the connection was reset", "wait"))
     now[0] = 140.0
-    store.mark_lost("pods", WatchState.STALE, "connection refused", "wait")
+    store.mark_lost("pods", WatchState.STALE, ConsoleError("connection refused", "wait"))
     link = store.fleet.links["pods"]
     assert (link.state, link.since, link.last_seen, link.why) == (WatchState.STALE, 130.0, 100.0, "connection refused")
     assert list(store.fleet.pods) == [("n", "a")]
@@ -99,7 +100,7 @@ def test_a_lost_link_keeps_its_rows_and_recovers() -> None:
 def test_what_may_not_be_seen_is_not_shown(state: WatchState) -> None:
     store = Store()
     store.replace("pods", {("n", "a"): pod("a")}, {})
-    store.mark_lost("pods", state, "no", "ask")
+    store.mark_lost("pods", state, ConsoleError("no", "ask"))
     assert (dict(store.fleet.pods), store.fleet.links["pods"].hint) == ({}, "ask")
 
 
