@@ -82,7 +82,11 @@ async def test_leaving_a_selector_looks_like_going_away(space: Space) -> None:
         await space.api.create(path, config("a", team="blue"))
         for team in ("red", "blue"):
             await space.api.send("PATCH", f"{path}/a", {"metadata": {"labels": {"team": team}}}, MERGE_PATCH)
-        assert await take(events, 2) == [("ADDED", "a"), ("DELETED", "a")]
+        assert await take(events, 1) == [("ADDED", "a")]
+        gone = await anext(events)
+    changed = (await space.api.get(f"{path}/a")).made["metadata"]["resourceVersion"]
+    assert (gone["type"], gone["object"]["metadata"]["labels"]) == ("DELETED", {"team": "red"})
+    assert gone["object"]["metadata"]["resourceVersion"] == changed
 
 
 async def test_a_stream_that_begins_with_what_exists_marks_where_that_ends(space: Space) -> None:

@@ -174,6 +174,13 @@ async def test_apply_leaves_what_others_own(space: Space) -> None:
     await patch(space, "a", json.dumps(config("a", y="2")), APPLY_PATCH, fieldManager="two")
     answer = await patch(space, "a", json.dumps(config("a", x="1")), APPLY_PATCH, fieldManager="one")
     assert answer.made["data"] == {"x": "1", "y": "2"}
+    again = await patch(space, "a", json.dumps(config("a", x="1")), APPLY_PATCH, fieldManager="one")
+    assert again.made["metadata"]["resourceVersion"] == answer.made["metadata"]["resourceVersion"]
+    await patch(space, "a", json.dumps(config("a", x="1", y="2")), APPLY_PATCH, fieldManager="two")
+    left = await patch(space, "a", json.dumps(config("a", z="3")), APPLY_PATCH, fieldManager="one")
+    assert left.made["data"] == {"x": "1", "y": "2", "z": "3"}
+    gone = await patch(space, "a", json.dumps(config("a", y="2")), APPLY_PATCH, fieldManager="two")
+    assert gone.made["data"] == {"y": "2", "z": "3"}
 
 
 async def test_apply_over_another_owner_is_a_conflict_until_forced(space: Space) -> None:
@@ -192,6 +199,10 @@ async def test_a_dry_run_checks_and_stores_nothing(space: Space) -> None:
     assert (await create(space, config("a"), dryRun="All")).status == 201
     assert (await space.api.get(space.path(CORE, "configmaps", "a"))).status == 404
     assert (await create(space, config("Bad_Name"), dryRun="All")).status == 422
+    await create(space, config("a"))
+    assert (await create(space, config("a"), dryRun="All")).status == 409
+    assert (await space.api.delete(space.path(CORE, "configmaps", "a"), dryRun="All")).status == 200
+    assert (await space.api.get(space.path(CORE, "configmaps", "a"))).status == 200
 
 
 MAPS = "configmaps"

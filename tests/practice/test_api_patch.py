@@ -73,15 +73,6 @@ def owned(body: Object) -> dict[str, Object]:
     return {entry["manager"]: entry["fieldsV1"] for entry in body["metadata"]["managedFields"]}
 
 
-async def test_what_two_managers_apply_stays_until_both_leave(api: Api) -> None:
-    await apply(api, config_map("a", {"x": "1", "mine": "1"}), "one")
-    await apply(api, config_map("a", {"x": "1"}), "two")
-    left = await apply(api, config_map("a", {"mine": "1"}), "one")
-    assert left.body["data"] == {"mine": "1", "x": "1"}
-    gone = await apply(api, config_map("a", {"z": "1"}), "two")
-    assert gone.body["data"] == {"mine": "1", "z": "1"}
-
-
 async def test_a_conflict_names_the_manager_and_the_field(api: Api) -> None:
     await api.made(f"{MAPS}?fieldManager=editor", config_map("a", {"x": "1"}))
     refused = await apply(api, config_map("a", {"x": "2"}), "one")
@@ -118,12 +109,6 @@ async def test_applied_containers_merge_by_name(api: Api) -> None:
     assert changed.status == 200, changed.body
     containers = changed.body["spec"]["template"]["spec"]["containers"]
     assert containers == [{"name": "a", "image": "i", "env": [{"name": "Y", "value": "2"}]}]
-
-
-async def test_applying_the_same_again_writes_nothing(api: Api) -> None:
-    first = await apply(api, config_map("a", {"x": "1"}), "one")
-    again = await apply(api, config_map("a", {"x": "1"}), "one")
-    assert first.body["metadata"]["resourceVersion"] == again.body["metadata"]["resourceVersion"]
 
 
 async def test_unknown_fields_cannot_be_applied(api: Api) -> None:

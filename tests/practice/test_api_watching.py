@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from tests.practice.api_client import MAPS, MERGE, Api, Object, config_map, serving
+from tests.practice.api_client import MAPS, Api, Object, config_map, serving
 
 
 async def now(api: Api) -> str:
@@ -15,17 +15,6 @@ async def now(api: Api) -> str:
 async def take(events: AsyncIterator[Object], count: int) -> list[tuple[str, str]]:
     taken = [await anext(events) for _ in range(count)]
     return [(event["type"], event["object"]["metadata"].get("name", "")) for event in taken]
-
-
-async def test_a_selector_turns_changes_into_comings_and_goings(api: Api) -> None:
-    async with api.watch(MAPS, resourceVersion=await now(api), labelSelector="t=red") as events:
-        await api.made(MAPS, config_map("a", labels={"t": "blue"}))
-        for team in ("red", "green"):
-            await api.send("PATCH", f"{MAPS}/a", {"metadata": {"labels": {"t": team}}}, MERGE)
-        assert (await anext(events))["type"] == "ADDED"
-        gone = await anext(events)
-    assert (gone["type"], gone["object"]["metadata"]["labels"]) == ("DELETED", {"t": "red"})
-    assert gone["object"]["metadata"]["resourceVersion"] == await now(api)
 
 
 async def test_other_namespaces_are_not_heard(api: Api) -> None:

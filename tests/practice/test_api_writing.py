@@ -79,15 +79,6 @@ async def test_unknown_fields_are_dropped_with_a_warning_or_refused(api: Api) ->
     assert "imag" not in made.body["spec"]["containers"][0]
 
 
-async def test_a_dry_run_stores_nothing(api: Api) -> None:
-    assert (await api.send("POST", MAPS, config_map("a"), dryRun="All")).status == 201
-    assert (await api.get(f"{MAPS}/a")).status == 404
-    await api.made(MAPS, config_map("a"))
-    assert (await api.send("POST", MAPS, config_map("a"), dryRun="All")).status == 409
-    assert (await api.send("DELETE", f"{MAPS}/a", dryRun="All")).status == 200
-    assert (await api.get(f"{MAPS}/a")).status == 200
-
-
 async def test_secrets_keep_text_as_data(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"k": "v"}}
     made = await api.made(SECRETS, body)
