@@ -91,6 +91,7 @@ class FilterLine(SearchLine):
 
 PROGRESS_POLL_SECONDS = 2.0  # seconds between two looks for jobs whose log may be looked at again
 LAST_KEYS = {"pane.size": 3}  # bindings that stand behind the others of their page, and where
+READ_CHECKPOINTS = "Read which checkpoints are complete: from the bucket, or by a few commands in pod 0"
 WHAT_IF = Binding(
     "W",
     "what_if",

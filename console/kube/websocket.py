@@ -168,7 +168,6 @@ class WebSocket(asyncio.BufferedProtocol):
         self._asked = 0.0  # when a ping was sent that is not answered; 0.0 if none is
         self._timer: asyncio.TimerHandle | None = None
         self._goodbye: tuple[int, str] | None = None
-        self._why = ""
         self._paused = False
         self.closed = False
         self.waiting = False  # whether sending should wait

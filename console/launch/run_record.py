@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from console.errors import NotThere
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.meta import condition
 from console.kube.snapshot import Fleet
@@ -236,6 +237,14 @@ def find_run(runs: Iterable[RunRecord], word: str) -> RunRecord | None:
     known = sorted(runs, key=lambda each: (each.launched, each.number), reverse=True)
     numbered = next((each for each in known if word.isascii() and word.isdigit() and each.number == int(word)), None)
     return numbered or next((each for each in known if each.name == word), None)
+
+
+def require_run(runs: Sequence[RunRecord], word: str) -> RunRecord:
+    """The run with that number, else the latest with that name; NotThere lists the first of them."""
+    if (found := find_run(runs, word)) is not None:
+        return found
+    names = ", ".join(f"{run.number} {run.name}" for run in runs[:5])
+    raise NotThere(f"There is no run {word} in the history.", f"The latest are: {names}." if names else "It is empty.")
 
 
 # what a snapshot says of a run

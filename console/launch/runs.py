@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.errors import NotThere
 from console.kube.arrivals import SERVER_CLOCK
 from console.kube.nested_values import Value
 from console.kube.objects.jobset import JobSet
@@ -15,7 +14,7 @@ from console.launch.earlier_runs import EarlierRuns
 from console.launch.open_runs import OpenRuns
 from console.launch.run_database import RunHistory, default_path
 from console.launch.run_figures import bandwidth_figures, known_figures, known_phases, training_figures, with_alarms
-from console.launch.run_record import RunRecord, find_run, is_run_of_job, update_seen
+from console.launch.run_record import RunRecord, is_run_of_job, require_run, update_seen
 from console.metrics.seen_time import TimeSpan, decode_seen_time
 from trainlog import RunPosition
 
@@ -82,14 +81,7 @@ class Runs:
         return update_seen(known, jobset, fleet, self._jobs.list_spans(run.key), known_phases(run, self._jobs))
 
     async def find_run(self, word: str) -> RunRecord:
-        """The run with that number, else the latest with that name; BadInput lists the known ones."""
-        known = await self.list_runs()
-        found = find_run(known, word)
-        if found is None:
-            names = ", ".join(f"{run.number} {run.name}" for run in known[:5])
-            hint = f"The latest are: {names}." if names else "The history is empty."
-            raise NotThere(f"There is no run {word} in the history.", hint)
-        return found
+        return require_run(await self.list_runs(), word)
 
     async def last_launch_values(self, recipe: str) -> tuple[str, Mapping[str, Value]] | None:
         return next(((run.name, run.values) for run in await self.list_runs(recipe)), None)

@@ -315,9 +315,7 @@ class Preflight:
         found = [check async for check in self.run(wish, ids)]
         return tuple(sorted(found, key=lambda check: check.id))
 
-    async def before_launch(
-        self, plan: LaunchPlan, on_wait: Callable[[tuple[str, ...]], None], *, within: float | None = None
-    ) -> tuple[Check, ...]:
+    async def before_launch(self, plan: LaunchPlan, on_wait: Callable[[tuple[str, ...]], None]) -> tuple[Check, ...]:
         """The checks that could stop this launch within `LAUNCH_CHECKS_TIMEOUT`; of the account (P08) only its buckets.
 
         `on_wait` gets the titles of checks without an answer, after `SHOW_AWAITED_AFTER` and whenever one of them ends.
@@ -333,7 +331,7 @@ class Preflight:
 
         timer = asyncio.get_running_loop().call_later(SHOW_AWAITED_AFTER, report_open)
         try:
-            async for check in self.run(wish, ids, within=LAUNCH_CHECKS_TIMEOUT if within is None else within):
+            async for check in self.run(wish, ids, within=LAUNCH_CHECKS_TIMEOUT):
                 found[check.id] = check
                 if slow:
                     report_open()

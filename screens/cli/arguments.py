@@ -51,8 +51,9 @@ def word(metavar: str | None = None, *, default: Any = _Required, **given: Any) 
     return OptionField(default, (((), {"metavar": metavar, **given}),))
 
 
-def option(*flags: str, default: Any = "", **given: Any) -> Any:
-    """An option `--name value`; with `action="append"` it may be repeated."""
+def option(*flags: str, **given: Any) -> Any:
+    """An option `--name value`; with `action="append"` it may be repeated. Unset, one with a type is None, else ""."""
+    default = given.pop("default", None if "type" in given else "")
     return OptionField(() if given.get("action") == "append" else default, ((flags, given),))
 
 
@@ -175,7 +176,6 @@ class Options(_Typed):
         "--demo-speed",
         type=speed,
         metavar="N",
-        default=None,
         group="cluster",
         help="speed-up of the practice cluster; alarms wait for seconds of real time all the same",
     )
@@ -192,7 +192,6 @@ class Options(_Typed):
         "--kubeconfig",
         type=Path,
         metavar="FILE",
-        default=None,
         group="cluster",
         help="instead of $KUBECONFIG or ~/.kube/config",
     )

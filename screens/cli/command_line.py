@@ -279,7 +279,7 @@ class TourOptions(Options):
 
 
 class PracticeOptions(Options):
-    speed: float | None = option("--speed", type=speed, default=None, help="speed-up of the practice cluster")
+    speed: float | None = option("--speed", type=speed, help="speed-up of the practice cluster")
 
 
 class ConfigOptions(JsonOptions):

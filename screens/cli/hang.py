@@ -208,7 +208,6 @@ class SlowOptions(Options):
         "--seconds",
         type=seconds_of_an_hour,
         metavar="S",
-        default=None,
         help="ask for so long (default: for 12 steps, 10 to 300 s)",
     )
     recorder: bool = flag(
@@ -236,7 +235,6 @@ class HangOptions(Options):
         "--rank",
         type=count,
         metavar="R",
-        default=None,
         help="a process's RANK, for --record and --proc (default: who stands out)",
     )
     record: float = option(

@@ -14,7 +14,15 @@ import yaml
 from console.errors import BadInput, BadKubeconfig, Conflict, ConsoleError, NotThere
 from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.meta import short_name
-from console.launch.run_record import RunRecord, compare_values, find_run, is_run_of_job, last_success, running_runs
+from console.launch.run_record import (
+    RunRecord,
+    compare_values,
+    find_run,
+    is_run_of_job,
+    last_success,
+    require_run,
+    running_runs,
+)
 from console.metrics.alarm import ALARM_GLYPH
 from console.metrics.ledger import Ledger, LedgerBox, sum_ledgers
 from console.metrics.seen_time import decode_seen_time
@@ -59,9 +67,9 @@ async def history(options: HistoryOptions) -> int:
         if options.forgotten:
             code = await forget(kept, runs, options)
         elif options.diff:
-            code = show_difference(pick(runs, options.diff[0]), pick(runs, options.diff[1]), as_json=options.json)
+            code = show_difference(*(require_run(runs, word) for word in options.diff), as_json=options.json)
         elif options.run:
-            code = show_run(pick(runs, options.run), runs, as_json=options.json)
+            code = show_run(require_run(runs, options.run), runs, as_json=options.json)
         else:
             report = {"kind": "history", "note": kept.note, "items": [as_item(run, SERVER_CLOCK.now()) for run in runs]}
             where = f" in namespace {options.namespace}" if options.namespace else ""
@@ -135,13 +143,6 @@ async def _read_healths(session: Session) -> dict[int, Health]:
     return {run.number: with_diagnoses(session, line).health for run, line in lines}
 
 
-def pick(runs: Sequence[RunRecord], word: str) -> RunRecord:
-    found = find_run(runs, word)
-    if found is None:
-        raise NotThere(f"There is no run {word} in the history.", "a4 history lists them.")
-    return found
-
-
 def as_item(run: RunRecord, now: float) -> dict[str, Any]:
     """A run as JSON; `state` is the outcome, or while it runs the active alarm."""
     known = {name: value for name, value in asdict(run).items() if name not in {"now", "seen", "looked"}}
@@ -201,7 +202,7 @@ def default(text: str | None) -> str:
 
 
 async def forget(kept: RunHistory, runs: Sequence[RunRecord], options: HistoryOptions) -> int:
-    wanted = [pick(runs, word) for word in options.forgotten]
+    wanted = [require_run(runs, word) for word in options.forgotten]
     if going := await _running_runs(options, [run for run in wanted if run.open]):
         names = ", ".join(dict.fromkeys(run.name for run in going))
         raise Conflict(
@@ -241,7 +242,7 @@ async def ledger(options: LedgerOptions) -> int:
         runs = await kept.list_runs()
         me = short_name(await asks()) if options.by == "owner" else ""
     if options.job:
-        return _show_run(pick(runs, options.job), now, options)
+        return _show_run(require_run(runs, options.job), now, options)
     runs = tuple(run for run in runs if (run.ended or now) >= since and options.namespace in {"", run.namespace})
     rows = _group_runs(runs, options.by, now)
     ledgers = {name: sum_ledgers(each) for name, each in rows.items()}

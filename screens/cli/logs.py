@@ -430,9 +430,7 @@ class LogsOptions(Options):
     rank: int | None = word("POD", nargs="?", type=count, default=None, help="index of the pod in the job")
     all: bool = flag("-a", "--all", help="of all pods, merged by time, the pod in front")
     follow: bool = flag("-f", "--follow", help="until the container, or the job, has ended")
-    tail: int | None = option(
-        "--tail", type=count, metavar="LINES", default=None, help="only the last lines (of each pod)"
-    )
+    tail: int | None = option("--tail", type=count, metavar="LINES", help="only the last lines (of each pod)")
     previous: bool = flag(
         "-p", "--previous", help="of the previous container (before its last restart), or of an earlier pod"
     )

@@ -445,7 +445,7 @@ class NcclOptions(ResultOptions):
     compare: str = option(
         "--compare", metavar="RUN", help="beside the last test of that job, or the number of a test in --history"
     )
-    pass_line: float | None = option("--pass", type=above_zero, metavar="GB/S", default=None, help="the pass line")
+    pass_line: float | None = option("--pass", type=above_zero, metavar="GB/S", help="the pass line")
     history: bool = flag("--history", help="tests that are kept of that job (- for all jobs)")
     by_node: bool = flag("--nodes", help="of each node its last bandwidth and trend (JOB: -)")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from console.errors import BadInput, ConsoleError, NotFound
-from console.kube.find_job import known_jobs_hint, other_namespaces_hint
+from console.kube.find_job import find_job
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, flag, json_flag, word
 from screens.cli.ask import confirm, is_interactive
@@ -56,10 +56,9 @@ async def plan_of(session: Session, name: str) -> StopPlan:
     """The StopPlan of a job; NotFound says where it was searched."""
     try:
         return await session.launch.job_stopper.plan_stop(session.namespace, name)
-    except NotFound as error:
-        known = sorted(other for where, other in session.fleet.jobsets if where == session.namespace)
-        hint = other_namespaces_hint(session.fleet, session.namespace, name) or known_jobs_hint(name, known)
-        raise NotFound(f"There is no job {name} in namespace {session.namespace}.", hint) from error
+    except NotFound:
+        find_job(session.fleet, session.namespace, name)
+        raise
 
 
 async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool) -> int:

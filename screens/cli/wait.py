@@ -412,18 +412,14 @@ class WaitOptions(Options):
         help="busbw>250 (GB/s, the last test), step=100, loss<2, running, or done (default); one of several is enough",
     )
     timeout: float | None = option(
-        "--timeout", type=above_zero, metavar="SECONDS", default=None, help="give up after that (default: never)"
+        "--timeout", type=above_zero, metavar="SECONDS", help="give up after that (default: never)"
     )
     ignore_alarms: bool = flag("--ignore-alarms", help="only the job's end and the timeout count")
     without: str = option("--without", metavar="ALARMS", help="alarms to ignore, such as spike,gpu")
-    silent: float | None = option(
-        "--silent", type=float, metavar="S", default=None, help="seconds without a line of any pod"
-    )
-    stall: float | None = option(
-        "--stall", type=float, metavar="S", default=None, help="seconds without a new iteration"
-    )
-    behind: int | None = option("--behind", type=int, metavar="N", default=None, help="steps that a pod may be behind")
-    busbw: float | None = option("--busbw", type=float, metavar="GB/S", default=None, help="pass line of NCCL tests")
+    silent: float | None = option("--silent", type=float, metavar="S", help="seconds without a line of any pod")
+    stall: float | None = option("--stall", type=float, metavar="S", help="seconds without a new iteration")
+    behind: int | None = option("--behind", type=int, metavar="N", help="steps that a pod may be behind")
+    busbw: float | None = option("--busbw", type=float, metavar="GB/S", help="pass line of NCCL tests")
     quiet: bool = flag("-q", "--quiet", help="no progress on standard error")
     json: bool = json_flag()
 

@@ -18,7 +18,7 @@ from console.kube.objects.jobset import JobState, RecipeKind, recipe_kind
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.pod_slots import PodSlot, first_failure
 from screens.alarm_notices import has_changed, line_of
-from screens.base import LiveScreen
+from screens.base import READ_CHECKPOINTS, LiveScreen
 from screens.columns.job_header import explanation, first_tab, head
 from screens.columns.jobs import JobLine
 from screens.dialogs.act import ACT, act_on_trouble, trouble_of
@@ -101,14 +101,7 @@ class JobScreen(LiveScreen):
         ACT,
         WHY,
         Binding("n", "again", "Launch again", show=False, id="job.again", tooltip="Open the form with its values"),
-        Binding(
-            "c",
-            "checkpoints",
-            "Checkpoints",
-            show=False,
-            id="job.checkpoints",
-            tooltip="Read which checkpoints are complete: from the bucket, or by a few commands in pod 0",
-        ),
+        Binding("c", "checkpoints", "Checkpoints", show=False, id="job.checkpoints", tooltip=READ_CHECKPOINTS),
         Binding("less_than_sign", "rank(-1)", "Pod before", key_display="<", id="job.rank-before"),
         Binding("greater_than_sign", "rank(1)", "Pod after", key_display=">", id="job.rank-after"),
     ]

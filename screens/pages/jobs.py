@@ -15,7 +15,7 @@ from console.kube.snapshot import Fleet
 from console.scheduling.pod_slots import PodSlot
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
-from screens.base import ONLY_MINE, WHAT_IF
+from screens.base import ONLY_MINE, READ_CHECKPOINTS, WHAT_IF
 from screens.columns.column import RowKey
 from screens.columns.jobs import JOBS, JobLine, place_words, progress_cell, reasons, state_cell
 from screens.dialogs.act import ACT, act_on_trouble, trouble_of
@@ -79,8 +79,7 @@ class JobsScreen(ReasonScreen):
         Binding("y", "manifest", "YAML", id="jobs.manifest", tooltip="The JobSet as YAML"),
         *(Binding(key, f"tab('{tab}')", title, show=False, key_display=key, id=f"jobs.{tab}",
                   tooltip=f"The job's page at {title}") for key, tab, title in TABS_BY_KEY),
-        Binding("c", "checkpoints", "Checkpoints", show=False, id="jobs.checkpoints",
-                tooltip="Read which checkpoints are complete: from the bucket, or by a few commands in pod 0"),
+        Binding("c", "checkpoints", "Checkpoints", show=False, id="jobs.checkpoints", tooltip=READ_CHECKPOINTS),
     ]  # fmt: skip
 
     table = getters.query_one(JobTable)
