@@ -31,12 +31,13 @@ from console.errors import ConsoleError, NotAllowed, NotFound, Unreachable
 from console.google.clusters import GkeOperation
 from console.google.node_pools import NodePools, PoolsSnapshot
 from console.kube.arrivals import Arrivals
-from console.kube.find_job import PodAddress, PortPair, find_job
+from console.kube.find_job import find_job
 from console.kube.nested_values import Value
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import format_time
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
+from console.kube.pod_address import PodAddress, PortPair
 from console.kube.snapshot import ContextName, Fleet, StopReport, WatchState, WatchStatus
 from console.launch.choices import FieldChoices
 from console.launch.install import ChartCatalog

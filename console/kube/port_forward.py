@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
-from console.kube.find_job import PodAddress, format_other_namespaces, known_jobs_hint, place_in_job
+from console.kube.find_job import format_other_namespaces, known_jobs_hint
 from console.kube.kinds import reader_of
 from console.kube.objects.meta import is_condition_true
 from console.kube.objects.pod import Pod
+from console.kube.pod_address import PodAddress
 from console.kube.raw_connection import RawResponse, error_from_raw_response
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ async def find_live_pod(connection: RawConnection, login: Login, address: PodAdd
         hint = await _other_jobs_hint(connection, login, address)
         raise JobEnded(f"There is no job {address.job} in namespace {address.namespace}.", hint, status=_NOT_FOUND)
     jobset: JobSet = reader_of("jobsets").read_object(body, f"Job {address.job}")
-    number, place = place_in_job(jobset, address)
+    number, place = address.find_place(jobset)
     if place[2] != address.number:  # the guess that saved a round trip was wrong
         (pods_answer,) = await connection.get(_pods_path(address, completion_index=place[2]))
     listed = await _response_body(pods_answer, login, f"find {address}") or b"{}"

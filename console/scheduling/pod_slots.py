@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from console.errors import NotFound
+from console.kube.find_job import find_job
+from console.kube.pod_address import PodAddress
+
 if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
     from console.kube.objects.pod import Container, Pod
@@ -87,6 +91,21 @@ def pod_slots(jobset: JobSet, fleet: Fleet) -> tuple[PodSlot, ...]:
     live = jobset.live_pods(fleet.pods_by_jobset.get(jobset.uid, ()))
     gpus = {group.name: group.gpus_per_pod for group in jobset.groups}
     return tuple(PodSlot(number, *place, gpus[place[0]], live.get(place)) for number, place in enumerate(jobset.places))
+
+
+def find_pod_slot(fleet: Fleet, namespace: str, job: str, rank: str) -> PodSlot:
+    """The rank for JOB RANK, JOB REPLICATED/INDEX or pod/NAME, with or without a pod."""
+    address = PodAddress.parse(namespace, job, rank)
+    if address.pod:
+        pod = fleet.pods.get((namespace, address.pod))
+        if pod is None:
+            others = sorted(key for key, other in fleet.pods if other == address.pod)
+            there = f"A pod of that name is in namespace {others[0]}: add -n {others[0]}." if others else ""
+            message = f"There is no pod {address.pod} in namespace {namespace}."
+            raise NotFound(message, there or "a4 pods -A lists all there are.")
+        return PodSlot(-1, "", 0, 0, pod.gpus, pod)
+    jobset = find_job(fleet, namespace, job)
+    return pod_slots(jobset, fleet)[address.find_place(jobset)[0]]
 
 
 def first_failure(jobset: JobSet, fleet: Fleet) -> PodSlot | None:

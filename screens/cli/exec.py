@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from console.attach.exec_many import FactState, OutputGroup, QuickNcclTest, RankOutput, group_outputs, worst_exit_code
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable, Unreadable
 from console.kube.objects.pod import Pod
-from console.scheduling.pod_slots import PodFate, PodSlot, pod_fate
+from console.scheduling.pod_slots import PodFate, PodSlot, find_pod_slot, pod_fate
 from screens.cli.arguments import (
     EXIT_CODES,
     Command,
@@ -28,7 +28,7 @@ from screens.cli.arguments import (
 )
 from screens.cli.ask import ask_line, read_stdin
 from screens.cli.connect import open_session
-from screens.cli.job import JOB_KINDS, chosen_ranks, container_of, find_pod_slot, pod_words, running_pod, sentence_start
+from screens.cli.job import JOB_KINDS, chosen_ranks, container_of, pod_words, running_pod
 from screens.cli.output import print_json, print_line, print_result, show_progress, warn, write_to_terminal
 from screens.sanitize import for_terminal
 
@@ -206,7 +206,9 @@ async def replacing(session: Session, pod: Pod, options: ShellOptions) -> Pod | 
                         return None
                     continue
                 same = found.uid == pod.uid
-                what = f"{sentence_start(rank, options.job)} is {'still there' if same else f'now {found.name}'}"
+                what = (
+                    f"{pod_words(rank, options.job).capitalize()} is {'still there' if same else f'now {found.name}'}"
+                )
                 return found if await ask_line(f"a4: {what}. Attach? [Y/n] ") in {"", "y", "yes"} else None
     except TimeoutError:
         warn(f"There was no running pod within {REPLACEMENT_TIMEOUT:.0f} s.")
@@ -278,7 +280,6 @@ class ExecOptions(PodOptions):
         "--limit",
         type=seconds_of_a_day,
         metavar="SECONDS",
-        default=None,
         help="give a pod up after that (of many: 60 unless given)",
     )
     lines: bool = flag("--lines", apart="shown", help="each line after its pod, as it comes")

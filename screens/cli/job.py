@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from console.errors import NotFound, NotThere
-from console.kube.find_job import PodAddress, find_job, place_in_job
+from console.kube.find_job import find_job
 from console.kube.objects.pod import HINT_AFTER_THE_END, Pod
 from console.kube.snapshot import Fleet
-from console.scheduling.pod_slots import PodSlot, pod_slots
+from console.scheduling.pod_slots import PodSlot, find_pod_slot, pod_slots
 from screens.cli.arguments import EXIT_ALARM
 from screens.cli.output import warn
 from trainlog import lazy_pattern
@@ -39,25 +39,9 @@ def selectors_of_job(name: str) -> Selectors | None:
     return {"jobsets": by_name, "pods": {"labelSelector": f"jobset.sigs.k8s.io/jobset-name={name}"}}
 
 
-def find_pod_slot(fleet: Fleet, namespace: str, job: str, rank: str) -> PodSlot:
-    """The rank for JOB RANK, JOB REPLICATED/INDEX or pod/NAME, with or without a pod."""
-    address = PodAddress.parse(namespace, job, rank)
-    if address.pod:
-        pod = fleet.pods.get((namespace, address.pod))
-        if pod is None:
-            others = sorted(key for key, other in fleet.pods if other == address.pod)
-            there = f"A pod of that name is in namespace {others[0]}: add -n {others[0]}." if others else ""
-            message = f"There is no pod {address.pod} in namespace {namespace}."
-            raise NotFound(message, there or "a4 pods -A lists all there are.")
-        return PodSlot(-1, "", 0, 0, pod.gpus, pod)
-    jobset = find_job(fleet, namespace, job)
-    number, _ = place_in_job(jobset, address)
-    return pod_slots(jobset, fleet)[number]
-
-
 def running_pod(slot: PodSlot, job: str, what: str) -> Pod:
     """The rank's running pod; NotFound says why there is none."""
-    name = sentence_start(slot, job)
+    name = pod_words(slot, job).capitalize()
     if slot.pod is None:
         raise NotFound(f"{name} is not there.", f"Why: a4 why {job}")
     if slot.pod.finished:
@@ -65,10 +49,6 @@ def running_pod(slot: PodSlot, job: str, what: str) -> Pod:
     if slot.pod.phase != "Running":
         raise NotFound(f"{name} does not run yet ({slot.pod.status}): {what}.", "Why: a4 pods --json")
     return slot.pod
-
-
-def sentence_start(slot: PodSlot, job: str) -> str:
-    return f"Pod {slot.number} of {job}" if slot.number >= 0 else f"Pod {slot.name}"
 
 
 def pod_words(slot: PodSlot, job: str) -> str:

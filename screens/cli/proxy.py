@@ -98,7 +98,7 @@ async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
     """Find the rank and relay the connection."""
     from console.attach.tunnel.local_forward import POD_TIMEOUT, PortForwarder
     from console.attach.tunnel.relay import load_login, relay_stdio
-    from console.kube.find_job import SSH_PORT, PodAddress, PortPair
+    from console.kube.pod_address import SSH_PORT, PodAddress, PortPair
 
     if not 1 <= len(words) <= 2:
         raise BadInput("Name a job and a pod.", _USAGE)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, NoReturn
 from console.attach.ssh.editors import EDITORS, SetupStep, SshHost, StepState
 from console.errors import BadInput, ConsoleError, NotAllowed
 from console.kube.find_job import find_job
+from console.scheduling.pod_slots import find_pod_slot
 from screens.cli.arguments import Command, Commands, Options, confirmed, flag, json_flag, option, option_of_flags, word
 from screens.cli.ask import ask_line
 from screens.cli.connect import open_session
-from screens.cli.job import JOB_KINDS, find_pod_slot
+from screens.cli.job import JOB_KINDS
 from screens.cli.output import print_json, print_line, print_result, warn, write_to_terminal
 from screens.sanitize import for_terminal
 
@@ -186,7 +187,7 @@ def show_step(step: SetupStep) -> None:
 
 class KeyOptions(Options):
     identity: Path | None = option(
-        "--identity", type=Path, metavar="FILE", default=None, help="a key to use instead of the one a4 chooses"
+        "--identity", type=Path, metavar="FILE", help="a key to use instead of the one a4 chooses"
     )
     yes: bool = confirmed("put the key into a pod that lacks it, unasked")
     quiet: bool = flag("-q", "--quiet", help="do not say what was set up")

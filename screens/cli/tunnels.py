@@ -65,7 +65,7 @@ async def _make_request(options: ForwardOptions, kubeconfig: Path | None) -> Tun
     from console.attach.tunnel.background import TunnelRequest
     from console.attach.tunnel.published import TunnelProfile
     from console.attach.tunnel.relay import load_login
-    from console.kube.find_job import PodAddress, PortPair
+    from console.kube.pod_address import PodAddress, PortPair
 
     if options.profile:
         if options.words:

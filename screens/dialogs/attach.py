@@ -17,8 +17,8 @@ from textual.widgets import Input, Static
 from console.attach.ssh.editors import Editor, SshHost, SshPlan
 from console.attach.tunnel.published import SUGGESTED_PORTS
 from console.errors import BadInput
-from console.kube.find_job import PodAddress, PortPair
 from console.kube.objects.pod import Pod
+from console.kube.pod_address import PodAddress, PortPair
 from console.scheduling.pod_slots import PodSlot, pod_slots
 from screens.base import LiveScreen
 from screens.columns.column import Column

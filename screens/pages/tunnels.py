@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.attach.tunnel.published import Tunnel, TunnelProfile
-from console.kube.find_job import PodAddress
+from console.kube.pod_address import PodAddress
 from console.kube.snapshot import Fleet
 from screens import wording
 from screens.base import LiveScreen

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from console.kube.find_job import SSH_PORT
+from console.kube.pod_address import SSH_PORT
 from tests.bench.bulk import client
 from tests.bench.consoles import A4
 from tests.contract.space import jobset

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from console.attach.tunnel.published import last_port, read_profiles
-from console.kube.find_job import PodAddress
+from console.kube.pod_address import PodAddress
 from console.launch.profiles import Profiles
 from console.launch.run_database import RunHistory
 from console.launch.run_record import Outcome

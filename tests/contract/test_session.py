@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from console.errors import NotAllowed, NotFound
-from console.kube.find_job import PodAddress
 from console.kube.objects.jobset import JobState
+from console.kube.pod_address import PodAddress
 from console.kube.snapshot import Fleet
 from console.launch.recipes import LaunchPlan
 from console.logs.container_log import LogRequest

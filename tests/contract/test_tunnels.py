@@ -12,7 +12,7 @@ from console.attach.tunnel.local_forward import LocalForward, PortForwarder
 from console.attach.tunnel.relay import load_login
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube import port_forward
-from console.kube.find_job import PodAddress, PortPair
+from console.kube.pod_address import PodAddress, PortPair
 from console.kube.port_forward import JobEnded
 from tests.apiserver import listening
 from tests.contract.client import Object

@@ -20,7 +20,7 @@ from console.errors import BadInput, ConsoleError
 from console.folders import atomic_write, make_own_folders_private, make_private
 from console.google import builds
 from console.kube import kubeconfig
-from console.kube.find_job import PodAddress
+from console.kube.pod_address import PodAddress
 from console.launch.profiles import _load_values
 from console.launch.run_database import RunHistory, default_path
 from console.logs import store

@@ -8,7 +8,7 @@ from textual.widgets import Input
 
 from console.attach.tunnel.published import Listener, Tunnel, TunnelProfile
 from console.errors import BadInput
-from console.kube.find_job import PodAddress
+from console.kube.pod_address import PodAddress
 from screens.dialogs.attach import AskPorts
 from screens.dialogs.question import Confirm, Prompt
 from screens.pages.job import JobScreen

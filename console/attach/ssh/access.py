@@ -18,7 +18,8 @@ from console.attach.ssh.editors import Editor, SetupStep, SshHost, SshPlan
 from console.attach.ssh.identities import Identity, fingerprint
 from console.attach.ssh.paths import SshPaths
 from console.errors import BadInput, ConsoleError, NotAllowed
-from console.kube.find_job import PodAddress, find_job
+from console.kube.find_job import find_job
+from console.kube.pod_address import PodAddress
 from console.kube.port_forward import LivePod
 from console.kube.snapshot import WatchState
 

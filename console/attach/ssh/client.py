@@ -21,7 +21,7 @@ from console.attach.ssh.paths import SshPaths
 from console.attach.ssh.pod_keys import Probe
 from console.attach.tunnel.local_forward import PortForwarder
 from console.errors import CopyFailed, HostKeyChanged, KeyRefused, NotAllowed, ProgramFailed, Unreachable, Unreadable
-from console.kube.find_job import PodAddress
+from console.kube.pod_address import PodAddress
 from console.kube.port_forward import LivePod
 
 if TYPE_CHECKING:

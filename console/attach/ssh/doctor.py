@@ -22,7 +22,7 @@ from console.attach.tunnel.published import list_tunnels
 from console.errors import ConsoleError, KeyRefused, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube import actions
 from console.kube.failures import CHECK_NETWORK
-from console.kube.find_job import PodAddress
+from console.kube.pod_address import PodAddress
 from console.kube.port_forward import LivePod
 
 if TYPE_CHECKING:

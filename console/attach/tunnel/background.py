@@ -21,7 +21,7 @@ from console.attach.tunnel.local_forward import LocalForward, PortForwarder
 from console.attach.tunnel.published import Tunnel, TunnelProfile, find_free_name, parse_tunnel
 from console.attach.tunnel.relay import load_login
 from console.errors import BadInput, ConsoleError, Unreachable
-from console.kube.find_job import PodAddress, PortPair
+from console.kube.pod_address import PodAddress, PortPair
 from console.tasks import start_task
 
 if TYPE_CHECKING:

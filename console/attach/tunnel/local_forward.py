@@ -22,8 +22,8 @@ from console.attach.tunnel import published
 from console.attach.tunnel.published import Listener, Tunnel
 from console.attach.tunnel.relay import AsyncStream, Relay
 from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreachable
-from console.kube.find_job import PodAddress, PortPair
 from console.kube.login import Login
+from console.kube.pod_address import PodAddress, PortPair
 from console.kube.port_forward import JobEnded, LivePod, Pipe, PodPending, find_live_pod, open_pipe
 from console.kube.raw_connection import MAX_IDLE_SECONDS, RawConnection, connect, open_connection
 

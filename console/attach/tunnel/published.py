@@ -19,7 +19,7 @@ from typing import Any
 
 from console import folders
 from console.errors import BadInput, NotFound, NotThere, Unreachable
-from console.kube.find_job import SSH_PORT, PodAddress
+from console.kube.pod_address import SSH_PORT, PodAddress
 
 SUGGESTED_PORTS = {8888: "Jupyter", 6006: "TensorBoard", SSH_PORT: "ssh"}
 

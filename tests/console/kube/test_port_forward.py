@@ -14,8 +14,8 @@ from console.attach.tunnel.local_forward import LocalForward, PortForwarder
 from console.attach.tunnel.published import Tunnel
 from console.errors import BadInput, NotFound, NotLoggedIn, Unreachable
 from console.kube import websocket
-from console.kube.find_job import PodAddress, PortPair
 from console.kube.kubeconfig import User
+from console.kube.pod_address import PodAddress, PortPair
 from console.kube.port_forward import JobEnded, LivePod
 from console.kube.raw_connection import RawConnection
 from tests.apiserver import ApiServer, eventually, status
