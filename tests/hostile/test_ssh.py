@@ -68,16 +68,16 @@ def test_an_honest_answer_is_taken() -> None:
     assert (found.user, found.folder) == ("train_1.x-y", "/workspace/a b")
 
 
-@pytest.mark.parametrize("attack", USERS)
-def test_a_users_name_is_a_name(attack: str) -> None:
-    with pytest.raises(Unreadable, match="not a valid user name"):
-        parse_probe("pod-0", said(user=USERS[attack]))
-
-
-@pytest.mark.parametrize("attack", FOLDERS)
-def test_a_folder_is_a_whole_path(attack: str) -> None:
-    with pytest.raises(Unreadable, match="not a valid path"):
-        parse_probe("pod-0", said(folder=FOLDERS[attack]))
+@pytest.mark.parametrize(
+    ("attack", "why"),
+    [
+        *(({"user": each}, "user name") for each in USERS.values()),
+        *(({"folder": each}, "path") for each in FOLDERS.values()),
+    ],
+)
+def test_a_users_name_is_a_name_and_a_folder_a_whole_path(attack: dict[str, str], why: str) -> None:
+    with pytest.raises(Unreadable, match=f"not a valid {why}"):
+        parse_probe("pod-0", said(**attack))
 
 
 @pytest.mark.parametrize("name", EDITORS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from typing import Any
 
 import pytest
 
@@ -203,22 +204,20 @@ def test_connectivity_is_the_first_command_alone(launch: Launch) -> None:
     assert lines.count("node") == 16
 
 
-def test_nccl_in_one_pod_takes_all_its_gpus(launch: Launch) -> None:
-    pod = launch("nccl-one-pod")
+@pytest.mark.parametrize(
+    ("values", "flags"),
+    [
+        ({}, "-b 1M -e 1M -i 1 -g 8"),  # all its GPUs; the document's step of one byte is for one size
+        ({"gpus": 4, "recipe": {"nccl": {"begin": "1M", "end": "1G", "factor": 4}}}, "-b 1M -e 1G -f 4 -g 4"),
+    ],
+)
+def test_nccl_in_one_pod(launch: Launch, values: dict[str, Any], flags: str) -> None:
+    pod = launch("nccl-one-pod", **values)
     recording = RECORDING.format(name="all_reduce_perf", body="true")
     pod.program(pod.root / "third_party/nccl-tests/build/all_reduce_perf", recording)
     pod.run("nccl-one-pod.sh")
-    assert pod.calls("all_reduce_perf") == [["-b", "1M", "-e", "1M", "-i", "1", "-g", "8"]]
+    assert pod.calls("all_reduce_perf") == [flags.split()]
     assert pod.calls("mpirun") == []
-
-
-def test_nccl_in_one_pod_goes_through_sizes_by_the_factor(launch: Launch) -> None:
-    """The document's step of one byte is for one size."""
-    pod = launch("nccl-one-pod", gpus=4, recipe={"nccl": {"begin": "1M", "end": "1G", "factor": 4}})
-    recording = RECORDING.format(name="all_reduce_perf", body="true")
-    pod.program(pod.root / "third_party/nccl-tests/build/all_reduce_perf", recording)
-    pod.run("nccl-one-pod.sh")
-    assert pod.calls("all_reduce_perf") == [["-b", "1M", "-e", "1G", "-f", "4", "-g", "4"]]
 
 
 LACKING = {

@@ -44,27 +44,22 @@ async def told(pods: list[Any] | None, services: list[Any]) -> dict[tuple[str, s
 OWNED: dict[str, Any] = {"ownerReferences": [{"kind": "JobSet", "name": "train", "uid": "1"}]}
 
 
-@pytest.mark.parametrize(
-    "stranger",
-    [
-        pod("training-master", "master", **OWNED), pod("training-worker-1", "master"), pod("trainer", "worker"),
-        pod("training-worker-x", "worker"), pod("training-master", "web"),
-    ],
+PODS_OF_OTHERS = (
+    pod("training-master", "master", **OWNED), pod("training-worker-1", "master"), pod("trainer", "worker"),
+    pod("training-worker-x", "worker"), pod("training-master", "web"),
 )  # fmt: skip
-async def test_pods_of_others_are_left_alone(stranger: Any) -> None:
-    assert await told([stranger], []) == {}
+SERVICES_OF_OTHERS = (
+    service("training-master", {"role": "master"}, **OWNED), service("training-master", {"role": "worker"}),
+    service("training-master", {"role": "master"}, "10.0.0.7"), service("megatron", {"app": "web"}),
+    service("training-data", {"role": "data"}),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "stranger",
-    [
-        service("training-master", {"role": "master"}, **OWNED), service("training-master", {"role": "worker"}),
-        service("training-master", {"role": "master"}, "10.0.0.7"), service("megatron", {"app": "web"}),
-        service("training-data", {"role": "data"}),
-    ],
-)  # fmt: skip
-async def test_services_of_others_are_left_alone(stranger: Any) -> None:
-    assert await told([], [stranger]) == {}
+    ("pods", "services"), [*(([each], []) for each in PODS_OF_OTHERS), *(([], [each]) for each in SERVICES_OF_OTHERS)]
+)
+async def test_what_is_of_others_is_left_alone(pods: list[Any], services: list[Any]) -> None:
+    assert await told(pods, services) == {}
 
 
 async def test_what_has_ended_is_left_behind_and_what_runs_is_told_of() -> None:

@@ -39,31 +39,21 @@ def test_the_curve_never_falls(size: int, more: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("out", "within", "word"),
+    ("judged", "word"),
     [
-        (594.0, 590.0, RowRating.GOOD),
-        (100.0, 540.0, RowRating.GOOD),
-        (450.0, 440.0, RowRating.FAIR),
-        (250.0, None, RowRating.BELOW),
-        (None, None, RowRating.NONE),
+        (row(512 * MIB, 594.0, 590.0), RowRating.GOOD),
+        (row(512 * MIB, 100.0, 540.0), RowRating.GOOD),  # the better half is judged
+        (row(512 * MIB, 450.0, 440.0), RowRating.FAIR),
+        (row(512 * MIB, 250.0, None), RowRating.BELOW),
+        (row(512 * MIB, None, None), RowRating.NONE),
+        (row(512 * MIB, 600.0, 600.0, wrong=3), RowRating.WRONG),  # however fast
+        (row(1024, 0.1, wrong=3), RowRating.WRONG),
+        (row(512 * MIB, 600.0, 600.0, wrong=None), RowRating.GOOD),  # what is unchecked is not wrong
+        (row(1024, 0.1), RowRating.NONE),
     ],
-)  # fmt: skip
-def test_the_better_half_is_judged(out: float | None, within: float | None, word: RowRating) -> None:
-    assert judge_row(row(512 * MIB, out, within)).word is word
-
-
-def test_a_wrong_result_is_a_failure_however_fast() -> None:
-    found = judge_row(row(512 * MIB, 600.0, 600.0, wrong=3))
-    assert found.word is RowRating.WRONG
-    assert judge_row(row(1024, 0.1, wrong=3)).word is RowRating.WRONG
-
-
-def test_unchecked_results_are_not_wrong() -> None:
-    assert judge_row(row(512 * MIB, 600.0, 600.0, wrong=None)).word is RowRating.GOOD
-
-
-def test_small_sizes_have_no_verdict() -> None:
-    assert judge_row(row(1024, 0.1)).word is RowRating.NONE
+)
+def test_a_row_is_judged(judged: NcclRow, word: RowRating) -> None:
+    assert judge_row(judged).word is word
 
 
 def test_the_scan_averages_large_sizes_only() -> None:

@@ -78,25 +78,21 @@ def test_a_node_of_more_gpus_than_any_machine_is_not_made(where: str) -> None:
         node({}, status={where: {"nvidia.com/gpu": "9" * 30}})
 
 
-def test_a_scan_that_crashed_has_no_bandwidth() -> None:
-    found = node({"aiinfra/nccl-healthcheck-result": "crash", "aiinfra/nccl-healthcheck-bandwidth": "-1"})
-    assert (found.last_busbw, found.scan_result, found.scanned_at) == (None, "crash", 0.0)
-
-
-def test_values_that_are_no_values() -> None:
-    found = node(
-        {
-            GKE + "scheduled-maintenance-time": "soon",
-            "aiinfra/nccl-healthcheck-bandwidth": "None",
-            GKE + "active-node-maintenance": "false",
-        }
-    )
-    assert (found.maintenance_at, found.last_busbw, found.maintenance_active) == (0.0, None, False)
-
-
-def test_a_node_with_nothing_but_a_name() -> None:
-    found = node()
-    assert (found.gpus, found.ready, found.not_ready_reason) == (0, False, "the node has not reported yet")
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({"aiinfra/nccl-healthcheck-result": "crash", "aiinfra/nccl-healthcheck-bandwidth": "-1"},
+         {"last_busbw": None, "scan_result": "crash", "scanned_at": 0.0}),
+        ({GKE + "scheduled-maintenance-time": "soon", "aiinfra/nccl-healthcheck-bandwidth": "None",
+          GKE + "active-node-maintenance": "false"},
+         {"maintenance_at": 0.0, "last_busbw": None, "maintenance_active": False}),
+        ({}, {"gpus": 0, "ready": False, "not_ready_reason": "the node has not reported yet"}),
+    ],
+    ids=["a scan that crashed", "no values", "nothing but a name"],
+)  # fmt: skip
+def test_what_a_node_does_not_say(labels: dict[str, str], expected: dict[str, object]) -> None:
+    found = node(labels)
+    assert {name: getattr(found, name) for name in expected} == expected
 
 
 NOT_YET = {
