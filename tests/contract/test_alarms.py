@@ -11,7 +11,7 @@ from tests.contract.space import Space
 
 
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
-async def test_a_running_job_is_heard_and_its_failure_told(session: Session, space: Space) -> None:
+async def test_a_running_job_is_watched_and_its_failure_reported(session: Session, space: Space) -> None:
     await space.jobset("train", await space.queue("q", 16), 2)
     first, last = await space.pods("train", 2)
     session.alarms.watch_namespace(space.name)

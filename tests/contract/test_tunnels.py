@@ -144,7 +144,7 @@ async def test_a_port_that_nobody_listens_on(space: Space, reach: PortForwarder)
             await pipe.receive()
 
 
-async def test_a_server_that_does_not_know_the_protocol_is_told_so(
+async def test_a_server_that_does_not_know_the_protocol_is_reported_so(
     space: Space, reach: PortForwarder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(port_forward, "PROTOCOL", "v9.channel.k8s.io")
@@ -222,7 +222,7 @@ async def test_a_rank_that_does_not_come_is_waited_for_with_words(space: Space, 
     assert said == ["Waiting for train pod 0: the job waits for quota."]
 
 
-async def test_who_may_not_is_told(space: Space, cluster: Cluster) -> None:
+async def test_who_may_not_is_reported(space: Space, cluster: Cluster) -> None:
     await space.pod("a")
     reader = PortForwarder(load_login(cluster.reader_kubeconfig, ""), limit=5)
     with pytest.raises(ConsoleError, match="portforward") as error:

@@ -247,7 +247,7 @@ async def test_what_is_more_than_announced_is_said_and_leaves_nothing(attack: st
 
 
 @pytest.mark.slow(reason="copies by programs of its own")
-async def test_a_sum_that_was_not_told_is_no_proof(tmp_path: Path, here: Path) -> None:
+async def test_a_sum_that_was_not_reported_is_no_proof(tmp_path: Path, here: Path) -> None:
     lies: dict[str, Answer] = {
         "STAT_PATH": look("d", "/data"),
         "LIST_TREE": entry("d", ".") + entry("f", "./a", size="6") + entry("f", "./b", size="6"),

@@ -280,7 +280,7 @@ async def test_a_silent_pod_is_given_up_in_words() -> None:
 
 @SLOW
 @pytest.mark.parametrize("question", [name for name in QUESTIONS if name != "exec --all"])
-async def test_whoever_may_run_nothing_is_told_so(question: str) -> None:
+async def test_whoever_may_run_nothing_is_reported_so(question: str) -> None:
     async with flooded("exec: refused") as cluster:
         with pytest.raises(NotAllowed, match=r"may not|not allowed|forbidden|permission") as told:
             await QUESTIONS[question](cluster, cluster.pods[0])

@@ -83,7 +83,7 @@ def test_a_pod_that_does_not_hear_how_index_0_ended_is_named(pod: Sandbox) -> No
     assert f"{second} has not heard that index 0 ended with exit code 0" in lines
 
 
-def test_a_pod_that_ends_before_the_connection_that_told_it_is_told_once(pod: Sandbox) -> None:
+def test_a_pod_that_ends_before_the_connection_that_told_it_is_reported_once(pod: Sandbox) -> None:
     pod.environment |= {"A4_RECIPE": "ddp-smoke", "A4_TEST_SSH_CODE": "255"}
     lines = pod.run("run.sh")
     assert told(pod) == [TELL.format(code=0)]

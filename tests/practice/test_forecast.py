@@ -113,7 +113,7 @@ def check(told: Mapping[str, ExpectedStart], starts: Mapping[str, float], openin
 
 
 @pytest.mark.slow(reason="waits until all that is queued in the scene has started")
-async def test_what_waits_in_the_scene_starts_when_it_was_told(session: Session) -> None:
+async def test_what_waits_in_the_scene_starts_when_it_was_forecast(session: Session) -> None:
     truth = Truth()
     assert truth.llama_since is not None
     opening = reserved_at(session.fleet, "llama-70b") - truth.llama_since

@@ -214,7 +214,7 @@ def test_the_guide_names_every_way_to_hang() -> None:
 
 
 @pytest.mark.slow(reason="a practice cluster runs a job")
-async def test_of_two_replicas_the_one_that_skipped_is_told_by_the_other_groups(
+async def test_of_two_replicas_the_one_that_skipped_is_reported_by_the_other_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = await Pods(tmp_path, "skip", monkeypatch, REPLICAS, pods=1).inspect()

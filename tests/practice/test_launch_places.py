@@ -38,7 +38,7 @@ def objects(world: World) -> list[Any]:
 @pytest.mark.slow(reason="a practice cluster runs a job")
 @pytest.mark.parametrize("gpus", [4, 8])
 @pytest.mark.parametrize(("request_", "level"), [("preferred", BLOCK), ("required", SUBBLOCK), ("none", BLOCK)])
-def test_the_pod_runs_on_the_node_that_the_forecast_told(gpus: int, request_: str, level: str) -> None:
+def test_the_pod_runs_on_the_node_that_the_forecast_named(gpus: int, request_: str, level: str) -> None:
     world = World(scene=True)
     ask = LaunchDemand("default", queue="research", gpus=gpus, topology=request_, level=level)
     told = forecast(fleet_of(*objects(world)), ask)

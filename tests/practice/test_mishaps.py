@@ -293,7 +293,7 @@ def test_a_gpu_with_a_fault_is_known_to_its_pod_only() -> None:
         ("slow:3", "", "PRACTICE_FAULT: slow:3 never happens: slow is a fault of a training or an NCCL test."),
     ],
 )
-def test_a_fault_that_never_happens_is_told(text: str, work: str, told: str) -> None:
+def test_a_fault_that_never_happens_is_reported(text: str, work: str, told: str) -> None:
     steps = 9 if work == TRAINING else None
     assert impossible_faults(text, work, steps=steps, pods=2, sizes=(16, 4, 1, 1)) == ([told] if told else [])
 
@@ -309,7 +309,7 @@ def test_what_takes_replicas_never_happens_where_there_is_one(how: str) -> None:
     assert parse_faults(where) == ()
 
 
-def test_how_a_rank_hangs_is_told_with_its_pod_and_without() -> None:
+def test_how_a_rank_hangs_is_reported_with_its_pod_and_without() -> None:
     where = member(0, PRACTICE_FAULT="hang:7:1:dead,hang:8:lock,hang:9,hang:9:skip@1,nan:3:dead")
     assert [(each.step, each.rank, each.how) for each in parse_faults(where)] == [
         (7, 1, "dead"), (8, None, "lock"), (9, None, ""),
@@ -338,7 +338,7 @@ def test_the_log_begins_with_the_faults_that_never_happen() -> None:
         ("nccl-all-reduce", "hang:14", "the test has 14 rows, counted from 0."),
     ],
 )
-def test_a_fault_after_the_end_is_told_of_every_kind_of_program(recipe: str, fault: str, why: str) -> None:
+def test_a_fault_after_the_end_is_reported_of_every_kind_of_program(recipe: str, fault: str, why: str) -> None:
     program = choose_program(["bash", "/a4/launchers/run.sh"], {"A4_RECIPE": recipe}, init=False)
     where = member(0, PRACTICE_FAULT=fault, A4_SWIFT_EPOCHS="2")
     where.notes.clear()

@@ -20,12 +20,12 @@ ANSWERS = {
     "TestReflectorHandleWatchResultChanClosed(Before|After)": "test_a_line_cut_off_costs_nothing",
     "TestReflectorResyncChan|TestReflectorResync": _RESYNC,
     "TestReflector(WatchHandler|ListAndWatch)": "test_the_first_list_fills_page_by_page_and_then_lines_follow",
-    "TestReflectorListAndWatchWithErrors": "test_a_list_that_fails_is_told_at_once_and_tried_again",
+    "TestReflectorListAndWatchWithErrors": "test_a_list_that_fails_is_reported_at_once_and_tried_again",
     "TestReflectorListAndWatchInitConnBackoff|TestRetryInternalError":
         "test_watches_that_do_not_last_are_made_less_and_less_often_and_said",
     "TestNewReflectorWithCustomBackoff": "test_waits_grow_but_not_beyond_bounds",
     "TestBackoffOnTooManyRequests": "test_how_long_to_wait",
-    "TestNoRelistOnTooManyRequests": "test_one_break_is_mended_quietly_and_the_second_is_told",
+    "TestNoRelistOnTooManyRequests": "test_one_break_is_mended_quietly_and_the_second_is_reported",
     "TestReflectorWatchListPageSize|TestWatchTimeout": "test_pages_and_lines_over_http",
     "TestReflectorNotPaginatingNotConsistentReads|TestReflectorPaginatingNonConsistentReadsIfWatchCacheDisabled|"
     "TestReflectorResyncWithResourceVersion": "a list is always of the newest state, and always by pages",

@@ -361,7 +361,7 @@ async def test_the_key_is_shown_as_soon_as_it_can_be_used(way: str) -> None:
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_where_another_console_has_the_report_its_archive_is_told() -> None:
+async def test_where_another_console_has_the_report_its_archive_is_reported() -> None:
     session = stalled()
     session.inspector.reports.clear()
     archive = state_folder() / "hangs" / "unasked" / "nccl-0412-20261128-071117.tar.gz"

@@ -292,7 +292,7 @@ async def test_tabs_keep_their_digits_while_they_fit() -> None:
         await until(pilot, lambda: "no change for 60 s" in (text := shown(pool, quiet=60)) and " 1 Fleet " in text)
 
 
-async def test_a_refusal_is_told_with_its_brackets() -> None:
+async def test_a_refusal_is_reported_with_its_brackets() -> None:
     session = FakeSession(scene())
     session.answers["manifest"] = NotAllowed("pods [get] is forbidden", "Ask for `get` on [pods].")
     async with console(session) as (app, pilot, _):
@@ -608,7 +608,7 @@ async def test_a_process_that_goes_on_takes_the_terminal_back_that_it_gave(asked
             signal.signal(each, handler)
 
 
-def test_a_new_connection_keeps_what_was_known_until_its_server_has_told_something() -> None:
+def test_a_new_connection_keeps_what_was_known_until_its_server_has_answered() -> None:
     known = fleet_of(Node("n1"))
     links = {kind: WatchStatus(kind, WatchState.LIVE, since=1.0, last_seen=90.0) for kind in ("nodes", "pods")}
     known = replace(known, links=links)

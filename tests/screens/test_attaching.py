@@ -148,7 +148,7 @@ async def test_without_the_editor_its_link_is_shown_and_copied() -> None:
         assert "Install the thing." in toasts(app)
 
 
-async def test_a_changed_host_key_is_told_and_nothing_is_set_up() -> None:
+async def test_a_changed_host_key_is_reported_and_nothing_is_set_up() -> None:
     attach = FakeAttach()
     attach.answer = HostKeyChanged("The host key is now B; it was A, and its pod is the same.", "a4 ssh --forget llama")
     async with job_page(attach) as (app, pilot, _):

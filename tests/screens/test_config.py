@@ -77,7 +77,7 @@ async def test_columns_of_ones_own_without_room_are_named() -> None:
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_changes_are_taken_over_while_it_runs_and_what_is_wrong_is_told_with_its_line() -> None:
+async def test_changes_are_taken_over_while_it_runs_and_what_is_wrong_is_reported_with_its_line() -> None:
     async with console() as (app, pilot, _):
         assert toasts(app) == ""
         write('theme = "a4-light"\n[lists.jobs]\ncolumns = ["JOB"]\n')
@@ -209,7 +209,7 @@ def test_a_check_says_on_which_pages_a_command_has_its_key(capsys: pytest.Captur
     assert "jobs" in second["pages"]
 
 
-def test_names_that_do_not_exist_are_told_with_what_there_is() -> None:
+def test_names_that_do_not_exist_are_reported_with_what_there_is() -> None:
     write(
         'theme = "draculaa"\n[keys]\n"table.filtr" = "f12"\n[lists.jobz]\n[lists.pods]\nsort = "AGES"\n'
         '[themes.mine.colors]\nink-okay = "#00ff00"\n[[commands]]\nkey = "f11"\nname = "X"\ncommand = "echo {rank}"\n'
@@ -354,7 +354,7 @@ def test_a_command_is_named_by_its_own_line_after_one_that_is_left_out() -> None
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_alarms_are_sent_to_the_addresses_and_what_fails_is_told_once() -> None:
+async def test_alarms_are_sent_to_the_addresses_and_what_fails_is_reported_once() -> None:
     with server() as (host, got):
         write(f'[notifications]\nto = ["json://u:secret-7@{host}", "nonsense://secret-7"]')
         async with console() as (app, pilot, session):

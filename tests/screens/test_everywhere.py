@@ -140,7 +140,7 @@ async def test_without_colours_what_is_bad_is_no_dark_grey(monkeypatch: pytest.M
         assert not bar.style_of("bad").underline
 
 
-def test_a_terminal_that_cannot_be_drawn_on_is_told_what_can_be_done(
+def test_a_terminal_that_cannot_be_drawn_on_is_reported_what_can_be_done(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TERM", "dumb")

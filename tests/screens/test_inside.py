@@ -57,7 +57,7 @@ TABLE = b"""# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809
 """
 
 
-async def test_a_quick_nccl_test_runs_in_the_chosen_pod_once_it_is_told_to() -> None:
+async def test_a_quick_nccl_test_runs_in_the_chosen_pod_once_it_is_reported_to() -> None:
     session = FakeSession(scene())
     session.answers["quick_nccl"] = (TABLE[:1000], TABLE[1000:])
     async with console_at(to_job, session) as (app, pilot, _):

@@ -241,7 +241,7 @@ async def test_a_job_that_ends_while_its_stop_is_asked_is_asked_about_again() ->
         assert session.called("stop_job") == []
 
 
-async def test_marked_jobs_stop_together_and_a_refusal_is_told() -> None:
+async def test_marked_jobs_stop_together_and_a_refusal_is_reported() -> None:
     session = FakeSession(queue_scene())
     session.answers["stop_job"] = NotAllowed("You may not delete JobSets.", "Ask for jobsets/delete.")
     async with console_at(to_jobs, session) as (app, pilot, screen):

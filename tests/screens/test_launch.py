@@ -358,7 +358,7 @@ async def test_the_default_takes_an_unreadable_number_and_its_error_away() -> No
         ("launch", Unreachable("The API server does not answer.", "Try again.")),
     ],
 )
-async def test_a_refusal_is_told_and_the_form_stays(method: str, error: Exception) -> None:
+async def test_a_refusal_is_reported_and_the_form_stays(method: str, error: Exception) -> None:
     session = session_of(**{method: error})
     async with console_at(to_form, session) as (app, pilot, screen):
         await pilot.press("ctrl+s")
@@ -442,7 +442,7 @@ async def test_yaml_and_form_are_one() -> None:
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_a_wrong_value_of_the_form_is_told_in_the_yaml_too_which_goes_on_to_follow_the_form() -> None:
+async def test_a_wrong_value_of_the_form_is_reported_in_the_yaml_too_which_goes_on_to_follow_the_form() -> None:
     async with console_at(to_form, chart_session()) as (app, pilot, screen):
         await pilot.press("backspace", "backspace", *"12", "f3")
         await until(pilot, lambda: "gpus: 12" in screen.pane.yaml.text and "✗ line 1:" in screen_text(app))
@@ -452,7 +452,7 @@ async def test_a_wrong_value_of_the_form_is_told_in_the_yaml_too_which_goes_on_t
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_yaml_that_cannot_be_taken_is_told_at_its_line_and_stops_the_launch() -> None:
+async def test_yaml_that_cannot_be_taken_is_reported_at_its_line_and_stops_the_launch() -> None:
     async with console(chart_session()) as (app, pilot, session):
         screen = await to_form(app, pilot)
         await press(pilot, "f3", then=lambda: "queue: a4" in screen.pane.yaml.text)

@@ -89,7 +89,7 @@ async def test_what_google_wants_stands_beside_what_there_is() -> None:
             assert words in text
 
 
-async def test_what_is_under_way_is_told_in_whole_sentences() -> None:
+async def test_what_is_under_way_is_reported_in_whole_sentences() -> None:
     told = picture(facts(operations=(RESIZE,)), operations=(RESIZE,))
     for name in ("a4-pool", "nodepools"):
         async with page(told, name=name) as (_, pilot, _):

@@ -31,7 +31,7 @@ HIDDEN = {
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-def test_a_reader_is_told_what_is_refused_and_what_cannot_be_seen(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_reader_is_reported_what_is_refused_and_what_cannot_be_seen(capfd: pytest.CaptureFixture[str]) -> None:
     lines = {line for line in (*REFUSED, *LOOKED) if line.split()[0] not in OF_GOOGLE}
     wrong: dict[str, tuple[int, str]] = {}
     with practised() as (cluster, _):

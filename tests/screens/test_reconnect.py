@@ -105,7 +105,7 @@ async def test_gpus_are_read_on() -> None:
         assert (first.gpus.readers, second.gpus.readers) == (0, 1)
 
 
-async def test_an_alarm_that_was_told_is_not_told_again() -> None:
+async def test_an_alarm_that_was_reported_is_not_reported_again() -> None:
     async with page("pods") as (screen, pilot, first, second):
         app = cast(ConsoleApp, screen.app)
         for session in (first, second):

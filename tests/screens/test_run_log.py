@@ -97,7 +97,7 @@ async def test_while_the_job_is_there_its_page_reads_the_log() -> None:
         assert "No curve and no log" not in screen_text(app)
 
 
-async def test_a_pod_that_has_ended_is_told_instead_of_asking_for_ports() -> None:
+async def test_a_pod_that_has_ended_is_reported_instead_of_asking_for_ports() -> None:
     async with console(FakeSession(queue_scene()), size=(140, 40)) as (app, pilot, _):
         screen = await to_job(app, pilot, "sweep")
         await until(pilot, lambda: screen.rank == 1)
@@ -125,7 +125,7 @@ async def test_a_job_that_failed_opens_on_its_pods() -> None:
         assert app.screen.here.NAME == "pods"
 
 
-def test_where_a_file_is_saved_is_told_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_file_is_saved_is_reported_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert whole_path("llama.log") == tmp_path / "llama.log"
     monkeypatch.setenv("HOME", "/home/anna")

@@ -442,7 +442,7 @@ class WithTerminal(ConsoleApp):
         self.sent.append(text.split("\x07")[1].removeprefix("\x1b]9;"))
 
 
-async def test_a_stall_that_was_inspected_since_is_told_once() -> None:
+async def test_a_stall_that_was_inspected_since_is_reported_once() -> None:
     async with console(kind=WithTerminal) as (app, pilot, session):
         alarm = session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no step for 76 s")
         session.alarms.sound("default", "nccl-0412", AlarmKind.NAN, "no loss printed at 118")
@@ -487,7 +487,7 @@ async def test_read_only_offers_nothing_that_changes_pods() -> None:
             assert not screen.here.check_action(action, ())
 
 
-async def test_the_start_of_ones_own_job_that_waited_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_start_of_ones_own_job_that_waited_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alarm_notices, "TOAST_SECONDS", 3600)  # of seconds, in which a machine may stand still
     config = Config(notifications=Notifications(to=("json://localhost",)))
     async with console(FakeSession(queue_scene()), kind=WithTerminal) as (app, pilot, session):

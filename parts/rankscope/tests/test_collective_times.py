@@ -60,7 +60,9 @@ def verdict(trial: dict[str, Any]) -> SlowReport:
     [pytest.param(trial, ranks, id=f"{ranks} ranks, {name}")
      for ranks, trials in ((4, TRIALS), (2, TRIALS_OF_TWO), (4, TRIALS_OF_FOUR)) for name, trial in trials.items()],
 )  # fmt: skip
-def test_rank_and_cause_of_real_runs_are_told_and_no_healthy_one_is_accused(trial: dict[str, Any], ranks: int) -> None:
+def test_rank_and_cause_of_real_runs_are_reported_and_no_healthy_one_is_accused(
+    trial: dict[str, Any], ranks: int
+) -> None:
     report = verdict(trial)
     cause = {"gpu": "GPU", "link": "network"}.get(trial["kind"], trial["kind"])
     slight = trial is TRIALS["trial-041.json"]  # its GPU has 5 % more to do: 4 % of a step
@@ -83,7 +85,7 @@ def test_the_recorded_trials_are_of_every_kind() -> None:
     assert [each["reads"] for each in TRIALS.values() if each["kind"] == "gpu"] == [False, True]
 
 
-def test_a_slow_link_is_told_by_its_round_trips() -> None:
+def test_a_slow_link_is_reported_by_its_round_trips() -> None:
     (trial,) = [each for each in TRIALS.values() if each["kind"] == "link" and "1500mbit" in each["amount"]]
     report = verdict(trial)
     (said,) = report.words

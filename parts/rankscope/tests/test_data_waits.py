@@ -172,6 +172,6 @@ def test_real_samples_are_those_of_the_main_thread(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow(reason="starts programs of its own")
-def test_why_py_spy_fails_is_told() -> None:
+def test_why_py_spy_fails_is_reported() -> None:
     told = probe.sample(probe.find_py_spy([]), {"rank": 9, "pid": 2**22 + 1}, 1.0)
     assert told["why"].startswith("Error: "), told

@@ -280,7 +280,7 @@ def test_who_it_is_and_where_it_is_are_one_sentence(
     assert report.blames_program == (advised != "Process")
 
 
-def test_who_skipped_a_collective_and_goes_on_computing_is_told_so_first() -> None:
+def test_who_skipped_a_collective_and_goes_on_computing_is_reported_so_first() -> None:
     report = hung(MISSED, StackLocation(Activity.COMPUTE, "forward"))
     assert report.advice[0] == DESYNC_ADVICE[Desync.MISSED]
     assert not report.blames_program
@@ -326,7 +326,7 @@ def entry(seq: int, state: str = "completed", **more: Any) -> dict[str, Any]:
     } | more  # fmt: skip
 
 
-def test_a_dump_is_told_in_short(tmp_path: Path) -> None:
+def test_a_dump_is_reported_in_short(tmp_path: Path) -> None:
     path = tmp_path / "trace_0"
     path.write_bytes(pickle.dumps(dump(entry(1, "scheduled"), *map(entry, range(2, 30)), entry(30, "started")), 2))
     told = probe.read_dump(str(path))
@@ -341,7 +341,7 @@ def test_a_dump_is_told_in_short(tmp_path: Path) -> None:
     assert told["history"] == {"0": [1, *([0] * 30)]}
 
 
-def test_the_history_of_collectives_is_told_as_far_as_it_is_known(tmp_path: Path) -> None:
+def test_the_history_of_collectives_is_reported_as_far_as_it_is_known(tmp_path: Path) -> None:
     """A number that is missing, sends between two ranks, and more kinds and collectives than are told."""
     path = tmp_path / "trace_0"
     ends = entry(903, input_sizes=[[7]])
@@ -402,7 +402,7 @@ def test_the_calls_to_a_collective_tell_whether_the_computation_waits_for_it(cal
     assert probe.overlaps(frames) is overlap
 
 
-def test_tensors_that_are_too_many_are_not_told_in_part(tmp_path: Path) -> None:
+def test_tensors_that_are_too_many_are_not_reported_in_part(tmp_path: Path) -> None:
     path = tmp_path / "trace_0"
     path.write_bytes(pickle.dumps(dump(entry(1, output_sizes=[[4096, 4096]] * 300)), 2))
     assert probe.read_dump(str(path))["kinds"] == [("nccl:all_reduce", "512x4096, BFloat16", "train.py:40", "")]
@@ -495,7 +495,7 @@ def test_a_recorder_dumps_when_its_pipe_is_written_to(tmp_path: Path) -> None:
     assert (told["rank"], [each["seq"] for each in told["operations"]]) == (3, [7])
 
 
-def test_the_times_of_the_last_seconds_are_told(tmp_path: Path) -> None:
+def test_the_times_of_the_last_seconds_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "trace_0"
     last = 1_000_000_000_000
     every = [entry(seq, "completed", time_created_ns=last - (9 - seq) * 1_000_000_000, duration_ms=seq / 2)
@@ -523,7 +523,7 @@ def test_each_look_of_the_watchdog_tells_how_long_the_oldest_collective_had_been
     assert probe.read_times(str(path), 2.5)["queued"] == {"0": [365_000, 420_000, 475_000]}
 
 
-def test_connections_that_carry_much_are_told() -> None:
+def test_connections_that_carry_much_are_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as sends:
         takes, _ = door.accept()
         with takes:

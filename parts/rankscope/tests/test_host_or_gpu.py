@@ -74,7 +74,7 @@ def test_who_is_late_too_is_nobody_to_compare_with() -> None:
     assert is_late_by_host(2, {**several, 3: late_too}, frozenset({2, 3}), range(20)) is True
 
 
-def test_what_is_not_told_is_not_known() -> None:
+def test_what_is_not_reported_is_not_known() -> None:
     assert is_late_by_host(2, group(launched_later=0, waited=LONG, clocks="aa a"), frozenset({2}), range(20)) is None
     assert is_late_by_host(2, group(launched_later=0, waited=0), frozenset({2}), range(20)) is None
     assert is_late_by_host(2, group(launched_later=0, waited=LONG), frozenset(range(4)), range(20)) is None

@@ -89,7 +89,7 @@ def test_a_rank_that_has_launched_nothing_yet_is_behind() -> None:
     assert [(each.rank, each.operations, each.pid) for each in report.odd] == [(1, 0, 5)]
 
 
-def test_a_process_that_does_not_answer_is_told_once_by_its_rank() -> None:
+def test_a_process_that_does_not_answer_is_reported_once_by_its_rank() -> None:
     report = reported(
         "INCOMPLETE",
         "INCOMPLETE",

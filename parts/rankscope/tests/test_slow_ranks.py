@@ -396,7 +396,7 @@ def test_a_suspect_is_cleared_where_collectives_tell_that_nobody_waits(highs: di
         ({}, "costs at most about 36 %", None, 0.36),
     ],
 )
-def test_about_what_it_costs_is_told_only_where_that_is_known_to_a_third(
+def test_about_what_it_costs_is_reported_only_where_that_is_known_to_a_third(
     facts: dict[str, Any], words: str, cost: float | None, most: float | None
 ) -> None:
     late = LateRank(9, "h", 1, 1, 0.35, 0.34, 0.36, slow=True, cause="GPU", timed=True, **facts)

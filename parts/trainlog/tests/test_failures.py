@@ -231,7 +231,7 @@ def test_what_is_no_failure(text: str) -> None:
     assert parse_failures(text.encode()) == ()
 
 
-def test_a_failure_of_a_rank_is_told_once_with_how_often_it_was_named() -> None:
+def test_a_failure_of_a_rank_is_reported_once_with_how_often_it_was_named() -> None:
     other = WATCHDOG.replace("13]", "14]").replace("rank13", "rank14")
     first, second = parse_failures(("noise\n" + 3 * WATCHDOG + 2 * other).encode())
     assert [(each.rank, each.line, each.times) for each in (first, second)] == [(13, 2, 3), (14, 5, 2)]
@@ -239,7 +239,7 @@ def test_a_failure_of_a_rank_is_told_once_with_how_often_it_was_named() -> None:
     assert said.startswith("line 2: ranks 13-14: NCCL timeout: _ALLGATHER_BASE (SeqNum 8817) ran for 600 s")
 
 
-def test_hosts_of_which_the_same_is_said_are_told_together() -> None:
+def test_hosts_of_which_the_same_is_said_are_reported_together() -> None:
     text = "".join(f"node-{number}: Test NCCL failure common.cu:1 'x'\n" for number in range(6))
     (said,) = group_sentences(parse_failures(text.encode()))
     assert said.startswith("line 1: on node-0, node-1, node-2, node-3 and 2 more: Test NCCL failure common.cu:1 'x'.")

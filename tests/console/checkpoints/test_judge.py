@@ -205,7 +205,7 @@ async def test_of_a_file_that_may_not_be_read_nothing_is_said(
     assert wrong == [(CheckpointState.UNKNOWN, (f"{name.split('/', 2)[2]} cannot be read",))]
 
 
-def test_pointers_that_are_wrong_are_told(whole: Path, tmp_path: Path) -> None:
+def test_pointers_that_are_wrong_are_reported(whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(whole / "megatron", folder)
     pointer = folder / "latest_checkpointed_iteration.txt"

@@ -80,7 +80,7 @@ async def test_a_login_that_has_ended(error: type[Exception], kind: type[Excepti
         await reach(Credentials(-10, error("no"))).token()
 
 
-async def test_a_login_that_has_ended_is_told_at_once_not_after_all_tries() -> None:
+async def test_a_login_that_has_ended_is_reported_at_once_not_after_all_tries() -> None:
     cloud = Cloud()
     ended: Any = RefreshError
     cloud._reaches[""] = reach(Credentials(-10, ended("invalid_grant: Token has been expired or revoked.")))

@@ -174,7 +174,7 @@ async def test_a_wrong_project_and_a_place_without_clusters() -> None:
             await Gke(reach).read_cluster(PROJECT, "asia-east1", CLUSTER)
 
 
-async def test_a_quota_that_is_used_up_is_told_by_the_operation() -> None:
+async def test_a_quota_that_is_used_up_is_reported_by_the_operation() -> None:
     async with practice_google() as (world, reach):
         world.failing["SET_NODE_POOL_SIZE"] = "Quota 'PREEMPTIBLE_NVIDIA_B200_GPUS' exceeded. Limit: 32.0"
         gke = Gke(reach)

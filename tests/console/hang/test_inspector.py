@@ -192,7 +192,7 @@ def nccl_processes(folder: Path) -> Iterator[tuple[dict[str, str], list[subproce
 
 
 @pytest.mark.slow(reason="starts programs of its own")
-async def test_an_nccl_test_is_told_of_by_the_kernel_since_it_is_no_python(tmp_path: Path) -> None:
+async def test_an_nccl_test_is_reported_of_by_the_kernel_since_it_is_no_python(tmp_path: Path) -> None:
     with nccl_processes(tmp_path) as (places, begun):
         looking = probe_of(Cluster(), locally(places))
         report = await looking.inspect_job("default", "hung")
@@ -433,7 +433,7 @@ async def test_reports_are_kept_of_the_jobs_that_were_inspected_last() -> None:
     assert [name for _, name in probe.reports] == [*(f"job-{number}" for number in range(1, MAX_REPORTS)), "hung"]
 
 
-async def test_a_stopped_process_is_told_as_such() -> None:
+async def test_a_stopped_process_is_reported_as_such() -> None:
     error = "Error: Failed to get stack traces\n1: unexpected waitpid result PtraceEvent(Pid(5), SIGSTOP, 128) to 5"
     stopped = {"pid": 5, "local_rank": 1, "state": "T", "dump": "Process 5: python -u train.py\n", "error": error}
     said = json.loads(answer(0))
@@ -562,7 +562,7 @@ async def test_what_nccl_and_py_spy_tell_is_recorded_and_replaces_no_measured_re
     assert looking.slow_reports[key] is slow
 
 
-async def test_a_command_that_fails_in_a_pod_that_runs_on_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_that_fails_in_a_pod_that_runs_on_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.hang.inspector.POD_END_TIMEOUT", 0.02)
     with pytest.raises(ProgramFailed, match=r"Asking NCCL in .* failed: no Python"):
         await probe_of(Cluster(), saying(ProgramFailed("no Python"))).find_slow_ranks("default", "hung", 10.0)

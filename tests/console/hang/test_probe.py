@@ -54,7 +54,7 @@ def test_rdma_devices_with_the_state_of_their_port(tmp_path: Path, monkeypatch: 
     ]
 
 
-def test_both_are_told_pod_by_pod() -> None:
+def test_both_are_reported_pod_by_pod() -> None:
     devices = (("mlx5_0", "ACTIVE"), ("mlx5_1", "DOWN"))
     pods = (
         PodTrace(0, "w-0", "n0", master="w-0:6002", reached=True, rdma=devices[:1]),

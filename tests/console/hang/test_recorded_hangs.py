@@ -127,7 +127,7 @@ NCCL = {
 
 
 @pytest.mark.parametrize("hang", NCCL)
-async def test_hangs_of_nccl_are_told_by_what_their_hosts_launched_and_their_gpus_began(hang: str) -> None:
+async def test_hangs_of_nccl_are_reported_by_what_their_hosts_launched_and_their_gpus_began(hang: str) -> None:
     recorded = gathered(hang, RECORDED_OF_NCCL)
     report = await inspect(recorded)
     assert tuple(sorted(rank for group in report.suspects for rank in group.ranks)) == recorded.culprits
@@ -162,7 +162,7 @@ OF_FRAMEWORKS += [("ddp", "early"), ("fsdp", "raised")]
 
 
 @pytest.mark.parametrize(("framework", "hang"), OF_FRAMEWORKS)
-async def test_hangs_of_frameworks_are_told_and_no_innocent_is_named(framework: str, hang: str) -> None:
+async def test_hangs_of_frameworks_are_reported_and_no_innocent_is_named(framework: str, hang: str) -> None:
     recorded = gathered(name := f"{framework}-{hang}", FRAMEWORKS)
     report = await inspect(recorded)
     named = tuple(sorted(rank for group in report.suspects for rank in group.ranks))

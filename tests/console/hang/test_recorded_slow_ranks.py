@@ -13,7 +13,7 @@ TRIALS = list(read_trials(Path(__file__).parents[2] / "fixtures" / "h200" / "fra
 
 
 @pytest.mark.parametrize("trial", TRIALS, ids=[f"{each['framework']} {each['kind']}" for each in TRIALS])
-def test_rank_and_cause_are_told_and_healthy_runs_are_clean(trial: dict[str, Any]) -> None:
+def test_rank_and_cause_are_reported_and_healthy_runs_are_clean(trial: dict[str, Any]) -> None:
     report, cost = judge(trial), trial.get("cost", 0.0)
     silent = "hidden" if trial["kind"] in CAUSES else "silent"
     assert rate(trial, report) == ("right" if cost >= 0.05 else silent)

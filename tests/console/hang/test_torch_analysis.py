@@ -68,7 +68,7 @@ async def analysed(hang: str, monkeypatch: pytest.MonkeyPatch) -> HangReport:
                  "It knows nothing of rank 3, without a dump."),
     ],
 )  # fmt: skip
-async def test_it_is_told_beside_the_verdict(hang: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_is_reported_beside_the_verdict(hang: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     report = await analysed(hang, monkeypatch)
     words = f"PyTorch's own analyser (2.15.0+cu132): {said}"
     assert describe_analysis(report) == words
@@ -110,7 +110,7 @@ def test_it_is_asked_from_the_first_collective_that_all_ranks_know() -> None:
     }  # fmt: skip
 
 
-def test_a_collective_that_has_not_ended_is_told_as_such_with_those_behind_it() -> None:
+def test_a_collective_that_has_not_ended_is_reported_as_such_with_those_behind_it() -> None:
     told = [Operation("1", 6, "nccl:all_reduce", "started"), Operation("1", 8, "nccl:all_reduce", "scheduled")]
     (group,) = ask(dump(0, 8, operations=told), dump(1, 5))["groups"]
     assert group["entries"]["0"]["states"] == {"6": "started", "7": "started", "8": "scheduled"}

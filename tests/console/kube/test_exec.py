@@ -101,7 +101,9 @@ async def test_a_connection_that_breaks_off() -> None:
         (status(404, 'pods "p" not found', reason="NotFound"), NotFound, 'pods "p" not found'),
     ],
 )
-async def test_a_refusal_is_told_in_the_servers_words(answer: web.Response, kind: type[Exception], said: str) -> None:
+async def test_a_refusal_is_reported_in_the_servers_words(
+    answer: web.Response, kind: type[Exception], said: str
+) -> None:
     async with ApiServer() as server:
         server.refuse[EXEC] = answer
         with pytest.raises(kind, match=said):

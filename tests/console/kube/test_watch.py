@@ -200,7 +200,7 @@ async def test_a_watch_that_ends_goes_on_where_it_stopped_and_nobody_hears_of_it
     assert not [each for each in changes if isinstance(each, Disconnected)]
 
 
-async def test_one_break_is_mended_quietly_and_the_second_is_told() -> None:
+async def test_one_break_is_mended_quietly_and_the_second_is_reported() -> None:
     backoff = Recorded()
     script = Script(
         [page("a", version=5)], [[line("ADDED", pod("b", 6)), BROKEN], BROKEN, BROKEN, [line("ADDED", pod("c", 7))]]
@@ -220,7 +220,7 @@ async def test_one_break_is_mended_quietly_and_the_second_is_told() -> None:
     assert backoff.waits == [("Unreachable", 2), ("Unreachable", 3)]
 
 
-async def test_a_list_that_fails_is_told_at_once_and_tried_again() -> None:
+async def test_a_list_that_fails_is_reported_at_once_and_tried_again() -> None:
     backoff = Recorded()
     script = Script([BROKEN, BROKEN, page("a", version=5)], [])
     changes = await told(script, 4, backoff)

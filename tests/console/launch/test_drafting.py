@@ -259,7 +259,7 @@ def test_a_bomb_is_refused_before_it_is_built() -> None:
     assert problem.message == "references (&name, *name) are not allowed."
 
 
-def test_all_problems_are_told_in_the_order_of_their_lines() -> None:
+def test_all_problems_are_reported_in_the_order_of_their_lines() -> None:
     draft = DRAFTING.read_yaml(NCCL, "gpus: 12\nque: a4\nrestarts: -1\nttl: soon\n")
     assert [(problem.line, problem.path) for problem in draft.problems] == [
         (1, "gpus"), (2, "que"), (3, "restarts"), (4, "ttl"),

@@ -80,7 +80,7 @@ def test_no_message_is_longer_than_a_screen() -> None:
     assert len(translate_error("x" * 10_000, "HelmReleaseError", "anna could not be changed").message) < 450
 
 
-def test_values_that_do_not_fit_are_told_one_by_one() -> None:
+def test_values_that_do_not_fit_are_reported_one_by_one() -> None:
     text = (
         "values don't meet the specifications of the schema(s) in the following chart(s):\na4:\n"
         "- at '/gpus': 'anyOf' failed\n  - at '/gpus': value must be one of 1, 2, 4\n"

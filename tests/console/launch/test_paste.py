@@ -238,7 +238,7 @@ async def test_options_lines_and_what_stands_around() -> None:
     assert draft.values == {"image": "registry.example/y:2"}
 
 
-async def test_unknown_names_are_left_out_and_told() -> None:
+async def test_unknown_names_are_left_out_and_reported() -> None:
     line = "helm install $WHO c --set queue=$Q --set volumes.nfs.ip=<IP> --set gpuz=8 --set env.A=$(id)"
     draft = await pasted(f"{line} --set recipe.swift.tp=2")
     assert (draft.values, draft.name, draft.problems) == ({}, "", ())

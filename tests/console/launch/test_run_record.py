@@ -79,7 +79,7 @@ def test_names_are_used_again(run: dict[str, Any], jobset: dict[str, Any], same:
     assert is_run_of_job(record, job(**jobset)) is same
 
 
-def test_differences_are_told_by_path() -> None:
+def test_differences_are_reported_by_path() -> None:
     before = RunRecord("a", "x", "t", {"gpus": 8, "env": {"A": "1", "B": None}, "list": ["a", "b"], "same": True})
     after = RunRecord("b", "y", "t", {"gpus": 16, "env": {"A": "1"}, "same": True, "empty": ""})
     assert compare_values(before, after) == (

@@ -68,7 +68,7 @@ class HangingJob(SessionJobs):
         return self.measures.list_spans(time.time(), Thresholds())
 
 
-async def test_what_is_usual_is_told_by_ended_runs_of_the_recipe_on_as_many_gpus_of_this_cluster(
+async def test_what_is_usual_is_reported_by_ended_runs_of_the_recipe_on_as_many_gpus_of_this_cluster(
     tmp_path: Path,
 ) -> None:
     runs, _ = history_of(tmp_path, SessionJobs(cast("Any", None)))
@@ -90,7 +90,7 @@ async def test_what_is_usual_is_told_by_ended_runs_of_the_recipe_on_as_many_gpus
     await runs.history.close()
 
 
-async def test_an_open_run_is_told_as_this_session_knows_it_now(tmp_path: Path) -> None:
+async def test_an_open_run_is_reported_as_this_session_knows_it_now(tmp_path: Path) -> None:
     now = time.time()
     job = HangingJob(now)
     (runs, _), run = history_of(tmp_path, job, job.jobset), job.run

@@ -217,28 +217,28 @@ def test_values_are_held_against_each_other_only_when_each_is_sound() -> None:
         ("W20", {}, "Data parallel 4 over 16 GPUs."),
     ],
 )
-def test_what_the_values_come_to_is_told(recipe: str, changes: dict[str, Value], note: str) -> None:
+def test_what_the_values_come_to_is_reported(recipe: str, changes: dict[str, Value], note: str) -> None:
     assert CATALOGUE.plan_notes(plan(recipe, changes))[0] == note
 
 
-def test_what_has_no_effect_is_told() -> None:
+def test_what_has_no_effect_is_reported() -> None:
     assert "Sequence parallel has no effect with tensor parallel 1." in CATALOGUE.plan_notes(plan("W08", {}))
 
 
-def test_small_pods_on_the_host_network_are_told_that_they_stay_alone() -> None:
+def test_small_pods_on_the_host_network_are_reported_that_they_stay_alone() -> None:
     alone = "With the host network no two pods fit on one node: both would listen on port 2222."
     assert alone in CATALOGUE.plan_notes(plan("W05", {"gpus": 3, "network.hostNetwork": True}))
     assert alone not in CATALOGUE.plan_notes(plan("W05", {"gpus": 3}))
     assert alone not in CATALOGUE.plan_notes(plan("W05", {"network.hostNetwork": True}))
 
 
-def test_results_that_are_lost_with_the_pod_are_told() -> None:
+def test_results_that_are_lost_with_the_pod_are_reported() -> None:
     lost = "Workspace /mnt lies in the pod alone: what is made there is lost with it."
     assert lost in CATALOGUE.plan_notes(plan("W14", NO_CLAIM))
     assert lost not in CATALOGUE.plan_notes(plan("W14", {}))
 
 
-def test_nothing_is_told_of_what_cannot_be_launched() -> None:
+def test_nothing_is_reported_of_what_cannot_be_launched() -> None:
     assert CATALOGUE.plan_notes(plan("W07", {"gpus": 24})) == ()
     assert CATALOGUE.plan_notes(plan("W03", {})) == ()
 

@@ -264,7 +264,7 @@ async def test_a_container_that_has_not_started_is_waited_for(server: ApiServer,
         await texts(server, follow=False)
 
 
-async def test_refusals_are_told(server: ApiServer) -> None:
+async def test_refusals_are_reported(server: ApiServer) -> None:
     server.refuse[f"{POD}/log"] = status(404, 'pods "p" not found', reason="NotFound")
     with pytest.raises(NotFound):
         await texts(server)

@@ -162,7 +162,7 @@ async def test_two_consoles_on_one_job_see_everything_and_keep_it_once(tmp_path:
     assert kept(tmp_path, "0000.*").count(b"\n") == 2
 
 
-async def test_a_refusal_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+async def test_a_refusal_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
     session = session_of(tmp_path)
     session.answers["follow_log"] = NotAllowed("You may not read logs.", "Ask for pods/log.")
     async with session.logs.open_job_log("default", "llama") as log:
@@ -188,7 +188,7 @@ async def test_a_log_that_is_not_there_yet_is_asked_for_again_though_nothing_cha
         await eventually(lambda: log.coverage.sentence == "6 of 6 live, 0 lines lost")
 
 
-async def test_lines_that_nobody_could_read_stay_told_once_another_pod_goes_on(tmp_path: Path) -> None:
+async def test_lines_that_nobody_could_read_stay_reported_once_another_pod_goes_on(tmp_path: Path) -> None:
     session = session_of(tmp_path)
     session.say(PODS[0], "first life", at=1000.0)
     async with reading(session, {0}) as lines, session.logs.open_job_log("default", "llama") as log:
@@ -206,7 +206,7 @@ async def test_lines_that_nobody_could_read_stay_told_once_another_pod_goes_on(t
         )
 
 
-async def test_a_full_disk_is_told_and_following_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_is_reported_and_following_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
@@ -230,7 +230,7 @@ async def test_once_reads_what_there_is_and_ends(tmp_path: Path) -> None:
     assert found == [f"b {rank}" for rank in reversed(range(6))]
 
 
-async def test_lines_that_a_tail_left_out_are_told_of_and_fetched_when_all_are_wanted(tmp_path: Path) -> None:
+async def test_lines_that_a_tail_left_out_are_reported_of_and_fetched_when_all_are_wanted(tmp_path: Path) -> None:
     session = session_of(tmp_path)
     for at in range(6):
         session.say(PODS[0], f"line {at}", at=100.0 + at / 8)

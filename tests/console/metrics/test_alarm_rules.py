@@ -58,7 +58,7 @@ KEPT = replace(WELL, trained=True, ended_at=100.0, held=16, kept="failed: exit c
         pytest.param(KEPT, {}, 2_000.0, id="an end of kept pods"),
     ],
 )
-def test_what_cannot_have_come_is_not_missed_and_not_told_once_it_comes(
+def test_what_cannot_have_come_is_not_missed_and_not_reported_once_it_comes(
     look: JobSample, limits: dict[str, object], later: float
 ) -> None:
     watched = watch(look, **limits)
@@ -169,7 +169,7 @@ def test_how_long_a_step_may_take(rhythm: StepCadence, late: int, alarm: int) ->
         assert bool(found) == (alarm < moment <= alarm + 2), moment
 
 
-def test_the_rank_that_an_x_ray_found_is_told_with_the_stall() -> None:
+def test_the_rank_that_an_x_ray_found_is_reported_with_the_stall() -> None:
     watched = watch(WELL)
     before = replace(WELL, blamed="inspected: Rank 9 is in the data loader", blamed_at=-50.0, held=16)
     (alarm,) = watched.evaluate(80, before)
@@ -304,7 +304,7 @@ def test_clocks_of_nodes_may_be_wrong() -> None:
     assert watched.alarms == []
 
 
-def test_what_happened_is_told_once() -> None:
+def test_what_happened_is_reported_once() -> None:
     watched = watch(replace(WELL, restarts=1))
     assert watched.alarms == [], "it had restarted before"
     told = watched.evaluate(1, replace(WELL, restarts=2, restart_words="pod 1 OOMKilled"))
@@ -356,7 +356,7 @@ def test_alarms_are_named_alike_in_the_settings() -> None:
 
 
 @pytest.mark.parametrize(("pace", "told"), [(2.82, "2.82 s"), (1.0, "1 s"), (0.0017, "1.7 ms"), (0.45, "450 ms")])
-def test_a_step_shorter_than_a_second_is_told_in_milliseconds(pace: float, told: str) -> None:
+def test_a_step_shorter_than_a_second_is_reported_in_milliseconds(pace: float, told: str) -> None:
     assert format_late_step(40, 9, pace) == f"no step for 40 s after step 9, usually one takes {told}"
 
 
@@ -433,7 +433,7 @@ def test_only_the_driver_and_a_number_make_an_xid(line: str, rings: bool) -> Non
     assert [alarm.kind for alarm in watched.evaluate(2, replace(WELL, step=101))] == ([AlarmKind.GPU] if rings else [])
 
 
-def test_no_stall_is_told_while_more_of_the_log_waits_to_be_read() -> None:
+def test_no_stall_is_reported_while_more_of_the_log_waits_to_be_read() -> None:
     watch = AlarmWatch(("default", "train"), Thresholds(), 10_000.0, settles=1.0)
     look = JobSample(running=True, step=9, step_time=5_000.0, steps=9, rhythm=StepCadence(1.0, 1.0))
     watch.feed_line(10_000.5, "step 9", 5_000.0)

@@ -62,7 +62,7 @@ async def test_what_one_console_found_another_tells(place: Path) -> None:
         await each.close()
 
 
-async def test_a_hang_is_told_until_the_next_step_and_both_until_the_processes_start_anew() -> None:
+async def test_a_hang_is_reported_until_the_next_step_and_both_until_the_processes_start_anew() -> None:
     memory = RunHistory(None)
     diagnoses = Diagnoses(lambda: memory)
     await diagnoses.record(HANG)
@@ -149,7 +149,7 @@ def test_a_slow_rank_names_its_node_unless_its_data_are_slow(
 
 
 @pytest.mark.parametrize("where", ["", "python collector"])
-def test_who_only_launches_later_is_told_where_py_spy_confirms_it_and_blames_no_node(where: str) -> None:
+def test_who_only_launches_later_is_reported_where_py_spy_confirms_it_and_blames_no_node(where: str) -> None:
     suspect = replace(late("not known", "n1", 0.08), slow=False, suspect=True, where=where)
     (found,) = diagnose_slow_ranks(measured(suspect), JOB.uid)
     assert (found.kind, found.nodes) == (DiagnosisKind.LATE, ())
@@ -168,7 +168,7 @@ def test_what_rules_out_slow_ranks_and_what_late_ones_only() -> None:
     assert kinds == [DiagnosisKind.SLOW, DiagnosisKind.LATE], "the recorders tell of slow GPUs too"
 
 
-async def test_a_late_rank_is_told_unless_a_slow_one_was_measured() -> None:
+async def test_a_late_rank_is_reported_unless_a_slow_one_was_measured() -> None:
     memory = RunHistory(None)
     diagnoses, runs = Diagnoses(lambda: memory), fleet_started(NOW - 600)
     suspicion = Diagnosis(JOB.uid, DiagnosisKind.LATE, NOW, "Rank 3 launches later")

@@ -457,7 +457,7 @@ def test_lines_that_tell_of_a_phase(line: str, phase: SpanKind | None) -> None:
     [(0.0, "0 GPU-seconds"), (4 * 8, "32 GPU-seconds"), (4 * 16, "1.1 GPU-minutes"), (3599, "60.0 GPU-minutes"),
      (3600, "1.0 GPU-hours"), (36_000_000, "10,000.0 GPU-hours")],
 )  # fmt: skip
-def test_gpu_time_is_told_in_the_unit_that_fits(seconds: float, words: str) -> None:
+def test_gpu_time_is_reported_in_the_unit_that_fits(seconds: float, words: str) -> None:
     assert format_gpu_time(seconds) == words
 
 

@@ -113,7 +113,7 @@ async def test_of_a_loop_of_tests_the_newest_are_in_memory_beside_those_of_other
     assert [each.index for each in await mine.load()] == [4, 3, 0]
 
 
-async def test_a_place_that_takes_nothing_is_told_and_costs_nothing_else(tmp_path: Path) -> None:
+async def test_a_place_that_takes_nothing_is_reported_and_costs_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     kept = NcclHistory(tmp_path / "file" / "tests.jsonl")
     await kept.store([measured("a", 600.0)])

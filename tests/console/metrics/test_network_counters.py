@@ -69,7 +69,7 @@ def test_dcgm_tells_the_rate_itself() -> None:
     assert bare.nvlink is None
 
 
-def test_the_sum_of_all_cards_is_told_only_where_every_pod_has_them() -> None:
+def test_the_sum_of_all_cards_is_reported_only_where_every_pod_has_them() -> None:
     links = (LinkRate("mlx5_0/1", 2e9, 1e9), LinkRate("mlx5_1/1", 3e9, 1e9))
     one, two = (PodGpus(rank, f"p{rank}", "n", (Gpu(0, utilization=1.0),), rdma=links) for rank in (0, 1))
     assert GpuBoard((one, two)).rdma == (10e9, 4e9)

@@ -51,7 +51,7 @@ async def test_a_message_without_text_only_looks_at_addresses() -> None:
 
 
 @pytest.mark.slow(reason="starts the program that sends messages")
-async def test_alarms_that_come_while_others_are_sent_go_together_and_failures_are_told_once() -> None:
+async def test_alarms_that_come_while_others_are_sent_go_together_and_failures_are_reported_once() -> None:
     told: list[str] = []
     outbox = Outbox()
     with server() as (host, got):

@@ -79,7 +79,7 @@ def test_speeds_of_the_first_steps_say_nothing() -> None:
     assert run.columns["loss"].known == 2
 
 
-def test_a_spike_is_told_once_with_its_peak_and_noise_is_none() -> None:
+def test_a_spike_is_reported_once_with_its_peak_and_noise_is_none() -> None:
     assert kinds(track(steps(400))) == []
     made = track(steps(400, spike_at=200))
     assert kinds(made) == [RunEventKind.SPIKE]
@@ -87,7 +87,7 @@ def test_a_spike_is_told_once_with_its_peak_and_noise_is_none() -> None:
     assert "to 6." in made.list_events()[0].words
 
 
-def test_nan_is_told_where_it_begins_and_the_last_number_stays() -> None:
+def test_nan_is_reported_where_it_begins_and_the_last_number_stays() -> None:
     made = track(steps(100, nan_from=90))
     assert [(mark.kind, mark.step) for mark in made.list_events()] == [(RunEventKind.NAN, 90.0)]
     assert made.nan
@@ -117,7 +117,7 @@ def slower(since: int, number: int, *, printed: bool, tokens: int = 0) -> Traini
 
 
 @pytest.mark.parametrize("printed", [True, False])
-def test_steps_that_take_longer_than_before_are_told_once_with_the_step_since_when(printed: bool) -> None:
+def test_steps_that_take_longer_than_before_are_reported_once_with_the_step_since_when(printed: bool) -> None:
     made = slower(300, 500, printed=printed)
     (mark,) = [mark for mark in made.list_events() if mark.kind is RunEventKind.SLOWER]
     assert (mark.step, mark.words) == (300.0, "steps take 35 % longer since 300 (2.81 to 3.8 s a step)")

@@ -277,7 +277,7 @@ async def test_registries_that_hide_an_image_are_told_from_those_without_it(here
     assert "no permission to read" in f"{check.reason} {check.evidence}"
 
 
-async def test_a_reservation_that_is_not_dense_is_told_of(here: Ground) -> None:
+async def test_a_reservation_that_is_not_dense_is_reported_of(here: Ground) -> None:
     kept = here.world.service_state(NetworkResources).reservations
     (one,) = kept.values()
     with setting(
@@ -293,7 +293,7 @@ async def test_a_reservation_that_is_not_dense_is_told_of(here: Ground) -> None:
     assert "reservation practice-a4, which does not exist in us-central1-b" in check.evidence
 
 
-async def test_versions_of_the_operators_and_of_their_apis_are_told(here: Ground) -> None:
+async def test_versions_of_the_operators_and_of_their_apis_are_reported(here: Ground) -> None:
     jobset = await here.look("P14")
     assert "jobsets of jobset.x-k8s.io are served in v1alpha2." in jobset.evidence
     assert "jobset-system/jobset-controller-manager (v" in jobset.evidence
@@ -350,7 +350,7 @@ async def test_the_nodes_account_must_be_let_in(here: Ground) -> None:
     assert "Not allowed to look: Could not read the IAM policy of practice" in blind.evidence
 
 
-async def test_programs_of_an_image_are_told_by_its_configuration(here: Ground) -> None:
+async def test_programs_of_an_image_are_reported_by_its_configuration(here: Ground) -> None:
     known = await here.look("P24", here.wish(NCCL))
     assert "It has sshd (a step of its build), mpirun (OPENMPI_VERSION=4.1.7)." in known.evidence
     bare = await here.look("P24", here.wish(NCCL, "image=nvcr.io/nvidia/pytorch:25.06-py3"))

@@ -126,14 +126,14 @@ def test_verdicts_at_the_edges(
         (8, "none", "1 of 4 free hosts (n1)"),
     ],
 )
-def test_the_node_is_told_that_kueue_chooses(gpus: int, topology: str, words: str) -> None:
+def test_the_node_is_reported_that_kueue_chooses(gpus: int, topology: str, words: str) -> None:
     """Of the blocks it takes the one with least room; without a request, the first of the nodes with least."""
     found = told(cluster(), gpus, topology=topology)
     assert (found.sentence, found.place) == (TAKES + words, "host")
 
 
 @pytest.mark.parametrize("gpus", [8, 16])
-def test_no_node_is_told_where_kube_scheduler_chooses(gpus: int) -> None:
+def test_no_node_is_reported_where_kube_scheduler_chooses(gpus: int) -> None:
     plain = replace(FLAVOR, name="other", topology="")
     two = queue(32, quotas=(Quota("a4", GPU, 32), Quota("other", GPU, 0)))
     for fleet in (

@@ -93,7 +93,7 @@ def test_more_quota_lets_one_start_and_less_takes_from_nobody() -> None:
     assert what_if(fleet, "default", Changes(quota=("a4:a4:8",))).free[0].then == 0
 
 
-def test_what_would_happen_anyway_is_not_told() -> None:
+def test_what_would_happen_anyway_is_not_reported() -> None:
     fleet = scene(runs("a", 4), waits("soon", 2), waits("later", 4))
     assert asked(fleet, quota=("a4:a4:65",)) == {}, "soon starts without it too"
 

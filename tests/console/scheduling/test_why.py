@@ -290,7 +290,7 @@ def test_a_place_that_is_too_small_for_ever_is_said() -> None:
     )
 
 
-def test_the_flavor_that_kueue_refused_is_the_one_told_of() -> None:
+def test_the_flavor_that_kueue_refused_is_the_one_named() -> None:
     said = TOPOLOGY.replace("5 out of 8", "1 out of 2")
     mine = workload("pair", 2, pending("Pending", said))
     spot = structs.replace(FLAVOR, name="spot", node_labels=(("cloud.google.com/gke-nodepool", "spot"),))

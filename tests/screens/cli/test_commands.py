@@ -139,7 +139,7 @@ def test_the_record_of_forecasts_says_how_many_windows_held(a4: Commands) -> Non
 
 
 @pytest.mark.slow(reason="commands as processes on a practice cluster")
-def test_what_would_follow_is_told_and_nothing_is_changed(a4: Commands) -> None:
+def test_what_would_follow_is_reported_and_nothing_is_changed(a4: Commands) -> None:
     before = {(item["name"], item["state"]) for item in listed(a4, "jobs", "-A") if item["name"] == "llama-70b"}
     code, out, _ = a4.run("whatif", "--stop", "llama-70b", "--submit", "a4:8")
     lines = [line.split() for line in out.splitlines()]

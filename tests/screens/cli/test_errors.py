@@ -46,7 +46,7 @@ def test_a_mistake_on_the_command_line_too(capfd: pytest.CaptureFixture[str]) ->
     assert told == {"error": "jobs has no option --colour.", "hint": "a4 jobs --help says more."}
 
 
-def test_a_program_of_the_person_may_be_told_json(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_program_of_the_person_may_be_reported_json(capfd: pytest.CaptureFixture[str]) -> None:
     code = main(["exec", "--kubeconfig", "/none", "job", "0", "--", "tool", "--json"])
     assert (code, capfd.readouterr().err[:4]) == (2, "a4: ")
 

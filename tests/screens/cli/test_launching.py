@@ -59,7 +59,7 @@ def test_a_node_to_stay_away_from_goes_by_its_short_name(typist: Typist) -> None
     assert (several.code, "0001 is the end of several nodes' names: " in several.err) == (2, True)
 
 
-def test_a_fault_that_never_happens_is_told(typist: Typist) -> None:
+def test_a_fault_that_never_happens_is_reported(typist: Typist) -> None:
     values = ("--set", "queue=a4", "--set", "env.PRACTICE_FAULT=nan:20\\,boom:3")
     told = typist.a4("launch", "qwen3-30b-pretrain", "--name", "fault", *values, "--helm")
     assert told.code == 0

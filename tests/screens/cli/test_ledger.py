@@ -135,7 +135,7 @@ def test_what_cannot_be_answered(argv: list[str], code: int, capfd: pytest.Captu
 
 
 @pytest.mark.slow(reason="commands as processes on a practice cluster")
-def test_the_slow_rank_that_a_command_found_is_told_by_the_ledger_the_list_and_why(a4: Commands) -> None:
+def test_the_slow_rank_that_a_command_found_is_reported_by_the_ledger_the_list_and_why(a4: Commands) -> None:
     values = ("gpus=16", "queue=research", "recipe.train.globalBatch=16", "recipe.train.amount=20000000")
     faults = ("env.PRACTICE_FAULT=slowrank:9:30%", "env.PRACTICE_PACE=0.2")
     words = [word for value in (*values, *faults) for word in ("--set", value)]

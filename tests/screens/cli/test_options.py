@@ -68,7 +68,9 @@ def test_settings_of_each_launch_value_are_kept_in_order() -> None:
         ),
     ],
 )
-def test_what_is_not_understood_is_told_in_a_sentence(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_understood_is_reported_in_a_sentence(
+    line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as stop:
         parse(shlex.split(line))
     assert stop.value.code == 2

@@ -65,7 +65,7 @@ def test_alarms_begin_and_end_in_a_line_each(session: FakeSession, say: Callable
     assert say() == []
 
 
-def test_a_cluster_that_is_lost_and_found_is_told(session: FakeSession, say: Callable[[], list[str]]) -> None:
+def test_a_cluster_that_is_lost_and_found_is_reported(session: FakeSession, say: Callable[[], list[str]]) -> None:
     say()
     live = dict(session.fleet.links)
     lost = {kind: replace(each, state=WatchState.STALE, why="Connection refused.") for kind, each in live.items()}

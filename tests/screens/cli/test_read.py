@@ -108,7 +108,7 @@ def test_what_cannot_be_read_is_said(name: str, tmp_path: Path, capsys: pytest.C
     assert "a4: " in capsys.readouterr().err
 
 
-def test_a_step_whose_bar_lags_is_told_once_its_number_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_whose_bar_lags_is_reported_once_its_number_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     """As the Trainer of transformers 5 wrote it on two H200: the bar is drawn again after each line of a step."""
     reading, told = LogResults(), ResultsPrinter(output.print_line)
     pieces = [
@@ -133,7 +133,7 @@ def test_a_step_whose_bar_lags_is_told_once_its_number_is_known(capsys: pytest.C
     ]
 
 
-def test_a_step_that_was_told_is_not_told_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_that_was_reported_is_not_reported_again(capsys: pytest.CaptureFixture[str]) -> None:
     told, steps = ResultsPrinter(output.print_line), [Step(number, 9, loss=float(number)) for number in range(1, 5)]
     for known, unsettled in ((0, True), (1, False), (2, True), (2, False), (3, False), (3, True), (4, False)):
         run = SimpleNamespace(format="hf", steps=Steps(steps[:known]), rewinds=(), is_number_uncertain=unsettled)

@@ -121,7 +121,7 @@ def test_a_log_that_is_nothing_but_a_failure(tmp_path: Path, capsys: pytest.Capt
     assert "Neither" not in said
 
 
-def test_of_many_failures_the_first_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_many_failures_the_first_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = "".join(f"NVRM: Xid (PCI:0000:{bus:02x}:00): 79, GPU has fallen off the bus.\n" for bus in range(30))
     assert main(["read", written(lines, tmp_path)]) == 0
     said = capsys.readouterr().out.splitlines()
@@ -159,7 +159,7 @@ def test_a_line_without_an_end_is_ended_in_words(
 
 @pytest.mark.slow(reason="reads many lines and measures the memory")
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_a_long_run_is_told_in_little_memory(options: list[str], tmp_path: Path) -> None:
+def test_a_long_run_is_reported_in_little_memory(options: list[str], tmp_path: Path) -> None:
     lines = (f"iter {number}: loss 2.{number % 9973:04}, time 16.{number % 8}2ms, mfu 31.{number % 7}4%\n"
              for number in range(1, 200_001))  # fmt: skip
     with (tmp_path / "out").open("w") as out:
@@ -177,7 +177,7 @@ def test_a_long_run_is_told_in_little_memory(options: list[str], tmp_path: Path)
         assert said.count("\n") == 200_002
 
 
-def test_what_is_new_is_told_without_a_copy_of_what_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_new_is_reported_without_a_copy_of_what_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a log that comes in small pieces costs the square of its length."""
     reading, told = LogResults(), ResultsPrinter(output.print_line)
     monkeypatch.setattr(NcclParser, "tests", None)
@@ -212,7 +212,7 @@ def test_many_rows_of_nccl_tests_take_little_memory(options: tuple[str, ...], tm
     assert (tmp_path / "out").read_text().count("53.41") == 210_000
 
 
-def test_steps_that_are_done_again_are_told_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_steps_that_are_done_again_are_reported_again(capsys: pytest.CaptureFixture[str]) -> None:
     again = "".join(f"step {number} loss 1.5\n" for number in [*range(1, 9), *range(3, 7), *range(5, 10)])
     reading, told = LogResults(), ResultsPrinter(output.print_line)
     reading.feed("".join(f"step {number} loss 2.5\n" for number in range(1, 8)).encode())

@@ -93,7 +93,7 @@ async def test_a_job_with_a_slow_rank_that_a_console_found_is_listed_with_it() -
     assert slower.health.verdict == line.health.verdict, "the slow rank is why"
 
 
-async def test_a_rank_that_only_launches_later_is_told_and_is_no_trouble() -> None:
+async def test_a_rank_that_only_launches_later_is_reported_and_is_no_trouble() -> None:
     session, running, now = FakeSession(), scene.jobset("one", 1), time.time()
     words, advice = "Rank 9 launches later than the others for 7 % of each step", ("Not certain: ask the recorders.",)
     await session.diagnoses.record(Diagnosis(running.uid, DiagnosisKind.LATE, now - 60, words, advice=advice))

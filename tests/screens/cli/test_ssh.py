@@ -75,7 +75,7 @@ def test_hosts_of_all_running_jobs_listed_forgotten_and_undone(a4: SshCommands) 
     assert a4.openssh.config.read_bytes() == b"Host mine\r\n  User me"
 
 
-def test_no_private_key_is_readable_by_others_or_told(a4: SshCommands) -> None:
+def test_no_private_key_is_readable_by_others_or_printed(a4: SshCommands) -> None:
     host = a4.json("ssh", JOB, "2", "--yes")
     assert host["fingerprints"][0].startswith("SHA256:")
     files = [path for path in a4.openssh.folder.rglob("*") if path.is_file()]

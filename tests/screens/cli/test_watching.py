@@ -136,7 +136,7 @@ def test_where_the_loss_is_no_number_the_grad_norm_is_not_that_of_an_earlier_ste
 
 
 @pytest.mark.slow(reason="commands as processes on a practice cluster")
-def test_steps_that_take_longer_than_before_are_told(a4: Commands) -> None:
+def test_steps_that_take_longer_than_before_are_reported(a4: Commands) -> None:
     _, out, _ = a4.run("training", "llama-70b")
     (told,) = [line for line in out.splitlines() if line.startswith("  slower ")]
     assert "% longer since" in told
@@ -158,7 +158,7 @@ def test_alarms_of_all_running_jobs(a4: Commands) -> None:
 
 
 @pytest.mark.slow(reason="commands as processes on a practice cluster")
-def test_a_job_that_hung_before_is_told_with_what_an_inspection_found_however_short_the_look(a4: Commands) -> None:
+def test_a_job_that_hung_before_is_reported_with_what_an_inspection_found_however_short_the_look(a4: Commands) -> None:
     a4.run("hang", "rag-eval", "-n", "team-b", "--yes")
     found = "Rank 1 (pod 0, GPU 1) is in the data loader while 7 others wait"
     told = a4.json("alarms", "-A", "--listen", "0.5", code=5)

@@ -32,7 +32,7 @@ def test_a_widget_that_draws_no_line_cannot_be_made() -> None:
         type("Empty", (PaintedLines,), {})()
 
 
-def test_only_the_columns_that_differ_are_told() -> None:
+def test_only_the_columns_that_differ_are_reported() -> None:
     def strip(age: str) -> Strip:
         return Strip([Segment("name  ", RED), Segment(age, BLUE), Segment(" x", RED)])
 

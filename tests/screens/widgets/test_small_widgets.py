@@ -128,7 +128,7 @@ def test_a_pod_with_a_slow_rank_has_a_sign_for_how_long_the_others_wait(share: f
     assert PodCell(0, Span("✗", "bad"), late=late).run(0.0) == Span("✗", "bad")
 
 
-def test_of_a_pod_the_worst_rank_is_told_and_of_one_without_slow_ranks_the_bound() -> None:
+def test_of_a_pod_the_worst_rank_is_reported_and_of_one_without_slow_ranks_the_bound() -> None:
     late = (slow_rank(0.068, cause="host"), slow_rank(0.03), replace(slow_rank(0.2), pod_index=3))
     report = SlowReport("train", late=late, bound=0.021, at=1000.0)
 

@@ -287,7 +287,7 @@ def test_a_line_of_the_persons_own_is_enough(places: SshPaths) -> None:
     assert config_and_known_hosts.add_include(places), "below a Host it holds for that host alone"
 
 
-def test_a_config_that_cannot_be_written_is_told_with_the_line(
+def test_a_config_that_cannot_be_written_is_reported_with_the_line(
     places: SshPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places.user.mkdir()

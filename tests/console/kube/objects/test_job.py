@@ -24,7 +24,7 @@ def test_the_recorded_jobs_belong_to_their_jobsets() -> None:
     assert job.jobset_uid == jobsets["default", "train"].uid
 
 
-def test_the_release_is_told_by_helms_annotation_or_labels() -> None:
+def test_the_release_is_reported_by_helms_annotation_or_labels() -> None:
     labels = {"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "mine"}
     assert read("jobsets", metadata={"labels": labels}).release == "mine"
     assert read("jobsets", metadata={"labels": {"app.kubernetes.io/instance": "mine"}}).release == ""
