@@ -14,6 +14,7 @@ from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.css.query import NoMatches
+from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widget import AwaitMount, Widget
 from textual.widgets import Input
@@ -139,6 +140,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
     OF_CLUSTER: ClassVar[bool] = False
     """Whether it is about an object of the cluster it was opened in: it closes once the console is in another one."""
 
+    focused: reactive[Widget | None] = reactive(None, repaint=False)  # Textual paints all of the page anew
     crumb = ""  # name of this page in the trail; empty on a main screen
     under_more = False  # whether it was opened as one of the pages that are no tab, whatever was shown before
     _own_keys: Sequence[str] = ()  # of the person's own commands; nothing else here has them
@@ -172,7 +174,8 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
                 holder.remove()  # Textual leaves it where a message was taken away, and it has a line of the page
         self._show_title()
         for table in self.query(ResourceTable):
-            table.repaint_changed()
+            if table.is_on_screen:
+                table.repaint_changed()
 
     # life
 

@@ -69,6 +69,8 @@ class JobTab(Vertical, metaclass=AbstractWidgetMeta):
         if self.fleet is not None:
             self.update_note(self.line, self.fleet)
             self.draw(self.line, self.fleet)
+        for table in self.query(ResourceTable):
+            table.repaint_changed()  # ages go on while it is hidden
         self.opened()
 
     def deactivated(self) -> None:

@@ -59,18 +59,21 @@ class Course(Pane):
         columns, room = _columns_beside_log(page.here, width), page.here.spare_lines(both)
         right = columns >= MIN_COURSE_COLUMNS
         width, room = (columns - 1, both + 1) if right else (width, room)
-        if room >= MIN_COURSE and not self.display:
-            self.lines = self._course_lines(width - 2, room - 1, SERVER_CLOCK.now())
-        self.display = room >= MIN_COURSE and len(self.lines) > MIN_COURSE // 2
-        page.query_one("#rooms").set_class(right, "-right")
+        now, wanted = SERVER_CLOCK.now(), room >= MIN_COURSE
+        lines = self._course_lines(width - 2, room - 1 - self.stale, now) if wanted else []
+        self.display = len(lines) > MIN_COURSE // 2
+        if right != self.has_class("-right"):  # not a class of both: that costs the styles of all that is within
+            self.set_class(right, "-right")
+            page.query_one("#rooms").styles.layout = "horizontal" if right else "vertical"
         if self.display:
             high = (f"{room}fr", f"{both - room}fr") if not right else ("1fr", "1fr")  # messages take of both
             for widget, share in zip((self, page.switcher), high, strict=True):
                 if str(widget.styles.height) != share:
                     widget.styles.height = share
             set_size(self, "width", columns if right else None)
-            self.renew()  # the curves are drawn once, as that is most of what a page costs
-            self.display = len(self.lines) > MIN_COURSE // 2
+            self.show_lines(lines, room - 1)
+
+    on_resize = fit  # as a message goes, which took lines of both
 
     def _course_lines(self, width: int, height: int, now: float) -> Lines:
         page, line = self._page, self._page.line

@@ -93,13 +93,16 @@ class QueuesScreen(ReasonScreen):
         )
 
     def on_mount(self) -> None:
+        self._courses = {}
         self.workloads.focus()
         self.follow_jobs(lambda: [each.jobset.key for each in self._jobs])
 
     _jobs: Sequence[JobLine] = ()
     """Of the workloads that run: what is known of them may change without a new snapshot."""
+    _courses: dict[tuple[str, int, int], Lines]  # of the jobs that hold quota, as drawn since the last tick
 
     def tick(self) -> None:
+        self._courses = {}
         super().tick()
         if any(has_changed(self.app, line) for line in self._jobs):
             self.show_fleet(self.app.fleet)
@@ -110,7 +113,7 @@ class QueuesScreen(ReasonScreen):
         narrowed = self.app.only_namespace
         jobs: list[JobLine] = []
         every = list(self._lines(fleet, jobs))
-        self._jobs = jobs
+        self._jobs, self._courses = jobs, {}
         rows: dict[RowKey, WorkloadLine] = {
             line.workload.key: line for line in every if narrowed in {"", line.workload.namespace}
         }
@@ -152,9 +155,13 @@ class QueuesScreen(ReasonScreen):
             room = height - len(found) - MIN_LINES_PER_JOB * (left - 1) - 2
             found += job_entry(job, runs_of(state_cell(job))[0], now, width, state=False)
             if row is None or row.workload.owner_uid != job.jobset.uid:
-                measures = self.session.measures.find_followed(job.jobset.key) if self.app.connected else None
-                without = "curves", "log", "steps"
-                found += course_lines(job, measures, width, room, now, without=without, saved=True)[:room]
+                place = (job.jobset.uid, width, room)
+                if place not in self._courses:
+                    measures = self.session.measures.find_followed(job.jobset.key) if self.app.connected else None
+                    without = "curves", "log", "steps"
+                    lines = course_lines(job, measures, width, room, now, without=without, saved=True)[:room]
+                    self._courses[place] = lines
+                found += self._courses[place]
         return [[Span("hold quota", "head")], *found] if found else []
 
     def _lines(self, fleet: Fleet, jobs: list[JobLine]) -> Iterable[WorkloadLine]:

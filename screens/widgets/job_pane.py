@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 from rich.cells import cell_len
@@ -18,6 +19,7 @@ from console.metrics.health import HealthLevel
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import format_gpu_time
 from console.metrics.lost_work import find_followed_lost_work, saved_folder
+from console.metrics.training_run import TrainingRun
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.why import Why
 from screens import wording
@@ -281,6 +283,10 @@ def _figure_lines(job: JobLine, measures: JobMeasures | None, width: int) -> Lin
     return found
 
 
+_drawn_curves: WeakKeyDictionary[TrainingRun, tuple[tuple[object, ...], Lines]] = WeakKeyDictionary()
+"""What was drawn last of each training, and for what: most of what a pane costs that is drawn each second."""
+
+
 def _curve_lines(measures: JobMeasures | None, width: int, high: int) -> Lines:
     """The curves of training or that of the bandwidth and an empty line; nothing in fewer than MIN_CURVE_LINES."""
     if high < MIN_CURVE_LINES:
@@ -294,10 +300,14 @@ def _curve_lines(measures: JobMeasures | None, width: int, high: int) -> Lines:
         with track.lock:
             steps, part = f"steps {track.numbers[0]:,.0f} to {track.numbers[-1]:,.0f}", high // len(known)
             data = TrainingChartData(track, track.list_events())
+            shown = (width, high, steps, len(track), [track.columns[each.name].known for each in known], data.marks)
+            if _drawn_curves.get(track, ((), []))[0] == shown:
+                return _drawn_curves[track][1]
             for at, each in enumerate(known):
                 box = Box(0, at * part, width, part)
                 draw_chart(canvas, box, data, each, View(), f"{each.title}, {steps}", large=False)
-        return [*canvas.rows(), []]
+        _drawn_curves[track] = shown, [*canvas.rows(), []]
+        return _drawn_curves[track][1]
     if test is None or len(test.test.rows) < 2 or high < MIN_BUSBW_LINES:
         return []
     band = reference_band() if is_comparable(test.test, test.accelerator) else ()

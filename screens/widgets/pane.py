@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import zip_longest
 from typing import ClassVar
 
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.reactive import reactive
 from textual.strip import Strip
 
@@ -149,12 +149,16 @@ class Pane(SnapshotText):
         """Get the lines again and repaint if they changed; a hidden pane does nothing."""
         width, height = self.content_size
         if self.display and width and height:
-            before, lines = self.lines, self._ask(width, height - self.stale, SERVER_CLOCK.now())
-            if self.stale and lines:
-                lines = [[*as_last_known(())], *map(dim_spans, lines)]
-            self.lines = lines if len(lines) <= height else [*lines[: height - 1], [Span(self.more, "dim")]]
-            if self.lines != before:
-                self.refresh()
+            self.show_lines(self._ask(width, height - self.stale, SERVER_CLOCK.now()), height)
+
+    def show_lines(self, lines: Lines, height: int) -> None:
+        before = self.lines
+        if self.stale and lines:
+            lines = [[*as_last_known(())], *map(dim_spans, lines)]
+        self.lines = lines if len(lines) <= height else [*lines[: height - 1], [Span(self.more, "dim")]]
+        for y, (old, new) in enumerate(zip_longest(before, self.lines)):
+            if old != new:
+                self.refresh(Region(0, y, self.content_size.width, 1))
 
     def has_lines(self, width: int, height: int) -> bool:
         """Renew it; whether there is anything to show. Of a hidden pane: in that room."""

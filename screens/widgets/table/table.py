@@ -107,6 +107,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self.sorted_by = ""
         self.descending = False
         self._reading = False  # whether texts for the filter are about to be made
+        self._laid_out_in = Size(0, 0)
         self._cursor: RowKey | None = None
         self._cursor_index = 0
         self._cursor_before: RowKey | None = None
@@ -362,7 +363,10 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
     # what is drawn
 
     def on_resize(self) -> None:
-        """Adapt the column widths; the cursor stays in view."""
+        """Adapt the column widths; the cursor stays in view. One that was hidden is as it was drawn."""
+        if self.size == self._laid_out_in:
+            return
+        self._laid_out_in = self.size
         self._painter.lay_out()
         self._report_hidden()
         self._painted.clear()
