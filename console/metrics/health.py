@@ -61,6 +61,7 @@ def job_health(
     verdict: str = "",
     slow: str = "",
     is_slow_certain: bool = True,
+    unread: bool = False,
     why: Why | None = None,
 ) -> Health:
     """The health of a job, from the snapshot, its alarms, and the end of its log.
@@ -68,7 +69,8 @@ def job_health(
     `unknown`: why nobody can say whether its next step is late;
     `late`: that its next step is late, from whoever follows its steps; `followed`: somebody does, so that times in
     its log are not needed; `faults`: what an inspection found wrong with it; `verdict`: for whom its ranks wait;
-    `slow`: for which rank they wait in each step, or may wait, by `is_slow_certain`; `why`: where it is known.
+    `slow`: for which rank they wait in each step, or may wait, by `is_slow_certain`;
+    `unread`: nobody has read its log yet; `why`: where it is known.
     """
     state, reason = jobset.state, why or why_job(jobset, fleet)
     if state is JobState.RUNNING and reason.category is Category.STARTING:
@@ -99,7 +101,7 @@ def job_health(
     start = job_progress.start if job_progress is not None and job_progress.end is None else None
     phase = start.words(job_progress.at) if job_progress is not None and start else ""
     words = "; ".join(filter(None, (sentence, phase)))
-    waits = bool(sentence) or state is not JobState.RUNNING
+    waits = bool(sentence) or state is not JobState.RUNNING or unread
     return Health(state, HealthLevel.WAITS if waits else HealthLevel.WELL, words, verdict="" if waits else slow)
 
 

@@ -166,6 +166,7 @@ class JobProgressReader:
         self.known: dict[str, JobProgress] = {}  # by the uid of the JobSet
         self._asked: dict[str, float] = {}
         self._over: set[str] = set()
+        self._read: set[str] = set()  # jobs whose logs were read at least once, though they may have shown nothing
         self._looked: dict[str, float] = {}  # when the logs of all pods of a job were looked at for an end
         self._ends: dict[str, LogEnd | None] = {}  # what that found
         self._believed = WeakValueDictionary[str, JobMeasures]()  # of followed logs those read up to what was known
@@ -173,7 +174,7 @@ class JobProgressReader:
 
     def reset(self) -> None:
         """Drop everything, because the cluster has changed."""
-        self.known, self._asked, self._over, self._failed = {}, {}, set(), Counter()
+        self.known, self._asked, self._over, self._failed, self._read = {}, {}, set(), Counter(), set()
         self._looked, self._ends, self._unstored = {}, {}, LearnedLogs()
         self._believed.clear()
         self.beginnings.reset()
@@ -183,6 +184,7 @@ class JobProgressReader:
         there = {each.uid for each in self._cluster.fleet.jobsets.values()}
         _keep_only(there, self.known, self._asked, self._looked, self._ends, self._failed)
         self._over.intersection_update(there)
+        self._read.intersection_update(there)
         self.beginnings.keep_only(there)
 
     def progress_of(self, uid: str) -> JobProgress | None:
@@ -199,6 +201,11 @@ class JobProgressReader:
         if not past and jobset is not None and found.start.name == PULL_PHASE:
             past = pull_phase(pod_slots(jobset, fleet), 0.0) is None
         return None if past else found
+
+    def is_unread(self, jobset: JobSet) -> bool:
+        """Whether nobody has read a log of that job yet, so that nothing is known of how it does."""
+        was_read = jobset.uid in self.known or jobset.uid in self._read
+        return not was_read and self._service.find_followed(jobset.key) is None
 
     def foresee_ends(self, fleet: Fleet) -> tuple[dict[str, float], dict[str, str]]:
         """See `foreseen_ends`; may run in a thread."""
@@ -223,7 +230,9 @@ class JobProgressReader:
 
         async def update_job(jobset: JobSet) -> bool:
             async with gate:
-                return await self._read_progress(jobset)
+                changed, first = await self._read_progress(jobset), jobset.uid not in self._read
+                self._read.add(jobset.uid)
+                return changed or first
 
         if not due:
             return changed

@@ -283,6 +283,7 @@ async def logs(options: LogsOptions, connect: Connect = open_session, read: PodL
         async with connect(options, tuple(only), brief=True, only=only) as session:
             with suppress(NotFound):  # then there may be what was kept
                 pod = pod_of_rank(session.fleet, session.namespace, options.job, options.rank or 0)
+                hint_at_other_pods(session, options)
                 return await one_rank(session, pod, options, read)
     async with connect(options, JOB_KINDS, brief=not options.follow) as session:
         if options.previous:
@@ -298,6 +299,14 @@ async def logs(options: LogsOptions, connect: Connect = open_session, read: PodL
                 warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.logs.folder}.")
             await print_all(log, options, picks)
     return 0
+
+
+def hint_at_other_pods(session: Session, options: LogsOptions) -> None:
+    """Name the pod if none was named: in many frameworks another one prints the steps."""
+    job = session.fleet.jobsets.get((session.namespace, options.job))
+    pods = len(pod_slots(job, session.fleet)) if job is not None and options.rank is None else 0
+    if pods > 1:
+        warn(f"This is the log of pod 0 of {pods}; another: a4 logs {options.job} POD, all of them: --all.")
 
 
 def with_pod_that_is_there(log: JobLog, session: Session, options: LogsOptions) -> LogsOptions:

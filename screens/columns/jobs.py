@@ -56,6 +56,7 @@ class JobLine:
     saved: SavedState | None = None  # what was last read of its checkpoints
     has_checkpoint: bool = False  # whether its log or its folder tells of one; looked up for jobs with an alarm only
     unknown: str = ""  # why nobody can say whether its next step is late
+    unread: bool = False  # whether nobody has read its log yet
 
     @cached_property
     def ranks(self) -> tuple[PodSlot, ...]:
@@ -81,6 +82,7 @@ class JobLine:
             verdict=self.verdict,
             slow=slow,
             is_slow_certain=found is not None and found.kind is DiagnosisKind.SLOW,
+            unread=self.unread,
             why=self.why,
         )
 
@@ -154,6 +156,8 @@ def health_runs(health: Health, style: str = "") -> list[Span]:
         return [glyph, Span(f" {health.state}", "bad")]
     if health.level is HealthLevel.LATE:
         return [wording.CARE, Span(f" {health.state}", "waits")]
+    if health.level is HealthLevel.WAITS and health.state == JobState.RUNNING:
+        return [wording.job_glyph(JobState.STARTING), Span(f" {health.state}", style)]
     return [wording.job_glyph(health.state), Span(f" {health.state}", style)]
 
 

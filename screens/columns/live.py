@@ -34,6 +34,7 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
         slow=session.jobs.slow_report(key),
         saved=session.jobs.saved_state(key),
         start=session.forecasts.starts.get(workload.key) if workload is not None else None,
+        unread=session.measures.progress_reader.is_unread(jobset),
     )
     line = with_diagnoses(session, line)
     if (monitor := session.jobs.find_monitor(key)) is None:

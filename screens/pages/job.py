@@ -356,6 +356,7 @@ def _show_line(page: JobScreen, line: SentenceLine, runs: list[Span]) -> None:
     if line.display != bool(runs):
         line.display = bool(runs)
         page.call_after_refresh(page.strip.refresh)  # where it has moved to Textual sometimes leaves a blank line
+        page.call_after_refresh(page.course.fit)
 
 
 def _filled_tabs(page: JobScreen) -> list[JobTab]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from email.utils import formatdate
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec import structs
@@ -26,10 +26,20 @@ from console.metrics.nccl_history import MeasuredTest
 from console.metrics.start_phase import PULL_PHASE, StartPhase
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.failure import FailureCard, PodFailure
+from console.session import Session
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.columns.job_header import explanation, head
-from screens.columns.jobs import JOBS, RECENT_FAILURE_SECONDS, JobLine, last_cell, progress_cell, progress_words
+from screens.columns.jobs import (
+    JOBS,
+    RECENT_FAILURE_SECONDS,
+    JobLine,
+    health_runs,
+    last_cell,
+    progress_cell,
+    progress_words,
+)
+from screens.columns.live import live_line
 from screens.dialogs.question import Confirm, Prompt
 from screens.job_tabs.ranks import PodMatrix, card_lines
 from screens.pages.job import TABS as PAGE_TABS, JobScreen
@@ -91,6 +101,7 @@ async def test_jobs_say_state_ranks_and_what_matters_most() -> None:
     async with console_at(to_jobs, FakeSession(queue_scene()), size=(190, 35)) as (app, pilot, screen):
         await pilot.press("z", "z")  # without its pane the list has room for all columns
         await until(pilot, lambda: not screen.pane.size.width and "ATTEMPT" in screen_text(app))
+        await until(pilot, lambda: "● running" in screen_text(app))
         text = screen_text(app)
         explanation = (
             "● running",
@@ -117,6 +128,18 @@ async def test_jobs_say_state_ranks_and_what_matters_most() -> None:
         await press(pilot, "g", then=lambda: screen.table.cursor == screen.table.shown[0])
         await press(pilot, "G", then=lambda: screen.table.cursor == screen.table.shown[-1])
         await press(pilot, "o", then=lambda: "RUNNING ──" not in screen_text(app))
+
+
+def test_a_job_that_runs_is_not_shown_as_well_before_its_log_was_read() -> None:
+    session = FakeSession(queue_scene())
+    fleet = session.fleet
+    running, waiting = (fleet.jobsets["default", name] for name in ("llama", "dpo-b"))
+    for jobset, before, after in ((running, "◐ running", "● running"), (waiting, "○ pending", "○ pending")):
+        line = live_line(cast(Session, session), jobset, fleet)
+        assert "".join(run.text for run in health_runs(line.health)) == before
+        session.measures.progress_reader.known[jobset.uid] = JobProgress(step=1, total=10)
+        line = live_line(cast(Session, session), jobset, fleet)
+        assert "".join(run.text for run in health_runs(line.health)) == after
 
 
 def test_the_filter_sees_the_state_that_is_shown() -> None:

@@ -61,6 +61,14 @@ async def test_all_ranks_by_time_and_how_much_of_them(session: FakeSession, caps
     assert "6 of 6 read, 0 lines lost" in err
 
 
+async def test_a_log_of_no_pod_that_was_named_names_its_pod(
+    session: FakeSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, named in (("llama",), True), (("llama", "0"), False), (("llama", "--all"), False):
+        _, err = await say(session, capsys, "logs", *words)
+        assert ("pod 0 of 6; another: a4 logs llama POD, all of them: --all" in err) == named, words
+
+
 async def test_the_last_lines_are_so_many_whatever_is_kept(
     session: FakeSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
