@@ -6,20 +6,19 @@ time, and nothing else.
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct, field, msgpack
+from msgspec import Meta, Struct, field, msgpack
 
 from console.config import config_in_force, own_log_formats
 from console.decoding import DECODING_ERRORS
 from console.folders import atomic_write, make_private, read_own_file
 from console.metrics.job_measures import known_layouts
 from console.metrics.job_progress import JobProgress
-from trainlog import LineLayout, RunPosition
+from trainlog import MAX_LAYOUTS, LineLayout, RunPosition, compile_stored_pattern
 
 MAX_JOBS = 200  # of which each is kept, the newest
 MAX_FILE_BYTES = 4 << 20  # bytes of a file that is read at all
@@ -32,7 +31,7 @@ class EndedJob(Struct, array_like=True, frozen=True):
 
 class _Contents(Struct, array_like=True):
     of: str = ""  # what reads logs here, see `_reader`
-    layouts: list[LineLayout] = field(default_factory=list)
+    layouts: Annotated[list[LineLayout], Meta(max_length=MAX_LAYOUTS)] = field(default_factory=list)
     ended: dict[str, EndedJob] = field(default_factory=dict)
     diverged: dict[str, RunPosition] = field(default_factory=dict)
     tested: dict[str, float] = field(default_factory=dict)
@@ -108,10 +107,10 @@ class LearnedLogs:
             atomic_write(self._place, msgpack.encode(self._known, enc_hook=lambda pattern: pattern.pattern))
 
     def _read(self) -> _Contents:
-        with suppress(OSError, OverflowError, re.error, *DECODING_ERRORS):  # then the logs are read again
+        with suppress(OSError, *DECODING_ERRORS):  # then the logs are read again
             data = read_own_file(self._place, MAX_FILE_BYTES) if self._place is not None else b""
-            found = msgpack.decode(data, type=_Contents, dec_hook=lambda _, text: re.compile(bytes(text), re.MULTILINE))
-            if found.of == _reader():
+            found = msgpack.decode(data, type=_Contents, dec_hook=lambda _, stored: compile_stored_pattern(stored))
+            if found.of == _reader() and all(each.can_be_learned() for each in found.layouts):
                 return found
         return _Contents()
 

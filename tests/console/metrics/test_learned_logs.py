@@ -9,7 +9,7 @@ from typing import Any, cast
 from unittest.mock import AsyncMock
 
 import pytest
-from msgspec import structs
+from msgspec import msgpack, structs
 
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import Condition
@@ -135,6 +135,41 @@ def test_what_lines_look_like_is_learned_once_from_all_logs(tmp_path: Path) -> N
     assert structs.asdict(kept) == structs.asdict(layout)
     assert read_lines(lines)[1][0].position() == first
     assert known_layouts(()) == [kept]
+
+
+LIES: dict[str, dict[str, object]] = {
+    "matches without end": {"pattern": rb"^((?:.*.*)*)(x)\n"},
+    "numbers side by side": {"pattern": b"^" + b"([0-9]{1,12})" * 24 + rb"\n"},
+    "padding side by side": {"pattern": b"^" + b" {1,16}" * 24 + rb"([0-9]{1,12})\n"},
+    "takes 700 MiB": {"pattern": b"a|" * 1_500_000},
+    "takes a tebibyte": {"pattern": 1 << 40},
+    "is nested": {"pattern": b"(" * 5000 + b")" * 5000},
+    "fewer numbers than its pattern": {"slots": []},
+    "an unknown rule": {"slots": {"rule": "nonsense"}},
+    "a count with decimals": {"slots": {"name": "step", "rule": "plain"}},
+    "texts as figures": {"like": {"skipped": "\x1b[31m"}},
+    "a figure that no column holds": {"like": {"skipped": 1 << 63}},
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_layout_that_no_line_has_is_not_used(tmp_path: Path, lie: str) -> None:
+    lines = [LogLine(float(at), MEGATRON.format(at, 900, 9 - at / 200)) for at in range(1, 400)]
+    known_layouts(()).clear()
+    first = read_lines(lines)[1][0].position()
+    learned = LearnedLogs(tmp_path / "learned")
+    learned.load()
+    learned.store()
+    of, (layout,), *others = msgpack.decode((tmp_path / "learned").read_bytes())
+    changed = LIES[lie]
+    if isinstance(slot := changed.get("slots"), dict):
+        changed = {"slots": [each | slot for each in layout["slots"]]}
+    for wrong in ([layout | changed], [layout] * 17):
+        (tmp_path / "learned").write_bytes(msgpack.encode([of, wrong, *others]))
+        known_layouts(()).clear()
+        LearnedLogs(tmp_path / "learned").load()
+        assert known_layouts(()) == []
+        assert read_lines(lines)[1][0].position() == first
 
 
 async def test_a_file_that_cannot_be_used_costs_only_time(tmp_path: Path) -> None:

@@ -112,8 +112,10 @@ from .training.formats.unknown_programs import (
 )
 from .training.layout import (
     LineLayout as LineLayout,
+    compile_stored_pattern as compile_stored_pattern,
 )
 from .training.parser import (
+    MAX_LAYOUTS as MAX_LAYOUTS,
     TrainingParser as TrainingParser,
     parse_training as parse_training,
 )

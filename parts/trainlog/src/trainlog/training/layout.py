@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from functools import cache
+from itertools import chain, combinations, pairwise
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -31,6 +32,14 @@ _DRAWN_BAR = r"(?<![0-9.])[0-9]{1,3}%\|[^|]{0,400}\|"  # the drawn part of a pro
 _PADDING, _PADDING_WIDTHS = re.compile(r" {2,}| (?=[0-9-])"), (" ", " " * 9)
 _BLANKS = re.compile(rf"{_DRAWN_BAR}|{_PADDING.pattern}")
 _DRAWN_BAR_PATTERN = r"[0-9]{1,3}%\|[^|\n]{0,1200}\|"
+_PADDING_PATTERN = " {1,16}"
+_SLOT_JOINT = re.compile(rb"\)(?:\\?[,.]|[eE])?\(")  # between two numbers of a pattern
+_STORED_NUMBER = re.compile(rb"(?<!\\)\(((?:[^()]|\(\?:(?:[^()]|\(\?:[^()]*\))*\))*)\)")  # of a pattern in a file
+_STORED_LINE = re.compile(
+    rf"\^(?:[^\\.^$*+?{{}}\[\]|() \n]|\\[^A-Za-z0-9\n]|{re.escape(_PADDING_PATTERN)}(?! |\\ )"
+    rf"|{re.escape(_DRAWN_BAR_PATTERN)}|{_STORED_NUMBER.pattern.decode()})*\\n".encode()
+)
+_MAX_PATTERN = 16 * _MAX_LINE  # bytes of one
 _BEFORE_SIGNED = re.compile(r"[\s=:|'\"(]")  # what stands before a number that may be negative
 _ZERO_TEXT, _NEGATIVE_TEXT = "0", "-7.25"
 
@@ -52,6 +61,7 @@ _NUMBER_KINDS = (
     _Kind(r"[0-9]{1,3}(?:,[0-9]{3}){1,3}\.[0-9]{1,9}", ("7,250.5", "31,500.25")),
 )
 _USUAL_KINDS = _NUMBER_KINDS[:4]
+_WHOLE_PATTERNS = {_WHOLE_NUMBER.pattern, f"-?(?:{_WHOLE_NUMBER.pattern})"}
 _FIELD_RULES: dict[str, Callable[[float], object]] = {  # what a field may be of its number
     "plain": lambda value: value,
     "nonzero": lambda value: value or None,
@@ -121,6 +131,35 @@ class LineLayout(Struct, eq=False):
                     return None
             found[slot.name] = values
         return pack_columns({name: found.get(name) or [value] * len(rows) for name, value in self.like.items()})
+
+    def can_be_learned(self) -> bool:
+        """Whether some line may have this layout: one from a file may have any slots and figures."""
+        numbers = [slot.pattern.encode() for slot in self.slots]
+        counts = {slot.pattern for slot in self.slots if slot.rule in {"whole", "total"}}
+        if numbers != _STORED_NUMBER.findall(self.pattern.pattern) or not counts <= _WHOLE_PATTERNS:
+            return False
+        try:
+            return self.parse_rows([(b"7",) * len(numbers)]) is not None
+        except (TypeError, KeyError, OverflowError):
+            return False
+
+
+def compile_stored_pattern(stored: object) -> re.Pattern[bytes]:
+    """The pattern of a layout in a file; ValueError for one that no line has, as it may match without end."""
+    if not isinstance(stored, bytes) or len(stored) > _MAX_PATTERN or not _STORED_LINE.fullmatch(stored):
+        raise ValueError("a pattern that no line has")
+    if len(_SLOT_JOINT.findall(stored)) > _MAX_JOINTS or not _number_patterns().issuperset(
+        _STORED_NUMBER.findall(stored)
+    ):
+        raise ValueError("numbers that no line has")
+    return re.compile(stored, re.MULTILINE)
+
+
+@cache
+def _number_patterns() -> set[bytes]:
+    """Of all slots that a line can have."""
+    kinds = chain.from_iterable(combinations(_NUMBER_KINDS, length) for length in range(1, len(_NUMBER_KINDS) + 1))
+    return {_number_pattern(some, signed=signed).encode() for some in kinds for signed in (False, True)}
 
 
 def find_similar(
@@ -251,7 +290,8 @@ class _LayoutTrial:
             unsure = () if self._pads_freely else _PADDING_WIDTHS
             widths = ("7%|##|", "100%|##########|") if drawn else unsure
             if all(self._changed_figures(blanks.start(), last, width) == {} for width in widths):
-                found += re.escape(self._text[at : blanks.start()]) + (_DRAWN_BAR_PATTERN if drawn else " {1,16}")
+                found += re.escape(self._text[at : blanks.start()])
+                found += _DRAWN_BAR_PATTERN if drawn else _PADDING_PATTERN
                 at = last
         return found + re.escape(self._text[at:end])
 

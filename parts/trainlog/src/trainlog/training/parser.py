@@ -59,7 +59,7 @@ _OTHER_DATA = lazy_pattern(r"(?i)\b(?:val|valid|validation|eval|evaluation|test|
 """What is no step of training."""
 _MIN_PIECE_BYTES, _MAX_PIECE_BYTES = 1 << 13, 1 << 16  # that are tried at once: more where those before said nothing
 _MIN_SIMILAR_LINES = 4  # similar lines that are worth columns
-_MAX_LAYOUTS = 16  # that are known at once
+MAX_LAYOUTS = 16  # that are known at once
 MAX_LINE_BYTES = 1 << 14  # bytes of a line that are kept; the rest of a longer one is dropped
 _ALL_WORDS = (
     *GATE,
@@ -451,9 +451,9 @@ class TrainingParser:
             return (found[0], reporter_label(words, found[0].at)) if len(found) == 1 else None
 
         if layout := learn_layout(raw.decode("utf-8", "replace"), parse_alone):
-            self._layouts, self._alone = [layout, *self._layouts[: _MAX_LAYOUTS - 1]], 0
+            self._layouts, self._alone = [layout, *self._layouts[: MAX_LAYOUTS - 1]], 0
             if self._shared is not None and layout.format != "key-value":
-                self._shared[:] = layout, *self._shared[: _MAX_LAYOUTS - 1]
+                self._shared[:] = layout, *self._shared[: MAX_LAYOUTS - 1]
 
     def _take_progress_bar(self, text: str) -> None:
         """Use a progress bar of the training to number steps; bars of downloads begin with a name and are ignored."""
