@@ -12,6 +12,7 @@ import base64
 import binascii
 import importlib
 import os
+import signal
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -111,14 +112,18 @@ async def _ask_provider(provider: dict[str, Any]) -> Credential:
 MAX_PLUGIN_OUTPUT_BYTES = 1 << 20  # bytes that a plugin may print: an ExecCredential has a few thousand
 
 
+def _kill_group(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):  # it has just ended
+        os.killpg(process.pid, signal.SIGKILL)  # what a script has started holds its output open, too
+
+
 async def _read_output(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None) -> bytes:
     """The output of a program; one that prints too much is killed, and its output still read to the end."""
     found = bytearray()
     while stream is not None and (piece := await stream.read(1 << 16)):
-        if len(found) <= MAX_PLUGIN_OUTPUT_BYTES:
-            found += piece
-            if len(found) > MAX_PLUGIN_OUTPUT_BYTES:
-                process.kill()
+        found += piece[: MAX_PLUGIN_OUTPUT_BYTES + 1 - len(found)]
+        if len(found) > MAX_PLUGIN_OUTPUT_BYTES:
+            _kill_group(process)
     return bytes(found)
 
 
@@ -130,15 +135,14 @@ async def _run_program(argv: list[str], environment: dict[str, str]) -> tuple[in
         stdin=asyncio.subprocess.DEVNULL,  # the terminal is the console's
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
     )
     try:
-        out, complaint = await asyncio.gather(
-            _read_output(process, process.stdout), _read_output(process, process.stderr)
-        )
+        printed = process.stdout, process.stderr
+        out, complaint = await asyncio.gather(*(_read_output(process, each) for each in printed))
         await process.wait()
     except asyncio.CancelledError:
-        with suppress(ProcessLookupError):  # it has just ended
-            process.kill()
+        _kill_group(process)
         await process.wait()
         raise
     return process.returncode or 0, out, complaint
