@@ -43,7 +43,7 @@ from screens.wording import Span
 
 TABS: tuple[type[JobTab], ...] = (RanksTab, LogTab, NcclTab, TrainingTab, GpusTab, HangTab, EventsTab, YamlTab)
 MIN_COURSE_COLUMNS = 60  # columns that a tab leaves from which on its page shows there how far the job is
-MIN_COURSE = 10  # lines that a tab leaves from which on its page shows there how far the job is
+MIN_COURSE = 8  # lines that a tab leaves from which on its page shows there how far the job is
 RANK_ACTION_BY_NAME = {action.name: action for action in RANK_ACTIONS}
 
 
