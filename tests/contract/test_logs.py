@@ -114,7 +114,7 @@ async def test_no_line_is_lost_or_doubled(cluster: Cluster, space: Space, tmp_pa
     assert kept == heard.seen
 
 
-async def test_what_is_gone_with_a_pod_while_nobody_could_read_it_is_reported_of(
+async def test_what_is_gone_with_a_pod_while_nobody_could_read_it_is_reported(
     cluster: Cluster, space: Space, tmp_path: Path
 ) -> None:
     await space.queue("team", 16)

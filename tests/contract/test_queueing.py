@@ -101,7 +101,7 @@ async def test_the_order_of_those_who_wait(space: Space) -> None:
     assert [(item["priority"], item["localQueueName"]) for item in items] == [(1000, "team"), (0, "team")]
 
 
-async def test_what_can_never_fit_is_reported_so(space: Space) -> None:
+async def test_what_can_never_fit_is_reported(space: Space) -> None:
     await space.queue("team", 64)
     await space.jobset("huge", "team", 9, topology="")
     found = await space.admission("huge", "QuotaReserved", "False")

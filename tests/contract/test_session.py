@@ -170,7 +170,7 @@ async def test_what_is_not_there_cannot_be_stopped(session: Session, space: Spac
         await session.launch.stop(space.name, "nope")
 
 
-async def test_a_reader_sees_what_it_may_and_is_reported_the_rest(cluster: Cluster, space: Space) -> None:
+async def test_a_reader_sees_what_it_may_and_learns_what_it_may_not(cluster: Cluster, space: Space) -> None:
     opened = await Session.open(Settings(kubeconfig=cluster.reader_kubeconfig, namespace=space.name))
     try:
         fleet = await opened.wait_until_listed()

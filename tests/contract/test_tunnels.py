@@ -144,7 +144,7 @@ async def test_a_port_that_nobody_listens_on(space: Space, reach: PortForwarder)
             await pipe.receive()
 
 
-async def test_a_server_that_does_not_know_the_protocol_is_reported_so(
+async def test_a_server_that_does_not_know_the_protocol_is_reported(
     space: Space, reach: PortForwarder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(port_forward, "PROTOCOL", "v9.channel.k8s.io")

@@ -338,7 +338,7 @@ def test_the_log_begins_with_the_faults_that_never_happen() -> None:
         ("nccl-all-reduce", "hang:14", "the test has 14 rows, counted from 0."),
     ],
 )
-def test_a_fault_after_the_end_is_reported_of_every_kind_of_program(recipe: str, fault: str, why: str) -> None:
+def test_a_fault_after_the_end_is_reported_every_kind_of_program(recipe: str, fault: str, why: str) -> None:
     program = choose_program(["bash", "/a4/launchers/run.sh"], {"A4_RECIPE": recipe}, init=False)
     where = member(0, PRACTICE_FAULT=fault, A4_SWIFT_EPOCHS="2")
     where.notes.clear()

@@ -192,7 +192,7 @@ def nccl_processes(folder: Path) -> Iterator[tuple[dict[str, str], list[subproce
 
 
 @pytest.mark.slow(reason="starts programs of its own")
-async def test_an_nccl_test_is_reported_of_by_the_kernel_since_it_is_no_python(tmp_path: Path) -> None:
+async def test_an_nccl_test_is_reported_by_the_kernel_since_it_is_no_python(tmp_path: Path) -> None:
     with nccl_processes(tmp_path) as (places, begun):
         looking = probe_of(Cluster(), locally(places))
         report = await looking.inspect_job("default", "hung")

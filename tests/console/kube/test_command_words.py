@@ -19,6 +19,6 @@ from console.kube.find_job import with_namespace_option
         ("Queue a4 is stopped; a4 stops nothing", "Queue a4 is stopped; a4 stops nothing"),
     ],
 )  # fmt: skip
-def test_what_looks_in_a_namespace_is_reported_which(text: str, told: str) -> None:
+def test_what_looks_in_a_namespace_names_it(text: str, told: str) -> None:
     assert with_namespace_option(text, "team") == told
     assert with_namespace_option(text, "") == text

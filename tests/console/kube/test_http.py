@@ -52,7 +52,7 @@ async def said(server: str, user: User | None = None, **cluster: Any) -> list[tu
     "server",
     ["https://no-such-name.invalid", "http://127.0.0.1:1", "https://127.0.0.1:1", "htp://x", "https://[x", "nowhere"],
 )
-async def test_a_server_that_cannot_be_reached_is_reported_of_in_the_same_words(server: str) -> None:
+async def test_a_server_that_cannot_be_reached_is_reported_in_the_same_words(server: str) -> None:
     first, second = await said(server)
     assert first == second
 
@@ -323,7 +323,7 @@ async def test_a_socks_proxy_is_gone_through_and_resolves_the_name(
         assert asked == [(b"anna:s3cr3t", b"api.example")] * 2
 
 
-async def test_a_socks_proxy_that_refuses_is_reported_of_in_the_same_words(environment: pytest.MonkeyPatch) -> None:
+async def test_a_socks_proxy_that_refuses_is_reported_in_the_same_words(environment: pytest.MonkeyPatch) -> None:
     async with socks([], refuses=True) as through:
         environment.setenv("HTTPS_PROXY", through)
         first, _ = await said("https://api.example")
@@ -344,7 +344,7 @@ async def test_none_of_them_takes_it_where_it_is_not_to_be_taken(environment: py
 
 
 @pytest.mark.parametrize("address", ["socks4://anna:s3cr3t@h:1", "http://anna:s3cr3t@", "http://anna:s3cr3t@h:port"])
-async def test_a_proxy_that_cannot_be_used_is_reported_of_in_the_same_words(
+async def test_a_proxy_that_cannot_be_used_is_reported_in_the_same_words(
     environment: pytest.MonkeyPatch, address: str
 ) -> None:
     environment.setenv("HTTPS_PROXY", address)

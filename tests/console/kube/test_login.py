@@ -164,7 +164,7 @@ async def test_a_server_with_another_certificate_is_asked_nothing_until_it_is_kn
     await (after if renewed else before).stop()
 
 
-async def test_a_program_is_reported_the_cluster_and_kept_off_the_terminal(tmp_path: Path) -> None:
+async def test_a_program_gets_the_cluster_and_is_kept_off_the_terminal(tmp_path: Path) -> None:
     body = """
 info = json.loads(os.environ["KUBERNETES_EXEC_INFO"])
 cluster = info["spec"]["cluster"]

@@ -62,7 +62,7 @@ async def test_what_is_of_others_is_left_alone(pods: list[Any], services: list[A
     assert await told(pods, services) == {}
 
 
-async def test_what_has_ended_is_left_behind_and_what_runs_is_reported_of() -> None:
+async def test_what_has_ended_is_left_behind_and_what_runs_is_reported() -> None:
     services = [service("training-master", {"role": "master"}), service("training-worker", {"role": "worker"}),
                 service("megatron", {"app": "megatron"})]  # fmt: skip
     found = await told([pod("training-master", "master"), pod("training-worker-1", "worker", "Failed")], services)

@@ -225,7 +225,7 @@ def test_what_has_no_effect_is_reported() -> None:
     assert "Sequence parallel has no effect with tensor parallel 1." in CATALOGUE.plan_notes(plan("W08", {}))
 
 
-def test_small_pods_on_the_host_network_are_reported_that_they_stay_alone() -> None:
+def test_small_pods_on_the_host_network_are_reported_to_stay_alone() -> None:
     alone = "With the host network no two pods fit on one node: both would listen on port 2222."
     assert alone in CATALOGUE.plan_notes(plan("W05", {"gpus": 3, "network.hostNetwork": True}))
     assert alone not in CATALOGUE.plan_notes(plan("W05", {"gpus": 3}))
@@ -238,7 +238,7 @@ def test_results_that_are_lost_with_the_pod_are_reported() -> None:
     assert lost not in CATALOGUE.plan_notes(plan("W14", {}))
 
 
-def test_nothing_is_reported_of_what_cannot_be_launched() -> None:
+def test_nothing_is_reported_what_cannot_be_launched() -> None:
     assert CATALOGUE.plan_notes(plan("W07", {"gpus": 24})) == ()
     assert CATALOGUE.plan_notes(plan("W03", {})) == ()
 

@@ -230,7 +230,7 @@ async def test_once_reads_what_there_is_and_ends(tmp_path: Path) -> None:
     assert found == [f"b {rank}" for rank in reversed(range(6))]
 
 
-async def test_lines_that_a_tail_left_out_are_reported_of_and_fetched_when_all_are_wanted(tmp_path: Path) -> None:
+async def test_lines_that_a_tail_left_out_are_reported_and_fetched_when_all_are_wanted(tmp_path: Path) -> None:
     session = session_of(tmp_path)
     for at in range(6):
         session.say(PODS[0], f"line {at}", at=100.0 + at / 8)

@@ -239,7 +239,7 @@ async def test_a_bar_that_is_drawn_is_a_sign_of_life(bars: list[bytes]) -> None:
     await patrol.close()
 
 
-async def test_never_more_logs_than_may_be_and_the_others_are_reported_of() -> None:
+async def test_never_more_logs_than_may_be_and_the_others_are_reported() -> None:
     cluster = Cluster("a", "b", "c")
     cluster.jobs[1] = structs.replace(
         cluster.jobs[1], groups=(structs.replace(cluster.jobs[1].groups[0], gpus_per_pod=9),)

@@ -72,7 +72,7 @@ def test_late_by_those_who_hear_its_steps_else_by_the_times_in_its_log() -> None
     assert job_health(DONE, FLEET, job_progress=late).level is HealthLevel.WELL
 
 
-def test_slower_steps_are_reported_of_a_job_that_runs() -> None:
+def test_slower_steps_are_reported_a_job_that_runs() -> None:
     slower = structs.replace(GLANCE, slower="steps take 35 % longer since 4,060 (2.77 to 3.74 s a step)")
     for followed in (True, False):
         health = job_health(JOB, FLEET, job_progress=slower, followed=followed)

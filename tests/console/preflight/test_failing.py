@@ -277,7 +277,7 @@ async def test_registries_that_hide_an_image_are_told_from_those_without_it(here
     assert "no permission to read" in f"{check.reason} {check.evidence}"
 
 
-async def test_a_reservation_that_is_not_dense_is_reported_of(here: Ground) -> None:
+async def test_a_reservation_that_is_not_dense_is_reported(here: Ground) -> None:
     kept = here.world.service_state(NetworkResources).reservations
     (one,) = kept.values()
     with setting(

@@ -109,7 +109,7 @@ async def test_it_ends_with_its_pod_and_says_why_afterwards(tmp_path: Path, serv
     assert await published.list_tunnels() == ()
 
 
-async def test_a_process_that_was_killed_is_reported_of(tmp_path: Path, server: ApiServer) -> None:
+async def test_a_process_that_was_killed_is_reported(tmp_path: Path, server: ApiServer) -> None:
     serving(server)
     made, _ = await start_detached(
         TunnelRequest("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path)))
