@@ -294,6 +294,15 @@ async def eventually(says: Callable[[], object], limit: float = 5.0) -> None:
             await asyncio.sleep(0.01)
 
 
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and whose exit code nobody has asked for does not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:  # noqa: PTH123
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 @contextmanager
 def in_thread() -> Iterator[Callable[[Any], Any]]:
     """An event loop in a thread of its own: it runs what it is given, and what comes of that is given back."""

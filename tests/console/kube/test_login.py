@@ -17,7 +17,7 @@ from console.kube.backoff import Backoff
 from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import REREAD_TOKEN_FILE_SECONDS, Login
 from console.kube.watch import Changed, Disconnected, HttpSource, follow
-from tests.apiserver import ApiServer, eventually, gathered, named
+from tests.apiserver import ApiServer, alive, eventually, gathered, named
 from tests.certificates import make_certificate
 from tests.console.kube.objects.recorded import kind
 
@@ -185,14 +185,6 @@ async def test_what_a_program_wrongly_says_is_in_no_error(tmp_path: Path) -> Non
     assert "secret-token" not in str(caught.value)
 
 
-def lives(number: int) -> bool:
-    """Whether the process of that number runs; one whose exit code nobody has asked for does not."""
-    try:
-        return ") Z " not in Path(f"/proc/{number}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 @pytest.mark.parametrize("child", ["", "os.fork() and os.waitpid(-1, 0); "])
 async def test_a_program_is_ended_with_whoever_waits_for_it(tmp_path: Path, child: str) -> None:
     """And so is the one that it has started, which holds its output open."""
@@ -208,7 +200,7 @@ async def test_a_program_is_ended_with_whoever_waits_for_it(tmp_path: Path, chil
     waiting.cancel()
     async with asyncio.timeout(10):
         await asyncio.gather(waiting, return_exceptions=True)
-    await eventually(lambda: not lives(number))  # a signal takes its time to end a program
+    await eventually(lambda: not alive(number))  # a signal takes its time to end a program
     assert asked.unanswered() is None
 
 

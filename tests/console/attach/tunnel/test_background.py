@@ -13,7 +13,7 @@ from console.attach.tunnel import published, published as memory
 from console.attach.tunnel.background import TunnelRequest, start_detached, start_tunnel
 from console.attach.tunnel.published import TunnelProfile
 from console.errors import BadInput, ConsoleError, NotFound
-from tests.apiserver import ApiServer, eventually
+from tests.apiserver import ApiServer, alive, eventually
 from tests.console.kube.kubelet import FORWARD, echo_port
 
 POD = "/api/v1/namespaces/default/pods/p"
@@ -75,15 +75,6 @@ def assert_private(folder: Path) -> None:
     for path in folder.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert b"secret-token" not in path.read_bytes()
-
-
-def alive(pid: int) -> bool:
-    """Whether it runs; one that has ended and was not asked about yet does not."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:  # noqa: PTH123
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 async def test_what_keeps_it_from_opening_is_said_by_whoever_asked(tmp_path: Path, server: ApiServer) -> None:
