@@ -111,6 +111,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
     if TYPE_CHECKING:
         app: getters.app[SessionApp]
     ESCAPE_TO_MINIMIZE = False
+    VERTICAL_BREAKPOINTS = []  # noqa: RUF012 - as Textual declares it; dialogs alone look otherwise on a low terminal
     FIRST_KEYS: ClassVar[frozenset[str]] = frozenset()  # bindings that stand before those of the part in front
 
     BINDINGS: ClassVar[list[BindingType]] = [

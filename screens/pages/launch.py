@@ -477,8 +477,6 @@ class LaunchScreen(DraftScreen):
 
     def on_resize(self, event: events.Resize) -> None:
         """Show the views as a third column on wide screens."""
-        self.set_class(event.size.width >= 170, "-wide")
-        self.set_class(event.size.width < 100, "-narrow")
-        self.set_class(event.size.width < 130, "-slim")
-        self.set_class(event.size.height < 30, "-low")
+        width, height = event.size
+        self.update_classes({"-wide": width >= 170, "-narrow": width < 100, "-slim": width < 130, "-low": height < 30})
         self.call_after_refresh(self.pane.draw)
