@@ -186,9 +186,9 @@ def failure_cause(error: BaseException, *, proxied: bool = False) -> tuple[str, 
         return _system_failure(error), CHECK_NETWORK
     if isinstance(error, TimeoutError) and not error.errno:
         late = connecting and proxied  # may be either's fault
-        return (
-            ("no answer came through the proxy in time", CHECK_PROXY) if late else (_NO_ANSWER_IN_TIME, CHECK_NETWORK)
-        )
+        if late:
+            return "no answer came through the proxy in time", CHECK_PROXY
+        return _NO_ANSWER_IN_TIME, CHECK_NETWORK if connecting else TRY_AGAIN
     if isinstance(error, asyncio.LimitOverrunError):
         return _NO_API_SERVER, CHECK_NETWORK
     if not isinstance(error, OSError):
@@ -225,7 +225,8 @@ def _system_failure(error: OSError) -> str:
 
 def unreachable_error(server: str, doing: str, reason: str, hint: str) -> Unreachable:
     """The Unreachable error for a server and reason; a user name and password in the server's URL are left out."""
-    text = f"Could not {doing}: the API server {server} cannot be reached: {reason}."
+    words = reason.removeprefix("it ") if reason == _NO_ANSWER_IN_TIME else f"cannot be reached: {reason}"
+    text = f"Could not {doing}: the API server {server} {words}."
     return Unreachable(_USER_IN_URL.sub("//", text), hint)
 
 

@@ -182,8 +182,8 @@ def test_hosts_that_run_ahead_tell_nothing() -> None:
     report = polled(SimulatedJob(4, {1: 0.012}, runs_ahead=True))
     assert report.suspects == ()
     assert not report.has_verdict
-    assert "rank 1 (GPU 1) often launches later" in report.words[0]
-    assert "the hosts run ahead of the GPUs" in report.words[0]
+    assert "they run ahead of their GPUs" in report.words[0]
+    assert "rank" not in report.words[0], "nobody is named without a verdict"
 
 
 def test_a_lag_that_may_cost_nobody_anything_is_a_bound_only() -> None:
@@ -206,7 +206,7 @@ def test_a_rank_that_is_late_in_one_communicator_alone_is_not_accused() -> None:
     one_pair = polled(SimulatedJob(4, {2: 0.008}, groups=groups, only_in="c"))
     assert [each.rank for each in everywhere.suspects] == [2]
     assert (one_pair.suspects, one_pair.has_verdict) == ((), True)
-    assert "rank 2 (GPU 2) launches later in some communicators only, as stages of a pipeline do." in one_pair.words[0]
+    assert "some launch later in some of them only, as stages of a pipeline do." in one_pair.words[0]
 
 
 @pytest.mark.parametrize(("world", "rank"), [(2, 1), (8, 5)])

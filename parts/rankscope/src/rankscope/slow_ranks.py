@@ -34,7 +34,6 @@ from rankscope.slow_rank_words import (
     LateRank,
     describe_slow_rank,
     describe_suspect,
-    format_rank,
     format_share,
 )
 
@@ -157,19 +156,15 @@ class SlowReport:
             return tuple(map(describe_slow_rank, self.slow))
         if self.suspects:
             return tuple(map(describe_suspect, self.suspects))
-        partly = [each for each in self.late if each.partly]
-        if partly:
-            more = f" and {len(partly) - 1} more" if len(partly) > 1 else ""
+        if any(each.partly for each in self.late):
             return (
-                f"No rank is late in all its communicators: {format_rank(partly[0])}{more} launches later in some "
-                "communicators only, as stages of a pipeline do.",
+                "No rank is late in all its communicators: some launch later in some of them only, as stages of a "
+                "pipeline do.",
             )
-        ahead = [each for each in self.late if each.runs_ahead]
-        if ahead:
-            more = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
+        if any(each.runs_ahead for each in self.late):
             return (
-                f"No verdict: {format_rank(ahead[0])}{more} often launches later than the others, but these go on "
-                "meanwhile: the hosts run ahead of the GPUs, and launches do not tell who waits.",
+                "No verdict: hosts launch at different times, but those that launch first go on meanwhile: they run "
+                "ahead of their GPUs, and launches do not tell who waits.",
             )
         if self.no_gpu_slow:
             usual = ": GPUs of a fleet differ by as much" if self.bound <= LARGEST_BOUND else ""
