@@ -258,7 +258,10 @@ class WatchedCluster:
         return self._store.snapshots()
 
     async def wait_until_listed(self, *kinds: str, timeout: float = 30, silent: float = LIST_SILENCE_TIMEOUT) -> Fleet:  # noqa: ASYNC109
-        """Wait for these kinds (or all), listed, forbidden or absent; Unreachable after `timeout` or `silent` s."""
+        """Wait for these kinds (or all), listed, forbidden or absent; Unreachable after `timeout` or `silent` s.
+
+        A server that has listed another kind answers, and may take its time: only `timeout` ends a list then.
+        """
         wanted, loop, login = kinds or self._kinds, asyncio.get_running_loop(), self.current_connection.client.login
         ends, before = loop.time() + timeout, None
         try:
@@ -271,10 +274,12 @@ class WatchedCluster:
                     slow = [link for link in links.values() if link.state is WatchState.LISTING]
                     if not slow:
                         break
-                    if slow != before:
-                        before = slow
+                    answers = any(self._store.link(kind).state is WatchState.LIVE for kind in self._kinds)
+                    if (slow, answers) != before:
+                        before = slow, answers
                         quiet = SERVER_CLOCK.now() - max(max(link.since, link.last_seen) for link in slow)
-                        clock.reschedule(min(ends, loop.time() + max(0.0, silent - min(quiet, login.idle()))))
+                        left = max(0.0, silent - min(quiet, login.idle()))
+                        clock.reschedule(ends if answers else min(ends, loop.time() + left))
         except TimeoutError as error:
             from console.kube.failures import CHECK_NETWORK, unreachable_error
 

@@ -294,6 +294,9 @@ async def test_a_list_that_takes_too_long(tmp_path: Path) -> None:
                 await session.watch.wait_until_listed("pods", "pods", timeout=0.2)
             with pytest.raises(Unreachable, match=r"it listed nothing for 0\.2 s"):
                 await session.watch.wait_until_listed(silent=0.2)
+        async with opened(server, tmp_path, kinds=["pods", "nodes"]) as session:
+            with pytest.raises(Unreachable, match=r"list pods: .* after 0\.4 s it still lists"):
+                await session.watch.wait_until_listed(timeout=0.4, silent=0.2)
 
 
 @pytest.mark.slow(reason="a credential plugin runs longer than a silent list is waited for")
