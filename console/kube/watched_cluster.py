@@ -258,18 +258,14 @@ class WatchedCluster:
         return self._store.snapshots()
 
     async def wait_until_listed(self, *kinds: str, timeout: float = 30, silent: float = LIST_SILENCE_TIMEOUT) -> Fleet:  # noqa: ASYNC109
-        """Wait for these kinds (or all), listed, forbidden or absent; Unreachable after `timeout` or `silent` s.
-
-        A server that has listed another kind answers, and may take its time: only `timeout` ends a list then.
-        """
+        """Wait for these kinds (or all); Unreachable after `timeout`, or `silent` s if no kind has been listed yet."""
         wanted, loop, login = kinds or self._kinds, asyncio.get_running_loop(), self.current_connection.client.login
         ends, before = loop.time() + timeout, None
         try:
             async with asyncio.timeout(min(timeout, silent)) as clock, aclosing(self._store.changes()) as changes:
                 async for _ in changes:
                     links = {kind: self._store.link(kind) for kind in wanted}
-                    lost = next((kind for kind, link in links.items() if link.state is WatchState.STALE), None)
-                    if lost:
+                    for lost in (kind for kind, link in links.items() if link.state is WatchState.STALE):
                         raise self._store.errors[lost]
                     slow = [link for link in links.values() if link.state is WatchState.LISTING]
                     if not slow:
@@ -289,13 +285,10 @@ class WatchedCluster:
                         raise slow_plugin from error
                     await asyncio.sleep(0.05)
                 return await self.wait_until_listed(*kinds, timeout=timeout, silent=silent)
-            late = ", ".join(
-                kind for kind in dict.fromkeys(wanted) if self._store.link(kind).state is WatchState.LISTING
-            )
-            reason = (
-                f"after {timeout:g} s it still lists" if loop.time() >= ends else f"it listed nothing for {silent:g} s"
-            )
-            raise unreachable_error(self.server, f"list {late}", reason, CHECK_NETWORK) from error
+            late = (kind for kind in dict.fromkeys(wanted) if self._store.link(kind).state is WatchState.LISTING)
+            silence, slow_list = f"it listed nothing for {silent:g} s", f"after {timeout:g} s it still lists"
+            reason = slow_list if loop.time() >= ends else silence
+            raise unreachable_error(self.server, f"list {', '.join(late)}", reason, CHECK_NETWORK) from error
         return self.fleet
 
     def missing_seconds(self, *kinds: str) -> float:
