@@ -13,9 +13,8 @@ from console.errors import BadInput, NotThere
 if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
 
-SSH_PORT = 2222
+SSH_PORT, _MAX_PORT = 2222, 65535
 _POD_PREFIX = "pod/"
-_MAX_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)

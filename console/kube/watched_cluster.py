@@ -221,10 +221,11 @@ class WatchedCluster:
         """The owner as shown: "you" for what this person launched, else the name."""
         return OWN_NAME if owner and owner == short_name(self._me) else owner
 
-    async def _watch_kind(self, kind: str) -> None:
+    def _watch_kind(self, kind: str) -> Coroutine[None, None, None]:
         from console.kube.watch import store_kind
 
-        await store_kind(self._store, self.current_connection, kind, self.namespace, self._only.get(kind), self.goes_on)
+        connection, query = self.current_connection, self._only.get(kind)
+        return store_kind(self._store, connection, kind, self.namespace, query, self.goes_on)
 
     def is_watched(self, kind: str, namespace: str) -> bool:
         return kind in self._kinds and (kind not in self._store.in_one_namespace or namespace == self.namespace)
