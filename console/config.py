@@ -105,7 +105,7 @@ class OwnCommand(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
     @property
     def script(self) -> str:
-        """What sh runs: a name is never part of it, but the value of a variable."""
+        """The script for sh: names are passed as variables and are never part of its text."""
         return _SHELL_TOKEN.sub(
             lambda each: f'"$A4_{each[1].upper()}"' if each[0][0] == "{" and each[1] in PLACEHOLDERS else each[0],
             self.command,

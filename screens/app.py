@@ -32,7 +32,7 @@ from screens.alarm_notices import LOW_TERMINAL_LINES, AlarmNotifier, StartNotifi
 from screens.app_base import GC_SECONDS, KEY_PAUSE_SECONDS, terminal_has_hung_up
 from screens.base import LiveScreen
 from screens.columns.tunnels import ports_cell
-from screens.config import all_problems, applies, fill_in, known_names, theme_names, themes_of, usable_keys
+from screens.config import all_problems, fill_in, has_objects, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.palette import PAGE_TARGETS as TARGETS, ActiveBindings, Palette, PaletteTargets, title_of
 from screens.session_app import SessionApp, make_page
@@ -315,7 +315,7 @@ class ConsoleApp(SessionApp):
             number, commands = int(str(parameters[0])), self.loaded.config.commands
             if number >= len(commands) or (commands[number].changes and self.settings.read_only):
                 return False
-            return applies(commands[number], self.screen.present_subject) or None
+            return has_objects(commands[number], self.screen.present_subject) or None
         return super().check_action(action, parameters)
 
     def action_help(self) -> None:

@@ -164,7 +164,7 @@ class ParsedStyles(Stylesheet):
             super().set_variables(variables)
 
     def reparse(self) -> None:
-        """Takes what is parsed already, as `parse` does, which changes nothing where a text has a mistake."""
+        """Load the parsed styles, as `parse` does; nothing changes if a text has a mistake."""
         self.parse()
 
     def parse_imported(self) -> Iterator[None]:

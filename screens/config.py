@@ -340,7 +340,7 @@ def fill_in(
     return line, names | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})
 
 
-def applies(command: OwnCommand, subject: Mapping[str, str]) -> bool:
+def has_objects(command: OwnCommand, subject: Mapping[str, str]) -> bool:
     """Whether all objects that the command refers to are available."""
     return all(subject.get(each) for each in command.uses)
 

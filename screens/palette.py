@@ -175,7 +175,7 @@ class PaletteTargets(NameProvider):
             yield hit
 
     def _known_hits(self, query: str) -> Iterator[Hit]:
-        """What is found without reading a file."""
+        """The hits among names that are in memory."""
         word, *namespaces = query.casefold().split()
         wanted = " ".join(namespaces)
         for what, name in self._iter_switches() if namespaces else ():

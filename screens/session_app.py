@@ -16,7 +16,7 @@ from console.kube.snapshot import Fleet
 from console.metrics.notify import Outbox
 from console.settings import Settings
 from screens.app_base import STRAY_WITHIN, KeyOrderedApp
-from screens.wording import JobColors, whose
+from screens.wording import JobColors, owner_words
 
 if TYPE_CHECKING:
     from console.google.services import GoogleServices
@@ -61,7 +61,7 @@ class SessionApp(KeyOrderedApp):
         self.outbox = Outbox()
 
     def write_to_terminal(self, text: str) -> None:
-        """Write what is no text to the terminal, if there is one, as Textual's own bell is."""
+        """Write control codes to the terminal, if there is one, as Textual does for its bell."""
         if self._driver is not None and not self.is_headless:
             self._driver.write(text)
             self._driver.flush()
@@ -78,7 +78,7 @@ class SessionApp(KeyOrderedApp):
     def owner_words(self, namespace: str, job: str) -> str:
         """The words by which filters find what belongs to the owner of a job."""
         jobset = self.fleet.jobsets.get((namespace, job))
-        return whose(self.whose(jobset.owner), jobset.owner) if jobset is not None else ""
+        return owner_words(self.whose(jobset.owner), jobset.owner) if jobset is not None else ""
 
     @property
     def session(self) -> Session:

@@ -318,6 +318,6 @@ def owner(name: str) -> Span:
     return Span(name, "accent" if name == OWN_NAME else "dim")
 
 
-def whose(shown: str, name: str) -> str:
+def owner_words(shown: str, name: str) -> str:
     """The owner as text for filters: the name, and a mark for this person's own."""
     return f"{name} {MINE_MARK}" if shown == OWN_NAME else name

@@ -35,9 +35,9 @@ class Strangers:
     def __init__(self) -> None:
         self.reached: Counter[str] = Counter()
         self._all: Counter[str] = Counter()
-        sys.addaudithook(self._heard)
+        sys.addaudithook(self._record)
 
-    def _heard(self, event: str, arguments: tuple[object, ...]) -> None:
+    def _record(self, event: str, arguments: tuple[object, ...]) -> None:
         if event in CONNECTS and isinstance(address := arguments[1], tuple):
             self.reached[str(address[0])] += 1
         elif event in LOOKS_UP and (host := arguments[0]):

@@ -304,7 +304,7 @@ class ContainerExec:
         self._watched.connection_for_change(f"run an NCCL test in pod {pod.name}")
         errors, parser, count = bytearray(), NcclParser(), 0
 
-        def take(channel: int, data: bytes) -> None:
+        def store_output(channel: int, data: bytes) -> None:
             nonlocal count
             count += len(data)
             if count > MAX_KEPT_BYTES:
@@ -317,7 +317,7 @@ class ContainerExec:
                     grown(found)
 
         doing = f"run the NCCL test in pod {pod.name}"
-        code, failure = await self._run_in_pod(pod, test.argv, container, limit, take, doing)
+        code, failure = await self._run_in_pod(pod, test.argv, container, limit, store_output, doing)
         if code == EXIT_NOT_FOUND or code in _COMMAND_NOT_FOUND:
             hint = "The gIB diagnostic image brings it (network.gib.image); so do images with nccl-tests."
             raise NotFound(f"Pod {pod.name} has no all_reduce_perf.", hint, status=404)
@@ -332,7 +332,7 @@ class ContainerExec:
         argv: Sequence[str],
         container: str,
         limit: float,
-        take: Callable[[int, bytes], None],
+        store_output: Callable[[int, bytes], None],
         doing: str = "",
     ) -> tuple[int, str]:
         """(exit code, reason why there is none); raises Refused, and Unreachable where the server opens no stream."""
@@ -342,7 +342,7 @@ class ContainerExec:
         try:
             async with asyncio.timeout(limit):
                 return await executing.run(
-                    client, pod.namespace, pod.name, argv, take, container=container, doing=doing
+                    client, pod.namespace, pod.name, argv, store_output, container=container, doing=doing
                 ), ""
         except TimeoutError:
             return EXIT_TIMED_OUT, f"It did not end within {limit:g} s; it may still run there."
@@ -461,7 +461,7 @@ class QuickNcclTest:
 
     first: str = "1M"  # bytes, or with K, M or G (powers of 1024)
     last: str = "1G"
-    gpus: int = 0  # GPUs of the pod that take part; 0: all
+    gpus: int = 0  # GPUs of the pod that store_output part; 0: all
 
     def require_valid(self) -> None:
         first, last = _parse_size(self.first), _parse_size(self.last)

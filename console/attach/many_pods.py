@@ -136,7 +136,7 @@ async def run_in_pods(
     """
     answers, room, together = PodAnswers(), asyncio.Semaphore(MAX_CONCURRENT_PODS), 0
 
-    def take(slot: PodSlot, answer: Answer) -> None:
+    def store_answer(slot: PodSlot, answer: Answer) -> None:
         nonlocal together
         together += len(answer) if isinstance(answer, bytes) else 0
         if together > MAX_ANSWERS_BYTES:
@@ -151,10 +151,10 @@ async def run_in_pods(
             answer: Answer = await in_turn(room, lambda: run_and_collect(run, pod, argv, stdin, limit, flow=flow))
         except ConsoleError as error:
             answer = error
-        take(slot, answer)
+        store_answer(slot, answer)
 
     if len(ranks) > FEW_PODS:
-        await _run_through_gateway(run, ranks, argv, stdin, limit, answers, take)
+        await _run_through_gateway(run, ranks, argv, stdin, limit, answers, store_answer)
     await asyncio.gather(*(run_in_one(rank) for rank in ranks if rank.number not in answers.found))
     return answers
 
@@ -168,7 +168,7 @@ async def _run_through_gateway(
     answers: PodAnswers,
     take: Callable[[PodSlot, Answer], None],
 ) -> None:
-    """Collect answers by ssh from one of the pods; those of pods that it does not reach are missing."""
+    """Collect the answers by ssh from one of the pods; pods that it cannot reach give none."""
     script = await asyncio.to_thread(_GATEWAY_SCRIPT.read_bytes)
     now, few = asyncio.get_running_loop().time, len(ranks) <= MAX_CONCURRENT_PODS
     for gateway in ranks[:MAX_GATEWAYS_TRIED]:

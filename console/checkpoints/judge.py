@@ -454,7 +454,7 @@ def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[
 
 
 def _rank_families(held: Iterable[str]) -> dict[tuple[str, str, str], set[tuple[int, ...]]]:
-    """The ranks in names of files, by the family of these: what is before the numbers, their form, what is behind."""
+    """The rank numbers in file names, grouped by the rest of the name: prefix, form of the numbers, suffix."""
     families: dict[tuple[str, str, str], set[tuple[int, ...]]] = defaultdict(set)
     for path in held:
         if found := RANK_FILE.match(path):

@@ -54,7 +54,7 @@ class UnbuiltObject:
         self.state: Any = None
 
     def find(self, name: str) -> Any:
-        """An attribute of it; None if there is none."""
+        """The attribute of that name; None if there is none."""
         return self.state.find(name) if isinstance(self.state, Pairs) else None
 
 

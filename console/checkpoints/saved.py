@@ -20,7 +20,7 @@ REREAD_SECONDS = 300.0  # seconds after which the checkpoints of a job that is l
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """What was read of a job's checkpoints, once."""
+    """The result of one reading of a job's checkpoints."""
 
     at: float
     place: str = ""  # the folder, as the log names it
@@ -31,7 +31,7 @@ class SavedState:
 
     @property
     def in_folder(self) -> SeenFolder | None:
-        """The part of it that counts; None while nobody could look."""
+        """The folder's last complete checkpoint, or its absence; None if the folder could not be read."""
         if self.missing:
             return SeenFolder(self.place, self.at, absent=self.problem[:1].lower() + self.problem[1:].rstrip("."))
         if self.survey is None:

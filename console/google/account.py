@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, in_read_only_mode
-from console.google.api import loaded
+from console.google.api import import_google
 from console.google.clusters import ClusterPlace, Clusters, GkeCluster, Project
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Cloud:
         folder = str(self.practice_folder or "")
         async with self._opening:
             if folder not in self._reaches:
-                kind = (await loaded("console.google.api.calls")).GoogleSession
+                kind = (await import_google("console.google.api.calls")).GoogleSession
                 made = kind.from_practice(await self._read_practice_endpoints()) if folder else await kind.from_login()
                 self._reaches[folder] = made
             reach = self._reaches[folder]
@@ -81,11 +81,11 @@ class Cloud:
 
     async def call(self, module: str, question: Callable[[Any, GoogleSession], Awaitable[AnswerT]]) -> AnswerT:
         """Call `question` with the named module of `console.google.api`, which loads late, and this login."""
-        return await question(await loaded(f"console.google.api.{module}"), await self.open_session())
+        return await question(await import_google(f"console.google.api.{module}"), await self.open_session())
 
     async def client(self, module: str, make: Callable[[Any, GoogleSession], ClientT]) -> ClientT:
         """Load a module of `console.google.api` and build its client with this login."""
-        return make(await loaded(f"console.google.api.{module}"), await self.open_session())
+        return make(await import_google(f"console.google.api.{module}"), await self.open_session())
 
     async def connected_cluster(self) -> tuple[Gke, GkeCluster]:
         place, gke = await self.place(), await self.gke()

@@ -80,7 +80,7 @@ class GkePool:
     account: str = ""  # the service account of its machines; "default" or empty: Compute Engine's own of the project
 
     @property
-    def dynamic(self) -> str:
+    def on_demand_kind(self) -> str:
         """How its nodes are provisioned on demand; empty if they are permanent."""
         words = {"queued provisioning": self.queued, "flex-start": self.flex_start, "spot": self.spot}
         return next((word for word, is_so in words.items() if is_so), "")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotAllowed, NotFound, NotThere, Refused
-from console.google.api import loaded
+from console.google.api import import_google
 from console.google.builds import (
     REGISTRY_KEY,
     Build,
@@ -120,7 +120,7 @@ class Images:
     async def describe_build(self, plan: BuildPlan) -> Mapping[str, Any]:
         """The build request without its source, as it would be sent; BadInput."""
         description = await asyncio.to_thread(read_build_description, plan.context.folder, plan.context.dockerfile)
-        module = await loaded("console.google.api.build")
+        module = await import_google("console.google.api.build")
         message: Any = module.build_message(plan, description)
         fields: Mapping[str, Any] = type(message).to_dict(message, use_integers_for_enums=False)
         filled: Mapping[str, Any] = _drop_empty(fields)
@@ -132,7 +132,7 @@ class Images:
         if wrong := self.plan_problems(plan):
             raise BadInput(wrong[0][1])
         description = await asyncio.to_thread(read_build_description, plan.context.folder, plan.context.dockerfile)
-        module = await loaded("console.google.api.build")
+        module = await import_google("console.google.api.build")
         module.build_message(plan, description)  # it is checked before anything is sent
         source = await self._upload_context(plan)
         build = await (await self._builds_client(plan.project, plan.location)).create(

@@ -113,7 +113,7 @@ class PoolStatus:
         return (words,) if less > 0 else ()
 
     @property
-    def how(self) -> str:
+    def provisioning(self) -> str:
         """How its nodes are provisioned, such as "DWS flex-start"."""
         pool = self.pool
         if pool.queued:

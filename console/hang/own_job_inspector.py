@@ -57,7 +57,7 @@ class OwnJobInspector:
         """The job; None if it is gone. NotAllowed if nothing proves that it is one's own."""
         jobset = self._cluster.fleet.jobsets.get(key)
         if jobset is not None and not (proof := await self.read_proof(jobset)).may_look:
-            raise NotAllowed(proof.doubt(jobset.owner))
+            raise NotAllowed(proof.why_not(jobset.owner))
         return jobset
 
     async def inspect(self, key: Key) -> None:

@@ -144,7 +144,7 @@ class HttpResponse:
         self._held += len(piece)
         self._pieces.append(piece)
         if self._to is not None:
-            self._of.hold(self)
+            self._of.buffer_until_idle(self)
         elif self._waiting is not None:
             self._wake_waiter()
         return None
@@ -372,7 +372,7 @@ class HttpConnections:
             async with asyncio.timeout(seconds):
                 await self._reached.wait()
 
-    def hold(self, answer: HttpResponse) -> None:
+    def buffer_until_idle(self, answer: HttpResponse) -> None:
         """Buffer the received bytes until libcurl returns control: it keeps reading while data is available."""
         if not self._full and self._going_on is None:
             asyncio.get_running_loop().call_soon(self._deliver_held)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
-from console.kube.find_job import format_other_namespaces, known_jobs_hint
 from console.kube.kinds import reader_of
 from console.kube.objects.meta import is_condition_true
 from console.kube.objects.pod import Pod
@@ -80,6 +79,7 @@ def _describe_namespace(address: PodAddress) -> str:
 
 async def _other_jobs_hint(connection: RawConnection, login: Login, address: PodAddress) -> str:
     """A hint that names other namespaces with a job of that name, else the jobs that may be listed."""
+    from console.kube.find_job import format_other_namespaces, known_jobs_hint  # ssh waits for imports
 
     async def jobs(path: str) -> Iterable[tuple[str, str]]:
         (answer,) = await connection.get(f"{JOBSET_API_PATH}{path}")

@@ -327,7 +327,7 @@ async def _copy_stream(source: asyncio.StreamReader, target: asyncio.StreamWrite
 
 @contextmanager
 def api_server_proxy(login: Login) -> Iterator[ApiServerProxy]:
-    """Such a proxy as long as this block runs, also while the caller's event loop stands still or has ended."""
+    """An ApiServerProxy for the length of the block; it also works while the caller's event loop is blocked."""
     proxy, loop = ApiServerProxy(login), asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True, name="api-server-proxy")
     thread.start()

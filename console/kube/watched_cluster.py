@@ -40,7 +40,7 @@ class WatchedCluster:
         brief: bool = False,
         only: Selectors | None = None,
     ) -> None:
-        """`only`: selectors by kind, for kinds of which some objects are enough; None until `select` names them."""
+        """`only`: selectors of the kinds that are not watched as a whole; None until `select` sets them."""
         self.settings = settings
         self.context = ""
         self.namespace = ""

@@ -25,7 +25,7 @@ class OpenRuns:
         self._missed: dict[int, float] = {}  # since when it has not been seen any more
 
     async def list(self, key: tuple[str, str] | None = None, *, fresh: bool = False) -> tuple[RunRecord, ...]:
-        """Those of one job if a key is given; launches of other consoles appear with a delay."""
+        """All open runs, or those of one job; launches from other consoles appear with a delay."""
         if fresh or time.monotonic() - self._read_at > REFRESH_SECONDS:
             self._read_at = time.monotonic()
             self._by_number = {run.number: run for run in await self._history.open_runs(self._server)}

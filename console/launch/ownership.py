@@ -23,7 +23,7 @@ class Proof(StrEnum):
         """Whether commands may run in the job's pods, and its folders be read, without a question."""
         return self not in {Proof.LABEL, Proof.NONE}
 
-    def doubt(self, owner: str) -> str:
+    def why_not(self, owner: str) -> str:
         """Why the job's pods are not inspected unasked."""
         if self is Proof.LABEL:
             return "its label says that it is yours, but the run history of this account does not know it"

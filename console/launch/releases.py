@@ -77,7 +77,7 @@ class DiffLine:
 
 @dataclass(frozen=True, slots=True)
 class ObjectDiff:
-    """An object in both renderings or in one of them."""
+    """An object as two renderings have it; one of them may lack it."""
 
     kind: str
     name: str

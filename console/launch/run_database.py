@@ -152,7 +152,7 @@ class RunHistory:
         return await self._run_in_thread(work, 0, writes=True)
 
     async def record_diagnosis(self, diagnosis: Diagnosis) -> None:
-        """Keep it, unless a later one of its kind is known of the job; those of long ago are deleted."""
+        """Store the diagnosis unless a later one of its kind is stored for the job; delete old diagnoses."""
         row = _diagnosis_to_row(diagnosis)
 
         def work(connection: sqlite3.Connection) -> None:

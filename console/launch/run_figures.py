@@ -106,7 +106,7 @@ def training_figures(where: RunPosition, speeds: Mapping[str, float] = MappingPr
 
 
 def latest_figures(measures: JobMeasures) -> dict[str, Any]:
-    """What was measured of a job so far, by field of RunRecord."""
+    """The measurements of a job so far, by field of RunRecord."""
     found = bandwidth_figures(tuple(each.test for each in measures.tests))
     track = measures.track
     if track is not None and track.last is not None:

@@ -361,7 +361,7 @@ def is_run_of_job(run: RunRecord, jobset: JobSet) -> bool:
 def running_runs(
     runs: Iterable[RunRecord], jobsets: Mapping[tuple[str, str], JobSet], server: str
 ) -> tuple[RunRecord, ...]:
-    """Those whose job is in this cluster and has not ended, so that more is yet to be recorded of them."""
+    """The runs whose job is in this cluster and has not ended: their records are not final."""
     return tuple(
         run
         for run in runs

@@ -83,7 +83,7 @@ class ResumeCursor:
         self.met = False
 
     def drop_repeated_text(self, block: bytes) -> bytes:
-        """Those of whole lines that have not been delivered yet; where all are new, they are split when it matters."""
+        """The lines of the block that were not delivered before; a block of only new lines is split later, if ever."""
         if self._replaying:
             return b"".join([raw + b"\n" for _, raw in self.drop_repeated(_split_block(block))])
         ((moment, _),) = _split_block(block[block.rfind(b"\n", 0, -1) + 1 :])

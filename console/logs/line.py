@@ -118,7 +118,7 @@ class LineSplitter:
         return whole
 
     def feed_text(self, chunk: bytes) -> bytes:
-        """As `feed`, with a line end behind each line: a block of plain lines is passed on as it came."""
+        """Like `feed` for a block of lines with their line ends; plain lines are passed on unchanged."""
         end = chunk.rfind(b"\n") + 1
         if self._pictures or b"\r" in chunk or not end or len(self._rest) + len(chunk) > MAX_LINE_BYTES:
             return b"".join([line + b"\n" for line in self.feed(chunk)])

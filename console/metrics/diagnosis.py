@@ -37,7 +37,7 @@ class DiagnosisKind(StrEnum):
 
 
 class Diagnosis(Struct, frozen=True):
-    """The last one of its kind of a job; a later one that found nothing takes its place."""
+    """A job's latest diagnosis of one kind; a later one replaces it, even if that found nothing."""
 
     uid: str  # of the JobSet
     kind: DiagnosisKind
@@ -104,7 +104,7 @@ class DiagnosisFile(Protocol):
 
 
 class Diagnoses:
-    """What is known of jobs by the uids of their JobSets, which are of one cluster only."""
+    """The diagnoses of all jobs of one cluster, by the uids of their JobSets."""
 
     def __init__(self, file: Callable[[], DiagnosisFile]) -> None:
         self._file = file

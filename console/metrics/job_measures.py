@@ -99,7 +99,7 @@ class CatchUp:
         self._read_to, self._until = None, inf
 
     def on_connected(self) -> None:
-        """All connections were opened, so that the first line comes at once, if there is one."""
+        """End the catch-up if all connections are open and no line has come: then there is no old one."""
         if self._read_to is None:
             self.end_batch()
 
@@ -385,7 +385,7 @@ def _read_runs(lines: Sequence[LogLine], text: str) -> list[TrainingRun]:
 
 @lru_cache(maxsize=1)
 def known_layouts(_own: tuple[OwnFormat, ...]) -> list[LineLayout]:
-    """Those of lines in all logs that were read: many jobs run the same program."""
+    """The layouts of step lines, shared by all logs that are read, since many jobs run the same program."""
     return []
 
 

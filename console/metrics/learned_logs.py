@@ -42,7 +42,7 @@ _BY_JOB = ("ended", "diverged", "tested", "printing")
 
 
 class LearnedLogs:
-    """Of jobs, by the uids of their JobSets, and of all logs what lines of known programs look like."""
+    """Stored results of jobs, by the uids of their JobSets, and the line layouts of known programs."""
 
     def __init__(self, place: Path | None = None) -> None:
         """`place`: None: nothing is kept on disk."""
@@ -52,7 +52,7 @@ class LearnedLogs:
         self._known = _Contents()
 
     def ended(self, uid: str, of: bytes) -> EndedJob | None:
-        """What is known of a job that is over; None: its log has to be read."""
+        """The stored result of a job that has ended; None: its log has to be read."""
         found = self._known.ended.get(uid)
         return found if found is not None and found.of == of else None
 
@@ -70,7 +70,7 @@ class LearnedLogs:
         return self._known.printing.get(uid)
 
     def keep(self, uid: str, **what: Any) -> None:
-        """Keep what is given by the name of the method that tells it."""
+        """Store values for a job; each keyword is the name of the method that returns the value."""
         for name, value in what.items():
             of = getattr(self._known, name)
             if of.get(uid) != value:
@@ -82,7 +82,7 @@ class LearnedLogs:
         return self._changed or known_layouts(own_log_formats()) != self._layouts
 
     def load(self) -> None:
-        """Take what is on disk, once. Blocking."""
+        """Load the stored file once. Blocking."""
         if self._loaded:
             return
         self._loaded, found = True, self._read()
@@ -93,7 +93,7 @@ class LearnedLogs:
         self._layouts = found.layouts
 
     def store(self) -> None:
-        """Write what is new, beside what others have written. Blocking."""
+        """Write new values to the file, merged with those of other consoles. Blocking."""
         if self._place is None or not self.has_news:
             return
         layouts, others = known_layouts(own_log_formats()), self._read()
@@ -116,7 +116,7 @@ class LearnedLogs:
 
 
 def _reader() -> str:
-    """What reads logs here: when the modules that do were installed, and the log formats in the settings."""
+    """The identity of the parsers: when their modules were installed, and the log formats in the settings."""
     spec, metrics = find_spec("trainlog"), Path(__file__).parent
     logs = Path(spec.origin if spec and spec.origin else "").parent
     folders = logs, logs / "nccl", logs / "training", logs / "training" / "formats", metrics, metrics.parent / "logs"

@@ -65,7 +65,7 @@ class Ledger(Struct, frozen=True):
         return sum(self.boxes.values()) - self.boxes.get(LedgerBox.QUEUED, 0)
 
     def share(self, box: LedgerBox) -> float | None:
-        """Of what was allocated; None where nothing was, and of the time in the queue."""
+        """A box's share of the allocated time; None if nothing was allocated, and for the time in the queue."""
         held = self.allocated
         return self.boxes.get(box, 0) / held if held and box is not LedgerBox.QUEUED else None
 

@@ -44,7 +44,7 @@ class LostWork(NamedTuple):
 
     @property
     def is_all(self) -> bool:
-        """Whether the last checkpoint is older than the run of its pods, so that all they did is lost."""
+        """Whether the last checkpoint is older than the pods, so that all their work is lost."""
         return bool(self.saved) and self.since > self.saved
 
     def gpu_hours(self, now: float) -> float | None:

@@ -137,7 +137,7 @@ class MeasureService:
         return self._kept[place]
 
     def _learned_logs(self) -> LearnedLogs:
-        """What logs of this cluster have told; each practice cluster has its own."""
+        """What was learned from logs of this cluster; each practice cluster has its own."""
         folder = self._cluster.current_connection.target.cluster.practice_folder or state_folder()
         return self._learned.setdefault(folder, LearnedLogs(folder / "logs-learned.msgpack"))
 

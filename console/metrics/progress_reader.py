@@ -188,7 +188,7 @@ class JobProgressReader:
         self.beginnings.keep_only(there)
 
     def progress_of(self, uid: str) -> JobProgress | None:
-        """The last known progress of a job; None where it may be past what it did before its first step by now."""
+        """The last known progress of a job; None if that was before its first step and may be out of date."""
         found = self.known.get(uid)
         if found is None or found.start is None or found.end is not None:
             return found
@@ -203,7 +203,7 @@ class JobProgressReader:
         return None if past else found
 
     def is_unread(self, jobset: JobSet) -> bool:
-        """Whether nobody has read a log of that job yet, so that nothing is known of how it does."""
+        """Whether no log of that job has been read yet, so that its progress is unknown."""
         was_read = jobset.uid in self.known or jobset.uid in self._read
         return not was_read and self._service.find_followed(jobset.key) is None
 
@@ -212,7 +212,7 @@ class JobProgressReader:
         return foreseen_ends(fleet, dict(self.known))
 
     async def update(self, keys: Sequence[tuple[str, str]]) -> bool:
-        """Update those of these jobs that are due, by measures or the logs' ends; returns whether anything changed."""
+        """Update the jobs that are due, by measures or the ends of their logs; returns whether anything changed."""
         now, gate = time.monotonic(), asyncio.Semaphore(MAX_CONCURRENT_READS)
         self._forget_gone()
         changed, due = False, list[JobSet]()

@@ -67,7 +67,7 @@ class TimeSpan(Struct, frozen=True, array_like=True):
 
     @property
     def share(self) -> float:
-        """Of a step, for how much of it the others wait for the rank that was named; 0.0: not known."""
+        """The share of a step for which the others wait for the named rank; 0.0: not known."""
         return min(self.first / PARTS_OF_STEP, 1.0) if self.kind is SpanKind.NAMED else 0.0
 
 

@@ -267,8 +267,6 @@ LAUNCH_CHECKS_TIMEOUT = 8.0  # seconds for all checks of a launch that is about 
 SHOW_AWAITED_AFTER = 1.0  # seconds after which it is shown what these checks wait for
 RECHECK_SECONDS = 6.0  # seconds for which a check is looked at again after what it lacked was made
 _CLUSTER_PLACEHOLDER = "NAME"  # stands in a command for the cluster, until its place is known
-CHECKED_KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
-"""Kinds of the watch that checks use."""
 
 
 class Preflight:

@@ -134,7 +134,7 @@ class Tally:
         more = f" and {len(worst) - 3} more" if len(worst) > 3 else ""
         return f"{text}: {named}{more}" if named else text
 
-    def doubt(self, *, named: bool = True) -> str:
+    def objections(self, *, named: bool = True) -> str:
         """What speaks against a launch: "1 check failed (Quota), 2 checks had no answer (Image, Egress)"; or empty."""
         parts = []
         for found, word in ((self.failing, "failed"), (self.unanswered, "had no answer")):

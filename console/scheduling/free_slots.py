@@ -166,7 +166,7 @@ class EligibleNodes:
             self._capacity[level] = {each.values[-1]: each.state for each in places}
         for name, used in self._used.items():
             if used:
-                tree.use((name,), {GPU: used}, 1)
+                tree.add_usage((name,), {GPU: used}, 1)
         fill(tree, pod)
         self._places |= {level: sort_by_room(places) for level, places in named.items()}
 
@@ -192,7 +192,7 @@ class EligibleNodes:
             self._trees[levels] = self._build_tree(levels)
         tree = self._trees[levels]
         found, _ = assign_topology(tree, SnapshotPodSet("", pods, {}, {GPU: self.size}, topology=asked))
-        by_place = {tree.assigned(leaf): leaf.values for leaf in tree.leaves}
+        by_place = {tree.assigned_values(leaf): leaf.values for leaf in tree.leaves}
         return [dict(zip(levels, by_place[place], strict=True)) for place, _ in found]
 
     def _build_tree(self, levels: tuple[str, ...]) -> TopologyTree:
@@ -203,7 +203,7 @@ class EligibleNodes:
         for each in named:
             if used := self._used[each.name]:
                 values = tuple(each.labels[level] for level in levels)
-                tree.use(values[-1:] if tree.of_nodes else values, {GPU: used}, 1)
+                tree.add_usage(values[-1:] if tree.of_nodes else values, {GPU: used}, 1)
         return tree
 
     def shortage(self, pods: int, level: str) -> str:

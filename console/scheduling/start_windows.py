@@ -155,7 +155,7 @@ def _likeness(workload: Workload) -> tuple[object, ...]:
 
 
 def _mostly_resumed(interrupted: Sequence[PastRun], whole: float) -> bool:
-    """Whether most of them ran as long in all as others do at a stretch, and not so long after they had begun anew."""
+    """Whether most interrupted runs were resumed: all their parts together lasted as long as an uninterrupted run."""
     nearer = [abs(run.seconds - whole) < abs(run.seconds - run.before - whole) for run in interrupted]
     return 2 * sum(nearer) > len(nearer)
 
@@ -319,10 +319,10 @@ class _Rollouts:
             return self._sample_duration(self._left[uid], PROGRESS_SPREAD, uid)
         if uid in self._limits:
             return max(0.0, self._limits[uid] - ran)
-        return self.rest(self.times[uid], ran, uid)
+        return self.draw_remaining(self.times[uid], ran, uid)
 
-    def rest(self, known: RunTime, ran: float, uid: str = "") -> float:
-        """Of a job that has run for so long."""
+    def draw_remaining(self, known: RunTime, ran: float, uid: str = "") -> float:
+        """Draw how long a job that has run for `ran` seconds will still run."""
         for _ in range(_MAX_TRIES):
             if (whole := self._sample_duration(known.median, known.spread, uid)) > ran:
                 return whole - ran
@@ -331,7 +331,7 @@ class _Rollouts:
         )  # it runs longer than any run before it
 
     def _sample_duration(self, middle: float, spread: float, uid: str) -> float:
-        """Each job has dice of its own: what is foreseen of one does not jump where others end or begin."""
+        """Draw a duration from the job's own random generator, so that other jobs do not change its forecast."""
         dice = self._dice_of.get(uid) or self._dice_of.setdefault(uid, Random(f"{self._seed} {uid}"))
         return middle * math.exp(dice.gauss(0.0, spread))
 
@@ -398,7 +398,7 @@ class _Rollout:
         if self._now > self._endless_since:
             self._all.after_endless.add(started.key)
         if known:
-            self._end_at(self._now + self._all.rest(known, before, uid), started)
+            self._end_at(self._now + self._all.draw_remaining(known, before, uid), started)
         else:
             self._endless_since = min(self._endless_since, self._now)
 

@@ -136,7 +136,7 @@ class Why(Struct, frozen=True):
 
     @property
     def brief(self) -> str:
-        """The same for a column: what is missing, and whose end is awaited."""
+        """The sentence shortened for a column: what is missing, and the jobs whose end is awaited."""
         if not self.short_by or self.category is Category.EXCEEDS:
             return self.sentence
         short = f"{self.short_by:,} GPU{'s' if self.short_by > 1 else ''} short"
@@ -175,9 +175,9 @@ def awaited_ends(unblocks: Sequence[QuotaHolder], start: ExpectedStart | None) -
 
 
 def free_when(short_by: int, until: str, holders: Sequence[QuotaHolder], start: ExpectedStart | None) -> str:
-    """The clause that ends a reason; empty where it is not known whose end is awaited.
+    """The last clause of a reason: what is free when which jobs end; empty if these are not known.
 
-    A job whose end alone does not free that quota, as it holds less or another flavor, is not said to.
+    A job that holds too little of that quota, or another flavor, only lets it "may start".
     """
     if not until:
         return ""

@@ -15,7 +15,6 @@ from practice.scene.machines import FLEX_POOL, RESERVED_POOL, SPOT_POOL, SYSTEM_
 
 VERSION = NODE_VERSION.removeprefix("v")
 MASTER = SERVER_VERSION["gitVersion"].removeprefix("v")
-POOL_LABEL = "cloud.google.com/gke-nodepool"
 _DAY = 86400.0
 _B200 = api.AcceleratorConfig(accelerator_type="nvidia-b200", accelerator_count=8)
 _GPU_TAINT = api.NodeTaint(key="nvidia.com/gpu", value="present", effect=api.NodeTaint.Effect.NO_SCHEDULE)

@@ -158,7 +158,7 @@ def _pool_json(facts: PoolStatus) -> dict[str, Any]:
     limits = {"least": pool.least, "most": pool.most} if pool.autoscaling else None
     return {
         **_pick_fields(pool, names),
-        "how": facts.how,
+        "how": facts.provisioning,
         "target": facts.target,
         "ready": facts.ready,
         "nodes": facts.nodes,

@@ -57,13 +57,13 @@ async def copy(options: CpOptions) -> int:
         copies = [
             each
             for source, place in zip(options.sources, sources, strict=True)
-            for each in planned(session.fleet, session.namespace, source, place, target, options)
+            for each in plan_copies(session.fleet, session.namespace, source, place, target, options)
         ]
         job = (target or next(place for place in sources if place)).job
-        return await perform(session, copies, job, options)
+        return await run_copies(session, copies, job, options)
 
 
-def planned(
+def plan_copies(
     fleet: Fleet, namespace: str, source: str, place: RemotePath | None, target: RemotePath | None, options: CpOptions
 ) -> list[Copy]:
     """The copies for one source: one, or one per rank, each with a folder of its own."""
@@ -81,22 +81,22 @@ def planned(
     return [Copy(rank, remote.path, f"{folder}/pod-{rank.number}/", True) for rank in ranks]
 
 
-async def perform(session: Session, copies: list[Copy], job: str, options: CpOptions) -> int:
+async def run_copies(session: Session, copies: list[Copy], job: str, options: CpOptions) -> int:
     """Copy, a few at a time; a failure in one rank is reported and the others continue."""
     room = asyncio.Semaphore(MAX_CONCURRENT_COPIES)
     ended: dict[int, CopyReport | ConsoleError] = {}
-    with bars(len(copies), shown=sys.stderr.isatty() and not options.json) as bar:
+    with progress_bars(len(copies), shown=sys.stderr.isatty() and not options.json) as bar:
 
-        async def one(number: int, each: Copy) -> None:
+        async def run_one(number: int, each: Copy) -> None:
             async with room:
                 try:
-                    ended[number] = await copied(session, each, job, options, bar(pod_words(each.rank, job)))
+                    ended[number] = await run_copy(session, each, job, options, bar(pod_words(each.rank, job)))
                 except ConsoleError as error:
                     if len(copies) == 1:
                         raise
                     ended[number] = error
 
-        await asyncio.gather(*(one(number, each) for number, each in enumerate(copies)))
+        await asyncio.gather(*(run_one(number, each) for number, each in enumerate(copies)))
     if options.json:
         outcomes = [_outcome_json(each.rank, ended[number]) for number, each in enumerate(copies)]
         print_json(outcomes if len(copies) > 1 else outcomes[0])
@@ -114,7 +114,7 @@ def _outcome_json(slot: PodSlot, outcome: CopyReport | ConsoleError) -> dict[str
     return {**pod_index_json(slot), **asdict(outcome)}
 
 
-async def copied(session: Session, each: Copy, job: str, options: CpOptions, progress: Listener) -> CopyReport:
+async def run_copy(session: Session, each: Copy, job: str, options: CpOptions, progress: Listener) -> CopyReport:
     pod = running_pod(each.rank, job, "nothing can be copied")
     copies = session.copies.for_container(
         pod.namespace,
@@ -150,7 +150,7 @@ def summary(report: CopyReport) -> str:
 
 
 @contextmanager
-def bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Listener]]:
+def progress_bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Listener]]:
     """Progress bars of copies on a terminal; the yielded function returns a listener for a name."""
     if not shown:
         yield lambda _: lambda _: None

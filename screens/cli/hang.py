@@ -100,7 +100,7 @@ async def _find_doubt(session: Session, job: str) -> str:
     session.watch.connection_for_change(f"inspect {job}")
     session.inspector.running_ranks(session.namespace, job)
     proof = await session.own_job_inspector.read_proof(jobset)
-    return "" if proof.may_look else proof.doubt(jobset.owner)
+    return "" if proof.may_look else proof.why_not(jobset.owner)
 
 
 async def _may_dump(doubt: str, options: HangOptions | SlowOptions) -> bool:

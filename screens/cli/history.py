@@ -91,7 +91,7 @@ async def runs_of(kept: RunHistory, recipe: str) -> tuple[RunRecord, ...]:
 async def open_history(
     options: Options, *, read_logs: bool = False
 ) -> AsyncIterator[tuple[RunHistory, Callable[[], Awaitable[str]], Mapping[int, Health]]]:
-    """The run history of the cluster, with open runs completed first, who asks, and how the jobs of open runs are.
+    """The run history with open runs updated, this account's name, and the health of open runs' jobs.
 
     Without a kubeconfig it is as stored.
     `read_logs`: their logs tell what their time went into, where no console follows them.

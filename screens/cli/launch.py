@@ -168,7 +168,7 @@ async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
     for line in summarize_unanswered(checks):
         warn(line)
     found = tally(checks)
-    if not (doubt := found.doubt()):
+    if not (doubt := found.objections()):
         return
     for line in (line for check in found.failing for line in check.lines):
         warn(line)

@@ -99,7 +99,7 @@ async def _read_rows(session: Session, fleet: Fleet, layout: ListLayout[Any], op
             line for line in lines if line.owner == OWN_NAME or not (isinstance(options, JobsOptions) and options.mine)
         ]
         await read_diagnoses(session)
-        rows = sorted((with_diagnoses(session, row) for row in rows), key=lambda line: line.place)
+        rows = sorted((with_diagnoses(session, row) for row in rows), key=lambda line: line.sort_key)
         some = bool(rows) or any(namespace in {None, where} for where, _ in fleet.jobsets)
     else:
         rows = list(layout.of(fleet, namespace, session.watch.whose))

@@ -403,7 +403,7 @@ def _print_gpus(board: GpuBoard, options: GpusOptions) -> int:
                 str(rank.rank), str(gpu.index), *map(_format_decimal, (
                     gpu.utilization, gpu.memory_used, gpu.memory_total, gpu.power, gpu.power_limit, gpu.temperature,
                     gpu.clock,
-                )), _gigabytes(gpu.nvlink_received), _gigabytes(gpu.nvlink_sent), _format_decimal(gpu.ecc_uncorrected),
+                )), _format_gb(gpu.nvlink_received), _format_gb(gpu.nvlink_sent), _format_decimal(gpu.ecc_uncorrected),
                 rank.node,
                 "; ".join(gpu.faults),
             ]
@@ -412,7 +412,7 @@ def _print_gpus(board: GpuBoard, options: GpusOptions) -> int:
         if rows:
             print_table(_TEST_TITLES, rows)
         links = [
-            (str(rank.rank), link.name, _gigabytes(link.received, 1), _gigabytes(link.sent, 1))
+            (str(rank.rank), link.name, _format_gb(link.received, 1), _format_gb(link.sent, 1))
             for rank in board.ranks
             for link in rank.rdma
         ]
@@ -430,7 +430,7 @@ def _format_decimal(value: float | None, digits: int = 0) -> str:
     return "─" if value is None else f"{value:.{digits}f}"
 
 
-def _gigabytes(rate: float | None, digits: int = 0) -> str:
+def _format_gb(rate: float | None, digits: int = 0) -> str:
     return _format_decimal(None if rate is None else rate / 1e9, digits)
 
 

@@ -147,7 +147,7 @@ class Parser(argparse.ArgumentParser):
         return super().format_usage()
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
-        """In colours on a terminal that has them and a person who has not set NO_COLOR."""
+        """Print the help, in colours if the terminal has them and NO_COLOR is not set."""
         colored = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         if file is not None or not colored:
             super().print_help(file)

@@ -100,7 +100,7 @@ def _iter_lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tup
     for queue in sorted(fleet.cluster_queues.values(), key=lambda each: each.name):
         yield ("queue", queue.name), _queue_line(queue_line(queue, fleet))
     jobsets = (each for each in fleet.jobsets.values() if only in {"", each.namespace})
-    for line in sorted((live_line(session, each, fleet) for each in jobsets), key=lambda each: each.place):
+    for line in sorted((live_line(session, each, fleet) for each in jobsets), key=lambda each: each.sort_key):
         yield ("job", "/".join(line.jobset.key)), _job_line(line, session.namespace)
     for alarm in reversed(session.alarms.latest_alarms):
         name = f"{alarm.namespace} {alarm.job} {alarm.kind} {alarm.time}"

@@ -22,7 +22,7 @@ from console.metrics.lost_work import LostWork
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, container_option, flag, json_flag, word
 from screens.cli.connect import google_of, open_session
-from screens.cli.files import bars, copies_of, list_folder
+from screens.cli.files import copies_of, list_folder, progress_bars
 from screens.cli.images import project_of, projects_option
 from screens.cli.job import JOB_KINDS
 from screens.cli.output import print_entries, print_json, print_line, print_listing, print_result, warn
@@ -77,7 +77,7 @@ async def list_place(options: LsOptions) -> int:
 async def get(options: GetOptions) -> int:
     place = parse_gcs_address(options.place)
     async with google_of(options) as google:
-        with bars(1, shown=sys.stderr.isatty() and not options.json) as bar:
+        with progress_bars(1, shown=sys.stderr.isatty() and not options.json) as bar:
             report = await google.storage.fetch_folder(place, options.folder, bar(str(place)))
     kept = f", {report.kept} of them were there" if report.kept else ""
     got = f"{wording.count(report.files, 'file')}, {wording.size(report.bytes)}{kept}"

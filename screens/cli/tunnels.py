@@ -107,7 +107,7 @@ def _change_printer(first: Tunnel) -> Callable[[Tunnel], None]:
     """A function that prints changes of a tunnel: a broken connection, a deleted pod, a new one."""
     before = first
 
-    def tell(tunnel: Tunnel) -> None:
+    def print_change(tunnel: Tunnel) -> None:
         nonlocal before
         if tunnel.last_end_at != before.last_end_at:
             warn(tunnel.last_end)
@@ -117,7 +117,7 @@ def _change_printer(first: Tunnel) -> Callable[[Tunnel], None]:
             warn(f"{tunnel.address} is pod {tunnel.pod}.")
         before = tunnel
 
-    return tell
+    return print_change
 
 
 async def tunnels(options: TunnelsOptions) -> int:

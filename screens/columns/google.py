@@ -101,7 +101,7 @@ NODE_POOLS: tuple[Column[PoolStatus], ...] = (
         down=True,
     ),
     Column("LIMITS", lambda row: row.limits, width=9, right=True, drop=3, sort=lambda row: row.pool.most, down=True),
-    Column("PROVISIONING", lambda row: row.how, least=11, most=30, drop=4, sort=True),
+    Column("PROVISIONING", lambda row: row.provisioning, least=11, most=30, drop=4, sort=True),
     Column("PLACEMENT", lambda row: row.pool.placement.lower(), width=9, drop=7, style="dim"),
     Column("VERSION", lambda row: row.pool.version, most=20, drop=6, sort=True, style="dim"),
     Column("STATE", _pool_state, fill=True, least=34, sort=lambda row: row.state),

@@ -70,7 +70,7 @@ TAB_OF_HEALTH = {
 
 
 def explanation(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
-    """Why it is as it is, as spans, none where nothing is wrong; `ended`: how it ended, for a job that is gone."""
+    """The reason for the job's state as spans, none if all is well; `ended`: how a job that is gone ended."""
     if line is None:
         return [Span(ended) if ended else Span("Waiting for the JobSet to appear in the cluster.", "dim")]
     if gone:

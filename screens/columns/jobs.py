@@ -87,7 +87,7 @@ class JobLine:
         )
 
     @property
-    def place(self) -> tuple[int, float, tuple[str, str]]:
+    def sort_key(self) -> tuple[int, float, tuple[str, str]]:
         """The sort key: hanging or lately failed, late, running, waiting, ended jobs; in each group the newest first.
 
         For waiting and ended jobs only the JobSet is read, since there may be thousands of them.
@@ -126,7 +126,7 @@ class JobLine:
 
     @property
     def waits_for_slow_rank(self) -> bool:
-        """Whether its ranks wait for one of them in each step, as was measured."""
+        """Whether a slow rank was measured for which the others wait in each step."""
         return self.reported_slow_rank is not None and self.reported_slow_rank.kind is DiagnosisKind.SLOW
 
     @property

@@ -74,7 +74,7 @@ class Trouble:
 
 
 def trouble_of(screen: LiveScreen, line: JobLine | None, report: HangReport | None = None) -> Trouble | None:
-    """What to act on; None for a job that has no alarm and whose ranks wait for none, as far as it is known."""
+    """The trouble to act on; None for a job without an alarm and without a known slow rank."""
     if line is None:
         return None
     jobset, made = line.jobset, report or screen.session.inspector.reports.get(line.jobset.key)

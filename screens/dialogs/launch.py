@@ -150,8 +150,8 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
             self.on_screen_resume()
             return
         found = tally(checked.checks)
-        self.launches_from = time.monotonic() + (MIN_READING_SECONDS if found.doubt() else 0)
-        if self._confirmed and not found.doubt() and self.is_active:
+        self.launches_from = time.monotonic() + (MIN_READING_SECONDS if found.objections() else 0)
+        if self._confirmed and not found.objections() and self.is_active:
             self.dismiss(True)
         else:
             self._show_checked(checked, found)
@@ -174,7 +174,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
         fails = self.query_one(".fails")
         fails.display = bool(lines)
         fails.query_one(Static).update(Content("\n".join(lines)))
-        if doubt := found.doubt(named=False):
+        if doubt := found.objections(named=False):
             self.add_class("-fails")
             title = f"{doubt}. Launch {self._name_of_plan} all the same?"
             self.query_one(Vertical).border_title = Content(title)

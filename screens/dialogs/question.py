@@ -218,7 +218,7 @@ class WorkDialog(Question[None], metaclass=AbstractWidgetMeta):
             return
         self.workers.cancel_group(self, "work")
         self.busy = False
-        self.say("waits", self.stopped_words())
+        self.note("waits", self.stopped_words())
 
-    def say(self, style: str, words: str) -> None:
+    def note(self, style: str, words: str) -> None:
         self.status.runs = (Span(_GLYPHS[style], style), Span(words, "" if style in ("ok", "dim") else style))

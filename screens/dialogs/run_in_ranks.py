@@ -94,13 +94,13 @@ class ExecAll(WorkDialog):
     def _submit(self) -> None:
         text = self.command.value.strip()
         if not text:
-            self.say("waits", "No command was given.")
+            self.note("waits", "No command was given.")
             self.command.focus()
             return
         try:
             wanted = parse_ranks(self.ranks.value, self._known)
         except ConsoleError as error:
-            self.say("bad", str(error))
+            self.note("bad", str(error))
             self.ranks.focus()
             return
         self._ended = []
@@ -111,19 +111,19 @@ class ExecAll(WorkDialog):
     async def _run(self, ranks: tuple[int, ...], text: str) -> None:
         self.busy = True
         self._wanted = len(ranks)
-        self.say("dim", f"{self._answered()}…")
+        self.note("dim", f"{self._answered()}…")
         try:
             await self._do(ranks, ("sh", "-c", text), self._show_result)
         except ConsoleError as error:
-            self.say("bad", str(error))
+            self.note("bad", str(error))
         else:
             code = worst_exit_code(self._ended)
-            self.say("bad" if code else "ok", self._answered() + (f"; worst exit code {code}." if code else "."))
+            self.note("bad" if code else "ok", self._answered() + (f"; worst exit code {code}." if code else "."))
         self.busy = False
 
     def _show_result(self, output: RankOutput) -> None:
         self._ended.append(output)
-        self.say("dim", f"{self._answered()}…")
+        self.note("dim", f"{self._answered()}…")
         self.output.show("\n".join(line for group in group_outputs(self._ended) for line in group_lines(group)))
 
     def _answered(self) -> str:
@@ -157,7 +157,8 @@ class QuickNccl(WorkDialog):
 
     def on_mount(self) -> None:
         self.panel.waiting = "No row yet."
-        self.say("waits", f"all_reduce_perf of {self._sizes} on all GPUs of the pod, which slows down what runs there.")
+        what = f"all_reduce_perf of {self._sizes} on all GPUs of the pod"
+        self.note("waits", f"{what}, which slows down what runs there.")
         self.panel.table.focus()
 
     def action_measure(self) -> None:
@@ -167,18 +168,18 @@ class QuickNccl(WorkDialog):
 
     @work(group="work", exclusive=True)
     async def _measure(self) -> None:
-        self.say("dim", "It runs…")
+        self.note("dim", "It runs…")
         try:
             await self._do(self._show_result, self._note_last_line)
         except ConsoleError as error:
-            self.say("bad", " ".join(filter(None, (error.message, error.hint))))
+            self.note("bad", " ".join(filter(None, (error.message, error.hint))))
         else:
             test = self.panel.test
             average = test.avg_busbw if test else None
             bad = test is None or test.ok is False
             words = "Done" if average is None else f"Done: average {average:,.1f} GB/s"
             message = f"{words}; values are wrong." if bad and test else f"{words}."
-            self.say("bad" if bad else "ok", f"{message} {self._complaint}".rstrip())
+            self.note("bad" if bad else "ok", f"{message} {self._complaint}".rstrip())
         self.busy = False
 
     def _show_result(self, test: MeasuredTest) -> None:

@@ -128,7 +128,7 @@ class CopyDialog(WorkDialog):
         empty = next((each for each in (self.source, self.target) if not each.value.strip()), None)
         if empty is not None:
             empty.focus()
-            self.say("waits", "Both lines are needed; a folder ends with /.")
+            self.note("waits", "Both lines are needed; a folder ends with /.")
             return
         self._copy(self.source.value.strip(), self.target.value.strip())
 
@@ -136,11 +136,11 @@ class CopyDialog(WorkDialog):
     async def _copy(self, source: str, target: str) -> None:
         self.busy, self._began = True, time.monotonic()
         self.details.runs = ()
-        self.say("dim", "Listing files…")
+        self.note("dim", "Listing files…")
         try:
             report = await self._do(source, target, self._progress)
         except ConsoleError as error:
-            self.say("bad", str(error))
+            self.note("bad", str(error))
         else:
             self._show_report(report)
         self.busy = False
@@ -165,7 +165,7 @@ class CopyDialog(WorkDialog):
         before = f", {size(report.resumed)} of it resumed" if report.resumed else ""
         words = f"{count(report.files, 'file')}, {size(report.bytes)}{before}, by {report.way}, {report.proof} equal: "
         left_out = len(report.problems)
-        self.say("waits" if left_out else "ok", words + report.target)
+        self.note("waits" if left_out else "ok", words + report.target)
         spans = [Span(f"{count(left_out, 'thing')} skipped: ", "waits")] if left_out else []
         spans += [Span(f"{each.path} {each.why} ".lstrip()) for each in report.problems[:8]]
         self.details.runs = (*spans, Span(report.note, "dim"))

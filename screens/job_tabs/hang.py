@@ -212,7 +212,7 @@ class HangTab(JobTab):
         proof, diagnoses = await self.live.session.own_job_inspector.read_proof(jobset), self.live.session.diagnoses
         if proof.may_look:
             return True
-        doubt = one_line(proof.doubt(jobset.owner))
+        doubt = one_line(proof.why_not(jobset.owner))
         if asked or diagnoses.find_consent(jobset.uid) is None:
             more = [
                 f"Not known to be yours: {doubt}.",
@@ -465,7 +465,7 @@ FACT_NOTES = {
 
 
 def group_sign(group: HangGroup) -> Span:
-    """Works only what computes; who waits, or was not asked, is not known to."""
+    """The group's sign: bad for suspects, ok for processes that compute, idle for all others."""
     return wording.BAD if group.suspect else wording.OK if group.doing is Activity.COMPUTE else wording.IDLE
 
 

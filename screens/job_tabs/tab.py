@@ -53,7 +53,7 @@ class JobTab(Vertical, metaclass=AbstractWidgetMeta):
     # what the page calls
 
     def show(self, line: JobLine | None, fleet: Fleet) -> None:
-        """Take a snapshot: `line` is the job, as it last was if it is gone; None if it never existed."""
+        """Show a snapshot; `line`: the job, or its last known state if it is gone; None if it never existed."""
         self.line, self.fleet = line, fleet
         before, now = self._connection, self.live.app.connection
         if now is not None and now is not before:
@@ -91,7 +91,7 @@ class JobTab(Vertical, metaclass=AbstractWidgetMeta):
         """Called after a reconnection: streams have ended and must be reopened."""
 
     def show_line(self, time: float, words: str) -> None:
-        """Show what was printed then; of several lines the one that agrees with the words."""
+        """Show the log line printed at that time; if there are several, the one that contains these words."""
 
     @property
     def turns_ranks(self) -> bool:
@@ -130,7 +130,7 @@ class JobTab(Vertical, metaclass=AbstractWidgetMeta):
         return bool(not self.is_mounted or self.offers().get(action, True))
 
     def spare_lines(self, height: int) -> int:
-        """Of that many lines those that it leaves to the course of the job."""
+        """The number of lines, of `height`, that the tab leaves free for the job's course."""
         return 0
 
     # what a tab may use

@@ -125,7 +125,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
         run = (line_of(self.app, job, fleet) for job in jobs if job.state is not JobState.PENDING)
         waiting = [line_of(self.app, job, fleet) for job in wait[:height]]
         for title, these in (
-            ("jobs on these hosts", sorted(run, key=lambda line: line.place)[:height]),
+            ("jobs on these hosts", sorted(run, key=lambda line: line.sort_key)[:height]),
             ("wait for GPUs", waiting),
         ):
             lines = [

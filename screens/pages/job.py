@@ -48,7 +48,7 @@ RANK_ACTION_BY_NAME = {action.name: action for action in RANK_ACTIONS}
 
 
 class Course(Pane):
-    """How far the job is, right of a tab that leaves columns or below one that leaves more than a few lines of it."""
+    """The job's course: right of a tab with free columns, or below one with enough free lines."""
 
     def __init__(self, page: JobScreen) -> None:
         super().__init__(self._course_lines, id="course", classes="of-snapshot")

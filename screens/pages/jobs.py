@@ -51,7 +51,7 @@ class JobTable(ResourceTable[JobLine]):
 
     def row_text(self, row: JobLine) -> str:
         jobset = row.jobset
-        whose = wording.whose(row.owner, jobset.owner)
+        whose = wording.owner_words(row.owner, jobset.owner)
         state = "".join(run.text for run in runs_of(state_cell(row)))
         return f"{jobset.namespace} {jobset.name} {whose} {jobset.recipe} {state} {jobset.queue}"
 
@@ -103,7 +103,7 @@ class JobsScreen(ReasonScreen):
         jobsets = self.in_chosen_namespace(fleet.jobsets).values() if self.app.connected else ()
         lines = [line_of(self.app, jobset, fleet) for jobset in jobsets]
         stays = self._places if self.app.since_key < STILL_SECONDS else {}
-        self._places = {line.jobset.key: stays.get(line.jobset.key) or line.place for line in lines}
+        self._places = {line.jobset.key: stays.get(line.jobset.key) or line.sort_key for line in lines}
         lines.sort(key=lambda line: self._places[line.jobset.key])
         rows: dict[RowKey, JobLine] = {line.jobset.key: line for line in lines}
         self.table.show_rows(rows, fleet.links.get("jobsets"))

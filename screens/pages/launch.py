@@ -156,7 +156,7 @@ class LaunchScreen(DraftScreen):
     def _show_offers(self) -> None:
         self._asked = self._demand(["gpus"])
         seen = choices_of(self.app.fleet, self.session.namespace, self._asked)
-        self.form.offer(self._google.over({**seen, **self._listed}))
+        self.form.offer(self._google.merge_into({**seen, **self._listed}))
 
     @work(group="choices", exclusive=True)
     async def _list_choices(self) -> None:
@@ -291,7 +291,7 @@ class LaunchScreen(DraftScreen):
         self._starting = False
 
     def _waiting_ask(self) -> LaunchDemand | None:
-        """What is typed, if it would wait and nothing recent is known of its start."""
+        """The demand of the typed plan, if it would wait and its expected start is unknown or out of date."""
         ask = self._demand() if self.app.connected and self.is_current else None
         if ask is None or forecast(self.app.fleet, ask).verdict is not LaunchVerdict.WAITS:
             return None
@@ -299,7 +299,7 @@ class LaunchScreen(DraftScreen):
         return None if known else ask
 
     def _demand(self, needed: Collection[str] = ("gpus", "queue")) -> LaunchDemand | None:
-        """What is typed asks of the cluster; None while one of the needed fields is wrong."""
+        """The demand of the typed plan; None while one of the needed fields is wrong."""
         planned = self.plan()
         if planned is None or any(problem.path in needed for problem in planned[1]):
             return None

@@ -340,7 +340,7 @@ def pool_fact_spans(facts: PoolStatus, picture: PoolsSnapshot) -> tuple[Span, ..
     runs += [Span(f"{sentence(text)}   ", "bad" if facts.state == "bad" else "waits") for text in sentences]
     parts = [
         f"autoscaling {facts.limits}" if pool.autoscaling else "no autoscaling",
-        facts.how,
+        facts.provisioning,
         f"{pool.placement.lower()} placement" if pool.placement else "",
         f"upgrades {pool.surge} more, {pool.unavailable} fewer at a time" if pool.auto_upgrade else "no auto-upgrade",
         "auto-repair" if pool.auto_repair else "no auto-repair",

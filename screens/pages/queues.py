@@ -63,7 +63,7 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
     NOUN = "workload"
 
     def row_text(self, row: WorkloadLine) -> str:
-        return f"{super().row_text(row)} {wording.whose(row.whose, row.owner)}"
+        return f"{super().row_text(row)} {wording.owner_words(row.whose, row.owner)}"
 
 
 class QueuesScreen(ReasonScreen):

@@ -165,7 +165,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
     ]
 
     class Moved(Message):
-        """What is under the cursor may be another."""
+        """The cursor may be on another host or subblock."""
 
     @dataclass
     class Opened(Message):
@@ -236,7 +236,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
             self._move_cursor(index)
         self.refresh()
 
-    def pip(self, pip: HostGpu, host: Host) -> Span:
+    def gpu_mark(self, pip: HostGpu, host: Host) -> Span:
         if pip.state is GpuState.FREE:
             return FREE_PIP
         if pip.state is GpuState.OUT:
@@ -380,7 +380,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
             runs = [Span(host_caption(host), "text") if part == 1 else Span(scan if part == 2 else "", "dim")]
         else:
             runs = [Span(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._shape.names else []
-            pips = groupby(self.pip(pip, host) for pip in host.pips)  # fewer runs: a thousand hosts are redrawn at once
+            pips = groupby(self.gpu_mark(pip, host) for pip in host.pips)  # fewer runs: many hosts are redrawn at once
             runs += [host_mark(host), *(Span(pip.text * len(list(same)), pip.style) for pip, same in pips)]
         return [*fit_spans(runs, width - GAP_COLUMNS, back), *fit_spans([], GAP_COLUMNS, self.over(plain))]
 
@@ -396,7 +396,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         return segments
 
     def _mark_of(self, hosts: tuple[Host, ...]) -> Span:
-        """One mark for all GPUs of these hosts: what is wrong first, then whose they are."""
+        """One mark for these hosts: a fault if there is one, else whose jobs use their GPUs."""
         marks = {self._host_mark(host) for host in hosts}
         if len(marks) < 2:
             return marks.pop() if marks else Span(" ")
@@ -416,11 +416,11 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         if mark.text != " ":
             return mark
         if first is last or (first.state is last.state and first.holder == last.holder):
-            return self.pip(first, host)
+            return self.gpu_mark(first, host)
         if first.state is GpuState.FREE:
             return FREE_PIP
         alone = all(pip.holder in (first.holder, None) for pip in host.pips)
-        style = self.pip(first, host).style if alone else "text"
+        style = self.gpu_mark(first, host).style if alone else "text"
         return Span("■" if last.state is GpuState.HELD else PARTLY_USED, style)
 
     # moving

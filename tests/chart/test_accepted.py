@@ -181,7 +181,7 @@ async def test_a_namespace_that_is_missing_is_named(launcher: Launcher) -> None:
         ({"placement": {"tolerations": [{"operator": "Exists", "key": "k", "value": "v"}]}}, "tolerations"),
     ],
 )
-async def test_what_only_the_server_knows_is_said_before_the_launch(
+async def test_what_only_the_server_knows_is_shown_before_the_launch(
     launcher: Launcher, lab: Lab, values: dict[str, Value], words: str
 ) -> None:
     """The JobSet's webhooks judge the JobSet, the API server the Job it would make."""

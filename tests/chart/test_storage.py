@@ -93,13 +93,6 @@ async def test_lustre_is_bound_by_its_driver() -> None:
     assert mounted(objects)["/lustre"]["persistentVolumeClaim"] == {"claimName": "lustre-pvc"}
 
 
-def test_the_seven_lustre_fields_are_in_the_form() -> None:
-    """Claim and mount are ours; the others are what a listing of Lustre instances says of one."""
-    fields = {field.path for field in CATALOGUE.fields("qwen3-next-lustre")}
-    told = ("server", "filesystem", "instance", "project", "location", "size")
-    assert {f"storage.lustre.{name}" for name in ("claim", "path", *told)} <= fields
-
-
 async def test_what_others_may_use_is_kept() -> None:
     manifests = await offline().render(LaunchPlan("interactive", "anna", "team", {"storage": {"lustre": LUSTRE}}))
     assert {manifest.kind for manifest in manifests if is_kept(manifest.text)} == {

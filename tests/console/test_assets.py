@@ -55,7 +55,7 @@ def test_another_packages_folder_of_the_same_name_is_not_taken(installed: Path) 
     assert found(installed).startswith(str(installed / "console" / "_data" / "chart"))
 
 
-def test_a_broken_installation_is_said(installed: Path) -> None:
+def test_a_broken_installation_is_reported(installed: Path) -> None:
     shutil.rmtree(installed / "console" / "_data" / "chart")
     assert found(installed).endswith(
         "The folder chart/ of this installation is missing or incomplete. Install a4-console again."

@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 from msgspec import structs
 
-from console.errors import BadKubeconfig, NotAllowed, NotFound, NotLoggedIn, Unreachable
+from console.errors import BadKubeconfig, NotAllowed, NotLoggedIn, Unreachable
 from console.hang.inspector import JobInspector
 from console.hang.own_job_inspector import OwnJobInspector
 from console.kube.objects.jobset import JobSet
@@ -29,7 +29,7 @@ from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.session import Session
 from console.settings import Settings
 from rankscope import HangReport, PodTrace
-from tests.apiserver import ApiServer, eventually, forbidden, named, status
+from tests.apiserver import ApiServer, eventually, forbidden, named
 from tests.console.hang.test_inspector import JOB as HUNG, Cluster as Inspected
 from tests.fakes import FakeSession, fleet_of
 from tests.screens import scene
@@ -261,7 +261,7 @@ async def test_a_cluster_without_kueue_and_jobset(tmp_path: Path, server: ApiSer
         assert links["pods"].state is WatchState.LIVE
 
 
-async def test_a_refused_token_is_said(tmp_path: Path, server: ApiServer) -> None:
+async def test_a_refused_token_is_reported(tmp_path: Path, server: ApiServer) -> None:
     server.tokens = {"another"}
     path = server.kubeconfig(tmp_path, token="hunter2")
     session = await Session.open(Settings(kubeconfig=path), kinds=["pods"])
@@ -441,13 +441,6 @@ async def test_stopping_a_jobset_that_no_release_made(tmp_path: Path) -> None:
         report = await session.launch.stop("default", "train")
         assert (report.release, report.deleted) == ("", ("JobSet train",))
         assert [each["propagationPolicy"] for each in done] == ["Foreground"]
-
-
-async def test_stopping_what_is_not_there(tmp_path: Path, server: ApiServer) -> None:
-    async with opened(server, tmp_path, kinds=[]) as session:
-        server.refuse[MINE] = status(404, 'jobsets.jobset.x-k8s.io "train" not found', reason="NotFound")
-        with pytest.raises(NotFound, match="not found"):
-            await session.launch.stop("default", "train")
 
 
 async def test_read_only_changes_nothing(tmp_path: Path, server: ApiServer) -> None:

@@ -43,7 +43,7 @@ async def test_choices_are_listed_and_secrets_by_name_alone(space: Space, sessio
     assert "hush" not in str(found)
 
 
-async def test_what_may_not_be_listed_is_told_from_what_is_not_there(cluster: Cluster, space: Space) -> None:
+async def test_what_may_not_be_listed_is_distinguished_from_what_is_not_there(cluster: Cluster, space: Space) -> None:
     session = await Session.open(Settings(kubeconfig=cluster.reader_kubeconfig, namespace=space.name), kinds=())
     try:
         found = await session.read_choices()

@@ -10,7 +10,7 @@ from kueue_rules import DEFAULT_STRATEGIES
 from tests.contract.client import Api
 from tests.contract.cluster import KUEUE, Cluster, eventually
 from tests.contract.space import Space
-from tests.contract.test_queueing import told
+from tests.contract.test_queueing import words_of
 
 RULES = {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"}
 
@@ -59,7 +59,7 @@ async def test_quota_is_taken_from_whoever_borrows_most_until_shares_are_even(fa
         if item["metadata"]["name"] in guests
     ]
     (preempted,) = [each["Preempted"] for each in found if "Preempted" in each]
-    status, reason, message = told(preempted, fair)
+    status, reason, message = words_of(preempted, fair)
     assert (status, reason) == ("True", "InCohortFairSharing")
     assert message == (
         "Preempted to accommodate a workload (UID: <uid>, JobUID: <uid>) due to Fair Sharing within the cohort; "
@@ -69,7 +69,7 @@ async def test_quota_is_taken_from_whoever_borrows_most_until_shares_are_even(fa
     await share(fair, "two", 167)
     await fair.jobset("too-much", "one", 1, topology="")
     waiting = await fair.admission("too-much", "QuotaReserved", "False")
-    assert told(waiting, fair) == (
+    assert words_of(waiting, fair) == (
         "False", "Pending",
         "couldn't assign flavors to pod set workers: insufficient unused quota for nvidia.com/gpu in flavor a4, 8 more "
         "needed",

@@ -123,7 +123,7 @@ async def test_a_pod_that_goes_in_the_middle_ends_the_copy_in_words(
 
 
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
-async def test_bad_places_are_said_by_name(session: Session, space: Space, tmp_path: Path) -> None:
+async def test_bad_places_are_reported_by_name(session: Session, space: Space, tmp_path: Path) -> None:
     await running(session, space, "a")
     (tmp_path / "file").write_text("x")
     files = session.copies.for_container(space.name, "a")

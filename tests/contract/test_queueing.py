@@ -14,7 +14,7 @@ LOWER = {"withinClusterQueue": "LowerPriority"}
 SHORT = "couldn't assign flavors to pod set workers: insufficient unused quota for nvidia.com/gpu in flavor a4, "
 
 
-def told(found: Object, space: Space) -> tuple[str, str, str]:
+def words_of(found: Object, space: Space) -> tuple[str, str, str]:
     """Status, reason and message of a condition."""
     return found["status"], found["reason"], space.plain(found["message"])
 
@@ -42,11 +42,11 @@ async def test_three_jobs_and_a_quota_for_two(space: Space) -> None:
     await three_jobs(space)
     for job in ("one", "two"):
         reserved = await space.admission(job, "QuotaReserved")
-        assert told(reserved, space) == ("True", "QuotaReserved", "Quota reserved in ClusterQueue team")
+        assert words_of(reserved, space) == ("True", "QuotaReserved", "Quota reserved in ClusterQueue team")
         admitted = await space.admission(job, "Admitted")
-        assert told(admitted, space) == ("True", "Admitted", "The workload is admitted")
+        assert words_of(admitted, space) == ("True", "Admitted", "The workload is admitted")
     waiting = await space.admission("three", "QuotaReserved", "False")
-    assert told(waiting, space) == ("False", "Pending", f"{SHORT}16 more needed")
+    assert words_of(waiting, space) == ("False", "Pending", f"{SHORT}16 more needed")
     workload = (await space.api.get(space.path(KUEUE, "workloads", await space.workload("three")))).made
     assert [each["type"] for each in workload["status"]["conditions"]] == ["QuotaReserved"]
     assert workload["status"]["resourceRequests"] == [{"name": "workers", "resources": {GPU: "32"}}]
@@ -57,7 +57,7 @@ async def test_three_jobs_and_a_quota_for_two(space: Space) -> None:
 async def test_a_job_says_whether_it_is_held(space: Space) -> None:
     await three_jobs(space)
     held = await space.condition(JOBSETS, "jobsets", "three", "Suspended")
-    assert told(held, space) == ("True", "SuspendedJobs", "jobset is suspended")
+    assert words_of(held, space) == ("True", "SuspendedJobs", "jobset is suspended")
     spec = (await space.api.get(space.path(JOBSETS, "jobsets", "three"))).made["spec"]
     assert spec["suspend"] is True
 
@@ -75,12 +75,12 @@ async def test_the_queues_count_what_they_hold(space: Space) -> None:
     status = (await space.api.get(path)).made["status"]
     used = [{"name": f"{space.name}-a4", "resources": [{"borrowed": "0", "name": GPU, "total": "48"}]}]
     assert (status["flavorsUsage"], status["flavorsReservation"], status["reservingWorkloads"]) == (used, used, 2)
-    assert told(condition({"status": status}, "Active"), space) == ("True", "Ready", "Can admit new workloads")
+    assert words_of(condition({"status": status}, "Active"), space) == ("True", "Ready", "Can admit new workloads")
     local = await space.wait(KUEUE, "localqueues", "team", lambda queue: queue["status"].get("pendingWorkloads") == 1)
     assert local["status"]["flavorsUsage"] == [
         {"name": f"{space.name}-a4", "resources": [{"name": GPU, "total": "48"}]}
     ]
-    assert told(condition(local, "Active"), space) == ("True", "Ready", "Can submit new workloads to localQueue")
+    assert words_of(condition(local, "Active"), space) == ("True", "Ready", "Can submit new workloads to localQueue")
 
 
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
@@ -105,7 +105,7 @@ async def test_what_can_never_fit_is_reported(space: Space) -> None:
     await space.queue("team", 64)
     await space.jobset("huge", "team", 9, topology="")
     found = await space.admission("huge", "QuotaReserved", "False")
-    assert told(found, space) == (
+    assert words_of(found, space) == (
         "False",
         "Pending",
         "couldn't assign flavors to pod set workers: insufficient quota for nvidia.com/gpu in flavor a4, "
@@ -125,7 +125,7 @@ async def test_a_quota_below_what_is_in_use_counts_as_used_up(space: Space) -> N
     assert answer.status == 200, answer.body
     await space.jobset("next", "team", 2)
     waiting = await space.admission("next", "QuotaReserved", "False")
-    assert told(waiting, space) == ("False", "Pending", f"{SHORT}16 more needed")
+    assert words_of(waiting, space) == ("False", "Pending", f"{SHORT}16 more needed")
 
 
 async def test_quota_without_a_place_for_it(space: Space) -> None:
@@ -133,7 +133,7 @@ async def test_quota_without_a_place_for_it(space: Space) -> None:
     await space.queue("team", 128)
     await space.jobset("wide", "team", 5)
     found = await space.admission("wide", "QuotaReserved", "False")
-    assert told(found, space) == (
+    assert words_of(found, space) == (
         "False",
         "Pending",
         'couldn\'t assign flavors to pod set workers: topology "gke-default" allows to fit only 4 out of 5 pod(s)',
@@ -157,14 +157,14 @@ async def test_without_a_place_in_the_first_flavor_the_next_is_tried(space: Spac
 async def test_a_queue_that_does_not_exist(space: Space) -> None:
     await space.jobset("lost", "nowhere", 1)
     found = await space.admission("lost", "QuotaReserved", "False")
-    assert told(found, space) == ("False", "Inadmissible", "LocalQueue nowhere doesn't exist")
+    assert words_of(found, space) == ("False", "Inadmissible", "LocalQueue nowhere doesn't exist")
 
 
 async def test_a_stopped_queue_admits_nobody(space: Space) -> None:
     await space.queue("team", 64, stopPolicy="Hold")
     await space.jobset("one", "team", 1)
     found = await space.admission("one", "QuotaReserved", "False")
-    assert told(found, space) == ("False", "Inadmissible", "ClusterQueue team is inactive")
+    assert words_of(found, space) == ("False", "Inadmissible", "ClusterQueue team is inactive")
     path = f"{KUEUE}/clusterqueues/{space.name}-team"
     await space.api.send("PATCH", path, {"spec": {"stopPolicy": "None"}}, MERGE_PATCH)
     await space.pods("one", 1)
@@ -181,7 +181,7 @@ async def test_when_one_ends_the_next_begins(space: Space) -> None:
     await space.pods("three", 4)
     # Only of a job that was seen waiting: one admitted at once is never said to be resumed.
     running = await space.condition(JOBSETS, "jobsets", "three", "Suspended", "False")
-    assert told(running, space) == ("False", "ResumeJobs", "jobset is resumed")
+    assert words_of(running, space) == ("False", "ResumeJobs", "jobset is resumed")
 
 
 async def places(space: Space, job: str, count: int, level: str) -> set[str]:
@@ -270,10 +270,10 @@ async def test_the_more_urgent_job_takes_the_place_of_the_newest(space: Space) -
         "Preempted to accommodate a workload (UID: <uid>, JobUID: <uid>) due to prioritization in the ClusterQueue; "
         "preemptor path: /team; preemptee path: /team"
     )
-    assert told(await space.admission(evicted, "Evicted"), space) == ("True", "Preempted", story)
-    assert told(await space.admission(evicted, "Preempted"), space) == ("True", "InClusterQueue", story)
-    assert told(await space.admission(evicted, "Requeued"), space) == ("True", "Preempted", story)
-    assert told(await space.admission(evicted, "Admitted", "False"), space) == (
+    assert words_of(await space.admission(evicted, "Evicted"), space) == ("True", "Preempted", story)
+    assert words_of(await space.admission(evicted, "Preempted"), space) == ("True", "InClusterQueue", story)
+    assert words_of(await space.admission(evicted, "Requeued"), space) == ("True", "Preempted", story)
+    assert words_of(await space.admission(evicted, "Admitted", "False"), space) == (
         "False",
         "NoReservation",
         "The workload has no reservation",
@@ -281,7 +281,7 @@ async def test_the_more_urgent_job_takes_the_place_of_the_newest(space: Space) -
     status = (await workload_of(space, evicted))["status"]
     assert status["schedulingStats"]["evictions"] == [{"count": 1, "reason": "Preempted", "underlyingCause": ""}]
     held = await space.condition(JOBSETS, "jobsets", evicted, "Suspended")
-    assert told(held, space) == ("True", "SuspendedJobs", "jobset is suspended")
+    assert words_of(held, space) == ("True", "SuspendedJobs", "jobset is suspended")
     assert not condition(await workload_of(space, "one"), "Evicted")
 
 
@@ -306,7 +306,7 @@ async def test_a_team_borrows_and_gives_back(space: Space) -> None:
     await space.jobset("owner", "blue", 8, topology="")
     await space.pods("owner", 8)
     evicted = await space.admission("guest", "Preempted")
-    assert told(evicted, space) == (
+    assert words_of(evicted, space) == (
         "True",
         "InCohortReclamation",
         "Preempted to accommodate a workload (UID: <uid>, JobUID: <uid>) due to reclamation within the cohort; "
@@ -327,11 +327,11 @@ STORY = {
 async def test_events_tell_the_same_story(space: Space) -> None:
     await three_jobs(space)
 
-    async def told_all() -> bool:
+    async def has_all_events() -> bool:
         events = await space.items(CORE, "events")
         return {(each["type"], each["reason"], space.plain(each["message"])) for each in events} >= STORY
 
-    await eventually(told_all, f"the events {sorted(STORY)}")
+    await eventually(has_all_events, f"the events {sorted(STORY)}")
 
 
 async def checks(space: Space, job: str, count: int) -> list[tuple[str, str, str]]:
@@ -356,7 +356,7 @@ async def test_a_job_waits_for_its_admission_checks(space: Space) -> None:
     assert not condition(workload, "Admitted")
     assert await space.items(CORE, "pods") == []
     await space.answer_checks("one", capacity={"state": "Ready"})
-    assert told(await space.admission("one", "Admitted"), space) == ("True", "Admitted", "The workload is admitted")
+    assert words_of(await space.admission("one", "Admitted"), space) == ("True", "Admitted", "The workload is admitted")
     await space.pods("one", 2)
 
 
@@ -367,7 +367,7 @@ async def test_a_job_that_an_admission_check_rejects_is_deactivated(space: Space
     await space.admission("one", "QuotaReserved")
     await checks(space, "one", 1)
     await space.answer_checks("one", capacity={"state": "Rejected", "message": "no machines"})
-    assert told(await space.admission("one", "Evicted"), space) == (
+    assert words_of(await space.admission("one", "Evicted"), space) == (
         "True", "DeactivatedDueToAdmissionCheck",
         'The workload is deactivated due to AdmissionCheck in Rejected state: "capacity" (no machines)',
     )  # fmt: skip
@@ -396,11 +396,11 @@ async def test_a_job_that_an_admission_check_wants_to_see_again_gives_its_quota_
         KUEUE, "workloads", await space.workload("one"),
         lambda item: condition(item, "Evicted").get("status") == "False",
     )  # fmt: skip
-    assert told(condition(reset, "Evicted"), space) == (
+    assert words_of(condition(reset, "Evicted"), space) == (
         "False", "QuotaReserved",
         'Previously: Evicted due to AdmissionCheck in Retry state: "capacity" (try later)',
     )  # fmt: skip
-    back = told(condition(reset, "Requeued"), space)
+    back = words_of(condition(reset, "Requeued"), space)
     assert back == ("True", "BackoffFinished", "The workload backoff was finished")
     if seconds is not None:
         waited = datetime.datetime.fromisoformat(condition(reset, "Evicted")["lastTransitionTime"]) - answered

@@ -273,7 +273,7 @@ async def test_what_a_job_set_takes_and_its_job_is_refused(space: Space, what: s
     part, told = REFUSED[what]
     answer = await space.api.create(space.path(JOBSETS, "jobsets"), jobset(part))
     assert answer.status == 201, answer.body
-    event = await told_of(space, "JobSet", "JobCreationFailed")
+    event = await first_event(space, "JobSet", "JobCreationFailed")
     why = f'Job.batch "a-w-0" is invalid: spec.template.spec.{told}'
     assert event["message"] == f'job "a-w-0" creation failed with error: {why}'
     assert (event["type"], event["involvedObject"]["name"]) == ("Warning", "a")
@@ -282,7 +282,7 @@ async def test_what_a_job_set_takes_and_its_job_is_refused(space: Space, what: s
     assert not found.get("status", {}).get("conditions")
 
 
-async def told_of(space: Space, kind: str, reason: str) -> Object:
+async def first_event(space: Space, kind: str, reason: str) -> Object:
     """The first event of that reason about an object of that kind."""
 
     async def probe() -> Object | None:
@@ -311,12 +311,12 @@ async def test_a_pod_of_a_job_that_may_not_be(space: Space, part: Object, why: s
     answer = await space.api.create(space.path(CORE, "pods"), pod(part))
     assert space.plain(answer.refused(403, "Forbidden")) == f'pods "a" is forbidden: {why}'
     assert (await space.api.create(space.path(JOBSETS, "jobsets"), jobset(part))).status == 201
-    event = await told_of(space, "Job", "FailedCreate")
+    event = await first_event(space, "Job", "FailedCreate")
     assert space.plain(event["message"]) == f'Error creating: pods "a-w-0-0-" is forbidden: {why}'
     assert (event["type"], event["source"]["component"]) == ("Warning", "job-controller")
 
     async def again() -> bool:
-        return bool((await told_of(space, "Job", "FailedCreate"))["count"] > 1)
+        return bool((await first_event(space, "Job", "FailedCreate"))["count"] > 1)
 
     await eventually(again, "it is tried again")
     assert await space.items(CORE, "pods") == []
@@ -329,7 +329,7 @@ async def test_a_pod_of_a_job_that_may_not_be(space: Space, part: Object, why: s
 async def test_a_job_gets_its_pod_once_the_account_is_there(space: Space) -> None:
     body = jobset({"serviceAccountName": "late"})
     assert (await space.api.create(space.path(JOBSETS, "jobsets"), body)).status == 201
-    await told_of(space, "Job", "FailedCreate")
+    await first_event(space, "Job", "FailedCreate")
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "late"}}
     assert (await space.api.create(space.path(CORE, "serviceaccounts"), account)).status == 201
 
@@ -351,16 +351,16 @@ async def test_a_launch_answers_that_its_pods_are_refused(session: Session, spac
     assert refused.sentence == f"its pods were refused and are tried again: {words}"
     assert refused.next.startswith(f"Create the ServiceAccount (kubectl create serviceaccount nope -n {space.name})")
 
-    async def told() -> bool:
+    async def why_names_refusal() -> bool:
         job = session.fleet.jobsets.get((space.name, "train"))
         return job is not None and "its pods were refused" in why_job(job, session.fleet).sentence
 
-    await eventually(told, "why tells it")
+    await eventually(why_names_refusal, "why tells it")
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nope"}}
     assert (await space.api.create(space.path(CORE, "serviceaccounts"), account)).status == 201
 
     async def over() -> bool:
-        return not await told()
+        return not await why_names_refusal()
 
     await eventually(over, "its pod is made", 60)
     await session.launch.stop(space.name, "train")
@@ -383,7 +383,7 @@ async def test_a_quota_of_the_namespace_that_is_exceeded(space: Space) -> None:
     answer = await space.api.create(space.path(CORE, "pods"), pod(eight))
     assert answer.refused(403, "Forbidden") == f'pods "a" is forbidden: {why}'
     assert (await space.api.create(space.path(JOBSETS, "jobsets"), jobset(eight))).status == 201
-    event = await told_of(space, "Job", "FailedCreate")
+    event = await first_event(space, "Job", "FailedCreate")
     assert event["message"].startswith('Error creating: pods "a-w-0-0-')
     assert event["message"].endswith(f'" is forbidden: {why}')
 

@@ -250,6 +250,8 @@ async def test_a_job_without_a_release_goes_alone(session: Session, space: Space
 async def test_what_is_not_there_has_nothing_to_stop(session: Session, space: Space) -> None:
     with pytest.raises(NotFound):
         await session.launch.job_stopper.plan_stop(space.name, "nope")
+    with pytest.raises(NotFound):
+        await session.launch.stop(space.name, "nope")
     await session.launch.job_stopper.remove_orphaned(OrphanedResource("ConfigMap", space.name, "nope", "nope", ""))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.errors import NotAllowed, NotFound
+from console.errors import NotAllowed
 from console.kube.objects.jobset import JobState
 from console.kube.pod_address import PodAddress
 from console.kube.snapshot import Fleet
@@ -163,11 +163,6 @@ async def test_a_node_is_cordoned(session: Session, space: Space) -> None:
     assert (await space.api.get(f"{CORE}/nodes/{node}")).made["spec"]["unschedulable"] is True
     await session.watch.cordon(node, on=False)
     assert "unschedulable" not in (await space.api.get(f"{CORE}/nodes/{node}")).made["spec"]
-
-
-async def test_what_is_not_there_cannot_be_stopped(session: Session, space: Space) -> None:
-    with pytest.raises(NotFound):
-        await session.launch.stop(space.name, "nope")
 
 
 async def test_a_reader_sees_what_it_may_and_learns_what_it_may_not(cluster: Cluster, space: Space) -> None:

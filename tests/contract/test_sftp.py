@@ -38,7 +38,7 @@ async def pod(session: Session, space: Space, monkeypatch: pytest.MonkeyPatch, t
     raise AssertionError("the pictures have ended")
 
 
-async def test_without_a_key_it_goes_by_exec_and_that_is_said(
+async def test_without_a_key_it_goes_by_exec_and_that_is_reported(
     session: Session, space: Space, pod: str, tmp_path: Path
 ) -> None:
     (tmp_path / "a").write_bytes(os.urandom(LARGE))

@@ -70,13 +70,13 @@ async def is_cut(line: Cable, app: ConsoleApp, tests: Watched, trained: Watched,
     await line.pull()
     rounds, until = 1, monotonic() + seconds
 
-    def said() -> bool:
+    def is_reconnecting() -> bool:
         stale = app.fleet.links["pods"].state is WatchState.STALE
         return stale and all(
             f"{each.job.ranks} reconnecting" in each.log.coverage.sentence for each in (tests, trained)
         )
 
-    while monotonic() < until or not said():
+    while monotonic() < until or not is_reconnecting():
         assert monotonic() < until + LIMIT, (tests.log.coverage.sentence, trained.log.coverage.sentence)
         await asyncio.gather(tests.job.print(int(rounds < ROWS)), trained.job.print())
         rounds += 1

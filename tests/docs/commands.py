@@ -65,7 +65,7 @@ def _section(name: str, parser: argparse.ArgumentParser, everywhere: set[str]) -
     ]
     if any(each.help for each in words):
         parts.append(
-            table(("argument", "what it is"), ((code(shape(each)), text(told(each))) for each in words if each.help))
+            table(("argument", "what it is"), ((code(shape(each)), text(help_of(each))) for each in words if each.help))
         )
     if options:
         parts.append(_options(options))
@@ -84,7 +84,7 @@ def usage(parser: argparse.ArgumentParser, words: list[argparse.Action], options
 def _options(actions: Iterable[argparse.Action]) -> str:
     return table(
         ("option", "what it does"),
-        ((", ".join(code(each) for each in spellings(action)), text(told(action))) for action in actions),
+        ((", ".join(code(each) for each in spellings(action)), text(help_of(action))) for action in actions),
     )
 
 
@@ -105,6 +105,6 @@ def shape(action: argparse.Action) -> str:
     return many.get(str(action.nargs), name)
 
 
-def told(action: argparse.Action) -> str:
+def help_of(action: argparse.Action) -> str:
     """Its help, in plain words."""
     return (action.help or "") % {**vars(action), "prog": "a4"}

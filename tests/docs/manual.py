@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from screens.cli import command_line
 from screens.cli.arguments import ALL_EXIT_CODES, EXIT_CODES
-from tests.docs.commands import commands, shape, spellings, told, usage
+from tests.docs.commands import commands, help_of, shape, spellings, usage
 
 FILES = (
     ("$XDG_CONFIG_HOME/a4/config.toml", "your settings, in ~/.config unless the variable is set; see a4 config"),
@@ -51,7 +51,7 @@ def manual_page() -> str:
 
 def _items(actions: Iterable[argparse.Action]) -> list[str]:
     named = [(each, ", ".join(spellings(each)) if each.option_strings else shape(each)) for each in actions]
-    return [line for each, name in named if each.help for line in _item(name, told(each))]
+    return [line for each, name in named if each.help for line in _item(name, help_of(each))]
 
 
 def _item(name: str, what: str) -> list[str]:

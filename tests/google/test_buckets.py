@@ -226,7 +226,7 @@ async def test_filestore_fills_the_fields_of_nfs() -> None:
         assert [each for each in ChartCatalog.from_chart().plan_problems(plan) if each.path.startswith("storage")] == []
 
 
-def test_what_every_rank_said_of_its_node_is_the_result_of_the_connectivity_test(tmp_path: Path) -> None:
+def test_the_reports_of_all_ranks_are_the_result_of_the_connectivity_test(tmp_path: Path) -> None:
     from console.logs.store import RankLogFiles
 
     said = ["pod p, index 0 of 2", "step 7 connectivity: run", *["node-1"] * 8, *["node-2"] * 8,

@@ -331,7 +331,7 @@ def test_the_documents_images_are_there_with_their_defaults() -> None:
         ({REGISTRY_KEY: ADDRESS, "_NOBODY": "x"}, "has no substitution _NOBODY"),
     ],
 )
-def test_what_cannot_be_built_is_said_before_anything_is_sent(values: dict[str, str], word: str) -> None:
+def test_what_cannot_be_built_is_reported_before_anything_is_sent(values: dict[str, str], word: str) -> None:
     context = next(each for each in builds.bundled_contexts() if each.name == "testbed")
     assert word in " ".join(words for _, words in builds.plan_problems(BuildPlan(context, "p", "l", values)))
 

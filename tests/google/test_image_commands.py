@@ -36,7 +36,7 @@ async def typed(scene: str = "empty", speed: float = 200.0) -> AsyncIterator[tup
         yield run, cluster
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> Any:
+def json_output(capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
@@ -46,11 +46,11 @@ async def test_from_the_list_to_a_built_image_and_back(
     monkeypatch.setattr("console.google.images.POLL_SECONDS", 0.02)
     async with typed() as (run, _):
         assert await run("images", "--json") == 0
-        before = said(capsys)
+        before = json_output(capsys)
         assert {each["name"] for each in before["contexts"]} == {"pai-megatron-patch", "testbed", "unified-testbed"}
         assert await run("build", "testbed", "--set", "_IMAGE_TAG=cli", "--timeout", "90m", "--machine",
                          "e2-highcpu-8", "--wait", "--json") == 0  # fmt: skip
-        built = said(capsys)
+        built = json_output(capsys)
         assert (built["status"], built["machine"], built["time_out"]) == ("SUCCESS", "e2-highcpu-8", 5400.0)
         assert await run("builds", built["id"]) == 0
         assert "testbed:cli" in capsys.readouterr().out
@@ -58,7 +58,7 @@ async def test_from_the_list_to_a_built_image_and_back(
         lines = [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()]
         assert lines[-1] == "DONE"
         assert await run("images", "--json") == 0
-        assert ["cli"] in [each["tags"] for each in said(capsys)["items"]]
+        assert ["cli"] in [each["tags"] for each in json_output(capsys)["items"]]
 
 
 @pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
@@ -69,12 +69,12 @@ async def test_one_is_cancelled_another_runs_in_a_job(
     async with typed() as (run, cluster):
         cluster.clock.speed = 1.0
         assert await run("build", "testbed", "--set", "_IMAGE_TAG=gone", "--json") == 0
-        number = said(capsys)["id"]
+        number = json_output(capsys)["id"]
         assert await run("build-cancel", number, "--yes", "--json") == 0
-        assert said(capsys)["status"] == "CANCELLED"
+        assert json_output(capsys)["status"] == "CANCELLED"
         cluster.clock.speed = 200.0
         assert await run("build", "testbed", "--set", "_IMAGE_TAG=kept", "--wait", "--json") == 0
-        (image,) = said(capsys)["images"]
+        (image,) = json_output(capsys)["images"]
         assert await run("launch", "ddp-smoke", "--name", "ddp", "--set", f"image={image}", "--wait") == 0
         mains = [pod["spec"]["containers"][0]["image"] for pod in cluster.storage.list(PODS)]
         assert set(mains) == {image}
@@ -93,7 +93,7 @@ async def test_a_build_that_fails_has_exit_code_1(tmp_path: Path, capsys: pytest
 async def test_nothing_is_sent_by_a_dry_run_or_in_read_only_mode(capsys: pytest.CaptureFixture[str]) -> None:
     async with typed() as (run, cluster):
         assert await run("build", "testbed", "--dry-run") == 0
-        request = said(capsys)
+        request = json_output(capsys)
         assert request["build"]["timeout"] == "7200s"
         assert request["image"].endswith("/testbed:nemo25.04-gib1.0.6-A4")
         with pytest.raises(NotAllowed, match="read-only"):
@@ -124,7 +124,7 @@ async def test_what_is_typed_wrong(capsys: pytest.CaptureFixture[str]) -> None:
         await run("build", "testbed")
         capsys.readouterr()
         await run("builds", "--json")
-        number = said(capsys)["items"][0]["id"]
+        number = json_output(capsys)["items"][0]["id"]
         with pytest.raises(BadInput, match="There is no terminal to confirm it"):
             await run("build-cancel", number)
 
@@ -132,14 +132,14 @@ async def test_what_is_typed_wrong(capsys: pytest.CaptureFixture[str]) -> None:
 async def test_buckets_their_folders_and_what_is_brought(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with typed() as (run, _):
         assert await run("buckets", "--json") == 0
-        found = said(capsys)
+        found = json_output(capsys)
         assert (found["region"], found["items"][0]["match"]) == ("us-central1", "same region")
         assert await run("ls", f"gs://{BUCKET}", "--json") == 0
-        assert [each["name"] for each in said(capsys)["items"]] == ["datasets/", "logs/"]
+        assert [each["name"] for each in json_output(capsys)["items"]] == ["datasets/", "logs/"]
         assert await run("ls", f"gs://{BUCKET}") == 0
         assert capsys.readouterr().out == "datasets/\nlogs/\n", "no room for what folders do not have"
         assert await run("checkpoints", f"gs://{BUCKET}/logs", "--json") == 1
-        found = said(capsys)
+        found = json_output(capsys)
         states = [(each["step"], each["state"]) for each in found["items"]]
         assert states == [(500, "complete"), (1000, "complete"), (1500, "incomplete")]
         cut = "mp_rank_00_001/model_optim_rng.pt is cut off: the end of a file of torch.save is missing"
@@ -149,9 +149,9 @@ async def test_buckets_their_folders_and_what_is_brought(tmp_path: Path, capsys:
         assert "12 files" in capsys.readouterr().out
         assert len(list((tmp_path / "datasets").iterdir())) == 12
         assert await run("lustre", "lustre", "--json") == 0
-        assert said(capsys)["storage"]["lustre"]["size"] == "18000Gi"
+        assert json_output(capsys)["storage"]["lustre"]["size"] == "18000Gi"
         assert await run("filestore", "--json") == 0
-        assert [each["state"] for each in said(capsys)["items"]] == ["READY", "ERROR"]
+        assert [each["state"] for each in json_output(capsys)["items"]] == ["READY", "ERROR"]
 
 
 @pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
@@ -169,7 +169,7 @@ async def test_logs_of_a_job_go_into_a_bucket(capsys: pytest.CaptureFixture[str]
             await session.close()
         place = f"gs://{BUCKET}/testbed-logs"
         assert await run("store-logs", job, place, "--json", "-n", namespace) == 0
-        stored = {name for name, _ in said(capsys)["objects"]}
+        stored = {name for name, _ in json_output(capsys)["objects"]}
         assert "pod-logs/coordinator.log" in stored
         assert cluster.google is not None
         things = cluster.google.world.service_state(BucketStore).buckets[BUCKET].objects

@@ -121,8 +121,10 @@ def metadata(path: Any, offset: Any, length: Any) -> bytes:
         b"\x80\x02]" + b"]a" * (1 << 20) + b".",
         b"I" + b"9" * (1 << 20) + b"\n.",
         b"\x80\x02cos\nsystem\nX\x05\0\0\0touch\x85R.", pickle.dumps(Evil()), b"\x82\x01.", b"Pevil\n.", b"cos\n",
+        pickle.dumps({"storage_data": Evil()}), b"\x80\x02r\xff\xff\xff\xffN.", b"", b"garbage",
+        b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f.", b"(" * 100_000 + b"t" * 100_000 + b".",
     ],
-    ids=range(15),
+    ids=range(21),
 )  # fmt: skip
 def test_a_pickle_takes_no_memory_that_it_asks_for_and_runs_nothing(data: bytes) -> None:
     Path("/tmp/a4-evil-was-run").unlink(missing_ok=True)

@@ -238,7 +238,7 @@ async def test_a_lie_changes_nothing_outside_the_target(attack: str, tmp_path: P
 
 @pytest.mark.slow(reason="copies by programs of its own")
 @pytest.mark.parametrize("attack", [name for name in LIES if name.startswith("more bytes")])
-async def test_what_is_more_than_announced_is_said_and_leaves_nothing(attack: str, tmp_path: Path, here: Path) -> None:
+async def test_what_is_more_than_announced_is_named_and_leaves_nothing(attack: str, tmp_path: Path, here: Path) -> None:
     pod = LyingPod(tmp_path / "pod", LIES[attack])
     with suppress(CopyFailed):
         report = await pod.fetch("/data/results", here)
@@ -296,7 +296,7 @@ async def test_a_listing_of_a_folder_without_end_is_ended_in_words(tmp_path: Pat
         await PodFiles(pod.start, "the pod").list_folder("/data")
 
 
-async def test_a_listing_of_nonsense_is_said(tmp_path: Path) -> None:
+async def test_a_listing_of_nonsense_is_reported(tmp_path: Path) -> None:
     pod = LyingPod(tmp_path / "pod", {"LIST_FOLDER": "/data\0 1 2 3\0f|abc|644|nan|./x\0\0"})
     with pytest.raises(Unreadable):
         await PodFiles(pod.start, "the pod").list_folder("/data")

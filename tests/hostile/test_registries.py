@@ -88,7 +88,7 @@ async def test_googles_own_service_gets_it_and_is_not_followed_elsewhere() -> No
 
 
 @pytest.mark.parametrize("body", [b"x" * (5 << 20), b"[" * 100_000, b'{"token": 7}', b"\xff"])
-async def test_a_token_that_is_none_is_said(body: bytes) -> None:
+async def test_a_token_that_is_none_is_reported(body: bytes) -> None:
     with pytest.raises(Unreadable):
         await asked("gcr.io/p/i", Service('Bearer realm="https://gcr.io/v2/token"', body=body))
 

@@ -42,7 +42,7 @@ FOLDERS = {
 }
 
 
-def said(user: str = "root", folder: str = "/workspace") -> str:
+def surroundings(user: str = "root", folder: str = "/workspace") -> str:
     return f"user {user}\nhome /root\nfolder {folder}\nend yes\n"
 
 
@@ -64,7 +64,7 @@ async def test_a_pod_that_answers_without_end_is_ended_in_words() -> None:
 
 
 def test_an_honest_answer_is_taken() -> None:
-    found = parse_probe("pod-0", said("train_1.x-y", "/workspace/a b"))
+    found = parse_probe("pod-0", surroundings("train_1.x-y", "/workspace/a b"))
     assert (found.user, found.folder) == ("train_1.x-y", "/workspace/a b")
 
 
@@ -77,7 +77,7 @@ def test_an_honest_answer_is_taken() -> None:
 )
 def test_a_users_name_is_a_name_and_a_folder_a_whole_path(attack: dict[str, str], why: str) -> None:
     with pytest.raises(Unreadable, match=f"not a valid {why}"):
-        parse_probe("pod-0", said(**attack))
+        parse_probe("pod-0", surroundings(**attack))
 
 
 @pytest.mark.parametrize("name", EDITORS)

@@ -20,7 +20,7 @@ from rich.cells import cell_len
 
 from console.attach.files.copies import CopyProgress
 from screens.cli.exec import MAX_HELD_BYTES, RankOutputPrinter
-from screens.cli.files import bars
+from screens.cli.files import progress_bars
 from screens.cli.output import GuardedStream, sanitized_output
 from screens.dialogs.run_in_ranks import ExecAll
 from screens.pages.job import JobScreen
@@ -105,7 +105,7 @@ def test_the_bar_of_a_copy_is_drawn_and_the_names_of_files_are_cleaned(monkeypat
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", terminal)
-    with sanitized_output(), bars(1, shown=True) as begin:
+    with sanitized_output(), progress_bars(1, shown=True) as begin:
         listen = begin("")
         for payload in PAYLOADS.values():
             listen(CopyProgress(done=1, total=2, now=f"notes{payload}"[:40]))

@@ -171,7 +171,7 @@ def test_the_flight_recorder_is_set_by_the_names_that_pytorch_has(pod: Sandbox, 
     assert {line.partition("=")[0] for line in given if line.startswith("TORCH_")} == left
 
 
-def test_missing_gpus_are_said(pod: Sandbox) -> None:
+def test_missing_gpus_are_reported(pod: Sandbox) -> None:
     pod.nodes = 1
     lines = pod.run("prepare.sh", GPUS_PER_NODE="16")
     assert "8 GPUs, 16 asked for" in lines
@@ -275,7 +275,7 @@ def test_recipes_that_need_sshd_go_on_with_the_one_that_was_installed(pod: Sandb
 
 
 @pytest.mark.parametrize(("need", "code"), [("optional", 0), ("required", 1)])
-def test_without_an_archive_it_is_said_what_is_missing(pod: Sandbox, need: str, code: int) -> None:
+def test_without_an_archive_what_is_missing_is_named(pod: Sandbox, need: str, code: int) -> None:
     archive(pod, works=False)
     pod.environment["A4_SSH"] = need
     lines = pod.run("prepare.sh", code=code)

@@ -27,7 +27,7 @@ ALL_REDUCE = [
 TELL = "echo {code} >/tmp/a4-exit-code.part && mv /tmp/a4-exit-code.part /tmp/a4-exit-code && echo told"
 
 
-def told(pod: Sandbox) -> list[str]:
+def exit_code_calls(pod: Sandbox) -> list[str]:
     return [call[-1] for call in pod.calls("ssh") if "a4-exit-code" in call[-1]]
 
 
@@ -71,7 +71,7 @@ def test_index_0_tells_the_other_pods_how_it_ended(pod: Sandbox, code: int) -> N
     pod.environment |= {"A4_TEST_CODE": str(code), "A4_RECIPE": "ddp-smoke"}
     (pod.root / "refuse" / "anna-workload-0-1").write_text("1\n")
     lines = pod.run("run.sh", code=code)
-    assert told(pod) == [TELL.format(code=code)], "refused once, before it was found"
+    assert exit_code_calls(pod) == [TELL.format(code=code)], "refused once, before it was found"
     assert lines[-1] == f"ddp-smoke ended with exit code {code}"
 
 
@@ -83,10 +83,10 @@ def test_a_pod_that_does_not_hear_how_index_0_ended_is_named(pod: Sandbox) -> No
     assert f"{second} has not heard that index 0 ended with exit code 0" in lines
 
 
-def test_a_pod_that_ends_before_the_connection_that_told_it_is_reported_once(pod: Sandbox) -> None:
+def test_a_pod_that_ends_before_the_connection_that_reported_it_is_reported_once(pod: Sandbox) -> None:
     pod.environment |= {"A4_RECIPE": "ddp-smoke", "A4_TEST_SSH_CODE": "255"}
     lines = pod.run("run.sh")
-    assert told(pod) == [TELL.format(code=0)]
+    assert exit_code_calls(pod) == [TELL.format(code=0)]
     assert not [line for line in lines if "has not heard" in line]
 
 
@@ -167,7 +167,7 @@ def test_a_pod_prepares_then_runs_then_ends(pod: Sandbox) -> None:
         )
     ]
     assert lines[-1] == "nccl-all-reduce ended with exit code 0"
-    assert told(pod) == [TELL.format(code=0)]
+    assert exit_code_calls(pod) == [TELL.format(code=0)]
 
 
 def test_a_pod_ends_with_the_code_of_its_recipe(pod: Sandbox) -> None:

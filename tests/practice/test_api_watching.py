@@ -17,7 +17,7 @@ async def take(events: AsyncIterator[Object], count: int) -> list[tuple[str, str
     return [(event["type"], event["object"]["metadata"].get("name", "")) for event in taken]
 
 
-async def test_other_namespaces_are_not_heard(api: Api) -> None:
+async def test_other_namespaces_are_not_watched(api: Api) -> None:
     await api.made("/api/v1/namespaces", {"metadata": {"name": "other"}})
     async with api.watch(MAPS, resourceVersion=await now(api)) as events:
         await api.made("/api/v1/namespaces/other/configmaps", config_map("far"))

@@ -103,7 +103,7 @@ def test_a_missing_secret_is_waited_for(world: World) -> None:
     assert log(world, "a") == ["hush"]
 
 
-def test_a_missing_volume_is_said(world: World) -> None:
+def test_a_missing_volume_is_reported(world: World) -> None:
     pod(world, volumes=[{"name": "scripts", "configMap": {"name": "none"}}])
     text = 'MountVolume.SetUp failed for volume "scripts" : configmap "none" not found'
     assert world.events("a", "FailedMount") == [text]

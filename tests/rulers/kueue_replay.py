@@ -245,10 +245,10 @@ def _places(case: Case) -> str:
     tree = TopologyTree("default", test["levels"], flavor, nodes, others)
     shared = test.get("priorFlavorUsage") if tree.of_nodes else None
     for usage in (*(test.get("priorOwnUsage") or ()), *(shared or ())):
-        tree.use(tuple(usage["values"]), _milli(usage["singlePodRequests"]), usage["count"])
+        tree.add_usage(tuple(usage["values"]), _milli(usage["singlePodRequests"]), usage["count"])
     tree.weighs_leaders = read_release(storage).minor > 18
     for values, amounts in dict(test.get("aggregatedDomainUsages") or {}).items() if tree.of_nodes else ():
-        tree.use(tuple(values.split(",")), _milli(amounts) | {"pods": 0}, 1)
+        tree.add_usage(tuple(values.split(",")), _milli(amounts) | {"pods": 0}, 1)
     failed = [each["name"] for each in ((test.get("workload") or {}).get("status") or {}).get("unhealthyNodes") or ()]
     pod_sets = [_placed_pod_set(each, test, storage) for each in test["podSets"]]
     found, why = assign_together([WantedPlaces(tree, each) for each in pod_sets], failed=failed)

@@ -22,7 +22,7 @@ ANSWERS = {
     "TestReflector(WatchHandler|ListAndWatch)": "test_the_first_list_fills_page_by_page_and_then_lines_follow",
     "TestReflectorListAndWatchWithErrors": "test_a_list_that_fails_is_reported_at_once_and_tried_again",
     "TestReflectorListAndWatchInitConnBackoff|TestRetryInternalError":
-        "test_watches_that_do_not_last_are_made_less_and_less_often_and_said",
+        "test_watches_that_do_not_last_come_less_and_less_often_and_are_named",
     "TestNewReflectorWithCustomBackoff": "test_waits_grow_but_not_beyond_bounds",
     "TestBackoffOnTooManyRequests": "test_how_long_to_wait",
     "TestNoRelistOnTooManyRequests": "test_one_break_is_mended_quietly_and_the_second_is_reported",

@@ -127,7 +127,7 @@ async def test_from_an_alarm_a_job_is_launched_again_without_the_node_and_from_t
         assert session.called("stop_job") == session.called("cordon") == []
 
 
-async def test_each_is_said_before_it_is_done_and_stands_on_the_page_of_alarms_with_its_key() -> None:
+async def test_each_action_is_announced_and_stands_on_the_page_of_alarms_with_its_key() -> None:
     async with console(stalled(), size=(160, 45)) as (app, pilot, session):
         screen = await to_alarms(app, pilot)
         await until(

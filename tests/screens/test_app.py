@@ -162,7 +162,7 @@ async def test_read_only_leaves_no_key_that_changes_the_cluster() -> None:
         assert session.called("delete_pod") == []
 
 
-async def test_no_kubeconfig_is_said_in_the_rows_place_and_ctrl_r_tries_again() -> None:
+async def test_a_missing_kubeconfig_is_named_in_the_rows_place_and_ctrl_r_tries_again() -> None:
     missing = BadKubeconfig("There is no kubeconfig at ~/.kube/config.", "Set KUBECONFIG.")
     app = ConsoleApp(Settings(), connect=connecting(missing, FakeSession(scene())))
     async with app.run_test(size=(100, 30)) as pilot:

@@ -15,7 +15,7 @@ from console.errors import BadInput
 from console.metrics.alarm import AlarmKind
 from console.settings import Settings
 from screens.__main__ import main
-from screens.config import all_problems, applies, fill_in, known_names
+from screens.config import all_problems, fill_in, has_objects, known_names
 from screens.pages.jobs import JobsScreen, JobTable
 from screens.pages.node import NodeScreen
 from screens.pages.pods import PodsScreen
@@ -182,8 +182,8 @@ def test_a_command_is_given_no_name_that_some_program_takes_for_more_than_a_name
         "watch kubectl top pod p-0.1 --context arn:aws:eks/me@x_y",
         {"A4_POD": "p-0.1", "A4_CONTEXT": "arn:aws:eks/me@x_y"},
     )
-    assert applies(own, {"pod": "p", "context": "c"})
-    assert not applies(own, {"pod": "p", "context": ""})
+    assert has_objects(own, {"pod": "p", "context": "c"})
+    assert not has_objects(own, {"pod": "p", "context": ""})
     with pytest.raises(BadInput, match="The context is called"):
         fill_in(own, {"pod": "p", "context": name})
 
@@ -291,7 +291,7 @@ async def test_a_page_is_about_what_its_class_says() -> None:
         assert "pod" in NodeScreen.SUBJECT
 
 
-def said_of(text: str) -> list[str]:
+def faults(text: str) -> list[str]:
     file = write(text)
     return [f"{each.line} {each.text}" for each in all_problems(load_config(file), known_names())]
 
@@ -308,7 +308,7 @@ def test_keys_that_are_none_or_are_taken_are_named() -> None:
 "pods.log" = "s"
 "pods.shell" = "l"
 """
-    found = said_of(keys + command("nokey+foo", "A", "x") + command("f12", "B", "{pod}") + command("f12", "C", "{job}"))
+    found = faults(keys + command("nokey+foo", "A", "x") + command("f12", "B", "{pod}") + command("f12", "C", "{job}"))
     begins = (
         "2 l is Log (jobs).",
         "3 A key is missing. A key is a character",
@@ -325,7 +325,7 @@ def test_keys_that_are_none_or_are_taken_are_named() -> None:
 
 
 def test_a_color_that_does_not_exist_is_named_whatever_its_value() -> None:
-    (said,) = said_of('[themes.mine]\ncolors = { nothing = "#fff" }\n')
+    (said,) = faults('[themes.mine]\ncolors = { nothing = "#fff" }\n')
     assert said.startswith("2 There is no colour nothing. There are accent")
 
 
@@ -349,7 +349,7 @@ def test_what_is_wrong_is_not_listed_as_in_force(capsys: pytest.CaptureFixture[s
 
 
 def test_a_command_is_named_by_its_own_line_after_one_that_is_left_out() -> None:
-    found = said_of('[[commands]]\nname = "A"\ncommand = "x"\n' + command("nokey+foo", "B", "x"))
+    found = faults('[[commands]]\nname = "A"\ncommand = "x"\n' + command("nokey+foo", "B", "x"))
     assert [each[:13] for each in found] == ["1 commands[1]", "5 There is no"]
 
 

@@ -37,7 +37,7 @@ from tests.pictures.frozen import still_console, stopped_clock
 from tests.screens.press import console, press, screen_text, text_of, until, until_shown
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import a4, jobset, rank, scene
-from tests.screens.test_training import said, training
+from tests.screens.test_training import say, training
 from trainlog import NcclResult
 
 AXIS = "└"  # the corner of the axes of a chart
@@ -194,7 +194,7 @@ async def show(app: ConsoleApp, pilot: Pilot[Any], words: str, page: str, *about
 @pytest.mark.parametrize("size", [(80, 24), (120, 35), (200, 55)])
 async def test_a_message_covers_nothing_that_is_being_read(size: tuple[int, int]) -> None:
     session = FakeSession(queue_scene())
-    said(session, *training(60))
+    say(session, *training(60))
     job = "default", "llama"
     opened: list[tuple[str, ...]] = [(mode,) for mode, _, _ in ConsoleApp.TABS]
     opened += [(page,) for page in ("alarms", "preflight")]
@@ -258,21 +258,21 @@ def gke_fleet() -> Fleet:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("width", [140, 200])
-async def test_names_as_long_as_those_of_gke_are_told_apart(width: int) -> None:
+async def test_names_as_long_as_those_of_gke_stay_distinguishable(width: int) -> None:
     fleet = gke_fleet()
     async with console(FakeSession(fleet), size=(width, 40)) as (app, pilot, _):
 
-        def told(part: str) -> set[str]:
+        def cells(part: str) -> set[str]:
             """The words of the list that contain it, cut or not."""
             return {
                 word for table in app.screen.query(ResourceTable) for word in text_of(table).split() if part in word
             }
 
-        await press(pilot, "3", then=lambda: {word[-6:] for word in told("run-1")} == {"run-10", "run-11", "run-12"})
-        await press(pilot, "4", then=lambda: len(told("-x7k")) == len(fleet.pods))
-        await until(pilot, lambda: {word[-4:] for word in told("a4-pool")} == {name[-4:] for _, name in fleet.nodes})
+        await press(pilot, "3", then=lambda: {word[-6:] for word in cells("run-1")} == {"run-10", "run-11", "run-12"})
+        await press(pilot, "4", then=lambda: len(cells("-x7k")) == len(fleet.pods))
+        await until(pilot, lambda: {word[-4:] for word in cells("a4-pool")} == {name[-4:] for _, name in fleet.nodes})
         app.open_page("pool", POOL)
-        await until(pilot, lambda: {word[-4:] for word in told("a4-pool")} >= {name[-4:] for _, name in fleet.nodes})
+        await until(pilot, lambda: {word[-4:] for word in cells("a4-pool")} >= {name[-4:] for _, name in fleet.nodes})
 
 
 async def test_names_from_right_to_left_move_nothing_after_them() -> None:

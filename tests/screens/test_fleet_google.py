@@ -18,7 +18,7 @@ BROKEN = replace(POOL, name="a4-broken", status="ERROR", message="No capacity in
 MADE = replace(POOL, name="a4-new", status="PROVISIONING", autoscaling=False)
 
 
-def told() -> PoolsSnapshot:
+def google_pools() -> PoolsSnapshot:
     none = {"nodes": 0, "ready": 0}
     return picture(
         facts(),
@@ -31,7 +31,7 @@ def told() -> PoolsSnapshot:
 
 def session() -> FakeSession:
     made = FakeSession(fleet_of(node(0), node(1), node(2)))
-    made.answers["pools"] = told()
+    made.answers["pools"] = google_pools()
     return made
 
 
@@ -50,12 +50,12 @@ async def test_a_key_shows_pools_without_machines_and_why_they_have_none() -> No
 
 async def test_what_another_screen_has_asked_is_shown_at_once() -> None:
     made = session()
-    made.google.node_pools.last_snapshot = told()
+    made.google.node_pools.last_snapshot = google_pools()
     async with console(made, size=(150, 30)) as (_, pilot, _):
         await until_shown(pilot, "a4-zero")
 
 
-async def test_without_a_login_it_is_said_what_to_do_and_the_key_stays() -> None:
+async def test_without_a_login_the_next_step_is_shown_and_the_key_stays() -> None:
     made = session()
     made.answers["pools"] = NotLoggedIn("There are no Google credentials.", "Log in with `gcloud auth`.")
     async with console(made, size=(150, 30)) as (app, pilot, _):
@@ -71,7 +71,7 @@ async def test_nodes_of_no_pool_have_nothing_to_ask_google() -> None:
 
 
 def test_the_lists_become_one() -> None:
-    found = merge_google_pools(pools(fleet_of(node(0), node(3, pool="", machine_type="e2"))), told())
+    found = merge_google_pools(pools(fleet_of(node(0), node(3, pool="", machine_type="e2"))), google_pools())
     assert [each.name for each in found] == ["a4-pool", "e2", "a4-broken", "a4-flex", "a4-new", "a4-zero"]
     assert [each.nodes_total for each in found] == [3, 1, 2, 0, 0, 0]
     assert found[3].provisioning is Provisioning.QUEUED

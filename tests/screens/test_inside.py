@@ -73,7 +73,7 @@ async def test_a_quick_nccl_test_runs_in_the_chosen_pod_once_it_is_reported_to()
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_what_keeps_a_quick_nccl_test_from_running_is_said_in_its_dialog() -> None:
+async def test_what_keeps_a_quick_nccl_test_from_running_is_shown_in_its_dialog() -> None:
     session = FakeSession(scene())
     session.answers["quick_nccl"] = NotFound("Pod p has no all_reduce_perf.", "The gIB diagnostic image brings it.")
     async with console_at(to_job, session) as (app, pilot, _):

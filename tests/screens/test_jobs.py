@@ -174,7 +174,7 @@ def test_what_hangs_or_has_lately_failed_comes_before_what_runs_waits_and_has_en
         "old": old,
     }
     assert big.jobset.state is JobState.RESTARTING
-    order = [line.jobset.name for line in sorted(rows.values(), key=lambda line: line.place)]
+    order = [line.jobset.name for line in sorted(rows.values(), key=lambda line: line.sort_key)]
     groups = [{*order[:2]}, {*order[2:3]}, {*order[3:5]}, {*order[5:7]}, {*order[7:8]}, {*order[8:]}]
     assert groups == [{"stalled", "diverged"}, {"sweep"}, {"slower", "again"}, {"newer", "llama"}, {"dpo-b"},
                       {"long-ago", "old"}]  # fmt: skip
@@ -462,7 +462,7 @@ def test_a_card_with_little_room_keeps_its_first_and_its_newest_line() -> None:
     assert card_lines(FailureCard(first), 200, 2)[-1].startswith("much")
 
 
-def test_why_a_job_failed_is_said_once() -> None:
+def test_why_a_job_failed_is_shown_once() -> None:
     fleet = queue_scene()
     failed = Alarm(AlarmKind.FAILED, "the job failed: pod 1 OOMKilled", 1.0, "default", "sweep")
     line = JobLine(fleet.jobsets["default", "sweep"], fleet, alarms=(failed, replace(failed, kind=AlarmKind.NAN)))
@@ -489,7 +489,7 @@ def test_what_came_of_a_job_stays_in_the_list() -> None:
         (JobProgress(busbw=594.0, average=416.0, passing=NcclResult.PASSED), "✓ peak 594 GB/s, avg 416 GB/s"),
     ],
 )  # fmt: skip
-def test_the_peak_of_a_test_that_runs_and_the_average_of_the_last_one_are_told_apart(
+def test_the_peak_of_a_test_that_runs_and_the_average_of_the_last_one_are_distinguished(
     job_progress: JobProgress, words: str
 ) -> None:
     assert "".join(run.text for run in progress_words(job_progress)) == words

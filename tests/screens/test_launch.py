@@ -79,7 +79,7 @@ async def test_digits_open_pages_from_a_form_where_no_text_is_typed() -> None:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize(("wrong", "here"), [((), "gpus"), ((FieldProblem("queue", "There is none."),), "queue")])
-async def test_the_form_begins_where_something_is_to_be_said(wrong: tuple[FieldProblem, ...], here: str) -> None:
+async def test_the_form_begins_at_the_first_problem(wrong: tuple[FieldProblem, ...], here: str) -> None:
     async with console_at(to_form, session_of(problems=wrong)) as (_, _, screen):
         assert screen.form.here == here
 

@@ -113,7 +113,7 @@ async def test_the_first_error_is_looked_for_in_all_pods() -> None:
         assert screen.query_one(LogView).lines.match_line == 19, "iteration 20"
 
 
-async def test_where_no_pod_tells_of_an_error_that_is_said() -> None:
+async def test_where_no_pod_reports_an_error_that_is_shown() -> None:
     async with console_at(to_log, session_of("ready"), size=(140, 35)) as (app, pilot, _):
         await until_shown(pilot, "libraries: run")
         await press(pilot, "E", then=lambda: "No line of any pod contains an error." in screen_text(app))

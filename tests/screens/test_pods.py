@@ -304,7 +304,7 @@ async def test_a_picture_does_not_wait_for_ever_for_keys(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("key", ["s", "f", "u"])
-async def test_in_a_pod_that_has_ended_nothing_is_tried_and_it_is_said_what_can_be_done(key: str) -> None:
+async def test_in_a_pod_that_has_ended_nothing_is_tried_and_the_next_step_is_shown(key: str) -> None:
     session = FakeSession(scene())
     pods = dict(session.fleet.pods)
     first = min(pods)

@@ -176,7 +176,7 @@ async def test_a_run_whose_job_still_runs_is_not_forgotten() -> None:
         assert session.called("forget") == []
 
 
-async def test_what_is_wrong_with_the_memory_is_said() -> None:
+async def test_what_is_wrong_with_the_run_history_is_shown() -> None:
     session = session_of()
     session.launch.runs.note = "The history of runs was written by a newer a4: it is shown read-only."
     async with console_at(to_runs, session) as (_, pilot, _):
@@ -299,6 +299,6 @@ async def test_values_of_a_run_are_not_mixed_with_the_default_profile() -> None:
         assert app.screen.form.texts["name"] == "nccl-1"
 
 
-async def test_without_profiles_it_is_said_how_to_make_one() -> None:
+async def test_without_profiles_the_way_to_make_one_is_shown() -> None:
     async with console_at(to_form, form_session()) as (app, pilot, _):
         await press(pilot, "f8", then=lambda: "a4 profiles NAME --set queue=a4" in toasts(app))

@@ -52,7 +52,7 @@ def last_rank(session: FakeSession) -> str:
     return max(names, key=lambda name: int(name.split("-")[3]))
 
 
-def said(session: FakeSession, *texts: str) -> None:
+def say(session: FakeSession, *texts: str) -> None:
     session.say(last_rank(session), *texts)
 
 
@@ -65,7 +65,7 @@ async def opened(app: Any, pilot: Any) -> TrainingPanel:
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_curve_grows_with_the_log_of_whichever_rank_prints() -> None:
     session = FakeSession(queue_scene())
-    said(session, *training(60, spike=40), "  successfully saved checkpoint from iteration      50 to /out")
+    say(session, *training(60, spike=40), "  successfully saved checkpoint from iteration      50 to /out")
     async with console(session, size=(150, 40)) as (app, pilot, _):
         panel = await opened(app, pilot)
         text = await until_shown(
@@ -79,7 +79,7 @@ async def test_the_curve_grows_with_the_log_of_whichever_rank_prints() -> None:
         )
         for title in ("grad norm 0.7", "step time 7 s", "learning rate 0.0003"):
             assert title in text
-        said(session, iteration(61, loss="nan"))
+        say(session, iteration(61, loss="nan"))
         await until_shown(pilot, "loss is NaN since step 61 (last good 6")
         assert panel.track is not None
         assert panel.track.nan
@@ -88,7 +88,7 @@ async def test_the_curve_grows_with_the_log_of_whichever_rank_prints() -> None:
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_tab_of_a_stalled_job_has_the_sign_of_the_header() -> None:
     session = FakeSession(queue_scene())
-    said(session, *training(60))
+    say(session, *training(60))
     session.alarms.late_steps["default", "llama"] = "no step for 40 s after step 60"
     async with console(session, size=(150, 40)) as (app, pilot, _):
         await opened(app, pilot)
@@ -104,12 +104,12 @@ async def test_either_generation_of_swift_is_watched_while_it_runs(version: str)
     lines, _ = printed(RECIPES["swift-dpo"], place(A4_SWIFT_VERSION=version, A4_SWIFT_BETA="0.1"))
     steps = [line for line in lines if "rewards/margins" in line]
     session = FakeSession(queue_scene())
-    said(session, *lines[: lines.index(steps[11])])
+    say(session, *lines[: lines.index(steps[11])])
     async with console(session, size=(150, 40)) as (app, pilot, _):
         panel = await opened(app, pilot)
         await until_shown(pilot, "step 11 of 100")
         for number in (12, 13):
-            said(session, steps[number - 1])
+            say(session, steps[number - 1])
             await until(pilot, lambda number=number: f"step {number} of 100" in screen_text(app))  # type: ignore[misc]
         assert panel.track is not None
         assert panel.track.format == "ms-swift"
@@ -184,7 +184,7 @@ def test_of_a_log_without_a_line_it_is_known_once_it_is_connected(monkeypatch: p
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_keys_choose_zoom_scroll_and_point() -> None:
     session = FakeSession(queue_scene())
-    said(session, *training(100))
+    say(session, *training(100))
     async with console(session, size=(150, 40)) as (app, pilot, _):
         charts = (await opened(app, pilot)).charts
         await until_shown(pilot, "step 100 of 200")
@@ -209,7 +209,7 @@ async def test_keys_choose_zoom_scroll_and_point() -> None:
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_run_is_saved_by_its_ending(tmp_path: Path) -> None:
     session = FakeSession(queue_scene())
-    said(session, *training(20))
+    say(session, *training(20))
     async with console(session, size=(150, 40)) as (app, pilot, _):
         await opened(app, pilot)
         await until_shown(pilot, "step 20 of 200")
@@ -236,9 +236,9 @@ async def test_a_run_is_saved_by_its_ending(tmp_path: Path) -> None:
         assert len(json.loads((tmp_path / "a.json").read_text())["training"][0]["steps"]) == 20
 
 
-async def test_what_cannot_be_read_is_said() -> None:
+async def test_what_cannot_be_read_is_reported() -> None:
     session = FakeSession(queue_scene())
-    said(session, *training(20), " iteration 21 of 200 | loss is 2.6 this time | took 11 s |")
+    say(session, *training(20), " iteration 21 of 200 | loss is 2.6 this time | took 11 s |")
     async with console(session, size=(150, 40)) as (app, pilot, _):
         await opened(app, pilot)
         await until_shown(pilot, "unreadable since line 21 (1 line)", "loss is 2.6 this time")
@@ -254,7 +254,7 @@ async def test_without_a_step_it_says_what_it_waits_for() -> None:
 @pytest.mark.parametrize("size", [(80, 24), (250, 60), (30, 8)])
 async def test_it_draws_at_every_size(size: tuple[int, int]) -> None:
     session = FakeSession(queue_scene())
-    said(session, *training(50))
+    say(session, *training(50))
     async with console(session, size=size) as (app, pilot, _):
         app.open_page("job", "default", "llama", "training")
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
@@ -275,7 +275,7 @@ async def test_a_test_is_compared_with_an_earlier_one() -> None:
         await until_shown(pilot, "10 % more GB/s than llama", "+10.0 %")
 
 
-async def test_a_test_whose_next_row_does_not_come_is_not_said_to_run() -> None:
+async def test_a_test_whose_next_row_does_not_come_is_not_shown_as_running() -> None:
     session = FakeSession(queue_scene())
     session.say(FIRST, *table_text(500.0, 600.0, 620.0))
     async with console(session, size=(200, 40)) as (app, pilot, _):
@@ -346,7 +346,7 @@ def saved_text(app: Any) -> str:
 async def test_the_page_of_ones_own_job_says_which_checkpoint_is_whole_and_what_would_be_lost() -> None:
     session = FakeSession(queue_scene())
     session.mine = session.fleet.jobsets["default", "llama"].owner
-    said(session, *training(60), "  successfully saved checkpoint from iteration      50 to /out")
+    say(session, *training(60), "  successfully saved checkpoint from iteration      50 to /out")
     session.checkpoints.state = saved_state(ago=1800)
     async with console(session, size=(150, 45)) as (app, pilot, _):
         await opened(app, pilot)
@@ -365,7 +365,7 @@ async def test_nothing_is_read_unasked_of_a_job_of_others_and_a_key_reads_it(*, 
     if read_only:
         session.mine = session.fleet.jobsets["default", "llama"].owner
         session.read_only = True
-    said(session, *training(60), "  successfully saved checkpoint from iteration      50 to /out")
+    say(session, *training(60), "  successfully saved checkpoint from iteration      50 to /out")
     session.checkpoints.state = saved_state(ago=1800)
     async with console(session, size=(150, 45)) as (app, pilot, _):
         await opened(app, pilot)
@@ -380,7 +380,7 @@ async def test_nothing_is_read_unasked_of_a_job_of_others_and_a_key_reads_it(*, 
 async def test_why_a_folder_could_not_be_read_is_readable_on_a_small_terminal() -> None:
     session = FakeSession(queue_scene())
     session.mine = session.fleet.jobsets["default", "llama"].owner
-    said(session, *training(60), "  successfully saved checkpoint from iteration      50 to out/llama/checkpoint")
+    say(session, *training(60), "  successfully saved checkpoint from iteration      50 to out/llama/checkpoint")
     problem = "There is no folder out/llama/checkpoint in pod 0 of llama."
     session.checkpoints.state = SavedState(time.time(), "out/llama/checkpoint", problem=problem)
     async with console(session, size=(80, 24)) as (app, pilot, _):
@@ -393,7 +393,7 @@ async def test_why_a_folder_could_not_be_read_is_readable_on_a_small_terminal() 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_job_that_trains_nothing_has_no_line_of_checkpoints() -> None:
     session = FakeSession(queue_scene())
-    said(session, "hello")
+    say(session, "hello")
     async with console(session, size=(150, 45)) as (app, pilot, _):
         screen = await to_job(app, pilot, "llama", "training")
         await until_shown(pilot, "No training step")

@@ -59,12 +59,12 @@ async def test_what_is_open_and_how_it_does() -> None:
         assert "83.9 MiB" in text or "84.0 MiB" in text
         await pilot.press("home")
         screen = screen_of(app, TunnelsScreen)
-        await until(pilot, lambda: "broke off: it was deleted" in told(screen))
-        assert "127.0.0.1:8888 forwards to port 8888: 41 connections" in told(screen)
-        assert "It moved to another pod 1 time" in told(screen)
+        await until(pilot, lambda: "broke off: it was deleted" in explanation(screen))
+        assert "127.0.0.1:8888 forwards to port 8888: 41 connections" in explanation(screen)
+        assert "It moved to another pod 1 time" in explanation(screen)
 
 
-def told(screen: TunnelsScreen) -> str:
+def explanation(screen: TunnelsScreen) -> str:
     return "".join(run.text for run in screen.explanation.runs)
 
 

@@ -51,7 +51,7 @@ async def test_letters_right_after_the_slash_are_the_search(tmp_path: Path) -> N
     text.close()
 
 
-async def test_an_empty_file_is_said_to_be_empty_until_something_is_written(
+async def test_an_empty_file_is_shown_as_empty_until_something_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("screens.pages.log.FILE_POLL_SECONDS", 0.02)

@@ -281,7 +281,7 @@ async def test_flight_recorders_are_asked_with_consent_only() -> None:
             await until(pilot, lambda asked=asked: len(session.called("slow with recorders")) == asked)  # type: ignore[misc]
 
 
-async def test_ones_own_job_that_makes_steps_is_inspected_after_it_was_said_that_this_halts_it() -> None:
+async def test_ones_own_job_that_makes_steps_is_inspected_after_a_warning_that_this_halts_it() -> None:
     async with console(size=(160, 50)) as (app, pilot, session):
         session.inspector.report = report()
         uid = session.fleet.jobsets["default", "nccl-0412"].uid

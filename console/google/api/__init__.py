@@ -17,6 +17,6 @@ def members_by_role(bindings: Iterable[tuple[str, Iterable[str]]]) -> dict[str, 
     return found
 
 
-async def loaded(module: str) -> ModuleType:
+async def import_google(module: str) -> ModuleType:
     """Import a module that loads Google's libraries, in a thread (a second the first time)."""
     return await asyncio.to_thread(importlib.import_module, module)

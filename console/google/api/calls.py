@@ -145,18 +145,18 @@ def _renew_credentials(credentials: Any, refused: str) -> tuple[str, float]:
     from google.auth.exceptions import GoogleAuthError, TransportError
     from google.auth.transport.requests import Request
 
-    def ends() -> float:
+    def expires_at() -> float:
         # Google's library keeps the time without its zone, which is UTC.
         return credentials.expiry.replace(tzinfo=UTC).timestamp() if credentials.expiry else float("inf")
 
     try:
-        if not credentials.valid or ends() < time.time() + RENEW_BEFORE or credentials.token == refused:
+        if not credentials.valid or expires_at() < time.time() + RENEW_BEFORE or credentials.token == refused:
             credentials.refresh(Request())
     except TransportError as error:
         raise Unreachable("Google did not answer while renewing the login.", "Check the network.") from error
     except GoogleAuthError as error:
         raise NotLoggedIn("Google refused to renew the login of this machine.", LOGIN_COMMAND) from error
-    return str(credentials.token), ends()
+    return str(credentials.token), expires_at()
 
 
 _REQUEST_PREFIX = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")  # what HTTP clients put before the words

@@ -75,7 +75,7 @@ def test_own_quota_is_reclaimed_from_whoever_borrowed_last() -> None:
     assert "Pending the preemption of 1 workload(s)" in found.message
 
 
-def test_missing_quota_and_places_are_told_apart() -> None:
+def test_missing_quota_and_missing_places_are_different_reasons() -> None:
     snapshot = Snapshot([queue("a", 16)], flavors=[Flavor("a4")], holding=[workload("one", "a", 1, holds=True)])
     short, never = admission_cycle([workload("mine", "a", 2), workload("huge", "a", 3)], snapshot)
     assert (short.verdict, never.verdict) == (CycleVerdict.HOPELESS, CycleVerdict.HOPELESS)
@@ -280,7 +280,7 @@ def test_pod_sets_that_fit_only_one_by_one_do_not_fit() -> None:
 
 def test_a_flavor_without_nodes_leads_to_the_next_one_in_the_next_try() -> None:
     snapshot = two_flavors(nodes=4)
-    snapshot.trees["one"].use(("one-a",), {GPU: 8000}, 1)
+    snapshot.trees["one"].add_usage(("one-a",), {GPU: 8000}, 1)
     asked = workload("job", "team", 2)
     (found,) = admission_cycle([asked], snapshot)
     assert (found.verdict, found.choice.flavors_left) == (CycleVerdict.HOPELESS, True)
@@ -297,7 +297,7 @@ def test_nodes_that_victims_will_leave_are_kept_for_their_preemptor_during_the_c
     snapshot.queues["team"].groups = other.groups
     (first,) = admission_cycle([workload("victim", "team", 1)], snapshot)
     assert first.verdict is CycleVerdict.ADMIT
-    snapshot.trees["one"].use(("one-b",), {GPU: 8000}, 1)
+    snapshot.trees["one"].add_usage(("one-b",), {GPU: 8000}, 1)
     heads = [workload("urgent", "team", 1, 9), workload("late", "other", 1)]
     found = {each.workload.uid: each.verdict for each in admission_cycle(heads, snapshot)}
     assert found == {"urgent": CycleVerdict.PREEMPT, "late": CycleVerdict.HOPELESS}

@@ -138,7 +138,7 @@ def test_where_pods_go(rooms: str, asked: list[SnapshotPodSet], failed: str, exp
     there = tree(rooms)
     for each in asked:
         for values, count in each.places:
-            there.use(values, each.single, count)
+            there.add_usage(values, each.single, count)
     found, why = assign_together([WantedPlaces(there, each) for each in asked], failed=[failed] if failed else [])
     if isinstance(expected, str):
         assert why == expected
@@ -279,7 +279,7 @@ def test_a_node_that_failed_is_replaced_or_the_quota_given_back(
     held = job("a", "q", pods("main", 4, places="x1:2 x9:2", required="rack"), flavor="a4")
     held.second_pass, held.failed_nodes = True, ("x9",)
     there = tree(rooms)
-    there.use(("x1",), {GPU: 1}, 2)  # of another
+    there.add_usage(("x1",), {GPU: 1}, 2)  # of another
     snapshot = Snapshot([queue("q")], flavors=[there.flavor], trees={"a4": there}, holding=[held])
     (decision,) = admission_cycle([held], snapshot)
     assert decision.verdict is verdict

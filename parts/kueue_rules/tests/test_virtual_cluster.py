@@ -202,7 +202,7 @@ def scenes(draw: st.DrawFn) -> tuple[Snapshot, Snapshot, list[str], list[Snapsho
     return snapshot(), snapshot(), [name for name in names if draw(st.booleans())], workloads
 
 
-def told(moves: Sequence[Move]) -> list[object]:
+def outcomes(moves: Sequence[Move]) -> list[object]:
     return [
         (each.workload.uid, each.preempted_by and each.preempted_by.uid,
          [(group.flavors, group.places) for group in each.workload.pod_sets])
@@ -228,7 +228,7 @@ def test_it_decides_as_if_every_workload_were_tried(
         plain.submit(deepcopy(workload))  # both note in it which flavors they have tried
         if data.draw(st.integers(0, 2)):
             continue
-        assert told(quick.admit(now)) == told(plain.admit(now))
+        assert outcomes(quick.admit(now)) == outcomes(plain.admit(now))
         assert quick.waiting.keys() == plain.waiting.keys()
         for name, listed in plain.waiting.items():
             assert [each.uid for each in quick.waiting[name]] == [each.uid for each in listed]
@@ -346,13 +346,13 @@ def test_a_try_begins_with_the_first_flavor_again_once_something_was_written() -
     turns, waiting = FlavorTurns(), job("waiting", "mine", 1)
     first = FlavorChoice([PodSetChoice(waiting.pod_sets[0], tried={GPU: 0})])
     turns.note(waiting, "no room", first)
-    assert turns.tried(waiting) == (), "the message was written to it"
+    assert turns.tried_flavors(waiting) == (), "the message was written to it"
     assert turns.meet_anew([waiting])
     turns.note(waiting, "no room", first)
-    assert turns.tried(waiting) == ({GPU: 0},)
+    assert turns.tried_flavors(waiting) == ({GPU: 0},)
     assert turns.meet_anew([waiting])
     turns.written("mine")
-    assert turns.tried(waiting) == ()
+    assert turns.tried_flavors(waiting) == ()
     assert turns.meet_anew([waiting])
     assert not turns.meet_anew([waiting]), "it went round"
 

@@ -106,7 +106,7 @@ def test_who_costs_little_is_looked_at_for_longer(share: float, asked: float, se
         ([RankSamples(9, stacks=[(200, "\x1b[2J;;((("), (-5, LOADS)]), samples(1, 0)], "too few samples"),
     ],
 )
-def test_without_samples_the_cause_stays_and_it_is_said_why(told: list[RankSamples], why: str) -> None:
+def test_without_samples_the_cause_stays_and_the_reason_is_shown(told: list[RankSamples], why: str) -> None:
     report = add_samples(slow(), told)
     assert report.late == slow().late
     assert report.sampled == f"What slow ranks do meanwhile is not known ({why})"

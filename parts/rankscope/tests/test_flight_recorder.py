@@ -540,7 +540,7 @@ def test_of_several_looks_at_a_link_the_best_counts() -> None:
     assert probe.watch_links(lambda: next(looks), pause=0.0) == [["10.0.0.2", 92, 2]]
 
 
-def test_how_many_gave_a_dump_is_said() -> None:
+def test_the_number_of_dumps_is_shown() -> None:
     every = [RankDump(0), RankDump(1, "no pipe"), RankDump(2, "no pipe")]
     assert describe_dumps(every) == "1 of 3 ranks gave a dump (ranks 1-2: no pipe)"
     assert describe_dumps(every[:2]) == "1 of 2 ranks gave a dump (rank 1: no pipe)"

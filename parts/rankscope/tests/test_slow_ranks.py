@@ -164,7 +164,7 @@ def test_in_healthy_runs_no_rank_is_slow(world: int) -> None:
         assert report.words[0].startswith("No host costs more than ")
 
 
-def test_none_is_said_to_be_slow_only_where_a_slow_rank_is_ruled_out() -> None:
+def test_no_rank_is_reported_as_slow_only_where_a_slow_rank_is_ruled_out() -> None:
     """Ten steps, seen a hundred times: of one that is late for a twentieth of a step nobody would know."""
     for seed in range(5):
         report = polled(SimulatedJob(8, step=1.0, seed=seed), seconds=10.0, every=0.09)

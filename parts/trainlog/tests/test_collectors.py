@@ -104,7 +104,7 @@ def read(data: bytes, piece: int = 1 << 20) -> LogResults:
     return reading
 
 
-def told(reading: LogResults) -> object:
+def content_of(reading: LogResults) -> object:
     return (
         reading.nccl,
         [(run.format, [step._replace(warm_up=False) for step in run.steps]) for run in reading.training],
@@ -117,22 +117,22 @@ def told(reading: LogResults) -> object:
 @pytest.mark.parametrize("wrapped", WRAPPED)
 def test_what_stands_in_it_is_what_the_program_printed(wrapped: str, content: str) -> None:
     text = CONTENTS[content]
-    bare = told(read(text.encode()))
+    bare = content_of(read(text.encode()))
     data = WRAPPED[wrapped](text.splitlines()).encode()
-    assert told(read(data)) == bare
-    assert told(read(data, 999)) == bare
+    assert content_of(read(data)) == bare
+    assert content_of(read(data, 999)) == bare
 
 
 @pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 def test_utf_16_with_and_without_its_mark(encoding: str, content: str) -> None:
-    bare = told(read(CONTENTS[content].encode()))
+    bare = content_of(read(CONTENTS[content].encode()))
     data = CONTENTS[content].encode(encoding)
     for piece in (1 << 20, 333):
-        assert told(read(data, piece)) == bare
+        assert content_of(read(data, piece)) == bare
 
 
-def test_files_and_pods_are_told_apart() -> None:
+def test_files_and_pods_are_distinguished() -> None:
     lines = TABLE.splitlines()
     both = [f"{name}.log:{line}" for line in lines for name in ("a", "b")]
     first, second = read("\n".join(both).encode()).nccl

@@ -211,7 +211,7 @@ def test_failed_processes_of_which_torchrun_does_not_tell_the_first() -> None:
     assert facts(found) == ("torchrun", 0, "localhost", said)
 
 
-def test_reports_of_nodes_that_print_into_each_other_are_told_apart_by_their_labels() -> None:
+def test_interleaved_reports_of_nodes_are_separated_by_their_labels() -> None:
     report = KILLED.partition("\n")[2].splitlines()
     lines = [f"[pod/train-0-{node}/main] {line.replace(': 1 (', f': {node}1 (')}" for line in report for node in (1, 2)]
     found = parse_failures("\n".join(lines).encode())
@@ -239,7 +239,7 @@ def test_a_failure_of_a_rank_is_reported_once_with_how_often_it_was_named() -> N
     assert said.startswith("line 2: ranks 13-14: NCCL timeout: _ALLGATHER_BASE (SeqNum 8817) ran for 600 s")
 
 
-def test_hosts_of_which_the_same_is_said_are_reported_together() -> None:
+def test_hosts_with_the_same_report_are_listed_together() -> None:
     text = "".join(f"node-{number}: Test NCCL failure common.cu:1 'x'\n" for number in range(6))
     (said,) = group_sentences(parse_failures(text.encode()))
     assert said.startswith("line 1: on node-0, node-1, node-2, node-3 and 2 more: Test NCCL failure common.cu:1 'x'.")
@@ -317,7 +317,7 @@ def test_what_sigterm_left_is_the_reason(how: str) -> None:
     assert name_reason(lines) == ("stage 8 train", how)
 
 
-def test_what_is_named_already_is_not_said_again() -> None:
+def test_what_is_named_already_is_not_repeated() -> None:
     raised = LogFailure("exception", "ValueError: no such split", 5)
     found = find_failed_stage([*STEPS, "[rank0]: ValueError: no such split", *FAILED], [raised])
     assert found == LogFailure("stage", "Stage 8 (train) failed with exit code 2", 6)

@@ -63,7 +63,7 @@ class Queues:
             if is_true(queue, "Active") and name not in self._blocked:
                 head = self._first_to_try(self.pending_workloads(name), name)
                 if head is not None:
-                    head.tried = self.turns.tried(head)
+                    head.tried = self.turns.tried_flavors(head)
                     found.append(head)
         layers = gate(self._storage, "TASMultiLayerTopology", default=False)
         for obj in self._storage.list(WORKLOADS):

@@ -319,7 +319,7 @@ class MeasuresPanel(Container, metaclass=AbstractWidgetMeta):
     def draw(self) -> None: ...
 
     @property
-    def place(self) -> int:
+    def shown_index(self) -> int:
         last = self.number - 1
         return last if self.chosen is None else min(self.chosen, last)
 
@@ -335,7 +335,7 @@ class MeasuresPanel(Container, metaclass=AbstractWidgetMeta):
     watch_unreadable = redraw
 
     def ordinal(self, what: str, about: str = "") -> list[Span]:
-        return [Span(f"{what} {self.place + 1} of {self.number}{about}  ", "dim")] if self.number > 1 else []
+        return [Span(f"{what} {self.shown_index + 1} of {self.number}{about}  ", "dim")] if self.number > 1 else []
 
     def not_read(self) -> list[Span]:
         if self.unreadable is None:
@@ -345,7 +345,7 @@ class MeasuresPanel(Container, metaclass=AbstractWidgetMeta):
         return [Span(f"⚠ {what.summary}{where}: “{wording.sentence(what.text)[:80]}”  ", "waits")]
 
     def action_turn(self, step: int) -> None:
-        at = self.place + step
+        at = self.shown_index + step
         self.chosen = None if at >= self.number - 1 else max(0, at)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -434,7 +434,7 @@ class NcclPanel(MeasuresPanel):
 
     @property
     def shown(self) -> MeasuredTest | None:
-        return self.measured[self.place] if self.measured else None
+        return self.measured[self.shown_index] if self.measured else None
 
     @property
     def number(self) -> int:

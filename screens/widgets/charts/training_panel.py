@@ -338,7 +338,7 @@ class TrainingPanel(MeasuresPanel):
 
     @property
     def track(self) -> TrainingRun | None:
-        return self.tracks[self.place] if self.tracks else None
+        return self.tracks[self.shown_index] if self.tracks else None
 
     @property
     def number(self) -> int:

@@ -311,7 +311,7 @@ class GoogleOffers:
         self._known: dict[str, FieldChoices] = {}
         self._asked: dict[str, float] = {}
 
-    def over(self, offers: Mapping[str, FieldChoices]) -> dict[str, FieldChoices]:
+    def merge_into(self, offers: Mapping[str, FieldChoices]) -> dict[str, FieldChoices]:
         none = {kind: FieldChoices(kind) for kind in self._known}
         return {**offers, **{kind: {**none, **offers}[kind].merge(more) for kind, more in self._known.items()}}
 

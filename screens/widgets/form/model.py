@@ -142,7 +142,7 @@ class FormModel:
         del self._back[:-MAX_UNDO_STEPS]
         self._forth.clear()
 
-    def rest(self) -> None:
+    def end_undo_step(self) -> None:
         """End the current undo step."""
         if self._back:
             self._back[-1] = self._back[-1][0], ("", -1)

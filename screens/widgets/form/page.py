@@ -435,7 +435,7 @@ class FormPage(Widget):
         """Put the cursor on that line; `keys` also focuses it."""
         self.choices.close()
         self.offer_was_shown = False
-        self.model.rest()
+        self.model.end_undo_step()
         self.row = self.lines.here = row
         self._show_editor(self._load_editor(row))
         at = self.model.rows.index(row)

@@ -25,12 +25,12 @@ from tests.screens.scene import jobset, rank
 from trainlog import format_ranges
 
 
-def said(rank: int, text: str, code: int | None = 0, failure: str = "") -> RankOutput:
+def output(rank: int, text: str, code: int | None = 0, failure: str = "") -> RankOutput:
     return RankOutput(rank, f"pod-{rank}", "node", code, text, "", failure)
 
 
 def test_equal_outputs_stand_together_and_the_few_are_odd() -> None:
-    outputs = [*(said(rank, "580\n") for rank in range(6)), said(6, "570\n"), said(7, "", 1, "It broke off.")]
+    outputs = [*(output(rank, "580\n") for rank in range(6)), output(6, "570\n"), output(7, "", 1, "It broke off.")]
     assert group_outputs(reversed(outputs)) == (
         OutputGroup((0, 1, 2, 3, 4, 5), 0, "580"),
         OutputGroup((6,), 0, "570", differs=True),
@@ -41,13 +41,13 @@ def test_equal_outputs_stand_together_and_the_few_are_odd() -> None:
 
 
 def test_without_a_majority_nobody_is_odd() -> None:
-    assert not any(group.differs for group in group_outputs([said(rank, f"host-{rank}") for rank in range(8)]))
-    assert not any(group.differs for group in group_outputs([said(rank, str(rank % 2)) for rank in range(4)]))
+    assert not any(group.differs for group in group_outputs([output(rank, f"host-{rank}") for rank in range(8)]))
+    assert not any(group.differs for group in group_outputs([output(rank, str(rank % 2)) for rank in range(4)]))
     assert group_outputs([]) == ()
 
 
 def test_the_same_words_with_another_code_are_another_answer() -> None:
-    groups = group_outputs([said(0, "x"), said(1, "x", 3), said(2, "still at work", None)])
+    groups = group_outputs([output(0, "x"), output(1, "x", 3), output(2, "still at work", None)])
     assert [(group.ranks, group.differs) for group in groups] == [((0,), False), ((1,), True)]
     assert worst_exit_code([]) == 0
 

@@ -106,7 +106,7 @@ class Pods:
         return await run_in_pods(self.run, self.ranks, argv, INPUT, limit)
 
 
-def said_by(number: int) -> bytes:
+def answer_of(number: int) -> bytes:
     return b"pod %d\n%sit's said\n" % (number, INPUT)
 
 
@@ -118,7 +118,7 @@ async def test_one_stream_brings_the_answers_of_all_pods(tmp_path: Path) -> None
         pods.run, pods.ranks, (*ARGV[:2], f"{ARGV[2]} | cat", *ARGV[3:]), INPUT, 30.0,
         answered=lambda rank: told.append(rank.number),
     )  # fmt: skip
-    assert answers.found == {number: said_by(number) for number in range(40)}
+    assert answers.found == {number: answer_of(number) for number in range(40)}
     assert (answers.gateway, answers.through_it, answers.no_gateway) == (0, 40, "")
     assert pods.streams == 1
     assert sorted(told) == list(range(40)), "each is counted once"
@@ -127,7 +127,7 @@ async def test_one_stream_brings_the_answers_of_all_pods(tmp_path: Path) -> None
 async def test_few_pods_get_a_stream_each(tmp_path: Path) -> None:
     pods = Pods(tmp_path, 3)
     answers = await pods.ask()
-    assert answers.found == {number: said_by(number) for number in range(3)}
+    assert answers.found == {number: answer_of(number) for number in range(3)}
     assert (pods.streams, answers.gateway) == (3, None)
 
 
@@ -143,7 +143,7 @@ async def test_a_pod_that_ssh_does_not_reach_gets_a_stream_of_its_own(tmp_path: 
         return await running(pod, argv, stdin, take)
 
     answers = await run_in_pods(run, pods.ranks, ARGV, INPUT, 30.0)
-    assert answers.found == {number: said_by(number) for number in range(8)}
+    assert answers.found == {number: answer_of(number) for number in range(8)}
     assert (pods.streams, answers.through_it) == (2, 7)
 
 
@@ -152,7 +152,7 @@ async def test_pods_without_the_key_of_the_chart_get_a_stream_each_few_at_a_time
     for number in range(40):
         (pods.place(number) / ".ssh" / "id_pods").unlink()
     answers = await pods.ask()
-    assert answers.found == {number: said_by(number) for number in range(40)}
+    assert answers.found == {number: answer_of(number) for number in range(40)}
     assert pods.streams == 41, "the first one says that there is no key, and no other is tried"
     assert pods.most == MAX_CONCURRENT_PODS
     assert (answers.gateway, answers.no_gateway) == (None, "there is no ssh, or no key of the release, in this pod")
@@ -166,7 +166,7 @@ async def test_a_stream_for_which_there_is_no_room_is_tried_again(
     for number in range(24):
         (pods.place(number) / ".ssh" / "id_pods").unlink()
     answers = await pods.ask()
-    assert answers.found == {number: said_by(number) for number in range(24)}
+    assert answers.found == {number: answer_of(number) for number in range(24)}
     assert pods.streams > 25, "some were refused at first"
 
 
@@ -180,7 +180,7 @@ async def test_a_gateway_that_does_not_answer_is_followed_by_the_next(tmp_path: 
         return await running(pod, argv, stdin, take)
 
     answers = await run_in_pods(run, pods.ranks, ARGV, INPUT, 30.0)
-    assert answers.found == {number: said_by(number) for number in range(8)}
+    assert answers.found == {number: answer_of(number) for number in range(8)}
     assert (answers.gateway, pods.streams) == (1, 1), "pod 0 answers by ssh"
 
 
@@ -205,7 +205,7 @@ async def test_silent_and_dripping_gateways_are_given_up_soon(
 
     running, begun = pods.run, asyncio.get_running_loop().time()
     answers = await run_in_pods(run, pods.ranks, ARGV, INPUT, 30.0)
-    assert answers.found == {each: said_by(each) for each in range(number)}
+    assert answers.found == {each: answer_of(each) for each in range(number)}
     assert len(gateways) == asked
     assert asyncio.get_running_loop().time() - begun < 8
 
@@ -257,7 +257,7 @@ async def test_a_gateway_that_lies_is_not_believed(said: bytes, tmp_path: Path) 
         return await running(pod, argv, stdin, take)
 
     answers = await run_in_pods(run, pods.ranks, ARGV, INPUT, 30.0)
-    assert answers.found == {number: said_by(number) for number in range(6)}
+    assert answers.found == {number: answer_of(number) for number in range(6)}
     assert answers.gateway is None
     assert "cannot be parsed" in answers.no_gateway
     assert pods.streams == 6

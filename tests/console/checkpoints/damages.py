@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import random
 import shutil
 import tarfile
@@ -175,7 +174,3 @@ def spoil(run: Path, kind: str, number: int) -> tuple[str, str]:  # noqa: C901, 
 class Evil:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.system, ("touch /tmp/a4-evil-was-run",)
-
-
-def evil_pickles() -> tuple[bytes, ...]:
-    return pickle.dumps(Evil()), pickle.dumps({"storage_data": Evil()})

@@ -113,7 +113,7 @@ def test_no_launch_begins_with_what_goes_with_the_pods() -> None:
     assert starting_values(read(MEGATRON), {"recipe.train.checkpoint"}, job("llama", 2))[0]
 
 
-def test_a_wrong_pointer_in_the_folder_to_begin_with_is_said() -> None:
+def test_a_wrong_pointer_in_the_folder_to_begin_with_is_reported() -> None:
     _, words = starting_values(read(MEGATRON, notes=("run/latest names step 60, which is incomplete",)), ())
     assert words.endswith("But run/latest names step 60, which is incomplete.")
 
@@ -150,7 +150,7 @@ async def test_a_folder_that_the_log_names_is_read_by_commands_in_the_first_pod(
 
 
 @pytest.mark.slow(reason="starts programs of its own")
-async def test_what_cannot_be_read_is_said_and_nothing_is_taken_for_complete(
+async def test_what_cannot_be_read_is_reported_and_nothing_is_taken_for_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = Pod(tmp_path / "pod")

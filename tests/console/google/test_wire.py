@@ -83,7 +83,7 @@ async def test_a_cluster_with_its_pools() -> None:
         (True, True, "x.gke.goog", ("34.1.2.3", False, "x.gke.goog")),
     ],
 )
-def test_ways_in_are_told_apart(enabled: bool, public: bool, dns: str, entrance: tuple[str, bool, str]) -> None:
+def test_endpoints_are_distinguished(enabled: bool, public: bool, dns: str, entrance: tuple[str, bool, str]) -> None:
     kinds = api.ControlPlaneEndpointsConfig
     ends = kinds(
         ip_endpoints_config=kinds.IPEndpointsConfig(enabled=enabled, enable_public_endpoint=public),
@@ -197,7 +197,7 @@ async def test_what_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -
             await Gke(reach).list_clusters(PROJECT)
 
 
-async def test_a_closed_project_is_told_apart() -> None:
+async def test_a_closed_project_is_distinguished() -> None:
     async with practice_google() as (_, reach):
         with pytest.raises(NotAllowed, match="practice-locked"):
             await Gke(reach).list_clusters(LOCKED)

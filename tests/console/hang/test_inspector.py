@@ -370,7 +370,7 @@ async def test_py_spy_looks_only_at_the_rank_that_nccl_names_if_its_stack_explai
         assert others == {"Its stack was not asked for: it waits, too, and for other ranks."}
 
 
-async def test_pods_of_one_address_whose_processes_have_the_same_pids_are_told_apart_by_their_ranks(
+async def test_pods_of_one_address_whose_processes_have_the_same_pids_are_distinguished_by_their_ranks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("console.hang.inspector.RAS_PAUSE", 0)
@@ -471,7 +471,7 @@ def test_pip_takes_no_other_py_spy_than_the_one_that_is_locked() -> None:
     assert all(f" --hash=sha256:{each}" in inspector._INSTALL_PY_SPY for each in PY_SPY_HASHES)
 
 
-async def test_what_keeps_py_spy_from_looking_is_said() -> None:
+async def test_what_keeps_py_spy_from_looking_is_reported() -> None:
     refused = "Error: Permission Denied: Try running again with elevated permissions"
     report = await probe_of(
         Cluster(), saying(answer(0, 1, error=refused), answer(0, 1, py_spy="", error="x"))
@@ -506,7 +506,7 @@ async def test_a_pod_that_has_ended_is_whom_the_others_wait_for() -> None:
         ({"deleting_since": 7.0}, "pod 0 does not run any more"),
     ],
 )
-async def test_a_job_that_ends_while_its_slow_ranks_are_looked_for_is_said_to_have_ended(
+async def test_a_job_that_ends_while_its_slow_ranks_are_looked_for_is_reported_as_ended(
     change: dict[str, Any], said: str
 ) -> None:
     cluster = Cluster()

@@ -18,7 +18,7 @@ from tests.console.hang.test_inspector import FORBIDDEN
 from tests.fakes import present
 
 
-def test_the_master_s_port_is_reached_or_it_is_said_why_not() -> None:
+def test_the_master_s_port_is_reached_or_the_reason_is_shown() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
         port = door.getsockname()[1]
         env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}

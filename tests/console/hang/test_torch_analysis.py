@@ -157,7 +157,7 @@ async def test_junk_is_named_as_such(said: bytes) -> None:
     assert told.compare([1]) == f"PyTorch's own analyser was not asked: {told.why}."
 
 
-def test_groups_about_which_it_fails_are_said() -> None:
+def test_groups_for_which_it_fails_are_reported() -> None:
     told = TorchAnalysis("2.11.0", asked=3, failed=("x is not a supported operation",))
     assert told.compare(()) == (
         "PyTorch's own analyser (2.11.0) finds no collective that ranks miss or call otherwise. "

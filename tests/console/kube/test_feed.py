@@ -49,7 +49,7 @@ async def test_core_kinds_need_no_discovery(server: ApiServer) -> None:
         assert not server.asked("/apis")
 
 
-async def test_an_operator_that_is_not_installed_is_said_and_found_once_it_is(server: ApiServer) -> None:
+async def test_a_missing_operator_is_reported_and_found_once_it_is_installed(server: ApiServer) -> None:
     kueue = server.groups.pop("kueue.x-k8s.io")
     async with fed(server, "clusterqueues") as told:
         await eventually(lambda: seen(told, Disconnected))
@@ -118,17 +118,6 @@ async def test_a_kind_that_may_not_be_listed_at_all_says_so(server: ApiServer) -
             NotAllowed,
             "Ask for `list nodes`.",
         )
-
-
-async def test_a_server_that_is_down_at_first() -> None:
-    server = ApiServer()
-    async with server:
-        pass
-    async with fed(server, "workloads") as told:
-        await eventually(lambda: len(seen(told, Disconnected)) > 2)
-        assert {each.state for each in seen(told, Disconnected)} == {WatchState.STALE}
-        async with server:
-            await eventually(lambda: seen(told, Listed))
 
 
 async def test_500_is_stale_and_recovers(server: ApiServer) -> None:

@@ -36,7 +36,7 @@ async def going_on(client: Client) -> bytes:
         return await read_error_body(answer.iter_chunks(), 1 << 30)
 
 
-async def said(server: str, user: User | None = None, **cluster: Any) -> list[tuple[type[ConsoleError], str, str]]:
+async def refusals(server: str, user: User | None = None, **cluster: Any) -> list[tuple[type[ConsoleError], str, str]]:
     """What is told of either way of asking, which fails."""
     found = []
     for ask in (plain, going_on):
@@ -53,19 +53,19 @@ async def said(server: str, user: User | None = None, **cluster: Any) -> list[tu
     ["https://no-such-name.invalid", "http://127.0.0.1:1", "https://127.0.0.1:1", "htp://x", "https://[x", "nowhere"],
 )
 async def test_a_server_that_cannot_be_reached_is_reported_in_the_same_words(server: str) -> None:
-    first, second = await said(server)
+    first, second = await refusals(server)
     assert first == second
 
 
 async def test_so_is_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
     tls, _ = make_certificate(tmp_path, days=1)
     async with ApiServer(tls) as server:
-        first, second = await said(server.url)
+        first, second = await refusals(server.url)
         assert first == second
         assert "is not from the authority" in second[1]
     old, authority = make_certificate(tmp_path, days=-1)
     async with ApiServer(old) as server:
-        first, second = await said(server.url, certificate_authority=str(authority))
+        first, second = await refusals(server.url, certificate_authority=str(authority))
         assert first == second
         assert second[1].endswith("its certificate has expired.")
 
@@ -76,7 +76,7 @@ async def test_an_authority_that_is_damaged_within_is_named(tmp_path: Path) -> N
     lines[1] = f"{lines[1][:6]}{'A' * 10}{lines[1][16:]}"
     authority.write_text("".join(lines))
     async with ApiServer(tls) as server:
-        for kind, message, _ in await said(server.url, certificate_authority=str(authority)):
+        for kind, message, _ in await refusals(server.url, certificate_authority=str(authority)):
             assert kind is BadKubeconfig
             assert message.endswith("is no certificate: it is cut off or damaged.")
 
@@ -120,7 +120,7 @@ async def test_the_name_that_the_certificate_carries_may_be_another(tmp_path: Pa
     ):
         assert await plain(client) == await going_on(client) == VERSION
         assert {each.host for each in server.requests} == {f"127.0.0.1:{server.port}"}
-        first, second = await said(server.url, certificate_authority=ca, tls_server_name="other.example")
+        first, second = await refusals(server.url, certificate_authority=ca, tls_server_name="other.example")
         assert "its certificate is not for other.example" in first[1]
         assert "its certificate is not for other.example" in second[1]
 
@@ -138,7 +138,7 @@ async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("token", ["two\r\nX-Evil: 1", "two\nlines", "schlüssel"])
 async def test_a_token_that_is_no_header_is_not_sent(token: str) -> None:
     async with ApiServer(secure=True) as server:
-        for kind, message, _ in await said(server.url, User(token=token)):
+        for kind, message, _ in await refusals(server.url, User(token=token)):
             assert kind is BadKubeconfig
             assert token not in message
         assert server.requests == []
@@ -152,13 +152,13 @@ async def test_a_line_end_behind_a_token_is_no_part_of_it() -> None:
 
 async def test_no_password_of_an_address_is_reported() -> None:
     for server, proxy_url in (("http://anna:s3cr3t@127.0.0.1:1", None), ("http://h", "socks9://anna:s3cr3t@h:1")):
-        for _, message, hint in await said(server, proxy_url=proxy_url):
+        for _, message, hint in await refusals(server, proxy_url=proxy_url):
             assert "s3cr3t" not in f"{message}{hint}"
 
 
 async def test_no_token_is_reported_in_what_went_wrong(server: ApiServer) -> None:
     server.tokens = {"another"}
-    for kind, message, hint in await said(server.url, User(token="s3cr3t")):
+    for kind, message, hint in await refusals(server.url, User(token="s3cr3t")):
         assert kind is NotLoggedIn
         assert "s3cr3t" not in f"{message}{hint}"
 
@@ -277,8 +277,8 @@ async def test_a_proxy_that_is_reached_over_tls_has_to_show_a_certificate_too(
             assert await answers(cluster) == {VERSION}
             assert asked == [b"CONNECT 127.0.0.1:%d HTTP/1.1" % server.port] * 2
         else:
-            first, second = await said(server.url, certificate_authority=str(authority), proxy_url=through)
-            third = await said_by_wire(cluster)
+            first, second = await refusals(server.url, certificate_authority=str(authority), proxy_url=through)
+            third = await refusal_of_upgrade(cluster)
             assert [("certificate" in words, kind) for kind, words, _ in (first, second, third)] == [
                 (True, Unreachable)
             ] * 3
@@ -326,8 +326,8 @@ async def test_a_socks_proxy_is_gone_through_and_resolves_the_name(
 async def test_a_socks_proxy_that_refuses_is_reported_in_the_same_words(environment: pytest.MonkeyPatch) -> None:
     async with socks([], refuses=True) as through:
         environment.setenv("HTTPS_PROXY", through)
-        first, _ = await said("https://api.example")
-        assert first == await said_by_wire(EXAMPLE)
+        first, _ = await refusals("https://api.example")
+        assert first == await refusal_of_upgrade(EXAMPLE)
         assert first[1].endswith("cannot be reached: the proxy refuses (SOCKS).")
         assert "s3cr3t" not in f"{first}"
 
@@ -337,7 +337,7 @@ async def test_none_of_them_takes_it_where_it_is_not_to_be_taken(environment: py
     async with proxy(asked) as through:
         environment.setenv("ALL_PROXY", through)
         environment.setenv("NO_PROXY", "10.0.0.0/8, *.invalid")
-        first, second = await said("https://no-such-name.invalid")
+        first, second = await refusals("https://no-such-name.invalid")
         assert first == second
         assert first[1].endswith("its name cannot be resolved.")
         assert asked == []
@@ -349,14 +349,14 @@ async def test_a_proxy_that_cannot_be_used_is_reported_in_the_same_words(
 ) -> None:
     environment.setenv("HTTPS_PROXY", address)
     for given in (None, address):
-        first, second = await said("https://api.example", proxy_url=given)
+        first, second = await refusals("https://api.example", proxy_url=given)
         assert first == second
         assert first[0] is BadKubeconfig
         assert ("HTTPS_PROXY" in first[1]) is (given is None)
         assert "s3cr3t" not in f"{first}"
 
 
-async def said_by_wire(cluster: Cluster) -> tuple[type[ConsoleError], str, str]:
+async def refusal_of_upgrade(cluster: Cluster) -> tuple[type[ConsoleError], str, str]:
     """What is told where the connection is to become a tunnel."""
     with pytest.raises(ConsoleError) as caught:
         async with open_connection(Login(Target("x", "u", "d", cluster, User())), "ask"):
@@ -375,8 +375,8 @@ async def test_a_proxy_that_is_not_there_is_blamed_in_place_of_the_server(
     environment: pytest.MonkeyPatch, address: str, why: str
 ) -> None:
     environment.setenv("HTTPS_PROXY", address)
-    first, second = await said("https://api.example")
-    assert first == second == await said_by_wire(EXAMPLE)
+    first, second = await refusals("https://api.example")
+    assert first == second == await refusal_of_upgrade(EXAMPLE)
     assert first == (
         Unreachable,
         f"Could not ask: the API server https://api.example cannot be reached: the proxy cannot be reached: {why}.",
@@ -400,7 +400,7 @@ async def test_a_proxy_that_says_nothing_is_thought_of(
         with pytest.raises(Unreachable, match="no answer came through the proxy in time") as caught:
             await going_on(client)
         assert caught.value.hint == CHECK_PROXY
-        assert await said_by_wire(EXAMPLE) == (
+        assert await refusal_of_upgrade(EXAMPLE) == (
             Unreachable,
             caught.value.message,
             CHECK_PROXY,
@@ -415,8 +415,8 @@ async def test_no_password_of_a_proxy_that_refuses_is_reported(environment: pyte
 
     async with listening(refuse) as port:
         environment.setenv("HTTPS_PROXY", f"http://anna:s3cr3t@127.0.0.1:{port}")
-        first, second = await said("https://api.example")
-        assert first == await said_by_wire(EXAMPLE)
+        first, second = await refusals("https://api.example")
+        assert first == await refusal_of_upgrade(EXAMPLE)
     assert first == second
     assert first[:2] == (
         Unreachable,

@@ -79,7 +79,7 @@ async def test_a_token_file_is_read_again() -> None:
         assert await found.headers() == {"Authorization": "Bearer two"}
 
 
-async def test_a_missing_token_file_is_said(tmp_path: Path) -> None:
+async def test_a_missing_token_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadKubeconfig, match="cannot be read: No such file"):
         await login(User(token_file=str(tmp_path / "gone"))).headers()
 
@@ -239,7 +239,7 @@ async def test_requests_refused_together_renew_once(tmp_path: Path) -> None:
         assert (tmp_path / "count").read_text() == "2"
 
 
-async def test_a_token_that_stays_refused_is_said(tmp_path: Path, server: ApiServer) -> None:
+async def test_a_token_that_stays_refused_is_reported(tmp_path: Path, server: ApiServer) -> None:
     server.tokens = {"another"}
     for user in (User(token="mine"), User(exec=giving(tmp_path))):
         server.requests.clear()
@@ -250,7 +250,7 @@ async def test_a_token_that_stays_refused_is_said(tmp_path: Path, server: ApiSer
         assert len(server.requests) <= 2
 
 
-async def test_an_expired_client_certificate_is_said_in_words(tmp_path: Path) -> None:
+async def test_an_expired_client_certificate_is_reported_in_words(tmp_path: Path) -> None:
     _, expired = make_certificate(tmp_path, days=-1)
     user = User(client_certificate=str(expired), client_key=str(tmp_path / "pair.pem"))
     async with ApiServer() as server, server.client(user) as client:

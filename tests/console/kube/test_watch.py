@@ -97,7 +97,7 @@ class Script:
             yield each
 
 
-async def told(script: Script, count: int, backoff: Backoff | None = None, reader: Any = PODS) -> list[Any]:
+async def watched(script: Script, count: int, backoff: Backoff | None = None, reader: Any = PODS) -> list[Any]:
     async with aclosing(follow(script, reader, backoff or Recorded())) as changes:
         return await first(count, changes)
 
@@ -112,7 +112,7 @@ async def test_the_first_list_fills_page_by_page_and_then_lines_follow(monkeypat
         [page("a", "b", version=5, token="t1"), page("c", version=5)],
         [[line("ADDED", pod("d", 6)), line("MODIFIED", pod("a", 7)), line("DELETED", pod("b", 8))]],
     )
-    one, everything, heard, *changes = await told(script, 6)
+    one, everything, heard, *changes = await watched(script, 6)
     assert isinstance(one, FirstListPage)
     assert names(one) == ["a", "b"]
     assert isinstance(everything, Listed)
@@ -128,7 +128,7 @@ async def test_a_list_of_few_objects_that_take_long_is_built_in_slices(more: int
     """What takes time is no count of objects; of a page of so many bytes more each object is decoded alone."""
     heavy = {"containers": [{"name": f"c{each}"} for each in range(4000)]}
     items = [pod("p0", kept="x" * more), *(pod(f"p{each}", spec=heavy) for each in range(1, 30))]
-    parts = await told(Script([json.dumps({"items": items}).encode()], []), 2)
+    parts = await watched(Script([json.dumps({"items": items}).encode()], []), 2)
     assert [type(each) for each in parts] == [FirstListPage, FirstListPage]
     assert len(parts[0].objects) < 15
 
@@ -144,7 +144,7 @@ async def test_the_next_page_is_asked_for_before_this_one_is_read() -> None:
             asked.append(list(script.tokens))
             return PODS.read_page(body)
 
-    _, listed, _ = await told(script, 3, reader=Reader())
+    _, listed, _ = await watched(script, 3, reader=Reader())
     assert asked == [["", "t1"], ["", "t1"]]
     assert names(listed) == ["a", "b"]
 
@@ -168,7 +168,7 @@ def test_the_next_page_is_known_ahead_where_its_token_stands_before_the_items(bo
 async def test_a_page_whose_token_stands_behind_its_items_is_followed_all_the_same() -> None:
     late = b'{"items":[' + json.dumps(pod("a")).encode() + b'],"metadata":{"resourceVersion":"5","continue":"t1"}}'
     script = Script([late, page("b", version=5)], [[SILENCE]])
-    _, listed, _ = await told(script, 3)
+    _, listed, _ = await watched(script, 3)
     assert (script.tokens, names(listed)) == (["", "t1"], ["a", "b"])
 
 
@@ -180,7 +180,7 @@ async def test_410_lists_again_and_gives_one_replacement_without_a_gap(gone: Any
         [page("a", "b", version=5), page("b", version=90, token="t"), page("c", version=90)],
         [[line("MODIFIED", pod("a", 6))], gone, [line("ADDED", pod("d", 91))]],
     )
-    changes_seen = await told(script, 6 if gone is GONE else 7, Recorded(settled=0.0))
+    changes_seen = await watched(script, 6 if gone is GONE else 7, Recorded(settled=0.0))
     changes = [each for each in changes_seen if not isinstance(each, Heartbeat)]
     assert [type(each) for each in changes[:4]] == [Listed, Changed, Listed, Changed]
     assert names(changes[2]) == ["b", "c"]
@@ -195,7 +195,7 @@ async def test_a_watch_that_ends_goes_on_where_it_stopped_and_nobody_hears_of_it
             [line("ADDED", pod("c", 41))],
         ],
     )
-    changes = await told(script, 6)
+    changes = await watched(script, 6)
     assert script.versions[:2] == ["5", "40"]
     assert not [each for each in changes if isinstance(each, Disconnected)]
 
@@ -205,7 +205,7 @@ async def test_one_break_is_mended_quietly_and_the_second_is_reported() -> None:
     script = Script(
         [page("a", version=5)], [[line("ADDED", pod("b", 6)), BROKEN], BROKEN, BROKEN, [line("ADDED", pod("c", 7))]]
     )
-    changes = await told(script, 7, backoff)
+    changes = await watched(script, 7, backoff)
     assert [type(each) for each in changes] == [
         Listed,
         Heartbeat,
@@ -223,14 +223,14 @@ async def test_one_break_is_mended_quietly_and_the_second_is_reported() -> None:
 async def test_a_list_that_fails_is_reported_at_once_and_tried_again() -> None:
     backoff = Recorded()
     script = Script([BROKEN, BROKEN, page("a", version=5)], [])
-    changes = await told(script, 4, backoff)
+    changes = await watched(script, 4, backoff)
     assert [type(each) for each in changes] == [Disconnected, Disconnected, Listed, Heartbeat]
     assert backoff.waits == [("Unreachable", 1), ("Unreachable", 2)]
 
 
 async def test_a_list_that_goes_stale_in_the_middle_begins_again() -> None:
     script = Script([page("a", version=5, token="t"), GONE, page("b", version=9)], [])
-    changes = await told(script, 3)
+    changes = await watched(script, 3)
     assert [type(each) for each in changes] == [FirstListPage, Listed, Heartbeat]
     assert names(changes[1]) == ["b"]
     assert script.tokens == ["", "t", ""]
@@ -250,7 +250,9 @@ BOOKMARK = line("BOOKMARK", {"metadata": {"resourceVersion": "40"}})
         pytest.param([BOOKMARK], 1, "ended the watch", id="an end after a bookmark"),
     ],
 )
-async def test_watches_that_do_not_last_are_made_less_and_less_often_and_said(watch: Any, lists: int, why: str) -> None:
+async def test_watches_that_do_not_last_come_less_and_less_often_and_are_named(
+    watch: Any, lists: int, why: str
+) -> None:
     backoff = Recorded()
     script = Script([page("a", version=each) for each in range(1, 6)], [watch] * 4)
     async with gathered(follow(script, PODS, backoff)) as changes:
@@ -272,7 +274,7 @@ async def test_after_a_storm_a_list_and_a_watch_that_last_are_live_though_nothin
 async def test_410_after_a_watch_that_lasted_costs_no_wait() -> None:
     backoff = Recorded(settled=0.0)
     script = Script([page("a", version=each) for each in range(1, 6)], [[BOOKMARK, GONE_LINE]] * 4)
-    changes = await told(script, 12, backoff)
+    changes = await watched(script, 12, backoff)
     assert (backoff.waits, seen(changes, Disconnected)) == ([], [])
 
 
@@ -290,13 +292,13 @@ def test_lists_that_are_useless_for_ever_come_every_few_seconds_at_most() -> Non
 )
 async def test_a_restored_server_lists_again_and_one_that_cannot_say_what_is_gone(status: dict[str, object]) -> None:
     script = Script([page("a", version=90), page("b", version=7)], [[line("ERROR", {"kind": "Status", **status})]])
-    changes = await told(script, 4)
+    changes = await watched(script, 4)
     assert [type(each) for each in changes] == [Listed, Heartbeat, Listed, Heartbeat]
 
 
-async def test_an_object_that_turns_to_nonsense_is_told_apart() -> None:
+async def test_an_object_that_turns_to_nonsense_is_marked_unparsable() -> None:
     script = Script([page("a", version=5)], [[line("MODIFIED", pod("a", 6, status=[])), line("MODIFIED", pod("a", 7))]])
-    changes = await told(script, 4)
+    changes = await watched(script, 4)
     assert isinstance(changes[2], Unparsable)
     assert changes[2].key == ("n", "a")
     assert isinstance(changes[3], Changed)
@@ -306,7 +308,7 @@ async def test_a_line_of_nonsense_costs_a_reconnection_and_no_object() -> None:
     script = Script(
         [page("a", version=5)], [[line("ADDED", pod("b", 6)), b'{"type":"ADD'], [line("ADDED", pod("c", 7))]]
     )
-    changes = await told(script, 5)
+    changes = await watched(script, 5)
     assert [each.key[1] for each in changes if isinstance(each, Changed)] == ["b", "c"]
     assert script.versions[:2] == ["5", "6"]
 
@@ -404,16 +406,3 @@ async def test_410_over_http(server: ApiServer) -> None:
         assert names(seen(changes, Listed)[1]) == ["a"]
         assert not seen(changes, Removed)
         assert not seen(changes, Disconnected)
-
-
-@pytest.mark.slow(reason="starts servers and waits until the watch comes back")
-async def test_a_server_that_is_killed_and_comes_back(server: ApiServer) -> None:
-    async with following(server) as changes:
-        await eventually(lambda: server.watched(PATH))
-        await server.stop()
-        await eventually(lambda: seen(changes, Disconnected))
-        assert "connection refused" in seen(changes, Disconnected)[0].error.message
-        server.put(PATH, named("late"))
-        await server.start()
-        await eventually(lambda: seen(changes, Changed))
-        assert len(seen(changes, Listed)) == 1

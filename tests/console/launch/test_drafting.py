@@ -241,7 +241,7 @@ def test_a_text_that_cannot_be_read_is_written_anew_with_its_comments() -> None:
         ("gpus: 8\x00\n", 1, "", "character"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_line(text: str, line: int, path: str, part: str) -> None:
+def test_what_is_wrong_is_reported_with_its_line(text: str, line: int, path: str, part: str) -> None:
     draft = DRAFTING.read_yaml(NCCL, text)
     first = draft.problems[0]
     assert (first.line, first.path) == (line, path), draft.problems

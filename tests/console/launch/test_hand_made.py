@@ -36,7 +36,7 @@ def service(name: str, selector: dict[str, str], address: str = "None", **more: 
     return {"metadata": meta, "spec": {"clusterIP": address, "selector": selector}}
 
 
-async def told(pods: list[Any] | None, services: list[Any]) -> dict[tuple[str, str], tuple[bool, str]]:
+async def listed(pods: list[Any] | None, services: list[Any]) -> dict[tuple[str, str], tuple[bool, str]]:
     found, _ = await list_hand_made(cast("Client", Api(pods, services)), "lab")
     return {(each.kind, each.name): (each.runs, each.why) for each in found}
 
@@ -59,13 +59,13 @@ SERVICES_OF_OTHERS = (
     ("pods", "services"), [*(([each], []) for each in PODS_OF_OTHERS), *(([], [each]) for each in SERVICES_OF_OTHERS)]
 )
 async def test_what_is_of_others_is_left_alone(pods: list[Any], services: list[Any]) -> None:
-    assert await told(pods, services) == {}
+    assert await listed(pods, services) == {}
 
 
 async def test_what_has_ended_is_left_behind_and_what_runs_is_reported() -> None:
     services = [service("training-master", {"role": "master"}), service("training-worker", {"role": "worker"}),
                 service("megatron", {"app": "megatron"})]  # fmt: skip
-    found = await told([pod("training-master", "master"), pod("training-worker-1", "worker", "Failed")], services)
+    found = await listed([pod("training-master", "master"), pod("training-worker-1", "worker", "Failed")], services)
     assert found == {
         ("Pod", "training-master"): (True, "Made by hand: it is Running and holds 4 GPUs."),
         ("Pod", "training-worker-1"): (False, "Made by hand: it has ended (Failed)."),

@@ -130,7 +130,7 @@ def nowhere() -> Login:
     return Login(Target("c", "u", "default", Cluster(f"https://127.0.0.1:{port}"), User(token="secret-token")))
 
 
-async def test_a_server_that_is_not_there_is_said(nowhere: Login) -> None:
+async def test_a_server_that_is_not_there_is_reported(nowhere: Login) -> None:
     with pytest.raises(Unreachable, match="connection refused") as raised:
         await Helm(nowhere).list_releases("a4")
     assert "secret-token" not in f"{raised.value}{raised.value.hint}"

@@ -97,7 +97,7 @@ def test_good_names(name: str) -> None:
         ("anna\N{ROCKET}", "a-z"),
     ],
 )
-def test_bad_names_are_said_in_a_sentence(name: str, part: str) -> None:
+def test_bad_names_are_refused_in_a_sentence(name: str, part: str) -> None:
     assert part in name_problem(name)
     assert name_problem(name).endswith(".")
 
@@ -141,7 +141,7 @@ def test_a_plan_wins_over_its_recipe() -> None:
     assert CATALOGUE.chart_values(plan("anna", "team", "interactive", keepAlive=False))["keepAlive"] is False
 
 
-def test_a_launcher_that_is_missing_is_said() -> None:
+def test_a_launcher_that_is_missing_is_reported() -> None:
     poor = ChartCatalog(
         CATALOGUE.chart, CATALOGUE.schema, {"run.sh": "", "pods.sh": "", "prepare.sh": "", "steps.sh": ""}
     )

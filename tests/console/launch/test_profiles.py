@@ -100,7 +100,7 @@ async def test_one_profile_is_the_default(profiles: Profiles) -> None:
         ("[" * 5000 + "]" * 5000, "nested too deep"),
     ],
 )
-async def test_what_cannot_be_read_is_said_with_its_place(profiles: Profiles, text: str, why: str) -> None:
+async def test_what_cannot_be_read_is_reported_with_its_place(profiles: Profiles, text: str, why: str) -> None:
     write(profiles, "odd", text)
     with pytest.raises(BadInput, match=why):
         await profiles.read("odd")

@@ -125,7 +125,7 @@ def test_an_untouched_form_changes_nothing() -> None:
     assert parse_changes(FIELDS, {one.path: format_value(one, one.default) for one in FIELDS}) == ({}, ())
 
 
-def test_what_cannot_be_read_is_said_at_its_field() -> None:
+def test_what_cannot_be_read_is_reported_at_its_field() -> None:
     values, problems = parse_changes(FIELDS, {"gpus": "many", "recipe.nccl.end": "1G"})
     assert values == {"recipe": {"nccl": {"end": "1G"}}}
     assert problems == (FieldProblem("gpus", "Thing must be a whole number; many was given."),)

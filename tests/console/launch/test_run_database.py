@@ -56,7 +56,7 @@ async def test_a_run_is_remembered_whole(place: Path) -> None:
 ALARM = Alarm(AlarmKind.NAN, "loss is NaN since step 20", 1500.0, "team", "anna-nccl", more="frees 16 GPUs")
 
 
-async def test_what_rang_stays_with_the_run_whoever_heard_it(place: Path) -> None:
+async def test_alarms_stay_with_the_run_whichever_console_raised_them(place: Path) -> None:
     first, second = RunHistory(place), RunHistory(place)
     kept = await first.add_run(RUN)
     spike = replace(ALARM, kind=AlarmKind.SPIKE, time=1400.0)
@@ -313,7 +313,7 @@ async def test_a_full_disk_is_known_before_a_run_is_to_be_kept_and_forgotten_onc
     await history.close()
 
 
-async def test_a_folder_in_which_nothing_can_be_is_said_where_there_is_no_history(tmp_path: Path) -> None:
+async def test_a_folder_that_can_hold_nothing_is_named_where_there_is_no_history(tmp_path: Path) -> None:
     (tmp_path / "a4").touch()
     history = RunHistory(tmp_path / "a4" / "history.db")
     assert await history.list_runs() == ()

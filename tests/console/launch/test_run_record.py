@@ -188,7 +188,7 @@ def test_a_run_that_goes_on_has_the_state_of_what_rings() -> None:
     assert replace(runs, nan=True).state == "diverged"
 
 
-def test_alarms_that_two_consoles_heard_are_one() -> None:
+def test_alarms_that_two_consoles_raised_are_one() -> None:
     later = replace(NAN, time=1101.0, words="loss is NaN since step 20 (last good 10.58 at 19), still", over=1300.0)
     assert merge_alarms((NAN,), (later,)) == (replace(later, time=1100.0),)
     again = replace(NAN, time=1400.0)

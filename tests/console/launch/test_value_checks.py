@@ -150,7 +150,7 @@ def test_qwen3_fits_where_the_documents_say(gpus: int) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_said_at_its_field(recipe: str, changes: dict[str, Value], path: str, words: str) -> None:
+def test_what_does_not_fit_is_named_at_its_field(recipe: str, changes: dict[str, Value], path: str, words: str) -> None:
     found = problems(recipe, changes)
     assert path in found, found
     assert words in found[path]

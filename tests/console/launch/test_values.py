@@ -61,7 +61,7 @@ def test_each_fault_is_one_sentence_at_its_field(values: dict[str, Value], path:
     assert problems(**values) == {path: message}
 
 
-def test_faults_are_all_said_in_the_forms_order() -> None:
+def test_all_faults_are_reported_in_the_forms_order() -> None:
     assert list(problems(ttl=-1, gpus=12, image="", more=1)) == ["more", "gpus", "image", "ttl"]
 
 

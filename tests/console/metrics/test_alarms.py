@@ -214,7 +214,7 @@ async def test_what_exporters_tell_of_the_gpus_is_kept_with_what_the_log_tells()
     await patrol.close()
 
 
-async def test_a_job_whose_log_nobody_follows_any_more_is_not_told_to_hang() -> None:
+async def test_a_job_whose_log_nobody_follows_any_more_does_not_count_as_hanging() -> None:
     cluster = Cluster("a")
     cluster.lines[pod("a", 0)] = EIGHT_STEPS
     patrol = cluster.alarm_monitor()
@@ -266,7 +266,7 @@ async def test_never_more_logs_than_may_be_and_the_others_are_reported() -> None
     await patrol.close()
 
 
-async def test_what_may_not_be_read_is_said() -> None:
+async def test_what_may_not_be_read_is_reported() -> None:
     cluster = Cluster("a")
     cluster.refused = {pod("a", 0), pod("a", 1)}
     patrol = cluster.alarm_monitor()

@@ -241,7 +241,7 @@ def test_groups_of_groups() -> None:
     ]  # fmt: skip
 
 
-def test_dumps_that_do_not_name_their_process_are_told_apart() -> None:
+def test_dumps_that_do_not_name_their_process_are_distinguished() -> None:
     dump = 'Stack dump for {}\nThread 0x7F1A (active): "MainThread"\n    step (train.py:{})\n\n'
     text = dump.format("rank 0", 4) + dump.format("rank 1", 5) + dump.format("PID 77", 6)
     found = parse_pyspy(text.encode())

@@ -19,7 +19,7 @@ def report(at: float, ports: dict[str, tuple[int, int]], kib: int | str = 0, lin
     return ("\n".join(lines) + "\n" + TABLE).encode()
 
 
-def told(*reports: bytes, piece: int = 7) -> NetworkCounters:
+def counters_of(*reports: bytes, piece: int = 7) -> NetworkCounters:
     counters = NetworkCounters()
     whole = b"".join(reports)
     for at in range(0, len(whole), piece):
@@ -28,7 +28,7 @@ def told(*reports: bytes, piece: int = 7) -> NetworkCounters:
 
 
 def test_one_reading_names_the_ports_and_knows_no_rate() -> None:
-    counters = told(report(10, {"mlx5_1/1": (5, 5), "mlx5_0/1": (0, 0)}))
+    counters = counters_of(report(10, {"mlx5_1/1": (5, 5), "mlx5_0/1": (0, 0)}))
     assert counters.rdma_rates == (LinkRate("mlx5_0/1"), LinkRate("mlx5_1/1"))
     assert counters.rates_of(0) == (None, None)
 
@@ -36,7 +36,7 @@ def test_one_reading_names_the_ports_and_knows_no_rate() -> None:
 @pytest.mark.parametrize("piece", [1, 13, 10_000])
 def test_two_readings_make_rates_in_bytes_a_second(piece: int) -> None:
     first = report(10, {"mlx5_0/1": (1_000, 0)}, 100)
-    counters = told(first, report(12, {"mlx5_0/1": (11_000, 2_000)}, 300), piece=piece)
+    counters = counters_of(first, report(12, {"mlx5_0/1": (11_000, 2_000)}, 300), piece=piece)
     assert counters.rdma_rates == (LinkRate("mlx5_0/1", 10_000 * 4 / 2, 2_000 * 4 / 2),)
     assert counters.rates_of(0) == (2 * 200 * 1024 / 2, 2 * 200 * 1024 / 2)
     assert counters.rates_of(1) == (2 * 400 * 1024 / 2, 2 * 400 * 1024 / 2)
@@ -44,16 +44,16 @@ def test_two_readings_make_rates_in_bytes_a_second(piece: int) -> None:
 
 def test_a_counter_that_was_set_back_is_not_known_until_the_next_reading() -> None:
     ports = [report(at, {"mlx5_0/1": (count, count)}) for at, count in ((1, 500), (2, 10), (3, 110))]
-    assert told(*ports[:2]).rdma_rates == (LinkRate("mlx5_0/1"),)
-    assert told(*ports).rdma_rates == (LinkRate("mlx5_0/1", 400.0, 400.0),)
+    assert counters_of(*ports[:2]).rdma_rates == (LinkRate("mlx5_0/1"),)
+    assert counters_of(*ports).rdma_rates == (LinkRate("mlx5_0/1", 400.0, 400.0),)
 
 
 def test_what_is_absent_or_not_available_is_not_known() -> None:
-    counters = told(report(1, {}, "N/A"), report(2, {}, "N/A"))
+    counters = counters_of(report(1, {}, "N/A"), report(2, {}, "N/A"))
     assert counters.rdma_rates == ()
     assert counters.rates_of(0) == (None, None)
-    assert told(report(1, {}, 5, links=0), report(2, {}, 5, links=0)).rates_of(0) == (None, None)
-    came = told(report(1, {}), report(2, {"mlx5_0/1": (9, 9)}))
+    assert counters_of(report(1, {}, 5, links=0), report(2, {}, 5, links=0)).rates_of(0) == (None, None)
+    came = counters_of(report(1, {}), report(2, {"mlx5_0/1": (9, 9)}))
     assert came.rdma_rates == (LinkRate("mlx5_0/1"),), "one that came later has one reading"
 
 

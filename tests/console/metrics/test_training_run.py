@@ -181,7 +181,7 @@ def test_restarts_checkpoints_and_evictions_are_on_one_axis() -> None:
     ]  # fmt: skip
 
 
-def test_time_left_and_mfu_only_where_they_can_be_said() -> None:
+def test_time_left_and_mfu_are_shown_only_where_they_are_known() -> None:
     made = track(steps(100, total=400))
     assert made.eta() == pytest.approx(300 * 7.0)
     assert mfu(made.recent_mean("tflops_per_gpu"), "nvidia-b200") == pytest.approx(0.5)

@@ -13,7 +13,6 @@ from typing import Any
 from google.cloud import container_v1 as api
 
 from console.launch.recipes import LaunchPlan
-from console.preflight.all_checks import CHECKED_KINDS
 from console.preflight.check import Check, LaunchNeeds, Result
 from console.session import Session
 from console.settings import Settings
@@ -24,6 +23,7 @@ from practice.objects.resources import Resource
 
 DEADLINE = 60.0
 NCCL = "nccl-all-reduce"
+CHECKED_KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
 
 
 @dataclass

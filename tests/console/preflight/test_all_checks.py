@@ -14,7 +14,7 @@ import yaml
 
 from console.errors import BadInput, NotAllowed
 from console.google.clusters import is_gke, is_older
-from console.preflight.all_checks import CHECKED_KINDS, CHECKS, Preflight
+from console.preflight.all_checks import CHECKS, Preflight
 from console.preflight.check import (
     CheckedCluster,
     CheckVerdict,
@@ -33,7 +33,7 @@ from console.settings import Settings
 from practice.google.cloud import Fault
 from practice.google.registry import RegistryStore
 from practice.objects.resources import LOCALQUEUES
-from tests.console.preflight.ground import NCCL, ground
+from tests.console.preflight.ground import CHECKED_KINDS, NCCL, ground
 
 
 async def test_every_check_answers_with_evidence_and_a_fix() -> None:

@@ -267,7 +267,7 @@ async def test_cards_are_claimed_or_asked_for_by_annotation(here: Ground) -> Non
                 assert "network.dranet=true" in check.fix
 
 
-async def test_registries_that_hide_an_image_are_told_from_those_without_it(here: Ground) -> None:
+async def test_registries_that_hide_an_image_are_distinguished_from_those_without_it(here: Ground) -> None:
     wish = here.wish(NCCL, "image=nvcr.io/nvidia/pytorch:25.06-py3")
     here.world.registries.hidden.add("nvcr.io/nvidia/pytorch")
     try:

@@ -28,7 +28,7 @@ RANKS = 16
 BEGAN = int(NOW) - 99.7
 
 
-def told(kind: str, name: str, reason: str, at: float, message: str = "", *, count: int = 1, uid: str = "") -> Event:
+def event(kind: str, name: str, reason: str, at: float, message: str = "", *, count: int = 1, uid: str = "") -> Event:
     """An event `at` seconds after BEGAN, in the shape of the old recorder: seconds, and a name with nanoseconds."""
     moment = BEGAN + at
     return Event(
@@ -43,16 +43,16 @@ def name(number: int, of: str = "train") -> str:
 
 
 def killed(number: int, at: float) -> Event:
-    return told("Pod", name(number), "Killing", at, "Stopping container main")
+    return event("Pod", name(number), "Killing", at, "Stopping container main")
 
 
 def by_job(*numbers: int, at: float) -> list[Event]:
     """The Job deletes pods: of more than ten, the rest is combined into one event."""
-    whole = [told("Job", "train-workload-0", "SuccessfulDelete", at + each / 1e4, f"Deleted pod: {name(each)}")
+    whole = [event("Job", "train-workload-0", "SuccessfulDelete", at + each / 1e4, f"Deleted pod: {name(each)}")
              for each in numbers[:9]]  # fmt: skip
     last = name(numbers[-1])
     text = f"(combined from similar events): Deleted pod: {last}"
-    more = told("Job", "train-workload-0", "SuccessfulDelete", at + 0.5, text, count=len(numbers) - 9)
+    more = event("Job", "train-workload-0", "SuccessfulDelete", at + 0.5, text, count=len(numbers) - 9)
     return whole + ([more] if len(numbers) > 9 else [])
 
 
@@ -61,7 +61,7 @@ def after(number: int, at: float = 0.0, ranks: int = RANKS) -> list[Event]:
     others = [each for each in range(ranks) if each != number]
     return [
         killed(number, at), *by_job(*others, at=at + 1.0), *(killed(each, at + 1.1) for each in others),
-        told("Job", "train-workload-0", "BackoffLimitExceeded", at + 5),
+        event("Job", "train-workload-0", "BackoffLimitExceeded", at + 5),
     ]  # fmt: skip
 
 
@@ -81,15 +81,15 @@ def test_the_pod_that_its_job_did_not_delete_is_named(ranks: int) -> None:
 
 
 def test_pods_that_controllers_took_away_were_not_deleted_by_others() -> None:
-    crash = [told("Job", "train-workload-0", "BackoffLimitExceeded", 0.0)]
+    crash = [event("Job", "train-workload-0", "BackoffLimitExceeded", 0.0)]
     everyone = range(RANKS)
     by_its_job = [*by_job(*everyone, at=0.0), *(killed(each, 0.02) for each in everyone)]
     assert first_deletion(failed(), fleet_of(failed(), *by_its_job)) is None
     with_its_job = [*crash, *(killed(each, 0.4) for each in everyone)]
     assert first_deletion(failed(), fleet_of(failed(), *with_its_job)) is None
-    evicted = [killed(3, 0.0), told("Pod", name(3), "TaintManagerEviction", 0.0)]
+    evicted = [killed(3, 0.0), event("Pod", name(3), "TaintManagerEviction", 0.0)]
     assert first_deletion(failed(), fleet_of(failed(), *evicted)) is None
-    probe = [told("Pod", name(3), "Killing", 0.0, "Container main failed liveness probe, will be restarted")]
+    probe = [event("Pod", name(3), "Killing", 0.0, "Container main failed liveness probe, will be restarted")]
     assert first_deletion(failed(), fleet_of(failed(), *probe)) is None
     done = replace(jobset("train", RANKS), conditions=(Condition("Completed", "True"),))
     assert first_deletion(done, fleet_of(done, killed(3, 0.0))) is None
@@ -97,12 +97,12 @@ def test_pods_that_controllers_took_away_were_not_deleted_by_others() -> None:
 
 def test_the_attempt_is_that_in_which_the_pod_lived() -> None:
     again = failed(restarts=1)
-    restart = told("JobSet", "train", "RestartJobSetFailurePolicyAction", 6.0, uid=again.uid)
+    restart = event("JobSet", "train", "RestartJobSetFailurePolicyAction", 6.0, uid=again.uid)
     cleared = [killed(5, 6.2)]  # with the Job of the attempt before
     found = present(first_deletion(again, fleet_of(again, *after(3), restart, *cleared)))
     assert (found.rank, found.attempt) == (3, 0)
     new = f"{name(7)[:-5]}fresh"
-    lives = [told("Pod", new, "Scheduled", 20.0), told("Pod", new, "Killing", 60.0, "Stopping container main")]
+    lives = [event("Pod", new, "Scheduled", 20.0), event("Pod", new, "Killing", 60.0, "Stopping container main")]
     found = present(first_deletion(again, fleet_of(again, *after(3), restart, *cleared, *lives)))
     assert (found.rank, found.attempt) == (7, 1)
 
@@ -121,17 +121,17 @@ async def test_lines_on_the_card_are_of_the_pod_that_was_deleted_not_of_the_one_
 
     logs = LogService(cluster, gone, tmp_path)
 
-    async def told(*parts: LogSegment) -> list[str]:
+    async def event(*parts: LogSegment) -> list[str]:
         logs._shared["default", "train"] = cast("JobLog", SimpleNamespace(parts=parts))
         found = present(await logs.first_failure("default", "train"))
         return found.text_lines()
 
     for named in (f"{name(3)[:-5]}fresh", ""):  # what was read from the disk has no name
-        said = await told(part(named, "fresh", b"of the new one"))
+        said = await event(part(named, "fresh", b"of the new one"))
         assert "No log of that pod is known." in said
         assert not any("of the new one" in each for each in said)
     old = part(name(3), f"uid of {name(3)}", b"of the old one")
-    assert (await told(old, part("", "fresh", b"of the new one")))[-1] == "  of the old one"
+    assert (await event(old, part("", "fresh", b"of the new one")))[-1] == "  of the old one"
 
 
 def test_how_the_deleted_pod_ended_stands_on_its_card_and_the_others_come_after() -> None:

@@ -84,7 +84,7 @@ def cluster(*more: Any, queues: tuple[Any, ...] = ()) -> Fleet:
     return fleet_of(*HOSTS, FLAVOR, TOPOLOGY, *(queues or (DOOR, queue())), *more)
 
 
-def told(fleet: Fleet, gpus: int = 16, **more: Any) -> Forecast:
+def forecast_of(fleet: Fleet, gpus: int = 16, **more: Any) -> Forecast:
     return forecast(fleet, LaunchDemand("team", **{"queue": "lq", "gpus": gpus, **more}))
 
 
@@ -113,7 +113,7 @@ def told(fleet: Fleet, gpus: int = 16, **more: Any) -> Forecast:
 def test_verdicts_at_the_edges(
     gpus: int, nominal: int, used: int, topology: str, verdict: LaunchVerdict, place: str, sentence: str
 ) -> None:
-    found = told(cluster(queues=(DOOR, queue(nominal, used))), gpus, topology=topology)
+    found = forecast_of(cluster(queues=(DOOR, queue(nominal, used))), gpus, topology=topology)
     assert (found.verdict, found.place, found.sentence) == (verdict, place, sentence)
 
 
@@ -128,7 +128,7 @@ def test_verdicts_at_the_edges(
 )
 def test_the_node_is_reported_that_kueue_chooses(gpus: int, topology: str, words: str) -> None:
     """Of the blocks it takes the one with least room; without a request, the first of the nodes with least."""
-    found = told(cluster(), gpus, topology=topology)
+    found = forecast_of(cluster(), gpus, topology=topology)
     assert (found.sentence, found.place) == (TAKES + words, "host")
 
 
@@ -141,13 +141,13 @@ def test_no_node_is_reported_where_kube_scheduler_chooses(gpus: int) -> None:
         fleet_of(*HOSTS, FLAVOR, DOOR, queue()),  # the Topology may not be listed
         fleet_of(*HOSTS, FLAVOR, plain, TOPOLOGY, DOOR, two),
     ):
-        found = told(fleet, gpus, topology="none")
+        found = forecast_of(fleet, gpus, topology="none")
         assert (found.sentence, found.place) == (f"{TAKES}{gpus // 8} of 4 free hosts", "")
 
 
 def test_the_numbers_behind_the_sentence() -> None:
     jobs = [*holding("big", 16, at="n1"), *holding("small", 8, at="n4")]
-    found = told(cluster(*jobs, waiting("first", 64), queues=(DOOR, queue(32, 24))))
+    found = forecast_of(cluster(*jobs, waiting("first", 64), queues=(DOOR, queue(32, 24))))
     assert (found.verdict, found.need, found.free, found.total, found.short_by) == (LaunchVerdict.WAITS, 16, 8, 32, 8)
     assert [(each.name, each.gpus) for each in found.holders] == [("big", 16), ("small", 8)]
     assert [each.name for each in found.unblocks] == ["small"]
@@ -161,8 +161,8 @@ def test_the_numbers_behind_the_sentence() -> None:
 def test_a_launch_and_a_job_that_waits_name_the_same_jobs_in_the_same_words() -> None:
     fleet = cluster(*holding("big", 16, at="n1"), *holding("small", 8, at="n4"), queues=(DOOR, queue(32, 24)))
     with_it, key = with_waiting_launch(fleet, LaunchDemand("team", "lq", 16))
-    assert told(fleet, 16).sentence == why_workload(with_it.workloads[key], with_it).sentence
-    assert told(fleet, 16).unblocks == why_workload(with_it.workloads[key], with_it).unblocks
+    assert forecast_of(fleet, 16).sentence == why_workload(with_it.workloads[key], with_it).sentence
+    assert forecast_of(fleet, 16).unblocks == why_workload(with_it.workloads[key], with_it).unblocks
 
 
 def test_lower_priorities_may_be_evicted() -> None:
@@ -170,22 +170,22 @@ def test_lower_priorities_may_be_evicted() -> None:
     jobs = [*holding("low", 8, 1), *holding("high", 8, 100)]
     urgent = replace(waiting("other", 8, 50), priority_class="urgent")
     fleet = cluster(*jobs, urgent, queues=(DOOR, strict))
-    assert not told(fleet, 8).preempts
-    found = told(fleet, 8, priority_class="urgent")
+    assert not forecast_of(fleet, 8).preempts
+    found = forecast_of(fleet, 8, priority_class="urgent")
     assert (found.verdict, found.preempts, [each.name for each in found.unblocks]) == (
         LaunchVerdict.WAITS,
         True,
         ["low"],
     )
     assert "Kueue may evict low (8) for it" in found.sentence
-    assert not told(fleet, 16, priority_class="urgent").preempts, "the other one has a higher priority"
+    assert not forecast_of(fleet, 16, priority_class="urgent").preempts, "the other one has a higher priority"
 
 
 def test_those_are_named_whom_kueue_would_evict_not_the_fewest() -> None:
     rules = queue(32, 32, preemption=Preemption(within_queue="LowerPriority"))
     jobs = [*holding("large", 16, 5), *holding("first", 8, 1, at="n3"), *holding("second", 8, 1, at="n4")]
     urgent = replace(waiting("other", 8, 50), priority_class="urgent")
-    found = told(cluster(*jobs, urgent, queues=(DOOR, rules)), 16, priority_class="urgent")
+    found = forecast_of(cluster(*jobs, urgent, queues=(DOOR, rules)), 16, priority_class="urgent")
     assert sorted(each.name for each in found.unblocks) == ["first", "second"], "the lowest priority goes first"
 
 
@@ -194,9 +194,9 @@ def test_own_quota_is_taken_back_from_borrowers() -> None:
                         preemption=Preemption(reclaim_within_cohort="Any"))  # fmt: skip
     theirs = ClusterQueue("other", cohort="all", quotas=(Quota("a4", GPU, 8),), reserved=(Usage("a4", GPU, 24),))
     fleet = cluster(*holding("guest", 24, cluster_queue="other"), queues=(DOOR, mine, theirs, Cohort("all")))
-    found = told(fleet, 16)
+    found = forecast_of(fleet, 16)
     assert (found.verdict, found.preempts, found.total) == (LaunchVerdict.WAITS, True, 24)
-    assert not told(fleet, 24).preempts, "what is beyond its own quota is not taken back"
+    assert not forecast_of(fleet, 24).preempts, "what is beyond its own quota is not taken back"
 
 
 def test_with_fair_sharing_the_larger_borrower_makes_room() -> None:
@@ -212,7 +212,7 @@ def test_with_fair_sharing_the_larger_borrower_makes_room() -> None:
             replace(theirs, reserved=(Usage("a4", GPU, 24),)),
             spare,
         ]
-        return told(cluster(*jobs, queues=(DOOR, *used, Cohort("all"))), 8)
+        return forecast_of(cluster(*jobs, queues=(DOOR, *used, Cohort("all"))), 8)
 
     assert not forecast_for(1, fair=False).preempts, "what is beyond its own quota is not taken back"
     found = forecast_for(1, fair=True)
@@ -223,29 +223,29 @@ def test_with_fair_sharing_the_larger_borrower_makes_room() -> None:
 def test_borrowed_quota_counts_and_says_so() -> None:
     mine = ClusterQueue("cq", cohort="all", quotas=(Quota("a4", GPU, 8),))
     theirs = ClusterQueue("other", cohort="all", quotas=(Quota("a4", GPU, 16),))
-    found = told(cluster(queues=(DOOR, mine, theirs, Cohort("all"))), 16)
+    found = forecast_of(cluster(queues=(DOOR, mine, theirs, Cohort("all"))), 16)
     assert (found.verdict, found.borrows) == (LaunchVerdict.NOW, 8)
     assert found.sentence.startswith("8 own + 16 to borrow = 24 free of flavor a4 in cq (8 of its 16 by borrowing)")
-    never = told(cluster(queues=(DOOR, mine, theirs, Cohort("all"))), 32)
+    never = forecast_of(cluster(queues=(DOOR, mine, theirs, Cohort("all"))), 32)
     assert never.sentence == "needs 32 GPUs, but cq can have at most 24 (8 of its own, 16 by borrowing)"
 
 
 def test_a_priority_class_of_no_workload_has_its_value_in_the_cluster_or_is_not_known() -> None:
     rules = queue(32, 32, preemption=Preemption(within_queue="LowerPriority"))
     fleet = cluster(*holding("low", 32, 1), waiting("first", 8, 50), queues=(DOOR, rules))
-    known = told(fleet, 16, priority_class="urgent", priority=100)
+    known = forecast_of(fleet, 16, priority_class="urgent", priority=100)
     assert (known.preempts, known.ahead) == (True, ())
-    unknown = told(fleet, 16, priority_class="urgent")
+    unknown = forecast_of(fleet, 16, priority_class="urgent")
     assert (unknown.verdict, unknown.preempts, unknown.ahead) == (LaunchVerdict.WAITS, False, ())
     assert unknown.sentence.endswith("which priority urgent has is not known")
     strict = cluster(waiting("first", 64), queues=(DOOR, queue(32, 8, strategy="StrictFIFO")))
-    assert told(strict, 8, priority_class="urgent").verdict is LaunchVerdict.UNKNOWN
-    assert told(strict, 8, priority_class="urgent", priority=1).verdict is LaunchVerdict.NOW
+    assert forecast_of(strict, 8, priority_class="urgent").verdict is LaunchVerdict.UNKNOWN
+    assert forecast_of(strict, 8, priority_class="urgent", priority=1).verdict is LaunchVerdict.NOW
 
 
 def test_no_block_is_free_and_who_would_have_to_end() -> None:
     jobs = [*holding("a", 8, at="n1"), *holding("b", 8, at="n4")]
-    found = told(cluster(*jobs, queues=(DOOR, queue(64, 16))), 24, topology="required")
+    found = forecast_of(cluster(*jobs, queues=(DOOR, queue(64, 16))), 24, topology="required")
     assert found.verdict is LaunchVerdict.WAITS
     assert found.sentence == "quota is free, but no block has 3 free hosts: b1 has 2, b2 has 0; room free when a ends"
     assert [each.name for each in found.unblocks] == ["a"]
@@ -254,7 +254,7 @@ def test_no_block_is_free_and_who_would_have_to_end() -> None:
 def test_a_second_flavor_with_room_is_taken() -> None:
     two = ClusterQueue("cq", quotas=(Quota("a4", GPU, 8), Quota("spot", GPU, 8)), reserved=(Usage("a4", GPU, 8),))
     spot = ResourceFlavor("spot", node_labels=((POOL, "spot"),))
-    found = told(cluster(host("s1", "b9", "s9", pool="spot"), spot, queues=(DOOR, two)), 8)
+    found = forecast_of(cluster(host("s1", "b9", "s9", pool="spot"), spot, queues=(DOOR, two)), 8)
     assert (found.verdict, found.flavor) == (LaunchVerdict.NOW, "spot")
 
 
@@ -347,7 +347,7 @@ FORECASTS: list[tuple[Fleet, int, dict[str, Any], LaunchVerdict, str]] = [
 def test_the_forecast_of_a_launch(
     fleet: Fleet, gpus: int, wish: dict[str, Any], verdict: LaunchVerdict, words: str
 ) -> None:
-    found = told(fleet, gpus, **wish)
+    found = forecast_of(fleet, gpus, **wish)
     assert found.verdict is verdict
     assert re.fullmatch(re.escape(words).replace("…", ".*"), found.sentence), found.sentence
 
@@ -369,7 +369,7 @@ def test_a_flavor_whose_taints_nobody_tolerates_is_left_out(
     taints: tuple[str, ...], own: Any, asked: Any, verdict: LaunchVerdict
 ) -> None:
     flavor = replace(FLAVOR, taints=taints, tolerations=own)
-    found = told(fleet_of(*HOSTS, flavor, DOOR, queue()), tolerations=(*DEFAULT_GPU_TOLERATIONS, *asked))
+    found = forecast_of(fleet_of(*HOSTS, flavor, DOOR, queue()), tolerations=(*DEFAULT_GPU_TOLERATIONS, *asked))
     assert found.verdict is verdict
     if verdict is LaunchVerdict.NEVER:
         assert found.sentence == f"its pods do not tolerate {TAINT} of a4: see Tolerations, under Placement"
@@ -379,7 +379,7 @@ def test_another_flavor_without_taints_is_taken() -> None:
     two = ClusterQueue("cq", quotas=(Quota("a4", GPU, 32), Quota("spot", GPU, 32)))
     spot = ResourceFlavor("spot", node_labels=((POOL, "spot"),))
     tainted = replace(FLAVOR, taints=(TAINT,))
-    found = told(fleet_of(*HOSTS, host("s1", pool="spot"), tainted, spot, DOOR, two), 8)
+    found = forecast_of(fleet_of(*HOSTS, host("s1", pool="spot"), tainted, spot, DOOR, two), 8)
     assert (found.verdict, found.flavor) == (LaunchVerdict.NOW, "spot")
 
 

@@ -23,7 +23,7 @@ UNNAMED = "failed quota: few: must specify requests.cpu for: main; memory for: g
 QUOTA = f"exceeded quota: few, requested: {GPUS}=8, used: {GPUS}=0, limited: {GPUS}=4"
 
 
-def told(message: str, reason: str = "FailedCreate", last: float = 10.0, uid: str = "job") -> Event:
+def event_of(message: str, reason: str = "FailedCreate", last: float = 10.0, uid: str = "job") -> Event:
     return Event("default", f"e-{reason}-{last}", kind="Job", object_name=JOB.name, object_uid=uid, type="Warning",
                  reason=reason, message=message, last=last)  # fmt: skip
 
@@ -47,7 +47,7 @@ def told(message: str, reason: str = "FailedCreate", last: float = 10.0, uid: st
     ids=["account", "quota", "requests", "webhook", "pod security", "unknown"],
 )  # fmt: skip
 def test_what_is_refused_is_why_it_does_not_run(message: str, words: str, step: str) -> None:
-    fleet = fleet_of(TRAIN, JOB, told(message))
+    fleet = fleet_of(TRAIN, JOB, event_of(message))
     why = why_job(TRAIN, fleet)
     assert (why.category, why.sentence) == (Category.REFUSED, f"its pods are refused: {words}")
     assert step in why.next
@@ -65,7 +65,7 @@ def test_what_is_refused_is_why_it_does_not_run(message: str, words: str, step: 
 )  # fmt: skip
 @pytest.mark.parametrize("reason", ["FailedCreate", "JobCreationFailed"])
 def test_a_refusal_is_final_once_it_has_lasted(reason: str, seconds: float, last: float, category: Category) -> None:
-    event = replace(told('JobSet "train" not found', reason, last), first=10.0)
+    event = replace(event_of('JobSet "train" not found', reason, last), first=10.0)
     fleet = dataclasses.replace(fleet_of(TRAIN, JOB, event), at=10.0 + seconds)
     assert why_job(TRAIN, fleet).category is category
     assert (job_health(TRAIN, fleet).state == "refused") == (category is Category.REFUSED)
@@ -81,8 +81,8 @@ def test_a_webhook_that_does_not_know_the_job_yet_asks_for_no_change() -> None:
 
 
 def test_what_was_refused_before_is_over_once_its_pods_are_made() -> None:
-    refused = told(f'Error creating: pods "a" is forbidden: {NOPE}')
-    made = told("Created pod: train-workload-0-0-x", "SuccessfulCreate", 11.0)
+    refused = event_of(f'Error creating: pods "a" is forbidden: {NOPE}')
+    made = event_of("Created pod: train-workload-0-0-x", "SuccessfulCreate", 11.0)
     assert latest_refusal([refused, made]) is None
     assert latest_refusal([refused, replace(made, last=9.0)]) == refused
     assert latest_refusal([refused, replace(made, object_uid="another")]) == refused
@@ -91,5 +91,5 @@ def test_what_was_refused_before_is_over_once_its_pods_are_made() -> None:
 
 
 def test_a_refusal_of_a_job_of_the_same_name_before_it_is_not_its_own() -> None:
-    fleet = fleet_of(TRAIN, JOB, told(f'Error creating: pods "a" is forbidden: {NOPE}', uid="older"))
+    fleet = fleet_of(TRAIN, JOB, event_of(f'Error creating: pods "a" is forbidden: {NOPE}', uid="older"))
     assert why_job(TRAIN, fleet).category is not Category.REFUSED

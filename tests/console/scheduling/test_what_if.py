@@ -30,12 +30,12 @@ def scene(*jobs: tuple[JobSet, Workload], **queue: object) -> Fleet:
                     *(each for pair in jobs for each in pair))  # fmt: skip
 
 
-def told(found: WhatIf) -> dict[str, str]:
+def consequences_of(found: WhatIf) -> dict[str, str]:
     return {each.job: f"{each.what} {each.by}".strip() for each in found.consequences}
 
 
 def asked(fleet: Fleet, **changes: tuple[str, ...]) -> dict[str, str]:
-    return told(what_if(fleet, "default", Changes(**changes)))
+    return consequences_of(what_if(fleet, "default", Changes(**changes)))
 
 
 PREEMPTING = Preemption(within_queue="LowerPriority")
@@ -44,7 +44,7 @@ PREEMPTING = Preemption(within_queue="LowerPriority")
 def test_a_new_job_starts_where_there_is_room_and_waits_where_there_is_none() -> None:
     fleet = scene(runs("a", 4))
     found = what_if(fleet, "default", Changes(submit=("a4:32",)))
-    assert told(found) == {"new-1": "starts"}
+    assert consequences_of(found) == {"new-1": "starts"}
     (free,) = found.free
     assert (free.queue, free.flavor, free.now, free.then) == ("a4", "a4", 32, 0)
     assert (free.machines_now, free.machines_then) == (None, None), "the flavor has no topology"
@@ -61,7 +61,7 @@ def test_a_job_larger_than_its_queue_could_ever_be_never_starts() -> None:
 def test_a_higher_priority_preempts_and_the_victim_waits() -> None:
     fleet = scene(runs("low", 4, priority=1), runs("high", 4, priority=9), preemption=PREEMPTING)
     found = what_if(fleet, "default", Changes(submit=("a4:16:5",)))
-    assert told(found) == {"new-1": "starts", "low": "preempted new-1"}
+    assert consequences_of(found) == {"new-1": "starts", "low": "preempted new-1"}
     assert [each.position for each in found.consequences] == [0, 1]
     assert asked(fleet, submit=("a4:16:1",)) == {"new-1": "waits"}
     assert what_if(fleet, "default", Changes(submit=("a4:16:1",))).consequences[0].position == 1
@@ -112,7 +112,7 @@ def placed_fleet(spare: int) -> Fleet:
 def test_the_jobs_of_a_lost_host_start_elsewhere_or_wait() -> None:
     with_spare, without = placed_fleet(1), placed_fleet(0)
     found = what_if(with_spare, "default", Changes(drain=("host-0",)))
-    assert told(found) == {"a": "moves"}
+    assert consequences_of(found) == {"a": "moves"}
     assert (found.free[0].machines_now, found.free[0].machines_then) == (8, 0)
     assert (found.free[0].now, found.free[0].then) == (48, 48), "quota is not lost with a machine"
     assert asked(without, drain=("host-0",)) == {"a": "leaves"}
@@ -120,7 +120,7 @@ def test_the_jobs_of_a_lost_host_start_elsewhere_or_wait() -> None:
     assert not found.notes
 
 
-def test_machines_of_a_flavor_without_topology_are_said_not_to_be_counted() -> None:
+def test_machines_of_a_flavor_without_topology_are_reported_as_not_counted() -> None:
     made, workload = runs("a", 1)
     fleet = fleet_of(cluster_queue("a4", 8), LocalQueue("default", "a4", cluster_queue="a4"), ResourceFlavor("a4"),
                      a4(0), made, workload, rank(made, 0, a4(0).name))  # fmt: skip
@@ -130,7 +130,7 @@ def test_machines_of_a_flavor_without_topology_are_said_not_to_be_counted() -> N
 
 def test_a_closed_queue_admits_nothing() -> None:
     found = what_if(scene(runs("a", 1), stop_policy="Hold"), "default", Changes(submit=("door:8",)))
-    assert told(found) == {"new-1": "waits"}
+    assert consequences_of(found) == {"new-1": "waits"}
     assert found.notes == ("new-1 waits: queue a4 is stopped (stop policy Hold) and admits nothing",)
 
 

@@ -99,7 +99,7 @@ def test_quota_is_explained_with_and_without_kueues_words(conditions: tuple[Cond
     assert (found.position, found.ahead) == (1, ())
 
 
-def test_a_job_whose_end_frees_too_little_of_that_quota_is_not_told_to_free_it() -> None:
+def test_a_job_whose_end_frees_too_little_of_that_quota_is_not_named_as_freeing_it() -> None:
     mine = workload("three", 4)
     found = why_workload(mine, fleet_of(DOOR, queue(64, 48), holding("two", 4), holding("half", 1), mine))
     reasons = {
@@ -134,7 +134,7 @@ def test_a_holder_has_an_owner_and_a_queue() -> None:
     assert why_workload(mine, fleet).holders == (QuotaHolder("default", "two", "mira", "team", "a4", 64, 100),)
 
 
-def test_what_is_borrowed_and_lent_is_said() -> None:
+def test_what_is_borrowed_and_lent_is_shown() -> None:
     mine = workload("mine", 4)
     fleet = fleet_of(
         DOOR, queue(32, 16, cohort="lab"), queue(32, 40, "research", cohort="lab"),
@@ -280,7 +280,7 @@ def test_quota_is_there_but_no_block_has_room(conditions: tuple[Condition, ...])
     assert sorted(each.name for each in found.unblocks) == ["job-0", "job-1", "job-2"]
 
 
-def test_a_place_that_is_too_small_for_ever_is_said() -> None:
+def test_a_place_that_is_too_small_for_ever_is_reported() -> None:
     mine = workload("wide", 8, group=structs.replace(TOGETHER, required_topology=SUBBLOCK))
     found = why_workload(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor()))
     assert found.sentence.endswith("; it never fits: it needs 8 hosts in one subblock, and the largest subblock has 4")
@@ -450,7 +450,7 @@ REASONS = [
     st.integers(0, 20), st.integers(0, 128), st.integers(0, 160), st.sampled_from(REASONS),
     st.sampled_from(["", short(8), TOPOLOGY, "words"]), st.booleans(),
 )  # fmt: skip
-def test_whatever_is_said_there_is_one_sentence(
+def test_every_explanation_is_one_sentence(
     pods: int, nominal: int, used: int, reason: str, message: str, together: bool
 ) -> None:
     group = PodSet("main", pods, ((GPU, 8),), required_topology=BLOCK if together else "")

@@ -174,13 +174,6 @@ def test_what_one_has_launched_is_called_ones_own_and_programs_get_the_name(a4: 
     assert {owners[name] for name in names} == {short_name(login_name())}
 
 
-def test_what_waits_says_why_with_numbers(a4: Commands) -> None:
-    waiting = [item for item in listed(a4, "workloads", "-A") if item["position"]]
-    assert waiting
-    assert all(item["why"] for item in waiting)
-    assert any("more needed" in item["why"] for item in waiting)
-
-
 def test_workloads_say_of_a_job_that_diverged_what_the_page_of_queues_says(a4: Commands) -> None:
     rows = {line.split()[2]: line for line in a4.run("workloads")[1].splitlines()[1:]}
     assert rows["dpo-a3b"].endswith("▲ diverged on a4")
@@ -336,7 +329,7 @@ def test_exec_passes_on_output_and_exit_code(a4: Commands) -> None:
     assert "err\n" in err
 
 
-def test_an_unreachable_cluster_is_said_with_its_own_code(
+def test_an_unreachable_cluster_has_its_own_exit_code(
     kubeconfig: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = kubeconfig.read_text()
@@ -365,7 +358,7 @@ def test_a_job_of_somebody_else_is_not_stopped_without_a_question(a4: Commands) 
     assert a4.run("stop", "llama-70b", "--dry-run")[0] == 0
 
 
-def test_a_job_that_is_not_there_is_said(a4: Commands) -> None:
+def test_a_job_that_is_not_there_is_reported(a4: Commands) -> None:
     _, told = a4.outputs("stop", "no-such-job", code=1)
     assert told.startswith("a4: There is no job no-such-job in namespace default. There are: ddp-ablation, ")
 

@@ -234,7 +234,7 @@ def test_what_is_open_on_a_cluster_that_is_away_is_shown_as_it_was(
 
 
 @pytest.mark.slow(reason="commands as processes on a practice cluster")
-def test_a_stalled_run_is_said_to_have_been_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stalled_run_is_shown_as_stopped(capsys: pytest.CaptureFixture[str]) -> None:
     alarm = Alarm(AlarmKind.STALL, "no step for 5 min after step 1,240", 1100.0, "team", "far")
     ended = RunRecord("ddp-smoke", "far", "team", number=3, launched=1000.0, ended=1500.0, outcome=Outcome.STOPPED)
     stalled = finish_record(replace(ended, step=1240, alarms=(alarm,)))

@@ -59,14 +59,14 @@ def stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asyncio.run(fill())
 
 
-def told(capfd: pytest.CaptureFixture[str], *argv: str) -> Any:
+def ledger_json(capfd: pytest.CaptureFixture[str], *argv: str) -> Any:
     assert main(["ledger", *argv, "--json"]) == 0
     return json.loads(capfd.readouterr().out)
 
 
 @pytest.mark.usefixtures("stored")
 def test_a_run_by_its_name_says_where_its_time_went_and_why(capfd: pytest.CaptureFixture[str]) -> None:
-    found = told(capfd, "one")
+    found = ledger_json(capfd, "one")
     assert (found["allocated_gpu_seconds"], found["nodes"], found["restarts"]) == (16 * 1540, ["n0", "n1"], 0)
     boxes = found["gpu_seconds"]
     assert {box: took / 16 for box, took in boxes.items() if took} == {
@@ -91,7 +91,7 @@ def test_a_run_by_its_name_says_where_its_time_went_and_why(capfd: pytest.Captur
      ("recipe", {"ddp-smoke": 24 * 1540}), ("node", {"n1": 16 * 1540, "n0": 8 * 1540})],
 )  # fmt: skip
 def test_groups_sum_to_the_same(by: str, held: dict[str, int], capfd: pytest.CaptureFixture[str]) -> None:
-    found = told(capfd, "--by", by)
+    found = ledger_json(capfd, "--by", by)
     assert {each[by]: each["allocated_gpu_seconds"] for each in found["items"]} == held
     assert found["total"]["allocated_gpu_seconds"] == 24 * 1540
     assert found["total"]["runs"] == 2
@@ -109,7 +109,7 @@ def test_the_owner_is_you_where_a_person_reads_it(
     monkeypatch.setenv("LOGNAME", "ada")
     assert main(["ledger", "--by", "owner"]) == 0
     assert [line.split()[0] for line in capfd.readouterr().out.splitlines()] == ["OWNER", "you", "bob", "all"]
-    assert [each["owner"] for each in told(capfd, "--by", "owner")["items"]] == ["ada", "bob"]
+    assert [each["owner"] for each in ledger_json(capfd, "--by", "owner")["items"]] == ["ada", "bob"]
 
 
 def test_the_loss_of_a_run_that_never_saved_names_no_checkpoint() -> None:
@@ -118,9 +118,9 @@ def test_the_loss_of_a_run_that_never_saved_names_no_checkpoint() -> None:
 
 @pytest.mark.usefixtures("stored")
 def test_all_runs_since_a_time(capfd: pytest.CaptureFixture[str]) -> None:
-    assert [each["run"] for each in told(capfd)["items"]] == ["1 one", "2 two"]
-    assert len(told(capfd, "--since", "60d")["items"]) == 3
-    assert told(capfd, "-n", "elsewhere")["items"] == []
+    assert [each["run"] for each in ledger_json(capfd)["items"]] == ["1 one", "2 two"]
+    assert len(ledger_json(capfd, "--since", "60d")["items"]) == 3
+    assert ledger_json(capfd, "-n", "elsewhere")["items"] == []
     assert main(["ledger"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].split() == ["RUN", "RUNS", "GPU-TIME", "QUEUED", "PULL", "INIT", "PRODUCTIVE", "HANG"]

@@ -149,7 +149,7 @@ async def test_consensus_levels_patterns_and_json(session: FakeSession, capsys: 
 
 
 @pytest.mark.parametrize("words", [(), ("-f",), ("--json",), ("-f", "--grep", "x")])
-async def test_a_rank_whose_pod_is_gone_and_of_which_nothing_was_kept_is_said(
+async def test_a_rank_whose_pod_is_gone_and_of_which_nothing_was_kept_is_named(
     session: FakeSession, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
     session.show(
@@ -359,7 +359,7 @@ async def test_the_previous_run_of_one_rank(session: FakeSession, capsys: pytest
         await say(session, capsys, "logs", "never", "-p")
 
 
-async def test_a_job_that_was_started_again_is_not_said_not_to_be(
+async def test_a_job_that_was_started_again_counts_as_started_again(
     session: FakeSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     jobset = session.fleet.jobsets["default", "llama"]

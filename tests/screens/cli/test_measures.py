@@ -91,7 +91,7 @@ async def test_no_time_is_left_of_a_job_that_failed(session: FakeSession, capsys
     assert json.loads(capsys.readouterr().out)["training"][0]["eta_s"] is None
 
 
-async def test_what_was_not_measured_is_said(session: FakeSession) -> None:
+async def test_what_was_not_measured_is_named(session: FakeSession) -> None:
     prints(session, FIRST, ["hello"])
     with pytest.raises(NotFound, match="has printed no step of training"):
         await measures.training(parse(["training", "llama"]), given(session))

@@ -103,7 +103,7 @@ def test_a_log_without_either_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("name", ["missing", "."])
-def test_what_cannot_be_read_is_said(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_read_is_reported(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["read", str(tmp_path / name)]) == 2
     assert "a4: " in capsys.readouterr().err
 
@@ -141,7 +141,7 @@ def test_a_step_that_was_reported_is_not_reported_again(capsys: pytest.CaptureFi
     assert capsys.readouterr().out.splitlines() == ["training: hf", *(f"{at}/9  loss {at}" for at in range(1, 5))]
 
 
-def test_standard_input_that_is_closed_is_said(
+def test_standard_input_that_is_closed_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", None)  # as Python has it after `<&-`

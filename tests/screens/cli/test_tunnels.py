@@ -48,7 +48,7 @@ async def test_standard_input_and_output_lead_to_the_port(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow(reason="commands as processes on a practice cluster")
-async def test_what_is_wrong_is_said_on_standard_error_and_by_the_exit_code(tmp_path: Path) -> None:
+async def test_what_is_wrong_is_reported_on_standard_error_and_by_the_exit_code(tmp_path: Path) -> None:
     async with ApiServer() as server:
         server.refuse[POD] = status(404, "no", reason="NotFound")
         kubeconfig = str(server.kubeconfig(tmp_path))

@@ -41,7 +41,7 @@ def test_hang_names_the_rank(a4: Commands) -> None:
 
 
 @pytest.mark.parametrize("command", [("hang",), ("slow", "--recorder")])
-def test_where_no_pod_runs_nothing_is_said_of_halting_ranks(a4: Commands, command: tuple[str, ...]) -> None:
+def test_where_no_pod_runs_halting_ranks_are_not_mentioned(a4: Commands, command: tuple[str, ...]) -> None:
     code, out, err = a4.run(command[0], "ddp-ablation", *command[1:])
     assert (code, out) == (1, "")
     assert err.startswith("a4: No pod of ddp-ablation runs (succeeded): there is nothing to inspect.")
@@ -184,9 +184,7 @@ def test_a_history_that_cannot_be_read_costs_no_list(a4: Commands, monkeypatch: 
 
 
 @pytest.mark.parametrize(("read", "more"), [(1, True), (3, False)])
-def test_without_alarms_it_is_said_what_was_listened_to(
-    read: int, more: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_alarms_what_was_followed_is_named(read: int, more: bool, capsys: pytest.CaptureFixture[str]) -> None:
     show_alarms([], 1.0, AlarmCoverage(running=3, heard=3, most=8, read=read), "default")
     said = capsys.readouterr()
     assert said.out == f"No alarms in 1 s, in which lines of the log of {read} of 3 running jobs were read.\n"

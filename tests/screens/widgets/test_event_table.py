@@ -12,7 +12,7 @@ class Holder(App[None]):
         yield EventTable()
 
 
-def told(*numbers: int) -> dict[tuple[str], Event]:
+def events(*numbers: int) -> dict[tuple[str], Event]:
     return {(str(number),): Event("default", f"e{number}", message=f"event {number}") for number in numbers}
 
 
@@ -20,11 +20,11 @@ async def test_a_cursor_on_the_newest_event_stays_on_the_newest_and_another_on_i
     app = Holder()
     async with app.run_test(size=(80, 10)) as pilot:
         table = app.query_one(EventTable)
-        table.show_rows(told(2, 1))
+        table.show_rows(events(2, 1))
         assert table.cursor == ("2",)
-        table.show_rows(told(3, 2, 1))
+        table.show_rows(events(3, 2, 1))
         assert table.cursor == ("3",)
         await focus(pilot, table)
         await pilot.press("down")
-        table.show_rows(told(4, 3, 2, 1))
+        table.show_rows(events(4, 3, 2, 1))
         assert table.cursor == ("2",)

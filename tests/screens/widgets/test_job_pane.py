@@ -92,7 +92,7 @@ def test_no_gpu_is_shown_of_a_job_of_which_nothing_was_read_or_that_has_ended() 
     assert not any("GPU busy" in run.text for line in told for run in line)
 
 
-def test_where_places_are_missing_nobodys_end_is_said_to_free_quota() -> None:
+def test_where_places_are_missing_nobodys_end_is_shown_as_freeing_quota() -> None:
     blockers = (QuotaHolder("default", "nccl", gpus=16),)
     account = QuotaAccount(nominal=16, can_borrow=16, free=32, total=32)
     why = Why("quota is there", Category.TOPOLOGY, need=32, flavor="a4", account=account, unblocks=blockers)

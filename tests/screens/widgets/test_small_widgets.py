@@ -132,21 +132,21 @@ def test_of_a_pod_the_worst_rank_is_reported_and_of_one_without_slow_ranks_the_b
     late = (slow_rank(0.068, cause="host"), slow_rank(0.03), replace(slow_rank(0.2), pod_index=3))
     report = SlowReport("train", late=late, bound=0.021, at=1000.0)
 
-    def told(pod: int) -> list[str]:
+    def slow_words(pod: int) -> list[str]:
         return ["".join(run.text for run in line) for line in slow_lines(report, pod, 4, 200, 1007.0)]
 
-    assert told(1) == [
+    assert slow_words(1) == [
         "△ Rank 9 (pod 1, GPU 1): the others wait for it for 6.8 % (5.8 to 7.8 % with 95 % confidence) of each step, "
         "because of its host. 2 ranks are slow here.",
         "GPUs 0 to 3 of pod 1: ● △ ● ●",
         "△ less than 10 %, ▲ 10 % and more of each step that the others wait for a rank of the pod, ⚠ for a share that "
         "is not known (NCCL asked 7s ago)",
     ]
-    assert told(2)[0] == "pod 2: none of its ranks is late for more than 2.1 % of each step."
-    assert told(3)[0].startswith("▲ Rank 9 (pod 3, GPU 1): the others wait for it for 20 %")
+    assert slow_words(2)[0] == "pod 2: none of its ranks is late for more than 2.1 % of each step."
+    assert slow_words(3)[0].startswith("▲ Rank 9 (pod 3, GPU 1): the others wait for it for 20 %")
     report = replace(report, late=(replace(late[0], pod_index=None),))
-    assert told(2)[0].startswith("△ Rank 9 (GPU 1): the others wait")
-    assert len(told(2)) == 2, "nobody knows in which pod it is"
+    assert slow_words(2)[0].startswith("△ Rank 9 (GPU 1): the others wait")
+    assert len(slow_words(2)) == 2, "nobody knows in which pod it is"
 
 
 async def test_matrix_has_32_ranks_a_line_and_a_cursor() -> None:

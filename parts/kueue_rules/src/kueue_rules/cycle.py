@@ -238,7 +238,7 @@ class _Cycle:
 
     def use_places(self, one: PodSetChoice, times: int) -> None:
         for values, pods in one.places:
-            self._snapshot.trees[one.tree].use(values, one.pod_set.single, times * pods)
+            self._snapshot.trees[one.tree].add_usage(values, one.pod_set.single, times * pods)
 
     def _hold_back(self, entry: Decision) -> None:
         """Reserve quota for a waiting workload that could not get it back by reclaiming."""

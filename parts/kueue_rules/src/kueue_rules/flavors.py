@@ -470,7 +470,7 @@ class FlavorTurns:
         self._messages: dict[Key, str] = {}
         self._seen: set[tuple[object, ...]] = set()
 
-    def tried(self, workload: SnapshotWorkload) -> TriedFlavors:
+    def tried_flavors(self, workload: SnapshotWorkload) -> TriedFlavors:
         return self._tried[workload.cluster_queue].get(workload.key, ())
 
     def note(self, workload: SnapshotWorkload, message: str, choice: FlavorChoice | None = None) -> None:
@@ -488,7 +488,7 @@ class FlavorTurns:
 
     def meet_anew(self, heads: Iterable[SnapshotWorkload]) -> bool:
         """Whether they come to a next try, all with these flavors, for the first time since something changed."""
-        turns = tuple((each.key, self._messages.get(each.key), repr(self.tried(each))) for each in heads)
+        turns = tuple((each.key, self._messages.get(each.key), repr(self.tried_flavors(each))) for each in heads)
         new = turns not in self._seen
         self._seen.add(turns)
         return new

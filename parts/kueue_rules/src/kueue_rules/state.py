@@ -276,7 +276,7 @@ class Snapshot:
             tree = next((self.trees[name] for name in pod_set.flavors.values() if name in self.trees), None)
             if tree is not None:
                 for values, pods in pod_set.places:
-                    tree.use(values, pod_set.single, sign * pods)
+                    tree.add_usage(values, pod_set.single, sign * pods)
 
     @contextmanager
     def one_cycle(self) -> Iterator[None]:

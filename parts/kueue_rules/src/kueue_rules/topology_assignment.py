@@ -81,10 +81,10 @@ class TopologyTree:
         """The levels listed in an assignment: all, or only the last if that is the node."""
         return self.levels[-1:] if self.of_nodes else self.levels
 
-    def assigned(self, domain: Domain) -> tuple[str, ...]:
+    def assigned_values(self, domain: Domain) -> tuple[str, ...]:
         return domain.values[-1:] if self.of_nodes else domain.values
 
-    def use(self, values: tuple[str, ...], single: Amounts, pods: int) -> None:
+    def add_usage(self, values: tuple[str, ...], single: Amounts, pods: int) -> None:
         """Add pods to the usage of a domain; a negative number removes them."""
         leaf = self.leaf_of.get(values)
         if leaf is not None:
@@ -115,7 +115,7 @@ class TopologyTree:
             parent.nodes.append(node)
             add_amounts(parent.free, node.allocatable)
             add_amounts(parent.free, other, -1)
-            self.leaf_of[self.assigned(parent)] = parent
+            self.leaf_of[self.assigned_values(parent)] = parent
 
 
 def add_amounts(into: Amounts, more: Mapping[str, int], times: int = 1) -> None:
@@ -317,7 +317,7 @@ def _assign_with_leader(
             chosen += _place_in_order(below, request, parent.state, parent.leader, size, by_slices=size > 1)
     chosen.sort(key=lambda domain: domain.values)
     places, beside = (
-        [(tree.assigned(domain), pods) for domain in chosen if (pods := getattr(domain, kind))]
+        [(tree.assigned_values(domain), pods) for domain in chosen if (pods := getattr(domain, kind))]
         for kind in ("state", "leader")
     )
     return places, beside if leader is not None else [], ""
@@ -403,7 +403,7 @@ def _count_fitting_pods(
             excluded.reasons["topologyDomain"] += 1
             continue
         used = {} if empty else leaf.used
-        if taken and (more := taken.get(tree.assigned(leaf))):
+        if taken and (more := taken.get(tree.assigned_values(leaf))):
             used = dict(used)
             add_amounts(used, more)
         free = leaf.free
@@ -423,7 +423,7 @@ def _count_fitting_pods(
 
 
 def _count_pods_that_fit(free: Amounts, used: Amounts, single: Iterable[tuple[str, int]]) -> tuple[int, str]:
-    """How many pods fit, and for none of which resource there is too little."""
+    """The number of pods that fit; if none does, also the resource that is short."""
     fewest = sys.maxsize
     for name, value in single:
         fits = (free.get(name, 0) - used.get(name, 0)) // value

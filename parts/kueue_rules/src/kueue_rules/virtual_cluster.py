@@ -136,7 +136,7 @@ class VirtualCluster:
         if head is None or head not in alike.get(head.shape(), ()):
             others = self._refused and [each for each in chain(*alike.values()) if each not in self._refused]
             head = min(others or [each[0] for each in alike.values()], key=SnapshotWorkload.order)
-        head.tried = self._turns.tried(head)
+        head.tried = self._turns.tried_flavors(head)
         return head
 
     def _run_cycle(self, moves: list[Move], now: float) -> bool:

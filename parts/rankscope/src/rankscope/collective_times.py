@@ -224,7 +224,7 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
 
 
 def _estimate_cost(late: LateOnGpu, lost: float, *, gathers: bool) -> LateOnGpu:
-    """With what it costs; `lost`: what the other hosts lose, 0 if that does not tell it.
+    """The late rank with its cost; `lost`: the share that the other hosts lose, 0 if unknown.
 
     Where parameters are gathered, waits add up in part, from the lowest share to the highest.
     """
@@ -362,13 +362,13 @@ def _beyond_others(costs: Mapping[int, Sequence[float]]) -> dict[int, list[float
 
 
 def _without_single(costs: Sequence[float]) -> list[float]:
-    """Costs of steps, those of the costliest few no larger than those of the next ones."""
+    """The costs of steps, with the few highest lowered to the next highest."""
     most = sorted(costs)[math.ceil((1 - SINGLE_STEP_SHARE) * len(costs)) - 1]
     return [min(each, most) for each in costs]
 
 
 def median_of_others(values: Sequence[float], own: float, zeros: int = 0) -> float:
-    """The median of all sorted values but one that is `own`; `zeros` more of them are zero and not listed."""
+    """The median of the sorted values without `own`; `zeros`: number of further values that are zero."""
     gone, rest = zeros + bisect_left(values, own), zeros + len(values) - 1
 
     def at(place: int) -> float:

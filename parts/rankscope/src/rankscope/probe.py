@@ -286,7 +286,7 @@ def refuse(reader: Any) -> None:
 
 
 def counted(code: bytes) -> Callable[[Any], None]:
-    """The function of a code of one byte, of which a dump may have `MAX_COUNTED_OPCODES` in all."""
+    """The function of a one-byte opcode, counted: a dump may have `MAX_COUNTED_OPCODES` of them in all."""
     read = pickle._Unpickler.dispatch[code[0]]
 
     def read_counted(reader: Any) -> None:

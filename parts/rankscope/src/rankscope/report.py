@@ -340,7 +340,7 @@ class HangReport:
         return tuple(parts)
 
     def _format_no_processes(self) -> list[str]:
-        """What it means that no process was found; [] where no pod answered."""
+        """The explanation if no process was found; [] if no pod answered."""
         answered = [pod for pod in self.pods if not pod.failure]
         if any(pod.launchers for pod in answered):
             return ["mpirun runs, but it has no child processes: it is starting or ending."]

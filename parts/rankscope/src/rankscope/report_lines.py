@@ -34,7 +34,7 @@ def format_report(report: HangReport, *, stacks: bool = False) -> list[str]:
 
 
 def _with_index(found: TracedProcess | PodTrace) -> dict[str, object]:
-    """As JSON with `pod_index`; `pod_rank` is an older name of it."""
+    """The JSON with `pod_index` beside `pod_rank`, its older name."""
     return {"pod_index": found.pod_rank, **msgspec.to_builtins(found)}
 
 

@@ -140,7 +140,7 @@ class Log(logging.Handler):
 
 
 def expand(group: Dict[str, Any], kinds: List[Any], version: str) -> Dict[str, Any]:
-    """A dump for each rank of a group, written out from the short form: what it called in this group."""
+    """The full dump of each rank of a group, from the short form: the collectives it called there."""
     config = {group["name"]: {"desc": group["desc"], "ranks": str(group["ranks"])}}
     return {
         "rank_" + rank: {

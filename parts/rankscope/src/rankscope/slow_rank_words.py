@@ -40,7 +40,7 @@ class LateRank:
 
     @property
     def cost(self) -> float | None:
-        """The share of each step that it costs; None where that may differ by more than a third of it."""
+        """The share of each step that the slow rank costs; None if uncertain by more than a third."""
         hidden = self.suspect or (self.staged and self.cause == "GPU")
         if self.estimate is None or hidden or 3 * self.least < 2 * self.estimate or 3 * self.most > 4 * self.estimate:
             return None

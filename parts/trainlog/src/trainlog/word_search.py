@@ -78,7 +78,7 @@ class WordSearch:
         return found
 
     def find_word(self, text: bytes, number: int) -> int:
-        """Where the word of that number begins, counted from 0; the length of a text with fewer; not of letters."""
+        """The offset of the word of that number, counted from 0; the text's length if it has fewer. Not for letters."""
         assert self._search is not None
         found = self._search.find_matches_as_indexes(text.lower() if self._fold else text) if len(text) > number else ()
         return found[number][1] if len(found) > number else len(text)

@@ -158,7 +158,7 @@ def test_a_torn_row_under_a_label(label: str) -> None:
     assert test.rows == (FIRST, SECOND)
 
 
-def test_processes_told_apart_by_label_do_not_mix() -> None:
+def test_processes_with_different_labels_do_not_mix() -> None:
     lines = [HEAD, ROW, NEXT, FOOT.splitlines()[0] + "\n", FOOT.splitlines()[1] + "\n"]
     both = "".join(f"[1,{rank}]<stdout>:{line}" for line in lines for rank in (0, 1))
     tests = parse_nccl(both.encode())

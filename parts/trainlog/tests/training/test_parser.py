@@ -390,7 +390,7 @@ def test_a_line_of_50_megabytes_takes_no_memory_and_no_time(word: bytes) -> None
     assert [each.step for run in parser.runs for each in run.steps] == [7]
 
 
-def test_lines_that_are_text_are_told_apart_by_who_printed_them() -> None:
+def test_text_lines_are_separated_by_their_process() -> None:
     """Two ranks print the same steps, one behind the other: none goes back to a checkpoint."""
     parser, line = TrainingParser(), "step {} loss 2.{} lr 3e-4"
     for number in range(1, 30):

@@ -216,7 +216,7 @@ async def test_what_arrives_damaged_is_fetched_again(pod: Pod, here: Path) -> No
     assert not (here / "b").exists()
 
 
-async def test_a_file_that_grows_is_copied_as_it_was_and_that_is_said(pod: Pod, here: Path) -> None:
+async def test_a_file_that_grows_is_copied_as_it_was_and_that_is_reported(pod: Pod, here: Path) -> None:
     (pod.folder / "log").write_bytes(b"first\n")
 
     def grow(data: bytes) -> bytes:
@@ -246,7 +246,7 @@ async def test_an_image_with_few_programs_will_do(tmp_path: Path, here: Path) ->
     assert tree(pod.folder / "again") == tree(here / "src")
 
 
-async def test_a_full_disk_there_is_said_with_what_helps(tmp_path: Path, here: Path) -> None:
+async def test_a_full_disk_there_is_reported_with_what_helps(tmp_path: Path, here: Path) -> None:
     text = 'cat >/dev/null; echo "head: write error: No space left on device" >&2; exit 1'
     pod = Pod(tmp_path / "pod", program(tmp_path / "bin", "head", text))
     (here / "a").write_bytes(BYTES)
@@ -286,7 +286,7 @@ async def test_bad_places_are_one_sentence(pod: Pod, here: Path) -> None:
         await pod.send(here / "nope", "")
 
 
-async def test_what_cannot_be_copied_is_left_out_and_said(pod: Pod, here: Path) -> None:
+async def test_what_cannot_be_copied_is_left_out_and_reported(pod: Pod, here: Path) -> None:
     plant(pod.folder / "src")
     os.mkfifo(pod.folder / "src/pipe")
     (pod.folder / "src").joinpath(os.fsdecode(b"caf\xe9")).write_bytes(b"x")

@@ -22,6 +22,6 @@ from console.attach.files.copies import ALL_RANKS, RemotePath, parse_remote_path
         ("Llama:0:x", None),
     ],
 )
-def test_places_in_pods_are_told_from_paths_of_this_machine(text: str, place: RemotePath | None) -> None:
+def test_places_in_pods_are_distinguished_from_paths_of_this_machine(text: str, place: RemotePath | None) -> None:
     assert parse_remote_path(text) == place
     assert place is None or place.is_all_ranks == (place.rank == ALL_RANKS)

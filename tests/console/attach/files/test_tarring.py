@@ -69,7 +69,7 @@ async def test_a_stream_that_is_no_tar_makes_nothing(tmp_path: Path) -> None:
     assert (done.made, done.problems) == (set(), [])
 
 
-async def test_a_tar_is_as_long_as_was_said_whatever_becomes_of_the_files(tmp_path: Path) -> None:
+async def test_a_tar_is_as_long_as_announced_whatever_becomes_of_the_files(tmp_path: Path) -> None:
     sizes = {"shrinks": 3000, "grows": 100, "x" * 150: 0}
     for name, size in sizes.items():
         (tmp_path / name).write_bytes(b"z" * size)

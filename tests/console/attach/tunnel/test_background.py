@@ -77,7 +77,7 @@ def assert_private(folder: Path) -> None:
         assert b"secret-token" not in path.read_bytes()
 
 
-async def test_what_keeps_it_from_opening_is_said_by_whoever_asked(tmp_path: Path, server: ApiServer) -> None:
+async def test_whoever_asked_reports_what_keeps_it_from_opening(tmp_path: Path, server: ApiServer) -> None:
     server.refuse[POD] = web.json_response({"kind": "Status", "message": "no", "reason": "NotFound"}, status=404)
     order = TunnelRequest("default", "pod/p", "", ("2222",), "", str(server.kubeconfig(tmp_path)))
     with pytest.raises(ConsoleError, match="There is no pod p in namespace default") as error:
