@@ -355,15 +355,10 @@ async def test_the_next_connection_goes_over_one_that_was_made_ahead_unless_it_h
         assert not ahead._made
 
 
-async def test_a_client_after_others_has_a_connection_that_is_ready_and_to_the_pod_there_is() -> None:
-    opened: list[str] = []
-
-    async def serve(request: web.Request) -> web.StreamResponse:
-        opened.append(request.path)
-        return await echo_port(2222)(request)
-
+async def test_a_client_after_others_has_a_connection_that_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_forward, "_MIN_POLL_SECONDS", 60.0)  # no look at the pod but the test's own
     async with ApiServer() as server:
-        server.handlers[FORWARD] = serve
+        server.handlers[FORWARD] = echo_port(2222)
         async with tunnel(server) as made:
             (door,) = made._doors
             await answer(local_of(made))
@@ -377,7 +372,7 @@ async def test_a_client_after_others_has_a_connection_that_is_ready_and_to_the_p
             await eventually(lambda: spare.result()[0].closed)
             await answer(local_of(made))
             await eventually(lambda: all(each.done() for each in door.spares._made))
-            assert len(opened) == 6, "three clients and three spares"
+            assert sum(each.path == FORWARD for each in server.requests) == 6, "three clients and three spares"
             server.refuse[POD] = pod("second", "Pending")  # nobody asks
             await answer(local_of(made))
             assert (len(door.spares._made), made.tunnel.listeners[0].connections) == (3, 4)
