@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from console.launch.choices import FieldChoices
     from console.launch.install import ChartCatalog
     from console.launch.service import LaunchService
-    from console.logs.follow import LogService
+    from console.logs.log_service import LogService
     from console.metrics.alarms import AlarmService
     from console.metrics.diagnosis import Diagnoses
     from console.metrics.gpu_reader import GpuReader
@@ -150,7 +150,7 @@ class Session:
     @cached_property
     def logs(self) -> LogService:
         """Logs of containers and jobs; a job's log is followed once for all readers and stored on disk."""
-        from console.logs.follow import LogService
+        from console.logs.log_service import LogService
 
         return _reset_on_context_change(self.watch, LogService(self.watch))
 

@@ -30,10 +30,10 @@ from console.settings import Settings
 from screens import pages
 from screens.alarm_notices import LOW_TERMINAL_LINES, AlarmNotifier, StartNotifier, notify_new_alarms, notify_starts
 from screens.app_base import GC_SECONDS, KEY_PAUSE_SECONDS, terminal_has_hung_up
-from screens.base import LiveScreen
 from screens.columns.tunnels import ports_cell
 from screens.config import all_problems, fill_in, has_objects, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
+from screens.live_screen import LiveScreen
 from screens.palette import PAGE_TARGETS as TARGETS, ActiveBindings, Palette, PaletteTargets, title_of
 from screens.session_app import SessionApp, make_page
 from screens.theme import DARK, LIGHT

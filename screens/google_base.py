@@ -10,8 +10,8 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ApiDisabled, BadInput, ConsoleError
 from console.google.account import Cloud
-from screens.base import LiveScreen
 from screens.dialogs.question import Confirm, Prompt
+from screens.live_screen import LiveScreen
 from screens.widgets.sentence_line import SummaryLine
 from screens.wording import Span
 

@@ -13,7 +13,7 @@ from textual.geometry import Size
 from textual.widget import Widget
 
 from console.config import PaneSize
-from screens.base import LiveScreen
+from screens.live_screen import LiveScreen
 from screens.widgets.pane import Lines, Pane, beside
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.table import ResourceTable

@@ -47,8 +47,8 @@ from console.launch.run_database import RunHistory
 from console.launch.run_record import RunRecord, find_run
 from console.launch.stop import StopPlan, plan_from_snapshot
 from console.logs.container_log import LogRequest, ResumeCursor, StreamState
-from console.logs.follow import LogService
 from console.logs.line import LogLine, split_timestamps
+from console.logs.log_service import LogService
 from console.logs.store import logs_folder
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from console.google.node_pools import NodePools
     from console.google.storage import CloudStorage, FilestoreInstance, LustreInstance
     from console.kube.watched_cluster import WatchedCluster
-    from console.logs.follow import LogService
+    from console.logs.log_service import LogService
 
 _POOL_LABEL, _RESERVATION_LABEL = "cloud.google.com/gke-nodepool", "cloud.google.com/reservation-name"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from console.google.account import Cloud
     from console.google.api.cloud_storage import Buckets
     from console.kube.nested_values import Value
-    from console.logs.follow import LogService
+    from console.logs.log_service import LogService
 
 
 LATEST_MARKER = "latest_checkpointed_iteration.txt"

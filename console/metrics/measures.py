@@ -29,8 +29,8 @@ from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
-    from console.logs.follow import LogService
     from console.logs.job_log import JobLog
+    from console.logs.log_service import LogService
     from console.logs.segment import LogSegment
     from trainlog import NcclTest, RunPosition
 

@@ -42,8 +42,8 @@ from trainlog import LEVELS, has_severity
 
 if TYPE_CHECKING:
     from console.logs.container_log import LogRequest
-    from console.logs.follow import PreviousLogs
     from console.logs.job_log import Gap, JobLog
+    from console.logs.log_service import PreviousLogs
     from console.logs.merged_text import AgreedLine
     from console.session import Session
 

@@ -20,12 +20,12 @@ from console.kube.objects.jobset import JobSet
 from console.metrics.diagnosis import Blame, DiagnosisKind, diagnose_hang, find_blame
 from console.metrics.health import STEPLESS_WORDS
 from rankscope import HangReport, SlowReport
-from screens.base import LiveScreen
 from screens.columns.jobs import JobLine
 from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pool_actions import cordon_nodes, report_host
 from screens.dialogs.question import Confirm, Question
 from screens.dialogs.stop import stop_jobs
+from screens.live_screen import LiveScreen
 from screens.sanitize import one_line
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span, first_names, short_node, short_nodes, short_path

@@ -20,10 +20,10 @@ from console.errors import BadInput
 from console.kube.objects.pod import Pod
 from console.kube.pod_address import PodAddress, PortPair
 from console.scheduling.pod_slots import PodSlot, pod_slots
-from screens.base import LiveScreen
 from screens.columns.column import Column
 from screens.columns.jobs import JobLine
 from screens.dialogs.question import Confirm, Question
+from screens.live_screen import LiveScreen
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import IDLE, OK, Span

@@ -17,8 +17,8 @@ from textual.widgets import Input, Static
 
 from console.errors import BadInput
 from console.google.builds import BUILD_MACHINES, Build, BuildContext, BuildPlan
-from screens.base import LiveScreen
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt, Question
+from screens.live_screen import LiveScreen
 from screens.widgets.form.model import LaunchRequest
 from screens.wording import whole_path
 

@@ -30,9 +30,9 @@ from console.preflight.check import Check, Tally, summarize_unanswered, tally
 from console.scheduling.launch_alternatives import MAX_ALTERNATIVES, Alternative, launch_alternatives
 from console.session import Session
 from screens import wording
-from screens.base import LiveScreen
 from screens.columns.runs import run_reference
 from screens.dialogs.question import Choice, Confirm, Pick, Question
+from screens.live_screen import LiveScreen
 from screens.sanitize import one_line
 from screens.widgets.form.form import Form
 from screens.widgets.form.launch_words import (

@@ -15,12 +15,12 @@ from textual.binding import Binding, BindingType
 from console.errors import ConsoleError, Unreachable
 from console.kube.objects.pod import HINT_AFTER_THE_END, Pod
 from console.scheduling.pod_slots import PodFate, PodSlot, pod_fate, pod_slots, successor
-from screens.base import LiveScreen
 from screens.columns.job_header import rank_waits
 from screens.columns.jobs import JobLine
 from screens.dialogs.attach import forward_pod
 from screens.dialogs.question import Choice, Confirm, Pick
-from screens.dialogs.save import copy_files
+from screens.dialogs.save_and_copy import copy_files
+from screens.live_screen import LiveScreen
 from screens.wording import count
 
 AFTER_THE_END_BY_KEY = f"{HINT_AFTER_THE_END} Here the keys are l and u."
@@ -220,9 +220,9 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
                "A short NCCL test in the chosen pod, over its own GPUs; says what it costs before it runs",
                "screens.dialogs.run_in_ranks:nccl_in_pod", changes=True, show=False),
     RankAction("fetch", "u", "Copy from", "Copy a file or folder of the chosen pod to this machine",
-               "screens.dialogs.save:fetch_from_rank", show=False),
+               "screens.dialogs.save_and_copy:fetch_from_rank", show=False),
     RankAction("send", "U", "Copy to", "Copy a file or folder of this machine to the chosen pod",
-               "screens.dialogs.save:send_to_rank", changes=True, show=False),
+               "screens.dialogs.save_and_copy:send_to_rank", changes=True, show=False),
 )  # fmt: skip
 """In the order of the key line."""
 

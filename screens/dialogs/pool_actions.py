@@ -14,8 +14,8 @@ from console.google.clusters import GkeOperation
 from console.google.node_pools import PoolsSnapshot, PoolStatus
 from console.kube.objects.node import Node
 from console.session import Session
-from screens.base import LiveScreen
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
+from screens.live_screen import LiveScreen
 from screens.wording import count
 
 

@@ -17,9 +17,9 @@ from console.errors import ConsoleError
 from console.kube.arrivals import SERVER_CLOCK
 from console.metrics.nccl_history import MeasuredTest
 from console.scheduling.pod_slots import PodSlot, pod_slots
-from screens.base import LiveScreen
 from screens.columns.jobs import JobLine
 from screens.dialogs.question import WorkDialog
+from screens.live_screen import LiveScreen
 from screens.sanitize import one_line
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.sentence_line import SentenceLine

@@ -9,9 +9,9 @@ from dataclasses import replace
 from console.errors import Conflict, ConsoleError, ReleaseFailed
 from console.kube.objects.jobset import JobSet
 from console.launch.stop import StopPlan
-from screens.base import LiveScreen
 from screens.columns.runs import launched_by_others, stop_lines, what_stays
 from screens.dialogs.question import Confirm
+from screens.live_screen import LiveScreen
 from screens.wording import first_names
 
 MAX_JOBS_IN_FULL = 4  # jobs that are shown in full; of more, what goes with each, in a line

@@ -31,7 +31,7 @@ from screens import wording
 from screens.columns.job_header import rank_waits
 from screens.columns.jobs import JobLine
 from screens.columns.live import alarm_by_log
-from screens.dialogs.save import save_log
+from screens.dialogs.save_and_copy import save_log
 from screens.job_tabs.tab import JobTab
 from screens.widgets.log.lines import LogLines
 from screens.widgets.log.view import WAITING_FOR_CONNECTION, LogView

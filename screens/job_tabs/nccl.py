@@ -17,7 +17,7 @@ from console.metrics.health import STEPLESS_WORDS
 from screens.columns.job_header import nccl_waits, rank_waits
 from screens.columns.jobs import JobLine, health_runs
 from screens.dialogs.question import Choice, Pick
-from screens.dialogs.save import save_export
+from screens.dialogs.save_and_copy import save_export
 from screens.job_tabs.tab import JobTab
 from screens.widgets.charts.nccl_panel import NcclPanel, NcclTable
 from screens.wording import clock

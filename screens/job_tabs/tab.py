@@ -13,8 +13,8 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from console.kube.snapshot import Fleet
-from screens.base import LiveScreen
 from screens.columns.jobs import JobLine
+from screens.live_screen import LiveScreen
 from screens.widgets.line import AbstractWidgetMeta
 from screens.widgets.table.table import ResourceTable
 

@@ -18,7 +18,7 @@ from console.metrics.job_measures import JobMeasures
 from screens import wording
 from screens.columns.job_header import explanation, training_waits
 from screens.columns.jobs import JobLine, health_runs
-from screens.dialogs.save import save_export
+from screens.dialogs.save_and_copy import save_export
 from screens.job_tabs.tab import JobTab
 from screens.widgets.charts.training_panel import TrainingCharts, TrainingPanel
 

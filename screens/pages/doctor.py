@@ -10,8 +10,8 @@ from textual.binding import Binding, BindingType
 
 from console.attach.ssh.editors import DOCTOR_STEPS, SetupStep, StepState
 from console.kube.snapshot import Fleet
-from screens.base import LiveScreen
 from screens.columns.column import Column
+from screens.live_screen import LiveScreen
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable

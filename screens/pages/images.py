@@ -16,12 +16,12 @@ from console.google.builds import Build, BuildLine, Image
 from console.kube.arrivals import SERVER_CLOCK
 from console.kube.snapshot import Fleet
 from screens import wording
-from screens.base import error_notice, error_spans
 from screens.columns.google import BUILD_GLYPHS, BUILDS, IMAGES
 from screens.dialogs.build import cancel_build, launch_with, start_build
 from screens.dialogs.question import Prompt
-from screens.dialogs.save import save_log
+from screens.dialogs.save_and_copy import save_log
 from screens.google_base import AskingScreen, InGoogleScreen, ProjectRegionScreen
+from screens.live_screen import error_notice, error_spans
 from screens.widgets.log.view import WAITING_FOR_CONNECTION, LogView
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.row_painter import Notice

@@ -18,7 +18,6 @@ from console.kube.objects.jobset import JobState, RecipeKind, recipe_kind
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.pod_slots import PodSlot, first_failure
 from screens.alarm_notices import has_changed, line_of
-from screens.base import READ_CHECKPOINTS, LiveScreen
 from screens.columns.job_header import explanation, first_tab, head
 from screens.columns.jobs import JobLine
 from screens.dialogs.act import ACT, act_on_trouble, trouble_of
@@ -34,6 +33,7 @@ from screens.job_tabs.nccl import NcclTab
 from screens.job_tabs.ranks import RanksTab
 from screens.job_tabs.tab import JobTab
 from screens.job_tabs.training import TrainingTab
+from screens.live_screen import READ_CHECKPOINTS, LiveScreen
 from screens.paned import set_size
 from screens.widgets.bars import Tab, TabStrip
 from screens.widgets.job_pane import course_lines, reason_lines, saved_state_spans, should_read_unasked

@@ -15,7 +15,6 @@ from console.kube.snapshot import Fleet
 from console.scheduling.pod_slots import PodSlot
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
-from screens.base import ONLY_MINE, READ_CHECKPOINTS, WHAT_IF
 from screens.columns.column import RowKey
 from screens.columns.jobs import JOBS, JobLine, place_words, progress_cell, reasons, state_cell
 from screens.dialogs.act import ACT, act_on_trouble, trouble_of
@@ -24,6 +23,7 @@ from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell
 from screens.dialogs.stop import stop_jobs
 from screens.dialogs.why import MANY_LINES, WHY, show_why
+from screens.live_screen import ONLY_MINE, READ_CHECKPOINTS, WHAT_IF
 from screens.paned import ReasonScreen
 from screens.widgets.job_pane import job_lines, reason_lines, tail_lines
 from screens.widgets.pane import Lines

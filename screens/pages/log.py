@@ -17,9 +17,9 @@ from console.kube.snapshot import Fleet
 from console.logs.container_log import LogRequest, ResumeCursor
 from console.logs.text import FileText
 from screens.app_base import KeyOrderedApp
-from screens.base import LiveScreen
 from screens.dialogs.question import FilePrompt
-from screens.dialogs.save import save_log, write_lines
+from screens.dialogs.save_and_copy import save_log, write_lines
+from screens.live_screen import LiveScreen
 from screens.widgets.log.view import WAITING_FOR_CONNECTION, LogView
 from screens.wording import count, sentence, size
 

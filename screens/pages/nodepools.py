@@ -23,12 +23,12 @@ from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
 from console.scheduling.topology import Pool, format_gpu_sum, host, pools
-from screens.base import error_notice, error_spans
 from screens.columns.google import NODE_POOLS, POOL_GLYPHS
 from screens.columns.nodes import NODES, NodeRow, node_row
 from screens.columns.pods import status_cell
 from screens.dialogs.pool_actions import NodeActions, PoolSizes, report_host
 from screens.google_base import ASKING_GOOGLE
+from screens.live_screen import error_notice, error_spans
 from screens.pages.node import events_of_node, node_facts
 from screens.paned import PanedScreen
 from screens.widgets.line import CutLines

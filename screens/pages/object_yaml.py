@@ -8,7 +8,7 @@ from textual import getters, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from screens.base import LiveScreen
+from screens.live_screen import LiveScreen
 from screens.widgets.yaml import YamlText
 
 

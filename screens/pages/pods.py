@@ -15,10 +15,10 @@ from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.pod import Container, Pod
 from console.kube.snapshot import Fleet
 from console.yielding import key_expected
-from screens.base import ONLY_MINE
 from screens.columns.column import Column, since
 from screens.columns.pods import PODS, status_cell
 from screens.dialogs.pod_actions import Key, PodActions
+from screens.live_screen import ONLY_MINE
 from screens.paned import PanedScreen
 from screens.widgets.pane import Facts, Lines, event_lines, fact_lines, whole_lines
 from screens.widgets.sentence_line import SummaryLine

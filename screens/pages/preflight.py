@@ -14,9 +14,9 @@ from console.kube.snapshot import Fleet
 from console.launch.recipes import LaunchPlan
 from console.preflight.check import WORST_FIRST, Check, Result, tally
 from screens import wording
-from screens.base import LiveScreen
 from screens.columns.column import Column, RowKey
 from screens.dialogs.question import Confirm
+from screens.live_screen import LiveScreen
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable

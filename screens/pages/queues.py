@@ -17,7 +17,6 @@ from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.quota_ledger import queue_account
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
-from screens.base import ONLY_MINE, WHAT_IF
 from screens.columns.column import RowKey
 from screens.columns.jobs import JobLine, start_time, state_cell
 from screens.columns.queues import (
@@ -31,6 +30,7 @@ from screens.columns.queues import (
     workload_lines,
 )
 from screens.dialogs.why import MANY_LINES, WHY, show_why
+from screens.live_screen import ONLY_MINE, WHAT_IF
 from screens.paned import ReasonScreen
 from screens.widgets.job_pane import course_lines, job_entry, job_lines, reason_lines, start_lines, waiting_lines
 from screens.widgets.pane import Lines

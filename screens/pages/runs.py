@@ -16,12 +16,12 @@ from console.launch.run_record import Difference, RunRecord, compare_values, fin
 from console.settings import OWN_NAME
 from screens import wording
 from screens.alarm_notices import with_jobs
-from screens.base import LiveScreen
 from screens.columns.column import Column, RowKey
 from screens.columns.runs import RUNS, cost_lines, cost_words, outcome_cell, run_facts, run_reference, run_sentence
 from screens.dialogs.launch import launch_like, open_job
 from screens.dialogs.question import Choice, Confirm, Pick
-from screens.dialogs.save import save_log
+from screens.dialogs.save_and_copy import save_log
+from screens.live_screen import LiveScreen
 from screens.paned import PanedScreen
 from screens.sanitize import one_line
 from screens.widgets.charts.nccl_panel import NcclPanel

@@ -14,11 +14,11 @@ from console.attach.files.copies import CopyProgress
 from console.errors import BadInput, Conflict, ConsoleError
 from console.google.gcs_place import GcsPlace, StoredObject, parse_gcs_address
 from screens import wording
-from screens.base import error_notice, error_spans
 from screens.columns.column import Column, RowKey, since
 from screens.columns.google import BUCKET, FILESTORE, LUSTRE, STORAGE, StoragePlace, of_bucket, of_filestore, of_lustre
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.google_base import AskingScreen, InGoogleScreen, ProjectRegionScreen
+from screens.live_screen import error_notice, error_spans
 from screens.sanitize import one_line
 from screens.widgets.form.model import LaunchRequest
 from screens.widgets.sentence_line import SentenceLine, SummaryLine

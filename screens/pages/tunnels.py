@@ -12,11 +12,11 @@ from console.attach.tunnel.published import Tunnel, TunnelProfile
 from console.kube.pod_address import PodAddress
 from console.kube.snapshot import Fleet
 from screens import wording
-from screens.base import LiveScreen
 from screens.columns.column import RowKey
 from screens.columns.tunnels import TUNNELS, open_now, ports_cell
 from screens.dialogs.attach import open_ports
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
+from screens.live_screen import LiveScreen
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable

@@ -13,8 +13,8 @@ import pytest
 
 from console.kube import http
 from console.logs import container_log
-from console.logs.follow import LogService
 from console.logs.job_log import JobLog
+from console.logs.log_service import LogService
 from console.session import Session
 from console.settings import Settings
 from tests.contract.cable import Cable, cable

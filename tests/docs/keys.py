@@ -19,8 +19,8 @@ from textual.widget import Widget
 import screens
 from console.settings import Settings
 from screens.app import ConsoleApp
-from screens.base import LiveScreen
 from screens.job_tabs.tab import JobTab
+from screens.live_screen import LiveScreen
 from screens.wording import GLYPH_MEANINGS, lower_first_letter
 from tests.docs.markdown import anchor, code, table, text
 

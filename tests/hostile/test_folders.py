@@ -30,7 +30,7 @@ from console.metrics.nccl_history import MeasuredTest, NcclHistory
 from console.scheduling.arrivals import read_seen_workloads
 from console.scheduling.forecast_record import read_recorded_windows
 from screens.cli.output import write_text
-from screens.dialogs.save import write_export
+from screens.dialogs.save_and_copy import write_export
 from trainlog import NcclTest
 
 

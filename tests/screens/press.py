@@ -17,7 +17,7 @@ from textual.widget import Widget
 
 from console.settings import Settings
 from screens.app import ConsoleApp
-from screens.base import LiveScreen
+from screens.live_screen import LiveScreen
 from tests.fakes import FakeSession
 from tests.screens.scene import scene
 

@@ -28,8 +28,8 @@ from console.settings import Settings
 from screens import pages
 from screens.app import ConsoleApp, keep_last_known
 from screens.app_base import FREEZE_SECONDS, TerminalDriver
-from screens.base import LiveScreen
 from screens.dialogs.question import ChoiceTable, Pick
+from screens.live_screen import LiveScreen
 from screens.pages.fleet import FleetScreen
 from screens.pages.help import HelpScreen, key_groups
 from screens.pages.jobs import JobsScreen

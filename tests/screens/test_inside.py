@@ -24,7 +24,7 @@ from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm, Pick
 from screens.dialogs.run_in_ranks import ExecAll, QuickNccl
-from screens.dialogs.save import CopyDialog
+from screens.dialogs.save_and_copy import CopyDialog
 from tests.fakes import FakeSession
 from tests.screens.press import console_at, press, screen_text, toasts, until, until_shown
 from tests.screens.scene import scene

@@ -16,8 +16,8 @@ from console.kube.objects.pod import Container, Pod
 from console.kube.snapshot import Fleet
 from console.logs.line import LogLine
 from screens.app import ConsoleApp
-from screens.base import FilterInput
 from screens.dialogs.question import Confirm
+from screens.live_screen import FilterInput
 from screens.pages.log import LogScreen
 from screens.pages.object_yaml import ObjectYamlScreen
 from screens.pages.pods import PodScreen, PodsScreen, PodTally
@@ -236,7 +236,7 @@ async def test_a_picture_that_comes_while_a_key_is_answered_is_drawn_after_it(
 ) -> None:
     """The page a key returns to is drawn at once, unless that is slow: then all keys that are likely go first."""
     for name in ("MAX_KEY_DELAY", "MAX_KEY_DELAY_OF_SLOW"):
-        monkeypatch.setattr(f"screens.base.{name}", 60.0)
+        monkeypatch.setattr(f"screens.live_screen.{name}", 60.0)
     async with console(kind=Keys) as (app, pilot, _):
         assert isinstance(app, Keys)
         app.likely, screen = not slow, Drawn()
@@ -264,7 +264,7 @@ async def test_rows_that_come_in_parts_leave_the_console_to_others_between_two_p
 ) -> None:
     """However quickly each part is drawn."""
     if drawing == "takes no time":
-        monkeypatch.setattr("screens.base.thread_time", lambda: 0.0)
+        monkeypatch.setattr("screens.live_screen.thread_time", lambda: 0.0)
     monkeypatch.setattr("screens.pages.pods.ROWS_AT_ONCE", 1)
     monkeypatch.setattr("screens.pages.pods.ROWS_AT_ONCE_AMONG_KEYS", 1)
     async with console() as (app, pilot, session):
@@ -285,7 +285,7 @@ async def test_all_rows_come_where_the_machine_stands_still_as_the_next_picture_
     took, looks = itertools.count(), itertools.count()
     async with console() as (app, pilot, session):
         # Each drawing takes 5 ms, and between two looks of a timer at the clock pass 20 ms.
-        monkeypatch.setattr("screens.base.thread_time", lambda: 0.005 * next(took))
+        monkeypatch.setattr("screens.live_screen.thread_time", lambda: 0.005 * next(took))
         monkeypatch.setattr("textual.timer._time", SimpleNamespace(get_time=lambda: 0.02 * next(looks)))
         await pilot.press("4")
         screen = screen_of(app, PodsScreen)
@@ -294,7 +294,7 @@ async def test_all_rows_come_where_the_machine_stands_still_as_the_next_picture_
 
 
 async def test_a_picture_does_not_wait_for_ever_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("screens.base.MAX_KEY_DELAY", 0.05)
+    monkeypatch.setattr("screens.live_screen.MAX_KEY_DELAY", 0.05)
     async with console(kind=Keys) as (app, pilot, session):
         assert isinstance(app, Keys)
         await press(pilot, "4", then=lambda: "nccl-0412" in screen_text(app))

@@ -16,7 +16,7 @@ from console.metrics.alarm import AlarmKind
 from console.metrics.gpu_metrics import GpuBoard, PodGpus
 from console.settings import Settings
 from screens.app import ConsoleApp
-from screens.base import LiveScreen
+from screens.live_screen import LiveScreen
 from screens.pages.job import JobScreen
 from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from console.logs.follow import PreviousLog, PreviousLogs
+from console.logs.log_service import PreviousLog, PreviousLogs
 
 
 class Counted(list[tuple[float, bytes]]):

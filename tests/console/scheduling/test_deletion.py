@@ -16,8 +16,8 @@ from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import Condition
 from console.kube.objects.pod import Container
 from console.logs.container_log import LogStream
-from console.logs.follow import LogService
 from console.logs.job_log import JobLog
+from console.logs.log_service import LogService
 from console.logs.segment import LogSegment
 from console.scheduling.failure import FailureCard, deduplicate, first_deletion, first_of_latest_attempt, rank_failures
 from console.scheduling.why_job import why_job

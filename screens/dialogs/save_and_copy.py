@@ -21,9 +21,9 @@ from console.errors import BadInput, ConsoleError
 from console.folders import write_new_file
 from console.logs.text import LogText
 from console.scheduling.pod_slots import PodSlot
-from screens.base import LiveScreen
 from screens.columns.jobs import JobLine
 from screens.dialogs.question import FilePrompt, WorkDialog
+from screens.live_screen import LiveScreen
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span, bar, count, duration, percent, size, whole_path
 
