@@ -362,9 +362,9 @@ def _beyond_others(costs: Mapping[int, Sequence[float]]) -> dict[int, list[float
 
 
 def _without_single(costs: Sequence[float]) -> list[float]:
-    """The costs of steps, with the few highest lowered to the next highest."""
+    """The costs of steps, with the few highest lowered to the next highest, and none further below zero than that."""
     most = sorted(costs)[math.ceil((1 - SINGLE_STEP_SHARE) * len(costs)) - 1]
-    return [min(each, most) for each in costs]
+    return [max(min(each, most), -abs(most)) for each in costs]
 
 
 def median_of_others(values: Sequence[float], own: float, zeros: int = 0) -> float:
