@@ -71,7 +71,7 @@ PAINT_SECONDS = 0.1  # seconds after which what a key has changed has been paint
 
 @cache
 def _glibc_function(function: str) -> Callable[..., object]:
-    """A function of glibc about its heap; one that does nothing on other systems."""
+    """A heap function of glibc; without glibc a function that does nothing."""
     from ctypes import CDLL
 
     return getattr(CDLL(None), function, lambda *_: None)

@@ -81,7 +81,6 @@ class ApiServer:
         self.groups = {group: dict(versions) for group, versions in GROUPS.items()}
         self.requests: list[web.Request] = []
         self.version = 100
-        self.oldest = 0
         self.page_size = 0
         """Objects in a page, however many are asked for; 0: as asked."""
         self._watchers: dict[str, set[asyncio.Queue[bytes | None]]] = defaultdict(set)
@@ -139,14 +138,6 @@ class ApiServer:
         thing = self.objects[path].pop((namespace, name))
         thing["metadata"]["resourceVersion"] = str(self.version)
         self._tell(path, "DELETED", thing)
-
-    def bookmark(self, path: str) -> None:
-        self.raw(path, _line("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}}))
-
-    def compact(self) -> None:
-        """Forget history: a watch from before now is 410 Gone."""
-        self.oldest = self.version
-        self._history.clear()
 
     def raw(self, path: str, data: bytes) -> None:
         """Send bytes on every watch of the path."""
@@ -209,8 +200,6 @@ class ApiServer:
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         since = int(request.query["resourceVersion"])
-        if since < self.oldest:
-            return status(410, f"too old resource version: {since} ({self.oldest})", reason="Expired")
         answer = web.StreamResponse()
         answer.enable_chunked_encoding()
         await answer.prepare(request)

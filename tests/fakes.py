@@ -866,10 +866,6 @@ class FakeSession:
     def container_exec(self) -> FakeInside:
         return FakeInside(self)
 
-    @asynccontextmanager
-    async def forward(self, namespace: str, pod: str, remote_port: int, *, local_port: int = 0) -> AsyncIterator[int]:
-        yield int(self._did("forward", namespace, pod, remote_port, local_port, default=local_port or 40000))
-
     @cached_property
     def measures(self) -> MeasureService:
         """The real ones, over `printed`."""

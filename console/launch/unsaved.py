@@ -51,7 +51,7 @@ class UnsavedWork:
         return loss.sentence(SERVER_CLOCK.now()) if loss is not None else ""
 
     async def list_unsaved(self, node: str) -> list[str]:
-        """Of each job with pods on a node what its end would lose: "NAME: the work since step 40 …"."""
+        """The work that each job with pods on a node would lose at its end: "NAME: the work since step 40 …"."""
         on_it = (pod for pod in self._cluster.fleet.pods_by_node.get(node, ()) if pod.jobset and not pod.finished)
         jobs = list(dict.fromkeys((pod.namespace, pod.jobset) for pod in on_it))
         found = await asyncio.gather(*(self.find_unsaved(*key) for key in jobs))

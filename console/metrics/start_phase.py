@@ -70,7 +70,7 @@ class StartPhase(Struct, frozen=True):
     longest: float = 0.0  # seconds that the phase took at most in earlier runs; 0.0: not known
 
     def late(self, now: float) -> str:
-        """How late it is, in words; empty: it is not, or how long the phase takes is not known."""
+        """How late the phase is, in words; empty if it is not, or if its usual length is unknown."""
         limit = max(_LATE_FACTOR * self.longest, self.longest + _LATE_SECONDS)
         return self.words(now) if self.name and self.longest and now - self.since > limit else ""
 

@@ -348,7 +348,7 @@ async def alarms(options: AlarmsOptions) -> int:
 
 
 async def _active_alarms(session: Session, namespace: str) -> list[Alarm]:
-    """The active alarms, as the console's page lists them, stalls with what a console has found since their last step.
+    """The active alarms as on the console's page; a stall includes what was diagnosed since its last step.
 
     A log that was not followed for long enough yet, as its steps take longer than that, is judged by its end.
     """

@@ -102,7 +102,7 @@ class WorkloadLine:
 
     @property
     def since(self) -> float:
-        """When it began to wait, or when its quota was reserved."""
+        """When the workload began to wait, or when its quota was reserved."""
         if self.position:
             return self.workload.queued_since
         reserved = next((each for each in self.workload.conditions if each.type == "QuotaReserved"), None)

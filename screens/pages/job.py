@@ -360,7 +360,7 @@ def _show_line(page: JobScreen, line: SentenceLine, runs: list[Span]) -> None:
 
 
 def _filled_tabs(page: JobScreen) -> list[JobTab]:
-    """All but that of the training of a test, or of the tests of a training, unless it has found some."""
+    """All tabs but the training tab of a test and the NCCL tab of a training, unless they have found something."""
     kind = recipe_kind(page.line.jobset.recipe) if page.line is not None else RecipeKind.PODS
     other = {RecipeKind.NCCL: TrainingTab, RecipeKind.TRAINING: NcclTab}.get(kind)
     return [tab for tab in page.tabs.values() if type(tab) is not other or tab.note or tab is page.here]

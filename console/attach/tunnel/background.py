@@ -243,7 +243,7 @@ class Tunnels:
             await running.close()
 
     def opened_here(self) -> list[Tunnel]:
-        """Those that end with this process."""
+        """The tunnels that end with this process."""
         return [each.tunnel for each in self._running.values()]
 
     async def list_tunnels(self) -> tuple[Tunnel, ...]:

@@ -53,7 +53,7 @@ class VirtualCluster:
 
     @property
     def waiting(self) -> dict[str, list[SnapshotWorkload]]:
-        """Those that wait by ClusterQueue, in the order of trying."""
+        """The waiting workloads of each ClusterQueue, in the order in which they are tried."""
         return {
             name: sorted(chain(*self._active[name].values(), *self._parked[name].values()), key=SnapshotWorkload.order)
             for name in self.snapshot.queues

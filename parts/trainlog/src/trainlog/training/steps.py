@@ -558,12 +558,9 @@ class MetricColumn:
         values = _present_values(self.values[max(start, len(sums)) : max(start, stop)])
         return sum(sums[start:stop]) + sum(values), sum(counts[start:stop]) + len(values)
 
-    def last_value(self, stop: int | None = None) -> float | None:
-        """The latest known value before `stop`."""
-        for at in range(min(len(self.values), len(self.values) if stop is None else stop) - 1, -1, -1):
-            if self.values[at] == self.values[at]:
-                return self.values[at]
-        return None
+    def last_value(self) -> float | None:
+        """The latest known value."""
+        return next((value for value in reversed(self.values) if value == value), None)
 
     def column_ranges(self, edges: Sequence[int]) -> list[ColumnRange]:
         """The value range of each chart column; column n covers steps edges[n] to edges[n + 1] (exclusive)."""
