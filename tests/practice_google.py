@@ -15,21 +15,18 @@ TOKEN = "practice"
 
 
 @asynccontextmanager
-async def practice_google(
-    *, scene: bool = False, speed: float = SPEED
-) -> AsyncIterator[tuple[PracticeGoogle, GoogleSession]]:
+async def practice_google(*, speed: float = SPEED) -> AsyncIterator[tuple[PracticeGoogle, GoogleSession]]:
     """The world behind the services, to be changed by the test, and how the console reaches them.
 
     The machines of the practice cluster stand in `world.storage`; long operations run `speed` times faster than life.
     """
-    cluster = PracticeCluster(scene=scene, speed=speed)
+    cluster = PracticeCluster(scene=False, speed=speed)
     cluster.simulate_past()
     cluster.clock.start_real_time()
     world = PracticeGoogle(cluster.storage, cluster.clock, server="https://127.0.0.1:6443", authority=b"none")
     server = GoogleServer(world, TOKEN)
     await server.start()
-    told = {"grpc": server.grpc, "http": server.http, "token": TOKEN, "project": PROJECT}
-    reach = GoogleSession.from_practice(told)
+    reach = GoogleSession.from_practice({"grpc": server.grpc, "http": server.http, "token": TOKEN, "project": PROJECT})
     try:
         yield world, reach
     finally:
