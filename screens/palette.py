@@ -151,7 +151,7 @@ class PaletteTargets(NameProvider):
         if self.console.connected:
             with suppress(ConsoleError):  # what cannot be read is named on its own page
                 self._runs = await self.console.session.launch.runs.list_runs()
-                self._recipes = await asyncio.to_thread(self.console.session.launch.recipes)
+                self._recipes = await asyncio.to_thread(lambda: self.console.session.launch.catalogue.recipes())
 
     async def shutdown(self) -> None:
         if self._reading is not None:

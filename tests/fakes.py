@@ -324,11 +324,11 @@ class FakeProfiles:
 
 
 class FakeLaunching:
-    """`console.launch.service.Launching`: what it takes and gives is its; set `answers` to its own shapes."""
+    """`LaunchService` with its catalogue and launcher in one; set `answers` to the shapes of these."""
 
     def __init__(self, session: FakeSession) -> None:
         self._session = session
-        self.runs, self.unsaved = FakeRuns(session), self
+        self.runs, self.unsaved, self.catalogue, self.launcher = FakeRuns(session), self, self, lambda: self
         self.job_stopper = FakeStopping(session)
         self.releases = FakeReleases(session)
         self.profiles = FakeProfiles()
@@ -339,7 +339,7 @@ class FakeLaunching:
 
     recipes = partialmethod(_answer, "recipes")
     fields = partialmethod(_answer, "fields")
-    problems = partialmethod(_answer, "problems")
+    plan_problems = partialmethod(_answer, "problems")
     notes = partialmethod(_answer, "notes")
 
     async def read_saves(self, recipe: str) -> None:
@@ -376,7 +376,7 @@ class FakeLaunching:
         told = (structs.replace(each, lost=unsaved if each.ends_work else "") for each in found.consequences)
         return structs.replace(found, consequences=tuple(told))
 
-    async def check(self, plan: Any) -> Any:
+    async def dry_run(self, plan: Any) -> Any:
         if held := self._session.answers.get("hold check"):
             await held.wait()
         return self._session._did("check", plan)

@@ -320,6 +320,7 @@ class Launcher:
     who: Callable[[], Awaitable[str]] | None = None  # as whom it is launched; None: nobody is named
 
     async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
+        """The objects that a plan would create; the cluster is only asked for the account's name."""
         manifests = [
             Manifest(*kind_and_name(text), text=mask_secrets(text)) for text in await self._render_manifests(plan)
         ]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from console.launch.known_jobs import KnownJobs
     from console.launch.plan_texts import PlanTexts
     from console.launch.profiles import Profiles
-    from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe
+    from console.launch.recipes import LaunchPlan
     from console.launch.releases import Releases
     from console.launch.run_recorder import RunRecorder
     from console.launch.runs import Runs
@@ -50,14 +50,13 @@ class LaunchService:
 
     def __init__(self, cluster: WatchedCluster, jobs: KnownJobs) -> None:
         self._cluster, self._jobs = cluster, jobs
-        self._loaded: ChartCatalog | None = None
         self._saves: dict[str, Sequence[MeasuredSaves]] = {}
         self._before_launch: dict[tuple[str, str], Event] = {}  # events that there were before the last launch
 
     async def load(self) -> None:
         """Load the chart ahead of the launch screen, once the server has answered."""
         await self._cluster.answered.wait()
-        await asyncio.to_thread(self._catalogue)
+        await asyncio.to_thread(lambda: self.catalogue)
 
     async def close(self) -> None:
         """Save the final state of the runs."""
@@ -65,27 +64,27 @@ class LaunchService:
             await self.recorder.close()
             await self.runs.close()
 
-    def _catalogue(self) -> ChartCatalog:
-        if self._loaded is None:
-            from console.launch.install import ChartCatalog
+    @cached_property
+    def catalogue(self) -> ChartCatalog:
+        from console.launch.install import ChartCatalog
 
-            self._loaded = ChartCatalog.from_chart()
-        return self._loaded
+        return ChartCatalog.from_chart()
 
-    def _launcher(self) -> Launcher:
+    def launcher(self) -> Launcher:
+        """What renders, checks and installs plans over the connection of this moment."""
         from console.launch.helm import Helm
         from console.launch.install import Launcher
         from console.launch.releases import require_small
 
         client = self._cluster.current_connection.client
-        return Launcher(self._catalogue(), Helm(client.login, partial(require_small, client)), client, self._cluster.me)
+        return Launcher(self.catalogue, Helm(client.login, partial(require_small, client)), client, self._cluster.me)
 
     @cached_property
     def plan_texts(self) -> PlanTexts:
         """Converts plans to text and back: YAML, pasted commands, commands to run by hand, differences."""
         from console.launch.plan_texts import PlanTexts
 
-        return PlanTexts(self._catalogue(), self.render)
+        return PlanTexts(self.catalogue, lambda plan: self.launcher().render(plan))
 
     @cached_property
     def runs(self) -> Runs:
@@ -99,19 +98,19 @@ class LaunchService:
     def recorder(self) -> RunRecorder:
         from console.launch.run_recorder import RunRecorder
 
-        return RunRecorder(self._cluster, self._jobs, self.runs, self._catalogue, self._launcher)
+        return RunRecorder(self._cluster, self._jobs, self.runs, lambda: self.catalogue, self.launcher)
 
     @cached_property
     def profiles(self) -> Profiles:
         from console.launch.profiles import Profiles
 
-        return Profiles(self._catalogue)
+        return Profiles(lambda: self.catalogue)
 
     @cached_property
     def job_stopper(self) -> JobStopper:
         from console.launch.stop import JobStopper
 
-        return JobStopper(self._cluster, self._launcher, self.unsaved.find_unsaved)
+        return JobStopper(self._cluster, self.launcher, self.unsaved.find_unsaved)
 
     @cached_property
     def unsaved(self) -> UnsavedWork:
@@ -123,21 +122,12 @@ class LaunchService:
     def releases(self) -> Releases:
         from console.launch.releases import Releases
 
-        return Releases(self._cluster, self._launcher)
-
-    def recipes(self) -> tuple[Recipe, ...]:
-        return self._catalogue().recipes()
-
-    def fields(self, recipe: str) -> tuple[Field, ...]:
-        return self._catalogue().fields(recipe)
-
-    def problems(self, plan: LaunchPlan) -> tuple[FieldProblem, ...]:
-        return self._catalogue().plan_problems(plan)
+        return Releases(self._cluster, self.launcher)
 
     def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
         """Consequences of a valid plan's values, such as its iterations; empty for a plan with problems."""
         practice = self._cluster.practice or self._cluster.current_connection.target.cluster.practice_folder is not None
-        return self._catalogue().plan_notes(plan, practice=practice, saves=self._saves.get(plan.recipe, ()))
+        return self.catalogue.plan_notes(plan, practice=practice, saves=self._saves.get(plan.recipe, ()))
 
     async def read_saves(self, recipe: str) -> None:
         """Find out from the history how long runs of a recipe took to save, for its notes."""
@@ -146,19 +136,12 @@ class LaunchService:
         self._saves[recipe] = measure_saves(await self.runs.list_runs(recipe))
 
     def suggest_name(self, recipe: str) -> str:
-        return self._catalogue().suggest_name(recipe, login_name())
+        return self.catalogue.suggest_name(recipe, login_name())
 
     def set_values(self, recipe: str, settings: Sequence[str], below: Mapping[str, Value]) -> dict[str, Value]:
         from console.launch.helm_set_options import convert_values, parse_settings
 
-        return convert_values(self._catalogue().fields(recipe), parse_settings(settings, below), below)
-
-    async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
-        """The objects that a plan would create; the cluster is only asked for the account's name."""
-        return await self._launcher().render(plan)
-
-    async def check(self, plan: LaunchPlan) -> None:
-        await self._launcher().dry_run(plan)
+        return convert_values(self.catalogue.fields(recipe), parse_settings(settings, below), below)
 
     async def with_flex_start(self, plan: LaunchPlan) -> LaunchPlan:
         """The plan with flex-start machines if its queue provisions nodes by ProvisioningRequests; else unchanged.
@@ -166,7 +149,7 @@ class LaunchService:
         A plan that sets it itself stays as it is, and so does one whose queue may not be read: Kueue's flavor may
         select these machines too.
         """
-        values = self._catalogue().values(plan)
+        values = self.catalogue.values(plan)
         if not get_path(values, "queue") or get_path(plan.values, "placement.flexStart") is not None:
             return plan
         with suppress(ConsoleError):
@@ -182,7 +165,7 @@ class LaunchService:
         """Launch a plan, add it to the history and return the JobSet's name; a failed launch leaves nothing behind."""
         self._cluster.connection_for_change(f"launch {plan.name}")
         self._before_launch = dict(self._cluster.fleet.events)
-        job = await self._launcher().launch(plan)
+        job = await self.launcher().launch(plan)
         await self.recorder.record_launch(plan)
         return job
 

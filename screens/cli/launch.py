@@ -101,7 +101,7 @@ async def launch(options: LaunchOptions) -> int:
         profile = options.profile or ("" if options.no_profile else None)
         plan = await make_plan(session, options, like=options.like, profile=profile)
         plan = await with_whole_node_names(session, plan)
-        if problems := session.launch.problems(plan):
+        if problems := session.launch.catalogue.plan_problems(plan):
             raise BadInput(" ".join(f"{each.path}: {each.message}".removeprefix(": ") for each in problems))
         plan = await session.launch.with_flex_start(await with_queue(session, plan, looks=looks))
         await session.launch.read_saves(plan.recipe)
@@ -112,7 +112,7 @@ async def launch(options: LaunchOptions) -> int:
         if options.against is not None:
             return await print_difference(session, plan, options)
         if options.dry_run:
-            await session.launch.check(plan)
+            await session.launch.launcher().dry_run(plan)
             return await print_trial(session, plan, as_json=options.json)
         if options.preflight:
             await check_before_launch(session, plan)
@@ -296,7 +296,7 @@ def merge_drafts(session: Session, laid: dict[str, Value], drafts: Sequence[tupl
 
 
 async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
-    manifests = await session.launch.render(plan)
+    manifests = await session.launch.launcher().render(plan)
     await read_priorities(session)
     fleet, ask = await session.wait_until_listed(*DRY_RUN_KINDS), session.launch.plan_texts.demand(plan)
     fits, others = forecast(fleet, ask), launch_alternatives(fleet, ask)

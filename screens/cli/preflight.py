@@ -24,7 +24,7 @@ async def preflight(options: PreflightOptions) -> int:
         plan = await make_plan(session, options) if options.recipe else None
         if plan is None and (options.set or options.values or options.name):
             raise BadInput("No recipe was named for these values.", "a4 recipes lists them.")
-        if plan is not None and (problems := session.launch.problems(plan)):
+        if plan is not None and (problems := session.launch.catalogue.plan_problems(plan)):
             raise BadInput("; ".join(f"{each.path}: {each.message}".removeprefix(": ") for each in problems))
         if plan is not None:
             plan = await session.launch.with_flex_start(await with_queue(session, plan, looks=True))

@@ -262,8 +262,9 @@ class PasteReport(Question[None]):
 async def _check_launch(
     session: Session, draft: LaunchDraft, plan: LaunchPlan, on_wait: Callable[[tuple[str, ...]], None]
 ) -> Checked:
-    manifests = await session.launch.render(plan)
-    _, checks = await asyncio.gather(session.launch.check(plan), session.preflight.before_launch(plan, on_wait))
+    launcher = session.launch.launcher()
+    manifests = await launcher.render(plan)
+    _, checks = await asyncio.gather(launcher.dry_run(plan), session.preflight.before_launch(plan, on_wait))
     fleet, ask = session.fleet, session.launch.plan_texts.demand(plan)
     others = await asyncio.to_thread(launch_alternatives, fleet, ask)
     fits = [*fit_words(fleet, ask), *alternative_words(others)]
@@ -471,7 +472,7 @@ async def launch_like_job(
 
 async def resume_values(session: Session, key: tuple[str, str], plan: LaunchPlan) -> tuple[Mapping[str, Value], str]:
     """The values by which a launch begins with the last complete checkpoint of a job, and a sentence about that."""
-    paths = {field.path for field in session.launch.fields(plan.recipe)}
+    paths = {field.path for field in session.launch.catalogue.fields(plan.recipe)}
     if not paths & {*STARTING_WEIGHT_FIELDS}:
         return {}, "Where it begins is up to its program: the recipe has no field for it."
     saved = session.jobs.saved_state(key)

@@ -122,7 +122,7 @@ class LaunchScreen(DraftScreen):
             return
         if not self.recipes.listing.rows:
             with self.report_errors("The recipes cannot be read"):
-                found: dict[RowKey, Recipe] = {(recipe.id,): recipe for recipe in self.session.launch.recipes()}
+                found: dict[RowKey, Recipe] = {(each.id,): each for each in self.session.launch.catalogue.recipes()}
                 self.recipes.show_trouble(RecipeTable.EMPTY)
                 self.recipes.show_rows(found)
                 self.head.show_recipes(found.values())
@@ -149,7 +149,7 @@ class LaunchScreen(DraftScreen):
     async def _read_forms(self, recipes: list[str]) -> None:
         """Build all recipes' forms in the background, since each takes a while the first time."""
         session = self.session
-        await asyncio.to_thread(lambda: [session.launch.fields(recipe) for recipe in recipes])
+        await asyncio.to_thread(lambda: [session.launch.catalogue.fields(recipe) for recipe in recipes])
 
     # what there is to choose from
 
@@ -200,7 +200,7 @@ class LaunchScreen(DraftScreen):
         """The draft of that recipe; a new one has an unused name and the queue that `a4 launch` would choose."""
         if recipe.id not in self._drafts:
             draft = self._drafts[recipe.id] = LaunchDraft(
-                recipe, self.session.launch.fields(recipe.id), self.suggest(recipe.id)
+                recipe, self.session.launch.catalogue.fields(recipe.id), self.suggest(recipe.id)
             )
             self._follow_queue(draft)
             self._merge_default_profile(draft, dict(draft.model.texts))
@@ -244,9 +244,9 @@ class LaunchScreen(DraftScreen):
         plan, unread = self.draft.plan(self.session.namespace)
         if unread:  # such a text is not in the plan, which is the same once the text is gone
             self._planned = None
-            return plan, (*unread, *self.session.launch.problems(plan))
+            return plan, (*unread, *self.session.launch.catalogue.plan_problems(plan))
         if self._planned is None or self._planned[0] != plan:
-            self._planned = plan, self.session.launch.problems(plan)
+            self._planned = plan, self.session.launch.catalogue.plan_problems(plan)
         return self._planned
 
     @on(Form.Changed)

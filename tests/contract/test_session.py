@@ -87,7 +87,7 @@ async def test_why_a_job_waits(session: Session, space: Space) -> None:
 async def test_the_main_job_from_launch_to_stop(session: Session, space: Space) -> None:
     await space.queue("team", 64)
     plan = LaunchPlan("nccl-all-reduce", "bandwidth", space.name, {"queue": "team", "gpus": 16, "keepAlive": True})
-    assert session.launch.problems(plan) == ()
+    assert session.launch.catalogue.plan_problems(plan) == ()
     assert await session.launch.install(plan) == "bandwidth"
     pods = await space.pods("bandwidth", 2)
     key = (space.name, "bandwidth")

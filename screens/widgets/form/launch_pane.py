@@ -257,7 +257,7 @@ class LaunchPane(Vertical):
             elif problems:
                 self._show_instead(view, f"Not rendered: {wording.sentence(problems[0].message)}")
             elif view == "preview":
-                self.preview.show(join_manifests(await launch.render(plan)))
+                self.preview.show(join_manifests(await launch.launcher().render(plan)))
             elif view == "diff":
                 await self._draw_diff(plan, draft)
             else:
