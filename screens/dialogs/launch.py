@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from textual import getters, work
+from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -68,6 +68,13 @@ class DraftScreen(LiveScreen):
     @abstractmethod
     def pick_recipe(self, recipe: str) -> LaunchDraft | None:
         """Select that recipe and return its draft; None if it does not exist."""
+
+    @on(RecipeTable.Highlighted, "RecipeTable")
+    async def follow_cursor(self) -> None:
+        """Show the form of that recipe; keys come between the first picture of the page and its form."""
+        await asyncio.sleep(0)
+        if self.is_attached and self.app.connected and (recipe := self.recipes.row) is not None:
+            self.pick_recipe(recipe.id)
 
     def suggest(self, recipe: str, wanted: str = "") -> str:
         wanted = wanted or self.session.launch.suggest_name(recipe)

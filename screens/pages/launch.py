@@ -189,7 +189,6 @@ class LaunchScreen(DraftScreen):
 
     # the form
 
-    @on(ResourceTable.Highlighted, "RecipeTable")
     def open_recipe_form(self) -> None:
         """Switch to the form of the recipe under the cursor at once."""
         recipe = self.recipes.row
@@ -475,8 +474,9 @@ class LaunchScreen(DraftScreen):
         else:
             super().action_back()
 
-    def on_resize(self, event: events.Resize) -> None:
-        """Show the views as a third column on wide screens."""
+    async def on_resize(self, event: events.Resize) -> None:
+        """Show the views as a third column on wide screens; keys come before the page is laid out for that."""
         width, height = event.size
         self.update_classes({"-wide": width >= 170, "-narrow": width < 100, "-slim": width < 130, "-low": height < 30})
         self.call_after_refresh(self.pane.draw)
+        await asyncio.sleep(0)

@@ -63,6 +63,15 @@ async def to_form(app: ConsoleApp, pilot: Any) -> LaunchScreen:
     return screen
 
 
+async def test_a_key_comes_between_the_first_picture_of_the_page_and_the_form() -> None:
+    async with console_at(to_form, session_of()) as (app, _, screen):
+        for answer in (screen.on_resize(events.Resize(app.size, app.size)), screen.follow_cursor()):
+            turns: list[str] = []
+            asyncio.get_running_loop().call_soon(turns.append, "key")
+            await answer
+            assert turns == ["key"]
+
+
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_digits_open_pages_from_a_form_where_no_text_is_typed() -> None:
     async with console_at(to_form, session_of()) as (app, pilot, screen):
