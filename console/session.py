@@ -160,7 +160,7 @@ class Session:
         from console.preflight.all_checks import Preflight
         from console.preflight.check import CheckedCluster
 
-        return Preflight(CheckedCluster(self.watch, self.google), lambda plan: self.launch.plan_texts.values(plan))
+        return Preflight(CheckedCluster(self.watch, self.google), lambda plan: self.launch.catalogue.values(plan))
 
     @cached_property
     def google(self) -> GoogleServices:

@@ -113,10 +113,6 @@ class Images:
             pass  # whoever may push to a repository need not be allowed to list them: its name is asked for
         return replace(plan, substitutions={REGISTRY_KEY: found[0].address}) if found else plan
 
-    def plan_problems(self, plan: BuildPlan) -> tuple[tuple[str, str], ...]:
-        """Why the plan cannot be built: (name of the substitution or empty, sentence)."""
-        return plan_problems(plan)
-
     async def describe_build(self, plan: BuildPlan) -> Mapping[str, Any]:
         """The build request without its source, as it would be sent; BadInput."""
         description = await asyncio.to_thread(read_build_description, plan.context.folder, plan.context.dockerfile)
@@ -129,7 +125,7 @@ class Images:
     async def start_build(self, plan: BuildPlan) -> Build:
         """Upload the context and start the build; it runs when this returns."""
         self._cloud.require_writable(f"build {plan.image}")
-        if wrong := self.plan_problems(plan):
+        if wrong := plan_problems(plan):
             raise BadInput(wrong[0][1])
         description = await asyncio.to_thread(read_build_description, plan.context.folder, plan.context.dockerfile)
         module = await import_google("console.google.api.build")

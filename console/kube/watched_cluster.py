@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -55,6 +55,7 @@ class WatchedCluster:
         if not brief:
             self.goes_on.set()
         self._store = Store(self._kinds)
+        self.snapshots = self._store.snapshots  # the latest, then new ones at most four times a second, until `close`
         self._connection: Connection | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._rights: dict[tuple[str, ...], tuple[float, bool]] = {}
@@ -253,10 +254,6 @@ class WatchedCluster:
     async def close(self) -> None:
         self._store.end()
         await self._disconnect()
-
-    def snapshots(self) -> AsyncGenerator[Fleet, None]:
-        """Yield the latest snapshot, then new ones at most four times a second, until `close`."""
-        return self._store.snapshots()
 
     async def wait_until_listed(self, *kinds: str, timeout: float = 30, silent: float = LIST_SILENCE_TIMEOUT) -> Fleet:  # noqa: ASYNC109
         """Wait for these kinds (or all); Unreachable after `timeout`, or `silent` s if no kind has been listed yet."""

@@ -73,9 +73,6 @@ class PlanTexts:
         self._known = [path for path, part in iter_fields(catalogue.schema) if not part.get("x-hidden")]
         self.priorities: Mapping[str, int] = {}  # values of the cluster's priority classes, once they were read
 
-    def values(self, plan: LaunchPlan) -> dict[str, Value]:
-        return self._catalogue.values(plan)
-
     def demand(self, plan: LaunchPlan) -> LaunchDemand:
         """What the plan requests from the cluster, for a forecast."""
         ask = demand_of(self._catalogue.values(plan), plan.namespace)

@@ -21,7 +21,7 @@ from console.errors import BadInput, NotAllowed, ReleaseFailed
 from console.kube.actions import list_objects
 from console.kube.nested_values import Value, get_path, minimal_override
 from console.kube.objects.meta import ApiSchema, ObjectSchema
-from console.launch.recipes import LaunchPlan, Manifest, Release
+from console.launch.recipes import LaunchPlan, Manifest
 
 if TYPE_CHECKING:
     from console.kube.client import Client
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 class Releases:
     def __init__(self, cluster: WatchedCluster, launcher: Callable[[], Launcher]) -> None:
         self._cluster, self._launcher = cluster, launcher
-
-    async def list_all(self, namespace: str = "") -> tuple[Release, ...]:
-        return await self._launcher().releases(namespace)
 
     async def plan_of_release(self, namespace: str, name: str) -> LaunchPlan:
         """The plan that would launch a release again: its recipe and the values that differ from the defaults."""

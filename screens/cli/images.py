@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from console.errors import BadInput
-from console.google.builds import BUILD_MACHINES, Build
+from console.google.builds import BUILD_MACHINES, Build, plan_problems
 from console.kube.arrivals import SERVER_CLOCK
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, flag, json_flag, option, positive, word
@@ -102,7 +102,7 @@ async def build(options: BuildOptions) -> int:
             machine=options.machine or BUILD_MACHINES[0],
             time_out=seconds_of(options.time_out) if options.time_out else plan.time_out,
         )
-        if wrong := images.plan_problems(plan):
+        if wrong := plan_problems(plan):
             raise BadInput(
                 " ".join(words for _, words in wrong), "a4 images lists repositories; --set _NAME=VALUE sets one."
             )

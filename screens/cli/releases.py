@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 async def releases(options: ReleasesOptions) -> int:
     async with open_session(options, ()) as session:
-        found = await session.launch.releases.list_all("" if options.all_namespaces else session.namespace)
+        found = await session.launch.launcher().releases("" if options.all_namespaces else session.namespace)
         if not found and not options.all_namespaces:
             await session.watch.require_namespace(session.namespace)
     return print_listing(options.json, {"kind": "releases", "items": found}, RELEASES, found, "No releases.")

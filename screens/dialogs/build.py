@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -16,14 +15,11 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from console.errors import BadInput
-from console.google.builds import BUILD_MACHINES, Build, BuildContext, BuildPlan
+from console.google.builds import BUILD_MACHINES, Build, BuildContext, BuildPlan, plan_problems
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt, Question
 from screens.live_screen import LiveScreen
 from screens.widgets.form.model import LaunchRequest
 from screens.wording import whole_path
-
-if TYPE_CHECKING:
-    Judge = Callable[[BuildPlan], tuple[tuple[str, str], ...]]
 
 MACHINE_FIELD, TIMEOUT_FIELD = "machine", "time-out"
 _BUILD_TIME = re.compile(r"^(\d+)([smh]?)$")
@@ -57,9 +53,9 @@ class AskBuild(Question["BuildPlan | None"]):
         Binding("up", "app.focus_previous", "Previous", show=False),
     ]
 
-    def __init__(self, plan: BuildPlan, judge: Judge) -> None:
+    def __init__(self, plan: BuildPlan) -> None:
         super().__init__()
-        self._plan, self._judge = plan, judge
+        self._plan = plan
 
     def compose(self) -> ComposeResult:
         plan = self._plan
@@ -95,7 +91,7 @@ class AskBuild(Question["BuildPlan | None"]):
             return plan, f"Cloud Build has no machine {machine or '(none)'}: {', '.join(BUILD_MACHINES)}."
         if emptied:
             return plan, f"{emptied[0]} has no value."
-        return plan, " ".join(words for _, words in self._judge(plan))
+        return plan, " ".join(words for _, words in plan_problems(plan))
 
     @on(Input.Changed)
     def _update_problem(self) -> None:
@@ -135,7 +131,7 @@ async def start_build(screen: LiveScreen) -> Build | None:
     context = await _read_own_context(screen) if picked == OWN else next(each for each in known if each.name == picked)
     if context is None:
         return None
-    plan = await screen.app.push_screen_wait(AskBuild(await images.new_plan(context), images.plan_problems))
+    plan = await screen.app.push_screen_wait(AskBuild(await images.new_plan(context)))
     if plan is None:
         return None
     screen.notify(f"Sending {context.folder} to the builder …", timeout=2, markup=False)

@@ -164,7 +164,7 @@ async def test_a_release_that_unpacks_to_gigabytes_is_not_unpacked(space: Space,
     }  # fmt: skip
     assert (await space.api.create(space.path(CORE, "secrets"), secret)).made
     for asked in (
-        session.launch.releases.list_all(space.name),
+        session.launch.launcher().releases(space.name),
         session.launch.releases.plan_of_release(space.name, "bomb"),
         session.launch.job_stopper.list_orphaned(space.name),
         session.launch.job_stopper.stop_job(space.name, "bomb"),
