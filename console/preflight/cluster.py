@@ -190,7 +190,8 @@ def _named_object_checks(context: CheckContext) -> Iterator[Awaitable[CheckVerdi
     yield check_service_account(context)
     for secret in _secret_names(context):
         yield _check_listed(context, "Secret", "secrets", secret, "Its pods do not start without it.")
-    for claim in _mapping_keys(context, "storage.pvc"):
+    claims = value_at(context.wish.values, "storage.pvc")
+    for claim in claims if isinstance(claims, Mapping) else ():
         yield _check_listed(context, "claim", "persistentvolumeclaims", claim, "Pods that mount it wait forever.")
     if wish.text("priorityClass") and wish.demand.queue:
         yield _check_priority_class(context, wish.text("priorityClass"))
@@ -242,11 +243,6 @@ def _secret_names(context: CheckContext) -> list[str]:
     named = [str(each).partition("/")[0] for each in references.values()] if isinstance(references, Mapping) else []
     pulling = value_at(context.wish.values, "imagePullSecrets")
     return list(dict.fromkeys([*named, *(map(str, pulling) if isinstance(pulling, list | tuple) else ())]))
-
-
-def _mapping_keys(context: CheckContext, path: str) -> tuple[str, ...]:
-    found = value_at(context.wish.values, path)
-    return tuple(found) if isinstance(found, Mapping) else ()
 
 
 _CHART_JOBSET_VERSION = "v1alpha2"  # the version of JobSet's API that the chart writes

@@ -52,12 +52,11 @@ _UndoStep = tuple[dict[str, str], tuple[str, int]]  # what stood in the form bef
 class FormModel:
     """The fields of one recipe, the typed texts, and the lines that show them."""
 
-    def __init__(self, fields: Sequence[Field] = (), texts: Mapping[str, str] | None = None) -> None:
+    def __init__(self, fields: Sequence[Field] = ()) -> None:
         self.fields = tuple(fields)
         self.by_path = {field.path: field for field in fields}
         self.defaults = {field.path: format_value(field, field.default) for field in fields}
-        known = {path: text for path, text in (texts or {}).items() if path in self.by_path}
-        self.texts: dict[str, str] = self.defaults | known
+        self.texts = dict(self.defaults)
         self._back: list[_UndoStep] = []
         self._forth: list[_UndoStep] = []
         self.problems: dict[str, str] = {}  # what is wrong, by path of a field
