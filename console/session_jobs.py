@@ -62,7 +62,7 @@ class SessionJobs:
         return self.inspector.slow_reports.get(key) if self.inspector is not None else None
 
     def saved_state(self, key: Key) -> SavedState | None:
-        """What was last read of a job's checkpoints."""
+        """The last reading of a job's checkpoints."""
         return self.checkpoints.known.get(key) if self.checkpoints is not None else None
 
     def seen_folder(self, key: Key) -> SeenFolder | None:

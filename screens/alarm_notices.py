@@ -168,7 +168,7 @@ def notify_new_alarms(app: SessionApp, bell: AlarmNotifier) -> None:
 
 
 def _send(app: SessionApp, messages: Sequence[tuple[str, str, str]], *, to_terminal: int | None = None) -> None:
-    """(title, text, namespace) to the terminal, all or the first so many, and to the addresses of the settings.
+    """Send messages (title, text, namespace) to the terminal, all or the first so many, and to the settings' addresses.
 
     Those of the practice cluster are of no use to others.
     """

@@ -49,7 +49,7 @@ def bundle_name(job: str) -> str:
 
 
 async def write_unasked_bundle(cluster: WatchedCluster, namespace: str, report: HangReport) -> HangReport:
-    """Write the bundle unasked, of which the newest KEPT stay; the report with its path, or why there is none."""
+    """Write a bundle without being asked, and delete the oldest ones; the report with its path, or the error."""
     try:
         folder = bundle_folder(cluster) / "unasked"
         place = folder / bundle_name(report.job)

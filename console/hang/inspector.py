@@ -549,7 +549,7 @@ def _jobset_uid(every: Sequence[PodSlot]) -> str:
 
 
 async def ask_torch_analyser(run: Exec, pod: Pod, dumps: Sequence[RankDump]) -> TorchAnalysis | None:
-    """Ask it in that pod; None where no collective of a whole group is known. What fails is in the answer."""
+    """Run PyTorch's analyser in a pod; None if no group is complete. A failure is part of the answer."""
     asked, groups = await decode_apart("What the pods tell", lambda: build_question(dumps))
     if not groups:
         return None

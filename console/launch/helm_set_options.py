@@ -173,7 +173,7 @@ class SetValues:
         return items
 
     def _skip_comma(self) -> bool:
-        """Skip blanks and a comma behind them; whether there is one, or the end."""
+        """Skip blanks and one comma; returns whether there was a comma or the end of the text."""
         self._at = len(self._text) - len(self._text[self._at :].lstrip())
         self._at += (comma := self._text.startswith(",", self._at))
         return comma or self._at == len(self._text)

@@ -134,7 +134,7 @@ class AlarmService:
         return shares
 
     def _begin_job(self, key: Key, sources: MonitorSources) -> JobMonitor:
-        """Monitor a job, with the alarms of the monitor that follows a log or two of it, if there is one."""
+        """Begin to monitor a job; the alarms of an earlier monitor of one or two of its logs are kept."""
         before, watch = self.jobs.get(key), None
         if before is not None and before.has_ended:
             self._end_job(before)

@@ -205,8 +205,8 @@ async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:
 class JobMonitor:
     """Monitors one job; measurements are in `measures`, alarms in `watch`.
 
-    It reads either the logs of all its pods, with whoever else does (`open`), or a log or two (`update_streams` is to
-    be called every second or two); `close` ends it.
+    It reads either the logs of all pods, shared with other readers (`open`), or one or two logs (call `update_streams`
+    every second or two); `close` ends it.
     """
 
     def __init__(

@@ -70,7 +70,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def seconds_left(self) -> float | None:
-        """The same, of a diverged run too: it goes on to its last step unless somebody stops it."""
+        """Like `eta`, but also for a diverged run, which goes on to its last step unless it is stopped."""
         pace = self.step_time if self.pace is None else self.pace
         if self.step is None or self.total is None or pace is None or self.late or self.end is not None:
             return None

@@ -180,7 +180,7 @@ class JobProgressReader:
         self.beginnings.reset()
 
     def _forget_gone(self) -> None:
-        """Drop what is known of jobs that are not in the cluster any more."""
+        """Drop the state of jobs that are no longer in the cluster."""
         there = {each.uid for each in self._cluster.fleet.jobsets.values()}
         _keep_only(there, self.known, self._asked, self._looked, self._ends, self._failed)
         self._over.intersection_update(there)

@@ -231,7 +231,7 @@ async def facts(options: FactsOptions) -> int:
 
 
 async def nccl_quick(options: NcclQuickOptions) -> int:
-    """Run the test; returns 1 if it failed or had wrong values."""
+    """Run `a4 nccl-quick`; returns 1 if the test failed or had wrong values."""
     from console.config import own_log_formats
     from trainlog import (  # parsers of logs are of no use to the other commands
         LogResults,

@@ -1,4 +1,4 @@
-"""What would happen, by Kueue's own rules.
+"""Commands that forecast starts and the effects of changes, by Kueue's own rules.
 
 `a4 forecast`, `a4 whatif`: when waiting jobs would start, as things are and if something were changed.
 """

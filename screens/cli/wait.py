@@ -108,7 +108,7 @@ def _parse_comparison(text: str, what: str, sign: str, number: str) -> WaitCondi
 
 
 async def wait(options: WaitOptions) -> int:
-    """Wait; the exit codes are described in `a4 wait --help`."""
+    """Run `a4 wait`, whose help describes the exit codes."""
     wanted = conditions(options.until)
     async with open_session(options, WATCHED_KINDS) as session:
         if (session.namespace, options.job) not in session.fleet.jobsets:

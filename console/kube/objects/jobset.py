@@ -69,7 +69,7 @@ class Job(NamespacedObject, frozen=True):
 
 
 class Mount(Struct, frozen=True):
-    """A folder of the containers of a job that is mounted, and whether what is in it outlives the pods."""
+    """A mounted folder of a job's containers, and whether its content outlives the pods."""
 
     path: str
     stays: bool | None  # None: not known
@@ -301,7 +301,7 @@ _SYSTEM_FOLDERS = ("/home/kubernetes/bin", "/dev", "/sys", "/proc", "/usr", "/li
 
 
 def _outlives_pod(volume: VolumeSchema | None) -> bool | None:
-    """Whether what is in a volume outlives the pod; not known of a folder of its node, which the next pod may not have.
+    """Whether a volume's content outlives the pod; unknown for a folder of the node, which the next pod may not have.
 
     Nor of kinds that are not named here.
     """

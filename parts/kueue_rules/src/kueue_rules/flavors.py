@@ -274,7 +274,7 @@ class FlavorAssigner:
                 return
 
     def _with_pod_quota(self, pod_set: SnapshotPodSet) -> SnapshotPodSet:
-        """The pod set with its pods as a request where the queue has a quota of them."""
+        """The pod set with a request for its number of pods, if the queue has a quota of pods."""
         if not any("pods" in group.resources for group in self._queue.groups):
             return pod_set
         return replace(pod_set, requests={**pod_set.requests, "pods": 1000 * pod_set.count})

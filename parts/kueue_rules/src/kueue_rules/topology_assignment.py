@@ -522,7 +522,7 @@ def spread(
 
 
 def _leader_first(domains: list[Domain], request: _Request, needed: int, *, by_slices: bool) -> list[Domain]:
-    """With the first domain in front in which the leader leaves room enough for all in them together."""
+    """The domains, reordered: first the one in which the leader leaves enough room for all pods together."""
     spare = sum(_room_of(each, by_slices) for each in domains) - needed
     for each in domains if request.weighed else ():
         if each.leader and _room_of(each, by_slices) - _room_of(each, by_slices, 1) <= spare:

@@ -387,7 +387,7 @@ def _mean_and_half(values: Sequence[float], part: float) -> tuple[float, float]:
 
 
 def _root_causes(judged: Mapping[Group, _Lateness]) -> dict[int, tuple[Group, LateOnGpu]]:
-    """The late ranks that no wait in another group explains and that are no stage, and in which group."""
+    """The late ranks, with their group, that are no pipeline stage and whose lateness no other group explains."""
     own: dict[int, list[frozenset[int]]] = defaultdict(list)  # the members of each group of a rank
     waits: dict[int, dict[Group, float]] = defaultdict(dict)
     for group, lateness in judged.items():

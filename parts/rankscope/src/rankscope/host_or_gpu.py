@@ -75,7 +75,7 @@ def share_beyond_hosts(others: Sequence[RankLaunches], size: int) -> float:
 def is_late_by_host(
     rank: int, of_rank: Mapping[int, RankLaunches], late: frozenset[int], longest: Sequence[int]
 ) -> bool | None:
-    """Whether the launches of a rank are as late as the others wait for it; `late`: it, and who else is.
+    """Whether a rank's launches are as late as the others wait for it; `late`: this rank and other late ones.
 
     `longest`: of each step the collective in which the others waited longest. None if it is not known: the clock is of
     no machine that the others are on, and they wait for too short a time; or neither host nor GPU explains it.

@@ -457,7 +457,7 @@ def _cause_of(late: LateOnGpu, asked: LateRank | None, report: SlowReport) -> st
 
 
 def seconds_to_ask(step: float | None) -> float:
-    """How long NCCL is asked who is late, by how long a step takes, if that is known."""
+    """For how many seconds NCCL is asked for late ranks, by the length of a step, if that is known."""
     return min(MAX_ASKED_SECONDS, max(MIN_ASKED_SECONDS, ASKED_STEPS * (step or 0.0)))
 
 
