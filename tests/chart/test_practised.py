@@ -209,14 +209,6 @@ def test_with_every_switch_on_pods_are_interactive(played: dict[str, Played]) ->
         ]
 
 
-def test_sixteen_gpus_are_two_pods_of_eight(played: dict[str, Played]) -> None:
-    job = played["nccl-all-reduce"]
-    assert [pod["gpus"] for pod in job.pods] == [8, 8]
-    assert sorted(pod["name"].rpartition("-")[0] for pod in job.pods) == [
-        "nccl-all-reduce-workload-0-0", "nccl-all-reduce-workload-0-1",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize("gpus", ["12", "9", "20", "-8"])
 def test_other_numbers_are_refused_with_a_sentence(typist: Typist, gpus: str) -> None:
     said = typist.a4("launch", "W03", "--name", "twelve", "--set", f"gpus={gpus}", "--dry-run")

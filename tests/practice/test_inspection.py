@@ -1,10 +1,8 @@
-"""The job of the opening scene that hangs: its inspection through the practice cluster names the rank, GPUs agree."""
+"""Jobs of the opening scene, inspected through the practice cluster: a healthy one, a slow one, and one read-only."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ import pytest
 
 import console.kube.exec
 from console.errors import NotAllowed, NotFound
-from console.metrics.gpu_metrics import find_metric
 from console.session import Session
 from console.settings import Settings
 from practice.child import PracticeProcess
@@ -36,29 +33,6 @@ async def session(kubeconfig: Path) -> AsyncIterator[Session]:
     await opened.wait_until_listed()
     yield opened
     await opened.close()
-
-
-@pytest.mark.slow(reason="a practice cluster runs a job")
-async def test_the_hung_rank_is_named_and_recorded(session: Session, tmp_path: Path) -> None:
-    report = await session.inspector.inspect_job(*HUNG)
-    (suspect,) = report.suspects
-    assert (suspect.doing, suspect.ranks) == (Activity.DATA, (1,))
-    assert report.short == "Rank 1 (pod 0, GPU 1) is in the data loader while 7 others wait."
-    assert report.spared == (0, *range(2, 8)), "NCCL names the rank: py-spy halts no other"
-    whole = await session.inspector.inspect_job(*HUNG, all_stacks=True)
-    assert whole.summary.startswith("7 in all_reduce, 1 in data loader (rank 1, ")
-    assert report.ras.odd[0].rank == 1
-    (pod,) = report.pods
-    assert (pod.reached, len(pod.rdma)) == (True, 8)
-    stuck = suspect.members[0]
-    assert (stuck.wchan, stuck.threads) == ("do_sys_poll", 143)
-    assert "State:\tS" in await session.inspector.read_process_fact(*HUNG, stuck, "status")
-    svg = tmp_path / "flame.svg"
-    assert await session.inspector.record_profile(*HUNG, stuck, pod.py_spy, 1, svg) == svg.stat().st_size
-    assert svg.read_text().startswith("<svg")
-    speedscope = tmp_path / "flame.json"
-    await session.inspector.record_profile(*HUNG, stuck, pod.py_spy, 1, speedscope)
-    assert json.loads(speedscope.read_text())["exporter"].startswith("py-spy")
 
 
 @pytest.mark.slow(reason="a practice cluster runs a job")
@@ -94,17 +68,6 @@ async def test_many_pods_are_asked_through_one_of_them(session: Session, monkeyp
     assert report.asked == "8 of 8 answered, 8 of them through pod 0 (ssh)"
     assert len(streams) <= 4
     assert len(set(streams)) == 1
-
-
-@pytest.mark.slow(reason="a practice cluster runs a job")
-async def test_the_gpu_of_the_hung_rank_idles(session: Session) -> None:
-    async with aclosing(session.gpus.follow_boards(*HUNG)) as boards:
-        async for board in boards:
-            if board.all_gpus:
-                break
-    rank, gpu = board.sort_by_badness(find_metric("utilization"))[0]
-    assert (rank.rank, gpu.index, gpu.utilization) == (0, 1, 0.0)
-    assert len((await session.gpus.read_once(*HUNG)).all_gpus) == 8
 
 
 async def test_read_only_runs_nothing_in_pods(kubeconfig: Path) -> None:
