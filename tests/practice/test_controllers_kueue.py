@@ -240,10 +240,6 @@ def answer(world: World, job: str, seconds: float = 60, **states: dict[str, obje
     world.play(seconds)
 
 
-def states(world: World, job: str) -> dict[str, str]:
-    return {each["name"]: each["state"] for each in world.workload(job)["status"]["admissionChecks"]}
-
-
 def kueue(world: World, version: str, gates: str = "") -> None:
     """As an administrator changes it: the image of its manager, and its ConfigMap."""
     container = {"name": "manager", "image": f"registry.k8s.io/kueue/kueue:{version}"}
@@ -303,21 +299,11 @@ def test_a_job_that_may_be_smaller_starts_with_the_pods_that_there_is_quota_for(
     assert (job["spec"]["suspend"], job["spec"]["parallelism"]) == (True, 64)
 
 
-def test_a_workload_waits_for_its_checks_and_starts_when_all_agree(world: World) -> None:
+def test_what_a_check_adds_is_on_the_pods(world: World) -> None:
     checked(world)
     world.jobset("one")
-    assert states(world, "one") == {"budget": "Pending", "capacity": "Pending"}
-    assert why(world.workload("one"), "QuotaReserved")[0] == "True"
-    assert (find_condition(world.workload("one"), "Admitted"), world.pods("one")) == (None, [])
-    status = queue(world, "a4")
-    assert (status["reservingWorkloads"], status["admittedWorkloads"]) == (1, 0)
-    answer(world, "one", budget={"state": "Ready"})
-    assert (find_condition(world.workload("one"), "Admitted"), world.pods("one")) == (None, [])
     update = {"name": "w", "nodeSelector": {"kubernetes.io/os": "linux"}, "labels": {"asked": "yes"}}
-    answer(world, "one", capacity={"state": "Ready", "podSetUpdates": [update]})
-    assert why(world.workload("one"), "Admitted") == ("True", "Admitted", "The workload is admitted")
+    answer(world, "one", budget={"state": "Ready"}, capacity={"state": "Ready", "podSetUpdates": [update]})
     pods = world.pods("one")
     assert phases(pods) == ["Running"] * 2
     assert {pod["metadata"]["labels"]["asked"] for pod in pods} == {"yes"}
-    (told,) = world.events(world.workload("one")["metadata"]["name"], "Admitted")
-    assert told.startswith("Admitted by ClusterQueue a4, wait time since reservation was ")
