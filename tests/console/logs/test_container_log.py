@@ -497,7 +497,7 @@ class StuckProxy:
     """Takes all bytes of both sides; while it is stuck it passes none on."""
 
     def __init__(self, port: int) -> None:
-        self._port, self._tasks = port, set[asyncio.Task[None]]()
+        self._port, self._tasks, self.held = port, set[asyncio.Task[None]](), 0
         self.passes = asyncio.Event()
         self.passes.set()
 
@@ -518,6 +518,7 @@ class StuckProxy:
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while piece := await reader.read(1 << 16):
+                self.held += not self.passes.is_set()
                 await self.passes.wait()
                 writer.write(piece)
         finally:
@@ -535,10 +536,9 @@ async def test_a_log_behind_a_proxy_that_got_stuck_is_complete_until_then_and_se
         stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
         async with gathered(stream.batches()) as batches:
             container.say(1, b"one")
-            await eventually(lambda: batches)
-            await eventually(lambda: server.asked("/version"))
+            await eventually(lambda: batches and server.asked("/version"))
             proxy.passes.clear()
-            await eventually(lambda: monotonic() > client.arrivals.last + 0.3)
+            await eventually(lambda: proxy.held and monotonic() > client.arrivals.last + 0.3)
             stuck = stream.complete_until
             assert (stuck, stream.state) == (client.arrivals.last, StreamState.LIVE)
             proxy.passes.set()
