@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
+from console.alarm_thresholds import Thresholds
 from console.errors import BadInput
 from console.folders import config_folder, read_own_file
 from trainlog import MAX_PATTERN_CHARACTERS, OwnFormat, compile_pattern, lazy_pattern
@@ -22,8 +22,6 @@ from trainlog import MAX_PATTERN_CHARACTERS, OwnFormat, compile_pattern, lazy_pa
 Color = Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description='a colour such as "#5fd38d"')]
 Page = Literal["fleet", "queues", "jobs", "pods", "launch", "runs", "tunnels"]
 PaneSize = Literal["usual", "large", "off"]
-AlarmName = Literal["stall", "nan", "spike", "busbw", "behind", "restart", "failed", "gpu", "kept"]
-Seconds = Annotated[float, Meta(ge=1, lt=1e9)]
 ADDRESS_PATTERN = "^[a-zA-Z0-9+.-]{1,20}://."
 MIN_REFRESH_SECONDS = 0.25
 """Seconds between two snapshots of the cluster."""
@@ -31,36 +29,6 @@ PLACEHOLDERS = ("job", "pod", "node", "namespace", "context")
 """What a command of one's own may name, each in braces or as a variable: {job}, $A4_JOB."""
 _SHELL_TOKEN = lazy_pattern(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|<<.*|\$?\{(\w+)\}", re.DOTALL)
 """Of a shell's text what is quoted, a here-document and all after it, and what stands in braces otherwise."""
-
-
-class Thresholds(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The thresholds of alarms, in seconds, steps and GB/s."""
-
-    silent: Annotated[Seconds, Meta(description="seconds without a line of any pod")] = 600.0
-    late: Annotated[
-        Seconds, Meta(description="seconds without a step after which it is late: three steps at least")
-    ] = 20.0
-    late_steps: Annotated[Seconds, Meta(description="or so many usual steps, where that is sooner")] = 10.0
-    stall: Annotated[Seconds, Meta(description="seconds without a step after which that is an alarm")] = 60.0
-    stall_steps: Annotated[Seconds, Meta(description="and so many usual steps, or half again the longest pause")] = 25.0
-    warm_up: Annotated[Seconds, Meta(description="seconds of silence before the pace is known")] = 1800.0
-    pause: Annotated[Seconds, Meta(description="seconds without a step while it evaluates, loads or saves")] = 1800.0
-    kept: Annotated[Seconds, Meta(description="seconds for which an ended job's kept pods hold idle GPUs")] = 600.0
-    behind: Annotated[int, Meta(ge=1, description="steps that a rank is behind the foremost")] = 20
-    gpus: Annotated[float, Meta(ge=0, lt=1e9, description="seconds between two looks at the GPUs; 0: none")] = 120.0
-    busbw: Annotated[float, Meta(ge=0, lt=1e9, description="GB/s that an NCCL test has to reach; 0: usual")] = 0.0
-    streams: Annotated[int, Meta(ge=0, description="logs followed at once for jobs whose page is not open")] = 32
-    running: Annotated[bool, Meta(description="every running job is watched, not only opened ones")] = True
-    off: Annotated[tuple[AlarmName, ...], Meta(description="alarms to turn off")] = ()
-    inspect: Annotated[bool, Meta(description="a job of one's own that is late or slower is looked into")] = True
-    notify: Annotated[bool, Meta(description="the terminal is told: bell, OSC 9 and 777")] = True
-
-    @property
-    def pass_line(self) -> float:
-        """GB/s that an NCCL test has to reach: `busbw`, else A4_NCCL_PASS, else the health scanner's limit."""
-        from trainlog import PASS_LINE
-
-        return self.busbw or positive_variable("A4_NCCL_PASS") or PASS_LINE
 
 
 class Actions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -228,15 +196,6 @@ def load_config(path: Path | None = None) -> LoadedConfig:
 
 
 _loaded_config: tuple[Path, int, LoadedConfig] | None = None
-
-
-def positive_variable(name: str) -> float | None:
-    """The number above 0 in an environment variable; None if it holds none."""
-    try:
-        number = float(os.environ.get(name, ""))
-    except ValueError:
-        return None
-    return number if 0 < number < float("inf") else None
 
 
 def config_in_force() -> LoadedConfig:

@@ -55,7 +55,7 @@ class NotAllowed(Refused):
     exit_code = 3
 
 
-def in_read_only_mode(what: str) -> NotAllowed:
+def read_only_error(what: str) -> NotAllowed:
     """The NotAllowed error of read-only mode; `what` is the action, such as "delete pod a"."""
     return NotAllowed(f"Could not {what}: the console is in read-only mode.", "Start it without --read-only.")
 

@@ -212,10 +212,10 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
     def draw_latest_fleet(self) -> None:
         """Draw the latest snapshot when keys allow it; a hidden page does so once it is shown."""
         if self.is_current and not self._drawing_due:
-            self._draw_between_keys(self._latest_drawing())
+            self._draw_between_keys(self._drawing_deadline())
 
-    def _latest_drawing(self) -> float:
-        """Until when keys that are answered keep the next picture waiting."""
+    def _drawing_deadline(self) -> float:
+        """When the next picture is drawn at the latest, though keys are being answered; by the monotonic clock."""
         return max(self._rested_at, monotonic()) + (MAX_KEY_DELAY_OF_SLOW if self._drawing_is_slow else MAX_KEY_DELAY)
 
     def _draw_between_keys(self, latest: float) -> None:
@@ -262,7 +262,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
             rest = cost
         self._rested_at = monotonic() + rest
         if behind and not self._drawing_due:
-            self._draw_after(rest, self._latest_drawing())  # however short the rest: not within this call
+            self._draw_after(rest, self._drawing_deadline())  # however short the rest: not within this call
 
     @work(group="jobs", exclusive=True)
     async def follow_jobs(self, jobs: Callable[[], Sequence[Key]], starts: Callable[[], bool] = lambda: True) -> None:

@@ -24,9 +24,9 @@ from typing import Any, TypeVar, cast
 
 from msgspec import structs
 
+from console.alarm_thresholds import Thresholds
 from console.attach.tunnel.published import Listener, Tunnel, TunnelProfile
 from console.checkpoints.saved import SavedState
-from console.config import Thresholds
 from console.errors import ConsoleError, NotAllowed, NotFound, Unreachable
 from console.google.clusters import GkeOperation
 from console.google.node_pools import NodePools, PoolsSnapshot

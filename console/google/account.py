@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, in_read_only_mode
+from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, read_only_error
 from console.google.api import import_google
 from console.google.clusters import ClusterPlace, Clusters, GkeCluster, Project
 
@@ -230,7 +230,7 @@ class Cloud:
         if self._watched is not None:
             self._watched.connection_for_change(what)
         elif self._read_only:
-            raise in_read_only_mode(what)
+            raise read_only_error(what)
 
 
 def parse_place(context: str) -> ClusterPlace | None:

@@ -80,7 +80,7 @@ class RegistryClient:
         self._curl = pycurl.Curl()  # used again, for its connection
 
     async def read_image(self, text: str) -> ImageFacts:
-        """The facts of an image; NotFound, NotAllowed, Unreachable."""
+        """Read an image's facts from its registry. Raises NotFound, NotAllowed or Unreachable."""
         wanted = ImageReference.of(text)
         bearer = {"Authorization": f"Bearer {self._token}"} if self._stand_in and self._token else {}
         raw, digest = await self._get(wanted, f"manifests/{wanted.tag}", bearer)

@@ -214,7 +214,7 @@ class Images:
         return await (await self._registry_client()).create_repository(project, location, name)
 
     async def survey_registry(self, project: str = "", location: str = "") -> RegistrySurvey:
-        """All images of the project in the cluster's region, whose errors are raised, and its multi-region."""
+        """All images in the cluster's region and its multi-region; only an error of the region is raised."""
         registries, (project, location) = await self._registry_client(), await self.build_location(project, location)
         around, room = location.partition("-")[0], asyncio.Semaphore(MAX_CONCURRENT_REPOSITORIES)
         places = [location, around] if around in {"us", "europe", "asia"} else [location]

@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from console.errors import ConsoleError, NotAllowed, NotFound, Unreachable, in_read_only_mode
+from console.errors import ConsoleError, NotAllowed, NotFound, Unreachable, read_only_error
 from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import ContextName, Fleet, Store, WatchState, complete_until
@@ -162,7 +162,7 @@ class WatchedCluster:
     def connection_for_change(self, what: str) -> Connection:
         """The connection, for an action that changes the cluster; NotAllowed, naming `what`, in read-only mode."""
         if self.read_only:
-            raise in_read_only_mode(what)
+            raise read_only_error(what)
         return self.current_connection
 
     async def is_allowed(

@@ -9,7 +9,7 @@ from typing import Any
 
 from console.kube.nested_values import overlay_values
 from console.launch.helm_command import CommandWord
-from console.launch.helm_set_options import FileValue, SetValues, format_key_path
+from console.launch.helm_set_parser import FileValue, SetValues, format_key_path
 from console.launch.recipes import Remark
 from console.launch.schema import iter_leaf_values
 from trainlog import is_confidential, looks_confidential

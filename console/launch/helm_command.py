@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from console.errors import BadInput
 from console.kube.nested_values import Value
-from console.launch.helm_set_options import SET_OPTIONS
+from console.launch.helm_set_parser import SET_OPTIONS
 
 _ESCAPED_IN_VALUES = re.compile(r"[\\,]")
 _ESCAPED_IN_NAMES = re.compile(r"[\\.,=\[\]]")  # what Helm takes for grammar unless a backslash stands before it
@@ -38,7 +38,7 @@ def helm_command(
     files: Mapping[str, str],
     secrets: Mapping[str, str],
 ) -> HelmCommand:
-    """The helm command of a launch; paths in `files` are given by file, those in `secrets` by variable."""
+    """The helm install command: values in `files` by --set-file, those in `secrets` as shell variables."""
     file_name = f"{name}.values.yaml"
     tail = [("--set-file", f"{escape_path(path)}={file}") for path, file in files.items()]
     hidden = [f'--set-string {shlex.quote(escape_path(path))}="${variable}"' for path, variable in secrets.items()]

@@ -29,7 +29,7 @@ from console.launch.helm_command import (
     looks_like_helm,
     parse_helm_line,
 )
-from console.launch.helm_set_options import FileValue, coerce_value, iter_field_values
+from console.launch.helm_set_parser import FileValue, coerce_value, iter_field_values
 from console.launch.install import NoSuchQueue, find_field_of_message
 from console.launch.recipes import (
     HIDDEN,
@@ -244,7 +244,7 @@ class PlanTexts:
         return hidden
 
     def helm_command(self, plan: LaunchPlan) -> HelmCommand:
-        """The helm command that creates the same release; BadInput for a plan with problems."""
+        """The helm command that creates the same release. Raises BadInput if the plan has problems."""
         self._catalogue.require_valid(plan)
         recipe = self._catalogue.find_recipe(plan.recipe).id
         passed = self._catalogue.chart_values(plan)

@@ -15,7 +15,7 @@ from console.errors import BadInput, NotThere
 from console.folders import atomic_write, config_folder, make_private, read_own_file
 from console.kube.nested_values import Value, get_path, overlay_values, set_path
 from console.kube.safe_yaml import NotPlainError, load_without_references
-from console.launch.helm_set_options import as_word, convert_values, iter_field_values, parse_settings
+from console.launch.helm_set_parser import as_word, convert_values, iter_field_values, parse_settings
 from console.launch.recipes import Field, FieldProblem
 from console.launch.schema import suggest_path, without_secrets
 

@@ -17,7 +17,7 @@ from console.kube.snapshot import Fleet
 from console.metrics.alarm import JOB_STOPPED, Alarm, AlarmKind
 from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan, decode_seen_time
 from console.metrics.start_phase import PULL_PHASE, pull_seconds
-from console.scheduling.failure import rank_failures
+from console.scheduling.pod_failure import rank_failures
 from console.scheduling.pod_slots import pod_slots
 from console.scheduling.why_job import why_job
 from trainlog import RunPosition

@@ -34,12 +34,12 @@ class Runs:
         self._of_context: tuple[OpenRuns, EarlierRuns] | None = None
 
     @property
-    def _target(self) -> Target:
+    def _connection_target(self) -> Target:
         return self._cluster.current_connection.target
 
     @property
     def history(self) -> RunHistory:
-        folder = self._target.cluster.practice_folder
+        folder = self._connection_target.cluster.practice_folder
         place = folder / "history.db" if folder else default_path()
         return self._histories.setdefault(place, RunHistory(place))
 
@@ -53,7 +53,7 @@ class Runs:
 
     def _in_context(self) -> tuple[OpenRuns, EarlierRuns]:
         if self._of_context is None:
-            place = self.history, self._target.cluster.server
+            place = self.history, self._connection_target.cluster.server
             self._of_context = OpenRuns(*place), EarlierRuns(*place)
         return self._of_context
 
@@ -71,7 +71,7 @@ class Runs:
 
     def _with_present(self, run: RunRecord) -> RunRecord:
         """An open run with what this session knows by now, as its record is written at intervals only."""
-        if not run.open or run.server != self._target.cluster.server:
+        if not run.open or run.server != self._connection_target.cluster.server:
             return run
         fleet, now = self._cluster.fleet, SERVER_CLOCK.now()
         jobset = fleet.jobsets.get(run.key)

@@ -139,7 +139,7 @@ class LaunchService:
         return self.catalogue.suggest_name(recipe, login_name())
 
     def set_values(self, recipe: str, settings: Sequence[str], below: Mapping[str, Value]) -> dict[str, Value]:
-        from console.launch.helm_set_options import convert_values, parse_settings
+        from console.launch.helm_set_parser import convert_values, parse_settings
 
         return convert_values(self.catalogue.fields(recipe), parse_settings(settings, below), below)
 

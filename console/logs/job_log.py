@@ -29,7 +29,7 @@ from console.logs.container_log import LogRequest, ResumeCursor, StreamState
 from console.logs.line import PodLine
 from console.logs.segment import ChangeSubscription, LogCursor, LogSegment
 from console.logs.store import JobFolder, JobMetadata, find_stored_job
-from console.scheduling.failure import rank_failures
+from console.scheduling.pod_failure import rank_failures
 from console.scheduling.pod_slots import PodSlot, pod_slots
 from console.tasks import start_task
 from console.yielding import WorkSlices

@@ -21,7 +21,7 @@ from console.logs.job_log import Coverage, Gap, JobLog
 from console.logs.line import LogLine, PodLine, decode_line, sort_key
 from console.logs.segment import LogSegment
 from console.logs.store import JobLogStore, delete_old_logs, find_stored_job, logs_folder
-from console.scheduling.failure import FailureCard, PodFailure, deduplicate, first_of_latest_attempt, rank_failures
+from console.scheduling.pod_failure import FailureCard, PodFailure, deduplicate, first_of_latest_attempt, rank_failures
 from console.scheduling.pod_slots import pod_slots
 from trainlog import Redactor
 

@@ -292,7 +292,7 @@ def _format_pod_ranges(pods: Collection[int]) -> str:
 
 
 class Consensus:
-    """Groups lines of different ranks, fed in the order of time."""
+    """Groups equal lines that different ranks print within some seconds; lines come in the order of time."""
 
     def __init__(self) -> None:
         self.lines: list[AgreedLine] = []  # in the order in which they were first printed; their ranks grow

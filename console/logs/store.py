@@ -37,7 +37,7 @@ from console.folders import (
 )
 from console.kube.objects.pod import Pod
 from console.logs.segment import LogSegment, append_to
-from console.scheduling.failure import PodFailure
+from console.scheduling.pod_failure import PodFailure
 
 if TYPE_CHECKING:
     from console.logs.line import PodLine

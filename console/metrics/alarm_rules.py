@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from console.config import Thresholds
+from console.alarm_thresholds import Thresholds
 from console.durations import format_duration
 from console.kube.arrivals import SERVER_QUIET_SECONDS
 from console.metrics.alarm import INSPECTED_PREFIX, JOB_STOPPED, Alarm, AlarmKind

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.config import Thresholds, config_in_force
+from console.alarm_thresholds import Thresholds
+from console.config import config_in_force
 from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobSet, JobState
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmReport

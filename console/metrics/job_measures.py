@@ -37,9 +37,9 @@ from console.scheduling.pod_slots import pod_slots
 from trainlog import UnparsedLines, parse_step
 
 if TYPE_CHECKING:
-    from console.config import Thresholds
+    from console.alarm_thresholds import Thresholds
     from console.metrics.gpu_metrics import PodGpus
-    from console.scheduling.failure import PodFailure
+    from console.scheduling.pod_failure import PodFailure
     from trainlog import LineLayout, NcclTest, OwnFormat
 
     Listener = Callable[[float, str, float], None]  # called with when a line was read, its text, and its node's time
@@ -244,9 +244,9 @@ class JobMeasures:
 
     @property
     def phases(self) -> dict[str, float]:
-        """The longest time of each phase before the first step over all pods, in seconds; empty until that is seen.
+        """The longest time of each phase before the first step over all pods, in seconds.
 
-        A log that shows no step does not tell a start from the work.
+        Empty until the first step is seen: before it, a log does not tell the start from the work.
         """
         return {} if not self.first_step_at else longest_phases(each.took for each in self._starts.values())
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from console.config import Thresholds
+from console.alarm_thresholds import Thresholds
 from console.errors import ConsoleError
 from console.kube.arrivals import SERVER_CLOCK, SERVER_QUIET_SECONDS
 from console.kube.objects.jobset import JobSet, JobState
@@ -31,7 +31,7 @@ from console.metrics.job_progress import JobProgress, progress_of_measures
 from console.metrics.seen_time import TimeSpan
 from console.metrics.step_cadence import cadence_of_rows
 from console.metrics.training_run import RunEventKind, Slowdown, TrainingRun
-from console.scheduling.failure import first_deletion
+from console.scheduling.pod_failure import first_deletion
 from console.scheduling.pod_slots import first_failure, pod_slots
 from console.tasks import start_task
 from console.yielding import WorkSlices

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from console.config import Thresholds
+from console.alarm_thresholds import Thresholds
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.seen_time import EVENT_SPANS, SeenTime, SpanKind, TimeSpan, cut_span
 from console.metrics.step_cadence import StepCadence

@@ -22,7 +22,7 @@ from console.metrics.learned_logs import LearnedLogs
 from console.metrics.nccl_history import MeasuredTest, NcclHistory, NodeBandwidth, default_path
 from console.metrics.progress_reader import JobProgressReader
 from console.metrics.training_run import TrainingRun
-from console.scheduling.failure import PodFailure, rank_failures
+from console.scheduling.pod_failure import PodFailure, rank_failures
 from console.scheduling.pod_slots import pod_slots
 from console.tasks import start_task
 from console.yielding import WorkSlices
@@ -238,7 +238,7 @@ class MeasureService:
                     changed = await asyncio.to_thread(_feed_reader, reader, mine)
                     if not once:
                         await _read_batch(measures, batch)
-                    changed |= await self._record_endings(measures, log)
+                    changed |= await self._record_rank_failures(measures, log)
                     await self._find_log_beginning(measures)
                     measures.catch_up.end_batch()
                     read += len(batch)
@@ -252,7 +252,7 @@ class MeasureService:
                         await asyncio.sleep(PUBLISH_SECONDS)
             await asyncio.to_thread(reader.close)
             measures.unread = log.errors
-            await self._record_endings(measures, log)
+            await self._record_rank_failures(measures, log)
             await self._publish_change(measures, log)
             await self._record_results(measures)
 
@@ -301,7 +301,7 @@ class MeasureService:
         if track is not None and track.last is not None:
             await runs.record_training(namespace, name, track.position(), track.recent_speeds())
 
-    async def _record_endings(self, measures: JobMeasures, log: JobLog) -> bool:
+    async def _record_rank_failures(self, measures: JobMeasures, log: JobLog) -> bool:
         """Add failed ranks to the training run; returns whether any is new."""
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         if measures.track is not None:

@@ -12,7 +12,7 @@ from console.durations import format_duration
 from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
-    from console.config import Thresholds
+    from console.alarm_thresholds import Thresholds
     from console.scheduling.pod_slots import PodSlot
 
 LAUNCHER_STAGE = (

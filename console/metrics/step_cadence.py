@@ -17,7 +17,7 @@ from console.median import median
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.config import Thresholds
+    from console.alarm_thresholds import Thresholds
     from trainlog import NcclTest
 
 MIN_STEPS_FOR_PACE = 5  # steps after which the pace of a run is known: the first ones compile, and fill caches

@@ -26,7 +26,7 @@ from console.metrics.step_cadence import (
     is_overdue,
     pace_by_timestamps,
 )
-from console.scheduling.failure import PodFailure
+from console.scheduling.pod_failure import PodFailure
 from trainlog import (
     STEP_METRICS,
     STEPS_IN_BLOCK,

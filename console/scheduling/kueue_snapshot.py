@@ -38,7 +38,7 @@ from kueue_rules import (
     Toleration,
     TopologyRequest,
     TopologyTree,
-    try_order,
+    queue_order_key,
 )
 
 _QUOTA_HOLDING_STATES = {WorkloadState.RESERVED, WorkloadState.ADMITTED}
@@ -95,7 +95,7 @@ def _queue_orders(fleet: Fleet) -> dict[str, QueueOrder]:
         elif workload.state in _QUOTA_HOLDING_STATES:
             holding[cluster_queue_name(workload, fleet)].append(workload)
     for listed in waiting.values():
-        listed.sort(key=lambda each: try_order(each.priority, queue_timestamp(each), each.uid))
+        listed.sort(key=lambda each: queue_order_key(each.priority, queue_timestamp(each), each.uid))
     return {
         name: QueueOrder(tuple(waiting[name]), tuple(sorted(holding[name], key=_held_since)))
         for name in {*waiting, *holding}

@@ -28,7 +28,7 @@ from console.scheduling.kueue_snapshot import (
     queue_timestamp,
 )
 from console.scheduling.topology import MACHINE_GPUS
-from kueue_rules import Key, SnapshotPodSet, SnapshotWorkload, VirtualCluster, queued_again, try_order
+from kueue_rules import Key, SnapshotPodSet, SnapshotWorkload, VirtualCluster, queue_order_key, queued_again
 
 MAX_NODES_TRIED = 64  # machines that are asked for, one after the other, to see who would be preempted
 
@@ -101,7 +101,7 @@ def next_victims(fleet: Fleet) -> NextVictims | None:
     waiting = [each for queue in queues for each in queue_order(fleet, queue.name).pending]
     if not waiting:
         return None
-    first = min(waiting, key=lambda each: try_order(each.priority, queue_timestamp(each), each.uid))
+    first = min(waiting, key=lambda each: queue_order_key(each.priority, queue_timestamp(each), each.uid))
     name = cluster_queue_name(first, fleet)
     found: dict[Key, None] = {}
     cluster = VirtualCluster(kueue_snapshot(fleet, all_gpu_flavors(fleet), places=True), ())

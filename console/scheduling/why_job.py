@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Container
 from console.kube.snapshot import Fleet, WatchState
-from console.scheduling.failure import first_deletion
+from console.scheduling.pod_failure import first_deletion
 from console.scheduling.pod_slots import PodSlot, first_failure, pod_slots
 from console.scheduling.why import Category, Why
 from console.scheduling.why_workload import why_workload

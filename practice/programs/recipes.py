@@ -90,7 +90,7 @@ def worker_host_names(place: ProgramContext) -> list[str]:
 
 
 def _has_nothing_to_do(recipe: str, place: ProgramContext) -> bool:
-    """Return whether all skippable steps of the recipe are skipped, as for pods used by shells."""
+    """Return whether every skippable step is switched off, as in a pod that only serves as a shell."""
     skips = launchers()["recipes"][recipe].get("skips")
     if recipe == "interactive":
         return place.env.get("SLEEP_INFINITY") == "true"

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.errors import BadInput, ConsoleError, NotFound, NotThere, in_read_only_mode
+from console.errors import BadInput, ConsoleError, NotFound, NotThere, read_only_error
 from console.kube.find_job import find_node, require_listed
 from screens import wording
 from screens.cli.arguments import (
@@ -48,7 +48,7 @@ async def enable(options: ClustersOptions) -> int:
         raise BadInput("Name one project.", "a4 clusters enable PROJECT")
     project = options.words[0]
     if options.read_only:
-        raise in_read_only_mode(f"enable {GKE_SERVICE}")
+        raise read_only_error(f"enable {GKE_SERVICE}")
     question = f"Enable {GKE_SERVICE} in project {project}?"
     if not options.yes and not await confirm(["It may cost money once it is used."], question, "Add --yes."):
         return 1

@@ -20,7 +20,8 @@ from screens.cli.arguments import (
     speed,
     word,
 )
-from screens.cli.output import Parser, print_line
+from screens.cli.output import print_line
+from screens.cli.parser import Parser
 
 GROUPS = {
     "what is there and who waits": {

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.config import Thresholds, config_in_force, with_thresholds
+from console.alarm_thresholds import Thresholds
+from console.config import config_in_force, with_thresholds
 from console.errors import BadInput
 from console.kube.arrivals import SERVER_CLOCK
 from console.kube.find_job import find_job, require_listed

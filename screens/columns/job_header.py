@@ -130,7 +130,7 @@ def _not_begun(line: JobLine, what: str, nothing: str) -> str:
         return f"{what} has not started: {wording.sentence(line.why.sentence) or 'the job waits in its queue'}"
     if jobset.finished or jobset.state is JobState.STOPPING:
         return nothing
-    waits = rank_waits(0, line.ranks[0].pod if line.ranks else None)
+    waits = rank_waits(0, line.pod_slots[0].pod if line.pod_slots else None)
     return f"{what} has not started: {waits}" if waits else ""
 
 

@@ -59,7 +59,7 @@ class JobLine:
     unread: bool = False  # whether nobody has read its log yet
 
     @cached_property
-    def ranks(self) -> tuple[PodSlot, ...]:
+    def pod_slots(self) -> tuple[PodSlot, ...]:
         return pod_slots(self.jobset, self.fleet)
 
     @cached_property
@@ -106,7 +106,7 @@ class JobLine:
     @property
     def ready(self) -> int:
         """Number of ranks whose pod is ready or has succeeded."""
-        return sum(rank.ready or rank.phase == "Succeeded" for rank in self.ranks)
+        return sum(rank.ready or rank.phase == "Succeeded" for rank in self.pod_slots)
 
     @property
     def has_trouble(self) -> bool:
@@ -188,7 +188,7 @@ def failure_words(slot: PodSlot) -> str:
 
 def place_words(line: JobLine) -> str:
     """The smallest topology domain that holds all its nodes."""
-    nodes = [line.fleet.nodes[("", rank.node)] for rank in line.ranks if ("", rank.node) in line.fleet.nodes]
+    nodes = [line.fleet.nodes[("", rank.node)] for rank in line.pod_slots if ("", rank.node) in line.fleet.nodes]
     if not nodes:
         return ""
     if len({node.name for node in nodes}) == 1:
@@ -412,7 +412,7 @@ def _pods_json(line: JobLine) -> list[dict[str, Any]]:
             "exit_code": rank.exit_code,
             "restarts": rank.pod.restarts if rank.pod else 0,
         }
-        for rank in line.ranks
+        for rank in line.pod_slots
     ]
 
 

@@ -202,7 +202,7 @@ async def run_in_ranks(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None
         chosen = [each for each in pod_slots(found, fleet) if each.number in set(numbers)]
         await screen.session.container_exec.run_in_ranks(chosen, argv, ended=ended)
 
-    await screen.app.push_screen_wait(ExecAll(jobset.name, [each.number for each in line.ranks], perform))
+    await screen.app.push_screen_wait(ExecAll(jobset.name, [each.number for each in line.pod_slots], perform))
 
 
 async def nccl_in_pod(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:

@@ -122,7 +122,7 @@ class LogTab(JobTab):
                 continue
             pod = self.rank if pod is None else pod
             failed = alarm is None and first_failure(line.jobset, line.fleet) is not None
-            if not self.is_open or self.mode != "one" or self.rank != pod or len(line.ranks) < 2 or failed:
+            if not self.is_open or self.mode != "one" or self.rank != pod or len(line.pod_slots) < 2 or failed:
                 return
             place = await asyncio.to_thread(locate_alarm, self._segments(), alarm)
             if place is not None:
@@ -226,7 +226,7 @@ class LogTab(JobTab):
     @work(group="log", exclusive=True)
     async def _follow_log(self) -> None:
         with self.live.report_errors(f"The log of {self.key[1]} cannot be followed"):
-            pods = len(self.line.ranks) if self.line else 1
+            pods = len(self.line.pod_slots) if self.line else 1
             async with self.live.session.logs.open_job_log(
                 *self.key, tail=max(MIN_LINES_PER_POD, MAX_LINES_AT_FIRST // max(1, pods))
             ) as log:
@@ -352,7 +352,7 @@ class LogTab(JobTab):
         return f"▸ {bar.strip()}" if self.mode == "one" else f"▸ pod {rank}: {bar.strip()}{more}"
 
     def _about_rank(self) -> str:
-        rank = self.line.ranks[self.rank] if self.line and self.rank < len(self.line.ranks) else None
+        rank = self.line.pod_slots[self.rank] if self.line and self.rank < len(self.line.pod_slots) else None
         if rank is None:
             return f"pod {self.rank}"
         waits = rank_waits(rank.number, rank.pod, over=bool(self.line and self.line.jobset.finished))

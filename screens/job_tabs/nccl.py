@@ -57,7 +57,7 @@ class NcclTab(JobTab):
             return
         if not (self.is_open or recipe_kind(line.jobset.recipe) is RecipeKind.NCCL):
             return
-        first = line.ranks[0].pod if line.ranks else None
+        first = line.pod_slots[0].pod if line.pod_slots else None
         started = not rank_waits(0, first) or line.jobset.finished
         if self._measured != line.jobset.uid and started:
             self._measured = line.jobset.uid

@@ -21,7 +21,7 @@ from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.metrics.job_measures import RankProgress
-from console.scheduling.failure import FailureCard, rank_failures
+from console.scheduling.pod_failure import FailureCard, rank_failures
 from console.scheduling.pod_slots import PodSlot
 from rankscope import LateRank, SlowReport, describe_slow_rank, format_share
 from screens import wording
@@ -318,16 +318,17 @@ class RanksTab(JobTab):
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         if line is None:
             return
-        rows: dict[RowKey, PodSlot] = {(str(rank.number),): rank for rank in line.ranks}
+        rows: dict[RowKey, PodSlot] = {(str(rank.number),): rank for rank in line.pod_slots}
         began = self.table.cursor is None
         self.table.show_rows(rows, fleet.links.get("pods"))
         if began:
             self.table.move_to((str(self.rank),))
-        self.matrix.display = len(line.ranks) > FEW_RANKS or bool(_slow_ranks(line))
+        many = len(line.pod_slots) > FEW_RANKS
+        self.matrix.display = many or bool(_slow_ranks(line))
         self._show_cells(line)
         self._show_slow_wait(line)
         # All ranks are listened to once they are too many to look at one by one and one of them runs.
-        if not self._listening and len(line.ranks) > FEW_RANKS and any(rank.phase == "Running" for rank in line.ranks):
+        if not self._listening and many and any(rank.phase == "Running" for rank in line.pod_slots):
             self._listening = True
             self._listen()
         about = (line.jobset.restarts, len(rank_failures(line.jobset, line.fleet)))
@@ -352,7 +353,7 @@ class RanksTab(JobTab):
         """For how long the others wait for the chosen pod, once that was asked and they wait for one."""
         lines = Lines()
         if line.slow is not None and _slow_ranks(line):
-            gpus = line.ranks[self.rank].gpus if self.rank < len(line.ranks) else 0
+            gpus = line.pod_slots[self.rank].gpus if self.rank < len(line.pod_slots) else 0
             lines = slow_lines(line.slow, self.rank, gpus, self.live.size.width - 3, SERVER_CLOCK.now())
         self.slow.lines = tuple(map(tuple, lines))
         self.slow.styles.height = len(lines)
@@ -378,7 +379,7 @@ class RanksTab(JobTab):
                 behind(rank.number),
                 late.get(rank.number),
             )
-            for rank in line.ranks
+            for rank in line.pod_slots
         )
         self.matrix.refresh()
 

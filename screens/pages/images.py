@@ -137,7 +137,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
         runs += self.place_words()
         self.record_result("builds")
         self.summary.runs = tuple(runs)
-        self._show_details()
+        self._show_explanation()
         return found
 
     async def _read_images(self) -> None:
@@ -162,7 +162,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
     # the row under the cursor
 
     @on(ResourceTable.Highlighted)
-    def _show_details(self) -> None:
+    def _show_explanation(self) -> None:
         build = self.builds.row
         if self.focused is self.images and self.images.row is not None:
             self.explanation.runs = (Span(self.images.row.references[0], "dim"),)
@@ -171,7 +171,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
         self.refresh_bindings()
 
     def on_descendant_focus(self) -> None:
-        self._show_details()
+        self._show_explanation()
 
     def _image(self) -> str:
         if self.focused is self.images:
@@ -295,7 +295,7 @@ class BuildScreen(InGoogleScreen):
 
     def tick(self) -> None:
         super().tick()
-        self._show_details()
+        self._show_build_details()
 
     @work(group="look", exclusive=True)
     async def look(self) -> None:
@@ -305,10 +305,10 @@ class BuildScreen(InGoogleScreen):
             except ConsoleError as error:
                 self.head.runs = error_spans(error.message)
                 return
-            self._show_details()
+            self._show_build_details()
             self.refresh_bindings()
 
-    def _show_details(self) -> None:
+    def _show_build_details(self) -> None:
         build = self.build
         if build is None or not self.is_attached or not self.query(SummaryLine):
             return
@@ -359,7 +359,7 @@ class BuildScreen(InGoogleScreen):
         with self.report_errors("Not cancelled"):
             if self.build is not None and (ended := await cancel_build(self, self.build)):
                 self.build = ended
-                self._show_details()
+                self._show_build_details()
                 self.refresh_bindings()
 
     @on(LogView.Saved)

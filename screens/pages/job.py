@@ -291,8 +291,8 @@ class JobScreen(LiveScreen):
             self.here.show_line(*event.line)
 
     def action_rank(self, step: int) -> None:
-        if self.line is not None and self.line.ranks:
-            self._choose((self.rank + step) % len(self.line.ranks))
+        if self.line is not None and self.line.pod_slots:
+            self._choose((self.rank + step) % len(self.line.pod_slots))
 
     def _choose(self, rank: int) -> None:
         self._rank = rank
@@ -300,7 +300,7 @@ class JobScreen(LiveScreen):
             tab.rank = rank
 
     def subject(self) -> dict[str, str]:
-        ranks = self.line.ranks if self.line is not None else ()
+        ranks = self.line.pod_slots if self.line is not None else ()
         pod = ranks[self.rank].pod if self.rank < len(ranks) else None
         own = {"namespace": self.key[0], "job": self.key[1]}
         return {**super().subject(), **own, "pod": pod.name if pod else "", "node": pod.node if pod else ""}
@@ -308,14 +308,14 @@ class JobScreen(LiveScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "rank":
             turns = self.is_mounted and self.here.turns_ranks
-            return turns and self.line is not None and len(self.line.ranks) > 1
+            return turns and self.line is not None and len(self.line.pod_slots) > 1
         if action == "on_rank" and self.app.settings.read_only and RANK_ACTION_BY_NAME[str(parameters[0])].changes:
             return False
         return super().check_action(action, parameters)
 
     def action_on_rank(self, name: str) -> None:
         line, action = self.line, RANK_ACTION_BY_NAME[name]
-        rank = line.ranks[self.rank] if line is not None and self.rank < len(line.ranks) else None
+        rank = line.pod_slots[self.rank] if line is not None and self.rank < len(line.pod_slots) else None
         if line is None or rank is None:
             self.notify("There is no pod yet.", severity="warning")
         elif refusal := action.refusal(rank):

@@ -186,7 +186,7 @@ class JobsScreen(ReasonScreen):
     def _first_running(self) -> list[tuple[JobLine, PodSlot]]:
         """The job under the cursor and its first pod that runs; empty, with a notification, if none does."""
         line = self.table.row
-        running = [rank for rank in line.ranks if rank.pod and rank.phase == "Running"] if line is not None else []
+        running = [rank for rank in line.pod_slots if rank.pod and rank.phase == "Running"] if line is not None else []
         if line is not None and not running:
             left = f" {AFTER_THE_END_BY_KEY}" if line.jobset.finished else ""
             self.notify(f"{line.jobset.name} has no running pod.{left}", severity="warning", timeout=8)

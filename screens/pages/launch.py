@@ -359,7 +359,7 @@ class LaunchScreen(DraftScreen):
         if not self.is_mounted:
             return {}
         advanced = {"advanced": "Hide advanced"} if self.form.model.advanced else {}
-        return {**advanced, **({"views": self.pane.next_step} if self.pane.is_open else {})}
+        return {**advanced, **({"views": self.pane.views_key_label} if self.pane.is_open else {})}
 
     def help_about(self) -> tuple[str, tuple[tuple[str, str], ...]]:
         field = self.form.model.by_path.get(self.form.here)

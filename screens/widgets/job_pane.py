@@ -231,7 +231,7 @@ def _progress_lines(
     would be lost; `without`: as of `course_lines`.
     """
     curve, figures = "curves" not in without, [] if "figures" in without else _figure_lines(job, measures, width)
-    pods, cost = _pod_lines(job, width) if job.ranks else [], _cost_spans(job, now)
+    pods, cost = _pod_lines(job, width) if job.pod_slots else [], _cost_spans(job, now)
     at_risk = fold_spans(runs, width) if saved and (runs := saved_state_spans(job, measures, now)) else []
     if pods and cell_width(pods[0]) + cell_width(cost) + 3 <= width:
         pods[0] += [Span("   "), *cost] if cost else []
@@ -316,13 +316,14 @@ def _curve_lines(measures: JobMeasures | None, width: int, high: int) -> Lines:
 
 def _pod_lines(job: JobLine, width: int) -> Lines:
     """One glyph per pod in index order; for very many pods the count of each state."""
-    ready = f"{job.ready}/{len(job.ranks)} pods"
+    slots = job.pod_slots
+    ready = f"{job.ready}/{len(slots)} pods"
     where = place_words(job)
     tries = [Span("   attempt ", "dim"), *runs_of(attempt_cell(job))] if job.jobset.max_restarts else []
-    found: Lines = [[Span(ready, "ok" if job.ready == len(job.ranks) else "waits"), Span(f"  {where}", "dim"), *tries]]
-    if len(job.ranks) <= (width // 2) * MAX_POD_LINES:
+    found: Lines = [[Span(ready, "ok" if job.ready == len(slots) else "waits"), Span(f"  {where}", "dim"), *tries]]
+    if len(slots) <= (width // 2) * MAX_POD_LINES:
         glyphs = [
-            wording.pod_glyph(rank.status, ready=rank.ready) if rank.pod else Span("·", "faint") for rank in job.ranks
+            wording.pod_glyph(rank.status, ready=rank.ready) if rank.pod else Span("·", "faint") for rank in slots
         ]
         marks = [run for glyph in glyphs for run in (glyph, Span(" "))]
         if cell_width(found[0]) + len(marks) < width:
@@ -334,7 +335,7 @@ def _pod_lines(job: JobLine, width: int) -> Lines:
 
 def _gpus_busy(job: JobLine, measures: JobMeasures | None, width: int, now: float) -> Lines:
     """GPU utilization by rank and node; empty without an exporter, or after the job's end."""
-    pods = {rank.name for rank in job.ranks if rank.pod}
+    pods = {rank.name for rank in job.pod_slots if rank.pod}
     read = [each for each in measures.gpus if each.pod in pods] if measures is not None else []
     known = [each.at for each in read if any(gpu.utilization is not None for gpu in each.gpus)]
     if job.jobset.finished or not known:

@@ -7,7 +7,7 @@ from typing import Any
 
 from console.errors import BadInput
 from console.launch.helm_command import parse_helm_line
-from console.launch.helm_set_options import SetValues
+from console.launch.helm_set_parser import SetValues
 from tests.console.checkpoints.listings import survey_listing
 from tests.corpus.verdict import Case, Verdict
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from console.config import Config, Thresholds, config_mtime, find_line, json_schema, load_config
+from console.alarm_thresholds import Thresholds
+from console.config import Config, config_mtime, find_line, json_schema, load_config
 
 GOOD = """\
 theme = "dracula"

@@ -34,14 +34,14 @@ from console.kube.kubeconfig import Kubeconfig
 from console.kube.snapshot import FLEET_FIELDS, Fleet
 from console.launch.helm import MAX_MANIFEST_CHARACTERS, _find_foreign_part
 from console.launch.helm_command import looks_like_helm, parse_helm_line
-from console.launch.helm_set_options import SetValues
+from console.launch.helm_set_parser import SetValues
 from console.launch.releases import _is_small
 from console.launch.yaml_read import YamlSyntaxError, parse_text
 from console.logs.line import MAX_LINE_BYTES, split_timestamps
 from console.metrics.gpu_metrics import parse_dcgm, parse_nvidia_smi
 from console.metrics.gpu_reader import MAX_REPORT_BYTES
-from console.scheduling.failure import first_of_latest_attempt, rank_failures
 from console.scheduling.launch_forecast import LaunchDemand, forecast
+from console.scheduling.pod_failure import first_of_latest_attempt, rank_failures
 from console.scheduling.pod_slots import PodSlot, pod_slots
 from console.scheduling.quota_ledger import queue_account
 from console.scheduling.topology import floor, pools

@@ -24,10 +24,10 @@ import pytest
 from aiohttp import web
 
 from console import yielding
+from console.alarm_thresholds import Thresholds
 from console.attach.exec_many import ContainerExec, FactState, QuickNcclTest
 from console.attach.files.pod_files import PodFiles
 from console.attach.ssh import client as ssh_client
-from console.config import Thresholds
 from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
 from console.hang.inspector import JobInspector
 from console.kube import exec as executing

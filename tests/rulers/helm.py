@@ -7,7 +7,7 @@ from typing import Any
 
 from console.errors import BadInput
 from console.kube.nested_values import get_path, merge_values, overlay_values
-from console.launch.helm_set_options import SET_OPTIONS, SetValues
+from console.launch.helm_set_parser import SET_OPTIONS, SetValues
 
 _PARSED = {"TestParseSet": "--set", "TestParseSet/string": "--set-string", "TestParseSetNestedLevels": "--set",
            "TestParseLiteral": "--set-literal", "TestParseLiteralNestedLevels": "--set-literal"}  # fmt: skip

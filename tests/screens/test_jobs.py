@@ -25,7 +25,7 @@ from console.metrics.job_progress import JobProgress
 from console.metrics.nccl_history import MeasuredTest
 from console.metrics.start_phase import PULL_PHASE, StartPhase
 from console.scheduling.expected_start import ExpectedStart
-from console.scheduling.failure import FailureCard, PodFailure
+from console.scheduling.pod_failure import FailureCard, PodFailure
 from console.session import Session
 from console.settings import Settings
 from screens.app import ConsoleApp

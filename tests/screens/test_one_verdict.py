@@ -17,7 +17,7 @@ from unittest.mock import AsyncMock
 import pytest
 from msgspec import structs
 
-from console.config import Thresholds
+from console.alarm_thresholds import Thresholds
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.pod import Container

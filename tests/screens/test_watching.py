@@ -10,7 +10,8 @@ import pytest
 from msgspec import structs
 from textual.widgets._toast import ToastRack
 
-from console.config import Config, Notifications, Thresholds
+from console.alarm_thresholds import Thresholds
+from console.config import Config, Notifications
 from console.kube.objects.workload import Workload
 from console.launch.ownership import Proof
 from console.launch.run_record import Outcome

@@ -203,8 +203,8 @@ class LaunchPane(Vertical):
         self.screen.refresh_bindings()
 
     @property
-    def next_step(self) -> str:
-        """What the key of the views does while they are shown."""
+    def views_key_label(self) -> str:
+        """The label of the key that shows the next view, or after the last view hides them all."""
         return "Hide views" if self.here == VIEWS[-1][0] else "Next view"
 
     def turn(self) -> None:

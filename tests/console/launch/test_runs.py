@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from console.config import Thresholds
+from console.alarm_thresholds import Thresholds
 from console.kube.objects.jobset import JobSet
 from console.launch.install import ChartCatalog
 from console.launch.known_jobs import KnownJobs

@@ -8,7 +8,7 @@ import pytest
 
 from console.errors import BadInput
 from console.kube.nested_values import Value, merge_values
-from console.launch.helm_set_options import convert_values, parse_settings
+from console.launch.helm_set_parser import convert_values, parse_settings
 from console.launch.install import ChartCatalog
 
 CATALOGUE = ChartCatalog.from_chart()

@@ -10,7 +10,8 @@ from typing import Any, cast, get_args
 import pytest
 from msgspec import structs
 
-from console.config import AlarmName, Thresholds, load_config, with_thresholds
+from console.alarm_thresholds import AlarmName, Thresholds
+from console.config import load_config, with_thresholds
 from console.errors import BadInput
 from console.metrics.alarm import JOB_STOPPED, Alarm, AlarmKind, format_alarm
 from console.metrics.alarm_rules import AlarmWatch, JobSample

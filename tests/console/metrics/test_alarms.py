@@ -14,7 +14,7 @@ from unittest.mock import AsyncMock
 import pytest
 from msgspec import structs
 
-from console.config import Thresholds
+from console.alarm_thresholds import Thresholds
 from console.errors import NotAllowed
 from console.kube.objects.meta import Condition
 from console.kube.objects.pod import Pod

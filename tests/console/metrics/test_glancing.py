@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from console.config import Thresholds
+from console.alarm_thresholds import Thresholds
 from console.errors import Unreachable
 from console.kube.objects.meta import Condition
 from console.kube.objects.pod import Pod

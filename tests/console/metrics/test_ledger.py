@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from console.config import Thresholds
+from console.alarm_thresholds import Thresholds
 from console.logs.line import PodLine
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.job_measures import JobMeasures, LogReader

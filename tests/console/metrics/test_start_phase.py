@@ -7,7 +7,7 @@ from dataclasses import replace as replace_line
 import pytest
 from msgspec.structs import replace
 
-from console.config import Thresholds
+from console.alarm_thresholds import Thresholds
 from console.kube.objects.pod import Container, Pod
 from console.logs.line import LogLine
 from console.metrics.alarm import AlarmKind

@@ -8,13 +8,13 @@ from itertools import accumulate
 import pytest
 from msgspec import structs
 
-from console.config import Thresholds
+from console.alarm_thresholds import Thresholds
 from console.metrics.export import draw_training_svg, format_training_csv, training_json
 from console.metrics.gpu_metrics import mfu, peak_tflops
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.training_run import RunEvent, RunEventKind, TrainingRun
-from console.scheduling.failure import PodFailure, rank_failures
+from console.scheduling.pod_failure import PodFailure, rank_failures
 from screens.widgets.charts.training_panel import marks_words
 from tests.fakes import fleet_of, present
 from tests.parsing import run_of

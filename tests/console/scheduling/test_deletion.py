@@ -19,7 +19,13 @@ from console.logs.container_log import LogStream
 from console.logs.job_log import JobLog
 from console.logs.log_service import LogService
 from console.logs.segment import LogSegment
-from console.scheduling.failure import FailureCard, deduplicate, first_deletion, first_of_latest_attempt, rank_failures
+from console.scheduling.pod_failure import (
+    FailureCard,
+    deduplicate,
+    first_deletion,
+    first_of_latest_attempt,
+    rank_failures,
+)
 from console.scheduling.why_job import why_job
 from tests.fakes import fleet_of, present
 from tests.screens.scene import NOW, jobset, rank

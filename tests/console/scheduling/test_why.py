@@ -16,8 +16,8 @@ from console.kube.objects.pod import Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
 from console.kube.objects.workload import CheckState, PodSet, Workload
 from console.scheduling.expected_start import ExpectedStart
-from console.scheduling.failure import rank_failures
 from console.scheduling.free_slots import eligible_nodes
+from console.scheduling.pod_failure import rank_failures
 from console.scheduling.why import Category, QuotaHolder, Why
 from console.scheduling.why_workload import why_workload
 from tests.fakes import fleet_of

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from console.config import Thresholds
+from console.alarm_thresholds import Thresholds
 from console.errors import NotFound
 from console.kube.gpu_pods import gpu_pods
 from console.kube.objects.jobset import JobSet, JobState, ReplicatedJob

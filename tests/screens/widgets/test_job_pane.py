@@ -53,7 +53,7 @@ def test_a_waiting_job_has_its_arithmetic_unfolded_and_the_figures_add_up() -> N
 
 def with_gpus(fleet: Fleet, name: str, *used: tuple[Gpu, ...]) -> JobMeasures:
     measures = JobMeasures(("default", name))
-    each = zip(JobLine(fleet.jobsets["default", name], fleet, None).ranks, used, strict=False)
+    each = zip(JobLine(fleet.jobsets["default", name], fleet, None).pod_slots, used, strict=False)
     measures.gpus = tuple(PodGpus(rank.number, rank.name, rank.node, gpus, fleet.at - 40) for rank, gpus in each)
     return measures
 

@@ -55,9 +55,9 @@ from .state import (
     TriedFlavors as TriedFlavors,
     fatal_state as fatal_state,
     open_checks as open_checks,
+    queue_order_key as queue_order_key,
     refusal_words as refusal_words,
     required_checks as required_checks,
-    try_order as try_order,
     unadmitted_words as unadmitted_words,
 )
 from .topology_assignment import (

@@ -46,8 +46,8 @@ class KueueRelease(NamedTuple):
     those that somebody switched off."""
 
 
-def try_order(priority: int, queued: float, uid: str) -> tuple[int, float, str]:
-    """Sort key of the order in which a queue's workloads are tried."""
+def queue_order_key(priority: int, queued: float, uid: str) -> tuple[int, float, str]:
+    """Sort key of a queue's workloads: those of the highest priority first, then those that were queued first."""
     return -priority, queued, uid
 
 
@@ -131,7 +131,7 @@ class SnapshotWorkload(Struct, eq=False):
         return total
 
     def order(self) -> tuple[int, float, str]:
-        return try_order(self.priority, self.queued, self.uid)
+        return queue_order_key(self.priority, self.queued, self.uid)
 
     @property
     def may_shrink(self) -> bool:

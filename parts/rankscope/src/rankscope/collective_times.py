@@ -277,10 +277,10 @@ class _Lateness:
         half: dict[int, float] = {}
         highs: dict[int, float] = {}
         for rank, more in _beyond_others(costs).items():
-            shares[rank], half[rank] = _mean_and_half(_without_single(more), part * size)
+            shares[rank], half[rank] = _mean_and_half(_cap_outlier_steps(more), part * size)
             highs[rank] = max(
-                _mean_and_half(_without_single(costs[rank]), part * size)[0] + half[rank],
-                sum(_mean_and_half(_without_single(added.get(rank, more)), part * size)),
+                _mean_and_half(_cap_outlier_steps(costs[rank]), part * size)[0] + half[rank],
+                sum(_mean_and_half(_cap_outlier_steps(added.get(rank, more)), part * size)),
             )
         least = {number: min(times[rank][number] for rank in timed) for number in known}
         waits = {
@@ -361,8 +361,8 @@ def _beyond_others(costs: Mapping[int, Sequence[float]]) -> dict[int, list[float
     }
 
 
-def _without_single(costs: Sequence[float]) -> list[float]:
-    """The costs of steps, with the few highest lowered to the next highest, and none further below zero than that."""
+def _cap_outlier_steps(costs: Sequence[float]) -> list[float]:
+    """The costs of steps, limited to the highest cost but for a few outliers, and below zero to its negative."""
     most = sorted(costs)[math.ceil((1 - SINGLE_STEP_SHARE) * len(costs)) - 1]
     return [max(min(each, most), -abs(most)) for each in costs]
 

@@ -94,7 +94,7 @@ def read_cpu_time(folder: str) -> float | None:
     return round(100 * (int(stat[11]) + int(stat[12])) / ticks / lived, 1) if lived > 0 else None
 
 
-def read_number(env: dict[str, str], names: tuple[str, ...]) -> int | None:
+def env_number(env: dict[str, str], names: tuple[str, ...]) -> int | None:
     """The value of the first of these environment variables that is a number."""
     return next((int(env[name]) for name in names if env.get(name, "").isdigit()), None)
 
@@ -118,8 +118,8 @@ def working_processes(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
     for each in tests:
         each.update(
             program=program_name(each),
-            local_rank=read_number(each["env"], LOCAL_RANK_VARIABLES),
-            rank=read_number(each["env"], RANK_VARIABLES),
+            local_rank=env_number(each["env"], LOCAL_RANK_VARIABLES),
+            rank=env_number(each["env"], RANK_VARIABLES),
         )
     return tests[:MAX_PROCESSES]
 
@@ -140,7 +140,7 @@ def training_processes(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]
         for pid, each in every.items()
         if "python" in program_name(each) and not HELPER_COMMAND.search(each["command"])
     }
-    ranked = {pid: each for pid, each in pythons.items() if read_number(each["env"], LOCAL_RANK_VARIABLES) is not None}
+    ranked = {pid: each for pid, each in pythons.items() if env_number(each["env"], LOCAL_RANK_VARIABLES) is not None}
     chosen = ranked or pythons
     # Workers of a data loader have their parent's command line and environment; the parent is the rank.
     first = [each for each in chosen.values() if each["ppid"] not in chosen]
@@ -148,8 +148,8 @@ def training_processes(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]
         first = [each for each in first if each["pid"] != 1 or len(first) == 1]
     found: dict[Any, Any] = {}
     for each in sorted(first, key=lambda one: one["pid"]):
-        each["local_rank"] = read_number(each["env"], LOCAL_RANK_VARIABLES)
-        each["rank"] = read_number(each["env"], RANK_VARIABLES) if each["local_rank"] is not None else None
+        each["local_rank"] = env_number(each["env"], LOCAL_RANK_VARIABLES)
+        each["rank"] = env_number(each["env"], RANK_VARIABLES) if each["local_rank"] is not None else None
         found.setdefault(each["rank"] if each["rank"] is not None else ("pid", each["pid"]), each)
     return list(found.values())[:MAX_PROCESSES]
 

@@ -154,7 +154,7 @@ class _Kinds:
 
 
 def _build_entries(name: str, members: Mapping[int, RankDump], most: int, kinds: _Kinds) -> dict[str, _Entries]:
-    """The collectives of each rank in a group, from the first one on that all still list; empty without one."""
+    """Each rank's collectives in a group, from the earliest that all ranks still remember; empty if there is none."""
     calls = {rank: _list_calls(dump, dump.history[name][1:], kinds) for rank, dump in members.items()}
     begins = {rank: dump.history[name][0] for rank, dump in members.items()}
     last = max(begins[rank] + len(calls[rank]) for rank in members) - 1

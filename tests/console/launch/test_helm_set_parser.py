@@ -10,7 +10,7 @@ import pytest
 
 from console.errors import BadInput
 from console.launch.helm_command import parse_helm_line
-from console.launch.helm_set_options import MAX_LIST_INDEX, FileValue, SetValues
+from console.launch.helm_set_parser import MAX_LIST_INDEX, FileValue, SetValues
 
 TABLE = Path(__file__).parents[2] / "fixtures/helm_set_options.tsv"
 ROWS = [line.split("\t")[:3] for line in TABLE.read_text().splitlines() if not line.startswith("# ")]
