@@ -213,7 +213,7 @@ def own_log_formats() -> tuple[OwnFormat, ...]:
 
 
 def with_thresholds(before: Thresholds, given: Mapping[str, Any]) -> Thresholds:
-    """The thresholds with some changed; BadInput names the first invalid one."""
+    """The thresholds with some changed. Raises BadInput, which names the first invalid one."""
     problems: list[ConfigProblem] = []
     found: Thresholds = _convert_value({**msgspec.to_builtins(before), **given}, Thresholds, (), "", problems)
     if problems:

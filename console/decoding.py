@@ -39,7 +39,7 @@ class _GivenUp(BaseException):
 
 
 async def decode_apart(what: str, decode: Callable[[], T], seconds: float = MAX_DECODING_SECONDS) -> T:
-    """The result of a decoder of bytes from outside; Unreadable if it fails in any way or takes too long.
+    """The result of a decoder of bytes from outside. Raises Unreadable if it fails in any way or takes too long.
 
     `what` begins the sentence, as "What the pods tell of NCCL". When the caller is cancelled, the decoder ends too.
     """

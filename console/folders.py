@@ -69,7 +69,7 @@ def make_owner_only(folder: Path) -> None:
 
 
 def make_own_folders_private() -> None:
-    """Remove other users' write permission on a4's folders; BadInput if another account owns one. Blocking."""
+    """Remove other users' write permission on a4's folders. Raises BadInput if another account owns one. Blocking."""
     for folder in (state_folder(), config_folder()):
         try:
             with suppress(FileNotFoundError, NotADirectoryError):
@@ -130,7 +130,7 @@ def check_new_file(place: Path) -> None:
 
 
 def write_new_file(place: Path, data: bytes | Iterable[bytes]) -> None:
-    """Write a new file atomically, never over an existing one; BadInput if it cannot be written."""
+    """Write a new file atomically, never over an existing one. Raises BadInput if it cannot be written."""
     import tempfile
 
     try:

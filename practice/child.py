@@ -49,7 +49,7 @@ class PracticeProcess:
         return cls(process, complaints)
 
     def kubeconfig(self) -> Path:
-        """Wait until it is ready and return the kubeconfig's path. ConsoleError if it could not start."""
+        """Wait until it is ready and return the kubeconfig's path. Raises ConsoleError if it could not start."""
         if self._ready is None:
             line = self.process.stdout.readline() if self.process.stdout is not None else ""
             if not line:

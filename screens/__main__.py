@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def check_limits() -> None:
-    """Raise the limit of open files as far as may be; BadInput if this shell leaves too little to work with."""
+    """Raise the limit of open files as far as may be. Raises BadInput if this shell leaves too little to work with."""
     import resource
 
     files, most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -258,7 +258,7 @@ class Guide:
         await self.pilot.pause()
 
     async def wait_for(self, what: str, seen: Callable[[], object]) -> None:
-        """Wait until `seen()` is true; ConsoleError names what did not happen."""
+        """Wait until `seen()` is true. Raises ConsoleError, which names what did not happen."""
         async with asyncio.timeout(STEP_TIMEOUT) as limit:
             try:
                 while not seen():  # noqa: ASYNC110 - what is waited for is on the screen, which has no event

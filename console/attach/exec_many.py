@@ -185,7 +185,7 @@ def worst_exit_code(outputs: Iterable[RankOutput]) -> int:
 
 
 def parse_ranks(text: str, known: Collection[int]) -> tuple[int, ...]:
-    """Parse a list such as `0-3,7` to ranks in order; BadInput for unknown ranks and other text."""
+    """Parse a list such as `0-3,7` to ranks in order. Raises BadInput for unknown ranks and other text."""
     found: set[int] = set()
     for part in text.split(","):
         match = _RANK_RANGE.fullmatch(part.strip())
@@ -354,7 +354,7 @@ class ContainerExec:
             return error.exit_code, error.message
 
     async def read_facts(self, pod: Pod, *, rank: int | None = None, container: str = "") -> ContainerFacts:
-        """Read all facts at once, with failures in them. Refused if none may be asked."""
+        """Read all facts at once, with failures in them. Raises Refused if none may be asked."""
         refusals: list[Refused] = []
 
         async def answer_question(question: FactQuestion) -> ContainerFact:

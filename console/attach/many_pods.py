@@ -168,7 +168,7 @@ async def _run_through_gateway(
     answers: PodAnswers,
     take: Callable[[PodSlot, Answer], None],
 ) -> None:
-    """Collect the answers by ssh from one of the pods; pods that it cannot reach give none."""
+    """Collect the pods' answers by ssh from one of them; a pod that cannot be reached so gives no answer."""
     script = await asyncio.to_thread(_GATEWAY_SCRIPT.read_bytes)
     now, few = asyncio.get_running_loop().time, len(ranks) <= MAX_CONCURRENT_PODS
     for gateway in ranks[:MAX_GATEWAYS_TRIED]:
@@ -241,7 +241,7 @@ class _FrameReader:
         self.answered = 0  # pods that were reached
 
     def feed(self, data: bytes) -> None:
-        """Decode the next bytes of the gateway's answer; Unreadable if they are no frames of its script."""
+        """Decode the next bytes of the gateway's answer. Raises Unreadable if they are no frames of its script."""
         self._rest += data
         self._length += len(data)
         if self._length > MAX_ANSWERS_BYTES:

@@ -524,7 +524,7 @@ def _parse_json(path: str, data: bytes) -> Any:
 
 
 def read_needed_sizes(data: bytes) -> dict[str, int]:
-    """Minimum size in bytes of each file of a DCP, by its `.metadata` pickle, which is not executed; Unreadable."""
+    """Minimum bytes of each file of a DCP, by its `.metadata` pickle, which is not executed. Raises Unreadable."""
     whole = read_pickle(data)
     places = whole.find("storage_data") if isinstance(whole, UnbuiltObject) else None
     if not isinstance(places, Pairs) or not places:

@@ -59,7 +59,7 @@ class UnbuiltObject:
 
 
 def read_pickle(data: bytes) -> Any:
-    """The data in a pickle; Unreadable if it is damaged or not plain data."""
+    """The data in a pickle. Raises Unreadable if it is damaged or not plain data."""
     if sum(data.count(each) for each in _CONTAINER_OPCODES) > 1000 + len(data) // 8:  # in real metadata 1 in 30
         raise Unreadable("It is damaged: it consists of empty lists.")
     try:

@@ -104,7 +104,7 @@ class CheckpointReader:
 
 
 async def survey_container(files: PodFiles, folder: str, now: float, most: int = MAX_FILES) -> Survey:
-    """The checkpoints below a folder of a container that holds `most` files. NotFound, NotAllowed, Unreachable."""
+    """Checkpoints below a container's folder of at most `most` files. Raises NotFound, NotAllowed or Unreachable."""
     place = await files.stat(folder)
     if not place.folder:
         raise NotFound(f"There is no folder {folder} in {files.where}.")

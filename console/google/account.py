@@ -95,7 +95,7 @@ class Cloud:
         return await self.client("container", lambda api, login: api.Gke(login))
 
     async def place(self) -> ClusterPlace:
-        """Project and location of the connected cluster; NotFound without one, or if it is not on GKE."""
+        """Project and location of the connected cluster. Raises NotFound without one, or if it is not on GKE."""
         if self._watched is None:
             raise NotFound("No cluster is connected.", "Connect to one: `a4 clusters` lists them.")
         context = self._watched.context
@@ -285,7 +285,7 @@ def check_ready(cluster: GkeCluster) -> None:
 
 
 async def find_reachable_endpoint(cluster: GkeCluster, way: str = "") -> str:
-    """The endpoint that answers ("dns" before "ip"), or the requested one; Unreachable if none does."""
+    """The endpoint that answers ("dns" before "ip"), or the requested one. Raises Unreachable if none does."""
     check_ready(cluster)
     known = endpoints(cluster)
     if way and way not in known:

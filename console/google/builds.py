@@ -220,7 +220,7 @@ def bundled_contexts() -> tuple[BuildContext, ...]:
 
 
 def read_context(place: Path) -> BuildContext:
-    """The build context in a folder, or around a Dockerfile; BadInput if there is none or it is broken."""
+    """The build context in a folder, or around a Dockerfile. Raises BadInput if there is none or it is broken."""
     folder = place if place.is_dir() else place.parent
     if not place.exists():
         raise BadInput(f"There is no folder {place}.", "Name a folder with a Dockerfile, or one of `a4 images`.")
@@ -252,7 +252,7 @@ def _image_names(described: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def read_build_description(folder: Path, dockerfile: str = "") -> dict[str, Any]:
-    """The build description: its cloudbuild.yml, else one step that builds the Dockerfile; BadInput."""
+    """The build description: its cloudbuild.yml, else one step that builds the Dockerfile. Raises BadInput."""
     for name in () if dockerfile else BUILD_DESCRIPTIONS:
         if (folder / name).is_file():
             return _read_description(folder / name)
@@ -318,7 +318,7 @@ def _iter_problems(plan: BuildPlan) -> Iterator[tuple[str, str]]:
 
 
 def list_files(folder: Path) -> list[Path]:
-    """The files to upload; BadInput if the folder is implausibly large."""
+    """The files to upload. Raises BadInput if the folder is implausibly large."""
     found: list[Path] = []
     size = 0
     for path in sorted(folder.rglob("*")):

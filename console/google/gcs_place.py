@@ -25,7 +25,7 @@ class Bucket:
     hierarchical: bool = False  # whether its folders are real ones
 
     def is_near(self, region: str) -> bool:
-        """Whether it is in the cluster's region, or in one that contains it."""
+        """Whether the bucket is in the cluster's region, or in a multi-region that contains that region."""
         return bool(region) and (self.location == region or region.startswith(f"{self.location}-"))
 
     def format_match(self, region: str) -> str:
@@ -58,7 +58,7 @@ class GcsPlace:
 
 
 def parse_gcs_address(text: str) -> GcsPlace:
-    """Parse `gs://BUCKET/PATH`; BadInput for anything else."""
+    """Parse `gs://BUCKET/PATH`. Raises BadInput for anything else."""
     found = _GCS_ADDRESS.match(text.strip())
     if found is None:
         raise BadInput(f"{text} is not a path in a bucket.", "Write gs://BUCKET or gs://BUCKET/FOLDER.")

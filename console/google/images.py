@@ -82,7 +82,7 @@ class Images:
         return await asyncio.to_thread(bundled_contexts)
 
     async def find_context(self, word: str) -> BuildContext:
-        """The included context of that name; NotThere lists the known ones."""
+        """The included context of that name. Raises NotThere, which lists the known ones."""
         known = await self.list_contexts()
         found = next((each for each in known if each.name == word), None)
         if found is None:
@@ -91,7 +91,7 @@ class Images:
         return found
 
     async def read_context(self, place: Path) -> BuildContext:
-        """The build context in the person's folder; BadInput."""
+        """The build context in the person's folder. Raises BadInput."""
         return await asyncio.to_thread(read_context, place)
 
     async def new_plan(self, context: BuildContext, project: str = "", location: str = "") -> BuildPlan:
@@ -114,7 +114,7 @@ class Images:
         return replace(plan, substitutions={REGISTRY_KEY: found[0].address}) if found else plan
 
     async def describe_build(self, plan: BuildPlan) -> Mapping[str, Any]:
-        """The build request without its source, as it would be sent; BadInput."""
+        """The build request without its source, as it would be sent. Raises BadInput."""
         description = await asyncio.to_thread(read_build_description, plan.context.folder, plan.context.dockerfile)
         module = await import_google("console.google.api.build")
         message: Any = module.build_message(plan, description)
@@ -179,7 +179,7 @@ class Images:
         return build
 
     async def cancel_build(self, number: str, project: str = "", location: str = "") -> Build:
-        """Cancel a running build; Refused if it has ended."""
+        """Cancel a running build. Raises Refused if it has ended."""
         self._cloud.require_writable(f"cancel build {number}")
         builds = await self._builds_client(project, location)
         found = await builds.read_build(number)

@@ -161,7 +161,7 @@ class CloudStorage:
             await each.close()
 
     async def project_or_default(self, project: str = "") -> str:
-        """The given project, else the cluster's, else the login's; BadInput if there is none."""
+        """The given project, else the cluster's, else the login's. Raises BadInput if there is none."""
         found = project or await self._cloud.default_project()
         if not found:
             raise BadInput("No cluster is connected, and the login names no project.", "Name one: --project ID.")
@@ -266,7 +266,7 @@ class CloudStorage:
         """Upload the logs of all ranks of a job to a bucket.
 
         Under the place: pod-logs/coordinator.log (rank 0), pod-logs/worker-N.log, nccl-test-results.txt where rank 0
-        printed tables, connectivity-test.log where it printed what it found. Conflict if there are logs already.
+        printed tables, connectivity-test.log where it printed what it found. Raises Conflict if there are logs already.
         """
         from console.logs.store import RankLogFiles
 

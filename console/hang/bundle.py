@@ -78,7 +78,7 @@ def _remove_old(folder: Path) -> None:
 
 
 async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangReport | SlowReport, place: Path) -> int:
-    """Write the archive (.tar.gz), for this account only; its size in bytes. BadInput if the file is there."""
+    """Write the archive (.tar.gz), for this account only; its size in bytes. Raises BadInput if the file is there."""
     await asyncio.to_thread(check_new_file, place)
     fleet = cluster.fleet
     jobset = find_job(fleet, namespace, report.job)

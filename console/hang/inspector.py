@@ -416,7 +416,7 @@ class JobInspector:
         )
 
     def running_ranks(self, namespace: str, name: str) -> list[PodSlot]:
-        """The ranks of a job whose pods run; NotFound if there are none."""
+        """The ranks of a job whose pods run. Raises NotFound if there are none."""
         fleet = self._cluster.fleet
         found = find_job(fleet, namespace, name)
         every = [slot for slot in pod_slots(found, fleet) if slot.pod and slot.phase == "Running"]

@@ -54,7 +54,7 @@ class OwnJobInspector:
         return self.proof_of(jobset)
 
     async def find(self, key: Key) -> JobSet | None:
-        """The job; None if it is gone. NotAllowed if nothing proves that it is one's own."""
+        """The job; None if it is gone. Raises NotAllowed if nothing proves that it is one's own."""
         jobset = self._cluster.fleet.jobsets.get(key)
         if jobset is not None and not (proof := await self.read_proof(jobset)).may_look:
             raise NotAllowed(proof.why_not(jobset.owner))

@@ -135,7 +135,7 @@ async def read_manifest(client: Client, catalogue: ApiDiscovery, word: str, name
 
 
 async def read_jobset(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> JobSet:
-    """The JobSet as it is now; NotFound if there is none."""
+    """The JobSet as it is now. Raises NotFound if there is none."""
     path = await _path(catalogue, "jobsets", namespace, name)
     body = await client.request("GET", path, doing=f"read JobSet {name}")
     found: JobSet = reader_of("jobsets").read_object(body, f"The JobSet {name}")

@@ -127,7 +127,7 @@ class Client:
             raise ConsoleError("The connection to this cluster was closed.", hint)
 
     def url(self, path: str, params: Params | None = None) -> str:
-        """Full URL of a path that is already percent-encoded; BadKubeconfig if the result is no valid URL."""
+        """Full URL of a path that is already percent-encoded. Raises BadKubeconfig if the result is no valid URL."""
         address = self.login.server + path
         try:
             parts = urlsplit(address)
@@ -143,7 +143,7 @@ class Client:
 
     @asynccontextmanager
     async def stream(self, request: HttpRequest, doing: str) -> AsyncIterator[HttpResponse]:
-        """Send a request and give a successful response to be read. Refused, Unreachable, NotLoggedIn."""
+        """Send a request and give a successful response to be read. Raises Refused, Unreachable or NotLoggedIn."""
         self._check_open()
         answer = await self._send_until_accepted(request, doing)
         try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def find_job(fleet: Fleet, namespace: str, name: str) -> JobSet:
-    """The JobSet of that name; NotFound lists the existing ones, others say why none can be listed."""
+    """The JobSet of that name. Raises NotFound, which lists the existing ones, or why none can be listed."""
     job = fleet.jobsets.get((namespace, name))
     if job is None:
         require_listed(fleet, "jobsets", f"Whether there is a job {name} in namespace {namespace}")

@@ -84,7 +84,7 @@ class KindReader(Generic[W, M]):
         return msgspec.json.Decoder(ListSchema[self._schema])  # type: ignore[name-defined]  # mypy takes no type out of a variable
 
     def read_page(self, body: bytes) -> ListPage[W]:
-        """Decode a list response, of a long one only where its objects are; Unreadable if it is not a list."""
+        """Decode a list response, of a long one only where its objects are. Raises Unreadable if it is not a list."""
         with suppress(*DECODING_ERRORS):
             if len(body) <= MAX_PAGE_DECODED_AT_ONCE:
                 return _list_page(self._list_decoder.decode(body))
@@ -94,7 +94,7 @@ class KindReader(Generic[W, M]):
             raise Unreadable(f"The API server's list cannot be read: {error}.") from error
 
     def decode(self, item: W | msgspec.Raw) -> W:
-        """An object of a page; Unreadable if it is none of this kind."""
+        """An object of a page. Raises Unreadable if it is none of this kind."""
         if not isinstance(item, msgspec.Raw):
             return item
         try:
@@ -127,7 +127,7 @@ class KindReader(Generic[W, M]):
         raise Unreadable(f"{what} cannot be read: {next(iter(unreadable.values()), 'it is no such object')}.")
 
     def read_event(self, text: bytes) -> WatchEvent[M]:
-        """Decode a watch event; Unreadable if it is not one, such as a line that was cut off."""
+        """Decode a watch event. Raises Unreadable if it is not one, such as a line that was cut off."""
         try:
             event = _WATCH_LINE_DECODER.decode(text)
             if event.type == "ERROR":

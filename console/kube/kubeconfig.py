@@ -343,7 +343,7 @@ def _in_cluster(folder: Path) -> Kubeconfig:
 
 
 def load(path: Path | None = None, *, service_account: Path = SERVICE_ACCOUNT_FOLDER) -> Kubeconfig:
-    """Load that file, else those of KUBECONFIG, ~/.kube/config, or the pod's account. Blocking; BadKubeconfig."""
+    """Load the file, else KUBECONFIG's, ~/.kube/config, or the pod's account. Blocking. Raises BadKubeconfig."""
     listed = [Path(each).expanduser() for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
     home = Path.home() / ".kube" / "config"
     paths = [path.expanduser()] if path else [each for each in listed if each.exists()] or ([] if listed else [home])
@@ -397,7 +397,7 @@ def default_path() -> Path:
 
 
 def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
-    """Add or replace the entry in one step, for the owner only; whether it replaced one. Blocking. BadKubeconfig."""
+    """Add or replace the entry at once, for the owner only; True if replaced. Blocking. Raises BadKubeconfig."""
     path = path.expanduser().resolve()  # a link stays a link
     text, config = _load_yaml(path) if path.exists() else ("", None)
     config = {"apiVersion": "v1", "kind": "Config"} if config is None else config

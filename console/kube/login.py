@@ -262,7 +262,7 @@ class Login:
         return proxy_of(self.server, self.target.cluster.proxy_url)
 
     async def headers(self) -> dict[str, str]:
-        """Headers with the credentials, renewed if needed; none over plain HTTP. NotLoggedIn, BadKubeconfig."""
+        """Headers with renewed credentials; none over plain HTTP. Raises NotLoggedIn or BadKubeconfig."""
         if not self.server.startswith("https:"):
             return {}  # as kubectl: whoever is on the way could read them
         began = self._clock()

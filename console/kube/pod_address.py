@@ -29,7 +29,7 @@ class PodAddress:
 
     @classmethod
     def parse(cls, namespace: str, job: str, rank: str = "") -> PodAddress:
-        """Parse the arguments JOB and RANK (a number or REPLICATED/INDEX), or pod/NAME; BadInput for others."""
+        """Parse the arguments JOB and RANK (a number or REPLICATED/INDEX), or pod/NAME. Raises BadInput for others."""
         if job.startswith(_POD_PREFIX):
             if rank:
                 raise BadInput(f"{job} is a pod name: it takes no index.")
@@ -82,7 +82,7 @@ class PortPair:
 
     @classmethod
     def parse(cls, text: str) -> PortPair:
-        """Parse REMOTE or LOCAL:REMOTE; BadInput for others."""
+        """Parse REMOTE or LOCAL:REMOTE. Raises BadInput for others."""
         first, colon, second = text.partition(":")
         local, remote = (first, second) if colon else ("0", first)
         numbers = [

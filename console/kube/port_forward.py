@@ -212,7 +212,7 @@ class Pipe:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is open, as far as is known before it was attached."""
+        """Whether the connection is open, as far as is known before it was attached."""
         return not self.closed and self._socket.is_open
 
     def close(self) -> None:

@@ -126,7 +126,7 @@ class RawConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is still open, as far as is known, so that another request may use it."""
+        """Whether the connection is still open, as far as is known, so that another request may use it."""
         return not (self._taken or self._reader.at_eof() or self._writer.transport.is_closing())
 
     def close(self) -> None:

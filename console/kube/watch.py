@@ -315,7 +315,7 @@ class HttpSource:
 
 
 async def _split_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield whole lines of any length; Unreachable if the last one has no line end."""
+    """Yield whole lines of any length. Raises Unreachable if the last one has no line end."""
     rest: list[bytes] = []
     length = 0
     async for chunk in chunks:

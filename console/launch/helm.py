@@ -224,7 +224,7 @@ class Helm:
         """Remove a release of this chart; returns the removed objects as "Kind name". The pods follow a moment later.
 
         ReleaseFailed for a release with hooks or with objects that the chart never creates: whoever may write Secrets
-        can forge a release, and its removal would run with our rights. Conflict for objects beyond `only`.
+        can forge a release, and its removal would run with our rights. Raises Conflict for objects beyond `only`.
         """
 
         def work(config: Config) -> tuple[str, ...]:

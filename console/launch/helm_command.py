@@ -183,7 +183,7 @@ def looks_like_helm(text: str) -> bool:
 
 
 def parse_helm_line(text: str, variables: Mapping[str, str]) -> HelmLine:
-    """The first helm command in a text; BadInput if there is none or it cannot be parsed."""
+    """The first helm command in a text. Raises BadInput if there is none or it cannot be parsed."""
     if text.lstrip().startswith("--set"):
         text = f"helm install {text}"
     found = [rest for words in split_commands(text, variables) if (rest := _install_arguments(words)) is not None]

@@ -46,7 +46,7 @@ class SetValues:
     _room: int = _MAX_LIST_ITEMS
 
     def add(self, option: str, text: str, unknown: Collection[str] = ()) -> None:
-        """Set what an option gives, except what holds a variable that is not known; BadInput."""
+        """Set what an option gives, except what holds a variable that is not known. Raises BadInput."""
         self._option, self._text, self._at, self._way = option, text, 0, []
         if option == "--set-json" and text.lstrip().startswith("{"):
             tree = self._decode_json()
@@ -242,7 +242,7 @@ def iter_field_values(
 
 
 def coerce_value(field: Field, given: Any) -> Value:
-    """Convert a value as Helm takes it to the field's type; BadInput if that is impossible."""
+    """Convert a value as Helm takes it to the field's type. Raises BadInput if that is impossible."""
     if isinstance(given, FileValue):
         raise BadInput(f"{field.title} takes no file.")
     match field.kind:

@@ -59,7 +59,7 @@ class Profiles:
         return await asyncio.to_thread(self._list_names)
 
     async def read(self, name: str) -> LaunchProfile:
-        """Read a profile; BadInput if it does not exist or is not YAML."""
+        """Read a profile. Raises BadInput if it does not exist or is not YAML."""
         return await asyncio.to_thread(self._read_profile, name)
 
     async def values(self, name: str, recipe: str) -> dict[str, Value]:

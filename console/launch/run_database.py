@@ -79,7 +79,7 @@ class RunHistory:
         return await self._query_runs("WHERE recipe = ?", recipe) if recipe else await self._query_runs("")
 
     async def open_runs(self, server: str) -> tuple[RunRecord, ...]:
-        """Runs on that cluster that have not ended."""
+        """The runs on a cluster that have not ended."""
         asked = f"WHERE server = ? AND outcome IN ({', '.join('?' * len(OPEN_OUTCOMES))})"
         return await self._query_runs(asked, server, *(str(each) for each in OPEN_OUTCOMES))
 

@@ -240,7 +240,7 @@ def find_run(runs: Iterable[RunRecord], word: str) -> RunRecord | None:
 
 
 def require_run(runs: Sequence[RunRecord], word: str) -> RunRecord:
-    """The run with that number, else the latest with that name; NotThere lists the first of them."""
+    """The run with that number, else the latest with that name. Raises NotThere, which lists known runs."""
     if (found := find_run(runs, word)) is not None:
         return found
     names = ", ".join(f"{run.number} {run.name}" for run in runs[:5])

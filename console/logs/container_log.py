@@ -123,7 +123,7 @@ class ResumeCursor:
         return True
 
     def _is_tail_of_delivered_line(self, raw: bytes, moment: float) -> bool:
-        """Whether it is the last part (of 16 KiB, with its own timestamp) of a line that was delivered."""
+        """Whether the text is the last part (of 16 KiB, with its own timestamp) of a line that was delivered."""
         if self.met or not self._before or not self._before[0][0] < moment <= self.last:
             return False
         text = raw.partition(b" ")[2]
@@ -325,7 +325,7 @@ class LogStream:
                 to(batch)
 
     async def batches(self) -> AsyncGenerator[list[TimedLine], None]:
-        """Yield new lines until the end, [] if only `open` changed; NotFound, NotAllowed, Refused, Unreachable."""
+        """Yield new lines, [] if only `open` changed. Raises NotFound, NotAllowed, Refused or Unreachable."""
         wanted, trouble, over = self._wanted, self._trouble, False
         while not over:
             try:

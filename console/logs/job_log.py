@@ -484,7 +484,7 @@ class JobLog:
 
     @property
     def finished(self) -> bool:
-        """Whether no more lines will come: the job has ended or is gone, and all its containers have been read."""
+        """Whether the log is complete: the job has ended or is gone, and all its containers have been read."""
         if not self.ready.is_set() or any(each.task and not each.task.done() for each in self._followed.values()):
             return False
         jobset = self._cluster.fleet.jobsets.get(self.key)

@@ -266,7 +266,7 @@ INDEX_STEP_BYTES = 1 << 25  # bytes that one step counts or searches
 
 
 class FileText(LogText):
-    """A mapped file that may grow; only the lines in each block are counted. NotFound, Unreadable."""
+    """A mapped file that may grow; only the lines in each block are counted. Raises NotFound or Unreadable."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()

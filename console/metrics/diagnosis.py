@@ -50,7 +50,7 @@ class Diagnosis(Struct, frozen=True):
     threshold: float = 0.0  # of slower steps: what one costs, below which the job is as fast again
 
     def is_of_attempt(self, jobset: JobSet, fleet: Fleet) -> bool:
-        """Whether it was made since the processes of the job last started."""
+        """Whether the diagnosis was made since the processes of the job last started."""
         started = (slot.pod.main.started for slot in pod_slots(jobset, fleet) if slot.pod and slot.pod.main)
         return self.uid == jobset.uid and self.at > max((each for each in started if each), default=0.0)
 
@@ -153,7 +153,7 @@ class Diagnoses:
         return found.words == "yes" if found is not None else None
 
     async def refresh(self) -> None:
-        """Read what other consoles found; Unreadable if the file is."""
+        """Read what other consoles found. Raises Unreadable if the file is."""
         for each in await self._file().list_diagnoses():
             known = self.find(each.uid, each.kind)
             if known is None or each.at > known.at:

@@ -22,7 +22,7 @@ from trainlog import TextLineSplitter, lazy_pattern, parse_count
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One reading of one GPU; None for N/A or missing values."""
+    """A GPU's values at one moment; None for N/A or missing values."""
 
     index: int
     name: str = ""

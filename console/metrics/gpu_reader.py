@@ -82,7 +82,7 @@ class GpuReader:
         """Yield the job's GPU readings as they change, also across pod replacements; the first one is empty.
 
         `source`: nothing but that; else nvidia-smi, or the exporter where that cannot be run. What fails in one pod is
-        on the board. NotFound if there is no such job.
+        on the board. Raises NotFound if there is no such job.
         """
         self._ranks_of_job(namespace, name)
         readings: dict[int, PodGpus] = {}

@@ -239,7 +239,7 @@ class JobMeasures:
 
     @property
     def has_begun(self) -> bool:
-        """Whether it has made a step, or measured a row."""
+        """Whether the job has made a training step, or measured a row of an NCCL test."""
         return bool(self.first_step_at) or any(each.test.rows for each in self.tests)
 
     @property

@@ -250,7 +250,7 @@ class JobMonitor:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it read the logs of all pods, and does not any more."""
+        """Whether the monitor once read the logs of all pods, and has stopped doing so."""
         return self._following is not None and self._following.done()
 
     @property

@@ -158,7 +158,7 @@ class MeasureService:
         return await self._runs().earlier.phases(jobset)
 
     async def earlier_speeds(self, jobset: JobSet, metric: str) -> Sequence[float]:
-        """That speed in earlier runs of the recipe on as many GPUs."""
+        """The usual speed in earlier runs of the recipe on as many GPUs."""
         return await self._runs().earlier.speeds(jobset.recipe, jobset.gpus, metric)
 
     def find_followed(self, key: Key) -> JobMeasures | None:

@@ -203,7 +203,7 @@ class JobProgressReader:
         return None if past else found
 
     def is_unread(self, jobset: JobSet) -> bool:
-        """Whether no log of that job has been read yet, so that its progress is unknown."""
+        """Whether the job's progress is unknown because none of its logs has been read yet."""
         was_read = jobset.uid in self.known or jobset.uid in self._read
         return not was_read and self._service.find_followed(jobset.key) is None
 

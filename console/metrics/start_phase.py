@@ -75,7 +75,7 @@ class StartPhase(Struct, frozen=True):
         return self.words(now) if self.name and self.longest and now - self.since > limit else ""
 
     def stalled(self, now: float, limits: Thresholds) -> bool:
-        """Whether it is late, and silent for longer than the whole phase ever took."""
+        """Whether the phase is late, and the log silent for longer than the whole phase ever took."""
         quiet = now - max(self.since, self.printed)
         return bool(self.late(now)) and quiet > max(limits.stall, self.longest)
 

@@ -280,7 +280,7 @@ class Preflight:
         return LaunchNeeds(plan.namespace, plan.recipe, plan.name, self._values(plan), bucket, registry)
 
     def pending_checks(self, ids: Collection[str] = ()) -> tuple[Check, ...]:
-        """The checks as rows that are still pending; BadInput for an unknown id."""
+        """The checks as rows that are still pending. Raises BadInput for an unknown id."""
         return tuple(
             Check(each.id, each.title, each.area, Result.COULD_NOT, "", "", each.fix) for each in select_checks(ids)
         )

@@ -145,7 +145,7 @@ class Tally:
 
 
 def lacks_all_permissions(checks: Iterable[Check]) -> bool:
-    """Whether the account lacks permission for every check (P01, whether the server answers, does not count)."""
+    """Whether the account lacks permission for all checks but P01, which only asks whether the server answers."""
     results = {each.result for each in checks if each.id != "P01" or each.result is Result.NOT_ALLOWED}
     return Result.NOT_ALLOWED in results and not results & {Result.OK, Result.WARN, Result.FAIL}
 

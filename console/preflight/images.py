@@ -283,7 +283,7 @@ async def check_services(context: CheckContext) -> CheckVerdict:
 
 
 def registry_address(context: CheckContext, project: str, region: str) -> tuple[str, str, str]:
-    """(project, location, name) of the repository for builds; BadInput if it is invalid."""
+    """(project, location, name) of the repository for builds. Raises BadInput if it is invalid."""
     named = context.wish.registry
     if not named:
         image = ImageReference.of(context.wish.text("image") or "-")

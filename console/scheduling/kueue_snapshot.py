@@ -113,7 +113,7 @@ def queue_order(fleet: Fleet, cluster_queue: str) -> QueueOrder:
 
 
 def queue_position(workload: Workload, fleet: Fleet) -> int:
-    """Its position in the ClusterQueue: 1 is tried first; 0 if it does not wait."""
+    """The workload's position in its ClusterQueue: 1 is tried first; 0 if it does not wait."""
     return _queue_positions(fleet).get(workload.key, 0)
 
 

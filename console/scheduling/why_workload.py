@@ -125,7 +125,7 @@ def _message(workload: Workload, kind: str) -> str:
 
 
 def _eviction_text(workload: Workload, fleet: Fleet) -> str:
-    """Its last eviction, and by whom if it was preempted; empty if there was none."""
+    """A Workload's last eviction, and by whom if it was preempted; empty if there was none."""
     evicted = condition(workload.conditions, "Evicted")
     if evicted is None:
         return ""

@@ -29,7 +29,7 @@ def resources_of(network: str) -> tuple[str, str]:
 
 
 def add_network_resources(pod: Object, storage: Storage) -> None:
-    """Add the networks' resources to the first container; ApiError 403 for an unknown Network."""
+    """Add the networks' resources to the first container. Raises ApiError 403 for an unknown Network."""
     notes, spec = annotations_of(pod), pod["spec"]
     text = notes.get(INTERFACES)
     if text is None or spec.get("hostNetwork"):

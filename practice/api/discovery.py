@@ -87,7 +87,7 @@ def _entries(served: ServedKind) -> list[_Entry]:
 
 
 def answer_discovery(path: str, accept: str) -> tuple[Object, int, str]:
-    """Return body, HTTP status and content type for a discovery path; ApiError 404 for any other."""
+    """Return body, HTTP status and content type for a discovery path. Raises ApiError 404 for any other."""
     parts = path.strip("/").split("/")
     if parts[0] == "openapi":
         return _openapi_answer(parts[1:], accept), 200, _JSON

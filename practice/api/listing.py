@@ -51,7 +51,7 @@ class ListPager:
         self._snapshots.clear()
 
     def read_page(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> tuple[list[Object], Object]:
-        """Return one page of objects and the list's metadata; ApiError 410 if its snapshot has expired."""
+        """Return one page of objects and the list's metadata. Raises ApiError 410 if its snapshot has expired."""
         matches = parse_selectors(query, resource)
         token = query.get("continue", "")
         objects, version, start = (

@@ -30,7 +30,7 @@ class LogOptions:
 
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> LogOptions:
-        """Parse the query of a log request; ApiError 422 for invalid values."""
+        """Parse the query of a log request. Raises ApiError 422 for invalid values."""
         tail, limit, seconds = (
             parse_number(query, "tailLines"),
             parse_number(query, "limitBytes"),

@@ -30,7 +30,7 @@ _TIMEOUT = 30.0
 async def proxy_request(
     request: web.Request, target: Target, account: Account, storage: Storage, runtime: Runtime
 ) -> web.Response:
-    """Forward one request to a pod and return its response; ApiError 503 if nothing answers."""
+    """Forward one request to a pod and return its response. Raises ApiError 503 if nothing answers."""
     _, _, path = target.subresource.partition("/")
     name, port = _split_name(target.name)
     check_access(account, _VERBS.get(request.method, "delete"), replace(target, name=name, subresource="proxy"))

@@ -25,7 +25,7 @@ class Representation:
 
 
 def negotiate_representation(accept: str, include: str = "") -> Representation:
-    """Choose the first form of an Accept header that can be served; ApiError 406 when none can."""
+    """Choose the first form of an Accept header that can be served. Raises ApiError 406 when none can."""
     for choice in (accept or "*/*").split(","):
         media, *parameters = [part.strip() for part in choice.split(";")]
         if media not in ("application/json", "*/*", "application/*"):

@@ -60,7 +60,7 @@ class Target:
 
     @property
     def served(self) -> ServedKind:
-        """How the kind is served; ApiError 404 for an unknown path."""
+        """How the kind is served. Raises ApiError 404 for an unknown path."""
         found = SERVED.get((self.group, self.version, self.plural))
         if found is None or (self.namespace and not found.resource.namespaced):
             raise no_such_path(self.group)
@@ -103,7 +103,7 @@ def parse_path(path: str) -> Target | None:
 
 
 def parse_flag(query: Mapping[str, str], name: str) -> bool:
-    """Read a boolean of a query; ApiError 400 when it is neither."""
+    """Read a boolean of a query. Raises ApiError 400 when it is neither."""
     text = query.get(name, "")
     if text in ("", "0", "false", "False", "f"):
         return False
@@ -113,7 +113,7 @@ def parse_flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def parse_number(query: Mapping[str, str], name: str) -> int | None:
-    """Read a number of a query, None when it is not given; ApiError 400 when it is none."""
+    """Read a number of a query, None when it is not given. Raises ApiError 400 when it is none."""
     text = query.get(name, "")
     if not text:
         return None
@@ -124,7 +124,7 @@ def parse_number(query: Mapping[str, str], name: str) -> int | None:
 
 
 def parse_resource_version(query: Mapping[str, str]) -> int:
-    """Read the resourceVersion of a query, 0 for none; ApiError 400 when it is no number."""
+    """Read the resourceVersion of a query, 0 for none. Raises ApiError 400 when it is no number."""
     text = query.get("resourceVersion", "")
     if text and not text.isdecimal():
         why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
@@ -135,7 +135,7 @@ def parse_resource_version(query: Mapping[str, str]) -> int:
 
 
 def parse_dry_run(query: Mapping[str, str]) -> bool:
-    """Whether nothing is to be stored; ApiError 422 for anything but All."""
+    """Whether nothing is to be stored. Raises ApiError 422 for anything but All."""
     text = query.get("dryRun", "")
     if text not in ("", "All"):
         message = (

@@ -150,7 +150,7 @@ def _cancel_when_pod_ends(forwarding: asyncio.Future[None], uid: str, event: Eve
 
 
 def choose_container(pod: Object, name: str) -> str:
-    """Return the container asked for, or the only one; ApiError 400 when it must be named or is not there."""
+    """Return the container asked for, or the only one. Raises ApiError 400 when it must be named or is not there."""
     own = [one["name"] for one in pod["spec"].get("containers", [])]
     initial = [one["name"] for one in pod["spec"].get("initContainers") or []]
     pod_name = pod["metadata"]["name"]

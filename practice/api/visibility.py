@@ -17,7 +17,7 @@ _DEFAULT_LIMIT = 1000
 
 
 def pending_workloads(storage: Storage, target: Target, query: Mapping[str, str]) -> Object:
-    """Return one PendingWorkloadsSummary; ApiError 404 when there is no such queue."""
+    """Return one PendingWorkloadsSummary. Raises ApiError 404 when there is no such queue."""
     if target.subresource != "pendingworkloads" or target.version not in VERSIONS:
         raise no_such_path()
     if target.plural == "clusterqueues":

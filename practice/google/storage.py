@@ -38,7 +38,7 @@ _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 
 @dataclass(slots=True)
 class _StorageCall:
-    """The request as faults and permissions need it."""
+    """A request to Cloud Storage, described for fault injection and the check of permissions."""
 
     project: str
     name: str = ""

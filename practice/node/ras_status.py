@@ -111,7 +111,7 @@ def _silent(job: _Job, among: _Communicator, rank: int) -> _Trouble:
 
 
 def _remote_errors(job: _Job, among: _Communicator, rank: int) -> str:
-    """What those report who were connected to a rank that has gone."""
+    """The errors that ranks report which were connected to a rank that has gone."""
     at = among.ranks.index(rank)
     beside = sorted({(at - 1) % len(among.ranks), (at + 1) % len(among.ranks)} - {at})
     if len(beside) < 2:

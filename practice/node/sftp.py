@@ -64,7 +64,7 @@ class _File(SFTPHandle):
         return SFTPAttributes.from_stat(os.fstat(self._descriptor))
 
     def chattr(self, attr: SFTPAttributes) -> int:
-        """Change size, mode or times."""
+        """Change the size, mode or times of a file."""
         return _status_of(lambda: _change(self._descriptor, attr))
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class PodFiles(paramiko.SFTPServerInterface):
         return _status_of(self._path(path).rmdir)
 
     def chattr(self, path: str, attr: SFTPAttributes) -> int:
-        """Change size, mode or times."""
+        """Change the size, mode or times of a file."""
         return _status_of(lambda: _change(self._path(path), attr))
 
     def symlink(self, target_path: str, path: str) -> int:

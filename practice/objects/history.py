@@ -41,7 +41,7 @@ class History:
             self._forgotten[event.resource] = events.popleft().version
 
     def since(self, resource: Resource, version: int, newest: int) -> list[Event]:
-        """Return the events after ``version``; ApiError 410 if some were dropped, 504 if it is in the future."""
+        """Return the events after ``version``. Raises ApiError 410 if some were dropped, 504 if it is in the future."""
         if version > newest:
             text = f"Too large resource version: {version}, current: {newest}"
             cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}

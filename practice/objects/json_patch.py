@@ -24,7 +24,7 @@ def merge_patch(target: Any, change: Any) -> Any:
 
 
 def json_patch(target: Object, operations: Any) -> Object:
-    """Return ``target`` after all operations; ApiError 422 if one does not apply, 400 if they are invalid."""
+    """Return ``target`` after all operations. Raises ApiError 422 if one does not apply, 400 if they are invalid."""
     if not isinstance(operations, list) or not all(isinstance(one, dict) for one in operations):
         raise bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
     root: Object = {"": target}

@@ -16,7 +16,7 @@ _EXPECTED = "in, notin, =, ==, !=, gt, lt"
 
 
 def label_terms(text: str) -> list[Term]:
-    """Return the terms of a selector, all of which must hold; ApiError 400 when it cannot be read."""
+    """Return the terms of a selector, all of which must hold. Raises ApiError 400 when it cannot be read."""
     return _Parser(text).parse_terms()
 
 

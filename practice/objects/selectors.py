@@ -42,7 +42,7 @@ _FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
 
 
 def label_predicate(text: str) -> Predicate:
-    """Return a predicate for a label selector such as ``a=b,c in (d,e),!f``; ApiError 400 if invalid."""
+    """Return a predicate for a label selector such as ``a=b,c in (d,e),!f``. Raises ApiError 400 if invalid."""
     terms = label_terms(text)
 
     def matches(obj: Object) -> bool:
@@ -53,7 +53,7 @@ def label_predicate(text: str) -> Predicate:
 
 
 def field_predicate(text: str, resource: Resource) -> Predicate:
-    """Return a predicate for a field selector such as ``spec.nodeName=n``; ApiError 400 for unknown fields."""
+    """Return a predicate for a field selector such as ``spec.nodeName=n``. Raises ApiError 400 for unknown fields."""
     allowed = ("metadata.name", "metadata.namespace", *_FIELDS.get((resource.group, resource.kind), ()))
     terms: list[tuple[list[str], bool, str]] = []
     for part in text.split(","):

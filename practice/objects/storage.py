@@ -75,7 +75,7 @@ class Storage:
         return self._objects.get(resource, {}).get(key)
 
     def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
-        """Return one object; ApiError 404 when there is none."""
+        """Return one object. Raises ApiError 404 when there is none."""
         found = self.find(resource, namespace, name)
         if found is None:
             raise not_found(resource, name)
@@ -92,7 +92,7 @@ class Storage:
         return [kept[key] for key in keys]
 
     def events_since(self, resource: Resource, version: int) -> Events:
-        """Return the events after ``version``; ApiError 410 if they were dropped."""
+        """Return the events after ``version``. Raises ApiError 410 if they were dropped."""
         return self._history.since(resource, version, self.version)
 
     def compact_history(self) -> None:
@@ -126,7 +126,7 @@ class Storage:
     # writing
 
     def create(self, resource: Resource, obj: Object, *, dry_run: bool = False, keep_status: bool = False) -> Object:
-        """Store a new object; ApiError 409 when the name is taken, 422 when admission finds it wrong.
+        """Store a new object. Raises ApiError 409 when the name is taken, 422 when admission finds it wrong.
 
         A status is dropped, as the API does, but for nodes or when ``keep_status`` is set (the opening scene).
         """

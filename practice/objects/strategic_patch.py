@@ -12,7 +12,7 @@ _FROM_SET = "$deleteFromPrimitiveList/"
 
 
 def strategic_merge(target: Any, change: Any, path: Path = ()) -> Any:
-    """Return ``target`` with ``change`` merged in; ApiError 400 for an unknown directive."""
+    """Return ``target`` with ``change`` merged in. Raises ApiError 400 for an unknown directive."""
     if not isinstance(change, dict):
         return change
     directive = change.get("$patch")

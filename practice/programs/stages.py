@@ -17,7 +17,7 @@ SCRIPT, TRAINS = "a4-practice/script", "trains"
 
 
 def silent_work(what: str, seconds: float, then: Callable[[ProgramContext], Iterator[str]] | None = None) -> Imitation:
-    """Return an imitation that only prints what it is; ``then`` are its last lines."""
+    """Return a stand-in for a program that only prints what the program is, and ``then`` as its last lines."""
 
     def imitation(place: ProgramContext) -> Iterator[Step]:
         shown = [PrintLine(line) for line in then(place)] if then is not None else []

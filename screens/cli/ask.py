@@ -31,7 +31,7 @@ def is_interactive() -> bool:
 async def confirm(
     lines: Sequence[str], question: str, hint: str = "Add --yes, or --dry-run to see what it would do."
 ) -> bool:
-    """Ask for confirmation on the terminal; BadInput without one."""
+    """Ask for confirmation on the terminal. Raises BadInput without one."""
     if not is_interactive():
         raise BadInput(f"{question} There is no terminal to confirm it.", hint)
     for line in lines:

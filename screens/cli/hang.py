@@ -94,7 +94,7 @@ async def _write_bundle(session: Session, report: HangReport | SlowReport, file:
 
 
 async def _find_doubt(session: Session, job: str) -> str:
-    """Why the job is not inspected unasked; empty for the person's own. NotFound if none of its pods runs."""
+    """Why the job is not inspected unasked; empty for the person's own. Raises NotFound if none of its pods runs."""
     await session.wait_until_listed(*JOB_KINDS)
     jobset = find_job(session.fleet, session.namespace, job)
     session.watch.connection_for_change(f"inspect {job}")

@@ -260,7 +260,7 @@ async def with_queue(session: Session, plan: LaunchPlan, *, looks: bool = False)
 
 
 async def read_text(path: str) -> str:
-    """The text of a values file or standard input; BadInput if it cannot be read."""
+    """The text of a values file or standard input. Raises BadInput if it cannot be read."""
 
     def read() -> bytes:
         if path == "-":
@@ -281,7 +281,7 @@ async def read_text(path: str) -> str:
 
 
 def merge_drafts(session: Session, laid: dict[str, Value], drafts: Sequence[tuple[str, Draft]]) -> dict[str, Value]:
-    """Merge values files in their order; BadInput names file, line and problem."""
+    """Merge values files in their order. Raises BadInput, which names file, line and problem."""
     for path, draft in drafts:
         file = "standard input" if path == "-" else path
         if draft.problems:
@@ -388,7 +388,7 @@ async def _wait_until_kept(session: Session, watched: JobMonitor) -> JobSet:
 
 
 async def _wait_until_ended(session: Session, namespace: str, name: str) -> JobSet:
-    """Wait for the job's end, printing each state. NotFound if it is deleted."""
+    """Wait for the job's end, printing each state. Raises NotFound if it is deleted."""
     last: JobState | None = None
     waits = ""
     async for fleet in session.watch.snapshots():

@@ -82,7 +82,7 @@ async def show_list(options: ListOptions) -> int:
 
 
 async def _read_rows(session: Session, fleet: Fleet, layout: ListLayout[Any], options: ListOptions) -> list[Any]:
-    """The rows of the list; NotFound if the namespace does not exist."""
+    """The rows of the list. Raises NotFound if the namespace does not exist."""
     namespace = None if options.all_namespaces else session.namespace
     if options.command == "jobs":
         from screens.columns.jobs import job_lines

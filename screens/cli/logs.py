@@ -217,7 +217,7 @@ LINES_PER_BATCH = 10_000
 
 
 async def print_previous(session: Session, options: LogsOptions, picks: Callable[[PodLine], bool]) -> int:
-    """Print the previous logs, and which ranks have none; NotFound if no rank has one."""
+    """Print the previous logs, and which ranks have none. Raises NotFound if no rank has one."""
     wanted = None if options.all else {options.rank or 0}
     runs = await session.logs.read_previous(session.namespace, options.job, wanted, tail=options.tail)
     if not options.all and not 0 <= (options.rank or 0) < runs.ranks:
@@ -401,7 +401,7 @@ class LineSelection:
 
 
 def moment(text: str) -> float:
-    """Parse a time or a duration ago (90s, 5m, 2h, 1d) to seconds since the epoch; BadInput."""
+    """Parse a time or a duration ago (90s, 5m, 2h, 1d) to seconds since the epoch. Raises BadInput."""
     span = _TIME_SPAN.fullmatch(text)
     if span:
         return SERVER_CLOCK.now() - float(span[1]) * _SECONDS_PER_UNIT[span[2]]

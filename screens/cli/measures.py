@@ -110,7 +110,7 @@ async def training(options: TrainingOptions, connect: Connect = open_session) ->
 
 
 async def _read_measures(session: Session, name: str) -> JobMeasures:
-    """The job's measurements so far; NotFound if neither the job nor a stored log exists."""
+    """The job's measurements so far. Raises NotFound if neither the job nor a stored log exists."""
     fleet = await session.wait_until_listed(*MEASURED_KINDS)
     job = await session.measures.read_job(session.namespace, name)
     if (session.namespace, name) not in fleet.jobsets:
@@ -145,7 +145,7 @@ def _warn_unreadable_lines(job: JobMeasures, what: str) -> None:
 
 
 def _test_to_compare(word: str, kept: Sequence[MeasuredTest], shown: MeasuredTest) -> MeasuredTest:
-    """The test to compare with; NotFound lists the known ones."""
+    """The test to compare with. Raises NotFound, which lists the known ones."""
     fitting = comparable_tests(kept, shown)
     found = next((each for each in fitting if each.job == word), None)
     if found is None and word.isdigit() and 0 < int(word) <= len(kept):

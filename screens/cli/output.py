@@ -144,7 +144,7 @@ def print_entries(entries: Sequence[tuple[str, str, str]]) -> None:
 
 
 def write_text(place: str, text: str) -> None:
-    """Write the text to a file, whole or not at all, or to standard output for "-"; BadInput if that fails."""
+    """Write the text to a file, whole or not at all, or to standard output for "-". Raises BadInput if that fails."""
     if place == "-":
         sys.stdout.write(text)
         return

@@ -88,7 +88,7 @@ class WaitCondition:
 
 
 def conditions(texts: tuple[str, ...]) -> tuple[WaitCondition, ...]:
-    """Parse the conditions; BadInput for an invalid one."""
+    """Parse the conditions. Raises BadInput for an invalid one."""
     found = []
     for text in texts or ("done",):
         matched = _CONDITION.fullmatch(text)

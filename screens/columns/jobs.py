@@ -187,7 +187,7 @@ def failure_words(slot: PodSlot) -> str:
 
 
 def place_words(line: JobLine) -> str:
-    """The smallest topology domain that holds all its nodes."""
+    """The smallest topology domain that holds all nodes of the job."""
     nodes = [line.fleet.nodes[("", rank.node)] for rank in line.pod_slots if ("", rank.node) in line.fleet.nodes]
     if not nodes:
         return ""

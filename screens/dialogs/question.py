@@ -210,7 +210,7 @@ class WorkDialog(Question[None], metaclass=AbstractWidgetMeta):
 
     @abstractmethod
     def stopped_words(self) -> str:
-        """The text shown after the work was stopped."""
+        """The text shown after the person has stopped the work."""
 
     def action_leave(self) -> None:
         if not self.busy:

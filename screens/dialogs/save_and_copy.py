@@ -72,7 +72,7 @@ async def save_export(screen: LiveScreen, name: str, text: Callable[[str], str])
 
 
 def write_export(place: str, text: Callable[[str], str]) -> None:
-    """Write a new file with mode 0600. BadInput for another extension or if it cannot be created."""
+    """Write a new file with mode 0600. Raises BadInput for another extension or if it cannot be created."""
     kind = Path(place).suffix.lower().removeprefix(".")
     if kind not in EXPORT_FORMATS:
         raise BadInput(f"{Path(place).name} has no ending that says what to write.", "End it in .csv, .json or .svg.")

@@ -95,7 +95,7 @@ class JobTab(Vertical, metaclass=AbstractWidgetMeta):
 
     @property
     def turns_ranks(self) -> bool:
-        """Whether it shows one rank at a time, so that `<` and `>` change the rank."""
+        """Whether the tab shows one rank at a time, so that `<` and `>` change the rank."""
         return False
 
     @property

@@ -37,7 +37,7 @@ class FileCopies:
 
 
 class ContainerCopies:
-    """Copies to and from one container. CopyFailed, NotFound, NotAllowed, Unreachable, BadInput."""
+    """Copies to and from one container. Raises CopyFailed, NotFound, NotAllowed, Unreachable or BadInput."""
 
     def __init__(
         self, watched: WatchedCluster, namespace: str, pod: str, container: str, where: str, way: CopyMethod | None

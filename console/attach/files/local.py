@@ -144,7 +144,7 @@ def stays_inside(relative: str) -> bool:
 
 
 def prepare_target(top: Path, relative: str) -> Path:
-    """The path for an entry, whose folder is created. CopyFailed if a name or link leads out of the folder."""
+    """The path for an entry, whose folder is created. Raises CopyFailed if a name or link leads out of the folder."""
     path = top / relative if relative else top
     if not stays_inside(relative):
         raise CopyFailed(f"{relative} would be written outside {top}: it was not copied.")

@@ -58,7 +58,7 @@ class PathInfo:
 
 
 def safe_path(path: str) -> str:
-    """The path in a form that no program takes for an option. CopyFailed if it is not UTF-8."""
+    """The path in a form that no program takes for an option. Raises CopyFailed if it is not UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -151,7 +151,7 @@ class PodFiles:
             raise script_error(answer.failed, answer.complaint, code)
 
     async def stat(self, path: str) -> PathInfo:
-        """The file or folder at a path; NotFound if its parent folder is missing."""
+        """The file or folder at a path. Raises NotFound if its parent folder is missing."""
         out, _ = await self._run(
             scripts.STAT_PATH, safe_path(path), what=f"inspect {path or 'the folder'}", path=path, limit=QUICK_TIMEOUT
         )
@@ -313,7 +313,7 @@ class PodFiles:
         await self._run(scripts.MERGE_TREES, folder, final, what=f"write {final}", path=final)
 
     async def list_folder(self, path: str) -> PodFolder:
-        """The contents of a folder, or of the folder that contains a file. NotFound, NotAllowed."""
+        """The contents of a folder, or of the folder that contains a file. Raises NotFound or NotAllowed."""
         what = f"list {path or 'the folder'}"
         out, complaint = await self._run(scripts.LIST_FOLDER, safe_path(path), what=what, path=path, limit=LIST_TIMEOUT)
         where, _, rest = out.partition(b"\0")
@@ -328,7 +328,7 @@ class PodFiles:
         return PodFolder(where.decode(errors="replace"), tuple(found), total, used, free, complaints)
 
     async def delete_path(self, path: str) -> None:
-        """Delete a file, link or folder; BadInput if not absolute or below the root, Conflict if mounted."""
+        """Delete a file, link or folder. Raises BadInput if not absolute or below the root, Conflict if mounted."""
         whole = posixpath.normpath(path)
         if not path.startswith("/") or whole.count("/") < 2:
             raise BadInput(f"{path} is not deleted.", "Give an absolute path with at least two levels: /data/tmp.")
@@ -345,7 +345,7 @@ class _LimitedOutput:
         self._complained = 0
 
     def add(self, channel: int, data: bytes) -> None:
-        """Add a piece of output; CopyFailed if it exceeds the limit."""
+        """Add a piece of output. Raises CopyFailed if it exceeds the limit."""
         if channel == 1:
             if len(self.out) + len(data) > MAX_LISTING_BYTES:
                 hint = "Name a folder with fewer files, or pack it into one file there (tar)."

@@ -208,7 +208,7 @@ def parse_time(text: str) -> int:
 
 
 def parse_tree(data: bytes) -> list[FileEntry]:
-    """Parse entries `KIND|SIZE|MODE|TIME|PATH NUL TARGET NUL`; Unreadable for anything else."""
+    """Parse entries `KIND|SIZE|MODE|TIME|PATH NUL TARGET NUL`. Raises Unreadable for anything else."""
     fields = data.split(b"\0")
     found = []
     for head, target in zip(fields[:-1:2], fields[1::2], strict=False):

@@ -184,7 +184,7 @@ class SshAccess:
         say: Callable[[str], None] = lambda words: None,
         needs_server: bool = False,
     ) -> SshPlan:
-        """What `set_up` would do (with the key `identity`); changes nothing. `say` gets messages on waits. NotAllowed.
+        """What `set_up` would do (with key `identity`); changes nothing; `say` gets news of waits. Raises NotAllowed.
 
         `needs_server`: Unreachable if nothing listens on the pod's port.
         """
@@ -251,7 +251,7 @@ class SshAccess:
 
     @staticmethod
     async def remove_named_job(job: str, *, context: str = "", namespace: str = "") -> tuple[str, ...]:
-        """Remove the ssh entries of a job by its name; returns the host names. BadInput if several match."""
+        """Remove the ssh entries of a job by its name; returns the host names. Raises BadInput if several match."""
 
         def is_named(entry: SshHostEntry) -> bool:
             return entry.job == job and context in {"", entry.context} and namespace in {"", entry.namespace}
@@ -304,7 +304,7 @@ class SshAccess:
         return await asyncio.to_thread(editors.list_editors, host, folder)
 
     async def find_editor(self, name: str, host: SshHost, folder: str = "") -> Editor:
-        """The editor of that name; BadInput if there is none."""
+        """The editor of that name. Raises BadInput if there is none."""
         return await asyncio.to_thread(editors.find_editor, name, host, folder)
 
     async def start_editor(self, editor: Editor) -> None:

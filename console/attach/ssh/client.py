@@ -149,7 +149,7 @@ def count_home_entries(transport: paramiko.Transport) -> int:
 
 @asynccontextmanager
 async def open_transport(watched: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[paramiko.Transport]:
-    """A logged-in, verified SSH connection, within some ten seconds. Unreachable, HostKeyChanged, KeyRefused."""
+    """A verified SSH connection, logged in, within some 10 s. Raises Unreachable, HostKeyChanged or KeyRefused."""
     client = watched.current_connection.client
     facts = await pod_keys.read_pod_identity(client, namespace, pod)
     expected = await pod_keys.read_release_keys(client, namespace, facts.secret)

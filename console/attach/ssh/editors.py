@@ -114,7 +114,7 @@ def list_editors(host: SshHost, folder: str = "") -> tuple[Editor, ...]:
 
 
 def find_editor(name: str, host: SshHost, folder: str = "") -> Editor:
-    """The editor of that name; BadInput lists the known ones."""
+    """The editor of that name. Raises BadInput, which lists the known ones."""
     if name not in EDITORS:
         raise BadInput(f"There is no editor {name}.", f"There are: {', '.join(EDITORS)}.")
     folder = folder or host.folder or "/"

@@ -137,7 +137,7 @@ def _file_identities(places: SshPaths) -> Iterator[Identity]:
 
 
 def read_named_key(path: Path) -> Identity:
-    """The key in a private or public key file that the person named; BadInput if it is none."""
+    """The key in a private or public key file that the person named. Raises BadInput if it is none."""
     path = path.expanduser().absolute()
     private = path.with_suffix("") if path.suffix == ".pub" else path
     public, comment = parse_public_key(_read_text(private.with_name(f"{private.name}.pub")))

@@ -45,7 +45,7 @@ class SshPaths:
         return cls(user, own, usual=not named)
 
     def create_folders(self) -> None:
-        """Create both folders with mode 0700; BadInput if that fails."""
+        """Create both folders with mode 0700. Raises BadInput if that fails."""
         try:
             made = not self.user.exists() and self.own.is_relative_to(self.user)
             if made:

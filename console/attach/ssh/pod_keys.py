@@ -149,7 +149,7 @@ async def probe_keys(client: Client, namespace: str, pod: str, *, container: str
 
 
 def parse_probe(pod: str, answer: str) -> Probe:
-    """Parse the probe's output; Unreadable for a user or folder name that ssh or an editor could misread."""
+    """Parse the probe's output. Raises Unreadable for a user or folder name that ssh or an editor could misread."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for line in answer.split("\n"):
         name, _, value = line.partition(" ")

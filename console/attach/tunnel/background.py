@@ -219,7 +219,7 @@ class Tunnels:
     async def open_tunnel(
         self, address: PodAddress, ports: Sequence[str], *, keep: bool = False
     ) -> tuple[Tunnel, list[str]]:
-        """Open a tunnel, past this process with `keep`; returns its state and notes. BadInput, Ended, Refused."""
+        """Open a tunnel (`keep`: past this process); returns its state and notes. Raises BadInput, Ended or Refused."""
         settings = self._watched.settings
         file = str(await asyncio.to_thread(settings.kubeconfig.absolute)) if settings.kubeconfig else ""
         order = TunnelRequest(

@@ -33,7 +33,7 @@ T = TypeVar("T")
 class Closable(Protocol):
     @property
     def is_usable(self) -> bool:
-        """Whether it is open, as far as is known."""
+        """Whether the connection is open, as far as is known."""
 
     def close(self) -> None: ...
 

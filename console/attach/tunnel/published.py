@@ -134,7 +134,7 @@ def read_profiles() -> tuple[TunnelProfile, ...]:
 
 
 def find_profile(name: str) -> TunnelProfile:
-    """The profile of that name; BadInput lists the known ones. Blocking."""
+    """The profile of that name. Raises BadInput, which lists the known ones. Blocking."""
     every = read_profiles()
     found = next((each for each in every if each.name == name), None)
     if found is None:

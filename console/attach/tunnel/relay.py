@@ -141,7 +141,7 @@ class AsyncStream:
         self._relay, self._reader, self._writer = relay, reader, writer
 
     async def send(self, data: bytes) -> None:
-        """Send bytes, waiting for room; Unreachable if the connection is broken."""
+        """Send bytes, waiting for room. Raises Unreachable if the connection is broken."""
         try:
             self._writer.write(data)
             await self._writer.drain()

@@ -68,7 +68,7 @@ class CloudBuild:
 
 
 def build_message(plan: BuildPlan, description: Mapping[str, Any]) -> Any:
-    """Google's message for a build description (the content of cloudbuild.yml) with the plan's choices; BadInput."""
+    """Google's message for a build description (cloudbuild.yml's content) with the plan's choices. Raises BadInput."""
     try:
         text = json.dumps({key: value for key, value in description.items() if key not in _FORM_KEYS})
         build = api.Build.from_json(text, ignore_unknown_fields=False)

@@ -55,7 +55,7 @@ class GoogleSession:
 
     @classmethod
     async def from_login(cls) -> GoogleSession:
-        """Log in with the Application Default Credentials; NotLoggedIn if there are none."""
+        """Log in with the Application Default Credentials. Raises NotLoggedIn if there are none."""
         credentials, project = await asyncio.to_thread(_find_credentials)
         return cls(project=project or "", credentials=credentials)
 

@@ -156,7 +156,7 @@ class Buckets:
         return await read_parts(self._reach, endpoint, bucket, wanted)
 
     async def upload(self, place: GcsPlace, file: Path, *, replace: bool = False) -> None:
-        """Upload a file; Conflict if the object exists and `replace` is not set."""
+        """Upload a file. Raises Conflict if the object exists and `replace` is not set."""
 
         def call(client: Any) -> None:
             blob = client.bucket(place.bucket).blob(place.path)
@@ -214,7 +214,7 @@ CHUNK_BYTES = 16 * 1024 * 1024  # bytes that one request brings
 async def download_object(
     buckets: Buckets, bucket: str, stored: StoredObject, target: Path, progress: Callable[[int], None]
 ) -> bool:
-    """Download an object, resuming its .NAME.GENERATION.part; False if it is here. CopyFailed if damaged."""
+    """Download an object, resuming its .NAME.GENERATION.part; False if it is here. Raises CopyFailed if damaged."""
     if await asyncio.to_thread(_is_downloaded, target, stored):
         progress(stored.bytes)
         return False

@@ -121,7 +121,7 @@ def get_json(
 
 
 async def read_reservation(reach: GoogleSession, project: str, zone: str, name: str) -> Reservation:
-    """One reservation by NAME or projects/P/reservations/NAME, perhaps followed by a block; NotFound."""
+    """One reservation by NAME or projects/P/reservations/NAME, perhaps followed by a block. Raises NotFound."""
     owner, name = split_reservation(name)
     with translate_errors(doing := f"read reservation {name} in {zone}"):
         return await asyncio.to_thread(_read_reservation, reach, owner or project, zone, name, doing)

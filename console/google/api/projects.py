@@ -68,7 +68,7 @@ async def enabled_services(reach: GoogleSession, project: str, services: Collect
 
 
 async def enable_service(reach: GoogleSession, project: str, service: str) -> None:
-    """Enable a service and wait; Unreachable if that takes over five minutes."""
+    """Enable a service and wait. Raises Unreachable if that takes over five minutes."""
     client = reach.client(services_api.ServiceUsageAsyncClient)
     request = services_api.EnableServiceRequest(name=f"projects/{project}/services/{service}")
     doing = f"enable {service} in {project}"

@@ -138,7 +138,7 @@ class PolicySchema(ObjectSchema):
 
 
 def read_object(body: bytes, type_: type[_T]) -> _T:
-    """Decode a response as that object or list; Unreadable if it is something else."""
+    """Decode a response as that object or list. Raises Unreadable if it is something else."""
     try:
         return msgspec.json.decode(body, type=type_)
     except DECODING_ERRORS as error:

@@ -106,7 +106,7 @@ class CommandText(YamlText):
 
 
 class LaunchPane(Vertical):
-    """The four views as tabs; the visible one is kept up to date."""
+    """The four views of the launch form as tabs; only the visible view is kept up to date."""
 
     DEFAULT_CSS: ClassVar[str] = """
     LaunchPane { height: 1fr; }

@@ -412,7 +412,7 @@ class FormPage(Widget):
             self._line.complete(self._offered_names())
 
     def redraw(self, *, moved: bool = False) -> None:
-        """Redraw after the model has changed; `moved`: its lines have changed too."""
+        """Redraw the form after its model has changed; `moved`: the lines of the form have changed too."""
         if moved:
             self.lines.measure()
         else:

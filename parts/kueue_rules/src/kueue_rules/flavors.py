@@ -102,7 +102,7 @@ class FlavorChoice(Struct):
 
     @property
     def flavors_left(self) -> bool:
-        """Whether it is tried again at once, with the flavors that were not looked at."""
+        """Whether the workload is tried again at once, with the flavors that were not looked at."""
         return any(at >= 0 for choice in self.pod_sets for at in choice.tried.values())
 
     @property

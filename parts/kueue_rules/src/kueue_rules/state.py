@@ -135,7 +135,7 @@ class SnapshotWorkload(Struct, eq=False):
 
     @property
     def may_shrink(self) -> bool:
-        """Whether it may be admitted with fewer pods."""
+        """Whether the workload may be admitted with fewer pods than it asks for."""
         return any(each.min_count not in {None, each.count} for each in self.pod_sets)
 
     def shape(self) -> str:

@@ -79,7 +79,7 @@ class VirtualCluster:
         self._turns.written(workload.cluster_queue)
 
     def is_running(self, workload: SnapshotWorkload) -> bool:
-        """Whether it still runs and was not preempted since, even if it was admitted again."""
+        """Whether the workload has run since its admission without a preemption in between."""
         return self.snapshot.queues[workload.cluster_queue].workloads.get(workload.key) is workload
 
     def checkpoint(self) -> Callable[[], None]:
@@ -230,7 +230,7 @@ class VirtualCluster:
 
 
 def _goes_on(decision: Decision) -> bool:
-    """Whether it is tried at once with the flavors that are left."""
+    """Whether the workload is tried at once with the flavors that are left."""
     return decision.verdict is CycleVerdict.HOPELESS and decision.choice.flavors_left
 
 

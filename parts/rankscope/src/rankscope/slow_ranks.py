@@ -336,7 +336,7 @@ def _judge_rank(late: LateRank, times: int, smallest: float, others: float) -> L
 def _is_late_everywhere(
     process: PolledProcess, times_late: Mapping[int, set[int]], active: frozenset[int]
 ) -> bool | None:
-    """Whether it is late in all its communicators, which points to its host; None if unknown.
+    """Whether the rank is late in all its communicators, which points to its host; None if unknown.
 
     Healthy first stages of a pipeline are late too, but only in communicators shared with the last stage.
     """

@@ -188,7 +188,7 @@ class LogResults:
 
     @property
     def is_well(self) -> bool:
-        """Whether no failure is named and no test failed."""
+        """Whether the log names no failure, and every test in it passed."""
         return not self.failures and all(test.ok is not False for test in self.nccl)
 
     @property

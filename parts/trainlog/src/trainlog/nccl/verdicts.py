@@ -89,7 +89,7 @@ def is_all_reduce(test: NcclTest) -> bool:
 
 
 def is_comparable(test: NcclTest, accelerator: str = "") -> bool:
-    """Whether it is an all-reduce over several machines, on B200 as far as the nodes' `accelerator` label tells."""
+    """Whether the test is an all-reduce over several machines, on B200 as far as nodes' `accelerator` labels tell."""
     fits = test.ranks is None or test.ranks >= REFERENCE_RANKS
     return is_all_reduce(test) and fits and is_a4(accelerator)
 

@@ -37,7 +37,7 @@ class Step(NamedTuple):
 
     @property
     def has_all_steps(self) -> bool:
-        """Whether no step follows it."""
+        """Whether this is the run's last step so far."""
         return self.step is not None and self.total is not None and 0 < self.total <= self.step
 
     def with_number(self, step: int | None, total: int | None) -> Step:
@@ -591,6 +591,6 @@ class MetricColumn:
 
 
 def _present_values(values: array[float]) -> Sequence[float]:
-    """Those that are not missing."""
+    """The values that are not missing."""
     total = sum(values)
     return values if total == total else [each for each in values if each == each]
