@@ -240,9 +240,9 @@ class JobInspector:
             found,
             describe_dumps(dumps)
             if dumps
-            else "no rank has the pipe of its flight recorder"
+            else "no rank can be asked for it; PyTorch can where a job was launched with `diagnosis`"
             if recorder
-            else "not asked, which would halt ranks of a job that is not known to be yours",
+            else "not asked, which would halt ranks of a job that may be another person's",
             tuple(dumps),
             describe_ways(outputs, len(able), len(every)),
         )

@@ -366,7 +366,7 @@ def _forecast_placement(
     required = demand.level if demand.topology == "required" and found.slots(demand.level) else ""
     if missing := found.shortage(demand.pods, required):
         blockers = jobs_blocking_placement(fleet, found, demand.pods, required)
-        words, unblocks = f"quota is free, but {missing}", () if draft.ahead else blockers
+        words, unblocks = f"quota of flavor {draft.flavor} is free, but {missing}", () if draft.ahead else blockers
         return replace(draft, verdict=LaunchVerdict.WAITS, sentence=words, holders=blockers, unblocks=unblocks)
     quota = f"{draft.account.sum_text} of flavor {draft.flavor} in {queue.name}"
     if draft.borrows:

@@ -59,7 +59,7 @@ class HangGroupTable(ResourceTable["HangGroup"]):
         Column("WHERE", lambda group: Span(group.label, "bad" if group.suspect else "strong"), least=12, most=32),
         Column("RANKS", lambda group: format_ranges(group.ranks), least=8, most=40),
         Column("PODS", lambda group: format_ranges({each.pod_rank for each in group.members}), least=4, most=16),
-        Column("NODE", lambda group: group.place, least=10, most=40, cut="node"),
+        Column("NODE", lambda group: wording.short_nodes(group.place), least=10, most=40, cut="node"),
         Column("CALL", lambda group: _call_span(group), fill=True, least=20, drop=4),
     )
 
@@ -215,9 +215,9 @@ class HangTab(JobTab):
         doubt = one_line(proof.why_not(jobset.owner))
         if asked or diagnoses.find_consent(jobset.uid) is None:
             more = [
-                f"Not known to be yours: {doubt}.",
+                f"It may be another person's job: {doubt}.",
                 DUMPS_HALT,
-                "py-spy halts, for a moment, ranks that others wait for.",
+                "Reading their stacks halts, for a moment, ranks that others wait for.",
             ]
             question = f"Look into the pods of {self.key[1]}?"
             self._agreed = await self.live.app.push_screen_wait(Confirm(question, more, verb="Look", keep="Cancel"))

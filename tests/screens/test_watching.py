@@ -314,7 +314,7 @@ async def test_into_a_job_that_is_not_proven_to_be_theirs_nobody_looks_unasked(
             await until_shown(
                 pilot,
                 "Look into the pods of llama-70b?",
-                f"Not known to be yours: {why}",
+                f"It may be another person's job: {why}",
                 "halts each rank for 2 to 5 s",
             )
             await press(pilot, *keys, then=lambda: isinstance(app.screen, JobScreen))

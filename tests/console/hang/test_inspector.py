@@ -247,7 +247,7 @@ async def test_who_has_a_recorder_that_names_nobody_is_asked_for_its_stack_after
         spared = await looking.inspect_job("default", "hung", recorder=False)
         assert asked.count(["no-recorder"]) == WORLD // A_POD
         assert (spared.dumps, [group.ranks for group in spared.suspects]) == ((), [(STUCK,)])
-        assert spared.recorder_words == "not asked, which would halt ranks of a job that is not known to be yours"
+        assert spared.recorder_words == "not asked, which would halt ranks of a job that may be another person's"
 
 
 def answer(*local: int, py_spy: str = "/usr/bin/py-spy", error: str = "") -> bytes:

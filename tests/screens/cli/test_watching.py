@@ -51,7 +51,7 @@ def test_where_no_pod_runs_halting_ranks_are_not_mentioned(a4: Commands, command
 def test_hang_writes_all_that_is_known_to_one_archive(a4: Commands, tmp_path: Path) -> None:
     _, out, err = a4.run("hang", "rag-eval", "-n", "team-b")
     assert "The flight recorders of rag-eval are not asked without --yes: " in err
-    assert "── Flight recorder: not asked, which would halt ranks of a job that is not known to be yours" in out
+    assert "── Flight recorder: not asked, which would halt ranks of a job that may be another person's" in out
     _, out, err = a4.run("hang", "rag-eval", "-n", "team-b", "--yes")
     assert "The first dump of its flight recorders halts each rank for 2 to 5 s." in err
     assert "── Flight recorder: not asked" not in out
