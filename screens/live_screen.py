@@ -105,7 +105,15 @@ WHAT_IF = Binding(
 ONLY_MINE = Binding("m,at", "mine", "Mine", id="table.mine", tooltip="Only what you launched, or everything again")
 
 
-class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetMeta):
+class PaintedOnce(Screen[None]):
+    def _compositor_refresh(self) -> None:
+        """Paint also what widgets have changed whose messages are still on their way, which would be a second paint."""
+        known = self._compositor
+        known.update_widgets({each for each in known.visible_widgets if each._repaint_regions})
+        super()._compositor_refresh()
+
+
+class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMeta):
     """A page that shows the app's snapshot: title line, body, key line."""
 
     if TYPE_CHECKING:
@@ -200,10 +208,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
     def on_screen_resume(self) -> None:
         """Show the current snapshot, which hidden pages do not follow; if slow, after the key is handled."""
         if self.is_mounted:
-            if self._drawing_is_slow:
-                self.draw_latest_fleet()
-            else:
-                self.draw_fleet()
+            (self.draw_latest_fleet if self._drawing_is_slow else self.draw_fleet)()
             self.update_trouble()
             if self._config_taken is not self.app.loaded:
                 self.apply_config()
@@ -255,11 +260,8 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         self._drawing_is_slow = cost > SLOW_DRAWING_SECONDS
         listing = any(link.state is WatchState.LISTING for link in self.links(self.app.fleet))
         rest = min(REST_FACTOR * cost, max(MIN_LISTING_REST, LISTING_FACTOR * cost) if listing else MAX_REST)
-        if not self._drawing_is_slow:
-            rest = 0.0
         behind = any(table.listing.behind for table in self.query(ResourceTable))
-        if behind:
-            rest = cost
+        rest = cost if behind else rest if self._drawing_is_slow else 0.0
         self._rested_at = monotonic() + rest
         if behind and not self._drawing_due:
             self._draw_after(rest, self._drawing_deadline())  # however short the rest: not within this call

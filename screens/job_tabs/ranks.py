@@ -287,7 +287,6 @@ class RanksTab(JobTab):
         PodMatrix { max-height: 8; margin: 1 0 0 0; }
         RankTable { height: auto; min-height: 4; max-height: 48vh; margin: 1 0 0 0; }
         &.-failed RankTable { max-height: 35vh; }
-        #slow { margin: 1 0 0 0; }
         #caption { height: 1; margin: 1 0 0 0; }
         EventTable { height: 1fr; min-height: 3; }
     }
@@ -296,18 +295,17 @@ class RanksTab(JobTab):
     card = getters.query_one(FailureCardView)
     waits = getters.query_one("#waits", CutLines)
     matrix = getters.query_one(PodMatrix)
-    slow = getters.query_one("#slow", CutLines)
     table = focus_target = getters.query_one(RankTable)
     latest = getters.query_one(EventTable)
     _pulse: RankProgress | None = None
     _listening = False
     _described = (0, 0)
+    _drawn: Fleet | None = None
 
     def compose(self) -> ComposeResult:
         yield FailureCardView()
-        yield CutLines(id="waits")
         yield PodMatrix()
-        yield CutLines(id="slow")
+        yield CutLines(id="waits")
         yield RankTable(classes="pods")
         yield SentenceLine(id="caption")
         yield EventTable()
@@ -318,15 +316,17 @@ class RanksTab(JobTab):
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         if line is None:
             return
-        rows: dict[RowKey, PodSlot] = {(str(rank.number),): rank for rank in line.pod_slots}
-        began = self.table.cursor is None
-        self.table.show_rows(rows, fleet.links.get("pods"))
-        if began:
-            self.table.move_to((str(self.rank),))
+        if fleet is not self._drawn:  # else only how far the job is has changed
+            self._drawn = fleet
+            rows: dict[RowKey, PodSlot] = {(str(rank.number),): rank for rank in line.pod_slots}
+            began = self.table.cursor is None
+            self.table.show_rows(rows, fleet.links.get("pods"))
+            if began:
+                self.table.move_to((str(self.rank),))
+            self.latest.show_rows(events_of(line), fleet.links.get("events"))
         many = len(line.pod_slots) > FEW_RANKS
         self.matrix.display = many or bool(_slow_ranks(line))
         self._show_cells(line)
-        self._show_slow_wait(line)
         # All ranks are listened to once they are too many to look at one by one and one of them runs.
         if not self._listening and many and any(rank.phase == "Running" for rank in line.pod_slots):
             self._listening = True
@@ -335,35 +335,26 @@ class RanksTab(JobTab):
         if any(about) and about != self._described:  # more has ended badly
             self._described = about
             self._read_card()
-        self.latest.show_rows(events_of(line), fleet.links.get("events"))
-        self._show_expected_start(line)
+        self._show_waits(line)
         self._make_room()
 
-    def _show_expected_start(self, line: JobLine) -> None:
-        """When the job would start, and what for it waits; nothing once it has its quota."""
-        width, lines = self.live.size.width - 3, Lines()
+    def _show_waits(self, line: JobLine) -> None:
+        """What it waits for and when it would start, or for how long the others wait for the chosen pod, if asked."""
+        width, lines, now = self.live.size.width - 3, Lines(), SERVER_CLOCK.now()
         if line.jobset.state is JobState.PENDING:
-            starts = start_lines(line.start, width, SERVER_CLOCK.now())
-            lines = [*starts, *waiting_lines(line.why, width, self.live.app.whose)]
+            lines = [*start_lines(line.start, width, now), *waiting_lines(line.why, width, self.live.app.whose)]
+        elif line.slow is not None and _slow_ranks(line):
+            gpus = line.pod_slots[self.rank].gpus if self.rank < len(line.pod_slots) else 0
+            lines = slow_lines(line.slow, self.rank, gpus, width, now)
         self.waits.lines = tuple(map(tuple, lines))
         self.waits.styles.height = len(lines)
         self.waits.display = bool(lines)
-
-    def _show_slow_wait(self, line: JobLine) -> None:
-        """For how long the others wait for the chosen pod, once that was asked and they wait for one."""
-        lines = Lines()
-        if line.slow is not None and _slow_ranks(line):
-            gpus = line.pod_slots[self.rank].gpus if self.rank < len(line.pod_slots) else 0
-            lines = slow_lines(line.slow, self.rank, gpus, self.live.size.width - 3, SERVER_CLOCK.now())
-        self.slow.lines = tuple(map(tuple, lines))
-        self.slow.styles.height = len(lines)
-        self.slow.display = bool(lines)
 
     def watch_rank(self) -> None:
         if not self.is_open:
             self.table.move_to((str(self.rank),))  # another tab led there
         elif self.line is not None:
-            self._show_slow_wait(self.line)
+            self._show_waits(self.line)
             self._make_room()
 
     def _show_cells(self, line: JobLine) -> None:
@@ -405,8 +396,7 @@ class RanksTab(JobTab):
 
     def on_resize(self) -> None:
         if self.line is not None:
-            self._show_expected_start(self.line)
-            self._show_slow_wait(self.line)
+            self._show_waits(self.line)
         self.call_after_refresh(self._make_room)  # by then it is known whether the page is a low one
 
     def _make_room(self) -> None:
@@ -415,8 +405,9 @@ class RanksTab(JobTab):
 
     def spare_lines(self, height: int) -> int:
         """What ranks, events and a failure without a log leave."""
-        card = self.card.card if self.card.display else None
-        if self.waits.display or (card is not None and card.lines):
+        card, line = self.card.card if self.card.display else None, self.line
+        waits = self.waits.display and line is not None and line.jobset.state is JobState.PENDING
+        if waits or (card is not None and card.lines):
             return 0
         ranks = len(self.table.listing.rows) + 1
         lines = len(card_lines(card, self.size.width, height)) + 1 if card is not None else 0
@@ -428,8 +419,8 @@ class RanksTab(JobTab):
         others = max(4, min(ranks, height * 2 // 5)) + (0 if low else 1)
         if self.matrix.display:
             others += self.matrix.get_content_height(size, size, size.width) + (0 if low else 1)
-        if self.slow.display:
-            others += len(self.slow.lines) + (0 if low else 1)
+        if self.waits.display:
+            others += len(self.waits.lines) + (0 if low else 1)
         if not low:
             others += 2 + max(4, min(len(self.latest.listing.rows) + 1, MIN_EVENT_LINES)) + 1
         return others

@@ -15,11 +15,11 @@ from textual.widget import Widget
 from console.kube.snapshot import Fleet
 from screens.columns.jobs import JobLine
 from screens.live_screen import LiveScreen
-from screens.widgets.line import AbstractWidgetMeta
+from screens.widgets.line import AbstractWidgetMeta, NeverScrolled
 from screens.widgets.table.table import ResourceTable
 
 
-class JobTab(Vertical, metaclass=AbstractWidgetMeta):
+class JobTab(Vertical, NeverScrolled, metaclass=AbstractWidgetMeta):
     """One tab. The page calls `show` with every snapshot, `opened` when the tab comes to the front, and sets `rank`."""
 
     DEFAULT_CSS: ClassVar[str] = "JobTab { height: 1fr; }"

@@ -37,6 +37,7 @@ from screens.live_screen import READ_CHECKPOINTS, LiveScreen
 from screens.paned import set_size
 from screens.widgets.bars import Tab, TabStrip
 from screens.widgets.job_pane import course_lines, reason_lines, saved_state_spans, should_read_unasked
+from screens.widgets.line import NeverScrolled
 from screens.widgets.pane import Lines, Pane
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span
@@ -62,9 +63,7 @@ class Course(Pane):
         now, wanted = SERVER_CLOCK.now(), room >= MIN_COURSE
         lines = self._course_lines(width - 2, room - 1 - self.stale, now) if wanted else []
         self.display = len(lines) > MIN_COURSE // 2
-        if right != self.has_class("-right"):  # not a class of both: that costs the styles of all that is within
-            self.set_class(right, "-right")
-            page.query_one("#rooms").styles.layout = "horizontal" if right else "vertical"
+        self.set_class(right, "-right")  # not a class of both: that costs the styles of all that is within
         if self.display:
             high = (f"{room}fr", f"{both - room}fr") if not right else ("1fr", "1fr")  # messages take of both
             for widget, share in zip((self, page.switcher), high, strict=True):
@@ -81,6 +80,9 @@ class Course(Pane):
             return []
         measures = page.session.measures.find_followed(page.key) if page.app.connected else None
         return course_lines(line, measures, width, height, now, without=page.here.SHOWS)
+
+
+class Tabs(ContentSwitcher, NeverScrolled): ...
 
 
 class JobScreen(LiveScreen):
@@ -126,6 +128,7 @@ class JobScreen(LiveScreen):
         self.line: JobLine | None = None
         self._ended = ""  # how a job ended that is not in the cluster any more, in a sentence; empty: nobody knows
         self._is_there = True  # whether the cluster has it
+        self._ticks = 0
         self._watched_by: object | None = None  # the connection by which alarms come
 
     def body(self) -> ComposeResult:
@@ -135,7 +138,7 @@ class JobScreen(LiveScreen):
         jobset = self.app.fleet.jobsets.get(self.key)
         self._first_tab = self._first_tab or first_tab(jobset)
         with Container(id="rooms"):
-            with ContentSwitcher(initial=self._first_tab):
+            with Tabs(initial=self._first_tab):
                 yield from self.tabs.values()
             yield Course(self)
 
@@ -170,7 +173,6 @@ class JobScreen(LiveScreen):
         elif fleet.links["jobsets"].state is WatchState.LIVE:
             self._find_end()
         self._show_header()
-        self._show_row_reason()
         self._show_in_tabs(fleet)
         self._show_tabs()
         self._is_there = self.key in fleet.jobsets
@@ -201,16 +203,12 @@ class JobScreen(LiveScreen):
             self._ended = "It is not in the cluster any more."
         self._show_in_tabs(self.app.fleet)
         self._show_header()
-        self._show_row_reason()
-
-    def _show_row_reason(self) -> None:
-        gone = self.key not in self.app.fleet.jobsets
-        _show_line(self, self.reason, explanation(self.line, gone=gone, ended=self._ended))
 
     def _show_header(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
         known = gone and bool(self.line or self._ended)
         self.header.runs = tuple(head(self.line, self.key, gone=known, now=SERVER_CLOCK.now()))
+        _show_line(self, self.reason, explanation(self.line, gone=gone, ended=self._ended))
 
     def _show_saved(self) -> None:
         """Show what is saved and would be lost; no line for a job that trains nothing."""
@@ -222,8 +220,7 @@ class JobScreen(LiveScreen):
             if should_read_unasked(line, measures, now, self.session.own_job_inspector.proof_of(line.jobset)):
                 self._read_checkpoints()
         _show_line(self, self.saved, runs)
-        failed = line is not None and line.saved is not None and line.saved.survey is None
-        self.saved.set_class(failed, "-failed")  # why is at the end of the line
+        self.saved.set_class(line is not None and line.saved is not None and line.saved.survey is None, "-failed")
 
     @work(group="checkpoints", exclusive=True)
     async def _read_checkpoints(self) -> None:
@@ -235,7 +232,9 @@ class JobScreen(LiveScreen):
 
     def tick(self) -> None:
         super().tick()
-        self.course.fit()
+        self._ticks += 1
+        if self._ticks % 4 == 0:  # it costs as much as the rest of the page
+            self.course.fit()
         if self.line is not None and has_changed(self.app, self.line):
             self.show_fleet(self.app.fleet)
         self._show_header()
@@ -246,7 +245,6 @@ class JobScreen(LiveScreen):
         if self.line is not None and self.line.faults != _tab_faults(self.tabs):
             self.line = replace(self.line, faults=_tab_faults(self.tabs))
             self._show_header()
-            self._show_row_reason()
         self.strip.tabs = tuple(Tab(tab.NAME, tab.KEY, tab.TITLE, tab.note) for tab in _filled_tabs(self))
         self.strip.here = self.switcher.current or ""
 

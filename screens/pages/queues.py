@@ -207,8 +207,7 @@ class QueuesScreen(ReasonScreen):
 
     @on(ResourceTable.Highlighted, "WorkloadTable")
     def _show_row_reason(self) -> None:
-        line = self.workloads.row
-        if line is None:
+        if (line := self.workloads.row) is None:
             self.show_reason()
             return
         why = line.why

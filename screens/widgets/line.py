@@ -250,6 +250,12 @@ class FixedHeightView(ScrollView):
         return super()._size_updated(size, virtual_size, container_size, layout)
 
 
+class NeverScrolled(Widget):
+    """A widget that shows all that it contains; after a new size of one that may scroll, Textual lays all out again."""
+
+    virtual_size: reactive[Size] = reactive(Size(0, 0))
+
+
 class Styled(Widget):
     """A widget that draws its own lines in the named styles of the theme."""
 

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.event import Event
 from screens import wording
-from screens.widgets.line import SnapshotText, as_last_known, cut_sentence, dim_spans, line
+from screens.widgets.line import NeverScrolled, SnapshotText, as_last_known, cut_sentence, dim_spans, line
 from screens.widgets.sentence_line import fold_spans
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Fact, Span, runs_of
@@ -132,7 +132,7 @@ def event_lines(events: Iterable[Event], now: float, width: int, room: int, *, n
     return [[], [Span("events", "head")], *rows] if rows else []
 
 
-class Pane(SnapshotText):
+class Pane(SnapshotText, NeverScrolled):
     """Shows the lines that its function returns for (width, height, now); `renew` calls it again."""
 
     DEFAULT_CSS: ClassVar[str] = "Pane { padding: 0 1; }"
@@ -156,9 +156,9 @@ class Pane(SnapshotText):
         if self.stale and lines:
             lines = [[*as_last_known(())], *map(dim_spans, lines)]
         self.lines = lines if len(lines) <= height else [*lines[: height - 1], [Span(self.more, "dim")]]
-        for y, (old, new) in enumerate(zip_longest(before, self.lines)):
-            if old != new:
-                self.refresh(Region(0, y, self.content_size.width, 1))
+        pairs, width = enumerate(zip_longest(before, self.lines)), self.content_size.width
+        if changed := [Region(0, y, width, 1) for y, (old, new) in pairs if old != new]:
+            self.refresh(*changed)
 
     def has_lines(self, width: int, height: int) -> bool:
         """Renew it; whether there is anything to show. Of a hidden pane: in that room."""

@@ -76,16 +76,17 @@ class SentenceLine(Heading):
     DEFAULT_CSS: ClassVar[str] = "SentenceLine { height: auto; max-height: 3; padding: 0 1; }"
 
     cut = " …"  # stands at the end of what there is no room for
-    _high = -1
+    _laid_out = 0, 0  # columns and lines; its own size is none while the tab that it is on is hidden
 
     def watch_runs(self, runs: tuple[Span, ...]) -> None:
         """Request a layout only if the number of lines changed."""
-        if self.display and self.styles.is_auto_height and self.lines_at(self.size.width) != self._high:
+        width, high = self._laid_out
+        if self.display and self.styles.is_auto_height and self.lines_at(width or self.size.width) != high:
             self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        self._high = self.lines_at(width)
-        return self._high
+        self._laid_out = width, self.lines_at(width)
+        return self._laid_out[1]
 
     def lines_at(self, width: int) -> int:
         return len(fold_spans(self.spans, width))

@@ -14,7 +14,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from screens import wording
-from screens.widgets.line import AbstractWidgetMeta, Styled
+from screens.widgets.line import AbstractWidgetMeta, NeverScrolled, Styled
 from screens.wording import Span
 from trainlog import UnparsedLines
 
@@ -275,7 +275,7 @@ class PlotFrame:
                 taken = start + len(words)
 
 
-class Plot(Styled, metaclass=AbstractWidgetMeta):
+class Plot(Styled, NeverScrolled, metaclass=AbstractWidgetMeta):
     """A widget that draws a canvas of its own size, once per change."""
 
     _rows: list[Strip] | None = None
@@ -302,7 +302,7 @@ class Plot(Styled, metaclass=AbstractWidgetMeta):
         return self._rows[y] if y < len(self._rows) else Strip.blank(size[0], ground)
 
 
-class MeasuresPanel(Container, metaclass=AbstractWidgetMeta):
+class MeasuresPanel(Container, NeverScrolled, metaclass=AbstractWidgetMeta):
     """Shows one of a job's measurements: the latest, unless another is chosen."""
 
     waiting: reactive[str] = reactive("")

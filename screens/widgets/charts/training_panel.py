@@ -323,6 +323,7 @@ class TrainingPanel(MeasuresPanel):
     late: reactive[Health | None] = reactive(None)  # of a job that makes no steps
     over: reactive[Span | None] = reactive(None)  # sign of a job that has ended
     reading: reactive[bool] = reactive(False)  # whether the log was not yet read up to now
+    _width = 0
     known: reactive[str] = reactive("")  # what the page above it tells, which is not told again
 
     def __init__(self) -> None:
@@ -381,7 +382,7 @@ class TrainingPanel(MeasuresPanel):
             latest = track is self.tracks[-1]
             late, over = (self.late, self.over) if latest else (None, None if track.finished else wording.IDLE)
             spans = self._read_so_far(track) or summary(
-                track, self.gpu, now=SERVER_CLOCK.now(), late=late, over=over, short=self.size.width < 100
+                track, self.gpu, now=SERVER_CLOCK.now(), late=late, over=over, short=self._width < 100
             )
             self.sentence.runs = (*self.ordinal("run"), *(run for run in spans if self._is_new(run.text.lstrip("; "))))
         letters = [Span(f"{EARLIER_LETTERS[at % len(EARLIER_LETTERS)]} {name}  ", f"job-{1 + 2 * at}")
@@ -403,4 +404,6 @@ class TrainingPanel(MeasuresPanel):
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < 22, "-low")
-        self.redraw()
+        if event.size.width != self._width:
+            self._width = event.size.width
+            self.redraw()
