@@ -135,7 +135,7 @@ def parse_resource_version(query: Mapping[str, str]) -> int:
 
 
 def parse_dry_run(query: Mapping[str, str]) -> bool:
-    """Whether nothing is to be stored. Raises ApiError 422 for anything but All."""
+    """Whether dryRun is All, so that nothing is stored; it may be absent. Raises ApiError 422 for another value."""
     text = query.get("dryRun", "")
     if text not in ("", "All"):
         message = (

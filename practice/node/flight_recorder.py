@@ -89,7 +89,7 @@ class FlightRecorders:
             self._fall_silent(home, {rank: hung.recorder_of(rank) for rank in ranks})
 
     def _fall_silent(self, home: Path, recorders: dict[int, str]) -> None:
-        """Give those recorders that do not answer pipes of their own, which nobody reads, or nobody has open."""
+        """Replace pipes of recorders that must not answer: a deaf one's is open and never read, others are not open."""
         for rank, recorder in recorders.items():
             pipe = _pipe_of(home, rank)
             if recorder == LISTENS or not pipe.is_symlink():

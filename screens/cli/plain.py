@@ -128,7 +128,7 @@ def _print_changes(lines: _Lines, before: _Lines) -> None:
 
 
 async def follow(options: Options) -> int:
-    """Print the picture, then each change of it, until Ctrl-C."""
+    """Print the state of the cluster and its jobs as lines, then each change, until Ctrl-C."""
     warn_of_settings()
     only, printed = options.namespace, _Lines()
     async with open_session(options, PLAIN_KINDS) as session:

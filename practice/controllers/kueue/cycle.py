@@ -119,7 +119,7 @@ class Admission(Controller):
         return False
 
     def _leave_without_nodes(self, decision: Decision) -> bool:
-        """It keeps its quota, and is tried again once something changes; or it gives it back for a node that failed."""
+        """Evict a workload with quota but no nodes if a node failed (returns True), or set it aside until a change."""
         workload = decision.workload
         obj = self.storage.get(WORKLOADS, *workload.key)
         if decision.verdict is not CycleVerdict.EVICT:

@@ -174,9 +174,9 @@ def _draw_half(
 
 
 def _draw_marks(canvas: Canvas, frame: SizeFrame, points: Sequence[Point]) -> bool:
-    """One mark for both halves where they are nearer than half a line, even if a line's edge is between them.
+    """Draw the in-place and out-of-place mark of each size; where they are less than half a line apart they share one.
 
-    Returns whether there is such a mark.
+    Returns whether any is shared.
     """
     both = False
     for point in points:

@@ -159,7 +159,7 @@ class LaunchPane(Vertical):
         self.screen.refresh_bindings()
 
     def show_remarks(self, remarks: Sequence[Remark]) -> None:
-        """Mark the faulty lines of the YAML and list the problems; without problems, describe the text."""
+        """Mark the faulty lines of the YAML; show the first problem and "(n more)"; without any, describe the text."""
         self.yaml.mark({remark.line for remark in remarks})
         self.yaml_message.runs = (Span("What differs from the defaults; typing here changes the form.", "dim"),)
         if remarks:

@@ -150,7 +150,7 @@ class TrainingParser:
         return self._take_changed()
 
     def read_line(self, text: str, number: int, rank: int | None = None) -> bool:
-        """Parse a line; returns whether a run changed. `rank` printed it; None: as labels in it say."""
+        """Parse a line that `rank` printed (None: the rank in its labels); returns whether a training run changed."""
         self._rank = "" if rank is None else str(rank)
         self._puzzle.begin_block(b"", number)
         for part in text.replace("^M", "\r").split("\r") if "\r" in text or "^M" in text else (text,):  # bars

@@ -48,7 +48,7 @@ class RunReader:
 
     @property
     def is_number_uncertain(self) -> bool:
-        """Whether the next bar may correct the last step's number, as bars lag behind fast steps."""
+        """Whether the last step's number is a guess that the next progress bar (late if steps are fast) may correct."""
         bar = self._guessed if self.guessing else None
         return bar is not None and (bar.step <= WARM_UP_STEPS or _may_skip_steps(bar))
 
@@ -112,9 +112,9 @@ class RunReader:
         return self.steps.index_of(number) if self.number is not None and number <= self.number else None
 
     def count_following(self, more: PackedSteps, at: int, stop: int, label: str, bar: ProgressBar | None) -> int:
-        """How many of these reports certainly follow all earlier ones, and are no warm-up.
+        """How many leading reports can be appended unchecked: step numbers rise and are past the warm-up.
 
-        Those without step numbers do if no bar can number them and none is a repetition.
+        Reports without numbers count if no progress bar could number them and none repeats the one before.
         """
         if (numbers := more.columns.get("step")) is not None:
             if self.number is None or self._warm_from is None:

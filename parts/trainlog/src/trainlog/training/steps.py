@@ -553,7 +553,7 @@ class MetricColumn:
         return min(low, *lows[start:stop]), max(high, *highs[start:stop])
 
     def _total_of_values(self, start: int, stop: int) -> tuple[float, int]:
-        """Their sum and number."""
+        """Sum and count of the known values from step index `start` up to `stop`."""
         _, _, sums, counts = self._thinned
         values = _present_values(self.values[max(start, len(sums)) : max(start, stop)])
         return sum(sums[start:stop]) + sum(values), sum(counts[start:stop]) + len(values)
