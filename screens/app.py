@@ -359,10 +359,7 @@ async def _switch_context(screen: LiveScreen, wanted: str) -> None:
 async def _switch_namespace(screen: LiveScreen, wanted: str) -> None:
     """Take that namespace, or a chosen one, for lists and launches."""
     with screen.report_errors("Could not switch the namespace"):
-        session, fleet = screen.session, screen.app.fleet
-        objects = (fleet.pods, fleet.jobsets, fleet.local_queues)
-        seen = sorted({namespace for kind in objects for namespace, _ in kind} | {session.namespace})
-        only = screen.app.only_namespace
+        session, seen, only = screen.session, screen.app.known_namespaces(), screen.app.only_namespace
         choices = [
             Choice(ALL_NAMESPACES, f"launches go to {session.namespace}", present=not only),
             *(Choice(each, present=each == only) for each in seen),

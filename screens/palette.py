@@ -211,11 +211,7 @@ class PaletteTargets(NameProvider):
         """Yield what one can switch (context, namespace), each with the possible names."""
         if self.console.connected:
             yield from (("context", each.name) for each in self.console.session.watch.contexts())
-            yield from (("namespace", each) for each in (ALL_NAMESPACES, *self._known_namespaces()))
-
-    def _known_namespaces(self) -> list[str]:
-        fleet = self.console.fleet
-        return sorted({space for kind in (fleet.pods, fleet.jobsets, fleet.local_queues) for space, _ in kind})
+            yield from (("namespace", each) for each in (ALL_NAMESPACES, *self.console.known_namespaces()))
 
     def _list_targets(self) -> Iterator[HitKind]:
         app, fleet = self.console, self.console.fleet
@@ -239,7 +235,7 @@ class PaletteTargets(NameProvider):
             await app.run_action(f"app.pick('{page}')")
             return
         if namespace:
-            known = self._known_namespaces()
+            known = self.console.known_namespaces()
             if namespace not in known:
                 message = f"Nothing is listed in namespace {namespace}. There are {', '.join(known[:8])}."
                 app.notify(message, severity="warning")

@@ -110,6 +110,11 @@ class SessionApp(KeyOrderedApp):
         """Whether a session is open, even if the server does not answer."""
         return self._session is not None
 
+    def known_namespaces(self) -> list[str]:
+        """The session's own namespace and those of jobs, pods and local queues, sorted."""
+        kinds, own = (self.fleet.pods, self.fleet.jobsets, self.fleet.local_queues), self._session
+        return sorted({space for kind in kinds for space, _ in kind} | ({own.namespace} if own else set()))
+
     @property
     def connection(self) -> object | None:
         """The current connection, replaced by each reconnection and switch; None without one."""

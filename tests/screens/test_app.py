@@ -232,6 +232,8 @@ async def test_another_namespace_may_be_one_nobody_uses_yet() -> None:
         app.screen.query_one(Input).value = "brand-new"
         await press(pilot, "enter", then=lambda: session.called("switch") == [(None, "brand-new")])
         assert session.called("require_namespace") == [("brand-new",)]
+        await until(pilot, lambda: "brand-new" in app.known_namespaces())  # launches go there
+        assert await offered(app, "ns brand") == ["Go to namespace brand-new"]
 
 
 async def test_a_namespace_that_is_not_there_is_refused_and_the_lists_stay() -> None:
