@@ -209,7 +209,7 @@ class Cloud:
         """Write the cluster, without a token, to a kubeconfig: (path, whether it replaced an entry)."""
         from console.kube import kubeconfig
 
-        check_ready(cluster)
+        require_cluster_ready(cluster)
         known = endpoints(cluster)
         if way and way not in known:
             await find_reachable_endpoint(cluster, way)  # says why not
@@ -273,7 +273,7 @@ def endpoints(cluster: GkeCluster) -> dict[str, str]:
     return {way: address for way, address in found.items() if address}
 
 
-def check_ready(cluster: GkeCluster) -> None:
+def require_cluster_ready(cluster: GkeCluster) -> None:
     """Raise BadInput, with the reason, if the cluster is in a state that allows no connection."""
     if cluster.status not in _RUNNING_STATES:
         why = f": {cluster.message.rstrip('.')}" if cluster.message else ""
@@ -286,7 +286,7 @@ def check_ready(cluster: GkeCluster) -> None:
 
 async def find_reachable_endpoint(cluster: GkeCluster, way: str = "") -> str:
     """The endpoint that answers ("dns" before "ip"), or the requested one. Raises Unreachable if none does."""
-    check_ready(cluster)
+    require_cluster_ready(cluster)
     known = endpoints(cluster)
     if way and way not in known:
         missing = {"dns": "its DNS endpoint is disabled", "ip": "it has no IP endpoint"}[way]

@@ -190,7 +190,7 @@ def find_stored_job(
     return None
 
 
-def _read_limit(name: str, usual: float) -> float:
+def _limit_from_environment(name: str, usual: float) -> float:
     try:
         number = float(os.environ.get(name, ""))
     except ValueError:
@@ -200,8 +200,8 @@ def _read_limit(name: str, usual: float) -> float:
 
 def delete_old_logs(root: Path, *, now: float | None = None) -> list[str]:
     """Delete logs over the limits of age and size that no console writes; returns the deleted uids."""
-    age = _read_limit("A4_LOGS_KEEP_DAYS", KEEP_LOGS_DAYS) * 86400
-    most = _read_limit("A4_LOGS_KEEP_GB", KEEP_LOGS_GB) * 1e9
+    age = _limit_from_environment("A4_LOGS_KEEP_DAYS", KEEP_LOGS_DAYS) * 86400
+    most = _limit_from_environment("A4_LOGS_KEEP_GB", KEEP_LOGS_GB) * 1e9
     now = time.time() if now is None else now
     jobs = []
     for folder in root.glob("*/"):

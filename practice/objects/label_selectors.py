@@ -24,7 +24,7 @@ class _Parser:
     """Parses one selector."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = [token for found in _TOKEN.findall(text) for token in _split(found)]
+        self._tokens = [token for found in _TOKEN.findall(text) for token in _split_operators(found)]
         self._at = 0
 
     def parse_terms(self) -> list[Term]:
@@ -93,12 +93,12 @@ class _Parser:
         return token
 
 
-def _split(token: str) -> list[str]:
+def _split_operators(token: str) -> list[str]:
     """Split a run of operators such as ``=!`` into the longest known ones."""
     if token in _SYMBOLS or not set(token) & set("=!<>"):
         return [token]
     head = token[:2] if token[:2] in _SYMBOLS else token[:1]
-    return [head, *_split(token[len(head) :])]
+    return [head, *_split_operators(token[len(head) :])]
 
 
 def _is_word(token: str) -> bool:

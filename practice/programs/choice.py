@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from practice.programs import ddp, kept_logs, megatron, nccl, recipes, shell_commands, stages
 from practice.programs.faults import TEST, TRAINING, fault_kinds_of, impossible_faults_of
-from practice.programs.recordings import launchers
+from practice.programs.recordings import recorded_launcher_steps
 from practice.programs.steps import PrintLine, Program, ProgramContext, Step
 
 _PROGRAMS = {
@@ -16,7 +16,7 @@ _PROGRAMS = {
     "megatron rlhf": megatron.train_swift,
     "megatron sft": megatron.train_swift,
 }
-RECIPES: dict[str, Program] = {name: recipes.launcher_program(name, _PROGRAMS) for name in launchers()["recipes"]}
+RECIPES = {name: recipes.launcher_program(name, _PROGRAMS) for name in recorded_launcher_steps()["recipes"]}
 
 
 def choose_program(argv: list[str], env: dict[str, str], *, init: bool) -> Program:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from practice.node.registries import Registries
-from practice.programs.recordings import launchers
+from practice.programs.recordings import recorded_launcher_steps
 from practice.programs.steps import Exit, Pause, PrintLine, WaitForFact
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def worker_host_names(place: ProgramContext) -> list[str]:
 
 def _has_nothing_to_do(recipe: str, place: ProgramContext) -> bool:
     """Return whether every skippable step is switched off, as in a pod that only serves as a shell."""
-    skips = launchers()["recipes"][recipe].get("skips")
+    skips = recorded_launcher_steps()["recipes"][recipe].get("skips")
     if recipe == "interactive":
         return place.env.get("SLEEP_INFINITY") == "true"
     return bool(skips) and all(place.env.get(switch) == "true" for switch in skips)
@@ -100,7 +100,7 @@ def _has_nothing_to_do(recipe: str, place: ProgramContext) -> bool:
 def _replay_recipe(
     recipe: str, place: ProgramContext, steps: LauncherSteps, programs: Mapping[str, Imitation]
 ) -> Iterator[Step]:
-    known = launchers()["recipes"][recipe]
+    known = recorded_launcher_steps()["recipes"][recipe]
     installs = lacks_sshd(place)
     alone = installs and place.env.get("A4_SSH") == "optional"
     skips = {**_skip_switches(), **known.get("skips", {})}
@@ -116,7 +116,7 @@ def _replay_recipe(
         elif "skip" in section:
             yield steps.skip_line(name, section["skip"])
         elif name == "order" and not place.env.get("A4_PLACED_BY"):
-            yield from _replay_section(launchers()["unqueued"], place, steps, programs)
+            yield from _replay_section(recorded_launcher_steps()["unqueued"], place, steps, programs)
         else:
             if name == "ssh" and installs:
                 yield PrintLine("no sshd in this image: openssh-server is installed")
@@ -136,7 +136,7 @@ def lacks_sshd(place: ProgramContext) -> bool:
 def _skip_switches() -> dict[str, str]:
     """Return switch -> step, from the recipes that were recorded with all switches on."""
     found: dict[str, str] = {}
-    for recipe in launchers()["recipes"].values():
+    for recipe in recorded_launcher_steps()["recipes"].values():
         found |= {switch: step for switch, step in recipe.get("skips", {}).items() if step in ("clone", "download")}
     return found
 

@@ -19,7 +19,7 @@ def data_file(name: str) -> Path:
 
 
 @cache
-def launchers() -> dict[str, Any]:
+def recorded_launcher_steps() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(data_file(LAUNCHER_FILE).read_text())
     return found
 

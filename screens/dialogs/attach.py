@@ -185,7 +185,7 @@ class AskPorts(Question["Answer | None"]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Cancel", id="ports.cancel"),
-        Binding("ctrl+g", "by_itself", "Keep open", id="ports.background"),
+        Binding("ctrl+g", "toggle_background", "Keep open", id="ports.background"),
     ]
 
     def __init__(self, title: str, value: str) -> None:
@@ -214,7 +214,7 @@ class AskPorts(Question["Answer | None"]):
         state = "● It stays open when the console closes" if self._keeps else "○ It ends with the console"
         self.query_one("#keeps", Static).update(f"{state} (ctrl+g changes that).")
 
-    def action_by_itself(self) -> None:
+    def action_toggle_background(self) -> None:
         self._keeps = not self._keeps
         self._update_text()
 

@@ -172,7 +172,7 @@ class LaunchScreen(DraftScreen):
     def ask_google(self, event: Form.Asked) -> None:
         """Fetch choices that only Google has when the person opens them."""
         event.stop()
-        if self._google.wants(event.kind):
+        if self._google.begin_asking(event.kind):
             self._show_offers()
             self._ask_google(event.kind)
 

@@ -234,7 +234,7 @@ class AbstractWidgetMeta(_MessagePumpMeta, ABCMeta):
     """Metaclass of widgets with abstract methods: a class that lacks one cannot be instantiated."""
 
 
-class FixedHeightView(ScrollView):
+class SelfSizedScrollView(ScrollView):
     """A scroll view that sets its own height.
 
     Textual tells such a view its size at every layout, whatever moved, with a height that is not its own; it then

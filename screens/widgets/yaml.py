@@ -13,7 +13,7 @@ from textual.widgets import TextArea
 
 from console.logs.text import MemoryText
 from screens.widgets.form.editors import kept_bindings
-from screens.widgets.line import FixedHeightView, Styled, folded_at_spaces
+from screens.widgets.line import SelfSizedScrollView, Styled, folded_at_spaces
 from screens.widgets.log.lines import MAX_MEMORY_LINES, LogLines
 from screens.wording import Span
 
@@ -32,7 +32,7 @@ def yaml_spans(text: str) -> list[Span]:
     return [run for run in (Span(lead, "dim"), Span(key, "accent"), Span(rest, style)) if run.text]
 
 
-class YamlText(LogLines, FixedHeightView):
+class YamlText(LogLines, SelfSizedScrollView):
     """A read-only YAML view; it starts at the first line and does not scroll by itself."""
 
     DEFAULT_CSS: ClassVar[str] = """
@@ -63,7 +63,7 @@ class YamlText(LogLines, FixedHeightView):
 WRONG_STYLE = Style(underline=True, bold=True)
 
 
-class YamlEditor(TextArea, FixedHeightView, Styled, inherit_bindings=False):
+class YamlEditor(TextArea, SelfSizedScrollView, Styled, inherit_bindings=False):
     """A YAML editor; Tab indents, Esc leaves."""
 
     DEFAULT_CSS: ClassVar[str] = """

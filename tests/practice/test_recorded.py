@@ -13,7 +13,7 @@ import pytest
 
 from practice.programs import recipes, stages
 from practice.programs.choice import RECIPES
-from practice.programs.recordings import launchers
+from practice.programs.recordings import recorded_launcher_steps
 from practice.programs.steps import Exit, PrintLine, ProgramContext, SharedFacts, Step, WaitForFact
 from tests.chart.plans import CATALOGUE
 from tests.launchers.conftest import rendered
@@ -26,7 +26,7 @@ SEEN: list[dict[str, Any]] = json.loads(LINES.read_text())
 @cache
 def ran(recipe: str) -> frozenset[str]:
     """Programs that ran in the steps of a recipe."""
-    known = launchers()["recipes"][recipe]
+    known = recorded_launcher_steps()["recipes"][recipe]
     sections = [section for role in ("first", "other") for section in known.get(role, [])]
     return frozenset(event["ran"] for section in sections for event in section.get("prints", []) if "ran" in event)
 
@@ -83,12 +83,12 @@ def test_every_recipe_is_recorded_and_every_program_of_it_imitated() -> None:
 
 @pytest.mark.parametrize("case", [case for case in recorded() if case.fault == SKIPPED], ids=lambda case: case.recipe)
 def test_steps_that_are_skipped_are_the_launchers(case: Any) -> None:
-    skips = launchers()["recipes"][case.recipe]["skips"]
+    skips = recorded_launcher_steps()["recipes"][case.recipe]["skips"]
     env = {"A4_RECIPE": case.recipe, "NNODES": "1", "JOB_COMPLETION_INDEX": "0", **dict.fromkeys(skips, "true")}
     found = "\n".join(lines_of(case.recipe, env, {}, []))
     assert re.findall(r"^step \d+ ([-\w]+): skip: (SKIP_\w+)=true$", found, re.MULTILINE) == [
         (step, switch)
-        for section in launchers()["recipes"][case.recipe]["first"]
+        for section in recorded_launcher_steps()["recipes"][case.recipe]["first"]
         for switch, step in skips.items()
         if section.get("step") == step
     ]
@@ -96,7 +96,7 @@ def test_steps_that_are_skipped_are_the_launchers(case: Any) -> None:
 
 
 def test_no_line_of_a_program_is_taken_for_a_launchers() -> None:
-    told = json.dumps(launchers())
+    told = json.dumps(recorded_launcher_steps())
     assert "rehearsal:" not in told
     assert not [line for seen in SEEN for log in seen["logs"] for line in log if is_a_programs(line)]
 

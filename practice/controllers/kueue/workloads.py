@@ -77,7 +77,7 @@ class Workloads(Controller):
         again, before, now = status.next_check_retry_at(workload), status.requeue_at(workload), self.clock.now()
         if again > max(now, before):
             moment = {"requeueAt": format_timestamp(again)}
-            self._modify(workload, lambda draft: draft["status"].setdefault("requeueState", {}).update(moment))
+            self._modify_status(workload, lambda draft: draft["status"].setdefault("requeueState", {}).update(moment))
         elif before > now:
             self.requeue(key_of(workload), before - now)
         return max(again, before) > now
@@ -105,7 +105,7 @@ class Workloads(Controller):
             draft["status"].get("requeueState", {}).pop("requeueAt", None)
             status.set_requeued(draft, reason, text, True, now)
 
-        self._modify(workload, change)
+        self._modify_status(workload, change)
         return True
 
     def _sync_checks(self, workload: Object) -> bool:
@@ -118,7 +118,7 @@ class Workloads(Controller):
         flavors = {flavor for each in assigned for flavor in (each.get("flavors") or {}).values()}
         required = required_checks(read_queue(cluster), flavors if admission else None)
         if required != {each.name for each in admission_checks(workload)}:
-            self._modify(workload, lambda draft: status.sync_checks(draft, required, now))
+            self._modify_status(workload, lambda draft: status.sync_checks(draft, required, now))
             return True
         reserved = find_condition(workload, "QuotaReserved")
         if is_true(workload, "Admitted") or not has_quota(workload) or reserved is None:
@@ -126,7 +126,7 @@ class Workloads(Controller):
         if open_checks(admission_checks(workload)) or lacks_places(workload):
             return False
         release = read_release(self.storage)
-        self._modify(workload, lambda draft: status.sync_admitted(draft, now, release))
+        self._modify_status(workload, lambda draft: status.sync_admitted(draft, now, release))
         waited = now - parse_timestamp(reserved["lastTransitionTime"])
         text = f"Admitted by ClusterQueue {admission['clusterQueue']}, wait time since reservation was {waited:.0f}s"
         self.record_event(workload, "Admitted", text)
@@ -143,7 +143,7 @@ class Workloads(Controller):
         if state is AdmissionVerdict.RETRY:
             self._evict(workload, "AdmissionCheck", text)
             return True
-        self._modify(
+        self._modify_status(
             workload,
             lambda draft: status.set_workload_condition(draft, "DeactivationTarget", True, "AdmissionCheck", text, now),
         )
@@ -170,7 +170,7 @@ class Workloads(Controller):
             return
         now, text = self.clock.now(), "exceeding the maximum execution time"
         reason = "MaximumExecutionTimeExceeded"
-        self._modify(
+        self._modify_status(
             workload, lambda draft: status.set_workload_condition(draft, "DeactivationTarget", True, reason, text, now)
         )
         self.record_event(workload, reason, f"The maximum execution time ({limit}s) exceeded", "Warning")
@@ -191,7 +191,7 @@ class Workloads(Controller):
         if text:
             now, release = self.clock.now(), read_release(self.storage)
             reason = reason if release.observability else "Inadmissible"
-            self._modify(workload, lambda draft: status.unreserve(draft, reason, text, now, release))
+            self._modify_status(workload, lambda draft: status.unreserve(draft, reason, text, now, release))
 
     def _evict(self, workload: Object, reason: str, text: str, *, cause: str = "", quiet: bool = False) -> None:
         now = self.clock.now()
@@ -203,7 +203,7 @@ class Workloads(Controller):
                 draft["status"].pop("requeueState", None)
             status.evict(draft, reason, text, now, cause=cause)
 
-        self._modify(workload, change)
+        self._modify_status(workload, change)
         if not quiet:
             word = f"EvictedDueTo{reason}" + (f"DueTo{cause}" if cause else "")
             self.record_event(workload, word, text)
@@ -213,7 +213,7 @@ class Workloads(Controller):
         cluster = self.storage.find(CLUSTERQUEUES, "", local["spec"]["clusterQueue"]) if local is not None else None
         return local, cluster
 
-    def _modify(self, workload: Object, change: Callable[[Object], object]) -> None:
+    def _modify_status(self, workload: Object, change: Callable[[Object], object]) -> None:
         self.storage.modify_status(WORKLOADS, *key_of(workload), change)
 
 

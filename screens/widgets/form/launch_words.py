@@ -315,7 +315,7 @@ class GoogleOffers:
         none = {kind: FieldChoices(kind) for kind in self._known}
         return {**offers, **{kind: {**none, **offers}[kind].merge(more) for kind, more in self._known.items()}}
 
-    def wants(self, kind: str) -> bool:
+    def begin_asking(self, kind: str) -> bool:
         """Whether to ask Google for that kind now; marks it as requested."""
         now = time.monotonic()
         if kind not in GOOGLE_KINDS or now < self._asked.get(kind, -ASK_GOOGLE_AGAIN) + ASK_GOOGLE_AGAIN:

@@ -33,7 +33,7 @@ from screens.widgets.form.model import (
     FormRow,
     RowKind,
 )
-from screens.widgets.line import FixedHeightView, PaintedLines, cut_name, fit, line
+from screens.widgets.line import PaintedLines, SelfSizedScrollView, cut_name, fit, line
 from screens.wording import Span, sentence
 from trainlog import is_confidential
 
@@ -219,7 +219,7 @@ def _cut_to_width(runs: Sequence[Span], width: int) -> list[Span]:
     return kept
 
 
-class FormLines(FixedHeightView, PaintedLines):
+class FormLines(SelfSizedScrollView, PaintedLines):
     """Draws the model of a form; its owner moves the cursor."""
 
     DEFAULT_CSS: ClassVar[str] = "FormLines { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }"

@@ -505,7 +505,7 @@ class TrainingParser:
 
     def _add_step(self, found: StepReport, label: str) -> None:
         self._puzzle.add_parsed()
-        run = self._run_for(found, label)
+        run = self._find_or_make_run(found, label)
         if found.format != run.format and run.format in {"hf", "megatron"} and found.format not in SECOND_FORMATS:
             run.format = found.format
         if found.step.step is None and _FORMAT_FAMILIES.get(found.format) == "dict":
@@ -514,7 +514,7 @@ class TrainingParser:
             run.add_step(found.step, label)
         self._changed = True
 
-    def _run_for(self, found: StepReport, label: str) -> RunReader:
+    def _find_or_make_run(self, found: StepReport, label: str) -> RunReader:
         family, number = _FORMAT_FAMILIES.get(found.format, found.format), found.step.step
         if found.format in SECOND_FORMATS and number is not None:
             for run in self._open.values():
