@@ -96,8 +96,8 @@ def test_steps_that_are_skipped_are_the_launchers(case: Any) -> None:
 
 
 def test_no_line_of_a_program_is_taken_for_a_launchers() -> None:
-    told = json.dumps(recorded_launcher_steps())
-    assert "rehearsal:" not in told
+    steps = json.dumps(recorded_launcher_steps())
+    assert "rehearsal:" not in steps
     assert not [line for seen in SEEN for log in seen["logs"] for line in log if is_a_programs(line)]
 
 

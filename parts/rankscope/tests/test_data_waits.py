@@ -98,7 +98,7 @@ def test_who_costs_little_is_looked_at_for_longer(share: float, asked: float, se
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("sampled", "why"),
     [
         ([RankSamples(9, "there is no py-spy in its pod"), samples(1, 0)], "there is no py-spy in its pod"),
         ([samples(9, 3, 20), samples(1, 0)], "too few samples"),
@@ -106,8 +106,8 @@ def test_who_costs_little_is_looked_at_for_longer(share: float, asked: float, se
         ([RankSamples(9, stacks=[(200, "\x1b[2J;;((("), (-5, LOADS)]), samples(1, 0)], "too few samples"),
     ],
 )
-def test_without_samples_the_cause_stays_and_the_reason_is_shown(told: list[RankSamples], why: str) -> None:
-    report = add_samples(slow(), told)
+def test_without_samples_the_cause_stays_and_the_reason_is_shown(sampled: list[RankSamples], why: str) -> None:
+    report = add_samples(slow(), sampled)
     assert report.late == slow().late
     assert report.sampled == f"What slow ranks do meanwhile is not known ({why})"
 

@@ -8,7 +8,7 @@ from console.kube.find_job import with_namespace_option
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "words"),
     [
         ("Why: a4 why train", "Why: a4 -n team why train"),
         ("a4 hang job shows it; a4 stop job frees 16",
@@ -19,6 +19,6 @@ from console.kube.find_job import with_namespace_option
         ("Queue a4 is stopped; a4 stops nothing", "Queue a4 is stopped; a4 stops nothing"),
     ],
 )  # fmt: skip
-def test_what_looks_in_a_namespace_names_it(text: str, told: str) -> None:
-    assert with_namespace_option(text, "team") == told
+def test_what_looks_in_a_namespace_names_it(text: str, words: str) -> None:
+    assert with_namespace_option(text, "team") == words
     assert with_namespace_option(text, "") == text

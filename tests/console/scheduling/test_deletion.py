@@ -133,9 +133,9 @@ async def test_lines_on_the_card_are_of_the_pod_that_was_deleted_not_of_the_one_
         return found.text_lines()
 
     for named in (f"{name(3)[:-5]}fresh", ""):  # what was read from the disk has no name
-        said = await event(part(named, "fresh", b"of the new one"))
-        assert "No log of that pod is known." in said
-        assert not any("of the new one" in each for each in said)
+        note = await event(part(named, "fresh", b"of the new one"))
+        assert "No log of that pod is known." in note
+        assert not any("of the new one" in each for each in note)
     old = part(name(3), f"uid of {name(3)}", b"of the old one")
     assert (await event(old, part("", "fresh", b"of the new one")))[-1] == "  of the old one"
 
