@@ -26,7 +26,7 @@ from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.columns.column import RowT
 from screens.columns.live import alarms_of_session
 from screens.config import keys_of, own_commands
-from screens.widgets.bars import READING_SETTINGS, KeyBar, KeyHint, SearchLine, Title, TitleBar, verb_of
+from screens.widgets.bars import READING_SETTINGS, KeyBar, KeyHint, SearchLine, StillInput, Title, TitleBar, verb_of
 from screens.widgets.line import AbstractWidgetMeta, SnapshotText, call_after
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -61,7 +61,7 @@ def error_spans(message: str) -> tuple[Span, ...]:
     return (Span("✗ ", "bad"), Span(sentence(message), "bad"))
 
 
-class FilterInput(Input):
+class FilterInput(StillInput):
     """The filter input: Enter goes to the rows, Esc drops the filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -77,7 +77,7 @@ class FilterLine(SearchLine):
 
     def __init__(self, table: ResourceTable[Any]) -> None:
         self.table = table
-        words = FilterInput(table.filter_text, placeholder="words to keep, !word to drop", compact=True)
+        words = FilterInput(table.filter_text, placeholder="words to keep, !word to drop")
         super().__init__(words, self._match_count_text)
 
     @property
@@ -86,8 +86,7 @@ class FilterLine(SearchLine):
         return f"{len(self.table.shown):,}{so_far} of {len(self.table.listing.rows):,}"
 
     def show_matches(self) -> None:
-        if self.found.is_mounted:
-            self.found.update(self._match_count_text)
+        self.show_found(self._match_count_text)
 
 
 PROGRESS_POLL_SECONDS = 2.0  # seconds between two looks for jobs whose log may be looked at again

@@ -57,6 +57,7 @@ class SessionApp(KeyOrderedApp):
         """What the form of the launch screen is to begin from, until it has taken it."""
         self.pane_size = pane_size  # of the panes beside lists, see `screens.paned`
         self._job_styles = JobColors()
+        self._styled_jobsets: object = None  # the snapshot's jobs when colours were last released
         self.recent_commands: list[str] = []  # chosen in the palette, the last one first
         self.outbox = Outbox()
 
@@ -139,6 +140,9 @@ class SessionApp(KeyOrderedApp):
 
     def watch_fleet(self) -> None:
         """Release the colours of jobs that have gone."""
+        if self.fleet.jobsets is self._styled_jobsets:
+            return
+        self._styled_jobsets = self.fleet.jobsets
         self._job_styles.keep_only({each.uid for each in self.fleet.jobsets.values() if not each.finished})
 
     def open_page(self, page: str, *about: object) -> None:

@@ -64,6 +64,30 @@ def _group_by(objects: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T
     return found
 
 
+def _exporting_node(pod: Pod) -> str:
+    return pod.node if "dcgm-exporter" in pod.name else ""
+
+
+def _regroup(
+    groups: Mapping[str, list[T]], changes: Iterable[tuple[T | None, T | None]], key: Callable[[T], str]
+) -> dict[str, list[T]]:
+    """The groups after these changes (old, new), None where there was or is none; shared where nothing changed."""
+    found, own = dict(groups), set[str]()
+    for old, new in changes:
+        left, entered = key(old) if old is not None else "", key(new) if new is not None else ""
+        for name in {left, entered} - own - {""}:
+            found[name] = [*found.get(name, ())]
+            own.add(name)
+        if old is not None and new is not None and left == entered != "":
+            found[left][found[left].index(old)] = new
+            continue
+        if old is not None and left:
+            found[left].remove(old)
+        if new is not None and entered:
+            found[entered].append(new)
+    return {name: each for name, each in found.items() if each} if own else found
+
+
 @dataclass(frozen=True, eq=False)
 class Fleet:
     """All objects known at time `at`, by (namespace, name).
@@ -96,6 +120,11 @@ class Fleet:
     def pods_by_jobset(self) -> Mapping[str, list[Pod]]:
         """Pods by the uid of their JobSet: unlike a name, a uid is never reused."""
         return _group_by(self.pods.values(), attrgetter("jobset_uid"))
+
+    @cached_property
+    def exporters_by_node(self) -> Mapping[str, list[Pod]]:
+        """Pods of the DCGM exporter, by their node."""
+        return _group_by(self.pods.values(), _exporting_node)
 
     @cached_property
     def jobs_by_jobset(self) -> Mapping[str, list[Job]]:
@@ -234,6 +263,24 @@ FLEET_FIELDS: Mapping[str, str] = {  # plural name of a kind -> its field in Fle
 }
 
 
+_WORKED_OUT: Mapping[str, str] = {  # cached property of Fleet -> the field that alone it is worked out from
+    "pods_by_node": "pods",
+    "pods_by_jobset": "pods",
+    "exporters_by_node": "pods",
+    "gpus_used": "pods",
+    "jobs_by_jobset": "jobs",
+    "workload_by_owner": "workloads",
+    "jobset_by_uid": "jobsets",
+    "events_by_object": "events",
+}
+_POD_GROUPS: Mapping[str, Callable[[Pod], str]] = {
+    "pods_by_node": attrgetter("node"),
+    "pods_by_jobset": attrgetter("jobset_uid"),
+    "exporters_by_node": _exporting_node,
+}
+MAX_POD_CHANGES = 2000  # pods from which on their groups are made anew
+
+
 class Store:
     """The objects of each kind as the watches report them, and the state of each watch."""
 
@@ -255,6 +302,8 @@ class Store:
         self._published: dict[str, dict[Key, Any]] = {}
         self.kueue = KueueVersion()
         self._fleet: Fleet | None = None
+        self._last_fleet = Fleet()
+        self._pod_changes: list[tuple[Pod | None, Pod | None]] | None = None  # since the last one; None: too many
         self._shown: dict[str, tuple[int, float]] = {}  # lists under way: length when shown, and time
         self._wake_subscribers()
 
@@ -276,6 +325,7 @@ class Store:
     def add(self, kind: str, objects: Mapping[Key, Any]) -> None:
         """Add objects of a list that is still being paged; the state of the watch does not change."""
         self._objects[kind].update(objects)
+        self._pod_changes = None if kind == "pods" else self._pod_changes
         self._drop_old_events(kind)
         self._links[kind] = replace(self._links[kind], last_seen=self._clock(), received=time.monotonic())
         self._published.pop(kind, None)
@@ -290,11 +340,14 @@ class Store:
         before = self._objects[kind]
         kept = {key: before[key] for key in unparsable if key in before}
         self._objects[kind] = {**objects, **kept}
+        self._pod_changes = None if kind == "pods" else self._pod_changes
         self._drop_old_events(kind)
         self._odd[kind] = dict(unparsable)
         self._on_change(kind)
 
     def set_object(self, kind: str, key: Key, thing: Any) -> None:
+        if kind == "pods":
+            self._note_pod(self._objects[kind].get(key), thing)
         self._objects[kind][key] = thing
         self._drop_old_events(kind)
         self._odd[kind].pop(key, None)
@@ -314,9 +367,17 @@ class Store:
         self.mark_alive(kind)
 
     def remove(self, kind: str, key: Key) -> None:
-        self._objects[kind].pop(key, None)
+        gone = self._objects[kind].pop(key, None)
+        if kind == "pods" and gone is not None:
+            self._note_pod(gone, None)
         self._odd[kind].pop(key, None)
         self._on_change(kind)
+
+    def _note_pod(self, old: Pod | None, new: Pod | None) -> None:
+        if self._pod_changes is not None and len(self._pod_changes) < MAX_POD_CHANGES:
+            self._pod_changes.append((old, new))
+        else:
+            self._pod_changes = None
 
     def mark_lost(self, kind: str, state: WatchState, error: ConsoleError) -> None:
         """Record that the watch was lost or refused: the objects stay, unless the kind is not offered or forbidden."""
@@ -327,6 +388,7 @@ class Store:
         self._links[kind] = replace(link, state=state, since=since, why=error.message, hint=hint)
         if state in {WatchState.ABSENT, WatchState.FORBIDDEN}:
             self._objects[kind] = {}
+            self._pod_changes = None if kind == "pods" else self._pod_changes
             self._wake_subscribers(kind)
         self._wake_subscribers()
 
@@ -372,7 +434,19 @@ class Store:
                     self._published[kind] = objects.copy()
             fields = {FLEET_FIELDS[kind]: objects for kind, objects in self._published.items()}
             self._fleet = Fleet(at=self._clock(), links=self._links.copy(), kueue=self.kueue, **fields)
+            self._keep_worked_out(self._last_fleet, self._fleet)
+            self._last_fleet, self._pod_changes = self._fleet, []
         return self._fleet
+
+    def _keep_worked_out(self, before: Fleet, after: Fleet) -> None:
+        """Give the new snapshot what the last one had worked out, if it holds, and groups of pods as they changed."""
+        for name, field_name in _WORKED_OUT.items():
+            if (known := vars(before).get(name)) is None:
+                continue
+            if getattr(before, field_name) is getattr(after, field_name):
+                vars(after)[name] = known
+            elif name in _POD_GROUPS and self._pod_changes is not None:
+                vars(after)[name] = _regroup(known, self._pod_changes, _POD_GROUPS[name])
 
     async def changes(self) -> AsyncGenerator[None, None]:
         """Yield at once and after every change; raises the exception that ended a watch."""

@@ -17,6 +17,7 @@ from console.metrics.alarm import Alarm, AlarmCoverage, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.job_monitor import JobMonitor, MonitorSources
 from console.tasks import start_task
+from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
     from console.metrics.job_measures import JobMeasures
@@ -97,19 +98,25 @@ class AlarmService:
         while True:
             for job in [job for job in self.jobs.values() if not job.is_opened]:
                 await job.load_earlier_phases()
-            self.update_jobs()
+            await self.update_jobs()
             await asyncio.sleep(POLL_SECONDS)
 
-    def update_jobs(self) -> None:
-        """Check every running job except those that are opened."""
+    async def update_jobs(self) -> None:
+        """Check every running job except those that are opened, while others get their turns in between."""
+        slices = WorkSlices()
         running = self._running_jobs()
         new = [each.key for each in running if (job := self.jobs.get(each.key)) is None or job.has_ended]
         for key in new[:MAX_STARTS_AT_ONCE]:
-            self._begin_job(key, self._patrol_sources)
+            if (job := self.jobs.get(key)) is None or job.has_ended:
+                self._begin_job(key, self._patrol_sources)
+            await slices.pause()
         shares = self._log_shares(running)
         for key, job in list(self.jobs.items()):
-            if not job.is_opened and (not job.update_streams(shares.get(key, 0)) or not self._is_watched(key)):
+            if self.jobs.get(key) is not job or job.is_opened:
+                continue
+            if not job.update_streams(shares.get(key, 0)) or not self._is_watched(key):
                 self._end_job(job)
+            await slices.pause()
         own = [job for each in running if (job := self.jobs.get(each.key)) is not None]
         refused = dict.fromkeys(job.refused for job in own if job.refused)
         followed = sum(job.is_opened or job.is_followed for job in own)

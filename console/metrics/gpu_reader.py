@@ -38,7 +38,6 @@ REPORT_FLOW_SECONDS = 6.0  # seconds from the first counter to the report after 
 ROUNDS_PER_STREAM = 900  # readings until a stream is opened anew: none runs for ever in a pod that nobody watches
 DCGM_PORT, DCGM_PORT_NAME = 9400, "metrics"  # the usual port, and the name that counts where a pod has it
 MIN_DCGM_SECONDS = 5.0  # seconds between two readings of an exporter at least: it looks at the GPUs no oftener itself
-_EXPORTER_NAMES = ("dcgm-exporter", "dcgm_exporter")
 _QUERIED_FIELDS = (
     "index,name,pci.bus_id,utilization.gpu,memory.used,memory.total,temperature.gpu,power.draw,power.limit,clocks.sm,"
     "clocks.max.sm,ecc.errors.uncorrected.volatile.total"
@@ -236,8 +235,8 @@ class GpuReader:
             raise ProgramFailed(complaint[-1] if complaint else f"nvidia-smi ended with exit code {code}", code=code)
 
     def _find_exporter(self, node: str) -> Pod | None:
-        running = (pod for pod in self._cluster.fleet.pods_by_node.get(node, ()) if pod.phase == "Running")
-        return next((pod for pod in running if any(word in pod.name for word in _EXPORTER_NAMES)), None)
+        every = self._cluster.fleet.exporters_by_node.get(node, ())
+        return next((pod for pod in every if pod.phase == "Running"), None)
 
     async def _read_dcgm(
         self, slot: PodSlot, exporter: Pod, reading: PodGpus, reader: _ReadOptions, rounds: int

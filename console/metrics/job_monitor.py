@@ -234,7 +234,7 @@ class JobMonitor:
         self._again: dict[tuple[str, int, int], float] = {}
         self._seen: JobSet | None = None
         self._works = _BackgroundWork(key[1])
-        self._asked = 0.0  # when its GPUs were read
+        self._asked = 0.0  # when its GPUs were read, or an exporter to read them from was looked for
         self._looked, self._look_again = 0.0, 0.0  # when it was inspected, and when another inspection is due
         self._slowdown: Slowdown | None = None  # what was stored
         self._slower = ""  # the words of the change to slower steps for which NCCL was asked
@@ -417,9 +417,10 @@ class JobMonitor:
             self.measures.set_job_facts(jobset, fleet)
             self._follow_logs(streams)
             due = self._thresholds.gpus and self._works.is_free("gpus") and now > self._asked + self._thresholds.gpus
-            if due and self._sources.gpus().exporter_of(*self.key):
+            if due:
                 self._asked = now
-                self._works.begin("gpus", self._read_gpus())
+                if self._sources.gpus().exporter_of(*self.key):
+                    self._works.begin("gpus", self._read_gpus())
         elif self._cluster.fleet.links["jobsets"].state.value != "live":
             return True  # nobody knows
         found = replace(self._sample_job({}), behind_log=self.is_lagging)

@@ -13,6 +13,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import ActiveBinding
 from textual.containers import Horizontal
+from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -272,6 +273,19 @@ class TabStrip(Styled):
                 return
 
 
+class StillInput(Input):
+    """An input line whose cursor does not blink, which would be painted for ever.
+
+    `virtual_size`, how long the text is: Textual's own would lay out the whole screen anew at every letter.
+    """
+
+    virtual_size = reactive(Size(0, 0))
+
+    def __init__(self, value: str = "", *, placeholder: str = "", select_on_focus: bool = True) -> None:
+        super().__init__(value, placeholder=placeholder, select_on_focus=select_on_focus, compact=True)
+        self.cursor_blink = False
+
+
 class SearchLine(Horizontal):
     """A search field in one line: a slash, the words, and the number of matches."""
 
@@ -291,3 +305,8 @@ class SearchLine(Horizontal):
     def compose(self) -> ComposeResult:
         yield Static("/", classes="slash")
         yield from (self.input, self.found)
+
+    def show_found(self, text: str) -> None:
+        """Show the number of matches; one as long as before costs no layout."""
+        if self.found.is_mounted:
+            self.found.update(text, layout=len(text) != len(str(self.found.content)))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from console.kube.objects.meta import (
     GPU,
@@ -64,6 +65,17 @@ class Pod(NamespacedObject, frozen=True, gc=False):
     attempt: int = 0  # JobSet restart attempt this pod belongs to
     owner_kind: str = ""
     owner_name: str = ""
+    status: str = ""  # in one word, as `kubectl get pods` shows it
+    restarts: int = 0  # of all but its init containers
+
+    def __post_init__(self) -> None:
+        """Work out once what tables sort a hundred thousand pods by."""
+        force_setattr(self, "status", _status_of(self))
+        restarts = 0
+        for each in self.containers:
+            if not each.init:
+                restarts += each.restarts
+        force_setattr(self, "restarts", restarts)
 
     @property
     def place(self) -> tuple[str, int, int]:
@@ -80,14 +92,6 @@ class Pod(NamespacedObject, frozen=True, gc=False):
         return self.gpus if self.node and not self.finished else 0
 
     @property
-    def restarts(self) -> int:
-        restarts = 0
-        for each in self.containers:  # tables sort a hundred thousand pods by it
-            if not each.init:
-                restarts += each.restarts
-        return restarts
-
-    @property
     def main(self) -> Container | None:
         """The main container: the first that is not an init container."""
         return next((each for each in self.containers if not each.init), None)
@@ -102,26 +106,23 @@ class Pod(NamespacedObject, frozen=True, gc=False):
         code = f", exit code {found.exit_code}" if found.exit_code else ""
         return f"Container {found.name} of {self.name} has ended ({found.reason or 'Terminated'}{code})"
 
-    @property
-    def status(self) -> str:
-        """The pod's status in one word, as `kubectl get pods` shows it."""
-        if self.deleting_since:
-            return "Terminating"
-        if self.reason:
-            return self.reason
-        for each in self.containers:
-            if each.init and each.state == "terminated" and each.exit_code:
-                return f"Init:{each.reason or 'Error'}"
-            if each.init and each.state == "waiting" and each.reason not in {"", "PodInitializing"}:
-                return f"Init:{each.reason}"
-        for each in self.containers:
-            if not each.init and each.state in {"waiting", "terminated"} and each.reason:
-                return each.reason
-        if self.gated:
-            return "SchedulingGated"
-        if self.unschedulable:
-            return "Unschedulable"
-        return self.phase
+
+def _status_of(pod: Pod) -> str:
+    if pod.deleting_since:
+        return "Terminating"
+    if pod.reason:
+        return pod.reason
+    for each in pod.containers:
+        if each.init and each.state == "terminated" and each.exit_code:
+            return intern_text(f"Init:{each.reason or 'Error'}")
+        if each.init and each.state == "waiting" and each.reason not in {"", "PodInitializing"}:
+            return intern_text(f"Init:{each.reason}")
+    for each in pod.containers:
+        if not each.init and each.state in {"waiting", "terminated"} and each.reason:
+            return each.reason
+    if pod.gated:
+        return "SchedulingGated"
+    return "Unschedulable" if pod.unschedulable else pod.phase
 
 
 Quantities = dict[str, str | int | float]  # by resource; inside custom resources a quantity may be a bare number

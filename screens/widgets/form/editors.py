@@ -10,9 +10,7 @@ from typing import ClassVar, Protocol
 from rich.segment import Segment
 from textual import events, on
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
 from textual.message import Message
-from textual.reactive import reactive
 from textual.strip import Strip
 from textual.suggester import SuggestFromList
 from textual.widget import Widget
@@ -20,6 +18,7 @@ from textual.widgets import Input, TextArea
 
 from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
+from screens.widgets.bars import StillInput
 from screens.widgets.line import Styled, fit, line
 from screens.wording import Span
 
@@ -78,7 +77,7 @@ class FormActions(Protocol):
     def leave_search(self, *, drop: bool) -> None: ...
 
 
-class Line(Input, Styled, inherit_bindings=False):
+class Line(StillInput, Styled, inherit_bindings=False):
     """The editor of one form line: text with completion, a choice of few words, or no value but a cursor.
 
     One widget for all three, because moving the focus to another one repaints the whole screen.
@@ -91,12 +90,8 @@ class Line(Input, Styled, inherit_bindings=False):
     """
     BINDINGS: ClassVar[list[BindingType]] = kept_bindings(Input.BINDINGS, FORM_KEYS)
 
-    virtual_size = reactive(Size(0, 0))
-    """How long the text is; Textual's own would lay out the whole screen anew at every letter."""
-
     def __init__(self, form: FormActions) -> None:
-        super().__init__(compact=True, select_on_focus=False)
-        self.cursor_blink = False  # what blinks is painted for ever, and this is the only place with keys
+        super().__init__(select_on_focus=False)
         self._form = form
         self._words: tuple[str, ...] = ()
         self._handle: tuple[Span, ...] | None = None

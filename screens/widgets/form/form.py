@@ -328,7 +328,7 @@ class Form(Vertical):
         self.page.choices.close()
         self.page.model.search(wanted, self.page.row.path if self.page.row else "")
         self.page.redraw(moved=True)
-        self.finder.found.update(count(len(self.page.model.shown()), "field"))
+        self.finder.show_found(count(len(self.page.model.shown()), "field"))
 
     def leave_search(self, *, drop: bool) -> None:
         """Go from the search box to the first match, or with `drop` back to all fields."""

@@ -22,7 +22,7 @@ from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
 from screens import wording
 from screens.sanitize import one_line
-from screens.widgets.bars import SearchLine
+from screens.widgets.bars import SearchLine, StillInput
 from screens.widgets.form.editors import YES_OR_NO, ChoiceList, Editor, FormActions, Line, Lines, picked_pieces
 from screens.widgets.form.model import (
     CHOICE_KINDS,
@@ -306,7 +306,7 @@ class FormLines(SelfSizedScrollView, PaintedLines):
         self.measure()
 
 
-class SearchInput(Input):
+class SearchInput(StillInput):
     """The search box of a form; Enter goes to the first match, Esc back."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -315,7 +315,7 @@ class SearchInput(Input):
     ]
 
     def __init__(self, form: FormActions) -> None:
-        super().__init__(placeholder="words in a field's title, path or help", compact=True)
+        super().__init__(placeholder="words in a field's title, path or help")
         self._form = form
 
     def action_leave(self, drop: bool) -> None:

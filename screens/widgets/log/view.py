@@ -16,6 +16,7 @@ from textual.widgets import Input, Static
 
 from console.logs.text import LineFilter, LogText
 from screens import wording
+from screens.widgets.bars import StillInput
 from screens.widgets.log.lines import LogLines, byte_pattern, printable
 from trainlog import FIRST_ERROR, NOT_A_NUMBER, XID_WORD
 
@@ -31,7 +32,7 @@ LEVEL_FILTERS = ("", "warn", "error")
 NCCL_FILTERS = ("", "without", "only")
 
 
-class SearchBox(Input):
+class SearchBox(StillInput):
     """The search input; Enter returns the focus before the next key is processed."""
 
     async def action_submit(self) -> None:
@@ -89,7 +90,7 @@ class LogView(Vertical):
         yield LogLines()
         yield Static(classes="log-drawn", markup=False)
         yield Static(classes="log-foot", markup=False)
-        yield SearchBox(compact=True, select_on_focus=False)
+        yield SearchBox(select_on_focus=False)
 
     def on_mount(self) -> None:
         self.watch(self.lines, "looking", self._end_seeking, init=False)

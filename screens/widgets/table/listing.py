@@ -15,6 +15,9 @@ MANY_ROWS = 2000
 asked for anew, as some change with time."""
 FEW_CHANGES_PART = 2
 """Of how many rows one may be new where it is quicker to put each in its place than to sort all of them."""
+ROWS_SAMPLED, ROWS_PER_RECURRING_VALUE = 1000, 4
+"""First rows in which values to sort by are counted, and of how many rows one is, on average, where only the values
+are sorted, and rows are put to theirs."""
 ROWS_SEARCHED_PER_SLICE = 4000
 """Rows whose texts are made before others get their turn."""
 
@@ -46,13 +49,15 @@ class Listing(Generic[RowT]):
         self._values: list[Any] = []  # what rows are sorted by; empty if they are not
         self._texts: list[str] = []  # what the filter searches: "" where it is missing; empty before the first filter
         self._order: list[int] = []  # the places of all rows, top to bottom
+        self._unsorted = False  # whether rows stand in it as they came: they are sorted once all have
         self._found = self._order  # those of the rows that are shown
         self._missing: Iterator[int] = iter(())  # those of the rows whose text is not made yet
 
     def update(self, rows: Mapping[RowKey, RowT], at_once: int = sys.maxsize) -> bool:
         """Take new rows; returns whether any moved. Rows that are the same objects are not compared.
 
-        No more than `at_once` that are not are taken: the table is `behind` until it got the others again.
+        No more than `at_once` that are not are taken: the table is `behind` until it got the others again, and sorts
+        no new ones until then.
         """
         if rows is self.rows:
             self.changes = []
@@ -70,7 +75,7 @@ class Listing(Generic[RowT]):
                 self._taken = {key: row for key, row in before.items() if key not in gone} if gone else dict(before)
             self._taken.update((key, row) for _, key, _, row in touched)
             self.rows = self._taken
-        if not touched and not gone and self._in_place:
+        if not touched and not gone and self._in_place and not self._unsorted:
             return False
         if len(self.rows) < MANY_ROWS or len(touched) > len(self.rows) // FEW_CHANGES_PART:
             return self._arrange_all()
@@ -153,10 +158,20 @@ class Listing(Generic[RowT]):
         return self._text(row).casefold() or " "
 
     def _sort_anew(self) -> None:
-        self._order = list(range(len(self._all)))
         self._values = list(map(self._sort, self.rows.values())) if self._sort is not None else []
-        if self._values:
-            self._order.sort(key=self._values.__getitem__, reverse=self._descending)
+        self._unsorted = False
+        self._order = self._sorted_places() if self._values else list(range(len(self._all)))
+
+    def _sorted_places(self) -> list[int]:
+        """The places of all rows by their values, of equal ones as they are given."""
+        values, descending = self._values, self._descending
+        first = values[:ROWS_SAMPLED]
+        if len(set(first)) > len(first) // ROWS_PER_RECURRING_VALUE:
+            return sorted(range(len(values)), key=values.__getitem__, reverse=descending)
+        places: dict[Any, list[int]] = {value: [] for value in sorted(set(values), reverse=descending)}
+        for place, value in enumerate(values):
+            places[value].append(place)
+        return list(chain.from_iterable(places.values()))
 
     def _arrange_all(self) -> bool:
         """Filter and sort all rows anew."""
@@ -196,9 +211,12 @@ class Listing(Generic[RowT]):
             texts += map(self._text_of, new.values())
         if not self._in_place and self._all != list(self.rows):
             return self._arrange_all()
-        if sort is not None and (moved or new):
+        if sort is not None:
             self._values += map(sort, new.values())
-            self._order.sort(key=self._values.__getitem__, reverse=self._descending)
+            moved |= self._unsorted
+            self._unsorted = self.behind and bool(moved or new)
+            if (moved or new) and not self.behind:
+                self._order.sort(key=self._values.__getitem__, reverse=self._descending)
         return bool(moved or new or gone or differs) and self._show_matches(self._order)
 
     def _matches(self, text: str) -> bool:
@@ -208,10 +226,11 @@ class Listing(Generic[RowT]):
         """Show what the filter lets through of the rows at these places; returns whether any row moved."""
         keys, texts = self._all, self._texts
         if self.filters and self.searching:
-            among = [place for place in among if texts[place]]
+            among = list(filter(texts.__getitem__, among))
         for word in self._wanted:
             among = [place for place in among if word in texts[place]]
         for word in self._unwanted:
             among = [place for place in among if word not in texts[place]]
-        self._found, before, self.keys = among, self.keys, [keys[place] for place in among]
+        self._found, before = among, self.keys
+        self.keys = list(map(keys.__getitem__, among))
         return self.keys != before

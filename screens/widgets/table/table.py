@@ -413,7 +413,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self._cursor_before = key = self._cursor or self._cursor_before
         found = self.listing.index(key) if key is not None else None
         rows, self._heads = len(self.shown), _find_heads(self)
-        self.virtual_size = Size(self.size.width, rows + len(self._heads) + 1)
+        _scroll_over(self, Size(self.size.width, rows + len(self._heads) + 1))
         index = found if found is not None else min(old, rows - 1)
         offset = self.scroll_offset.y
         if found is not None and offset > 0:
@@ -441,6 +441,21 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         if key != before:
             self.moved()
             self.post_message(self.Highlighted(self, key))
+
+
+def _scroll_over(table: ScrollView, size: Size) -> None:
+    """Set what it scrolls over: the page is laid out anew only where that changes where things stand."""
+    follows = not table.styles.height or table.styles.height.is_auto
+    if (
+        follows
+        or size.width != table.virtual_size.width
+        or table.show_vertical_scrollbar != (size.height > table.size.height)
+    ):
+        table.virtual_size = size
+        return
+    table.set_reactive(ScrollView.virtual_size, size)
+    table.vertical_scrollbar.window_virtual_size = size.height
+    table.scroll_y = min(table.scroll_y, table.max_scroll_y)
 
 
 def _find_heads(table: ResourceTable[Any]) -> list[tuple[int, str]]:

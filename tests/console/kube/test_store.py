@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
+from collections import Counter
 from contextlib import aclosing
 from email.utils import formatdate
 
@@ -18,6 +20,33 @@ from tests.apiserver import eventually, first, gathered
 
 def pod(name: str, phase: str = "Running") -> Pod:
     return Pod("n", name, phase=phase)
+
+
+def test_what_a_snapshot_has_worked_out_is_as_if_worked_out_anew() -> None:
+    chance, store, names = (
+        random.Random(5),
+        Store(),
+        [f"{kind}-{number}" for number in range(20) for kind in ("p", "dcgm-exporter")],
+    )
+    grouped = ("pods_by_node", "pods_by_jobset", "exporters_by_node")
+    for _ in range(300):
+        for name in chance.sample(names, chance.randrange(4)):
+            if chance.random() < 0.3:
+                store.remove("pods", ("n", name))
+                continue
+            node, uid = chance.choice(["", "a", "b"]), chance.choice(["", "u", "v"])
+            store.set_object("pods", ("n", name), Pod("n", name, node=node, jobset_uid=uid, gpus=8))
+        if chance.random() < 0.05:
+            store.replace("pods", {("n", name): Pod("n", name, node="a") for name in chance.sample(names, 9)}, {})
+        if chance.random() < 0.3:
+            store.mark_alive("nodes")
+        fleet, anew = store.fleet, Fleet(pods=store.fleet.pods)
+        assert fleet.gpus_used == anew.gpus_used
+        for groups in grouped:
+            known, fresh = getattr(fleet, groups), getattr(anew, groups)
+            assert {name: Counter(map(id, each)) for name, each in known.items()} == {
+                name: Counter(map(id, each)) for name, each in fresh.items()
+            }
 
 
 def test_every_kind_has_a_field_of_the_fleet() -> None:

@@ -113,7 +113,7 @@ async def settled() -> None:
 
 async def rounds(patrol: AlarmService) -> None:
     for _ in range(2):
-        patrol.update_jobs()
+        await patrol.update_jobs()
         await settled()
 
 
@@ -121,7 +121,7 @@ async def test_the_first_and_the_last_rank_then_the_one_that_tells() -> None:
     cluster = Cluster("a")
     cluster.lines[pod("a", 1)] = EIGHT_STEPS
     patrol = cluster.alarm_monitor()
-    patrol.update_jobs()
+    await patrol.update_jobs()
     await settled()
     assert sorted(cluster.open) == [pod("a", 0), pod("a", 1)]
     await rounds(patrol)
@@ -153,7 +153,7 @@ async def test_a_log_that_is_closed_while_its_lines_are_taken_goes_on_after_the_
     cluster = Cluster("a")
     cluster.lines[pod("a", 0)] = lines = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 101)]
     patrol = cluster.alarm_monitor()
-    patrol.update_jobs()
+    await patrol.update_jobs()
     await settled()
     (job,) = patrol.jobs.values()
     assert len(job.measures.last_lines(200)) == 3 * job_monitor.BATCH_LINES
@@ -170,7 +170,7 @@ async def test_an_alarm_says_since_when_the_loss_is_lost_though_only_the_end_of_
     cluster.whole[pod("a", 1)], cluster.lines[pod("a", 1)] = steps, steps[-400:]
     patrol = cluster.alarm_monitor()
     for _ in range(100):
-        patrol.update_jobs()
+        await patrol.update_jobs()
         await asyncio.sleep(0.01)
         if patrol.latest_alarms:
             break
