@@ -1,7 +1,4 @@
-"""This program's version, how to run its modules, and where chart/ and launchers/ are.
-
-These are beside the packages in a checkout, and below them in a wheel.
-"""
+"""This program's version, how to run its modules, and where chart/ and launchers/ are in a checkout or a wheel."""
 
 from __future__ import annotations
 

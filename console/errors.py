@@ -105,10 +105,7 @@ class Unreadable(ConsoleError):
 
 
 class ReleaseFailed(ConsoleError):
-    """Helm could not render, install or remove a release.
-
-    `half_made` is the namespace and name of a release that was half made and could not be removed; else None.
-    """
+    """Helm failed to render, install or remove a release; `half_made`: (namespace, name) of what was left behind."""
 
     def __init__(self, message: str, hint: str = "", *, half_made: tuple[str, str] | None = None) -> None:
         super().__init__(message, hint)

@@ -11,30 +11,30 @@ from contextlib import AsyncExitStack, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
+from console.connection_settings import Settings
 from console.errors import BadKubeconfig, ConsoleError
 from console.kube.snapshot import FLEET_FIELDS, Fleet
 from console.kube.watched_cluster import Selectors, WatchedCluster
 from console.session_jobs import SessionJobs
-from console.settings import Settings
 
 if TYPE_CHECKING:
     from console.attach.exec_many import ContainerExec
     from console.attach.files.container_copies import FileCopies
-    from console.attach.ssh.access import SshAccess
+    from console.attach.ssh.ssh_setup import SshAccess
     from console.attach.tunnel.background import Tunnels
     from console.checkpoints.reader import CheckpointReader
     from console.google.services import GoogleServices
     from console.hang.inspector import JobInspector
     from console.hang.own_job_inspector import OwnJobInspector
     from console.kube.kubeconfig import Kubeconfig
-    from console.launch.choices import FieldChoices
+    from console.launch.field_choices import FieldChoices
     from console.launch.install import ChartCatalog
     from console.launch.service import LaunchService
     from console.logs.log_service import LogService
-    from console.metrics.alarms import AlarmService
+    from console.metrics.alarm_service import AlarmService
     from console.metrics.diagnosis import Diagnoses
     from console.metrics.gpu_reader import GpuReader
-    from console.metrics.measures import MeasureService
+    from console.metrics.measure_service import MeasureService
     from console.preflight.all_checks import Preflight
     from console.scheduling.start_forecast import StartForecast
 
@@ -173,7 +173,7 @@ class Session:
 
         They include images built from here; choices that only Google knows are read when they are asked for.
         """
-        from console.launch.choices import list_choices, unasked_choices
+        from console.launch.field_choices import list_choices, unasked_choices
 
         connection = self.watch.current_connection
         found = dict(await list_choices(connection.client, connection.catalogue, self.namespace))
@@ -183,7 +183,7 @@ class Session:
 
     async def priority_classes(self, names: Collection[str]) -> Mapping[str, int]:
         """Values of the cluster's priority classes by name; they are listed only if any are named."""
-        from console.launch.choices import list_priority_classes
+        from console.launch.field_choices import list_priority_classes
 
         connection = self.watch.current_connection
         return await list_priority_classes(connection.client, connection.catalogue) if names else {}
@@ -191,7 +191,7 @@ class Session:
     @property
     def attach(self) -> SshAccess:
         """SSH to ranks, editors, and diagnosis."""
-        from console.attach.ssh.access import SshAccess
+        from console.attach.ssh.ssh_setup import SshAccess
 
         return SshAccess(self.watch)
 
@@ -252,7 +252,7 @@ class Session:
     @cached_property
     def measures(self) -> MeasureService:
         """NCCL tests and training steps of jobs, parsed from their logs."""
-        from console.metrics.measures import MeasureService
+        from console.metrics.measure_service import MeasureService
 
         made = MeasureService(
             self.watch,
@@ -271,7 +271,7 @@ class Session:
 
     @cached_property
     def alarms(self) -> AlarmService:
-        from console.metrics.alarms import AlarmService
+        from console.metrics.alarm_service import AlarmService
         from console.metrics.diagnosis import DiagnosisKind
         from console.metrics.job_monitor import MonitorSources
 

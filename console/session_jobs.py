@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from console.kube.arrivals import SERVER_CLOCK
+from console.kube.stream_completeness import SERVER_CLOCK
 
 if TYPE_CHECKING:
     from console.checkpoints.reader import CheckpointReader
-    from console.checkpoints.saved import SavedState
+    from console.checkpoints.saved_state import SavedState
     from console.hang.inspector import JobInspector
     from console.kube.objects.jobset import JobSet
     from console.metrics.alarm import Alarm
-    from console.metrics.alarms import AlarmService
+    from console.metrics.alarm_service import AlarmService
     from console.metrics.job_measures import JobMeasures
     from console.metrics.job_monitor import JobMonitor
     from console.metrics.lost_work import SeenFolder
-    from console.metrics.measures import MeasureService
-    from console.metrics.seen_time import TimeSpan
+    from console.metrics.measure_service import MeasureService
+    from console.metrics.time_spans import TimeSpan
     from rankscope import SlowReport
 
     Key = tuple[str, str]
@@ -48,7 +48,7 @@ class SessionJobs:
 
     def list_spans(self, key: Key) -> Sequence[TimeSpan]:
         """What a watched job spent its time on, as spans by its log; an empty span marks when a slow rank was found."""
-        from console.metrics.seen_time import PARTS_OF_STEP, SpanKind, TimeSpan
+        from console.metrics.time_spans import PARTS_OF_STEP, SpanKind, TimeSpan
 
         monitor, report = self.find_monitor(key), self.slow_report(key)
         found = list(monitor.list_spans(SERVER_CLOCK.now())) if monitor is not None else []

@@ -32,7 +32,7 @@ from practice.controllers.quotas import Quotas
 from practice.controllers.scheduler import Scheduler
 from practice.controllers.volumes import Volumes
 from practice.folder_removal import hold_folder, remove_abandoned_folders, remove_folder
-from practice.node.pods import PodRuntime
+from practice.node.pod_runtime import PodRuntime
 from practice.objects.resources import JOBS, JOBSETS
 from practice.objects.storage import Storage
 from practice.scene.cluster_faults import apply_cluster_faults

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from console.errors import BadInput, ConsoleError
-from screens.cli import crash
+from screens.cli import crash_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
             if name != "stdin":  # who reads that says that it is closed
                 setattr(sys, name, os.fdopen(place, "w"))
     gc.set_threshold(COMMAND_GC_THRESHOLD)
-    crash.install()
+    crash_report.install()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for the words that may stand at the cursor
         from screens.cli.command_line import parser_of_line
         from screens.cli.completion import complete
@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
         gc.enable()
     from screens.cli.output import message_style, sanitized_output
 
-    crash.install_log()
+    crash_report.install_log()
     with sanitized_output(), message_style(as_json="--json" in (argv[: argv.index("--")] if "--" in argv else argv)):
         return run_command(argv, is_closed=is_closed)
 
@@ -148,10 +148,10 @@ def run_to_end(done: Coroutine[Any, Any, int]) -> int:
     """Run a plain command; Ctrl-C ends it within a second, whatever a thread of it computes."""
     import asyncio
 
-    from console import yielding
+    from console import work_slices
 
     def leave() -> None:
-        yielding.wait_until_finished()  # what would stay half made, as a release
+        work_slices.wait_until_finished()  # what would stay half made, as a release
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(EXIT_INTERRUPTED)
@@ -182,12 +182,12 @@ def open_console(options: ConsoleOptions) -> int:
         raise BadInput(
             "The console cannot draw on this terminal: TERM is dumb.", "`a4 --plain` tells the same in lines."
         )
-    from screens.cli.connect import practice_cluster
+    from screens.cli.open_session import practice_cluster
 
     gc.set_threshold(*GC_THRESHOLDS)
     with practice_cluster(options) as practice:  # starts in a process of its own while Textual is imported
         from screens.app import ConsoleApp
-        from screens.app_base import use_one_heap
+        from screens.key_ordered_app import use_one_heap
 
         use_one_heap()
         app = ConsoleApp(options.settings(), practice)
@@ -216,7 +216,7 @@ def practice(options: PracticeOptions) -> int:
 
 
 def config(options: ConfigOptions) -> int:
-    from screens.config import show_config
+    from screens.apply_settings import show_config
 
     return show_config(options)
 

@@ -23,16 +23,16 @@ from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from console.config import MIN_REFRESH_SECONDS, LoadedConfig, OwnCommand, config_mtime, load_config
+from console.connection_settings import Settings
 from console.errors import BadInput, ConsoleError
 from console.kube.snapshot import Fleet, WatchState
-from console.settings import Settings
+from console.settings_file import MIN_REFRESH_SECONDS, LoadedConfig, OwnCommand, config_mtime, load_config
 from screens import pages
-from screens.alarm_notices import LOW_TERMINAL_LINES, AlarmNotifier, StartNotifier, notify_new_alarms, notify_starts
-from screens.app_base import GC_SECONDS, KEY_PAUSE_SECONDS, terminal_has_hung_up
+from screens.alarm_toasts import LOW_TERMINAL_LINES, AlarmNotifier, StartNotifier, notify_new_alarms, notify_starts
+from screens.apply_settings import all_problems, fill_in, has_objects, known_names, theme_names, themes_of, usable_keys
 from screens.columns.tunnels import ports_cell
-from screens.config import all_problems, fill_in, has_objects, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
+from screens.key_ordered_app import GC_SECONDS, KEY_PAUSE_SECONDS, terminal_has_hung_up
 from screens.live_screen import LiveScreen
 from screens.palette import PAGE_TARGETS as TARGETS, ActiveBindings, Palette, PaletteTargets, title_of
 from screens.session_app import SessionApp, make_page
@@ -88,7 +88,7 @@ def _session_class() -> type[Session]:
     from console.session import Session
 
     WatchedCluster.prepare()
-    for needed_at_once in ("console.launch.service", "console.attach.ssh.access"):
+    for needed_at_once in ("console.launch.service", "console.attach.ssh.ssh_setup"):
         import_module(needed_at_once)
     return Session
 

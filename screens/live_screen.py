@@ -20,16 +20,25 @@ from textual.widget import AwaitMount, Widget
 from textual.widgets import Input
 from textual.widgets._toast import ToastHolder, ToastRack
 
-from console.config import ListConfig, LoadedConfig
 from console.errors import ConsoleError, Unreachable
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
+from console.settings_file import ListConfig, LoadedConfig
+from screens.apply_settings import keys_of, own_commands
 from screens.columns.column import RowT
-from screens.columns.live import alarms_of_session
-from screens.config import keys_of, own_commands
-from screens.widgets.bars import READING_SETTINGS, KeyBar, KeyHint, SearchLine, StillInput, Title, TitleBar, verb_of
-from screens.widgets.line import AbstractWidgetMeta, SnapshotText, call_after
+from screens.columns.live_jobs import alarms_of_session
+from screens.widgets.styled_text import AbstractWidgetMeta, SnapshotText, call_after
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.title_and_keys import (
+    READING_SETTINGS,
+    KeyBar,
+    KeyHint,
+    SearchLine,
+    StillInput,
+    Title,
+    TitleBar,
+    verb_of,
+)
 from screens.wording import ALL_NAMESPACES, MINE_MARK, Span, sentence
 
 if TYPE_CHECKING:

@@ -222,7 +222,7 @@ class PaletteTargets(NameProvider):
         yield "pod", 0.8, fleet.pods.keys(), partial(app.go_to_page, "pod")
 
     def _read_objects(self) -> Iterator[HitKind]:
-        from screens.widgets.form.model import LaunchRequest  # more than the first screen waits for
+        from screens.widgets.form.form_model import LaunchRequest  # more than the first screen waits for
 
         app, recipes = self.console, [(each.id,) for each in self._recipes]
         runs = [(str(run.number), run.name) for run in self._runs]

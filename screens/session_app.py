@@ -10,18 +10,18 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
-from console.config import LoadedConfig, PaneSize, load_config
+from console.connection_settings import Settings
 from console.errors import ConsoleError, Unreachable
 from console.kube.snapshot import Fleet
-from console.metrics.notify import Outbox
-from console.settings import Settings
-from screens.app_base import STRAY_WITHIN, KeyOrderedApp
+from console.metrics.apprise_messages import Outbox
+from console.settings_file import LoadedConfig, PaneSize, load_config
+from screens.key_ordered_app import STRAY_WITHIN, KeyOrderedApp
 from screens.wording import JobColors, owner_words
 
 if TYPE_CHECKING:
     from console.google.services import GoogleServices
     from console.session import Session
-    from screens.widgets.form.model import LaunchRequest
+    from screens.widgets.form.form_model import LaunchRequest
 
 
 PAGE_MODULES = {"pod": "pods", "run": "runs", "bucket": "storage", "build": "images", "pool": "nodepools"}
@@ -55,7 +55,7 @@ class SessionApp(KeyOrderedApp):
         """The job launched last, until the list of jobs has put its cursor there."""
         self.launch_wish: LaunchRequest | None = None
         """What the form of the launch screen is to begin from, until it has taken it."""
-        self.pane_size = pane_size  # of the panes beside lists, see `screens.paned`
+        self.pane_size = pane_size  # of the panes beside lists, see `screens.list_and_pane`
         self._job_styles = JobColors()
         self._styled_jobsets: object = None  # the snapshot's jobs when colours were last released
         self.recent_commands: list[str] = []  # chosen in the palette, the last one first

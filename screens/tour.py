@@ -14,12 +14,12 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from console.connection_settings import Settings
 from console.errors import ConsoleError, ProgramFailed
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
 from console.scheduling.pod_slots import pod_slots
-from console.settings import Settings
 from practice.child import PracticeProcess
 from screens import wording
 from screens.app import ConsoleApp

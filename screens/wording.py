@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from console.connection_settings import OWN_NAME
 from console.durations import DAY, HOUR, MINUTE, format_duration
-from console.kube.arrivals import SERVER_CLOCK
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.alarm import ALARM_GLYPH
-from console.settings import OWN_NAME
 from screens.sanitize import one_line
 from trainlog import lazy_pattern
 

@@ -25,12 +25,12 @@ from typing import Any, TypeVar, cast
 from msgspec import structs
 
 from console.alarm_thresholds import Thresholds
-from console.attach.tunnel.published import Listener, Tunnel, TunnelProfile
-from console.checkpoints.saved import SavedState
+from console.attach.tunnel.tunnel_files import Listener, Tunnel, TunnelProfile
+from console.checkpoints.saved_state import SavedState
+from console.connection_settings import Settings
 from console.errors import ConsoleError, NotAllowed, NotFound, Unreachable
 from console.google.clusters import GkeOperation
 from console.google.node_pools import NodePools, PoolsSnapshot
-from console.kube.arrivals import Arrivals
 from console.kube.find_job import find_job
 from console.kube.nested_values import Value
 from console.kube.objects.jobset import JobSet
@@ -39,7 +39,8 @@ from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.pod_address import PodAddress, PortPair
 from console.kube.snapshot import ContextName, Fleet, StopReport, WatchState, WatchStatus
-from console.launch.choices import FieldChoices
+from console.kube.stream_completeness import Arrivals
+from console.launch.field_choices import FieldChoices
 from console.launch.install import ChartCatalog
 from console.launch.ownership import Proof
 from console.launch.recipes import LaunchPlan
@@ -47,17 +48,17 @@ from console.launch.run_database import RunHistory
 from console.launch.run_record import RunRecord, find_run
 from console.launch.stop import StopPlan, plan_from_snapshot
 from console.logs.container_log import LogRequest, ResumeCursor, StreamState
-from console.logs.line import LogLine, split_timestamps
+from console.logs.log_folder import logs_folder
+from console.logs.log_line import LogLine, split_timestamps
 from console.logs.log_service import LogService
-from console.logs.store import logs_folder
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.diagnosis import Diagnoses, diagnose_slow_ranks
 from console.metrics.gpu_metrics import GpuBoard, GpuSource
 from console.metrics.job_monitor import JobMonitor
-from console.metrics.measures import MeasureService
-from console.metrics.seen_time import decode_seen_time
+from console.metrics.measure_service import MeasureService
 from console.metrics.start_phase import longest_phases
+from console.metrics.time_spans import decode_seen_time
 from console.preflight.all_checks import CHECKS
 from console.preflight.check import Check, Repair, Result
 from console.scheduling.expected_start import ExpectedStart
@@ -66,7 +67,6 @@ from console.scheduling.start_forecast import StartForecast
 from console.scheduling.start_windows import PastRun
 from console.scheduling.what_if import WhatIf
 from console.session_jobs import SessionJobs
-from console.settings import Settings
 from rankscope import HangReport, SlowReport, TorchAnalysis, TracedProcess
 from trainlog import PASS_LINE, RunPosition
 
@@ -229,7 +229,7 @@ class FakeInspector:
 
 
 class FakeRuns:
-    """`console.launch.runs.Runs` over a list, newest first."""
+    """`console.launch.session_runs.Runs` over a list, newest first."""
 
     def __init__(self, session: FakeSession) -> None:
         self._session = session
@@ -357,7 +357,7 @@ class FakeLaunching:
     @cached_property
     def plan_texts(self) -> Any:
         """Texts of the real chart's recipes; what is rendered is what `answers` say."""
-        from console.launch.plan_texts import PlanTexts
+        from console.launch.plan_as_text import PlanTexts
 
         return PlanTexts(ChartCatalog.from_chart(), self.render)
 

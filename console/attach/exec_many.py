@@ -1,7 +1,4 @@
-"""Runs commands in containers: one in many ranks at once with equal outputs grouped, a quick NCCL test, and facts.
-
-Facts are read by `sh` scripts with time limits; values of secrets are hidden.
-"""
+"""Commands in containers: one in many ranks with equal outputs grouped, a quick NCCL test, facts of a container."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from console.attach.many_pods import in_turn
+from console.attach.fan_out import in_turn
 from console.errors import BadInput, ConsoleError, NotFound, NotThere, ProgramFailed, Refused, Unreachable, Unreadable
 from console.scheduling.pod_slots import PodSlot
 from rankscope import format_pods

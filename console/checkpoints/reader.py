@@ -11,14 +11,14 @@ from itertools import islice
 from posixpath import basename
 from typing import TYPE_CHECKING
 
-from console.attach.files.copies import EntryKind
-from console.checkpoints.judge import StoredFile, Survey, survey_checkpoints
-from console.checkpoints.saved import SavedState
+from console.attach.files.copy_progress import EntryKind
+from console.checkpoints.completeness import StoredFile, Survey, survey_checkpoints
+from console.checkpoints.saved_state import SavedState
 from console.errors import ConsoleError, NotFound, Unreachable, Unreadable
-from console.google.gcs_place import GcsPlace, parse_gcs_address
+from console.google.bucket_paths import GcsPlace, parse_gcs_address
 from console.google.storage import CloudStorage
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.find_job import find_job
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.lost_work import saved_folder
 from console.scheduling.pod_slots import pod_slots
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from console.attach.files.container_copies import FileCopies
     from console.attach.files.pod_files import PodFiles
     from console.kube.watched_cluster import WatchedCluster
-    from console.metrics.measures import MeasureService
+    from console.metrics.measure_service import MeasureService
 
 READ_TIMEOUT = 60.0  # seconds after which a folder that was not asked for by a command is given up
 MAX_FILES_UNASKED = 20_000  # that are looked at then

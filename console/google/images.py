@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotAllowed, NotFound, NotThere, Refused
 from console.google.api import import_google
+from console.google.bucket_paths import GcsPlace
 from console.google.builds import (
     REGISTRY_KEY,
     Build,
@@ -33,7 +34,6 @@ from console.google.builds import (
     read_context,
     record_builds,
 )
-from console.google.gcs_place import GcsPlace
 from console.launch.run_database import default_path
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from console.google.api.artifact_registry import ArtifactRegistry
     from console.google.api.build import BuildLog, CloudBuild
     from console.google.api.cloud_storage import Buckets
-    from console.launch.choices import FieldChoices
+    from console.launch.field_choices import FieldChoices
 
 
 MAX_CONCURRENT_REPOSITORIES = 4  # repositories that are read at the same time

@@ -15,11 +15,11 @@ from msgspec import structs
 from console.decoding import DECODING_ERRORS
 from console.errors import BadInput, Conflict, ConsoleError, NotFound, Unreadable
 from console.google.clusters import GkeCluster, GkeOperation, GkePool
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.find_job import require_listed
 from console.kube.objects.meta import parse_time
 from console.kube.objects.node import Node, Provisioning
 from console.kube.snapshot import Fleet
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.scheduling.topology import Pool
 
 if TYPE_CHECKING:

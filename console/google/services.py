@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from console.errors import ApiDisabled, ConsoleError, NotFound, Unreachable
 from console.google.account import Cloud
-from console.launch.choices import ChoicesState, FieldChoices
-from console.launch.schema import iter_leaf_values
+from console.launch.field_choices import ChoicesState, FieldChoices
+from console.launch.values_schema import iter_leaf_values
 
 if TYPE_CHECKING:
     from console.google.images import Images

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 
-from console.attach.files.copies import CopyMeter, CopyProgress
+from console.attach.files.copy_progress import CopyMeter, CopyProgress
 from console.errors import BadInput, Conflict, ConsoleError, NotFound, Unreadable
-from console.google.gcs_place import Bucket, GcsPlace, StoredObject
+from console.google.bucket_paths import Bucket, GcsPlace, StoredObject
 
 if TYPE_CHECKING:
     from console.google.account import Cloud
@@ -268,7 +268,7 @@ class CloudStorage:
         Under the place: pod-logs/coordinator.log (rank 0), pod-logs/worker-N.log, nccl-test-results.txt where rank 0
         printed tables, connectivity-test.log where it printed what it found. Raises Conflict if there are logs already.
         """
-        from console.logs.store import RankLogFiles
+        from console.logs.log_folder import RankLogFiles
 
         self._cloud.require_writable(f"store the logs of {job}")
         buckets = await self._buckets_of()

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.attach.many_pods import (
+from console.attach.fan_out import (
     PYTHON_FROM_INPUT,
     Exec,
     PodAnswers,
@@ -24,8 +24,8 @@ from console.attach.many_pods import (
 from console.decoding import decode_apart
 from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused
 from console.folders import check_new_file, write_new_file
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.find_job import find_job
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.diagnosis import diagnose_hang, diagnose_slow_ranks
 from console.scheduling.pod_slots import PodSlot, pod_slots
 from rankscope import (
@@ -427,10 +427,7 @@ class JobInspector:
         return every
 
     async def _how_it_ended(self, namespace: str, name: str, slot: PodSlot) -> str:
-        """How the job ended, waited for up to POD_END_TIMEOUT seconds; empty if it goes on.
-
-        A command in a pod breaks off before the API server reports the end of the pod.
-        """
+        """How the job ended, as reported within POD_END_TIMEOUT seconds; empty if it still runs."""
         assert slot.pod is not None
         until = time.monotonic() + POD_END_TIMEOUT
         while True:

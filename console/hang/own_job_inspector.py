@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from console.config import config_in_force
+from console.connection_settings import OWN_NAME
 from console.errors import NotAllowed
 from console.launch.ownership import Proof
-from console.settings import OWN_NAME
+from console.settings_file import config_in_force
 
 if TYPE_CHECKING:
     from console.hang.inspector import JobInspector
     from console.kube.objects.jobset import JobSet
     from console.kube.watched_cluster import WatchedCluster
-    from console.launch.runs import Runs
+    from console.launch.session_runs import Runs
     from console.metrics.diagnosis import Diagnoses
 
     Key = tuple[str, str]

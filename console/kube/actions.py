@@ -11,9 +11,9 @@ import yaml
 
 from console.decoding import DECODING_ERRORS
 from console.errors import BadInput, NotFound, Refused, Unreadable
-from console.kube.kinds import KINDS, Kind, KindReader, W, reader_of
 from console.kube.objects.node import CORDON_REASON_ANNOTATION
-from console.kube.objects.on_demand import read_object
+from console.kube.objects.unwatched_kinds import read_object
+from console.kube.watched_kinds import KINDS, Kind, KindReader, W, reader_of
 
 if TYPE_CHECKING:
     from console.kube.client import ApiDiscovery, Client

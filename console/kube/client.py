@@ -1,7 +1,4 @@
-"""Requests to one API server, which kinds and versions it offers, and a watch of each kind.
-
-A refused token is renewed once, and 429 with a Retry-After is waited for.
-"""
+"""Requests to one API server, with renewed tokens and honoured Retry-After; the kinds and versions that it offers."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urlsplit
 
 from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Refused, Unreadable
-from console.kube.failures import (
+from console.kube.api_errors import (
     MAX_ERROR_BODY_BYTES,
     bad_address_error,
     connection_error,
@@ -23,14 +20,14 @@ from console.kube.failures import (
     read_error_body,
 )
 from console.kube.http import HttpConnections, HttpRequest
-from console.kube.kinds import KUEUE_GROUP, Kind, ListSchema
 from console.kube.kubeconfig import Target
 from console.kube.login import Login
 from console.kube.objects.meta import ApiSchema
-from console.kube.objects.on_demand import BuildSchema, GroupSchema, WorkloadControllerSchema, read_object
 from console.kube.objects.pod import NamedSchema
+from console.kube.objects.unwatched_kinds import BuildSchema, GroupSchema, WorkloadControllerSchema, read_object
 from console.kube.snapshot import KueueVersion
-from console.yielding import note_key_press
+from console.kube.watched_kinds import KUEUE_GROUP, Kind, ListSchema
+from console.work_slices import note_key_press
 
 if TYPE_CHECKING:
     from console.kube.http import HttpResponse

@@ -24,8 +24,8 @@ import msgspec
 
 from console.errors import BadInput, ProgramFailed, Unreachable, Unreadable
 from console.kube.actions import pod_path
-from console.kube.failures import read_status
-from console.yielding import rest_after_slice
+from console.kube.api_errors import read_status
+from console.work_slices import rest_after_slice
 
 if TYPE_CHECKING:
     from console.kube.client import Client
@@ -202,10 +202,7 @@ async def run(
     stdin: bytes | AsyncIterator[bytes] | None = None,
     doing: str = "",
 ) -> int:
-    """Run a command and return its exit code; `doing` says in errors what failed.
-
-    Refused, ProgramFailed, Unreachable, OSError.
-    """
+    """Run a command in a container; returns its exit code. Raises Refused, ProgramFailed, Unreachable and OSError."""
     async with start_process(client, namespace, pod, argv, container=container, stdin=stdin, doing=doing) as process:
         return await process.wait(on_output)
 
@@ -378,10 +375,7 @@ async def shell(
     tmux: bool = True,
     name: str = "",
 ) -> int:
-    """Run a shell (or `argv`) in a window `name` and return its exit code; nobody may draw on the terminal meanwhile.
-
-    BadInput without a terminal; else as `run`.
-    """
+    """Run a shell (or `argv`) on this terminal, with `name` as its title, and return its exit code."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput("A shell needs a terminal.", "Use `a4 exec` to run a command without one.")
     name = name or f"pod {pod}"

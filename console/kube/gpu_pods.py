@@ -10,9 +10,9 @@ import msgspec
 
 from console.decoding import DECODING_ERRORS
 from console.errors import ConsoleError
-from console.kube.kinds import ListSchema
 from console.kube.objects.meta import ApiSchema, ObjectSchema, controller_of, labels_of
 from console.kube.objects.pod import TemplateSchema, gpus_of
+from console.kube.watched_kinds import ListSchema
 
 if TYPE_CHECKING:
     from console.kube.client import Client

@@ -19,11 +19,11 @@ from urllib.parse import urlsplit, urlunsplit
 import pycurl
 from msgspec import Struct
 
+from console.detached_tasks import call_apart, start_task
 from console.errors import Unreachable
-from console.kube.arrivals import SERVER_CLOCK, Arrivals
-from console.kube.failures import NotConnected, ProxyRefused, bad_address_error, connection_error, translate_errors
-from console.tasks import call_apart, start_task
-from console.yielding import SLICE_SECONDS, rest_seconds
+from console.kube.api_errors import NotConnected, ProxyRefused, bad_address_error, connection_error, translate_errors
+from console.kube.stream_completeness import SERVER_CLOCK, Arrivals
+from console.work_slices import SLICE_SECONDS, rest_seconds
 
 if TYPE_CHECKING:
     from console.kube.login import Login

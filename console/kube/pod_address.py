@@ -1,7 +1,4 @@
-"""The pod that ssh, a tunnel or a command goes to: as a command line names it, and its place in the job (pure).
-
-`a4 proxy` needs this, and ssh waits for its imports, so they are few.
-"""
+"""The pod that ssh, a tunnel or a command goes to, as typed, and its place in the job; few imports, for speed."""
 
 from __future__ import annotations
 

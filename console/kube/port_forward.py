@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
-from console.kube.kinds import reader_of
 from console.kube.objects.meta import is_condition_true
 from console.kube.objects.pod import Pod
 from console.kube.pod_address import PodAddress
 from console.kube.raw_connection import RawResponse, error_from_raw_response
+from console.kube.watched_kinds import reader_of
 
 if TYPE_CHECKING:
     from console.kube.login import Login

@@ -23,7 +23,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from msgspec import Struct
 
 from console.errors import ConsoleError
-from console.kube.failures import NotConnected, ProxyRefused, bad_address_error, error_from_status, translate_errors
+from console.kube.api_errors import NotConnected, ProxyRefused, bad_address_error, error_from_status, translate_errors
 from console.kube.kubeconfig import DEFAULT_PROXY_PORTS
 from console.kube.websocket import WebSocket
 
@@ -154,10 +154,7 @@ def _parse_status(line: str) -> int:
 
 @asynccontextmanager
 async def open_connection(login: Login, doing: str, ahead: RawConnection | None = None) -> AsyncIterator[RawConnection]:
-    """Connect and log in, unless a connection was made ahead.
-
-    Raises Unreachable, BadKubeconfig and NotLoggedIn, whose texts begin with `doing`.
-    """
+    """Connect and log in, or use a connection made ahead. Raises Unreachable, BadKubeconfig and NotLoggedIn."""
     with translate_errors(login, doing):
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):

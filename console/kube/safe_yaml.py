@@ -37,10 +37,7 @@ def load_yaml(text: str, deepest: int = _MAX_DEPTH_OF_LIBYAML, *, plain: bool = 
 
 
 def _check_cost(text: str, deepest: int, plain: bool) -> None:
-    """Raise YAMLError for too many entries, with all references written out, for too deep ones, and what is not plain.
-
-    It reads parser events and does not recurse.
-    """
+    """Raise YAMLError for too many entries, references written out, for deep nesting, and for tags if `plain`."""
     import yaml
 
     size, sizes = 0, dict[str | None, int]()  # entries up to here, and those of each anchor

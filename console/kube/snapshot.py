@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from console.errors import TRY_AGAIN, ConsoleError
-from console.kube.arrivals import SERVER_CLOCK, Arrivals
+from console.kube.stream_completeness import SERVER_CLOCK, Arrivals
 
 if TYPE_CHECKING:
     from console.kube.objects.event import Event

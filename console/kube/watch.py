@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from msgspec import Struct, field
 
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, Refused, Unreachable, Unreadable
+from console.kube.api_errors import StatusSchema, error_from_status
 from console.kube.backoff import DEFAULT_BACKOFF, Backoff, Retries
-from console.kube.failures import StatusSchema, error_from_status
 from console.kube.http import HttpRequest
-from console.kube.kinds import JOBSET_GROUP, KUEUE_GROUP, Kind, WatchEvent, kind_named, peek_list_meta
 from console.kube.snapshot import WatchState
-from console.yielding import SLICE_SECONDS, WorkSlices, key_expected
+from console.kube.watched_kinds import JOBSET_GROUP, KUEUE_GROUP, Kind, WatchEvent, kind_named, peek_list_meta
+from console.work_slices import SLICE_SECONDS, WorkSlices, key_expected
 
 if TYPE_CHECKING:
     from console.kube.client import ApiDiscovery, Client, Connection
-    from console.kube.kinds import Key, KindReader, ListPage
     from console.kube.snapshot import Store
+    from console.kube.watched_kinds import Key, KindReader, ListPage
 
 Selection = Mapping[str, str] | Callable[["Client"], Awaitable[Mapping[str, str]]]
 """Selectors of the objects that are meant, or what finds those that are needed of a long list."""

@@ -9,12 +9,12 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from console.connection_settings import OWN_NAME, Settings, login_name
+from console.detached_tasks import start_task
 from console.errors import ConsoleError, NotAllowed, NotFound, Unreachable, read_only_error
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import ContextName, Fleet, Store, WatchState, complete_until
-from console.settings import OWN_NAME, Settings, login_name
-from console.tasks import start_task
+from console.kube.stream_completeness import SERVER_CLOCK
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -275,7 +275,7 @@ class WatchedCluster:
                         left = max(0.0, silent - min(quiet, login.idle()))
                         clock.reschedule(ends if answers else min(ends, loop.time() + left))
         except TimeoutError as error:
-            from console.kube.failures import CHECK_NETWORK, unreachable_error
+            from console.kube.api_errors import CHECK_NETWORK, unreachable_error
 
             if login.idle() < silent:  # the server was not asked while a credential plugin ran
                 while not login.idle():

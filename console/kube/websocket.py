@@ -280,7 +280,7 @@ class WebSocket(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone.set()
         if exc is not None:
-            from console.kube.failures import failure_cause
+            from console.kube.api_errors import failure_cause
 
             self._finish(failure_cause(exc)[0])
         else:

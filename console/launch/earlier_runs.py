@@ -12,8 +12,8 @@ from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import short_name
 from console.launch.run_database import RunHistory
 from console.launch.run_record import Outcome
-from console.metrics.seen_time import decode_seen_time
 from console.metrics.start_phase import longest_phases
+from console.metrics.time_spans import decode_seen_time
 from console.scheduling.start_windows import PastRun
 
 SPEED_CACHE_SECONDS = 60.0  # seconds for which it is believed how fast earlier runs were

@@ -11,7 +11,7 @@ from console.kube.nested_values import overlay_values
 from console.launch.helm_command import CommandWord
 from console.launch.helm_set_parser import FileValue, SetValues, format_key_path
 from console.launch.recipes import Remark
-from console.launch.schema import iter_leaf_values
+from console.launch.values_schema import iter_leaf_values
 from trainlog import is_confidential, looks_confidential
 
 HelmPath = tuple[str, ...]

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 import yaml
 
-from console import yielding
+from console import work_slices
 from console.errors import (
     BadInput,
     Conflict,
@@ -34,7 +34,7 @@ from console.errors import (
     Unreachable,
     Unreadable,
 )
-from console.kube.failures import failure_cause
+from console.kube.api_errors import failure_cause
 from console.kube.nested_values import Value
 from console.kube.raw_connection import api_server_proxy
 from console.kube.safe_yaml import load_yaml
@@ -355,7 +355,7 @@ def _kubeconfig_arguments(kubeconfig: dict[str, Any]) -> Iterator[dict[str, Any]
 async def _run_serialized(work: Callable[[], T], failed: str) -> T:
     # A thread cannot be stopped: an action whose caller is cancelled ends as it would have.
     try:
-        return await asyncio.to_thread(yielding.finish, work)
+        return await asyncio.to_thread(work_slices.finish, work)
     except _helm_error_type() as error:
         raise translate_error(str(error), type(error).__name__, failed) from error
 

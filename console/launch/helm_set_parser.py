@@ -18,7 +18,7 @@ from console.errors import BadInput
 from console.kube.nested_values import Value, get_path, overlay_values, set_path
 from console.launch.field_values import parse_value
 from console.launch.recipes import Field, FieldKind
-from console.launch.schema import suggest_path
+from console.launch.values_schema import suggest_path
 
 SET_OPTIONS = ("--set-json", "--set", "--set-string", "--set-file", "--set-literal")  # as Helm applies them
 MAX_LIST_INDEX, MAX_DOTS_IN_PATH = 65536, 30  # Helm's: of a place in a list, and of dots in a path

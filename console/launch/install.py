@@ -23,7 +23,8 @@ from console.kube.nested_values import Value, get_path, merge_values, overlay_va
 from console.kube.objects.meta import ObjectSchema
 from console.launch.helm import HELM_POLICY, RECIPE_LABEL, Helm, RemovalPlan, kind_and_name, load_manifest, object_path
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release
-from console.launch.schema import (
+from console.launch.value_checks import MeasuredSaves, fit_notes, fit_problems, iterations, save_note
+from console.launch.values_schema import (
     Schema,
     ValuesChecker,
     confidential_problems,
@@ -33,9 +34,8 @@ from console.launch.schema import (
     recipe_launchers,
     values_of_recipe,
 )
-from console.launch.value_checks import MeasuredSaves, fit_notes, fit_problems, iterations, save_note
 from console.launch.yaml_write import defaults_yaml
-from practice.programs.faults import FAULT_VARIABLE, fault_kinds_of, impossible_faults
+from practice.programs.job_faults import FAULT_VARIABLE, fault_kinds_of, impossible_faults
 
 if TYPE_CHECKING:
     from console.kube.client import Client
@@ -251,10 +251,7 @@ class ChartCatalog:
     def plan_notes(
         self, plan: LaunchPlan, *, practice: bool = False, saves: Sequence[MeasuredSaves] = ()
     ) -> tuple[str, ...]:
-        """Consequences of a valid plan, a sentence each; with `practice` also faults that cannot happen there.
-
-        `saves`: what earlier runs of the recipe tell of theirs.
-        """
+        """Consequences of a valid plan in sentences; `practice`: also impossible faults; `saves`: of earlier runs."""
         if self.plan_problems(plan):
             return ()
         paths, values = self._recipe_form(plan.recipe).paths, self.values(plan)

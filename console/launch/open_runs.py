@@ -6,8 +6,8 @@ import time
 from collections.abc import Collection
 from math import inf
 
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobSet
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.launch.run_database import RunHistory
 from console.launch.run_record import RunRecord
 

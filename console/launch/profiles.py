@@ -17,7 +17,7 @@ from console.kube.nested_values import Value, get_path, overlay_values, set_path
 from console.kube.safe_yaml import NotPlainError, load_without_references
 from console.launch.helm_set_parser import as_word, convert_values, iter_field_values, parse_settings
 from console.launch.recipes import Field, FieldProblem
-from console.launch.schema import suggest_path, without_secrets
+from console.launch.values_schema import suggest_path, without_secrets
 
 if TYPE_CHECKING:
     from console.launch.install import ChartCatalog

@@ -23,11 +23,11 @@ import msgspec
 
 from console.errors import TRY_AGAIN, Unreadable
 from console.folders import file_lock, state_folder
-from console.kube.arrivals import SERVER_CLOCK
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.launch.run_record import OPEN_OUTCOMES, Outcome, RunRecord, merge_alarms
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
-from console.metrics.seen_time import decode_seen_time
+from console.metrics.time_spans import decode_seen_time
 from trainlog import redact, redact_tree
 
 LOCK_TIMEOUT = 5.0  # seconds to wait while another console writes

@@ -8,22 +8,22 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from console.config import config_in_force
 from console.errors import ConsoleError
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.launch.run_record import RunRecord, merge_alarms
 from console.metrics.job_progress import progress_of_measures
 from console.metrics.progress_reader import FAILURE_TAIL_LINES, find_end
-from console.metrics.seen_time import TimeSpan
+from console.metrics.time_spans import TimeSpan
 from console.scheduling.pod_slots import first_failure, pod_slots
+from console.settings_file import config_in_force
 from trainlog import RunPosition
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
-    from console.launch.known_jobs import KnownJobs
+    from console.launch.jobs_interface import KnownJobs
     from console.metrics.job_measures import JobMeasures
     from console.scheduling.pod_slots import PodSlot
     from trainlog import NcclTest
@@ -63,7 +63,7 @@ async def _read_pod_figures(
     cluster: WatchedCluster, number: int, pod: Pod, failed: PodSlot | None, until: float
 ) -> tuple[dict[str, Any], str, list[TimeSpan], Mapping[str, float]]:
     from console.logs.container_log import read_tail
-    from console.logs.line import PodLine
+    from console.logs.log_line import PodLine
     from console.metrics.job_measures import JobMeasures, LogReader
 
     lines = await read_tail(cluster.current_connection.client, pod, TAIL_LINES)
@@ -89,10 +89,7 @@ def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
 
 
 def training_figures(where: RunPosition, speeds: Mapping[str, float] = MappingProxyType({})) -> dict[str, Any]:
-    """A training's last step, last loss, and since when the loss is NaN, by field of RunRecord.
-
-    `speeds`: of its last steps, by the names of their metrics.
-    """
+    """By RunRecord field: last step, last loss, since when the loss is NaN, and `speeds` by metric name."""
     return {
         **{"tflops" if metric == "tflops_per_gpu" else metric: speed for metric, speed in speeds.items()},
         "step": where.step,

@@ -15,8 +15,8 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.meta import condition
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import JOB_STOPPED, Alarm, AlarmKind
-from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan, decode_seen_time
 from console.metrics.start_phase import PULL_PHASE, pull_seconds
+from console.metrics.time_spans import SeenTime, SpanKind, TimeSpan, decode_seen_time
 from console.scheduling.pod_failure import rank_failures
 from console.scheduling.pod_slots import pod_slots
 from console.scheduling.why_job import why_job
@@ -24,8 +24,8 @@ from trainlog import RunPosition
 
 if TYPE_CHECKING:
     from console.kube.nested_values import Value
+    from console.metrics.gpu_time_ledger import Ledger
     from console.metrics.health import Health
-    from console.metrics.ledger import Ledger
 
 
 class Outcome(StrEnum):
@@ -169,7 +169,7 @@ class RunRecord:
 
     def ledger(self, now: float) -> Ledger:
         """The uses of its GPU-time, up to its end, else to the last look at it, else to `now`."""
-        from console.metrics.ledger import RunMoments, compute_ledger
+        from console.metrics.gpu_time_ledger import RunMoments, compute_ledger
 
         seen = decode_seen_time(self.seen)
         kept = self.end_of_kept_job

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import ConsoleError
 from console.kube.actions import read_jobset
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.nested_values import merge_values
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet, WatchState
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.launch.open_runs import REFRESH_SECONDS
 from console.launch.run_figures import known_figures, known_phases, read_last_figures, with_alarms
 from console.launch.run_record import Outcome, RunRecord, finish_record, is_run_of_job, update_from_cluster, update_seen
-from console.metrics.seen_time import merge_spans
+from console.metrics.time_spans import merge_spans
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.install import ChartCatalog, Launcher
-    from console.launch.known_jobs import KnownJobs
+    from console.launch.jobs_interface import KnownJobs
     from console.launch.recipes import LaunchPlan
-    from console.launch.runs import Runs
+    from console.launch.session_runs import Runs
 
 POLL_SECONDS = 1.0  # seconds between two looks at the snapshot
 BEFORE_STOP_TIMEOUT = 4.0  # seconds for which the stop of a job waits for the last figures of its log
@@ -49,7 +49,9 @@ class RunRecorder:
         self._settling = asyncio.Lock()
 
     async def record_launch(self, plan: LaunchPlan) -> RunRecord:
-        from console.launch.schema import without_secrets  # of what may be launched, a list of jobs needs nothing
+        from console.launch.values_schema import (
+            without_secrets,  # of what may be launched, a list of jobs needs nothing
+        )
 
         catalogue, target = self._catalogue(), self._cluster.current_connection.target
         values, left_out = without_secrets(catalogue.fields(plan.recipe), plan.values)

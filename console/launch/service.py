@@ -13,12 +13,12 @@ from urllib.parse import quote
 
 from msgspec import structs
 
+from console.connection_settings import login_name
 from console.errors import ConsoleError
-from console.kube.arrivals import SERVER_CLOCK
-from console.kube.kinds import KUEUE_GROUP, kind_named
 from console.kube.nested_values import get_path, overlay_values
-from console.kube.objects.on_demand import AdmissionCheckSchema, read_object
-from console.settings import login_name
+from console.kube.objects.unwatched_kinds import AdmissionCheckSchema, read_object
+from console.kube.stream_completeness import SERVER_CLOCK
+from console.kube.watched_kinds import KUEUE_GROUP, kind_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from console.kube.snapshot import StopReport
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.install import ChartCatalog, Launcher
-    from console.launch.known_jobs import KnownJobs
-    from console.launch.plan_texts import PlanTexts
+    from console.launch.jobs_interface import KnownJobs
+    from console.launch.lost_work_of_jobs import UnsavedWork
+    from console.launch.plan_as_text import PlanTexts
     from console.launch.profiles import Profiles
     from console.launch.recipes import LaunchPlan
     from console.launch.releases import Releases
     from console.launch.run_recorder import RunRecorder
-    from console.launch.runs import Runs
+    from console.launch.session_runs import Runs
     from console.launch.stop import JobStopper
-    from console.launch.unsaved import UnsavedWork
     from console.launch.value_checks import MeasuredSaves
     from console.scheduling.why import Why
 
@@ -82,13 +82,13 @@ class LaunchService:
     @cached_property
     def plan_texts(self) -> PlanTexts:
         """Converts plans to text and back: YAML, pasted commands, commands to run by hand, differences."""
-        from console.launch.plan_texts import PlanTexts
+        from console.launch.plan_as_text import PlanTexts
 
         return PlanTexts(self.catalogue, lambda plan: self.launcher().render(plan))
 
     @cached_property
     def runs(self) -> Runs:
-        from console.launch.runs import Runs
+        from console.launch.session_runs import Runs
 
         made = Runs(self._cluster, self._jobs)
         self._cluster.when_left.append(made.on_context_changed)
@@ -114,7 +114,7 @@ class LaunchService:
 
     @cached_property
     def unsaved(self) -> UnsavedWork:
-        from console.launch.unsaved import UnsavedWork
+        from console.launch.lost_work_of_jobs import UnsavedWork
 
         return UnsavedWork(self._cluster, self.runs, self._jobs)
 

@@ -17,7 +17,7 @@ from console.durations import format_duration
 from console.kube.nested_values import Value, get_path
 from console.kube.objects.meta import parse_quantity
 from console.launch.recipes import FieldProblem
-from console.metrics.seen_time import SpanKind, decode_seen_time
+from console.metrics.time_spans import SpanKind, decode_seen_time
 
 if TYPE_CHECKING:
     Values = Mapping[str, Value]
@@ -406,10 +406,7 @@ def _most_swift_iterations(values: Values) -> int | None:
 
 
 def save_note(paths: Collection[str], values: Mapping[str, Value], measured: Iterable[MeasuredSaves] = ()) -> str:
-    """A warning where the first save comes after the last iteration, with an interval that would do; else empty.
-
-    `values` are all of a recipe with these paths.
-    """
+    """A warning if the first save comes after the last iteration, with an interval that would do; else empty."""
     field = next((each for each in (SAVE_INTERVAL_FIELD, SWIFT_SAVE_INTERVAL_FIELD) if each in paths), "")
     every, gpus = get_path(values, field) if field else None, get_path(values, "gpus")
     total = (

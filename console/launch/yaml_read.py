@@ -14,7 +14,7 @@ from typing import Any
 from console.errors import BadInput
 from console.kube.nested_values import Value
 from console.launch.recipes import HIDDEN, Remark
-from console.launch.schema import Schema, iter_fields, suggest_path
+from console.launch.values_schema import Schema, iter_fields, suggest_path
 from trainlog import is_confidential, looks_confidential
 
 KeyPath = tuple[str | int, ...]

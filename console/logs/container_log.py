@@ -21,13 +21,13 @@ from msgspec.structs import replace
 
 from console.errors import ConsoleError, NotFound, Refused, Unreachable, Unreadable
 from console.kube.actions import pod_path
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.backoff import DEFAULT_BACKOFF, Backoff, Retries
-from console.kube.kinds import reader_of
 from console.kube.objects.meta import format_time
 from console.kube.objects.pod import Pod
-from console.logs.line import LineSplitter, LogLine, decode_lines, split_timestamps, strip_timestamps
-from console.yielding import WorkSlices
+from console.kube.stream_completeness import SERVER_CLOCK
+from console.kube.watched_kinds import reader_of
+from console.logs.log_line import LineSplitter, LogLine, decode_lines, split_timestamps, strip_timestamps
+from console.work_slices import WorkSlices
 from trainlog import Redactor, redact_line
 
 if TYPE_CHECKING:

@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from console.detached_tasks import start_task
 from console.errors import ConsoleError, NotAllowed, Unreadable
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.backoff import DEFAULT_BACKOFF
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.pod import Container, Pod
 from console.kube.snapshot import Fleet, WatchState
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.logs.container_log import LogRequest, ResumeCursor, StreamState
-from console.logs.line import PodLine
-from console.logs.segment import ChangeSubscription, LogCursor, LogSegment
-from console.logs.store import JobFolder, JobMetadata, find_stored_job
+from console.logs.log_folder import JobFolder, JobMetadata, find_stored_job
+from console.logs.log_line import PodLine
+from console.logs.log_segment import ChangeSubscription, LogCursor, LogSegment
 from console.scheduling.pod_failure import rank_failures
 from console.scheduling.pod_slots import PodSlot, pod_slots
-from console.tasks import start_task
-from console.yielding import WorkSlices
+from console.work_slices import WorkSlices
 from trainlog import Redactor
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from msgspec import Struct
 import trainlog
 
 if TYPE_CHECKING:
-    from console.logs.line import LogLine, PodLine
+    from console.logs.log_line import LogLine, PodLine
 
 END_LINE_WORDS = " ended with exit code "
 _END_LINE = re.compile(
@@ -62,10 +62,7 @@ def is_begin_line(text: str) -> bool:
 
 
 def find_log_end(lines: Sequence[LogLine | PodLine], pod: int, now: float = 0.0) -> LogEnd | None:
-    """How the program in this log ended; None if it still runs or the log does not show it.
-
-    `now`: where nothing was printed for a while by then, a report of a failure is the end, though the pod goes on.
-    """
+    """How the program in this log ended; None if it runs, or if the log, silent up to `now`, does not show an end."""
     texts = [line.text for line in lines]
     for at in range(len(texts) - 1, -1, -1):
         if is_begin_line(texts[at]):

@@ -18,9 +18,9 @@ from console.kube.objects.jobset import JobSet
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.logs.job_log import Coverage, Gap, JobLog
-from console.logs.line import LogLine, PodLine, decode_line, sort_key
-from console.logs.segment import LogSegment
-from console.logs.store import JobLogStore, delete_old_logs, find_stored_job, logs_folder
+from console.logs.log_folder import JobLogStore, delete_old_logs, find_stored_job, logs_folder
+from console.logs.log_line import LogLine, PodLine, decode_line, sort_key
+from console.logs.log_segment import LogSegment
 from console.scheduling.pod_failure import FailureCard, PodFailure, deduplicate, first_of_latest_attempt, rank_failures
 from console.scheduling.pod_slots import pod_slots
 from trainlog import Redactor
@@ -206,10 +206,7 @@ class LogService:
     async def read_previous(
         self, namespace: str, name: str, wanted: Collection[int] | None = None, *, tail: int | None = None
     ) -> PreviousLogs:
-        """The logs of ranks' previous containers, before their last restart: the last `tail` lines of each.
-
-        NotFound if nothing is kept, or the error that kept all from being read.
-        """
+        """The last `tail` lines of each rank's previous container. Raises NotFound, or the error of all reads."""
         fleet, key = self._cluster.fleet, (namespace, name)
         jobset, log = fleet.jobsets.get(key), self._shared.get(key)
         stored = await self._find_stored(key)

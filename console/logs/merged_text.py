@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from console.logs.job_log import Gap
-from console.logs.line import PodLine
-from console.logs.segment import LogSegment
-from console.logs.text import (
+from console.logs.log_line import PodLine
+from console.logs.log_segment import LogSegment
+from console.logs.log_text import (
     MAX_ROW_WIDTH,
     SLICE_LINES,
     LineFilter,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from console.settings import OWN_NAME
+from console.connection_settings import OWN_NAME
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster

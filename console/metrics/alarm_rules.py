@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.alarm_thresholds import Thresholds
 from console.durations import format_duration
-from console.kube.arrivals import SERVER_QUIET_SECONDS
+from console.kube.stream_completeness import SERVER_QUIET_SECONDS
 from console.metrics.alarm import INSPECTED_PREFIX, JOB_STOPPED, Alarm, AlarmKind
 from console.metrics.step_cadence import MIN_STEPS_FOR_PACE, StepCadence, format_late_row, format_late_step
 from trainlog import lazy_pattern

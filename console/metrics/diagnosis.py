@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from console.errors import ConsoleError
-from console.kube.arrivals import SERVER_CLOCK
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.alarm import Alarm, AlarmKind
 from console.scheduling.pod_slots import pod_slots
 

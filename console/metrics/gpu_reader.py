@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
 from console.kube.actions import pod_path
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.find_job import find_job
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.gpu_metrics import DCGM, NVIDIA_SMI, Gpu, GpuBoard, GpuSource, PodGpus
 from console.scheduling.pod_slots import PodSlot, pod_slots
 

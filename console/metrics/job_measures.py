@@ -21,19 +21,19 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 import trainlog
-from console.config import own_log_formats
 from console.errors import ConsoleError
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet
-from console.logs.line import LogLine, PodLine
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.logs.log_end import END_LINE_WORDS, LogEnd, combine_ends, find_log_end, is_begin_line, is_end_line
+from console.logs.log_line import LogLine, PodLine
 from console.metrics.nccl_history import MeasuredTest
-from console.metrics.seen_time import SpanKind, TableRecorder, TimeSpan, end_spans, list_seen
 from console.metrics.start_phase import LAUNCHER_STAGE, StartPhase, StartRecorder, longest_phases
 from console.metrics.step_cadence import cadence_of_rows
+from console.metrics.time_spans import SpanKind, TableRecorder, TimeSpan, end_spans, list_seen
 from console.metrics.training_run import TrainingRun
 from console.scheduling.pod_slots import pod_slots
+from console.settings_file import own_log_formats
 from trainlog import UnparsedLines, parse_step
 
 if TYPE_CHECKING:
@@ -244,10 +244,7 @@ class JobMeasures:
 
     @property
     def phases(self) -> dict[str, float]:
-        """The longest time of each phase before the first step over all pods, in seconds.
-
-        Empty until the first step is seen: before it, a log does not tell the start from the work.
-        """
+        """The longest duration of each phase before the first step over all pods; empty until that step."""
         return {} if not self.first_step_at else longest_phases(each.took for each in self._starts.values())
 
     @property

@@ -15,12 +15,13 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from console.alarm_thresholds import Thresholds
+from console.detached_tasks import start_task
 from console.errors import ConsoleError
-from console.kube.arrivals import SERVER_CLOCK, SERVER_QUIET_SECONDS
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
-from console.logs.line import PodLine, decode_line
+from console.kube.stream_completeness import SERVER_CLOCK, SERVER_QUIET_SECONDS
+from console.logs.log_line import PodLine, decode_line
 from console.metrics.alarm import INSPECTED_PREFIX, AlarmKind
 from console.metrics.alarm_rules import AlarmWatch, JobSample
 from console.metrics.diagnosis import Diagnosis, find_blame
@@ -28,20 +29,19 @@ from console.metrics.gpu_metrics import DCGM, GpuBoard
 from console.metrics.health import is_kept, job_health
 from console.metrics.job_measures import JobMeasures, LogReader
 from console.metrics.job_progress import JobProgress, progress_of_measures
-from console.metrics.seen_time import TimeSpan
 from console.metrics.step_cadence import cadence_of_rows
+from console.metrics.time_spans import TimeSpan
 from console.metrics.training_run import RunEventKind, Slowdown, TrainingRun
 from console.scheduling.pod_failure import first_deletion
 from console.scheduling.pod_slots import first_failure, pod_slots
-from console.tasks import start_task
-from console.yielding import WorkSlices
+from console.work_slices import WorkSlices
 from trainlog import NcclResult, Redactor, RunPosition, judge_test
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream
     from console.metrics.gpu_reader import GpuReader
-    from console.metrics.measures import MeasureService
+    from console.metrics.measure_service import MeasureService
 
 
 MIN_STEPS_OF_REPORTER = 10  # steps a rank has told of when it is taken for one that tells of all its steps

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from console.config import config_in_force
 from console.logs.log_end import LogEnd
 from console.median import median
 from console.metrics.start_phase import StartPhase
 from console.metrics.step_cadence import StepCadence, cadence_of_rows, format_late_row, format_late_step, is_overdue
 from console.metrics.training_run import SLOWER_SHARE, SLOWER_SPREADS
+from console.settings_file import config_in_force
 from trainlog import MetricColumn, NcclResult, RunPosition, judge_test
 
 if TYPE_CHECKING:
@@ -79,10 +79,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def late(self) -> str:
-        """How late the next step or row was when the log was read, as text; empty if not late or unknown.
-
-        Before the first step: that what it does takes longer than in earlier runs.
-        """
+        """How late the next step, row or start phase was when the log was read; empty if not late or unknown."""
         if self.start is not None:
             return self.start.late(self.at) if self.end is None else ""
         if self.rhythm is None or not self.stepped or self.finished or self.end is not None:
@@ -132,9 +129,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Why it failed: wrong values of a test, then the failure that the log names, then the exit code; empty if it
-        did not.
-        """
+        """Why the job failed: wrong values of a test, else the log's failure, else the exit code; else empty."""
         ended = self.end.words if self.end is not None else ""
         if self.fault and self.end is not None:  # the test's last lines say no more
             ended = replace(self.end, reason="").words
@@ -223,10 +218,7 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
 
 
 def compare_with_earlier(found: JobProgress, earlier: Sequence[float], accelerator: str) -> JobProgress:
-    """The progress, marked as slower if earlier runs of the recipe on as many GPUs were notably faster.
-
-    `earlier`: the speeds of these runs.
-    """
+    """The progress, marked as slower if `earlier` speeds of the recipe on as many GPUs were notably higher."""
     if found.speed is None or found.finished or len(earlier) < MIN_EARLIER_RUNS:
         return found
     usual = median(earlier)

@@ -7,10 +7,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from console.config import own_log_formats
-from console.logs.segment import LogSegment
-from console.logs.text import find_matching_lines
+from console.logs.log_segment import LogSegment
+from console.logs.log_text import find_matching_lines
 from console.metrics.alarm import Alarm, AlarmKind
+from console.settings_file import own_log_formats
 from trainlog import NOT_A_NUMBER, XID_WORD, TrainingParser
 
 PATTERN_OF_ALARM = {AlarmKind.NAN: NOT_A_NUMBER, AlarmKind.GPU: XID_WORD}  # of the line that the alarm came from

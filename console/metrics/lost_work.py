@@ -1,18 +1,15 @@
-"""The work that ending a job now would lose, since its last complete checkpoint outside the pods (pure).
-
-A checkpoint counts if it is complete and lies on what outlives the pods.
-"""
+"""The work lost by ending a job now: since its last complete checkpoint on storage that outlives the pods (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.config import config_in_force
 from console.durations import format_duration
 from console.kube.objects.jobset import JobSet, RecipeKind, recipe_kind
-from console.metrics.ledger import format_gpu_time
-from console.metrics.seen_time import SpanKind, TimeSpan
+from console.metrics.gpu_time_ledger import format_gpu_time
+from console.metrics.time_spans import SpanKind, TimeSpan
+from console.settings_file import config_in_force
 
 if TYPE_CHECKING:
     from console.errors import ConsoleError

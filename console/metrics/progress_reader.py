@@ -15,16 +15,16 @@ from msgspec import Struct, field, msgpack
 from msgspec.structs import replace
 
 from console.errors import ConsoleError
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobSet, JobState, RecipeKind, recipe_kind
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
-from console.logs.line import LogLine
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.logs.log_end import LogEnd, combine_ends, find_log_end, read_end
+from console.logs.log_line import LogLine
 from console.metrics.health import foreseen_ends
 from console.metrics.job_measures import JobMeasures, read_lines
 from console.metrics.job_progress import JobProgress, compare_with_earlier, keep_previous_verdict, progress_of_measures
-from console.metrics.learned_logs import EndedJob, LearnedLogs
+from console.metrics.log_result_cache import EndedJob, LearnedLogs
 from console.metrics.nccl_history import MeasuredTest, NcclHistory
 from console.metrics.start_phase import PULL_PHASE, StartPhase, pull_phase
 from console.scheduling.pod_slots import PodSlot, first_failure, pod_slots

@@ -13,9 +13,7 @@ from operator import sub
 from threading import RLock
 from typing import NamedTuple
 
-from console.config import config_in_force
 from console.median import median
-from console.metrics.seen_time import TimeRecorder
 from console.metrics.step_cadence import (
     MAX_SINGLE_PAUSE,
     MIN_STEPS_FOR_LATE,
@@ -26,7 +24,9 @@ from console.metrics.step_cadence import (
     is_overdue,
     pace_by_timestamps,
 )
+from console.metrics.time_spans import TimeRecorder
 from console.scheduling.pod_failure import PodFailure
+from console.settings_file import config_in_force
 from trainlog import (
     STEP_METRICS,
     STEPS_IN_BLOCK,

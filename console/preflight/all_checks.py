@@ -13,9 +13,9 @@ from urllib.parse import quote
 import msgspec
 
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
-from console.kube.arrivals import SERVER_CLOCK
-from console.kube.kinds import kind_named
 from console.kube.nested_values import Value
+from console.kube.stream_completeness import SERVER_CLOCK
+from console.kube.watched_kinds import kind_named
 from console.preflight import cluster, images, machines, storage
 from console.preflight.check import (
     Check,

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import msgspec
 
 from console.errors import ApiDisabled, ConsoleError, NotAllowed, NotFound, Unreachable
-from console.kube.kinds import ListSchema
 from console.kube.nested_values import Value, get_path
 from console.kube.objects.meta import ObjectSchema
-from console.kube.objects.on_demand import read_object
+from console.kube.objects.unwatched_kinds import read_object
 from console.kube.snapshot import Fleet, WatchState
+from console.kube.watched_kinds import ListSchema
 from console.scheduling.launch_forecast import LaunchDemand, demand_of
 from console.scheduling.topology import MACHINE_GPUS
 

@@ -9,12 +9,12 @@ from urllib.parse import quote
 
 from console.errors import NotFound
 from console.google.clusters import is_gke, is_older, parse_version
-from console.kube.kinds import JOBSET_GROUP, KUEUE_GROUP, ListSchema, kind_named
 from console.kube.nested_values import get_path as value_at
-from console.kube.objects import on_demand
+from console.kube.objects import unwatched_kinds
 from console.kube.objects.meta import GPU, ObjectSchema
 from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.snapshot import Fleet
+from console.kube.watched_kinds import JOBSET_GROUP, KUEUE_GROUP, ListSchema, kind_named
 from console.preflight.check import (
     KUBERNETES,
     CheckContext,
@@ -56,7 +56,7 @@ _ADMIN_PERMISSIONS = (
 
 
 async def check_api_server(context: CheckContext) -> CheckVerdict:
-    running = (await context.get("/version", on_demand.BuildSchema)).git_version or "of an unknown version"
+    running = (await context.get("/version", unwatched_kinds.BuildSchema)).git_version or "of an unknown version"
     server = context.cluster.watch.current_connection.target.cluster.server
     found = ok(f"The API server {running} at {server} answers (context {context.cluster.watch.context}).")
     return combine_verdicts(
@@ -80,7 +80,7 @@ async def _check_cluster_status(context: CheckContext) -> CheckVerdict:
 
 
 async def _check_version_in_cluster(context: CheckContext) -> CheckVerdict:
-    plane = (await context.get("/version", on_demand.BuildSchema)).git_version or ""
+    plane = (await context.get("/version", unwatched_kinds.BuildSchema)).git_version or ""
     kubelets = sorted(
         {node.version for node in (await context.wait_for_kinds("nodes")).nodes.values() if node.version},
         key=parse_version,
@@ -228,7 +228,7 @@ async def _check_listed(context: CheckContext, kind: str, plural: str, name: str
 
 
 async def _check_priority_class(context: CheckContext, name: str) -> CheckVerdict:
-    group = await context.find(f"/apis/{KUEUE_GROUP}", on_demand.GroupSchema)
+    group = await context.find(f"/apis/{KUEUE_GROUP}", unwatched_kinds.GroupSchema)
     version = next(iter(group.names), "") if group else ""
     path = f"/apis/{KUEUE_GROUP}/{version}/workloadpriorityclasses/{quote(name, safe='')}"
     found = await context.find(path, ObjectSchema) if version else None
@@ -274,7 +274,7 @@ async def _check_kinds_served(
     if absent:
         evidence = f"The cluster does not serve {', '.join(absent)} of {group}."
         return missing_verdict(need, evidence, f"{name} is not installed.")
-    served = await context.find(f"/apis/{group}", on_demand.GroupSchema)
+    served = await context.find(f"/apis/{group}", unwatched_kinds.GroupSchema)
     there = served.names if served else tuple(sorted(set(versions.values())))
     evidence = f"{', '.join(plurals)} of {group} are served in {', '.join(there)}."
     if not set(there) & set(known):
@@ -294,7 +294,7 @@ async def _served_version(context: CheckContext, group: str, plural: str) -> str
 
 async def _check_controller(context: CheckContext, group: str, need: Need) -> CheckVerdict:
     word, title = group.partition(".")[0], OPERATOR_TITLES[group]
-    wanted = ListSchema[on_demand.WorkloadControllerSchema]
+    wanted = ListSchema[unwatched_kinds.WorkloadControllerSchema]
     found = (await context.get("/apis/apps/v1/deployments", wanted, limit="500")).items or []
     mine = [each for each in found if _is_controller_of(each, word)]
     if not mine:
@@ -310,7 +310,7 @@ async def _check_controller(context: CheckContext, group: str, need: Need) -> Ch
     return missing_verdict(need, evidence, "Nothing reacts to its objects.", "See its pods and events.")
 
 
-def _is_controller_of(found: on_demand.WorkloadControllerSchema, word: str) -> bool:
+def _is_controller_of(found: unwatched_kinds.WorkloadControllerSchema, word: str) -> bool:
     by_image = any(f"/{word}:" in image or f"/{word}@" in image for image in found.images)
     return by_image or ("controller" in found.name and word in found.name)
 

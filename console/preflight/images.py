@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotFound
 from console.google.builds import ImageFacts, ImageReference
-from console.kube.arrivals import SERVER_CLOCK
-from console.kube.objects.on_demand import PodObjectSchema
 from console.kube.objects.pod import Pod
+from console.kube.objects.unwatched_kinds import PodObjectSchema
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.preflight.check import (
     KUBERNETES,
     REGISTRY,

@@ -13,11 +13,11 @@ from urllib.parse import quote
 from console.errors import ConsoleError, NotFound, Refused
 from console.google.builds import ImageReference
 from console.google.clusters import Firewall, GkePool, Nat, Reservation, is_port_open
-from console.kube.kinds import ListSchema
 from console.kube.nested_values import get_path as value_at
-from console.kube.objects import on_demand
+from console.kube.objects import unwatched_kinds
 from console.kube.objects.meta import ObjectSchema
 from console.kube.objects.node import Node, Provisioning
+from console.kube.watched_kinds import ListSchema
 from console.preflight.check import (
     KUBERNETES,
     CheckContext,
@@ -227,7 +227,7 @@ def _taint_keys(taints: Iterable[str]) -> str:
 
 async def _check_metadata_server(context: CheckContext) -> CheckVerdict:
     path = "/apis/apps/v1/namespaces/kube-system/daemonsets/gke-metadata-server"
-    agent = await context.find(path, on_demand.WorkloadControllerSchema)
+    agent = await context.find(path, unwatched_kinds.WorkloadControllerSchema)
     if agent is None:
         return fail("There is no DaemonSet gke-metadata-server.", "Pods then act as the node's account.")
     return await _check_agent_ready(
@@ -236,7 +236,7 @@ async def _check_metadata_server(context: CheckContext) -> CheckVerdict:
 
 
 async def _check_agent_ready(
-    context: CheckContext, agent: on_demand.WorkloadControllerSchema, wanted: Callable[[Node], bool], lack: str
+    context: CheckContext, agent: unwatched_kinds.WorkloadControllerSchema, wanted: Callable[[Node], bool], lack: str
 ) -> CheckVerdict:
     """Whether an agent is ready on all nodes that should run it; nodes that are not ready belong to P06."""
     words = f"{agent.name} is ready on {agent.ready} of {agent.wanted} nodes"
@@ -271,7 +271,7 @@ async def _check_dcgm_in_cluster(context: CheckContext) -> CheckVerdict:
     where = "gke-managed-system"
     agents = (
         await context.get(
-            f"/apis/apps/v1/namespaces/{where}/daemonsets", ListSchema[on_demand.WorkloadControllerSchema]
+            f"/apis/apps/v1/namespaces/{where}/daemonsets", ListSchema[unwatched_kinds.WorkloadControllerSchema]
         )
     ).items or []
     found = next((each for each in agents if "dcgm" in each.name), None)
@@ -470,7 +470,7 @@ async def check_network_policies(context: CheckContext) -> CheckVerdict:
         return combine_verdicts(await verdict_of(_check_firewall(context)), shared, all_required=True)
     namespace, ports = context.wish.namespace, context.wish.ports
     path = f"/apis/networking.k8s.io/v1/namespaces/{quote(namespace, safe='')}/networkpolicies"
-    found = (await context.get(path, ListSchema[on_demand.PolicySchema])).items or []
+    found = (await context.get(path, ListSchema[unwatched_kinds.PolicySchema])).items or []
     words = " and ".join(map(str, ports))
     about = [each for each in found if _selects_launch(each)]
     if not about:
@@ -484,7 +484,7 @@ async def check_network_policies(context: CheckContext) -> CheckVerdict:
     return fail(text, f"They block traffic {', '.join(shut)}: pods cannot meet.")
 
 
-def _selects_launch(policy: on_demand.PolicySchema) -> bool:
+def _selects_launch(policy: unwatched_kinds.PolicySchema) -> bool:
     """Whether a policy selects the pods of a launch; an unclear selector counts as yes."""
     selector = policy.spec.pod_selector if policy.spec else None
     labels = (selector.match_labels if selector else None) or {}
@@ -492,7 +492,7 @@ def _selects_launch(policy: on_demand.PolicySchema) -> bool:
     return not labels or bool(expressions) or any(key in _CHART_LABELS for key in labels)
 
 
-def _is_port_open(policies: list[on_demand.PolicySchema], port: int, way: str) -> bool:
+def _is_port_open(policies: list[unwatched_kinds.PolicySchema], port: int, way: str) -> bool:
     """Whether a port is open between pods of the namespace; policies are additive."""
     kind = "Ingress" if way == "into" else "Egress"
     about = [each.spec for each in policies if each.spec and kind in (each.spec.policy_types or ["Ingress"])]
@@ -502,7 +502,7 @@ def _is_port_open(policies: list[on_demand.PolicySchema], port: int, way: str) -
     return any(_allows_port(rule, port, kind, policies[0].metadata.namespace or "") for rule in rules)
 
 
-def _allows_port(rule: on_demand.RuleSchema, port: int, kind: str, namespace: str) -> bool:
+def _allows_port(rule: unwatched_kinds.RuleSchema, port: int, kind: str, namespace: str) -> bool:
     peers = rule.from_ if kind == "Ingress" else rule.to
     if peers and not any(_includes_namespace(each, namespace) for each in peers):
         return False
@@ -513,7 +513,7 @@ def _allows_port(rule: on_demand.RuleSchema, port: int, kind: str, namespace: st
     )
 
 
-def _includes_namespace(peer: on_demand.PeerSchema, namespace: str) -> bool:
+def _includes_namespace(peer: unwatched_kinds.PeerSchema, namespace: str) -> bool:
     if peer.ip_block is not None:
         return peer.ip_block.get("cidr") in _POD_RANGES and not peer.ip_block.get("except")
     spaces = peer.namespace_selector

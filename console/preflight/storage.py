@@ -11,7 +11,7 @@ from urllib.parse import quote
 from console.errors import ApiDisabled, ConsoleError, NotFound
 from console.google.clusters import is_older
 from console.kube.objects.meta import ObjectSchema, annotations_of
-from console.kube.objects.on_demand import ClaimSchema, WorkloadControllerSchema
+from console.kube.objects.unwatched_kinds import ClaimSchema, WorkloadControllerSchema
 from console.preflight.check import (
     CheckContext,
     CheckVerdict,
@@ -33,7 +33,7 @@ from console.preflight.check import (
 from console.preflight.cluster import service_account_path
 
 if TYPE_CHECKING:
-    from console.google.gcs_place import Bucket
+    from console.google.bucket_paths import Bucket
     from console.google.storage import FilestoreInstance, LustreInstance
 
 

@@ -12,10 +12,10 @@ from msgspec import structs
 
 from console.folders import state_folder
 from console.kube.snapshot import Fleet
-from console.scheduling.arrivals import expected_arrivals, read_seen_workloads, update_seen_workloads
 from console.scheduling.expected_start import ExpectedStart
-from console.scheduling.expected_starts import expected_starts
 from console.scheduling.forecast_record import RecordedWindow, correct_windows, read_recorded_windows, update_record
+from console.scheduling.job_arrivals import expected_arrivals, read_seen_workloads, update_seen_workloads
+from console.scheduling.start_simulation import expected_starts
 from console.scheduling.start_windows import PastRun, PastTimes, StartWindows, run_times, start_windows, with_windows
 
 if TYPE_CHECKING:

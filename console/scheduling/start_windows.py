@@ -24,9 +24,9 @@ from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
 from console.median import median
 from console.scheduling.expected_start import ExpectedStart
-from console.scheduling.expected_starts import NO_OPEN_ENDS, all_gpu_flavors, cluster_of, time_limit
 from console.scheduling.kueue_snapshot import job_name, queue_order
-from console.yielding import WorkSlices
+from console.scheduling.start_simulation import NO_OPEN_ENDS, all_gpu_flavors, cluster_of, time_limit
+from console.work_slices import WorkSlices
 from kueue_rules import Move, SnapshotWorkload as KueueWorkload, VirtualCluster
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from console.kube.objects.meta import GPU
 from console.kube.objects.node import Node
 from console.kube.objects.queue import ClusterQueue
 from console.kube.snapshot import Fleet
-from console.scheduling.expected_starts import all_gpu_flavors, cluster_of, tried_of
 from console.scheduling.kueue_snapshot import (
     ANY_TAINT,
     closed_reason,
@@ -27,6 +26,7 @@ from console.scheduling.kueue_snapshot import (
     queue_order,
     queue_timestamp,
 )
+from console.scheduling.start_simulation import all_gpu_flavors, cluster_of, tried_of
 from console.scheduling.topology import MACHINE_GPUS
 from kueue_rules import Key, SnapshotPodSet, SnapshotWorkload, VirtualCluster, queue_order_key, queued_again
 

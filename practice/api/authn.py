@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from console.folders import make_private
-from practice.api.serving import Target
+from practice.api.paths_and_versions import Target
 from practice.objects.api_error import ApiError, Object
 
 _LIFETIME = timedelta(days=365)

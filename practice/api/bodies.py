@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import yaml
 
+from practice.api.paths_and_versions import ServedKind, Target
 from practice.api.protobuf import MEDIA, decode_protobuf
-from practice.api.serving import ServedKind, Target
 from practice.objects.api_error import ApiError, Object, bad_request
 
 _JSON = "application/json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from practice.api.serving import SERVED, ServedKind, no_such_path
+from practice.api.paths_and_versions import SERVED, ServedKind, no_such_path
 from practice.api.visibility import GROUP as VISIBILITY, VERSIONS as VISIBILITY_VERSIONS
 from practice.objects.api_error import ApiError, Object
 

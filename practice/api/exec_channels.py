@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import WSMsgType
 
-from practice.api.serving import parse_flag
+from practice.api.paths_and_versions import parse_flag
 from practice.objects.api_error import ApiError, Object
 from practice.runtime import Stdio
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from practice.api.serving import parse_number, parse_resource_version
+from practice.api.paths_and_versions import parse_number, parse_resource_version
 from practice.objects.api_error import ApiError, Object, bad_request, expired
 from practice.objects.resources import Resource
 from practice.objects.selectors import Predicate, field_predicate, label_predicate

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from practice.api.serving import Target
+from practice.api.paths_and_versions import Target
 from practice.objects.api_error import ApiError, Object
 from practice.objects.field_sets import (
     INTERIOR,

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from practice.api.serving import parse_flag, parse_number
+from practice.api.paths_and_versions import parse_flag, parse_number
 from practice.objects.api_error import ApiError, FieldCause
 from practice.runtime import ContainerLog
 

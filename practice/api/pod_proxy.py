@@ -15,7 +15,7 @@ from practice.objects.resources import PODS
 
 if TYPE_CHECKING:
     from practice.api.authn import Account
-    from practice.api.serving import Target
+    from practice.api.paths_and_versions import Target
     from practice.objects.storage import Storage
     from practice.runtime import Runtime
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from practice.api.serving import ServedKind
+from practice.api.paths_and_versions import ServedKind
 from practice.api.tables import column_definitions, row_cells
 from practice.objects.api_error import ApiError, Object
 from practice.objects.storage import Storage

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from practice.api.api_fields import type_name
-from practice.api.serving import ServedKind
+from practice.api.paths_and_versions import ServedKind
 from practice.objects.api_error import FieldCause, Object
 
 

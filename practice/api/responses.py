@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 
 from practice.api import discovery
-from practice.api.serving import Target
+from practice.api.paths_and_versions import Target
 from practice.objects.api_error import ApiError, Object
 
 _MIN_GZIP_BYTES = 128 * 1024  # bytes from which an answer is compressed for who asks for it

@@ -8,7 +8,7 @@ from practice.api.schema import normalize_request
 
 if TYPE_CHECKING:
     from practice.api.authn import Account, Rule
-    from practice.api.serving import Target
+    from practice.api.paths_and_versions import Target
     from practice.objects.api_error import Object
 
 _REVIEWS = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from practice.api.api_fields import read_types, type_name
-from practice.api.serving import ServedKind
+from practice.api.paths_and_versions import ServedKind
 from practice.objects.api_error import ApiError, FieldCause, Object, bad_request, invalid
 from practice.objects.resources import Resource
 

@@ -20,6 +20,7 @@ from practice.api.authn import (
 from practice.api.bodies import decode
 from practice.api.connections import Connections
 from practice.api.listing import ListPager, parse_selectors
+from practice.api.paths_and_versions import NoSuchPathError, Target, no_such_path, parse_flag, parse_path
 from practice.api.representations import ObjectEncoder, negotiate_representation
 from practice.api.responses import (
     bytes_response,
@@ -28,7 +29,6 @@ from practice.api.responses import (
     json_response,
     status_response,
 )
-from practice.api.serving import NoSuchPathError, Target, no_such_path, parse_flag, parse_path
 from practice.api.streams import PodStreams
 from practice.api.watching import Watch, WatchRequest
 from practice.api.writing import ObjectWriter, WriteRequest
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from practice.api.faults import Fault
+    from practice.api.injected_responses import Fault
     from practice.objects.storage import Storage
     from practice.runtime import Runtime
 

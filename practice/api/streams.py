@@ -11,9 +11,9 @@ from aiohttp import web
 from practice.api import pod_log
 from practice.api.authn import Account, check_access
 from practice.api.exec_channels import EXEC_PROTOCOLS, ExecSession
+from practice.api.paths_and_versions import Target
 from practice.api.pod_proxy import proxy_request
 from practice.api.port_forward import FORWARD_PROTOCOLS, ForwardedPorts
-from practice.api.serving import Target
 from practice.objects.api_error import ApiError, Object, bad_request
 from practice.objects.history import Event
 from practice.objects.resources import PODS

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 
-from practice.api.serving import Target, no_such_path, parse_number
+from practice.api.paths_and_versions import Target, no_such_path, parse_number
 from practice.objects.api_error import Object
 from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
 from practice.objects.storage import Storage

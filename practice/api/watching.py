@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from practice.api.serving import parse_flag, parse_number, parse_resource_version
+from practice.api.paths_and_versions import parse_flag, parse_number, parse_resource_version
 from practice.objects.api_error import ApiError, Object, expired
 
 if TYPE_CHECKING:

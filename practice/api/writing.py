@@ -10,8 +10,8 @@ from typing import Any
 from practice.api import managed_fields, schema
 from practice.api.bodies import check_object, decode, media_type
 from practice.api.listing import parse_selectors
+from practice.api.paths_and_versions import SERVED, ServedKind, Target, parse_dry_run, parse_flag, parse_number
 from practice.api.required import missing_fields
-from practice.api.serving import SERVED, ServedKind, Target, parse_dry_run, parse_flag, parse_number
 from practice.objects import patch, validation
 from practice.objects.api_error import ApiError, Object, bad_request, conflict, invalid, not_found
 from practice.objects.lifecycle import copy_of

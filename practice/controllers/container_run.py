@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from practice.clock import Clock, Timer, format_timestamp
 from practice.controllers.objects import Object
-from practice.node.logs import Log
+from practice.node.container_logs import Log
 from practice.programs.steps import Exit, Pause, PrintLine, Program, ProgramContext, Step, WaitForFact
 
 _MAX_STEPS_AT_ONCE = 2000

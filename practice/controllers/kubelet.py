@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from practice.controllers.base import ControlPlane
     from practice.controllers.container_run import ContainerRun
     from practice.controllers.objects import Key, Object
-    from practice.node.logs import Log
+    from practice.node.container_logs import Log
     from practice.objects.resources import Resource
 
 _CLEANUP_SECONDS = 1.0

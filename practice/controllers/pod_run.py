@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from practice.clock import format_timestamp
 from practice.controllers.container_run import ContainerRun
 from practice.controllers.objects import key_of
-from practice.programs.choice import choose_program
+from practice.programs.choose_program import choose_program
 from practice.programs.environment import (
     MissingReferenceError,
     build_environment,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from practice.google.cloud import PROJECT, SHARED, PracticeGoogle
 from practice.node import buckets
-from practice.node.files import StoredFile
+from practice.node.pod_volumes import StoredFile
 
 BUCKET, FAR = buckets.OWN, buckets.FAR  # a bucket beside the cluster, and one in another region
 DATASETS = buckets.DATASETS

@@ -11,9 +11,9 @@ import grpc
 from google.cloud.devtools import cloudbuild_v1 as api
 
 from practice.google.bucket_store import BucketStore
+from practice.google.build_log_entries import LogEntries
 from practice.google.cloud import PROJECT, REGION, not_found_error
 from practice.google.dockerfile import OutputLine, docker_build_output
-from practice.google.logs import LogEntries
 from practice.google.longrunning import operation_message
 from practice.google.registry import ADDRESS, RegistryStore
 from practice.google.serving import Method, RefusalError

@@ -9,7 +9,7 @@ import grpc
 from google.cloud import container_v1 as api
 
 from practice.google.cloud import REGION, SHARED, PracticeGoogle, not_found_error
-from practice.google.pool_work import PoolWork
+from practice.google.pool_operations import PoolWork
 from practice.google.serving import Method, RefusalError
 
 SERVICE_PATH = "/google.container.v1.ClusterManager"

@@ -9,7 +9,7 @@ import grpc
 from practice.google.bucket_store import BucketStore
 from practice.google.cloud import CLUSTER, PROJECT, REGION, Fault
 from practice.google.networks import NetworkResources
-from practice.google.pool_work import PoolWork
+from practice.google.pool_operations import PoolWork
 from practice.scene.cluster_faults import VARIABLE, requested_check_ids
 
 if TYPE_CHECKING:

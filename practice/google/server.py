@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from aiohttp import hdrs, web
 
 from practice.google import (
+    build_log_entries,
     builds,
     clusters,
     compute,
     filestore,
     images,
-    logs,
     longrunning,
     lustre,
     networks,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from practice.google.cloud import PracticeGoogle
 
-_GRPC = (longrunning, projects, clusters, builds, registry, logs, lustre, filestore)
+_GRPC = (longrunning, projects, clusters, builds, registry, build_log_entries, lustre, filestore)
 """Modules with `methods(world)`: full name of the method -> Method."""
 _HTTP = (compute, networks, storage, images)  # modules with `routes(world)`: what aiohttp's router takes
 

@@ -19,7 +19,7 @@ from google_crc32c import value as crc32c
 from practice.google.bucket_store import BucketState, BucketStore
 from practice.google.cloud import PracticeGoogle
 from practice.google.serving import RefusalError
-from practice.node.files import StoredFile
+from practice.node.pod_volumes import StoredFile
 
 _STATUS = {
     grpc.StatusCode.PERMISSION_DENIED: 403,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from practice.node.files import Volumes
+from practice.node.pod_volumes import Volumes
 from practice.objects.api_error import Object
 from practice.objects.resources import CSIDRIVERS
 from practice.objects.storage import Storage

@@ -14,11 +14,11 @@ from practice.node.ras_status import FIRST_PID, rank_count
 from practice.node.rootfs import rootfs_programs, write_rootfs
 from practice.programs import stacks
 from practice.programs.failure_modes import SICK_FACT
-from practice.programs.faults import slow_rank
 from practice.programs.hangs import HUNG_FACT, doing_in_hang
+from practice.programs.job_faults import slow_rank
+from practice.programs.launcher_stages import own_script_trains
 from practice.programs.nccl import is_single_process
 from practice.programs.recipes import lacks_sshd, launcher_at
-from practice.programs.stages import own_script_trains
 
 if TYPE_CHECKING:
     from practice.programs.steps import ProgramContext

@@ -10,7 +10,7 @@ import paramiko
 from paramiko import SFTPAttributes, SFTPHandle, SFTPServer
 from paramiko.sftp import SFTP_FAILURE, SFTP_OK
 
-from practice.node.files import find_on_machine
+from practice.node.pod_volumes import find_on_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

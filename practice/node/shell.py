@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from practice.node.fake_binaries import activity_of, write_activity, write_fake_binaries
-from practice.node.files import find_on_machine, write_files
 from practice.node.flight_recorder import FlightRecorders
 from practice.node.host_keys import HostKeys
 from practice.node.pod_ssh import PodSsh
+from practice.node.pod_volumes import find_on_machine, write_files
 from practice.node.proc_files import environment, training_step_seconds
 from practice.objects.api_error import ApiError
 from practice.objects.resources import PODS

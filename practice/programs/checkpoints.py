@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 
-from practice.node.files import write_file
+from practice.node.pod_volumes import write_file
 from practice.programs.steps import ProgramContext
 
 FIRST_FACT = "pod 0"

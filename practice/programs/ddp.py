@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from practice.programs.failure_modes import fail_at_step
-from practice.programs.faults import step_seconds
+from practice.programs.job_faults import step_seconds
 from practice.programs.recordings import lines
 from practice.programs.steps import Pause, PrintLine, ProgramContext, Step, WaitForFact
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from practice.node.files import write_file
+from practice.node.pod_volumes import write_file
 from practice.programs.steps import Exit, Pause, PrintLine, Program, ProgramContext, Step
 
 _SECONDS = 300.0

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from practice.programs.checkpoints import FIRST_FACT, checkpoint_folder, finish_checkpoint, save_shards
 from practice.programs.failure_modes import fail_at_step, failing_steps
-from practice.programs.faults import fault_at, step_seconds
+from practice.programs.job_faults import fault_at, step_seconds
 from practice.programs.process_groups import model_parallel_sizes
 from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, Step, WaitForFact
 

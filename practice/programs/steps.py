@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from practice.node.files import Volumes
+from practice.node.pod_volumes import Volumes
 
 
 @dataclass(frozen=True, slots=True)

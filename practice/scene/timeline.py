@@ -9,7 +9,7 @@ from practice.clock import Clock, format_timestamp
 from practice.objects.api_error import ApiError, Object
 from practice.objects.resources import JOBSETS, NODES, PODS, PROVISIONINGREQUESTS
 from practice.objects.storage import Storage
-from practice.programs.stages import SCRIPT, TRAINS
+from practice.programs.launcher_stages import SCRIPT, TRAINS
 from practice.scene.gke import gke_objects
 from practice.scene.jobs import Job, build_jobset
 from practice.scene.machines import SYSTEM_POOL, build_node, machines, make_ready

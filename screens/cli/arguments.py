@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Self, TypeVar, dataclass_transform
 
-from console.settings import Settings
+from console.connection_settings import Settings
 
 EXIT_CODES = (
     "exit codes: 0 ok, 1 it failed or what was named is not there, 2 usage, 3 not allowed, 4 cannot reach the cluster; "

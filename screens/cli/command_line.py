@@ -123,7 +123,7 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
         case "history" | "ledger":
             from screens.cli.history import COMMANDS
         case "releases" | "stop":
-            from screens.cli.releases import COMMANDS
+            from screens.cli.releases_and_stop import COMMANDS
         case "logs":
             from screens.cli.logs import COMMANDS
         case "exec" | "shell" | "facts" | "nccl-quick":
@@ -137,17 +137,17 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
         case "hang" | "slow":
             from screens.cli.hang import COMMANDS
         case "wait" | "alarms":
-            from screens.cli.wait import COMMANDS
+            from screens.cli.wait_and_alarms import COMMANDS
         case "nccl" | "training" | "gpus":
-            from screens.cli.measures import COMMANDS
+            from screens.cli.nccl_training_gpus import COMMANDS
         case "read":
             from screens.cli.read import COMMANDS
         case "forecast" | "whatif":
-            from screens.cli.forecast import COMMANDS
+            from screens.cli.forecast_and_what_if import COMMANDS
         case "why":
             from screens.cli.why import COMMANDS
         case "clusters" | "nodepools" | "operations" | "resize" | "report" | "cordon" | "uncordon":
-            from screens.cli.clusters import COMMANDS
+            from screens.cli.clusters_and_nodes import COMMANDS
         case "images" | "build" | "builds" | "build-log" | "build-cancel":
             from screens.cli.images import COMMANDS
         case "buckets" | "ls" | "get" | "store-logs" | "lustre" | "filestore" | "checkpoints":

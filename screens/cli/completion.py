@@ -86,7 +86,7 @@ def _cluster_names(given: dict[str, Any], kind: str) -> list[str]:
     def ask() -> None:
         import asyncio
 
-        from console.kube.object_names import object_names
+        from console.kube.completion_names import object_names
 
         context, namespace, job = (given.get(each, "") for each in ("context", "namespace", "job"))
         with suppress(ConsoleError, OSError, msgspec.MsgspecError):

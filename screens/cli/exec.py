@@ -26,10 +26,10 @@ from screens.cli.arguments import (
     positive,
     seconds_of_a_day,
 )
-from screens.cli.ask import ask_line, read_stdin
-from screens.cli.connect import open_session
-from screens.cli.job import JOB_KINDS, chosen_ranks, container_of, pod_words, running_pod
+from screens.cli.job_arguments import JOB_KINDS, chosen_ranks, container_of, pod_words, running_pod
+from screens.cli.open_session import open_session
 from screens.cli.output import print_json, print_line, print_result, show_progress, warn, write_to_terminal
+from screens.cli.prompts import ask_line, read_stdin
 from screens.sanitize import for_terminal
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ async def facts(options: FactsOptions) -> int:
 
 async def nccl_quick(options: NcclQuickOptions) -> int:
     """Run `a4 nccl-quick`; returns 1 if the test failed or had wrong values."""
-    from console.config import own_log_formats
+    from console.settings_file import own_log_formats
     from trainlog import (  # parsers of logs are of no use to the other commands
         LogResults,
         ResultsPrinter,

@@ -12,16 +12,23 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from console.attach.files.copies import CopyMethod, CopyProgress, CopyReport, EntryKind, RemotePath, parse_remote_path
+from console.attach.files.copy_progress import (
+    CopyMethod,
+    CopyProgress,
+    CopyReport,
+    EntryKind,
+    RemotePath,
+    parse_remote_path,
+)
 from console.errors import BadInput, ConsoleError
 from console.kube.snapshot import Fleet
 from console.scheduling.pod_slots import PodSlot, find_pod_slot
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, container_option, flag, json_flag, option, word
-from screens.cli.ask import confirm
-from screens.cli.connect import open_session
-from screens.cli.job import JOB_KINDS, chosen_ranks, container_of, pod_index_json, pod_words, running_pod
+from screens.cli.job_arguments import JOB_KINDS, chosen_ranks, container_of, pod_index_json, pod_words, running_pod
+from screens.cli.open_session import open_session
 from screens.cli.output import print_entries, print_json, print_line, print_result, raw_stream, warn
+from screens.cli.prompts import confirm
 from screens.sanitize import one_line
 from screens.wording import size
 

@@ -28,11 +28,11 @@ from rankscope import (
     slow_report_to_json,
 )
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, seconds_of_an_hour, word
-from screens.cli.ask import confirm, is_interactive
-from screens.cli.connect import open_session
-from screens.cli.job import JOB_KINDS
+from screens.cli.job_arguments import JOB_KINDS
 from screens.cli.lists import read_diagnoses, read_progress_of_jobs
+from screens.cli.open_session import open_session
 from screens.cli.output import print_json, print_line, print_result, show_progress, warn
+from screens.cli.prompts import confirm, is_interactive
 
 if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
@@ -176,7 +176,7 @@ async def slow(options: SlowOptions) -> int:
 async def _accept_pace(session: Session, job: JobSet, *, as_json: bool) -> int:
     """Accept the job's slower steps as its pace; 1 if it has none."""
     from screens.columns.jobs import JobLine
-    from screens.columns.live import with_diagnoses
+    from screens.columns.live_jobs import with_diagnoses
 
     await read_diagnoses(session)
     progress = (await read_progress_of_jobs(session, [job])).get(job.uid)

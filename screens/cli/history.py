@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from console.connection_settings import OWN_NAME, login_name
 from console.errors import BadInput, BadKubeconfig, Conflict, ConsoleError, NotThere
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.meta import short_name
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.launch.run_record import (
     RunRecord,
     compare_values,
@@ -24,19 +25,18 @@ from console.launch.run_record import (
     running_runs,
 )
 from console.metrics.alarm import ALARM_GLYPH
-from console.metrics.ledger import Ledger, LedgerBox, sum_ledgers
-from console.metrics.seen_time import decode_seen_time
+from console.metrics.gpu_time_ledger import Ledger, LedgerBox, sum_ledgers
+from console.metrics.time_spans import decode_seen_time
 from console.session import Session, load_catalog
-from console.settings import OWN_NAME, login_name
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
-from screens.cli.connect import open_session
-from screens.cli.job import JOB_KINDS
+from screens.cli.job_arguments import JOB_KINDS
 from screens.cli.lists import read_diagnoses, read_progress_of_jobs
 from screens.cli.logs import moment
+from screens.cli.open_session import open_session
 from screens.cli.output import print_json, print_line, print_listing, print_result, print_table, warn
 from screens.columns.jobs import JobLine
-from screens.columns.live import with_diagnoses
+from screens.columns.live_jobs import with_diagnoses
 from screens.columns.runs import RUNS, cost_lines, hours_words
 from screens.sanitize import one_line
 from screens.wording import alarm_words, count, loss_words, percent

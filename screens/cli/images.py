@@ -13,12 +13,12 @@ import msgspec
 
 from console.errors import BadInput
 from console.google.builds import BUILD_MACHINES, Build, plan_problems
-from console.kube.arrivals import SERVER_CLOCK
+from console.kube.stream_completeness import SERVER_CLOCK
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, flag, json_flag, option, positive, word
-from screens.cli.ask import confirm
-from screens.cli.connect import google_of
+from screens.cli.open_session import google_of
 from screens.cli.output import print_json, print_line, print_listing, print_result, print_table, warn
+from screens.cli.prompts import confirm
 from screens.columns.column import as_text
 from screens.columns.google import BUILDS, IMAGES
 from screens.sanitize import one_line

@@ -27,7 +27,7 @@ from console.scheduling.launch_forecast import FORECAST_NOTE, NO_QUEUE, QUEUE_KI
 from console.scheduling.why import WAIT_KINDS, Category
 from console.scheduling.why_job import why_job
 from console.session import Session, load_catalog, read_priorities
-from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
+from practice.programs.job_faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 from screens.cli.arguments import (
     EXIT_ALARM,
     EXIT_CODES,
@@ -41,10 +41,10 @@ from screens.cli.arguments import (
     option_of_flags,
     word,
 )
-from screens.cli.ask import confirm, is_interactive
-from screens.cli.connect import open_session
-from screens.cli.job import ALARM_POLL_SECONDS, alarm_json, print_alarms
+from screens.cli.job_arguments import ALARM_POLL_SECONDS, alarm_json, print_alarms
+from screens.cli.open_session import open_session
 from screens.cli.output import print_hint, print_json, print_line, print_result, print_table, warn
+from screens.cli.prompts import confirm, is_interactive
 
 if TYPE_CHECKING:
     from console.metrics.job_monitor import JobMonitor

@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from console.connection_settings import OWN_NAME
 from console.errors import ConsoleError, NotAllowed, NotFound, Unreadable
 from console.kube.gpu_pods import HOLDS_ITS_NODE, gpu_pods
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet, WatchState
-from console.settings import OWN_NAME
 from screens.cli.arguments import EXIT_ALARM, EXIT_CODES, Command, Commands, Options, flag, json_flag
-from screens.cli.connect import open_session
+from screens.cli.open_session import open_session
 from screens.cli.output import print_json, print_listing, warn
 from screens.columns.column import COMMAND, ListLayout, as_json
 
@@ -86,7 +86,7 @@ async def _read_rows(session: Session, fleet: Fleet, layout: ListLayout[Any], op
     namespace = None if options.all_namespaces else session.namespace
     if options.command == "jobs":
         from screens.columns.jobs import job_lines
-        from screens.columns.live import with_diagnoses
+        from screens.columns.live_jobs import with_diagnoses
 
         jobs = _shown_jobs(session, namespace)
         waits = any(each.state is JobState.PENDING for each in jobs)
@@ -154,7 +154,7 @@ async def expected_starts(session: Session) -> Mapping[tuple[str, str], Expected
 async def _with_health(session: Session, fleet: Fleet, rows: list[WorkloadLine]) -> list[WorkloadLine]:
     """The rows of workloads, completed with their job's health if they hold quota."""
     from screens.columns.jobs import JobLine
-    from screens.columns.live import with_diagnoses
+    from screens.columns.live_jobs import with_diagnoses
 
     await read_diagnoses(session)
     jobs = {row.workload.key: fleet.jobset_by_uid.get(row.workload.owner_uid) for row in rows if not row.position}

@@ -27,15 +27,15 @@ import msgspec
 
 from console.errors import BadInput, NotFound, NotThere
 from console.folders import KEEP_LOGS_DAYS, KEEP_LOGS_GB
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.find_job import find_job, require_listed
 from console.kube.objects.pod import Pod
-from console.logs.line import PodLine
+from console.kube.stream_completeness import SERVER_CLOCK
+from console.logs.log_line import PodLine
 from console.scheduling.pod_slots import first_failure, pod_slots
 from rankscope import format_pods
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, word
-from screens.cli.connect import Connect, open_session
-from screens.cli.job import JOB_KINDS, pod_of_rank, selectors_of_job
+from screens.cli.job_arguments import JOB_KINDS, pod_of_rank, selectors_of_job
+from screens.cli.open_session import Connect, open_session
 from screens.cli.output import pass_raw, print_line, warn, write_to_terminal
 from screens.sanitize import one_line
 from trainlog import LEVELS, has_severity

@@ -8,18 +8,18 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.snapshot import Fleet
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.scheduling.topology import Pool, pools
 from screens import wording
 from screens.cli.arguments import Options
-from screens.cli.connect import open_session
-from screens.cli.job import alarm_line
+from screens.cli.job_arguments import alarm_line
 from screens.cli.lists import read_progress_of_jobs, unread
+from screens.cli.open_session import open_session
 from screens.cli.output import print_line, warn
-from screens.cli.wait import warn_of_settings
+from screens.cli.wait_and_alarms import warn_of_settings
 from screens.columns.jobs import JOBS, JobLine, last_cell, progress_cell, reasons, start_words
-from screens.columns.live import freshness_spans, live_line
+from screens.columns.live_jobs import freshness_spans, live_line
 from screens.columns.nodes import POOLS, node_state, pool_state
 from screens.columns.queues import QUEUES, QueueLine, queue_line, queue_state
 from screens.wording import Cell

@@ -10,10 +10,10 @@ from console.launch.recipes import LaunchPlan
 from console.preflight.check import Check, Result, lacks_all_permissions, tally
 from console.session import Session
 from screens.cli.arguments import Command, Commands, confirmed, flag, json_flag, option, word
-from screens.cli.ask import confirm
-from screens.cli.connect import open_session
 from screens.cli.launch import PlanOptions, make_plan, with_queue
+from screens.cli.open_session import open_session
 from screens.cli.output import print_hint, print_json, print_line, print_result, warn
+from screens.cli.prompts import confirm
 
 CHECK_KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
 """What the checks see of the cluster by its watch."""

@@ -110,7 +110,7 @@ async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
     gc.enable()  # from here on the process may live for days
     pipe, pod = await PortForwarder(who).open_pipe(address, port, limit=limit, say=warn)
     if name := given.get("entry"):
-        from console.attach.ssh.connect import ensure_current_pod
+        from console.attach.ssh.proxy_connection import ensure_current_pod
 
         await ensure_current_pod(who, name, pod)
     await relay_stdio(pipe)

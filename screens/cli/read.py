@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from console.config import own_log_formats
 from console.errors import BadInput
+from console.settings_file import own_log_formats
 from screens.cli.arguments import STEP_KEYS, TEST_KEYS, Command, Commands, Options, flag, json_flag, word
 from screens.cli.output import print_error, warn
 from trainlog import UnreadableLog, print_log

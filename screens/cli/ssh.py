@@ -14,10 +14,10 @@ from console.errors import BadInput, ConsoleError, NotAllowed
 from console.kube.find_job import find_job
 from console.scheduling.pod_slots import find_pod_slot
 from screens.cli.arguments import Command, Commands, Options, confirmed, flag, json_flag, option, option_of_flags, word
-from screens.cli.ask import ask_line
-from screens.cli.connect import open_session
-from screens.cli.job import JOB_KINDS
+from screens.cli.job_arguments import JOB_KINDS
+from screens.cli.open_session import open_session
 from screens.cli.output import print_json, print_line, print_result, warn, write_to_terminal
+from screens.cli.prompts import ask_line
 from screens.sanitize import for_terminal
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ async def ssh(options: SshOptions) -> int:
     """Set up SSH to a rank and run ssh; or write, list or remove host entries."""
     if options.undo or options.forget or not (options.jobs or options.write_config):
         # Remove everything that a4 wrote for ssh, or these jobs' hosts; else list the hosts.
-        from console.attach.ssh.access import SshAccess
+        from console.attach.ssh.ssh_setup import SshAccess
 
         if options.undo:
             done = await SshAccess.remove_ssh_setup()

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from console.attach.files.copies import RemotePath, parse_remote_path
-from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
+from console.attach.files.copy_progress import RemotePath, parse_remote_path
+from console.checkpoints.completeness import Checkpoint, CheckpointState, Survey
 from console.checkpoints.reader import find_saved_folder, survey_bucket, survey_container
-from console.checkpoints.saved import SavedState
+from console.checkpoints.saved_state import SavedState
 from console.errors import BadInput, NotFound, NotThere
-from console.google.gcs_place import parse_gcs_address
+from console.google.bucket_paths import parse_gcs_address
 from console.google.storage import FilestoreInstance, LustreInstance
-from console.kube.arrivals import SERVER_CLOCK
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.lost_work import LostWork
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, container_option, flag, json_flag, word
-from screens.cli.connect import google_of, open_session
 from screens.cli.files import copies_of, list_folder, progress_bars
 from screens.cli.images import project_of, projects_option
-from screens.cli.job import JOB_KINDS
+from screens.cli.job_arguments import JOB_KINDS
+from screens.cli.open_session import google_of, open_session
 from screens.cli.output import print_entries, print_json, print_line, print_listing, print_result, warn
 from screens.columns.google import STORAGE, of_bucket, of_filestore, of_lustre
 from screens.sanitize import one_line

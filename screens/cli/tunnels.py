@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from console.errors import BadInput
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
-from screens.cli.connect import practice_cluster
+from screens.cli.open_session import practice_cluster
 from screens.cli.output import print_listing, print_result, warn
 from screens.columns.tunnels import PROFILES, TUNNELS
 
 if TYPE_CHECKING:
     from console.attach.tunnel.background import TunnelRequest
-    from console.attach.tunnel.published import Tunnel
+    from console.attach.tunnel.tunnel_files import Tunnel
 
 
 async def forward(options: ForwardOptions) -> int:
@@ -61,16 +61,16 @@ async def forward(options: ForwardOptions) -> int:
 
 async def _make_request(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequest:
     """The tunnel request for the arguments or profile; saves a profile if requested."""
-    from console.attach.tunnel import published
+    from console.attach.tunnel import tunnel_files
     from console.attach.tunnel.background import TunnelRequest
-    from console.attach.tunnel.published import TunnelProfile
     from console.attach.tunnel.relay import load_login
+    from console.attach.tunnel.tunnel_files import TunnelProfile
     from console.kube.pod_address import PodAddress, PortPair
 
     if options.profile:
         if options.words:
             raise BadInput("Name a profile, or a job and ports, not both.")
-        saved = await asyncio.to_thread(published.find_profile, options.profile)
+        saved = await asyncio.to_thread(tunnel_files.find_profile, options.profile)
         options = options.replaced(
             context=options.context or saved.context, namespace=options.namespace or saved.namespace
         )
@@ -93,7 +93,7 @@ async def _make_request(options: ForwardOptions, kubeconfig: Path | None) -> Tun
         raise BadInput(f"Port {twice} of the pod is named twice.", "One local port serves any number of programs.")
     if options.save:
         made = TunnelProfile(options.save, address.namespace, job, rank, ports, target.context)
-        await asyncio.to_thread(published.save_profile, made)
+        await asyncio.to_thread(tunnel_files.save_profile, made)
     place = str(await asyncio.to_thread(kubeconfig.absolute)) if kubeconfig else ""
     return TunnelRequest(address.namespace, job, rank, ports, target.context, place)
 
@@ -121,29 +121,29 @@ def _change_printer(first: Tunnel) -> Callable[[Tunnel], None]:
 
 
 async def tunnels(options: TunnelsOptions) -> int:
-    from console.attach.tunnel import published
+    from console.attach.tunnel import tunnel_files
 
     match options.action:
         case "stop":
             return await _stop_tunnels(options)
         case "profiles":
-            profiles = await asyncio.to_thread(published.read_profiles)
+            profiles = await asyncio.to_thread(tunnel_files.read_profiles)
             none = "No profile is saved. Save one: a4 forward JOB POD 8888 --save NAME"
             return print_listing(options.json, {"kind": "profiles", "items": profiles}, PROFILES, profiles, none)
         case "forget":
             return await _forget_profile(options)
-    found = await published.list_tunnels()
+    found = await tunnel_files.list_tunnels()
     none = "No tunnel is open. Open one: a4 forward JOB POD 8888"
     return print_listing(options.json, {"kind": "tunnels", "items": found}, TUNNELS, found, none)
 
 
 async def _stop_tunnels(options: TunnelsOptions) -> int:
-    from console.attach.tunnel import published
+    from console.attach.tunnel import tunnel_files
 
     if options.all == bool(options.words):
         raise BadInput("Name the tunnels to stop, or give --all.", "a4 tunnels lists them.")
-    names = [each.name for each in await published.list_tunnels()] if options.all else list(options.words)
-    stopped = [await published.stop_tunnel(name) for name in names]
+    names = [each.name for each in await tunnel_files.list_tunnels()] if options.all else list(options.words)
+    stopped = [await tunnel_files.stop_tunnel(name) for name in names]
     lines = [
         f"Stopped {each.name}: {', '.join(map(str, each.listeners)) or 'no port'} of {each.address}."
         for each in stopped
@@ -152,12 +152,12 @@ async def _stop_tunnels(options: TunnelsOptions) -> int:
 
 
 async def _forget_profile(options: TunnelsOptions) -> int:
-    from console.attach.tunnel import published
+    from console.attach.tunnel import tunnel_files
 
     if not options.words:
         raise BadInput("Name the profile to forget.", "a4 tunnels profiles lists them.")
     for name in options.words:
-        await asyncio.to_thread(published.forget_profile, name)
+        await asyncio.to_thread(tunnel_files.forget_profile, name)
     lines = (f"Forgot the profile {name}." for name in options.words)
     return print_result(options.json, {"kind": "profiles", "forgotten": options.words}, *lines)
 

@@ -26,12 +26,12 @@ from console.scheduling.why import WAIT_KINDS, Category, Why
 from console.scheduling.why_job import why_job
 from console.scheduling.why_workload import why_workload
 from screens.cli.arguments import Command, Commands, Options, json_flag, word
-from screens.cli.connect import Connect, open_session
-from screens.cli.job import alarm_json, health_code
+from screens.cli.job_arguments import alarm_json, health_code
 from screens.cli.lists import expected_starts, list_pods_of, read_diagnoses
+from screens.cli.open_session import Connect, open_session
 from screens.cli.output import print_hint, print_json
 from screens.columns.jobs import JobLine, start_json, start_words
-from screens.columns.live import with_diagnoses
+from screens.columns.live_jobs import with_diagnoses
 from screens.sanitize import one_line
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import ApiDisabled, ConsoleError
-from console.kube.arrivals import SERVER_CLOCK
+from console.kube.stream_completeness import SERVER_CLOCK
 from screens import wording
 from screens.columns.column import COMMAND, PAGE, Column, since
 from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Cell, Span, sentence
 
 if TYPE_CHECKING:
+    from console.google.bucket_paths import Bucket
     from console.google.builds import Build, Image
     from console.google.clusters import GkeCluster, GkeOperation
-    from console.google.gcs_place import Bucket
     from console.google.node_pools import PoolStatus
     from console.google.storage import FilestoreInstance, LustreInstance
     from console.kube.nested_values import Value

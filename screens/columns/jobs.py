@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from console.connection_settings import OWN_NAME
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import ALARM_GLYPH, Alarm
@@ -18,7 +19,6 @@ from console.metrics.health import STEPLESS_WORDS, Health, HealthLevel, job_heal
 from console.scheduling.pod_slots import PodSlot, first_failure, pod_slots
 from console.scheduling.why import WAIT_KINDS, Why, awaited_ends, format_ends
 from console.scheduling.why_job import why_job
-from console.settings import OWN_NAME
 from screens import wording
 from screens.columns.column import CREATED, Column, ListLayout, fact, since
 from screens.wording import Cell, Span
@@ -27,7 +27,7 @@ from trainlog import NcclResult
 if TYPE_CHECKING:
     from typing import Any
 
-    from console.checkpoints.saved import SavedState
+    from console.checkpoints.saved_state import SavedState
     from console.metrics.job_progress import JobProgress
     from console.scheduling.expected_start import ExpectedStart
     from rankscope import SlowReport

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from console.durations import HOUR
 from console.google.node_pools import GooglePool
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.scheduling.topology import GpuState, Host, Pool, host, pools
 from screens.columns.column import COMMAND, CREATED, PAGE, Column, ListLayout, fact, since
 from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Span, bar_columns, count, duration, sentence

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.health import Health, HealthLevel
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.kueue_snapshot import cluster_queue_name, gpu_flavors, queue_order

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from console.kube.arrivals import SERVER_CLOCK
+from console.connection_settings import OWN_NAME
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.launch.run_record import STALLED_STATE, Outcome, RunRecord
-from console.metrics.ledger import format_gpu_time
-from console.settings import OWN_NAME
+from console.metrics.gpu_time_ledger import format_gpu_time
 from screens import wording
 from screens.columns.column import Column, since
 from screens.columns.jobs import health_runs
@@ -20,7 +20,7 @@ from trainlog import find_nan_since
 if TYPE_CHECKING:
     from console.launch.recipes import Release
     from console.launch.stop import OrphanedResource, StopPlan
-    from console.metrics.ledger import Ledger
+    from console.metrics.gpu_time_ledger import Ledger
 
 _OUTCOME_GLYPHS = {
     Outcome.WAITING: wording.IDLE,

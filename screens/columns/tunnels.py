@@ -9,7 +9,7 @@ from screens.columns.column import COMMAND, Column, since
 from screens.wording import BAD, IDLE, OK, UNDER_WAY, Cell, Span
 
 if TYPE_CHECKING:
-    from console.attach.tunnel.published import Tunnel, TunnelProfile
+    from console.attach.tunnel.tunnel_files import Tunnel, TunnelProfile
 
 TUNNEL_GLYPHS = {"ready": OK, "waiting": UNDER_WAY, "lost": BAD, "ended": IDLE}
 

@@ -18,7 +18,7 @@ from console.errors import BadInput
 from console.google.builds import BUILD_MACHINES, Build, BuildContext, BuildPlan, plan_problems
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt, Question
 from screens.live_screen import LiveScreen
-from screens.widgets.form.model import LaunchRequest
+from screens.widgets.form.form_model import LaunchRequest
 from screens.wording import whole_path
 
 MACHINE_FIELD, TIMEOUT_FIELD = "machine", "time-out"

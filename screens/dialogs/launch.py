@@ -17,11 +17,11 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
-from console.checkpoints.saved import STARTING_WEIGHT_FIELDS, starting_values
+from console.checkpoints.saved_state import STARTING_WEIGHT_FIELDS, starting_values
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, ReleaseFailed
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.nested_values import Value, overlay_values
 from console.kube.objects.jobset import JobSet, recipe_kind
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.launch.recipes import LaunchPlan, Manifest, join_manifests
 from console.launch.run_record import RunRecord, flatten_values
 from console.launch.service import avoid_nodes
@@ -34,8 +34,9 @@ from screens.columns.runs import run_reference
 from screens.dialogs.question import Choice, Confirm, Pick, Question
 from screens.live_screen import LiveScreen
 from screens.sanitize import one_line
-from screens.widgets.form.form import Form
-from screens.widgets.form.launch_words import (
+from screens.widgets.form.form_model import NAME, LaunchDraft, LaunchRequest
+from screens.widgets.form.launch_form import Form
+from screens.widgets.form.launch_texts import (
     RecipeTable,
     alternative_words,
     fit_words,
@@ -43,8 +44,7 @@ from screens.widgets.form.launch_words import (
     paste_words,
     plan_words,
 )
-from screens.widgets.form.model import NAME, LaunchDraft, LaunchRequest
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.wrapped_sentence import SentenceLine
 from screens.widgets.yaml import YamlText
 from screens.wording import Span
 

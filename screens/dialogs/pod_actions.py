@@ -17,7 +17,7 @@ from console.kube.objects.pod import HINT_AFTER_THE_END, Pod
 from console.scheduling.pod_slots import PodFate, PodSlot, pod_fate, pod_slots, successor
 from screens.columns.job_header import rank_waits
 from screens.columns.jobs import JobLine
-from screens.dialogs.attach import forward_pod
+from screens.dialogs.editor_and_tunnel import forward_pod
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.dialogs.save_and_copy import copy_files
 from screens.live_screen import LiveScreen
@@ -124,7 +124,7 @@ class PodActions(LiveScreen):
     @work(group="actions")
     async def action_editor(self) -> None:
         """Open an editor in the pod, which must be a rank of a job, since ssh host names are by job and rank."""
-        from screens.dialogs.attach import open_editor_in_rank
+        from screens.dialogs.editor_and_tunnel import open_editor_in_rank
 
         pods, fleet = self.pods(), self.app.fleet
         if not pods:
@@ -207,12 +207,12 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
                changes=True),
     RankAction("code", "v", "VS Code",
                "ssh to the chosen pod by name: VS Code, Cursor, Zed, Gateway; asks before it sets anything up",
-               "screens.dialogs.attach:open_editor_in_rank", changes=True),
+               "screens.dialogs.editor_and_tunnel:open_editor_in_rank", changes=True),
     RankAction("forward", "f", "Forward",
                "Forward ports of this machine to the chosen pod; they follow it when it is replaced",
-               "screens.dialogs.attach:forward_rank", running=False, alive=True),
+               "screens.dialogs.editor_and_tunnel:forward_rank", running=False, alive=True),
     RankAction("doctor", "D", "Doctor", "Each step from your token to an editor in the chosen pod, and what fixes it",
-               "screens.dialogs.attach:diagnose_rank", running=False, show=False),
+               "screens.dialogs.editor_and_tunnel:diagnose_rank", running=False, show=False),
     RankAction("everywhere", "exclamation_mark", "Run in pods",
                "A command in many pods at once, equal outputs together",
                "screens.dialogs.run_in_ranks:run_in_ranks", changes=True, running=False, show=False),

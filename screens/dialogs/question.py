@@ -18,10 +18,10 @@ from textual.widgets import Button, Input, Static
 
 from screens.columns.column import Column
 from screens.sanitize import one_line
-from screens.widgets.line import AbstractWidgetMeta
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.styled_text import AbstractWidgetMeta
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Span, whole_path
 
 

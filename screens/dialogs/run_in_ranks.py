@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 
 from console.attach.exec_many import OutputGroup, QuickNcclTest, RankOutput, group_outputs, parse_ranks, worst_exit_code
 from console.errors import ConsoleError
-from console.kube.arrivals import SERVER_CLOCK
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.nccl_history import MeasuredTest
 from console.scheduling.pod_slots import PodSlot, pod_slots
 from screens.columns.jobs import JobLine
@@ -22,7 +22,7 @@ from screens.dialogs.question import WorkDialog
 from screens.live_screen import LiveScreen
 from screens.sanitize import one_line
 from screens.widgets.charts.nccl_panel import NcclPanel
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.wrapped_sentence import SentenceLine
 from screens.widgets.yaml import HEADING, OutputText
 from screens.wording import count
 from trainlog import NcclTest, format_ranges

@@ -16,15 +16,15 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from console.attach.files.copies import CopyProgress, CopyReport
+from console.attach.files.copy_progress import CopyProgress, CopyReport
 from console.errors import BadInput, ConsoleError
 from console.folders import write_new_file
-from console.logs.text import LogText
+from console.logs.log_text import LogText
 from console.scheduling.pod_slots import PodSlot
 from screens.columns.jobs import JobLine
 from screens.dialogs.question import FilePrompt, WorkDialog
 from screens.live_screen import LiveScreen
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Span, bar, count, duration, percent, size, whole_path
 
 if TYPE_CHECKING:

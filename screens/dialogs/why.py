@@ -12,8 +12,8 @@ from textual.screen import Screen
 
 from screens.dialogs.question import Question
 from screens.sanitize import one_line
-from screens.widgets.pane import Lines
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.side_pane import Lines
+from screens.widgets.wrapped_sentence import SentenceLine
 
 WHY = Binding("w", "why", "Why", id="table.why", tooltip="The whole reason, with its figures and the cluster's words")
 MANY_LINES = 1000

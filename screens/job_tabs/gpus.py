@@ -12,8 +12,8 @@ from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.snapshot import Fleet
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.gpu_metrics import (
     DCGM,
     GPU_METRICS,
@@ -31,10 +31,10 @@ from console.metrics.job_monitor import gpu_faults
 from screens.columns.column import Column, RowKey
 from screens.columns.jobs import JobLine
 from screens.job_tabs.tab import JobTab
-from screens.widgets.line import CutLines
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.styled_text import CutLines
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Cell, Span, heat_bar, short_node
 
 MIN_GPU_COLUMNS = 8  # columns of GPUs at least: an A4 machine has eight

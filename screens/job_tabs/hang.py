@@ -13,8 +13,8 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
 from console.hang.bundle import find_unasked_bundle
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.snapshot import Fleet
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.launch.ownership import Proof
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.health import STEPLESS_WORDS, HealthLevel
@@ -37,9 +37,9 @@ from screens.columns.jobs import JobLine, slow_rank_words
 from screens.dialogs.question import Choice, Confirm, FilePrompt, Pick
 from screens.job_tabs.tab import JobTab
 from screens.sanitize import one_line
-from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SentenceLine
 from screens.widgets.yaml import HEADING, OutputText
 from screens.wording import Span
 from trainlog import format_ranges

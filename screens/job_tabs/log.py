@@ -13,9 +13,9 @@ from textual.binding import Binding, BindingType
 
 from console.kube.snapshot import Fleet
 from console.logs.job_log import JobLog
+from console.logs.log_segment import LogSegment
+from console.logs.log_text import TextRow
 from console.logs.merged_text import AgreedText, Consensus
-from console.logs.segment import LogSegment
-from console.logs.text import TextRow
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.log_search import (
     FoundLine,
@@ -30,11 +30,11 @@ from rankscope import format_pods
 from screens import wording
 from screens.columns.job_header import rank_waits
 from screens.columns.jobs import JobLine
-from screens.columns.live import alarm_by_log
+from screens.columns.live_jobs import alarm_by_log
 from screens.dialogs.save_and_copy import save_log
 from screens.job_tabs.tab import JobTab
-from screens.widgets.log.lines import LogLines
-from screens.widgets.log.view import WAITING_FOR_CONNECTION, LogView
+from screens.widgets.log.log_lines import LogLines
+from screens.widgets.log.log_view import WAITING_FOR_CONNECTION, LogView
 from trainlog import FIRST_ERROR
 
 MAX_LINES_AT_FIRST, MIN_LINES_PER_POD = 2_000_000, 2_000

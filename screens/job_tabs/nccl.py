@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState, RecipeKind, recipe_kind
 from console.kube.snapshot import Fleet
-from console.metrics.export import export_tests
+from console.metrics.export_results import export_tests
 from console.metrics.health import STEPLESS_WORDS
 from screens.columns.job_header import nccl_waits, rank_waits
 from screens.columns.jobs import JobLine, health_runs

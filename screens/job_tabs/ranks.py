@@ -17,9 +17,9 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widgets import Static
 
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.job_measures import RankProgress
 from console.scheduling.pod_failure import FailureCard, rank_failures
 from console.scheduling.pod_slots import PodSlot
@@ -30,13 +30,13 @@ from screens.columns.job_header import events_of
 from screens.columns.jobs import JobLine
 from screens.job_tabs.tab import JobTab
 from screens.widgets.job_pane import start_lines, waiting_lines
-from screens.widgets.line import CutLines, Styled, wrap
-from screens.widgets.log.lines import printable
-from screens.widgets.pane import Lines
-from screens.widgets.sentence_line import SentenceLine, fold_spans
+from screens.widgets.log.log_lines import printable
+from screens.widgets.side_pane import Lines
+from screens.widgets.styled_text import CutLines, Styled, wrap
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SentenceLine, fold_spans
 from screens.wording import Cell, Span
 from trainlog import shorten_iteration_line
 

@@ -15,7 +15,7 @@ from textual.widget import Widget
 from console.kube.snapshot import Fleet
 from screens.columns.jobs import JobLine
 from screens.live_screen import LiveScreen
-from screens.widgets.line import AbstractWidgetMeta, NeverScrolled
+from screens.widgets.styled_text import AbstractWidgetMeta, NeverScrolled
 from screens.widgets.table.table import ResourceTable
 
 

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
-from console.metrics.export import export_tracks
+from console.metrics.export_results import export_tracks
 from console.metrics.health import STEPLESS_WORDS
 from console.metrics.job_measures import JobMeasures
 from screens import wording

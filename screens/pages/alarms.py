@@ -12,16 +12,25 @@ from textual.binding import Binding, BindingType
 from console.hang.bundle import find_unasked_bundle
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import ALARM_GLYPH, Alarm
-from screens.alarm_notices import line_of
+from screens.alarm_toasts import line_of
 from screens.columns.alarms import ALARMS
 from screens.columns.column import RowKey
-from screens.columns.live import alarms_of_session
-from screens.dialogs.act import ACT, NOT_POSSIBLE, REMEDIES, Remedy, Trouble, act_on_trouble, list_remedies, trouble_of
+from screens.columns.live_jobs import alarms_of_session
+from screens.dialogs.alarm_actions import (
+    ACT,
+    NOT_POSSIBLE,
+    REMEDIES,
+    Remedy,
+    Trouble,
+    act_on_trouble,
+    list_remedies,
+    trouble_of,
+)
 from screens.live_screen import ONLY_MINE, LiveScreen
 from screens.session_app import SessionApp
-from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice, cell_width
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Span, short_path
 
 NO_BREAK_SPACE = "\u00a0"  # a space that does not break

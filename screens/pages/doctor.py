@@ -12,9 +12,9 @@ from console.attach.ssh.editors import DOCTOR_STEPS, SetupStep, StepState
 from console.kube.snapshot import Fleet
 from screens.columns.column import Column
 from screens.live_screen import LiveScreen
-from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Span
 
 STEP_GLYPHS = {StepState.OK: OK, StepState.WARNING: CARE, StepState.FAILED: BAD, StepState.SKIPPED: IDLE}

@@ -12,20 +12,20 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
 from console.google.node_pools import merge_google_pools
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.event import Event
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet, WatchState, per_snapshot
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.scheduling.pod_slots import pod_slots
 from console.scheduling.topology import Floor, Holder, Host, Pool, format_gpu_sum, pools
-from screens.alarm_notices import line_of
+from screens.alarm_toasts import line_of
 from screens.columns.nodes import POOLS, busbw_words, node_state
 from screens.dialogs.pool_actions import PoolsScreen
-from screens.paned import PanedScreen
+from screens.list_and_pane import PanedScreen
 from screens.widgets.floor_map import PARTLY_USED, FloorMap, Zoom
 from screens.widgets.job_pane import entry, job_entry
-from screens.widgets.line import CutLines, as_last_known
-from screens.widgets.pane import Lines, event_lines
+from screens.widgets.side_pane import Lines, event_lines
+from screens.widgets.styled_text import CutLines, as_last_known
 from screens.widgets.table.row_painter import Notice, cell_width
 from screens.widgets.table.table import ResourceTable
 from screens.wording import IDLE, OK, Span, count, short_node

@@ -17,11 +17,11 @@ from textual.strip import Strip
 from textual.widgets import Input, TextArea
 
 from screens.dialogs.question import Question
-from screens.widgets.bars import verb_of
-from screens.widgets.line import Styled, line
-from screens.widgets.pane import Lines
-from screens.widgets.sentence_line import fold_spans
+from screens.widgets.side_pane import Lines
+from screens.widgets.styled_text import Styled, line
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.title_and_keys import verb_of
+from screens.widgets.wrapped_sentence import fold_spans
 from screens.wording import GLYPH_MEANINGS, Span, lower_first_letter
 
 KEY_COLUMNS = 16

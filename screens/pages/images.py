@@ -13,19 +13,19 @@ from textual.binding import Binding, BindingType
 
 from console.errors import BadInput, ConsoleError
 from console.google.builds import Build, BuildLine, Image
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.snapshot import Fleet
+from console.kube.stream_completeness import SERVER_CLOCK
 from screens import wording
 from screens.columns.google import BUILD_GLYPHS, BUILDS, IMAGES
 from screens.dialogs.build import cancel_build, launch_with, start_build
 from screens.dialogs.question import Prompt
 from screens.dialogs.save_and_copy import save_log
-from screens.google_base import AskingScreen, InGoogleScreen, ProjectRegionScreen
+from screens.google_pages import AskingScreen, InGoogleScreen, ProjectRegionScreen
 from screens.live_screen import error_notice, error_spans
-from screens.widgets.log.view import WAITING_FOR_CONNECTION, LogView
-from screens.widgets.sentence_line import SentenceLine, SummaryLine
+from screens.widgets.log.log_view import WAITING_FOR_CONNECTION, LogView
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SentenceLine, SummaryLine
 from screens.wording import UNDER_WAY, Span, sentence
 
 BUSY_POLL_SECONDS, IDLE_POLL_SECONDS = 3.0, 30.0  # between two looks while a build runs, and while none does

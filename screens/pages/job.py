@@ -13,14 +13,14 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import ContentSwitcher
 
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobState, RecipeKind, recipe_kind
 from console.kube.snapshot import Fleet, WatchState
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.scheduling.pod_slots import PodSlot, first_failure
-from screens.alarm_notices import has_changed, line_of
+from screens.alarm_toasts import has_changed, line_of
 from screens.columns.job_header import explanation, first_tab, head
 from screens.columns.jobs import JobLine
-from screens.dialogs.act import ACT, act_on_trouble, trouble_of
+from screens.dialogs.alarm_actions import ACT, act_on_trouble, trouble_of
 from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import RANK_ACTIONS, RankAction
 from screens.dialogs.stop import stop_jobs
@@ -33,13 +33,13 @@ from screens.job_tabs.nccl import NcclTab
 from screens.job_tabs.ranks import RanksTab
 from screens.job_tabs.tab import JobTab
 from screens.job_tabs.training import TrainingTab
+from screens.list_and_pane import set_size
 from screens.live_screen import READ_CHECKPOINTS, LiveScreen
-from screens.paned import set_size
-from screens.widgets.bars import Tab, TabStrip
 from screens.widgets.job_pane import course_lines, reason_lines, saved_state_spans, should_read_unasked
-from screens.widgets.line import NeverScrolled
-from screens.widgets.pane import Lines, Pane
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.side_pane import Lines, Pane
+from screens.widgets.styled_text import NeverScrolled
+from screens.widgets.title_and_keys import Tab, TabStrip
+from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Span
 
 TABS: tuple[type[JobTab], ...] = (RanksTab, LogTab, NcclTab, TrainingTab, GpusTab, HangTab, EventsTab, YamlTab)

@@ -9,24 +9,24 @@ from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.scheduling.pod_slots import PodSlot
 from screens import wording
-from screens.alarm_notices import has_changed, line_of
+from screens.alarm_toasts import has_changed, line_of
 from screens.columns.column import RowKey
 from screens.columns.jobs import JOBS, JobLine, place_words, progress_cell, reasons, state_cell
-from screens.dialogs.act import ACT, act_on_trouble, trouble_of
-from screens.dialogs.attach import open_editor_in_rank
+from screens.dialogs.alarm_actions import ACT, act_on_trouble, trouble_of
+from screens.dialogs.editor_and_tunnel import open_editor_in_rank
 from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell
 from screens.dialogs.stop import stop_jobs
 from screens.dialogs.why import MANY_LINES, WHY, show_why
+from screens.list_and_pane import ReasonScreen
 from screens.live_screen import ONLY_MINE, READ_CHECKPOINTS, WHAT_IF
-from screens.paned import ReasonScreen
 from screens.widgets.job_pane import job_lines, reason_lines, tail_lines
-from screens.widgets.pane import Lines
+from screens.widgets.side_pane import Lines
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import MINE_MARK, Span, runs_of

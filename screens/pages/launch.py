@@ -16,7 +16,7 @@ from textual.timer import Timer
 
 from console.errors import Unreachable
 from console.kube.snapshot import Fleet
-from console.launch.choices import FieldChoices
+from console.launch.field_choices import FieldChoices
 from console.launch.recipes import LaunchPlan, Recipe
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.launch_forecast import (
@@ -38,9 +38,9 @@ from screens.dialogs.launch import (
     pick_profile,
 )
 from screens.widgets.form.editors import Pasted
-from screens.widgets.form.form import Form
-from screens.widgets.form.launch_pane import VIEWS, LaunchPane, Planned, PreflightLine
-from screens.widgets.form.launch_words import (
+from screens.widgets.form.form_model import NAME, LaunchDraft
+from screens.widgets.form.launch_form import Form
+from screens.widgets.form.launch_texts import (
     LIST_HELP,
     GoogleOffers,
     LaunchHead,
@@ -50,9 +50,9 @@ from screens.widgets.form.launch_words import (
     help_words,
     sum_words,
 )
-from screens.widgets.form.model import NAME, LaunchDraft
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.form.launch_views import VIEWS, LaunchPane, Planned, PreflightLine
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import count
 
 TALL_TERMINAL_LINES = 40  # lines of a terminal from which on what a recipe does is shown whole beside the form too

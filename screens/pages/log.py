@@ -15,12 +15,12 @@ from textual.widgets import Static
 from console.errors import ConsoleError
 from console.kube.snapshot import Fleet
 from console.logs.container_log import LogRequest, ResumeCursor
-from console.logs.text import FileText
-from screens.app_base import KeyOrderedApp
+from console.logs.log_text import FileText
 from screens.dialogs.question import FilePrompt
 from screens.dialogs.save_and_copy import save_log, write_lines
+from screens.key_ordered_app import KeyOrderedApp
 from screens.live_screen import LiveScreen
-from screens.widgets.log.view import WAITING_FOR_CONNECTION, LogView
+from screens.widgets.log.log_view import WAITING_FOR_CONNECTION, LogView
 from screens.wording import count, sentence, size
 
 TAIL_LINES = 10_000  # lines read at first

@@ -8,17 +8,17 @@ from textual import getters
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.event import Event
 from console.kube.objects.node import Node, NodeFault
 from console.kube.snapshot import Fleet
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.nccl_history import NodeBandwidth
 from console.scheduling.topology import host
 from screens.columns.nodes import busbw_words, maintenance_words, node_state
 from screens.dialogs.pod_actions import Key, PodActions
 from screens.dialogs.pool_actions import NodeActions
 from screens.pages.pods import PodTable
-from screens.widgets.pane import Facts
+from screens.widgets.side_pane import Facts
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
 from screens.wording import Fact, Span, clock, duration, moment, sentence, short_node

@@ -19,23 +19,23 @@ from console.google.node_pools import (
     format_operation_kind,
     format_operation_of,
 )
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.scheduling.topology import Pool, format_gpu_sum, host, pools
 from screens.columns.google import NODE_POOLS, POOL_GLYPHS
 from screens.columns.nodes import NODES, NodeRow, node_row
 from screens.columns.pods import status_cell
 from screens.dialogs.pool_actions import NodeActions, PoolSizes, report_host
-from screens.google_base import ASKING_GOOGLE
+from screens.google_pages import ASKING_GOOGLE
+from screens.list_and_pane import PanedScreen
 from screens.live_screen import error_notice, error_spans
 from screens.pages.node import events_of_node, node_facts
-from screens.paned import PanedScreen
-from screens.widgets.line import CutLines
-from screens.widgets.pane import Lines, event_lines, fact_lines, whole_lines
-from screens.widgets.sentence_line import SentenceLine, SummaryLine, fold_spans
+from screens.widgets.side_pane import Lines, event_lines, fact_lines, whole_lines
+from screens.widgets.styled_text import CutLines
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SentenceLine, SummaryLine, fold_spans
 from screens.wording import BAD, DONE, OK, UNDER_WAY, Span, age, count, runs_of, sentence
 
 BAR_COLUMNS = 16  # columns of a bar

@@ -11,20 +11,20 @@ from textual import getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.pod import Container, Pod
 from console.kube.snapshot import Fleet
-from console.yielding import key_expected
+from console.kube.stream_completeness import SERVER_CLOCK
+from console.work_slices import key_expected
 from screens.columns.column import Column, since
 from screens.columns.pods import PODS, status_cell
 from screens.dialogs.pod_actions import Key, PodActions
+from screens.list_and_pane import PanedScreen
 from screens.live_screen import ONLY_MINE
-from screens.paned import PanedScreen
-from screens.widgets.pane import Facts, Lines, event_lines, fact_lines, whole_lines
-from screens.widgets.sentence_line import SummaryLine
+from screens.widgets.side_pane import Facts, Lines, event_lines, fact_lines, whole_lines
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SummaryLine
 from screens.wording import (
     BAD,
     DONE,

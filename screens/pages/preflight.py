@@ -17,9 +17,9 @@ from screens import wording
 from screens.columns.column import Column, RowKey
 from screens.dialogs.question import Confirm
 from screens.live_screen import LiveScreen
-from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Span
 
 RESULT_CELLS = {

@@ -11,12 +11,12 @@ from textual import getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.workload import WorkloadState
 from console.kube.snapshot import Fleet, WatchState
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.scheduling.quota_ledger import queue_account
 from screens import wording
-from screens.alarm_notices import has_changed, line_of
+from screens.alarm_toasts import has_changed, line_of
 from screens.columns.column import RowKey
 from screens.columns.jobs import JobLine, start_time, state_cell
 from screens.columns.queues import (
@@ -30,13 +30,13 @@ from screens.columns.queues import (
     workload_lines,
 )
 from screens.dialogs.why import MANY_LINES, WHY, show_why
+from screens.list_and_pane import ReasonScreen
 from screens.live_screen import ONLY_MINE, WHAT_IF
-from screens.paned import ReasonScreen
 from screens.widgets.job_pane import course_lines, job_entry, job_lines, reason_lines, start_lines, waiting_lines
-from screens.widgets.pane import Lines
-from screens.widgets.sentence_line import SentenceLine, fold_spans
+from screens.widgets.side_pane import Lines
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SentenceLine, fold_spans
 from screens.wording import Span, runs_of
 
 WIDE_COLUMNS = 130  # screen columns from which bars are long

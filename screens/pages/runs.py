@@ -9,28 +9,28 @@ from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.kube.arrivals import SERVER_CLOCK
+from console.connection_settings import OWN_NAME
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import Fleet
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.launch.run_record import Difference, RunRecord, compare_values, find_run, last_success, running_runs
-from console.settings import OWN_NAME
 from screens import wording
-from screens.alarm_notices import with_jobs
+from screens.alarm_toasts import with_jobs
 from screens.columns.column import Column, RowKey
 from screens.columns.runs import RUNS, cost_lines, cost_words, outcome_cell, run_facts, run_reference, run_sentence
 from screens.dialogs.launch import launch_like, open_job
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.dialogs.save_and_copy import save_log
+from screens.list_and_pane import PanedScreen
 from screens.live_screen import LiveScreen
-from screens.paned import PanedScreen
 from screens.sanitize import one_line
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
-from screens.widgets.log.view import LogView
-from screens.widgets.pane import Facts, Lines, fact_lines
-from screens.widgets.sentence_line import SentenceLine, fold_spans
+from screens.widgets.log.log_view import LogView
+from screens.widgets.side_pane import Facts, Lines, fact_lines
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SentenceLine, fold_spans
 from screens.widgets.yaml import YamlText
 from screens.wording import Span
 

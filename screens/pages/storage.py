@@ -10,20 +10,20 @@ from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.attach.files.copies import CopyProgress
+from console.attach.files.copy_progress import CopyProgress
 from console.errors import BadInput, Conflict, ConsoleError
-from console.google.gcs_place import GcsPlace, StoredObject, parse_gcs_address
+from console.google.bucket_paths import GcsPlace, StoredObject, parse_gcs_address
 from screens import wording
 from screens.columns.column import Column, RowKey, since
 from screens.columns.google import BUCKET, FILESTORE, LUSTRE, STORAGE, StoragePlace, of_bucket, of_filestore, of_lustre
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
-from screens.google_base import AskingScreen, InGoogleScreen, ProjectRegionScreen
+from screens.google_pages import AskingScreen, InGoogleScreen, ProjectRegionScreen
 from screens.live_screen import error_notice, error_spans
 from screens.sanitize import one_line
-from screens.widgets.form.model import LaunchRequest
-from screens.widgets.sentence_line import SentenceLine, SummaryLine
+from screens.widgets.form.form_model import LaunchRequest
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SentenceLine, SummaryLine
 from screens.wording import Cell, Span
 
 

@@ -8,18 +8,18 @@ from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.attach.tunnel.published import Tunnel, TunnelProfile
+from console.attach.tunnel.tunnel_files import Tunnel, TunnelProfile
 from console.kube.pod_address import PodAddress
 from console.kube.snapshot import Fleet
 from screens import wording
 from screens.columns.column import RowKey
 from screens.columns.tunnels import TUNNELS, open_now, ports_cell
-from screens.dialogs.attach import open_ports
+from screens.dialogs.editor_and_tunnel import open_ports
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.live_screen import LiveScreen
-from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Span
 
 POLL_SECONDS = 1.0  # seconds between two looks: bytes run while one watches
@@ -168,7 +168,7 @@ class TunnelsScreen(LiveScreen):
                 address = PodAddress.parse(found.namespace, found.job, found.rank)
                 await open_ports(self, address, found.ports, keep=False)
             else:
-                from screens.dialogs.attach import ask_and_open
+                from screens.dialogs.editor_and_tunnel import ask_and_open
 
                 namespace = self.app.only_namespace or self.session.namespace
                 typed = await self.app.push_screen_wait(

@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 
 from console.errors import BadInput, ConsoleError
 from console.scheduling.what_if import Changes, what_if
-from screens.cli.forecast import FORECAST_KINDS, result_lines
+from screens.cli.forecast_and_what_if import FORECAST_KINDS, result_lines
 from screens.cli.lists import unread
 from screens.dialogs.question import Question
 from screens.session_app import SessionApp

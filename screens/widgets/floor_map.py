@@ -23,7 +23,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.scheduling.topology import Floor, GpuState, Host, HostGpu
-from screens.widgets.line import PaintedLines, compact, cut_sentence, fit, fit_spans, line
+from screens.widgets.styled_text import PaintedLines, compact, cut_sentence, fit, fit_spans, line
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Span
 

@@ -10,14 +10,14 @@ from weakref import WeakKeyDictionary
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from console.checkpoints.saved import list_faults
+from console.checkpoints.saved_state import list_faults
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
 from console.metrics.alarm import ALARM_GLYPH
 from console.metrics.gpu_metrics import Gpu
+from console.metrics.gpu_time_ledger import format_gpu_time
 from console.metrics.health import HealthLevel
 from console.metrics.job_measures import JobMeasures
-from console.metrics.ledger import format_gpu_time
 from console.metrics.lost_work import find_followed_lost_work, saved_folder
 from console.metrics.training_run import TrainingRun
 from console.scheduling.expected_start import ExpectedStart
@@ -36,19 +36,19 @@ from screens.columns.jobs import (
     state_cell,
 )
 from screens.sanitize import one_line
-from screens.widgets.charts.canvas import Box, Canvas
+from screens.widgets.charts.braille import Box, Canvas
 from screens.widgets.charts.nccl_panel import draw, measured_points, reference_band
+from screens.widgets.charts.training_chart import TrainingChartData, View, clock_words, draw_chart
 from screens.widgets.charts.training_panel import value_words
-from screens.widgets.charts.training_plot import TrainingChartData, View, clock_words, draw_chart
-from screens.widgets.line import cut_sentence, folded_at_spaces
-from screens.widgets.pane import WIDE_COLUMNS, Lines, beside, event_lines
-from screens.widgets.sentence_line import cut_spans, fold_spans
+from screens.widgets.side_pane import WIDE_COLUMNS, Lines, beside, event_lines
+from screens.widgets.styled_text import cut_sentence, folded_at_spaces
 from screens.widgets.table.row_painter import cell_width
+from screens.widgets.wrapped_sentence import cut_spans, fold_spans
 from screens.wording import Span, runs_of
 from trainlog import STEP_METRICS, is_comparable, redact, shorten_iteration_line
 
 if TYPE_CHECKING:
-    from console.checkpoints.saved import SavedState
+    from console.checkpoints.saved_state import SavedState
     from console.launch.ownership import Proof
 
 

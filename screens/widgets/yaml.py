@@ -11,10 +11,10 @@ from rich.text import Text
 from textual.binding import BindingType
 from textual.widgets import TextArea
 
-from console.logs.text import MemoryText
+from console.logs.log_text import MemoryText
 from screens.widgets.form.editors import kept_bindings
-from screens.widgets.line import SelfSizedScrollView, Styled, folded_at_spaces
-from screens.widgets.log.lines import MAX_MEMORY_LINES, LogLines
+from screens.widgets.log.log_lines import MAX_MEMORY_LINES, LogLines
+from screens.widgets.styled_text import SelfSizedScrollView, Styled, folded_at_spaces
 from screens.wording import Span
 
 _YAML_LINE = re.compile(r"(?P<lead>\s*(?:- )*)(?P<key>[^\s#'\"{}\[\]][^:#]*?:(?=\s|$))?(?P<rest>.*)")

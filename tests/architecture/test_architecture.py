@@ -177,7 +177,7 @@ def test_few_patterns_of_a_module_that_reads_logs_are_compiled_before_they_are_u
             "import console.session, console.launch.install",
             ["textual", "rich", "kubernetes", "helm_python", "paramiko"],
         ),
-        ("import console.attach.tunnel.local_forward", ["kueue_rules.cycle", "kueue_rules.virtual_cluster"]),
+        ("import console.attach.tunnel.local_forward", ["kueue_rules.admission_cycle", "kueue_rules.virtual_cluster"]),
         ("import screens.__main__", ["textual", "kubernetes", "helm_python", "paramiko", "google.cloud", "jsonschema"]),
         ("import screens.app", ["kubernetes", "helm_python", "paramiko", "google.cloud", "jsonschema"]),
     ],

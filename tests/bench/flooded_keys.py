@@ -1,7 +1,4 @@
-"""How soon the console answers a key while a pod or the API server floods it.
-
-`python -m tests.bench.flooded_keys [PART ...]`: only the floods whose name contains one of the parts.
-"""
+"""How soon the console answers a key during a flood: `python -m tests.bench.flooded_keys [PART OF A NAME ...]`."""
 
 from __future__ import annotations
 

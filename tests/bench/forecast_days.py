@@ -25,10 +25,10 @@ from console.kube.objects.node import Node
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Preemption, Quota, ResourceFlavor, Topology, Usage
 from console.kube.objects.workload import PodSet, TopologyDomain, Workload
 from console.kube.snapshot import Fleet
-from console.scheduling.arrivals import SeenWorkload, expected_arrivals, note_workloads
-from console.scheduling.expected_starts import cluster_of
 from console.scheduling.forecast_record import RecordedWindow, compare, correct_windows
+from console.scheduling.job_arrivals import SeenWorkload, expected_arrivals, note_workloads
 from console.scheduling.kueue_snapshot import kueue_workload
+from console.scheduling.start_simulation import cluster_of
 from console.scheduling.start_windows import PastRun, PastTimes, StartWindow, run_times, start_windows
 from kueue_rules import SnapshotWorkload as KueueWorkload
 from tests.screens.scene import a4

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from console.logs.text import FileText, LineFilter
+from console.logs.log_text import FileText, LineFilter
 
 GIGABYTE = 1 << 30
 FAST = 200.0

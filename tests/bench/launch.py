@@ -17,7 +17,7 @@ from console.kube.objects.pod import Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
 from console.kube.objects.workload import PodSet, Workload
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
-from console.launch.plan_texts import PlanTexts
+from console.launch.plan_as_text import PlanTexts
 from console.launch.recipes import LaunchPlan
 from console.scheduling.launch_forecast import LaunchDemand, forecast
 from tests.chart.plans import CATALOGUE, offline

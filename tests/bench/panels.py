@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from console.metrics.training_run import TrainingRun
+from screens.widgets.charts.training_chart import TrainingChartData, View
 from screens.widgets.charts.training_panel import draw
-from screens.widgets.charts.training_plot import TrainingChartData, View
 from trainlog import STEP_METRICS, Step
 
 STEPS = 1_000_000

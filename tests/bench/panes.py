@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from screens.app import ConsoleApp
-from screens.paned import PanedScreen
+from screens.list_and_pane import PanedScreen
 from tests.bench.consoles import A4, DOWN, PAGE_DOWN, PAGE_UP, REST, UP, keys, p95, share_of_core
 from tests.bench.scale import served
 from tests.bench.terminal import COLUMNS, LINES, Paint, Terminal

@@ -1,7 +1,4 @@
-"""`ssh a4-JOB-0 true` beside the same through `kubectl port-forward`, and over a shared connection, on the lab.
-
-Rounds alternate, so that a busy machine slows both alike; figures are medians.
-"""
+"""`ssh a4-JOB-0 true`, `kubectl port-forward` and a shared connection on the lab, in alternating rounds; medians."""
 
 from __future__ import annotations
 

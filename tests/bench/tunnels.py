@@ -1,7 +1,4 @@
-"""`a4 forward` beside `kubectl port-forward` on the lab, and what `a4 proxy` takes to its first byte.
-
-Rounds alternate, so that a busy machine slows both alike; figures are medians of one run.
-"""
+"""`a4 forward` and `kubectl port-forward` on the lab in turns, and the first byte of `a4 proxy`; medians."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from practice.programs.stages import SCRIPT, TRAINS
+from practice.programs.launcher_stages import SCRIPT, TRAINS
 from practice.scene.jobs import Job, build_jobset
 from tests.bench.consoles import A4
 from tests.bench.terminal import Terminal, cpu_of

@@ -15,7 +15,7 @@ import yaml
 
 from console.attach.ssh import config_and_known_hosts
 from console.attach.ssh.config_and_known_hosts import SshHostEntry
-from console.attach.ssh.paths import SshPaths
+from console.attach.ssh.ssh_folder import SshPaths
 from tests.apiserver import ApiServer
 from tests.certificates import usual_certificate
 from tests.corpus.verdict import Case, Verdict

@@ -80,10 +80,7 @@ async def test_small_jobs_share_a_node(lab: Lab, node: str) -> None:
 
 
 async def test_jobs_that_ask_for_the_cards_would_not(lab: Lab, node: str) -> None:
-    """What holds the test above to account: here the node does give each card once.
-
-    Without a queue: GKE's webhook adds the cards to pods, which Kueue has judged before.
-    """
+    """Without a queue, since GKE's webhook adds the cards to pods that Kueue has judged before."""
     lab.create([await jobset("taker", CARDS, queue="")])
     try:
         await until(lab, {"taker": ("Running", node, "")})

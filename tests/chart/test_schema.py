@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from console import assets
 from console.kube.nested_values import merge_values
 from console.launch.install import ChartCatalog
-from console.launch.schema import iter_fields, parse_defaults
+from console.launch.values_schema import iter_fields, parse_defaults
 
 CATALOGUE = ChartCatalog.from_chart()
 SCHEMA = CATALOGUE.schema

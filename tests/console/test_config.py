@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from console.alarm_thresholds import Thresholds
-from console.config import Config, config_mtime, find_line, json_schema, load_config
+from console.settings_file import Config, config_mtime, find_line, json_schema, load_config
 
 GOOD = """\
 theme = "dracula"

@@ -1,7 +1,4 @@
-"""What 0.1 left in its folders, recorded from it, is read by this version.
-
-tests/fixtures/state-0.1 was written by commit 0304c174 on the practice cluster.
-"""
+"""What 0.1 (commit 0304c174) left in its folders, as tests/fixtures/state-0.1, is read by this version."""
 
 from __future__ import annotations
 
@@ -10,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from console.attach.tunnel.published import last_port, read_profiles
+from console.attach.tunnel.tunnel_files import last_port, read_profiles
 from console.kube.pod_address import PodAddress
 from console.launch.profiles import Profiles
 from console.launch.run_database import RunHistory
 from console.launch.run_record import Outcome
 from console.metrics.nccl_history import NcclHistory
-from console.scheduling.arrivals import read_seen_workloads
+from console.scheduling.job_arrivals import read_seen_workloads
 from console.session import load_catalog
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "state-0.1"

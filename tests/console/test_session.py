@@ -17,6 +17,7 @@ import pytest
 from aiohttp import web
 from msgspec import structs
 
+from console.connection_settings import Settings
 from console.errors import BadKubeconfig, NotAllowed, NotLoggedIn, Unreachable
 from console.hang.inspector import JobInspector
 from console.hang.own_job_inspector import OwnJobInspector
@@ -27,7 +28,6 @@ from console.launch.ownership import Proof
 from console.launch.run_record import RunRecord
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.session import Session
-from console.settings import Settings
 from rankscope import HangReport, PodTrace
 from tests.apiserver import ApiServer, eventually, forbidden, named
 from tests.console.hang.test_inspector import JOB as HUNG, Cluster as Inspected

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from console.connection_settings import Settings
 from console.session import Session
-from console.settings import Settings
 from tests.contract.client import MERGE_PATCH, Api, Object
 from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, LIMIT, POOL, Cluster, eventually
 from tests.fakes import present

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from console.launch.choices import ChoicesState
+from console.connection_settings import Settings
+from console.launch.field_choices import ChoicesState
 from console.session import Session
-from console.settings import Settings
 from tests.contract.cluster import CORE, Cluster
 from tests.contract.space import Space
 

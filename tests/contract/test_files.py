@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from console.attach.exec_many import FactState, group_outputs, worst_exit_code
-from console.attach.files.copies import CopyMethod, CopyProgress, EntryKind
+from console.attach.files.copy_progress import CopyMethod, CopyProgress, EntryKind
 from console.errors import BadInput, ConsoleError, CopyFailed, NotFound
 from console.kube.objects.pod import Pod
 from console.scheduling.pod_slots import PodSlot

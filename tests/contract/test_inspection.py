@@ -17,19 +17,19 @@ from time import monotonic
 
 import pytest
 
+from console.connection_settings import Settings
 from console.launch.run_record import RunRecord
 from console.session import Session
-from console.settings import Settings
 from practice.node.fake_binaries import write_fake_binaries
 from practice.node.proc_files import environment, write_proc_files
 from practice.programs.hangs import HUNG_FACT
-from practice.programs.stages import SCRIPT, TRAINS
+from practice.programs.launcher_stages import SCRIPT, TRAINS
 from practice.programs.steps import ProgramContext, SharedFacts
 from practice.scene.jobs import Job, build_jobset
 from rankscope import Activity, HangReport
 from screens.app import ConsoleApp
 from screens.columns.jobs import JobLine
-from screens.columns.live import live_line
+from screens.columns.live_jobs import live_line
 from screens.pages.job import JobScreen
 from tests.apiserver import listening
 from tests.console.hang.test_torch_analysis import dump

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from console.connection_settings import Settings
 from console.kube.client import Client
 from console.session import Session
-from console.settings import Settings
 from tests.contract.cluster import Cluster
 from tests.contract.space import Space
 from tests.contract.test_watching_jobs import steps

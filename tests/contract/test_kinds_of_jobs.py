@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from console.kube.objects.workload import Workload
-from console.scheduling.expected_starts import expected_starts
 from console.scheduling.kueue_snapshot import workload_of_job
+from console.scheduling.start_simulation import expected_starts
 from console.scheduling.start_windows import PastTimes, run_times, start_windows, with_windows
 from console.scheduling.why_workload import why_workload
 from console.session import Session

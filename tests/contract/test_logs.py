@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from console.connection_settings import Settings
 from console.kube import http
 from console.logs import container_log
 from console.logs.job_log import JobLog
 from console.logs.log_service import LogService
 from console.session import Session
-from console.settings import Settings
 from tests.contract.cable import Cable, cable
 from tests.contract.client import Object
 from tests.contract.cluster import CORE, Cluster, eventually, soon

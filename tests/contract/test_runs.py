@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from console.connection_settings import Settings
 from console.errors import NotFound
 from console.kube.nested_values import Value
 from console.kube.objects.pod import Pod
@@ -19,7 +20,6 @@ from console.launch.recipes import LaunchPlan
 from console.launch.run_record import Outcome, RunRecord
 from console.launch.stop import OrphanedResource
 from console.session import Session
-from console.settings import Settings
 from tests.contract.cluster import CORE, JOBSETS, Cluster, eventually, soon
 from tests.contract.space import Space
 from tests.contract.test_session import RECORDING, seen

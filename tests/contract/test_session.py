@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from console.connection_settings import Settings
 from console.errors import NotAllowed
 from console.kube.objects.jobset import JobState
 from console.kube.pod_address import PodAddress
@@ -19,7 +20,6 @@ from console.scheduling.topology import pools
 from console.scheduling.why import Category
 from console.scheduling.why_workload import why_workload
 from console.session import Session
-from console.settings import Settings
 from tests.contract.cluster import CORE, JOBSETS, KUEUE, Cluster, eventually
 from tests.contract.space import Space, container
 from trainlog import NcclTest

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.attach.files.copies import CopyMethod, CopyProgress, CopyReport
+from console.attach.files.copy_progress import CopyMethod, CopyProgress, CopyReport
 from console.errors import ConsoleError
 from console.scheduling.pod_slots import pod_slots
 from console.session import Session

@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from console.attach.ssh import config_and_known_hosts
 from console.attach.ssh.editors import DOCTOR_STEPS, SshHost, StepState
-from console.attach.ssh.paths import SshPaths
+from console.attach.ssh.ssh_folder import SshPaths
+from console.connection_settings import Settings
 from console.errors import HostKeyChanged, NotAllowed
 from console.launch.recipes import LaunchPlan
 from console.scheduling.pod_slots import pod_slots
 from console.session import Session
-from console.settings import Settings
 from tests.apiserver import listening
 from tests.contract.client import MERGE_PATCH
 from tests.contract.cluster import CORE, Cluster, eventually, soon

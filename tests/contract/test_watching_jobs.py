@@ -17,16 +17,16 @@ from time import monotonic
 
 import pytest
 
+from console.connection_settings import Settings
 from console.kube.snapshot import WatchState
-from console.logs.store import find_stored_job
+from console.logs.log_folder import find_stored_job
 from console.metrics.training_run import RunEventKind
-from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.pages.job import JobScreen
-from screens.widgets.bars import TitleBar
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
-from screens.widgets.log.view import LogView
+from screens.widgets.log.log_view import LogView
+from screens.widgets.title_and_keys import TitleBar
 from tests.contract.cable import Cable, cable
 from tests.contract.cluster import Cluster
 from tests.contract.space import Space

@@ -17,7 +17,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
 import screens
-from console.settings import Settings
+from console.connection_settings import Settings
 from screens.app import ConsoleApp
 from screens.job_tabs.tab import JobTab
 from screens.live_screen import LiveScreen

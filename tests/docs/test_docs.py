@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from console.config import PLACEHOLDERS
+from console.settings_file import PLACEHOLDERS
 from screens.cli import command_line
 from tests.docs.commands import commands
 from tests.docs.keys import titles_without_a_class

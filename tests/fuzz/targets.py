@@ -20,24 +20,24 @@ from typing import Any
 from rich.cells import cell_len
 
 from console.attach.files import scripts
-from console.attach.files.copies import EntryKind
+from console.attach.files.copy_progress import EntryKind
 from console.attach.ssh.pod_keys import MAX_PROBE_BYTES, parse_probe
-from console.checkpoints.judge import StoredFile, read_needed_sizes, survey_checkpoints
-from console.checkpoints.saved import SavedState, list_faults, starting_values
+from console.checkpoints.completeness import StoredFile, read_needed_sizes, survey_checkpoints
+from console.checkpoints.saved_state import SavedState, list_faults, starting_values
 from console.errors import ConsoleError
 from console.google.builds import ImageReference
 from console.kube import websocket
+from console.kube.api_errors import error_from_status
 from console.kube.exec import exit_code
-from console.kube.failures import error_from_status
-from console.kube.kinds import KINDS
 from console.kube.kubeconfig import Kubeconfig
 from console.kube.snapshot import FLEET_FIELDS, Fleet
+from console.kube.watched_kinds import KINDS
 from console.launch.helm import MAX_MANIFEST_CHARACTERS, _find_foreign_part
 from console.launch.helm_command import looks_like_helm, parse_helm_line
 from console.launch.helm_set_parser import SetValues
 from console.launch.releases import _is_small
 from console.launch.yaml_read import YamlSyntaxError, parse_text
-from console.logs.line import MAX_LINE_BYTES, split_timestamps
+from console.logs.log_line import MAX_LINE_BYTES, split_timestamps
 from console.metrics.gpu_metrics import parse_dcgm, parse_nvidia_smi
 from console.metrics.gpu_reader import MAX_REPORT_BYTES
 from console.scheduling.launch_forecast import LaunchDemand, forecast
@@ -78,7 +78,7 @@ from rankscope import (
     slow_report_to_json,
 )
 from screens.sanitize import for_terminal, one_line
-from screens.widgets.line import fit, wrap
+from screens.widgets.styled_text import fit, wrap
 from tests.fuzz import grammar, grammar_files
 from tests.hostile.payloads import PAYLOADS, RAW
 from trainlog import LogResults, Redactor, looks_confidential

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
+from console.connection_settings import Settings
 from console.session import Session
-from console.settings import Settings
 from practice.cluster import PracticeCluster
 from practice.google.cloud import PracticeGoogle
 

@@ -6,9 +6,9 @@ import json
 import struct
 import time
 
-from console.checkpoints.judge import CheckpointState
+from console.checkpoints.completeness import CheckpointState
 from console.checkpoints.reader import SAFETENSORS_HEAD_BYTES, survey_bucket
-from console.google.gcs_place import GcsPlace
+from console.google.bucket_paths import GcsPlace
 from practice.google.bucket_store import BUCKET, BucketStore
 from tests.google.practised import google
 

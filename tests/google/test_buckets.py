@@ -7,13 +7,13 @@ from pathlib import Path
 import grpc
 import pytest
 
-from console.attach.files.copies import CopyProgress
+from console.attach.files.copy_progress import CopyProgress
 from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound
 from console.google.api import cloud_storage
-from console.google.gcs_place import GcsPlace, parse_gcs_address
+from console.google.bucket_paths import GcsPlace, parse_gcs_address
 from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
-from console.logs.line import PodLine
+from console.logs.log_line import PodLine
 from practice.google.bucket_store import BUCKET, FAR, RUN, BucketStore
 from practice.google.cloud import DISABLED, LOCKED, Fault
 from tests.google.practised import google
@@ -227,7 +227,7 @@ async def test_filestore_fills_the_fields_of_nfs() -> None:
 
 
 def test_the_reports_of_all_ranks_are_the_result_of_the_connectivity_test(tmp_path: Path) -> None:
-    from console.logs.store import RankLogFiles
+    from console.logs.log_folder import RankLogFiles
 
     said = ["pod p, index 0 of 2", "step 7 connectivity: run", *["node-1"] * 8, *["node-2"] * 8,
             "step 7 connectivity: done in 3 s", "step 8 all-reduce: run"]  # fmt: skip
@@ -239,7 +239,7 @@ def test_the_reports_of_all_ranks_are_the_result_of_the_connectivity_test(tmp_pa
 
 
 def test_logs_are_laid_out_as_the_document_has_them(tmp_path: Path) -> None:
-    from console.logs.store import RankLogFiles
+    from console.logs.log_folder import RankLogFiles
 
     logs = RankLogFiles(tmp_path)
     row = "  1048576  262144  float  sum  -1  123.4  17.01  31.89  0  123.4  17.01  31.89  0"

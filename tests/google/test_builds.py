@@ -13,8 +13,8 @@ import pytest
 
 from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound, Refused, Unreachable
 from console.google import builds
+from console.google.bucket_paths import GcsPlace
 from console.google.builds import REGISTRY_KEY, TAG_KEY, Build, BuildPlan
-from console.google.gcs_place import GcsPlace
 from console.google.images import Images
 from console.google.services import GoogleServices
 from practice.google.bucket_store import BucketState, BucketStore
@@ -74,7 +74,7 @@ async def test_no_line_of_a_log_comes_twice_or_is_lost_however_often_one_looks()
         images.poll = 0.0
         build = await images.start_build(await images.new_plan(await images.find_context("testbed")))
         seen = await printed(images, build)
-        from practice.google.logs import LogEntries
+        from practice.google.build_log_entries import LogEntries
 
         assert seen == [each.text_payload for each in world.service_state(LogEntries).entries[build.id]]
 

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from console.errors import ApiDisabled, ConsoleError, NotFound, NotLoggedIn
 from console.google.services import GoogleServices
-from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
+from console.launch.field_choices import GOOGLE_KINDS, ChoicesState, FieldChoices
 from practice.google.bucket_store import BUCKET
 from practice.google.cloud import Fault
 from screens.app import ConsoleApp

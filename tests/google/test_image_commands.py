@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from console.connection_settings import Settings
 from console.errors import BadInput, NotAllowed, NotFound
 from console.session import Session
-from console.settings import Settings
 from practice.cluster import PracticeCluster
 from practice.google.bucket_store import BUCKET, BucketStore
 from practice.objects.resources import PODS
@@ -188,7 +188,7 @@ def test_no_library_of_googles_is_loaded_before_it_is_asked() -> None:
     program = (
         "import sys, console.session, console.google.images, console.google.storage, screens.pages.images, "
         "screens.pages.images, screens.pages.storage, "
-        "screens.pages.storage, screens.cli.images, screens.cli.storage, screens.cli.clusters\n"
+        "screens.pages.storage, screens.cli.images, screens.cli.storage, screens.cli.clusters_and_nodes\n"
         "print(sorted(each for each in sys.modules if each.split('.')[0] in ('google', 'grpc', 'google_crc32c')))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

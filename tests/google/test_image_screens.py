@@ -12,14 +12,14 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from console.launch.choices import FieldChoices
+from console.connection_settings import Settings
+from console.launch.field_choices import FieldChoices
 from console.launch.recipes import LaunchPlan
 from console.session import Session
-from console.settings import Settings
 from practice.cluster import PracticeCluster
 from practice.google.bucket_store import BUCKET, BucketStore
+from practice.google.build_log_entries import LogEntries
 from practice.google.cloud import Fault, PracticeGoogle
-from practice.google.logs import LogEntries
 from practice.google.registry import RegistryStore
 from practice.objects.resources import PODS
 from screens.app import ConsoleApp

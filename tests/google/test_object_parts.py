@@ -16,7 +16,7 @@ from console.errors import ConsoleError, NotAllowed, NotLoggedIn, Refused, Unrea
 from console.google.api import object_parts
 from console.google.api.calls import GoogleSession
 from console.google.api.cloud_storage import Buckets
-from console.google.gcs_place import GcsPlace
+from console.google.bucket_paths import GcsPlace
 from tests.certificates import make_certificate
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -11,8 +11,8 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from console.connection_settings import Settings
 from console.google.api.calls import GoogleSession
-from console.settings import Settings
 from practice.google.cloud import PracticeGoogle
 from screens.app import ConsoleApp
 from screens.dialogs.build import AskBuild

@@ -22,11 +22,11 @@ from console.errors import BadKubeconfig, ConsoleError, Refused, Unreachable, Un
 from console.kube import exec as executing
 from console.kube.backoff import Backoff
 from console.kube.client import Client
-from console.kube.kinds import KindReader
 from console.kube.kubeconfig import User, load
 from console.kube.objects.pod import PodSchema, parse_pod
 from console.kube.raw_connection import open_connection
 from console.kube.watch import Change, Disconnected, HttpSource, Listed, Unparsable, follow
+from console.kube.watched_kinds import KindReader
 from console.launch.helm import Helm
 from console.preflight.check import CheckContext, CheckedCluster, LaunchNeeds, SharedRequests
 from tests.apiserver import ApiServer, listening

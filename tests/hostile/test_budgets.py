@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import pytest
 
-from console.checkpoints.judge import CheckpointState, read_needed_sizes, survey_checkpoints
+from console.checkpoints.completeness import CheckpointState, read_needed_sizes, survey_checkpoints
 from console.decoding import decode_apart
 from console.errors import NotFound, Unreadable
 from rankscope import UnreadableAnswer, find_slow_ranks, judge, parse_or_explain, parse_polls, probe, read_times

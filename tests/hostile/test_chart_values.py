@@ -13,7 +13,7 @@ import yaml
 from console.errors import BadInput
 from console.kube.nested_values import Value, merge_values
 from console.launch.helm import InvalidValues
-from console.launch.plan_texts import PlanTexts
+from console.launch.plan_as_text import PlanTexts
 from console.launch.recipes import LaunchPlan
 from tests.chart.plans import CATALOGUE, offline
 

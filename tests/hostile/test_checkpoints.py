@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from console.checkpoints.judge import CheckpointState, StoredFile, Survey, read_needed_sizes, survey_checkpoints
+from console.checkpoints.completeness import CheckpointState, StoredFile, Survey, read_needed_sizes, survey_checkpoints
 from console.errors import Unreadable
 from tests.console.checkpoints.damages import Evil
 from tests.fuzz import grammar_classes as made

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from console.attach.ssh import connect, identities
+from console.attach.ssh import identities, proxy_connection
 from console.attach.tunnel import background
 from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login
@@ -52,7 +52,7 @@ def test_ssh_starts_nothing_of_the_current_folder(trapped: Path, monkeypatch: py
     monkeypatch.delenv("PYTHONPATH")
     monkeypatch.setattr("sys.executable", "/usr/bin/env python3")
     monkeypatch.setenv("PATH", "")
-    assert connect.a4_command()[1:] == ("-P", "-m", "screens")
+    assert proxy_connection.a4_command()[1:] == ("-P", "-m", "screens")
     assert not trapped.exists()
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from console.attach.files import local, scripts, transfer
-from console.attach.files.copies import EntryKind, FileEntry, Verification
+from console.attach.files import local, scripts, single_copy
+from console.attach.files.copy_progress import EntryKind, FileEntry, Verification
 from console.attach.files.pod_files import PodFiles
 from console.errors import ConsoleError, CopyFailed, Unreadable
 from tests.console.attach.files.pod import Pod
@@ -274,7 +274,7 @@ async def test_a_folder_is_not_copied_through_a_link_of_an_earlier_copy(tmp_path
     [("result.txt", "result.txt"), ("/data/", "data"), ("/data/..", ""), ("~", ""), ("", ""), ("/", ""), (".", "")],
 )
 def test_a_local_name_is_what_was_typed(typed: str, name: str) -> None:
-    assert transfer.local_name(typed) == name
+    assert single_copy.local_name(typed) == name
 
 
 async def test_an_ordinary_link_gives_the_copy_no_other_name(tmp_path: Path, here: Path) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from textual import work
 
-from console.settings import Settings
+from console.connection_settings import Settings
 from screens.app import ConsoleApp
-from screens.cli.crash import MAX_REPORT_CHARACTERS, cleaned, report
+from screens.cli.crash_report import MAX_REPORT_CHARACTERS, cleaned, report
 from screens.pages.log import LogFileApp
 from tests.fakes import FakeSession
 from tests.hostile.payloads import PAYLOADS, RAW

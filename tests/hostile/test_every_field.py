@@ -21,8 +21,8 @@ from zlib import crc32
 import msgspec.inspect as types
 import pytest
 
-from console.kube.kinds import KINDS, Kind
 from console.kube.snapshot import FLEET_FIELDS, Fleet
+from console.kube.watched_kinds import KINDS, Kind
 from screens.__main__ import main
 from tests.apiserver import served_in_thread
 from tests.fakes import FakeSession, live_links

@@ -1,7 +1,4 @@
-"""Keys of the console on a pseudo-terminal while pods print without end.
-
-How soon under every flood, and how much memory: `python -m tests.bench.flooded_keys`.
-"""
+"""Keys of the console on a pseudo-terminal while pods print without end; speeds: `tests.bench.flooded_keys`."""
 
 from __future__ import annotations
 

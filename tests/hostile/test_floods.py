@@ -1,7 +1,4 @@
-"""What a pod prints without end, or an account that may run nothing: every question ends in words.
-
-The whole table of commands and floods, with seconds and memory, is `python -m tests.bench floods`.
-"""
+"""Pods that print without end, and accounts that may run nothing: every question ends in words."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from console import yielding
+from console import work_slices
 from console.alarm_thresholds import Thresholds
 from console.attach.exec_many import ContainerExec, FactState, QuickNcclTest
 from console.attach.files.pod_files import PodFiles
@@ -36,9 +33,9 @@ from console.kube.objects.pod import Pod
 from console.kube.port_forward import LivePod
 from console.kube.watch import HttpSource
 from console.logs.container_log import LogRequest, LogStream, follow_log
-from console.logs.line import LineSplitter
+from console.logs.log_line import LineSplitter
 from console.metrics.alarm import AlarmKind
-from console.metrics.alarms import AlarmService
+from console.metrics.alarm_service import AlarmService
 from console.metrics.gpu_reader import GpuReader
 from console.metrics.job_monitor import MonitorSources
 from console.scheduling.pod_slots import PodSlot, pod_slots
@@ -342,7 +339,7 @@ async def test_a_key_is_answered_before_a_log_and_a_watch_that_have_no_end(monke
 async def test_others_get_their_turn_between_the_changes_that_come_in_one_piece(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("console.yielding.SLICE_SECONDS", -1.0)  # every change uses it up
+    monkeypatch.setattr("console.work_slices.SLICE_SECONDS", -1.0)  # every change uses it up
     many = b"".join(json.dumps(change(number, 1000)).encode() + b"\n" for number in range(500))
     async with served(PODS, body(many)) as client:
         turns, seen = 0, []
@@ -369,13 +366,13 @@ async def test_a_watch_rests_longer_than_what_is_only_read_and_longer_still_wher
     rests: list[float] = []
 
     def turn(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
-        rests.append(round(yielding.rest_seconds(worked, times, likely=likely) / worked))
+        rests.append(round(work_slices.rest_seconds(worked, times, likely=likely) / worked))
         return 0.0
 
-    monkeypatch.setattr("console.yielding.SLICE_SECONDS", -1.0)
-    monkeypatch.setattr("console.yielding._last_key_press", time.monotonic() - 60)
-    monkeypatch.setattr("console.yielding.MAX_REST_SECONDS", math.inf)
-    monkeypatch.setattr("console.yielding._seconds_until_turn", turn)
+    monkeypatch.setattr("console.work_slices.SLICE_SECONDS", -1.0)
+    monkeypatch.setattr("console.work_slices._last_key_press", time.monotonic() - 60)
+    monkeypatch.setattr("console.work_slices.MAX_REST_SECONDS", math.inf)
+    monkeypatch.setattr("console.work_slices._seconds_until_turn", turn)
     monkeypatch.setattr("console.kube.watch.MAX_BURST_SECONDS", burst)
     lines = [json.dumps(change(number, 1)).encode() + b"\n" for number in range(20)]
     async with served(PODS, body(b"".join(lines))) as client, HttpSource(client, PODS, "pods").watch("1") as came:
@@ -484,15 +481,17 @@ async def test_a_log_that_is_read_once_and_only_drips_is_given_up(monkeypatch: p
 
 def test_work_rests_once_keys_are_pressed_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
     interval = sys.getswitchinterval()
-    monkeypatch.setattr("console.yielding._last_key_press", -math.inf)
+    monkeypatch.setattr("console.work_slices._last_key_press", -math.inf)
     try:
-        assert yielding.rest_seconds(0.01) == 0.0
-        yielding.note_key_press()
-        assert yielding.rest_seconds(0.01) == pytest.approx(0.01 * yielding.REST_PER_WORK_NEAR_KEYS)
-        assert yielding.rest_seconds(60.0) == yielding.MAX_REST_SECONDS
-        assert sys.getswitchinterval() == pytest.approx(yielding.SWITCH_SECONDS)
-        monkeypatch.setattr("console.yielding._last_key_press", time.monotonic() - 2 * yielding.KEY_RECENT_SECONDS)
-        assert yielding.rest_seconds(0.01) == pytest.approx(0.01 * yielding.REST_PER_WORK)
+        assert work_slices.rest_seconds(0.01) == 0.0
+        work_slices.note_key_press()
+        assert work_slices.rest_seconds(0.01) == pytest.approx(0.01 * work_slices.REST_PER_WORK_NEAR_KEYS)
+        assert work_slices.rest_seconds(60.0) == work_slices.MAX_REST_SECONDS
+        assert sys.getswitchinterval() == pytest.approx(work_slices.SWITCH_SECONDS)
+        monkeypatch.setattr(
+            "console.work_slices._last_key_press", time.monotonic() - 2 * work_slices.KEY_RECENT_SECONDS
+        )
+        assert work_slices.rest_seconds(0.01) == pytest.approx(0.01 * work_slices.REST_PER_WORK)
     finally:
         sys.setswitchinterval(interval)
 
@@ -512,7 +511,7 @@ async def test_a_list_that_drips_is_no_answer_and_a_refusal_that_drips_is_known_
 
 
 def test_tasks_that_work_beside_each_other_rest_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.yielding._last_key_press", time.monotonic())
-    monkeypatch.setattr("console.yielding._next_turn_at", 0.0)
-    rests = [yielding._seconds_until_turn(0.01) for _ in range(3)]
+    monkeypatch.setattr("console.work_slices._last_key_press", time.monotonic())
+    monkeypatch.setattr("console.work_slices._next_turn_at", 0.0)
+    rests = [work_slices._seconds_until_turn(0.01) for _ in range(3)]
     assert rests == pytest.approx([0.03, 0.06, 0.09], abs=0.01)

@@ -14,8 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from console.attach.ssh.config_and_known_hosts import load_entry
-from console.attach.tunnel import published
-from console.config import load_config
+from console.attach.tunnel import tunnel_files
 from console.errors import BadInput, ConsoleError
 from console.folders import atomic_write, make_own_folders_private, make_private
 from console.google import builds
@@ -23,12 +22,13 @@ from console.kube import kubeconfig
 from console.kube.pod_address import PodAddress
 from console.launch.profiles import _load_values
 from console.launch.run_database import RunHistory, default_path
-from console.logs import store
-from console.logs.segment import LogSegment, append_to
-from console.metrics.learned_logs import LearnedLogs
+from console.logs import log_folder
+from console.logs.log_segment import LogSegment, append_to
+from console.metrics.log_result_cache import LearnedLogs
 from console.metrics.nccl_history import MeasuredTest, NcclHistory
-from console.scheduling.arrivals import read_seen_workloads
 from console.scheduling.forecast_record import read_recorded_windows
+from console.scheduling.job_arrivals import read_seen_workloads
+from console.settings_file import load_config
 from screens.cli.output import write_text
 from screens.dialogs.save_and_copy import write_export
 from trainlog import NcclTest
@@ -132,7 +132,7 @@ READERS: dict[str, Callable[[Path], str]] = {
     "logs-learned.msgpack": learned_logs,
     "profiles/mine.yaml": words_of(_load_values),
     "ssh/jobs/mine.json": words_of(lambda place: load_entry(SimpleNamespace(jobs=place.parent), place.stem)),  # type: ignore[arg-type]
-    "ports.json": lambda place: "{}" * (published.read_json(place) == {}),
+    "ports.json": lambda place: "{}" * (tunnel_files.read_json(place) == {}),
     "workloads.json": lambda place: "[]" * (read_seen_workloads(place) == []),
     "forecasts.json": lambda place: "[]" * (read_recorded_windows(place) == []),
     "images.json": lambda place: "()" * (builds.read_built_images(place) == ()),
@@ -162,10 +162,10 @@ async def test_logs_history_and_tunnels_lie_in_private_folders(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    store.JobLogStore.open(store.logs_folder(), store.JobMetadata("uid", "default", "job")).segment_path(
+    log_folder.JobLogStore.open(log_folder.logs_folder(), log_folder.JobMetadata("uid", "default", "job")).segment_path(
         0, 0, "main", "pod"
     ).touch()
-    published.remember_port("https://server", PodAddress("default", "job", 0), 8888, 18888)
+    tunnel_files.remember_port("https://server", PodAddress("default", "job", 0), 8888, 18888)
     await RunHistory(default_path()).list_runs()
     builds.record_builds(default_path().parent / "google" / "images.json", [])
     entry = kubeconfig.KubeconfigEntry("c", "https://server", "", "plugin")
@@ -230,7 +230,7 @@ def test_sockets_are_not_made_where_somebody_else_was_first(
     planted(tmp_path / "a4")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(BadInput, match="can be accessed by other users"):
-        published.socket_path("p")
+        tunnel_files.socket_path("p")
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -246,7 +246,7 @@ def test_without_a_folder_of_the_system_the_one_of_another_user_is_refused(
     shared = Path(f"/tmp/a4-{user}")  # whoever runs this is that other user
     try:
         with pytest.raises(BadInput, match=f"The folder {shared} can be accessed by other users"):
-            published.socket_path("p")
+            tunnel_files.socket_path("p")
         assert list(tmp_path.iterdir()) == []
     finally:
         with suppress(FileNotFoundError):

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from console.errors import ConsoleError, Unreadable
 from console.google.api.calls import GoogleSession
-from console.google.gcs_place import GcsPlace
+from console.google.bucket_paths import GcsPlace
 from practice.google import storage
 from practice.google.bucket_store import BUCKET, BucketStore
 from practice.google.serving import Method, RefusalError, serve

@@ -1,7 +1,4 @@
-"""Pods that lie, behind an honest API server: what they print, name and fail with reaches no terminal as it is.
-
-A new command or a new lie is a row.
-"""
+"""What lying pods print, name and fail with reaches no terminal as it is; a new command or lie is a row."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from console.kube.exec import STDERR, STDOUT
-from console.kube.kinds import KINDS
+from console.kube.watched_kinds import KINDS
 from tests.apiserver import served_in_thread, status
 from tests.console.kube.kubelet import Exec, ended
 from tests.hostile.payloads import PAYLOADS, RAW

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from console.attach.many_pods import MAX_ANSWER_BYTES, run_in_pods
+from console.attach.fan_out import MAX_ANSWER_BYTES, run_in_pods
 from console.errors import Unreadable
 from console.kube.objects.pod import Pod
 from console.scheduling.pod_slots import PodSlot

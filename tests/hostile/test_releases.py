@@ -1,7 +1,4 @@
-"""Releases that somebody wrote down by hand: what is planned from them ends in words, never in a fault of the console.
-
-A new attack is a row of `OBJECTS`.
-"""
+"""Plans from releases that were written by hand end in words; a new attack is a row of `OBJECTS`."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from console.launch.install import ChartCatalog
-from console.launch.plan_texts import PlanTexts
-from console.launch.schema import without_secrets
+from console.launch.plan_as_text import PlanTexts
+from console.launch.values_schema import without_secrets
 from tests.chart.plans import offline
 from trainlog import REDACTED, Redactor, is_confidential, looks_confidential, redact, redact_bytes, redact_tree
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from console.attach.ssh import paths
+from console.attach.ssh import ssh_folder
 from console.attach.ssh.config_and_known_hosts import SshHostEntry, ssh_options
 from console.attach.ssh.editors import EDITORS, SshHost, find_editor
-from console.attach.ssh.paths import SshPaths
 from console.attach.ssh.pod_keys import parse_probe, probe_keys
+from console.attach.ssh.ssh_folder import SshPaths
 from console.errors import BadInput, Unreadable
 from tests.apiserver import ApiServer
 from tests.console.kube.kubelet import EXEC, Exec
@@ -92,9 +92,9 @@ def test_no_editor_is_started_with_such_a_folder(name: str, attack: str) -> None
 @pytest.mark.parametrize("text", ["a\\", 'a"b', "a\nProxyCommand id", "a\0", "a\x1bb"])
 def test_no_word_of_a_config_ends_its_line_or_its_quotation(text: str) -> None:
     with pytest.raises(BadInput):
-        paths.quote_word(text)
+        ssh_folder.quote_word(text)
     with pytest.raises(BadInput):
-        paths.quote_path(text)
+        ssh_folder.quote_path(text)
 
 
 def test_nothing_of_the_person_is_forwarded_into_a_pod(tmp_path: Path) -> None:

@@ -18,14 +18,14 @@ from hypothesis import given, strategies as st
 from msgspec import Struct, structs
 from rich.cells import cell_len
 
-from console.attach.files.copies import CopyProgress
+from console.attach.files.copy_progress import CopyProgress
 from screens.cli.exec import MAX_HELD_BYTES, RankOutputPrinter
 from screens.cli.files import progress_bars
 from screens.cli.output import GuardedStream, sanitized_output
 from screens.dialogs.run_in_ranks import ExecAll
 from screens.pages.job import JobScreen
 from screens.sanitize import for_terminal, one_line
-from screens.widgets.line import beginning, fit, wrap
+from screens.widgets.styled_text import beginning, fit, wrap
 from tests.fakes import FakeSession
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import console, press, screen_text, until

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from console.errors import BadKubeconfig, ConsoleError, Unreachable
+from console.kube.api_errors import read_error_body
 from console.kube.client import Client
-from console.kube.failures import read_error_body
 from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login
 from console.kube.raw_connection import open_connection

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from console.launch.plan_texts import PlanTexts
+from console.launch.plan_as_text import PlanTexts
 from tests.chart.plans import CATALOGUE, offline
 
 MOST = 51 << 20

@@ -9,12 +9,12 @@ from time import monotonic
 
 import pytest
 
+from console.connection_settings import Settings
 from console.kube.kubeconfig import load
 from console.kube.login import Login
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.helm import Helm
-from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.dialogs.launch import LaunchLook
 from screens.dialogs.question import Confirm

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import ClientWSTimeout, WSMsgType, web
 
-from console.attach.many_pods import MAX_CONCURRENT_PODS
+from console.attach.fan_out import MAX_CONCURRENT_PODS
 from console.hang.inspector import JobInspector
 from console.session import Session
 from practice.api.exec_channels import EXEC_PROTOCOLS

@@ -17,11 +17,11 @@ from unittest.mock import patch
 
 from textual.pilot import Pilot
 
-from console.kube.arrivals import SERVER_CLOCK
+from console.connection_settings import Settings
 from console.kube.snapshot import Store
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics import job_measures
 from console.session import Session
-from console.settings import Settings
 from practice.cluster import PracticeCluster, Scene
 from screens.app import ConsoleApp
 from screens.theme import DARK, LIGHT

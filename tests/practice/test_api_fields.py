@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from practice.api.api_fields import read_types, type_name
+from practice.api.paths_and_versions import SERVED
 from practice.api.protobuf import decode_protobuf
-from practice.api.serving import SERVED
 from practice.objects.api_error import ApiError
 
 PLAIN = {"string", "int32", "int64", "bool", "bytes", "quantity", "int-or-string", "time", "microtime", "any", "float"}

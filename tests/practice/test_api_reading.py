@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import WSServerHandshakeError
 
-from practice.api.faults import Fault
+from practice.api.injected_responses import Fault
 from practice.objects import resources as kinds
 from tests.practice.api_client import MAPS, MERGE, PODS, QUEUES, Api, config_map, serving
 

@@ -14,7 +14,7 @@ from console.launch import helm as helming
 from console.launch.helm import Helm
 from console.launch.install import Launcher
 from console.launch.recipes import LaunchPlan
-from practice.api.faults import Fault
+from practice.api.injected_responses import Fault
 from tests.chart.plans import CATALOGUE
 from tests.practice.api_client import MAPS, Api, serving
 

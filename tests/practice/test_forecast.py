@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from console.connection_settings import Settings
 from console.kube.actions import delete_jobset
 from console.kube.objects.meta import condition
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
-from console.scheduling.arrivals import read_seen_workloads
 from console.scheduling.expected_start import ExpectedStart
+from console.scheduling.job_arrivals import read_seen_workloads
 from console.scheduling.kueue_snapshot import job_name
 from console.session import Session
-from console.settings import Settings
 from practice.child import PracticeProcess
 from practice.clock import parse_timestamp
 from practice.controllers.objects import find_condition

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import console.kube.exec
+from console.connection_settings import Settings
 from console.errors import NotAllowed, NotFound
 from console.session import Session
-from console.settings import Settings
 from practice.child import PracticeProcess
 from rankscope import Activity
 

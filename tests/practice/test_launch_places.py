@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from console.kube.kinds import reader_of
+from console.kube.watched_kinds import reader_of
 from console.scheduling.launch_forecast import LaunchDemand, forecast
 from practice.objects.resources import (
     CLUSTERQUEUES,

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from practice.node.fake_binaries import faulty_gpu, write_activity, write_fake_binaries
-from practice.programs import faults as faults_module
-from practice.programs.choice import RECIPES, choose_program
-from practice.programs.faults import KINDS, TEST, TRAINING, impossible_faults, parse_faults, step_seconds
+from practice.programs import job_faults as faults_module
+from practice.programs.choose_program import RECIPES, choose_program
 from practice.programs.hangs import HOW, HUNG_FACT
-from practice.programs.stages import SCRIPT, TRAINS
+from practice.programs.job_faults import KINDS, TEST, TRAINING, impossible_faults, parse_faults, step_seconds
+from practice.programs.launcher_stages import SCRIPT, TRAINS
 from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, SharedFacts, WaitForFact
 from tests.practice.test_programs import place, printed
 from trainlog import RunReader, TrainingParser, find_run_position, parse_lm_eval, parse_nccl, parse_pyspy

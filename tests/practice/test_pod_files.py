@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from console.checkpoints.judge import CheckpointState, StoredFile, Survey, survey_checkpoints
+from console.checkpoints.completeness import CheckpointState, StoredFile, Survey, survey_checkpoints
 from practice.cluster import PracticeCluster
-from practice.node.files import find_on_machine, write_files
+from practice.node.pod_volumes import find_on_machine, write_files
 from practice.objects.api_error import ApiError
-from practice.programs.choice import RECIPES, choose_program
+from practice.programs.choose_program import RECIPES, choose_program
 from practice.programs.steps import Program, ProgramContext
 from tests.practice.test_programs import iterations, place, printed
 from tests.practice.test_shells import pod, run

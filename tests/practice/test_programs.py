@@ -12,8 +12,8 @@ import pytest
 
 from console.metrics.nccl_history import mean_speedup
 from practice.programs import shell_commands
-from practice.programs.choice import RECIPES
-from practice.programs.faults import fault_at
+from practice.programs.choose_program import RECIPES
+from practice.programs.job_faults import fault_at
 from practice.programs.recordings import all_reduce_rows
 from practice.programs.steps import Exit, Pause, PrintLine, Program, ProgramContext, SharedFacts, WaitForFact
 from trainlog import A4_ALL_REDUCE, NcclResult, NcclTest, RowRating, judge_row, judge_test, parse_nccl

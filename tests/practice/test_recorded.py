@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from practice.programs import recipes, stages
-from practice.programs.choice import RECIPES
+from practice.programs import launcher_stages, recipes
+from practice.programs.choose_program import RECIPES
 from practice.programs.recordings import recorded_launcher_steps
 from practice.programs.steps import Exit, PrintLine, ProgramContext, SharedFacts, Step, WaitForFact
 from tests.chart.plans import CATALOGUE
@@ -77,7 +77,7 @@ async def test_pods_print_what_the_launchers_were_seen_to_print(seen: dict[str, 
 
 def test_every_recipe_is_recorded_and_every_program_of_it_imitated() -> None:
     assert set(RECIPES) == {recipe.id for recipe in CATALOGUE.recipes()}
-    imitated = {*stages.PROGRAMS, "all_reduce_perf", "run_mcore_qwen3.sh", "megatron rlhf", "megatron sft"}
+    imitated = {*launcher_stages.PROGRAMS, "all_reduce_perf", "run_mcore_qwen3.sh", "megatron rlhf", "megatron sft"}
     assert set().union(*(ran(recipe) for recipe in RECIPES)) <= imitated
 
 

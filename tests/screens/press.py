@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widget import Widget
 
-from console.settings import Settings
+from console.connection_settings import Settings
 from screens.app import ConsoleApp
 from screens.live_screen import LiveScreen
 from tests.fakes import FakeSession

@@ -12,24 +12,24 @@ from typing import Any, cast
 import pytest
 from textual.widgets import Input, Static
 
-from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
-from console.checkpoints.saved import SavedState
+from console.checkpoints.completeness import Checkpoint, CheckpointState, Survey
+from console.checkpoints.saved_state import SavedState
+from console.connection_settings import Settings
 from console.folders import state_folder
 from console.launch.recipes import Field, LaunchPlan
 from console.launch.run_record import RunRecord
 from console.metrics.alarm import AlarmKind
 from console.metrics.diagnosis import DiagnosisKind
 from console.metrics.job_progress import JobProgress
-from console.settings import Settings
 from rankscope import Activity, HangReport, LateRank, PodTrace, SlowReport, StackLocation, TracedProcess
 from screens.app import ConsoleApp
-from screens.dialogs.act import REMEDIES, ActDialog
+from screens.dialogs.alarm_actions import REMEDIES, ActDialog
 from screens.dialogs.question import Confirm, Pick, Prompt
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
-from screens.widgets.form.model import LaunchRequest
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.form.form_model import LaunchRequest
+from screens.widgets.wrapped_sentence import SentenceLine
 from tests.fakes import FakeSession, present
 from tests.screens.press import console, console_at, press, screen_text, toasts, until, until_shown
 from tests.screens.scene import scene

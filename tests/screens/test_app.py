@@ -20,15 +20,15 @@ from msgspec import structs
 from textual.command import Hit
 from textual.widgets import Input
 
+from console.connection_settings import Settings
 from console.errors import BadKubeconfig, NotAllowed, NotFound, Unreachable
 from console.kube.objects.node import Node
 from console.kube.snapshot import ContextName, Fleet, WatchState, WatchStatus
 from console.launch.run_record import RunRecord
-from console.settings import Settings
 from screens import pages
 from screens.app import ConsoleApp, keep_last_known
-from screens.app_base import FREEZE_SECONDS, TerminalDriver
 from screens.dialogs.question import ChoiceTable, Pick
+from screens.key_ordered_app import FREEZE_SECONDS, TerminalDriver
 from screens.live_screen import LiveScreen
 from screens.pages.fleet import FleetScreen
 from screens.pages.help import HelpScreen, key_groups
@@ -36,7 +36,7 @@ from screens.pages.jobs import JobsScreen
 from screens.pages.launch import LaunchScreen
 from screens.pages.pods import PodsScreen
 from screens.palette import ActiveBindings, PaletteTargets
-from screens.widgets.bars import KeyBar, TitleBar
+from screens.widgets.title_and_keys import KeyBar, TitleBar
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import (
     connecting,
@@ -507,7 +507,7 @@ async def test_reference_cycles_are_collected(monkeypatch: pytest.MonkeyPatch) -
             app.collect_garbage()
             assert circle() is None, "what was in use the last time"
             await press(pilot, "question_mark", then=lambda: isinstance(app.screen, HelpScreen))
-            monkeypatch.setattr("screens.app_base.thread_time", partial(next, count(0.0, FREEZE_SECONDS * 1.2)))
+            monkeypatch.setattr("screens.key_ordered_app.thread_time", partial(next, count(0.0, FREEZE_SECONDS * 1.2)))
             circle = weakref.ref(held := Circle())
             app.collect_garbage()
             del held
@@ -541,15 +541,15 @@ async def test_what_was_frozen_in_use_is_looked_through_as_often_as_it_costs_lit
         app._pressed_at = -60.0
         app.collect_garbage()
         assert circle() is not None, "modules stay"
-        monkeypatch.setattr("screens.app_base.FREEZE_SECONDS", -1.0)
-        monkeypatch.setattr("screens.app_base.FULL_GC_EVERY", 2)
-        monkeypatch.setattr("screens.app_base.FULL_GC_SHARE", 1.0)
+        monkeypatch.setattr("screens.key_ordered_app.FREEZE_SECONDS", -1.0)
+        monkeypatch.setattr("screens.key_ordered_app.FULL_GC_EVERY", 2)
+        monkeypatch.setattr("screens.key_ordered_app.FULL_GC_SHARE", 1.0)
         app.collect_garbage()
         assert collections_until_freed() == 1, "it costs little"
-        monkeypatch.setattr("screens.app_base.FULL_GC_SHARE", 1e-9)
+        monkeypatch.setattr("screens.key_ordered_app.FULL_GC_SHARE", 1e-9)
         app.collect_garbage()
         assert collections_until_freed() == 2, "it costs more"
-        monkeypatch.setattr("screens.app_base.FULL_GC_SHARE", 1.0)
+        monkeypatch.setattr("screens.key_ordered_app.FULL_GC_SHARE", 1.0)
         app.collect_garbage()
         await press(pilot, "question_mark", then=lambda: isinstance(app.screen, HelpScreen))
         assert collections_until_freed() == 2, "a page is open, which would be frozen again"
@@ -571,7 +571,7 @@ async def test_memory_between_blocks_in_use_is_given_back() -> None:
 
 THREADS_AND_HEAPS = """
 import ctypes, threading
-from screens.app_base import use_one_heap
+from screens.key_ordered_app import use_one_heap
 use_one_heap()
 at_once = threading.Barrier(4)
 threads = [threading.Thread(target=lambda: (bytes(1000), at_once.wait())) for _ in range(4)]

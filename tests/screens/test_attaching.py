@@ -11,10 +11,10 @@ import pytest
 from textual.pilot import Pilot
 
 from console.attach.ssh.editors import DOCTOR_STEPS, Editor, SetupStep, SshHost, SshPlan, StepState
+from console.connection_settings import Settings
 from console.errors import HostKeyChanged
-from console.settings import Settings
 from screens.app import ConsoleApp
-from screens.dialogs.attach import EditorDialog
+from screens.dialogs.editor_and_tunnel import EditorDialog
 from screens.dialogs.question import Confirm
 from screens.pages.doctor import DoctorScreen
 from screens.pages.job import JobScreen

@@ -12,15 +12,15 @@ from console.kube.objects.meta import GPU
 from console.kube.objects.queue import LocalQueue, Quota, ResourceFlavor, Usage
 from console.kube.snapshot import Fleet
 from console.scheduling.expected_start import ExpectedStart
-from console.scheduling.expected_starts import expected_starts
 from console.scheduling.launch_forecast import LaunchDemand, forecast, with_waiting_launch
+from console.scheduling.start_simulation import expected_starts
 from console.scheduling.why import format_ends
 from console.scheduling.why_workload import why_workload
 from screens.columns.column import as_json
 from screens.columns.job_header import explanation
 from screens.columns.jobs import JOBS, JobLine, last_cell, start_words
 from screens.columns.queues import WORKLOADS, workload_lines
-from screens.widgets.form.launch_words import fit_words
+from screens.widgets.form.launch_texts import fit_words
 from screens.widgets.job_pane import job_lines
 from screens.wording import plain_text
 from tests.fakes import fleet_of, present

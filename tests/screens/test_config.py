@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from console.config import OwnCommand, config_path, load_config
+from console.connection_settings import Settings
 from console.errors import BadInput
 from console.metrics.alarm import AlarmKind
-from console.settings import Settings
+from console.settings_file import OwnCommand, config_path, load_config
 from screens.__main__ import main
-from screens.config import all_problems, fill_in, has_objects, known_names
+from screens.apply_settings import all_problems, fill_in, has_objects, known_names
 from screens.pages.jobs import JobsScreen, JobTable
 from screens.pages.node import NodeScreen
 from screens.pages.pods import PodsScreen
 from screens.theme import LIGHT
-from screens.widgets.bars import KeyBar
+from screens.widgets.title_and_keys import KeyBar
 from tests.console.test_config import BROKEN
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, press, screen_text, text_of, toasts, until, until_shown

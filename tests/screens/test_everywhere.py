@@ -24,14 +24,14 @@ from console.metrics.alarm import AlarmKind
 from console.metrics.job_progress import JobProgress
 from screens.__main__ import main
 from screens.app import ConsoleApp
+from screens.apply_settings import known_names
 from screens.columns.jobs import progress_words
-from screens.config import known_names
 from screens.dialogs.question import Confirm
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.job import JobScreen
 from screens.pages.pods import PodsScreen
-from screens.widgets.bars import KeyBar, TitleBar
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.title_and_keys import KeyBar, TitleBar
 from tests.fakes import FakeSession, fleet_of
 from tests.pictures.frozen import still_console, stopped_clock
 from tests.screens.press import console, press, screen_text, text_of, until, until_shown

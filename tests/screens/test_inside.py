@@ -11,16 +11,16 @@ from msgspec import structs
 from textual.containers import Vertical
 from textual.pilot import Pilot
 
-from console.attach.files.copies import (
+from console.attach.files.copy_progress import (
     CopyMethod,
     CopyProblem,
     CopyProgress,
     CopyReport,
     Verification,
 )
+from console.connection_settings import Settings
 from console.errors import CopyFailed, NotFound, Unreachable
 from console.kube.objects.pod import Container
-from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm, Pick
 from screens.dialogs.run_in_ranks import ExecAll, QuickNccl

@@ -13,12 +13,13 @@ import pytest
 from msgspec import structs
 from textual.widgets import Input
 
+from console.connection_settings import Settings
 from console.errors import Conflict, NotAllowed
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import Condition
 from console.kube.snapshot import StopReport, WatchState, WatchStatus
-from console.logs.line import LogLine
+from console.kube.stream_completeness import SERVER_CLOCK
+from console.logs.log_line import LogLine
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.job_measures import JobMeasures, read_lines
 from console.metrics.job_progress import JobProgress
@@ -27,7 +28,6 @@ from console.metrics.start_phase import PULL_PHASE, StartPhase
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.pod_failure import FailureCard, PodFailure
 from console.session import Session
-from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.columns.job_header import explanation, head
 from screens.columns.jobs import (
@@ -39,15 +39,15 @@ from screens.columns.jobs import (
     progress_cell,
     progress_words,
 )
-from screens.columns.live import live_line
+from screens.columns.live_jobs import live_line
 from screens.dialogs.question import Confirm, Prompt
 from screens.job_tabs.ranks import PodMatrix, card_lines
 from screens.pages.job import TABS as PAGE_TABS, JobScreen
 from screens.pages.jobs import STILL_SECONDS, TABS_BY_KEY, JobsScreen, JobTable
 from screens.pages.launch import LaunchScreen
-from screens.widgets.bars import KeyBar
-from screens.widgets.log.view import LogView
-from screens.widgets.sentence_line import fold_spans
+from screens.widgets.log.log_view import LogView
+from screens.widgets.title_and_keys import KeyBar
+from screens.widgets.wrapped_sentence import fold_spans
 from screens.wording import runs_of
 from tests.fakes import FakeSession, fleet_of, present
 from tests.screens.press import (

@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from console.errors import Unreachable
 from console.launch.recipes import LaunchPlan
-from console.logs.line import LogLine
+from console.logs.log_line import LogLine
 from screens.dialogs.question import Choice, Pick
 from screens.job_tabs.ranks import RankTable
 from screens.pages.job import JobScreen
@@ -20,7 +20,7 @@ from screens.pages.jobs import JobsScreen
 from screens.pages.launch import LaunchScreen
 from screens.pages.log import LogScreen
 from screens.pages.pods import PodsScreen
-from screens.widgets.log.view import LogView
+from screens.widgets.log.log_view import LogView
 from tests.fakes import FakeSession
 from tests.screens.press import console, press, screen_of, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene

@@ -12,16 +12,16 @@ from msgspec import structs
 from textual import events
 from textual.widgets import TextArea
 
+from console.connection_settings import Settings
 from console.errors import BadInput, Conflict, ReleaseFailed, Unreachable
 from console.kube.snapshot import WatchState
-from console.launch.choices import ChoicesState, FieldChoices
+from console.launch.field_choices import ChoicesState, FieldChoices
 from console.launch.install import ChartCatalog
 from console.launch.recipes import Field, FieldKind, FieldProblem, LaunchPlan, Manifest
 from console.launch.run_record import RunRecord
 from console.preflight.check import Check, Result
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.launch_forecast import LaunchDemand
-from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.columns.jobs import start_time
 from screens.dialogs.launch import LaunchLook, PasteDialog, PasteReport
@@ -30,8 +30,8 @@ from screens.pages.help import HelpScreen, key_groups
 from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
 from screens.pages.launch import LaunchScreen
-from screens.widgets.form.launch_words import fit_words, free_name
-from screens.widgets.form.model import LaunchRequest
+from screens.widgets.form.form_model import LaunchRequest
+from screens.widgets.form.launch_texts import fit_words, free_name
 from tests.fakes import FakeSession, present
 from tests.screens.press import console, console_at, press, screen_of, screen_text, text_of, toasts, until, until_shown
 from tests.screens.queue_scene import FIELDS, MANIFESTS, OTHER, RECIPE, cluster_queue, queue_scene

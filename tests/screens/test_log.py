@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from console.connection_settings import Settings
 from console.kube.snapshot import ContextName
-from console.logs.line import LogLine
-from console.settings import Settings
+from console.logs.log_line import LogLine
 from screens.app import ConsoleApp
 from screens.pages.log import LogScreen
 from screens.pages.pods import PodScreen
-from screens.widgets.log.lines import LogLines
-from screens.widgets.log.view import LogView
+from screens.widgets.log.log_lines import LogLines
+from screens.widgets.log.log_view import LogView
 from tests.fakes import FakeSession
 from tests.screens.press import connecting, console, focus, next_screen, press, screen_text, until, until_shown
 from tests.screens.scene import scene

@@ -13,7 +13,7 @@ from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm
 from screens.job_tabs.log import LogTab
 from screens.pages.job import JobScreen
-from screens.widgets.log.view import LogView
+from screens.widgets.log.log_view import LogView
 from tests.console.metrics.test_log_search import iteration
 from tests.fakes import FakeSession
 from tests.screens.press import console, console_at, press, screen_text, until, until_shown

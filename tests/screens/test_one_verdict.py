@@ -25,7 +25,7 @@ from console.kube.objects.queue import LocalQueue, Quota, ResourceFlavor
 from console.kube.snapshot import Fleet
 from console.launch.run_figures import latest_figures
 from console.launch.run_record import Outcome, RunRecord, finish_record, update_from_cluster, update_seen
-from console.logs.line import LogLine, PodLine
+from console.logs.log_line import LogLine, PodLine
 from console.metrics.alarm import AlarmKind, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
@@ -34,17 +34,17 @@ from console.metrics.job_measures import JobMeasures, LogReader
 from console.metrics.job_monitor import sample_job
 from console.metrics.job_progress import JobProgress, progress_of_measures
 from console.metrics.progress_reader import JobProgressReader
-from console.scheduling.expected_starts import expected_starts
+from console.scheduling.start_simulation import expected_starts
 from console.scheduling.start_windows import MIN_ROLLOUTS, RunTime, start_windows, with_windows
-from practice.programs.choice import RECIPES
-from practice.programs.faults import KINDS
+from practice.programs.choose_program import RECIPES
+from practice.programs.job_faults import KINDS
 from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, SharedFacts
-from screens.cli.job import health_code
-from screens.cli.wait import _final_outcome, conditions
+from screens.cli.job_arguments import health_code
+from screens.cli.wait_and_alarms import _final_outcome, conditions
 from screens.cli.why import _words
 from screens.columns.job_header import explanation, head, training_waits
 from screens.columns.jobs import JobLine, last_cell, start_words, state_cell
-from screens.columns.live import alarm_by_log
+from screens.columns.live_jobs import alarm_by_log
 from screens.columns.runs import RUNS, outcome_cell
 from screens.widgets.job_pane import job_lines
 from screens.wording import runs_of

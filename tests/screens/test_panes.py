@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
+from screens.list_and_pane import PANE_SIZES, PanedScreen
 from screens.pages.jobs import JobsScreen
-from screens.paned import PANE_SIZES, PanedScreen
-from screens.widgets.line import cut_name
+from screens.widgets.styled_text import cut_name
 from screens.wording import Span
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, press, screen_of, screen_text, text_of, until, until_shown

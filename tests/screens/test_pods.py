@@ -14,7 +14,7 @@ from console.errors import NotFound
 from console.kube.objects.event import Event
 from console.kube.objects.pod import Container, Pod
 from console.kube.snapshot import Fleet
-from console.logs.line import LogLine
+from console.logs.log_line import LogLine
 from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm
 from screens.live_screen import FilterInput

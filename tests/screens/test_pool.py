@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 from textual.pilot import Pilot
 
+from console.connection_settings import Settings
 from console.errors import NotLoggedIn
 from console.google.clusters import GkeCluster, GkeOperation, GkePool
 from console.google.node_pools import PoolsSnapshot, PoolStatus, ProvisioningRequest
 from console.kube.objects.node import Node, Provisioning
-from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm, Pick, Prompt
 from screens.pages.nodepools import NodepoolsScreen, PoolScreen

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from console.connection_settings import Settings
 from console.errors import BadKubeconfig, NotAllowed
 from console.preflight.check import Check, Observation, Repair, RepairKind, Result
-from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm
 from screens.pages.preflight import PreflightScreen

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from msgspec import structs
 
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import WatchState, WatchStatus
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.alarm import AlarmKind
 from console.metrics.job_progress import JobProgress
 from console.scheduling.why import QuotaAccount
@@ -21,7 +21,7 @@ from screens.columns.queues import QUEUES, WORKLOADS, QueueLine, workload_lines
 from screens.dialogs.why import WholeReason
 from screens.pages.object_yaml import ObjectYamlScreen
 from screens.pages.queues import QueuesScreen
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Span
 from tests.fakes import FakeSession, fleet_of, live_links
 from tests.screens.press import console, focus, press, screen_of, screen_text, text_of, until, until_shown

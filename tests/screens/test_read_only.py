@@ -15,8 +15,8 @@ import pytest
 from aiohttp import web
 from textual.pilot import Pilot
 
+from console.connection_settings import Settings
 from console.session import Session
-from console.settings import Settings
 from practice.cluster import PracticeCluster
 from practice.objects.resources import JOBSETS, NODES, PODS
 from screens.__main__ import main

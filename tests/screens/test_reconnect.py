@@ -11,14 +11,14 @@ import pytest
 from msgspec.structs import replace
 from textual.pilot import Pilot
 
+from console.connection_settings import Settings
 from console.kube.objects.meta import Condition
 from console.metrics.alarm import AlarmKind
 from console.metrics.gpu_metrics import GpuBoard, PodGpus
-from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.live_screen import LiveScreen
 from screens.pages.job import JobScreen
-from screens.widgets.log.view import LogView
+from screens.widgets.log.log_view import LogView
 from tests.fakes import FakeSession
 from tests.screens.press import connecting, press, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene, table_text

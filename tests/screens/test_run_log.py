@@ -8,15 +8,15 @@ import pytest
 
 from console.kube.objects.jobset import recipe_kind
 from console.launch.run_record import Outcome
-from console.logs.segment import LogSegment
-from console.logs.store import JobLogStore, JobMetadata, logs_folder
+from console.logs.log_folder import JobLogStore, JobMetadata, logs_folder
+from console.logs.log_segment import LogSegment
 from console.metrics.alarm import AlarmKind
 from screens.columns.job_header import first_tab
 from screens.pages.job import JobScreen
 from screens.pages.runs import RunScreen
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
-from screens.widgets.log.view import LogView
+from screens.widgets.log.log_view import LogView
 from screens.wording import lower_first_letter, whole_path
 from tests.console.metrics.test_log_search import iteration
 from tests.fakes import FakeSession

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from console.connection_settings import Settings
 from console.errors import NotAllowed, ReleaseFailed
 from console.launch.recipes import LaunchPlan
 from console.launch.run_record import Outcome, RunRecord
 from console.launch.stop import StopPlan
-from console.settings import Settings
 from screens.dialogs.launch import LaunchLook
 from screens.dialogs.question import Confirm, Pick
 from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
 from screens.pages.launch import LaunchScreen
 from screens.pages.runs import RunScreen, RunsScreen
-from screens.widgets.bars import KeyBar
+from screens.widgets.title_and_keys import KeyBar
 from tests.fakes import FakeSession
 from tests.screens.press import console, console_at, press, screen_of, screen_text, text_of, toasts, until, until_shown
 from tests.screens.scene import NOW, scene

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from textual.widgets import Input, Static
 
-from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
-from console.checkpoints.saved import SavedState
-from console.kube.arrivals import SERVER_CLOCK
-from console.logs.line import LogLine, PodLine
+from console.checkpoints.completeness import Checkpoint, CheckpointState, Survey
+from console.checkpoints.saved_state import SavedState
+from console.kube.stream_completeness import SERVER_CLOCK
+from console.logs.log_line import LogLine, PodLine
 from console.metrics.alarm import AlarmKind
 from console.metrics.job_measures import JobMeasures
-from practice.programs.choice import RECIPES
+from practice.programs.choose_program import RECIPES
 from screens.dialogs.question import Pick, Prompt
 from screens.pages.job import JobScreen
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
-from screens.widgets.log.view import LogView
+from screens.widgets.log.log_view import LogView
 from screens.wording import Span
 from tests.fakes import FakeSession
 from tests.practice.test_programs import place, printed

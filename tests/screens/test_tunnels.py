@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
-from console.attach.tunnel.published import Listener, Tunnel, TunnelProfile
+from console.attach.tunnel.tunnel_files import Listener, Tunnel, TunnelProfile
 from console.errors import BadInput
 from console.kube.pod_address import PodAddress
-from screens.dialogs.attach import AskPorts
+from screens.dialogs.editor_and_tunnel import AskPorts
 from screens.dialogs.question import Confirm, Prompt
 from screens.pages.job import JobScreen
 from screens.pages.pods import PodScreen

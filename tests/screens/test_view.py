@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Static
 
-from console.logs.text import FileText
+from console.logs.log_text import FileText
 from screens.pages.log import LogFileApp
 from tests.screens.press import press, text_of, until
 from tests.screens.test_key_order import type_at_once

@@ -11,7 +11,7 @@ from msgspec import structs
 from textual.widgets._toast import ToastRack
 
 from console.alarm_thresholds import Thresholds
-from console.config import Config, Notifications
+from console.connection_settings import Settings
 from console.kube.objects.workload import Workload
 from console.launch.ownership import Proof
 from console.launch.run_record import Outcome
@@ -20,7 +20,7 @@ from console.metrics.gpu_metrics import Gpu, GpuBoard, PodGpus
 from console.metrics.health import HealthLevel
 from console.metrics.job_progress import JobProgress
 from console.metrics.step_cadence import StepCadence
-from console.settings import Settings
+from console.settings_file import Config, Notifications
 from rankscope import (
     STACK_NOT_ASKED,
     Activity,
@@ -39,17 +39,17 @@ from rankscope import (
     TracedProcess,
     locate_compiled,
 )
-from screens import alarm_notices
-from screens.alarm_notices import notification
+from screens import alarm_toasts
+from screens.alarm_toasts import notification
 from screens.app import ConsoleApp
-from screens.cli.wait import conditions
-from screens.columns.live import with_diagnoses
+from screens.cli.wait_and_alarms import conditions
+from screens.columns.live_jobs import with_diagnoses
 from screens.dialogs.question import Confirm
 from screens.job_tabs.hang import HangTab
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.job import JobScreen
-from screens.widgets.bars import TitleBar
 from screens.widgets.job_pane import job_lines
+from screens.widgets.title_and_keys import TitleBar
 from tests.fakes import FakeSession, present
 from tests.screens.press import STYLES, console, press, screen_text, text_of, toasts, until, until_shown
 from tests.screens.queue_scene import claim, job, queue_scene
@@ -489,7 +489,7 @@ async def test_read_only_offers_nothing_that_changes_pods() -> None:
 
 
 async def test_the_start_of_ones_own_job_that_waited_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alarm_notices, "TOAST_SECONDS", 3600)  # of seconds, in which a machine may stand still
+    monkeypatch.setattr(alarm_toasts, "TOAST_SECONDS", 3600)  # of seconds, in which a machine may stand still
     config = Config(notifications=Notifications(to=("json://localhost",)))
     async with console(FakeSession(queue_scene()), kind=WithTerminal) as (app, pilot, session):
         app.loaded = structs.replace(app.loaded, config=config)

@@ -7,7 +7,7 @@ from textual.widgets import Input
 
 from console.errors import BadInput
 from console.scheduling.what_if import Changes, what_if
-from screens.cli.forecast import result_lines
+from screens.cli.forecast_and_what_if import result_lines
 from screens.pages.what_if import WhatIfScreen, read_changes
 from tests.fakes import FakeSession
 from tests.screens.press import console, press, screen_text, until, until_shown

@@ -23,7 +23,7 @@ from screens.columns.nodes import NODES, POOLS
 from screens.columns.pods import PODS
 from screens.columns.queues import QUEUES, WORKLOADS
 from screens.columns.runs import RUNS
-from screens.widgets.line import cut_sentence, phrase_ends
+from screens.widgets.styled_text import cut_sentence, phrase_ends
 from screens.widgets.table.row_painter import MARGIN, RowPainter
 from screens.wording import Span, runs_of, short_node
 from tests.fakes import fleet_of

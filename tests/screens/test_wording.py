@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import screens
-from console.kube.arrivals import SERVER_CLOCK
 from console.kube.snapshot import Store
+from console.kube.stream_completeness import SERVER_CLOCK
 from screens.columns.column import since as since_column
 from screens.sanitize import one_line
 from screens.wording import (

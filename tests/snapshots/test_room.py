@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from textual.widget import Widget
 
-from screens.widgets.bars import KeyBar, TabStrip
-from screens.widgets.pane import Pane
+from screens.widgets.side_pane import Pane
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.title_and_keys import KeyBar, TabStrip
 from tests.pictures.frozen import Still, still_console, stopped_clock
 from tests.pictures.views import VIEWS
 from tests.snapshots.pages import JOB, MAIN, OF_OBJECTS

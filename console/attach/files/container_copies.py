@@ -12,9 +12,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.attach.files.copies import CopyMeter, CopyMethod, CopyProgress, CopyReport, Listener
+from console.attach.files.copy_progress import CopyMeter, CopyMethod, CopyProgress, CopyReport, Listener
 from console.attach.files.pod_files import PodFiles, PodFolder, SftpFiles
-from console.attach.files.transfer import FetchCopy, SendCopy
+from console.attach.files.single_copy import FetchCopy, SendCopy
 from console.errors import BadInput
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from contextlib import aclosing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO
 
-from console.attach.files.copies import CopyProblem, EntryKind, FileEntry, format_size
+from console.attach.files.copy_progress import CopyProblem, EntryKind, FileEntry, format_size
 from console.errors import BadInput, CopyFailed
 
 PARTIAL_SUFFIX = ".a4-part"  # end of the names of what is not whole yet

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from console.attach.files import scripts
-from console.attach.files.copies import CopyMethod, CopyProblem, EntryKind, FileEntry
+from console.attach.files.copy_progress import CopyMethod, CopyProblem, EntryKind, FileEntry
 from console.errors import BadInput, Conflict, ConsoleError, CopyFailed, NotAllowed, NotFound, Unreachable, Unreadable
 
 if TYPE_CHECKING:
@@ -206,10 +206,7 @@ class PodFiles:
                 yield data
 
     async def read_ends(self, folder: str, wanted: Mapping[str, int], *, tail: bool) -> dict[str, bytes]:
-        """So many bytes of the beginning of each file below a folder, or of its end; zeros where it has fewer.
-
-        Those that cannot be read are left out.
-        """
+        """The first (`tail`: last) bytes of each readable file below a folder, zeros added up to the wanted size."""
         listed = b"".join(f"{size}\0./{path}\0".encode() for path, size in wanted.items())
         words = (folder, str(len(listed)), "tail" if tail else "head")
         what = f"read files below {folder}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from console.attach.files.copies import EntryKind, FileEntry
+from console.attach.files.copy_progress import EntryKind, FileEntry
 from console.errors import Unreadable
 
 EXIT_MISSING, EXIT_FORBIDDEN = 44, 45  # exit codes of a script that found nothing there, or may not look

@@ -17,8 +17,8 @@ import paramiko
 
 from console.attach.ssh import identities, pod_keys
 from console.attach.ssh.identities import Identity, fingerprint
-from console.attach.ssh.paths import SshPaths
 from console.attach.ssh.pod_keys import Probe
+from console.attach.ssh.ssh_folder import SshPaths
 from console.attach.tunnel.local_forward import PortForwarder
 from console.errors import CopyFailed, HostKeyChanged, KeyRefused, NotAllowed, ProgramFailed, Unreachable, Unreadable
 from console.kube.pod_address import PodAddress

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from console.attach.ssh import paths
-from console.attach.ssh.paths import SshPaths, quote_word
+from console.attach.ssh import ssh_folder
+from console.attach.ssh.ssh_folder import SshPaths, quote_word
 from console.errors import BadInput, Unreadable
 from console.folders import atomic_write, read_own_file
 
@@ -201,7 +201,7 @@ def write_files(places: SshPaths) -> None:
     blocks = ["\n".join(format_job(places, entry)) + "\n" for entry in entries]
     atomic_write(places.config, "\n".join([head, *blocks]).encode())
     others = [places.user_config, "/etc/ssh/ssh_config"]
-    lines = [f"Include {paths.quote_word(str(each))}" for each in (places.config, *others)]
+    lines = [f"Include {ssh_folder.quote_word(str(each))}" for each in (places.config, *others)]
     atomic_write(places.whole_config, "".join(f"{line}\n" for line in lines).encode())
 
 
@@ -214,19 +214,19 @@ def format_job(places: SshPaths, entry: SshHostEntry) -> Iterator[str]:
         yield f"    {option} {value}"
     for rank in range(entry.ranks):
         yield f"Host {entry.host(rank)}"
-        yield f"    ProxyCommand {paths.quote_command(proxy_command(entry, rank))}"
+        yield f"    ProxyCommand {ssh_folder.quote_command(proxy_command(entry, rank))}"
 
 
 def ssh_options(places: SshPaths, entry: SshHostEntry) -> Iterator[tuple[str, str]]:
     """Yield the ssh options of all ranks. They precede the person's own and win; host keys are always checked."""
-    yield "User", paths.quote_word(entry.user)
+    yield "User", ssh_folder.quote_word(entry.user)
     yield "Port", "2222"
     if entry.identity:
-        yield "IdentityFile", paths.quote_path(entry.identity)
+        yield "IdentityFile", ssh_folder.quote_path(entry.identity)
         yield "IdentitiesOnly", "yes"
     yield "PreferredAuthentications", "publickey"
     yield "HostKeyAlias", entry.name
-    yield "UserKnownHostsFile", paths.quote_path(str(places.known_hosts))
+    yield "UserKnownHostsFile", ssh_folder.quote_path(str(places.known_hosts))
     yield "GlobalKnownHostsFile", "/dev/null"
     yield "StrictHostKeyChecking", "yes"
     yield "UpdateHostKeys", "no"
@@ -245,7 +245,7 @@ def ssh_options(places: SshPaths, entry: SshHostEntry) -> Iterator[tuple[str, st
     yield "ServerAliveCountMax", "3"
     if entry.share and places.sockets:
         yield "ControlMaster", "auto"
-        yield "ControlPath", paths.quote_word(places.sockets)
+        yield "ControlPath", ssh_folder.quote_word(places.sockets)
         yield "ControlPersist", "60"
     else:  # a master of the person's own would be one for all pods whose names look alike to it
         yield "ControlPath", "none"

@@ -11,17 +11,17 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.attach.ssh import client as ssh, identities, pod_keys, surroundings
+from console.attach.ssh import client as ssh, conflicts, identities, pod_keys
 from console.attach.ssh.config_and_known_hosts import SshHostEntry
 from console.attach.ssh.editors import DOCTOR_STEPS, SetupStep, StepState
 from console.attach.ssh.identities import ApiHostKeys, PodIdentity, fingerprint, verify_host_keys
-from console.attach.ssh.paths import SshPaths
 from console.attach.ssh.pod_keys import Probe
+from console.attach.ssh.ssh_folder import SshPaths
 from console.attach.tunnel.local_forward import PortForwarder
-from console.attach.tunnel.published import list_tunnels
+from console.attach.tunnel.tunnel_files import list_tunnels
 from console.errors import ConsoleError, KeyRefused, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube import actions
-from console.kube.failures import CHECK_NETWORK
+from console.kube.api_errors import CHECK_NETWORK
 from console.kube.pod_address import PodAddress
 from console.kube.port_forward import LivePod
 
@@ -89,7 +89,7 @@ class DoctorRun:
             return "No host of this job is written."
         places, host = SshPaths.locate(), self.entry.host(0 if self.address.group else self.address.number)
         try:
-            found = await asyncio.to_thread(lambda: list(surroundings.find_foreign_options(places, host)))
+            found = await asyncio.to_thread(lambda: list(conflicts.find_foreign_options(places, host)))
         except (OSError, subprocess.SubprocessError) as error:
             return StepWarning(f"ssh -G {host} failed: {error}.", "Look at the person's ssh config, and at PATH.")
         fix = f"Put it under `Host * !a4-*`, below the line of a4's in {places.user_config}."
@@ -101,7 +101,7 @@ class DoctorRun:
         ports = {each.local: each.remote for tunnel in tunnels for each in tunnel.listeners}
         own = {each.pid for each in tunnels if each.state != "ended"}
         try:
-            found = await asyncio.to_thread(surroundings.find_listeners, ports, own)
+            found = await asyncio.to_thread(conflicts.find_listeners, ports, own)
         except OSError:
             return "Not known: this system has no /proc/net."
         sentences = [

@@ -26,10 +26,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from console.attach.ssh.config_and_known_hosts import PodKeys, SshHostEntry
-from console.attach.ssh.paths import SshPaths
+from console.attach.ssh.ssh_folder import SshPaths
+from console.connection_settings import login_name
 from console.errors import BadInput, HostKeyChanged, NotFound
 from console.folders import atomic_write
-from console.settings import login_name
 
 DEFAULT_KEY_NAMES = (
     "id_ed25519",

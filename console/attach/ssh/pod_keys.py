@@ -16,10 +16,10 @@ from console.decoding import DECODING_ERRORS
 from console.errors import NotAllowed, NotFound, ProgramFailed, Unreadable
 from console.kube import exec as executing
 from console.kube.actions import pod_path
-from console.kube.kinds import reader_of
 from console.kube.objects.meta import ApiSchema, ObjectSchema
-from console.kube.objects.on_demand import read_object
 from console.kube.objects.pod import Pod
+from console.kube.objects.unwatched_kinds import read_object
+from console.kube.watched_kinds import reader_of
 
 if TYPE_CHECKING:
     from console.kube.client import Client

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console import assets
-from console.attach.tunnel import published
+from console.attach.tunnel import tunnel_files
 from console.attach.tunnel.local_forward import LocalForward, PortForwarder
-from console.attach.tunnel.published import Tunnel, TunnelProfile, find_free_name, parse_tunnel
 from console.attach.tunnel.relay import load_login
+from console.attach.tunnel.tunnel_files import Tunnel, TunnelProfile, find_free_name, parse_tunnel
+from console.detached_tasks import start_task
 from console.errors import BadInput, ConsoleError, Unreachable
 from console.kube.pod_address import PodAddress, PortPair
-from console.tasks import start_task
 
 if TYPE_CHECKING:
     from console.kube.login import Login
@@ -63,7 +63,7 @@ class BackgroundTunnel:
     async def open(self) -> None:
         """Open the local ports and publish the tunnel; raises as `LocalForward.open` does."""
         await self.forwarding.open()
-        self._path = await asyncio.to_thread(published.socket_path, self.tunnel.name)
+        self._path = await asyncio.to_thread(tunnel_files.socket_path, self.tunnel.name)
         await asyncio.to_thread(self._path.unlink, missing_ok=True)
         before = os.umask(0o177)
         try:
@@ -74,7 +74,7 @@ class BackgroundTunnel:
 
     async def _write_state(self) -> None:
         """Save the tunnel's state for when this process is gone."""
-        await asyncio.to_thread(published.write_json, published.state_file(self.tunnel.name), asdict(self.tunnel))
+        await asyncio.to_thread(tunnel_files.write_json, tunnel_files.state_file(self.tunnel.name), asdict(self.tunnel))
 
     async def _answer_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked = await reader.readline()
@@ -107,7 +107,7 @@ class BackgroundTunnel:
         if self._kept and self.forwarding.ended.is_set() and not self._stopped.is_set():
             await self._write_state()
         else:
-            await asyncio.to_thread(published.state_file(self.tunnel.name).unlink, missing_ok=True)
+            await asyncio.to_thread(tunnel_files.state_file(self.tunnel.name).unlink, missing_ok=True)
         self._closed.set()
 
 
@@ -248,18 +248,18 @@ class Tunnels:
 
     async def list_tunnels(self) -> tuple[Tunnel, ...]:
         """All tunnels of this user by name; ended ones stay listed for a day."""
-        return await published.list_tunnels()
+        return await tunnel_files.list_tunnels()
 
     async def stop_tunnel(self, name: str) -> Tunnel:
         """Stop a tunnel, or remove an ended one from the list."""
-        return await published.stop_tunnel(name)
+        return await tunnel_files.stop_tunnel(name)
 
     async def list_profiles(self) -> tuple[TunnelProfile, ...]:
-        return await asyncio.to_thread(published.read_profiles)
+        return await asyncio.to_thread(tunnel_files.read_profiles)
 
     async def save_profile(self, profile: TunnelProfile) -> None:
         """Save a profile; one of the same name is replaced."""
-        await asyncio.to_thread(published.save_profile, profile)
+        await asyncio.to_thread(tunnel_files.save_profile, profile)
 
     async def close(self) -> None:
         tasks = tuple(self._tasks)

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from console.attach.tunnel import published
-from console.attach.tunnel.published import Listener, Tunnel
+from console.attach.tunnel import tunnel_files
 from console.attach.tunnel.relay import AsyncStream, Relay
+from console.attach.tunnel.tunnel_files import Listener, Tunnel
 from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreachable
 from console.kube.login import Login
 from console.kube.pod_address import PodAddress, PortPair
@@ -191,7 +191,7 @@ class LocalForward:
     async def _open_port(self, wanted: PortPair) -> None:
         choices = [wanted.local]
         if not wanted.local:  # last time's, else the same number, else any
-            last = await asyncio.to_thread(published.last_port, self._tunnel.server, self._address, wanted.remote)
+            last = await asyncio.to_thread(tunnel_files.last_port, self._tunnel.server, self._address, wanted.remote)
             choices = [last or (wanted.remote if wanted.remote >= 1024 else 0), 0]
         taken = ""
         for local in choices:
@@ -213,7 +213,7 @@ class LocalForward:
             if taken:
                 self.notes.append(f"Port {choices[0]} of this machine {taken}: {door.local} forwards to {door.remote}.")
             await asyncio.to_thread(
-                published.remember_port, self._tunnel.server, self._address, wanted.remote, door.local
+                tunnel_files.remember_port, self._tunnel.server, self._address, wanted.remote, door.local
             )
             return
 

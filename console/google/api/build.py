@@ -16,8 +16,8 @@ from google.protobuf.json_format import ParseError
 
 from console.errors import BadInput, NotAllowed
 from console.google.api.calls import LISTING_TIMEOUT, GoogleSession, list_all, name_of, seconds_of, translate_errors
+from console.google.bucket_paths import GcsPlace, parse_gcs_address
 from console.google.builds import Build, BuildLine, BuildPlan
-from console.google.gcs_place import GcsPlace, parse_gcs_address
 
 if TYPE_CHECKING:
     from console.google.api.cloud_storage import Buckets

@@ -84,10 +84,7 @@ class GoogleSession:
         return self.credentials
 
     async def token(self, refused: str = "") -> tuple[str, float]:
-        """A bearer token and its end (seconds since the epoch or inf), renewed if needed, or if it is the refused one.
-
-        Raises NotLoggedIn and Unreachable.
-        """
+        """A bearer token other than `refused`, and its expiry (epoch seconds). Raises NotLoggedIn and Unreachable."""
         if self.practice_token or self.credentials is None:
             return self.practice_token, float("inf")
         try:

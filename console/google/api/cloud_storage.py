@@ -20,7 +20,7 @@ from console.errors import TRY_AGAIN, Conflict, ConsoleError, CopyFailed, Unreac
 from console.google.api import members_by_role
 from console.google.api.calls import GoogleSession, seconds_of, translate_errors
 from console.google.api.object_parts import Endpoint, read_parts
-from console.google.gcs_place import Bucket, GcsPlace, StoredObject
+from console.google.bucket_paths import Bucket, GcsPlace, StoredObject
 
 TIMEOUT = 30.0  # seconds of silence that one request may last
 RETRY_POLICY = DEFAULT_RETRY.with_timeout(60.0)

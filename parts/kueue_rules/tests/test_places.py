@@ -28,7 +28,7 @@ from kueue_rules import (
     admission_cycle,
     assign_together,
 )
-from kueue_rules.cycle import NO_LONGER_FITS, PLACELESS
+from kueue_rules.admission_cycle import NO_LONGER_FITS, PLACELESS
 
 GPU = "nvidia.com/gpu"
 LEVELS = ["block", "rack", HOSTNAME]

@@ -24,7 +24,7 @@ from rankscope.collective_times import (
     read_times,
 )
 from rankscope.flight_recorder import GroupRanks
-from rankscope.slow_rank_words import SLOW_ADVICE
+from rankscope.slow_rank_texts import SLOW_ADVICE
 from rankscope.slow_ranks import SlowReport, add_times, find_slow_ranks, parse_polls
 
 FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures"

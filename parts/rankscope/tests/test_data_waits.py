@@ -21,7 +21,7 @@ from rankscope.data_waits import (
     seconds_to_sample,
 )
 from rankscope.errors import UnreadableAnswer
-from rankscope.slow_rank_words import SLOW_ADVICE, LateRank
+from rankscope.slow_rank_texts import SLOW_ADVICE, LateRank
 from rankscope.slow_ranks import SlowReport
 
 LOADS = (

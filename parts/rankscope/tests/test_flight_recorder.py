@@ -27,8 +27,8 @@ from rankscope.flight_recorder import (
     describe_group,
     judge,
 )
-from rankscope.report import HangReport, PodTrace, TracedProcess
-from rankscope.report_lines import format_report
+from rankscope.hang_report import HangReport, PodTrace, TracedProcess
+from rankscope.report_texts import format_report
 from rankscope.stack_location import Activity, StackLocation
 
 TP, PP = 4, 4

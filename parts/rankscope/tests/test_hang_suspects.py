@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from rankscope.hang_report import BEHIND_ADVICE, FAILED_ADVICE, GONE_ADVICE, HangReport, PodTrace, TracedProcess
 from rankscope.nccl_ras import RasGroup, RasRank, RasReport
-from rankscope.report import BEHIND_ADVICE, FAILED_ADVICE, GONE_ADVICE, HangReport, PodTrace, TracedProcess
 from rankscope.stack_location import ACTIVITY_ADVICE, NO_STACK, Activity, StackLocation, locate_compiled
 from trainlog import Frame
 

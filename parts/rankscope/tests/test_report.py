@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
+from rankscope.hang_report import HangReport, MpiLauncher, PodTrace, TracedProcess, group_processes
 from rankscope.nccl_ras import parse_ras
-from rankscope.report import HangReport, MpiLauncher, PodTrace, TracedProcess, group_processes
 from rankscope.stack_location import Activity, StackLocation, locate_compiled, locate_process
 from trainlog import Frame, ProcessStacks, ThreadStack, parse_pyspy
 

@@ -19,7 +19,7 @@ import pytest
 from rankscope import LateRank, describe_cost, poll_ras, slow_report_to_json
 from rankscope.collective_times import TimesReport
 from rankscope.errors import UnreadableAnswer
-from rankscope.slow_rank_words import ASK_RECORDERS, LOOK_LONGER, format_share
+from rankscope.slow_rank_texts import ASK_RECORDERS, LOOK_LONGER, format_share
 from rankscope.slow_ranks import MIN_POLLS, SlowReport, add_locations, add_times, find_slow_ranks, parse_polls
 
 STEP = 0.0826

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from trainlog.collectors import CollectorUnwrapper
+from trainlog.collector_formats import CollectorUnwrapper
 from trainlog.log_results import LogResults
 
 FIXTURES = Path(__file__).parent / "data"

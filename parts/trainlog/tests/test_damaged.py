@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from trainlog import parse_nccl, parse_training
 from trainlog.nccl.parser import NcclParser
 from trainlog.training.parser import TrainingParser
-from trainlog.training.reader import RunReader
+from trainlog.training.run_reader import RunReader
 from trainlog.training.steps import Step
 
 FIXTURES = Path(__file__).parent / "data"

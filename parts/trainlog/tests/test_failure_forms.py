@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trainlog.failure_forms import FORMS
 from trainlog.failure_parser import parse_failures
+from trainlog.failure_patterns import FORMS
 
 TASK = "/job:jax_worker/replica:0/task"
 STORE = "[c10d] recvValue failed on SocketImpl(fd=9, addr=[a]:44012, remote=[b]:29500): Connection reset by peer"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from trainlog.failure_kinds import LogFailure, group_sentences
 from trainlog.failure_parser import MAX_FAILURES, FailureParser, find_failed_stage, name_reason, parse_failures
-from trainlog.log_failure import LogFailure, group_sentences
 from trainlog.log_results import LogResults
 from trainlog.severity import detect_level
 

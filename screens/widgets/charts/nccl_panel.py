@@ -15,14 +15,23 @@ from textual.containers import Container
 from textual.getters import query_one
 from textual.reactive import reactive
 
-from console.metrics.export import REFERENCE_BAND, format_message_size
+from console.metrics.export_results import REFERENCE_BAND, format_message_size
 from console.metrics.nccl_history import MeasuredTest, UsualBandwidth, comparable_tests, mean_speedup, usual_bandwidth
 from screens import wording
 from screens.columns.column import Column, RowKey
-from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, MeasuresPanel, Plot, PlotFrame, round_ticks
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.charts.braille import (
+    DOTS_HIGH,
+    DOTS_WIDE,
+    Box,
+    Canvas,
+    MeasuresPanel,
+    Plot,
+    PlotFrame,
+    round_ticks,
+)
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Cell, Span
 from trainlog import (
     PASS_LINE,

@@ -15,15 +15,15 @@ from textual.getters import query_one
 from textual.reactive import reactive
 
 from console.durations import DAY
-from console.kube.arrivals import SERVER_CLOCK
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.gpu_metrics import mfu, peak_tflops
 from console.metrics.health import Health
 from console.metrics.log_search import SAME_TIME_SECONDS, names_number
 from console.metrics.training_run import RunEvent, RunEventKind, TrainingRun
 from screens import wording
 from screens.columns.jobs import health_runs
-from screens.widgets.charts.canvas import Box, Canvas, MeasuresPanel, Plot, tick_words
-from screens.widgets.charts.training_plot import (
+from screens.widgets.charts.braille import Box, Canvas, MeasuresPanel, Plot, tick_words
+from screens.widgets.charts.training_chart import (
     EARLIER_LETTERS,
     EVENT_MARKS,
     TrainingChartData,
@@ -33,7 +33,7 @@ from screens.widgets.charts.training_plot import (
     reach,
     x_origin,
 )
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Span
 from trainlog import STEP_METRICS, StepMetric
 

@@ -16,10 +16,10 @@ from textual.suggester import SuggestFromList
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
-from console.launch.choices import FieldChoices
+from console.launch.field_choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
-from screens.widgets.bars import StillInput
-from screens.widgets.line import Styled, fit, line
+from screens.widgets.styled_text import Styled, fit, line
+from screens.widgets.title_and_keys import StillInput
 from screens.wording import Span
 
 YES_OR_NO = ("true", "false")

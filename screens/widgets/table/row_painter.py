@@ -13,7 +13,17 @@ from textual.strip import Strip
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column, RowKey, RowT
-from screens.widgets.line import Styled, StyleOf, compact, cut_name, cut_sentence, fit_spans, line, phrase_ends, wrap
+from screens.widgets.styled_text import (
+    Styled,
+    StyleOf,
+    compact,
+    cut_name,
+    cut_sentence,
+    fit_spans,
+    line,
+    phrase_ends,
+    wrap,
+)
 from screens.wording import Cell, Span, plain_text, runs_of, sentence, short_node
 
 SENTENCE_COLUMNS = 40  # columns that a sentence at the end of a line is worth

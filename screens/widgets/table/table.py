@@ -29,12 +29,12 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from console.config import ListConfig
 from console.kube.snapshot import WatchState, WatchStatus
+from console.settings_file import ListConfig
 from screens.columns.column import PAGE, Column, RowKey, RowT
-from screens.widgets.line import PaintedLines, call_after
-from screens.widgets.table.listing import Listing
+from screens.widgets.styled_text import PaintedLines, call_after
 from screens.widgets.table.row_painter import GAP, MARGIN, Notice, RowPainter, notice_for
+from screens.widgets.table.sorted_rows import Listing
 from screens.wording import runs_of
 
 _UNWATCHED_STATUS = WatchStatus("", WatchState.LIVE)  # of rows that no watch brings

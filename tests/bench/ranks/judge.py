@@ -81,10 +81,7 @@ def _stacks(answer: msgspec.Raw, ranks: str) -> bytes:
 async def inspect(
     gathered: Gathered, *, all_stacks: bool = False, analyse: Callable[[Sequence[str], bytes], bytes] | None = None
 ) -> HangReport:
-    """The console's report, from these answers of the pods.
-
-    With `analyse`, which runs a command with its input, it has what PyTorch's own analyser says.
-    """
+    """The console's report from these answers; `analyse` runs PyTorch's own analyser with its input."""
     said = list(gathered.ras)
 
     async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from console.attach import many_pods
+from console.attach import fan_out
 from console.attach.exec_many import (
     ContainerExec,
     OutputGroup,
@@ -101,7 +101,7 @@ async def run_in_40(server: ApiServer, answer: Any) -> tuple[RankOutput, ...]:
 
 
 async def test_a_stream_for_which_the_api_server_has_no_room_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many_pods, "STREAM_RETRY_PAUSES", (0.01,) * 500)
+    monkeypatch.setattr(fan_out, "STREAM_RETRY_PAUSES", (0.01,) * 500)
     streams = Crowded(40 - MAX_STREAMS)
     async with ApiServer(secure=True) as server:
         outputs = await run_in_40(server, streams.answer)
@@ -114,7 +114,7 @@ async def test_a_stream_for_which_the_api_server_has_no_room_is_tried_again(monk
 async def test_what_may_have_run_or_is_forbidden_is_not_tried_again(
     code: int, tries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many_pods, "STREAM_RETRY_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(fan_out, "STREAM_RETRY_PAUSES", (0.0, 0.0))
     asked = list[str]()
 
     async def refuse(request: web.Request) -> web.StreamResponse:

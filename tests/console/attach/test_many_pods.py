@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from console.attach import gateway_script, many_pods
-from console.attach.many_pods import MAX_CONCURRENT_PODS, PodAnswers, run_in_pods
+from console.attach import fan_out, gateway_script
+from console.attach.fan_out import MAX_CONCURRENT_PODS, PodAnswers, run_in_pods
 from console.errors import NotAllowed, ProgramFailed, Unreachable, Unreadable
 from console.kube.objects.pod import Pod
 from console.scheduling.pod_slots import PodSlot
@@ -161,7 +161,7 @@ async def test_pods_without_the_key_of_the_chart_get_a_stream_each_few_at_a_time
 async def test_a_stream_for_which_there_is_no_room_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many_pods, "STREAM_RETRY_PAUSES", (0.01,) * 200)
+    monkeypatch.setattr(fan_out, "STREAM_RETRY_PAUSES", (0.01,) * 200)
     pods = Pods(tmp_path, 24, limit=8)
     for number in range(24):
         (pods.place(number) / ".ssh" / "id_pods").unlink()
@@ -191,7 +191,7 @@ async def test_a_gateway_that_does_not_answer_is_followed_by_the_next(tmp_path: 
 async def test_silent_and_dripping_gateways_are_given_up_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, piece: bytes, asked: int
 ) -> None:
-    monkeypatch.setattr(many_pods, "GATEWAY_START_TIMEOUT", 0.5)
+    monkeypatch.setattr(fan_out, "GATEWAY_START_TIMEOUT", 0.5)
     pods, gateways = Pods(tmp_path, number), list[str]()
 
     async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
@@ -225,7 +225,7 @@ async def test_who_may_not_run_commands_is_not_asked_pod_by_pod(tmp_path: Path) 
 
 @pytest.mark.slow(reason="starts programs of its own")
 async def test_what_fails_in_a_pod_is_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many_pods, "MAX_ANSWER_BYTES", 100_000)
+    monkeypatch.setattr(fan_out, "MAX_ANSWER_BYTES", 100_000)
     pods = Pods(tmp_path, 6)
     script = 'case $(cat "$POD/name") in *2) echo why >&2; exit 3;; *3) sleep 60;; *4) exec yes;; esac; echo ok'
     answers = await pods.ask(("sh", "-c", script), limit=4.0)
@@ -264,7 +264,7 @@ async def test_a_gateway_that_lies_is_not_believed(said: bytes, tmp_path: Path) 
 
 
 async def test_all_pods_together_print_no_more_than_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many_pods, "MAX_ANSWERS_BYTES", 20_000)
+    monkeypatch.setattr(fan_out, "MAX_ANSWERS_BYTES", 20_000)
     pods = Pods(tmp_path, 6)
     answers = await pods.ask(("sh", "-c", "head -c 8000 /dev/zero"))
     failed = [each for each in answers.found.values() if isinstance(each, Unreadable)]

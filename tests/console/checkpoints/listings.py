@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from console.checkpoints.judge import StoredFile, Survey, survey_checkpoints
+from console.checkpoints.completeness import StoredFile, Survey, survey_checkpoints
 
 NOW = 1.8e9
 

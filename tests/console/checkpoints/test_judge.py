@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import pytest
 
-from console.checkpoints.judge import CheckpointState, StoredFile, Survey, survey_checkpoints
+from console.checkpoints.completeness import CheckpointState, StoredFile, Survey, survey_checkpoints
 from console.checkpoints.reader import survey_bucket, survey_container
 from console.errors import NotFound
-from console.google.gcs_place import GcsPlace
+from console.google.bucket_paths import GcsPlace
 from practice.google.bucket_store import BUCKET, BucketStore
 from tests.console.attach.files.pod import Pod
 from tests.console.checkpoints.damages import (

@@ -16,9 +16,9 @@ from typing import Any, cast
 import pytest
 
 from console.checkpoints import reader as reading
-from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
+from console.checkpoints.completeness import Checkpoint, CheckpointState, Survey
 from console.checkpoints.reader import CheckpointReader
-from console.checkpoints.saved import REREAD_SECONDS, SavedState, list_faults, starting_values
+from console.checkpoints.saved_state import REREAD_SECONDS, SavedState, list_faults, starting_values
 from console.kube.objects.jobset import Mount
 from console.metrics.job_measures import JobMeasures
 from console.metrics.lost_work import CHECKPOINTS_IN_PODS

@@ -11,6 +11,7 @@ import grpc
 import pytest
 import yaml
 
+from console.connection_settings import Settings
 from console.errors import BadInput, BadKubeconfig, Conflict, ConsoleError, NotAllowed, NotFound, Unreachable
 from console.google.account import parse_place
 from console.google.clusters import ClusterPlace
@@ -18,7 +19,6 @@ from console.google.node_pools import PoolsSnapshot
 from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login
 from console.session import Session
-from console.settings import Settings
 from practice.cluster import PracticeCluster
 from practice.google.cloud import Fault, PracticeGoogle, PracticeProject
 

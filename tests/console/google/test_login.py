@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from google.auth.exceptions import RefreshError, TransportError
 
+from console.connection_settings import Settings
 from console.errors import BadKubeconfig, NotFound, NotLoggedIn, Unreachable
 from console.google.account import Cloud
 from console.google.api.calls import GoogleSession
 from console.google.clusters import ClusterPlace
 from console.session import Session
-from console.settings import Settings
 from tests.practice_google import practice_google
 
 

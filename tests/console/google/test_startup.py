@@ -15,7 +15,7 @@ MAIN = "from screens.__main__ import main\ntry:\n    main({argv!r})\nexcept Syst
 SCREENS = """
 import asyncio, sys
 from practice.child import PracticeProcess
-from console.settings import Settings
+from console.connection_settings import Settings
 from screens.app import ConsoleApp
 async def look():
     practice = PracticeProcess.start()

@@ -1,7 +1,4 @@
-"""Hangs of PyTorch 2.11's gloo with tensor, data and pipeline groups, recorded from 16 and from 64 processes.
-
-tests/bench/ranks/gather.py recorded what the probe said in each "pod" of eight: real dumps, real stacks of py-spy.
-"""
+"""Hangs of PyTorch 2.11's gloo in 16 and in 64 processes, recorded by tests/bench/ranks/gather.py: dumps and stacks."""
 
 from __future__ import annotations
 

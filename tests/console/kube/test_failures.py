@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from console.errors import Conflict, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
-from console.kube.failures import error_from_status
+from console.kube.api_errors import error_from_status
 
 
 def status(code: int, message: str = "", **fields: Any) -> bytes:

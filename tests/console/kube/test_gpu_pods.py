@@ -13,8 +13,8 @@ import pytest
 from console.errors import NotAllowed
 from console.kube.client import Client
 from console.kube.gpu_pods import HOLDS_ITS_NODE, gpu_pods
-from console.kube.kinds import reader_of
 from console.kube.watch import LONG_LIST_OBJECTS, HttpSource, follow
+from console.kube.watched_kinds import reader_of
 from tests.apiserver import first
 
 PODS = "/api/v1/pods"

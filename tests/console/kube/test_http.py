@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 
 from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreachable
+from console.kube.api_errors import CHECK_PROXY, read_error_body
 from console.kube.client import Client
-from console.kube.failures import CHECK_PROXY, read_error_body
 from console.kube.http import FEW_CONNECTIONS
 from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login

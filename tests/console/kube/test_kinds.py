@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from console.errors import Unreadable
-from console.kube.kinds import KINDS, Kind
+from console.kube.watched_kinds import KINDS, Kind
 from tests.console.kube.objects.recorded import kind
 
 PODS = kind("pods").reader

@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 
 from console.errors import ConsoleError, NotAllowed, Unreachable
+from console.kube.api_errors import read_error_body
 from console.kube.client import Client
-from console.kube.failures import read_error_body
 from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login
 from tests.apiserver import ApiServer, eventually, forbidden, listening

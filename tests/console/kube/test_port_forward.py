@@ -11,7 +11,7 @@ from aiohttp import web
 
 from console.attach.tunnel import local_forward, relay
 from console.attach.tunnel.local_forward import LocalForward, PortForwarder
-from console.attach.tunnel.published import Tunnel
+from console.attach.tunnel.tunnel_files import Tunnel
 from console.errors import BadInput, NotFound, NotLoggedIn, Unreachable
 from console.kube import websocket
 from console.kube.kubeconfig import User

@@ -27,7 +27,7 @@ PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 from console.session import Session
-from console.settings import Settings
+from console.connection_settings import Settings
 
 async def main():
     session = await Session.open(Settings(kubeconfig=Path(sys.argv[1])), kinds=[])

@@ -10,11 +10,11 @@ from email.utils import formatdate
 import pytest
 
 from console.errors import ConsoleError
-from console.kube.arrivals import Arrivals, ServerClock
 from console.kube.objects.event import Event
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import FLEET_FIELDS, SNAPSHOT_SECONDS, Fleet, Store, WatchState, WatchStatus, complete_until
+from console.kube.stream_completeness import Arrivals, ServerClock
 from tests.apiserver import eventually, first, gathered
 
 

@@ -12,9 +12,8 @@ import pytest
 from msgspec import field
 
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
-from console.kube.arrivals import Arrivals
 from console.kube.backoff import Backoff
-from console.kube.kinds import MAX_PAGE_DECODED_AT_ONCE, peek_list_meta
+from console.kube.stream_completeness import Arrivals
 from console.kube.watch import (
     Changed,
     Disconnected,
@@ -26,6 +25,7 @@ from console.kube.watch import (
     Unparsable,
     follow,
 )
+from console.kube.watched_kinds import MAX_PAGE_DECODED_AT_ONCE, peek_list_meta
 from tests.apiserver import ApiServer, eventually, first, gathered, named, status
 from tests.console.kube.objects.recorded import kind
 

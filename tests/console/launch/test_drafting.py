@@ -15,7 +15,7 @@ from console.errors import BadInput, Conflict, NotFound, ReleaseFailed
 from console.kube.nested_values import Value
 from console.launch.helm import InvalidValues
 from console.launch.install import ChartCatalog, NoSuchQueue
-from console.launch.plan_texts import PlanTexts
+from console.launch.plan_as_text import PlanTexts
 from console.launch.recipes import HIDDEN, FieldProblem, LaunchPlan, Manifest
 from console.launch.releases import DiffKind, format_unified
 from tests.chart.plans import CATALOGUE, PLANS, offline

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from console.kube.nested_values import Value
-from console.launch.plan_texts import PlanTexts
+from console.launch.plan_as_text import PlanTexts
 from console.launch.recipes import Draft
 from tests.chart.plans import CATALOGUE, offline
 

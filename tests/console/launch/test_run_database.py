@@ -18,7 +18,7 @@ import pytest
 from console.launch.run_database import SCHEMA_VERSION, RunHistory, default_path
 from console.launch.run_record import Outcome, RunRecord
 from console.metrics.alarm import Alarm, AlarmKind
-from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan, decode_seen_time
+from console.metrics.time_spans import SeenTime, SpanKind, TimeSpan, decode_seen_time
 
 RUN = RunRecord(
     "nccl-all-reduce", "anna-nccl", "team", {"gpus": 16, "env": {"NCCL_DEBUG": "INFO", "GONE": None}},

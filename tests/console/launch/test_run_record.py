@@ -24,9 +24,9 @@ from console.launch.run_record import (
     merge_alarms,
     update_from_cluster,
 )
-from console.launch.schema import without_secrets
+from console.launch.values_schema import without_secrets
 from console.metrics.alarm import JOB_STOPPED, Alarm, AlarmKind
-from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan
+from console.metrics.time_spans import SeenTime, SpanKind, TimeSpan
 from tests.fakes import fleet_of
 
 RUN = RunRecord("nccl-all-reduce", "anna", "team", number=1, launched=1000.0)

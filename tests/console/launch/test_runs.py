@@ -13,15 +13,15 @@ import pytest
 from console.alarm_thresholds import Thresholds
 from console.kube.objects.jobset import JobSet
 from console.launch.install import ChartCatalog
-from console.launch.known_jobs import KnownJobs
+from console.launch.jobs_interface import KnownJobs
 from console.launch.run_record import Outcome, RunRecord
 from console.launch.run_recorder import RunRecorder
-from console.launch.runs import Runs
-from console.logs.line import PodLine
+from console.launch.session_runs import Runs
+from console.logs.log_line import PodLine
 from console.metrics.alarm import Alarm, AlarmKind
+from console.metrics.gpu_time_ledger import LedgerBox
 from console.metrics.job_measures import JobMeasures, LogReader
-from console.metrics.ledger import LedgerBox
-from console.metrics.seen_time import TimeSpan
+from console.metrics.time_spans import TimeSpan
 from console.session_jobs import SessionJobs
 from tests.fakes import fleet_of
 

@@ -10,7 +10,7 @@ import pytest
 from console.errors import Unreadable
 from console.launch.install import ChartCatalog
 from console.launch.recipes import FieldKind
-from console.launch.schema import parse_defaults, parse_fields, parse_recipes
+from console.launch.values_schema import parse_defaults, parse_fields, parse_recipes
 
 SCHEMA = ChartCatalog.from_chart().schema
 

@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
-from console.checkpoints.saved import SavedState
+from console.checkpoints.saved_state import SavedState
 from console.errors import Unreachable
 from console.kube.objects.jobset import Mount
 from console.kube.snapshot import Fleet
-from console.launch.unsaved import UnsavedWork
+from console.launch.lost_work_of_jobs import UnsavedWork
 from console.metrics.job_measures import JobMeasures
 from console.metrics.lost_work import CHECKPOINTS_IN_PODS, SeenFolder
 from console.scheduling.what_if import Consequence, WhatIf

@@ -9,7 +9,7 @@ from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
 from console.launch.run_record import RunRecord
 from console.launch.value_checks import measure_saves
-from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan
+from console.metrics.time_spans import SeenTime, SpanKind, TimeSpan
 
 CATALOGUE = ChartCatalog.from_chart()
 NO_CLAIM: dict[str, Value] = {"storage.nfs.claim": ""}

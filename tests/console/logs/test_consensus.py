@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from console.logs.job_log import Gap
-from console.logs.line import PodLine
+from console.logs.log_line import PodLine
 from console.logs.merged_text import Consensus, normalize_line
 from trainlog import detect_level
 

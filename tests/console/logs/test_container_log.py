@@ -28,7 +28,7 @@ from console.logs.container_log import (
     follow_log,
     read_text,
 )
-from console.logs.line import MAX_LINE_BYTES, LineSplitter, LogLine, decode_line, split_timestamps, strip_timestamps
+from console.logs.log_line import MAX_LINE_BYTES, LineSplitter, LogLine, decode_line, split_timestamps, strip_timestamps
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
 from trainlog import Redactor
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from console.errors import NotAllowed, Refused
 from console.kube.objects.pod import Container
-from console.logs.line import PodLine
+from console.logs.log_line import PodLine
 from tests.apiserver import eventually
 from tests.fakes import FakeLogs, FakeSession, fleet_of
 from tests.screens.queue_scene import queue_scene, replaced
@@ -214,7 +214,7 @@ async def test_a_full_disk_is_reported_and_following_goes_on(tmp_path: Path, mon
     session.say(PODS[0], "one")
     async with reading(session, {0}) as lines, session.logs.open_job_log("default", "llama") as log:
         await eventually(lambda: texts(lines) == ["one"])
-        monkeypatch.setattr("console.logs.segment.os.write", full)
+        monkeypatch.setattr("console.logs.log_segment.os.write", full)
         session.say(PODS[0], "two")
         await eventually(lambda: "no space left on device" in log.coverage.sentence)
         await eventually(lambda: texts(lines) == ["one", "two"])

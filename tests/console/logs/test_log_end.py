@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.logs.line import LogLine
 from console.logs.log_end import LogEnd, combine_ends, find_log_end
+from console.logs.log_line import LogLine
 from tests.fakes import present
 
 KEPT = "; the pod is kept until the job is stopped"

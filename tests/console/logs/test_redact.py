@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from console.logs.line import split_timestamps
+from console.logs.log_line import split_timestamps
 from trainlog import REDACTED, Redactor, redact
 
 STAMP = b"2026-11-21T07:00:00.5Z "

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from console.logs import segment as parts
-from console.logs.segment import DELETED_NOTE, LOST_NOTE, RECENT_LINES, LogSegment
+from console.logs import log_segment as parts
+from console.logs.log_segment import DELETED_NOTE, LOST_NOTE, RECENT_LINES, LogSegment
 
 
 def lines(start: int, number: int) -> list[tuple[float, bytes]]:
@@ -84,7 +84,7 @@ def test_a_full_disk_holds_what_it_can_and_counts_what_it_cannot(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("console.logs.segment.os.write", full)
+        patch.setattr("console.logs.log_segment.os.write", full)
         part.append_lines(lines(10, 10))
         with pytest.raises(OSError, match="No space"):
             part.write_pending()

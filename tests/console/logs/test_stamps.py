@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import example, given, strategies as st
 
-from console.logs.line import decode_line, decode_lines
+from console.logs.log_line import decode_line, decode_lines
 
 WHOLE = "2026-11-21T07:00:00.123456789Z"
 PIECES = st.sampled_from([WHOLE, WHOLE[:-3] + "Z", WHOLE.replace("T0", "T "), "2026", " ", "Z ", "text", "\r", ":"])

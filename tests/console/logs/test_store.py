@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from console.logs.segment import LogSegment
-from console.logs.store import JobLogStore, JobMetadata, delete_old_logs, find_stored_job, stored_jobs
+from console.logs.log_folder import JobLogStore, JobMetadata, delete_old_logs, find_stored_job, stored_jobs
+from console.logs.log_segment import LogSegment
 from console.scheduling.pod_failure import PodFailure
 
 NOTE = JobMetadata("uid-1", "default", "llama", "ctx", 2, 100.0)

@@ -12,10 +12,17 @@ import pytest
 from hypothesis import given, strategies as st
 
 from console.errors import NotFound
-from console.logs import text as files
+from console.logs import log_text as files
+from console.logs.log_segment import LogSegment
+from console.logs.log_text import (
+    FileText,
+    LineFilter,
+    LogText,
+    find_matching_lines,
+    find_passing_lines,
+    required_literal,
+)
 from console.logs.merged_text import MergedText, iter_lines, offsets_of_line
-from console.logs.segment import LogSegment
-from console.logs.text import FileText, LineFilter, LogText, find_matching_lines, find_passing_lines, required_literal
 
 WORDS = st.sampled_from(
     [

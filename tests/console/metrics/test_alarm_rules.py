@@ -11,11 +11,11 @@ import pytest
 from msgspec import structs
 
 from console.alarm_thresholds import AlarmName, Thresholds
-from console.config import load_config, with_thresholds
 from console.errors import BadInput
 from console.metrics.alarm import JOB_STOPPED, Alarm, AlarmKind, format_alarm
 from console.metrics.alarm_rules import AlarmWatch, JobSample
 from console.metrics.step_cadence import StepCadence, format_late_step
+from console.settings_file import load_config, with_thresholds
 from tests.fakes import fleet_of
 
 WELL = JobSample(running=True, step=100, steps=100, pace=3.0, rhythm=StepCadence(3.0, 3.0, 4.0))

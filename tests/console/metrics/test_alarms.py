@@ -18,16 +18,16 @@ from console.alarm_thresholds import Thresholds
 from console.errors import NotAllowed
 from console.kube.objects.meta import Condition
 from console.kube.objects.pod import Pod
-from console.logs.line import LogLine
+from console.logs.log_line import LogLine
 from console.metrics import job_monitor
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind
 from console.metrics.alarm_rules import OLD_LINES_AT_FIRST_SECONDS
-from console.metrics.alarms import AlarmService
+from console.metrics.alarm_service import AlarmService
 from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, GpuSource, PodGpus
 from console.metrics.job_measures import CatchUp
 from console.metrics.job_monitor import INSPECTION_PAUSE, REPORTER_QUIET_SECONDS, JobMonitor, MonitorSources
 from console.metrics.progress_reader import NanOnsetFinder
-from console.metrics.seen_time import SpanKind
+from console.metrics.time_spans import SpanKind
 from console.metrics.training_run import Slowdown
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank

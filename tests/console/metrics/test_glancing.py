@@ -15,14 +15,14 @@ from console.kube.objects.meta import Condition
 from console.kube.objects.pod import Pod
 from console.launch.run_figures import training_figures
 from console.launch.run_record import RunRecord
-from console.logs.line import LogLine, PodLine
+from console.logs.log_line import LogLine, PodLine
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.job_measures import JobMeasures, LogReader, read_lines
 from console.metrics.job_monitor import sample_job
 from console.metrics.progress_reader import MAX_FAILURES, NAN_SEARCH_LINES, TABLE_TAIL_LINES
 from rankscope import Activity, HangGroup
 from screens.columns.jobs import JobLine
-from screens.columns.live import alarm_by_log
+from screens.columns.live_jobs import alarm_by_log
 from screens.columns.runs import run_facts
 from screens.job_tabs.hang import group_sign
 from screens.widgets.charts.training_panel import summary

@@ -15,10 +15,10 @@ from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import Condition
 from console.kube.objects.pod import Container
 from console.kube.snapshot import Fleet
-from console.logs.line import LogLine
+from console.logs.log_line import LogLine
 from console.metrics.job_measures import known_layouts, read_lines
 from console.metrics.job_progress import JobProgress
-from console.metrics.learned_logs import LearnedLogs
+from console.metrics.log_result_cache import LearnedLogs
 from console.metrics.progress_reader import NAN_SEARCH_LINES, TABLE_TAIL_LINES, JobProgressReader
 from tests.fakes import fleet_of, present
 from tests.screens.scene import jobset, rank

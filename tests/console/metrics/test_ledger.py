@@ -8,11 +8,19 @@ from dataclasses import dataclass, field
 import pytest
 
 from console.alarm_thresholds import Thresholds
-from console.logs.line import PodLine
+from console.logs.log_line import PodLine
 from console.metrics.alarm import Alarm, AlarmKind
+from console.metrics.gpu_time_ledger import Ledger, LedgerBox, RunMoments, compute_ledger, format_gpu_time, sum_ledgers
 from console.metrics.job_measures import JobMeasures, LogReader
-from console.metrics.ledger import Ledger, LedgerBox, RunMoments, compute_ledger, format_gpu_time, sum_ledgers
-from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan, decode_seen_time, find_phase, list_seen, merge_spans
+from console.metrics.time_spans import (
+    SeenTime,
+    SpanKind,
+    TimeSpan,
+    decode_seen_time,
+    find_phase,
+    list_seen,
+    merge_spans,
+)
 
 BEGIN = 1_790_000_000.0
 LOSES = (LedgerBox.COMPILE, LedgerBox.PRODUCTIVE, LedgerBox.CHECKPOINT, LedgerBox.EVALUATION)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.logs.segment import LogSegment
+from console.logs.log_segment import LogSegment
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.log_search import LogLocation, find_first_matches, find_progress_pod, locate_alarm
 from trainlog import FIRST_ERROR, shorten_iteration_line

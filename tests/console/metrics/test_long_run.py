@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from console.logs.line import PodLine
+from console.logs.log_line import PodLine
 from console.metrics.job_measures import JobMeasures, LogReader
 from console.metrics.training_run import MAX_STORED_STEPS, TrainingRun
 from trainlog import Rollback, Step

@@ -6,10 +6,10 @@ import pytest
 from msgspec import structs
 
 from console.kube.objects.jobset import JobSet, Mount
+from console.metrics.gpu_time_ledger import LedgerBox
 from console.metrics.job_measures import JobMeasures
-from console.metrics.ledger import LedgerBox
 from console.metrics.lost_work import CHECKPOINTS_IN_PODS, LostWork, SeenFolder, find_lost_work, has_checkpoint
-from console.metrics.seen_time import SpanKind, TimeSpan
+from console.metrics.time_spans import SpanKind, TimeSpan
 from tests.console.metrics.test_ledger import Script
 from tests.fakes import fleet_of, present
 from tests.parsing import run_of

@@ -8,7 +8,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from console.folders import atomic_write
-from console.metrics.export import draw_curve_svg, format_rows_csv
+from console.metrics.export_results import draw_curve_svg, format_rows_csv
 from console.metrics.nccl_history import (
     MeasuredTest,
     NcclHistory,

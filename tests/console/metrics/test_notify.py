@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from console.config import LoadedConfig, load_config
-from console.metrics.notify import MAX_MESSAGES, Outbox, format_failures, mask_address, send_to_all
+from console.metrics.apprise_messages import MAX_MESSAGES, Outbox, format_failures, mask_address, send_to_all
+from console.settings_file import LoadedConfig, load_config
 from tests.web_server import server
 
 SECRET = "hunter2-token"

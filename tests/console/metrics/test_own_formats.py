@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from console.config import config_path, load_config, own_log_formats
 from console.folders import make_private
 from console.metrics.job_measures import RankProgress
+from console.settings_file import config_path, load_config, own_log_formats
 from trainlog import TrainingParser, compile_pattern
 
 NOVA = r"""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from console.alarm_thresholds import Thresholds
 from console.kube.objects.pod import Container, Pod
-from console.logs.line import LogLine
+from console.logs.log_line import LogLine
 from console.metrics.alarm import AlarmKind
 from console.metrics.alarm_rules import AlarmWatch, JobSample
 from console.metrics.health import HealthLevel
@@ -18,7 +18,7 @@ from console.metrics.job_progress import JobProgress, progress_of_measures
 from console.metrics.start_phase import PULL_PHASE, StartPhase, StartRecorder, longest_phases, pull_phase, pull_seconds
 from console.scheduling.pod_slots import PodSlot
 from screens.columns.jobs import JobLine, last_cell
-from screens.columns.live import alarm_by_log
+from screens.columns.live_jobs import alarm_by_log
 from screens.wording import plain_text
 from tests.fakes import fleet_of, present
 from tests.screens.scene import jobset, rank

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from console.alarm_thresholds import Thresholds
-from console.metrics.export import draw_training_svg, format_training_csv, training_json
+from console.metrics.export_results import draw_training_svg, format_training_csv, training_json
 from console.metrics.gpu_metrics import mfu, peak_tflops
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_monitor import sample_job

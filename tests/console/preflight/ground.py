@@ -12,13 +12,13 @@ from typing import Any
 
 from google.cloud import container_v1 as api
 
+from console.connection_settings import Settings
 from console.launch.recipes import LaunchPlan
 from console.preflight.check import Check, LaunchNeeds, Result
 from console.session import Session
-from console.settings import Settings
 from practice.cluster import PracticeCluster, Scene
 from practice.google.cloud import CLUSTER, PROJECT, REGION, PracticeGoogle
-from practice.google.pool_work import PoolWork
+from practice.google.pool_operations import PoolWork
 from practice.objects.resources import Resource
 
 DEADLINE = 60.0

@@ -12,6 +12,7 @@ import grpc
 import pytest
 import yaml
 
+from console.connection_settings import Settings
 from console.errors import BadInput, NotAllowed
 from console.google.clusters import is_gke, is_older
 from console.preflight.all_checks import CHECKS, Preflight
@@ -29,7 +30,6 @@ from console.preflight.check import (
 )
 from console.preflight.cluster import MIN_GKE_VERSION, RECOMMENDED_GKE_VERSION
 from console.session import Session
-from console.settings import Settings
 from practice.google.cloud import Fault
 from practice.google.registry import RegistryStore
 from practice.objects.resources import LOCALQUEUES

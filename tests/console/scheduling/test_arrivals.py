@@ -13,7 +13,7 @@ from console.kube.objects.meta import GPU
 from console.kube.objects.queue import LocalQueue, ResourceFlavor
 from console.kube.snapshot import Fleet
 from console.scheduling import start_windows as module
-from console.scheduling.arrivals import (
+from console.scheduling.job_arrivals import (
     DAY,
     HOUR,
     RECENT_SECONDS,

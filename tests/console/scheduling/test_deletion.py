@@ -17,8 +17,8 @@ from console.kube.objects.meta import Condition
 from console.kube.objects.pod import Container
 from console.logs.container_log import LogStream
 from console.logs.job_log import JobLog
+from console.logs.log_segment import LogSegment
 from console.logs.log_service import LogService
-from console.logs.segment import LogSegment
 from console.scheduling.pod_failure import (
     FailureCard,
     deduplicate,

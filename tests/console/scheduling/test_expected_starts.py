@@ -16,7 +16,7 @@ from console.kube.objects.queue import LocalQueue, Preemption, Quota, ResourceFl
 from console.kube.objects.workload import TopologyDomain, Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.expected_start import ExpectedStart
-from console.scheduling.expected_starts import expected_starts
+from console.scheduling.start_simulation import expected_starts
 from console.scheduling.why import awaited_ends
 from screens.columns.jobs import start_json, start_time, start_words
 from tests.fakes import fleet_of, present

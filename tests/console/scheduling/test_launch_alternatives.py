@@ -9,7 +9,7 @@ from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
 from console.kube.snapshot import Fleet
 from console.scheduling.launch_alternatives import launch_alternatives
 from console.scheduling.launch_forecast import LaunchDemand, LaunchVerdict, forecast
-from screens.widgets.form.launch_words import alternative_words
+from screens.widgets.form.launch_texts import alternative_words
 from tests.console.scheduling.test_launch_forecast import DOOR, cluster, holding, queue
 
 

@@ -11,9 +11,9 @@ from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Topology, Usage
 from console.kube.objects.workload import TopologyDomain
 from console.kube.snapshot import Fleet, KueueVersion
-from console.scheduling.expected_starts import expected_starts
 from console.scheduling.kueue_snapshot import kueue_snapshot
 from console.scheduling.launch_forecast import LaunchDemand, forecast
+from console.scheduling.start_simulation import expected_starts
 from console.scheduling.what_if import Changes, what_if
 from tests.fakes import fleet_of, present
 from tests.screens.queue_scene import claim, job

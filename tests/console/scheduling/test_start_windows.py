@@ -15,9 +15,9 @@ from console.kube.objects.queue import ClusterQueue, LocalQueue, Preemption, Quo
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
 from console.scheduling import start_windows as module
-from console.scheduling.expected_starts import expected_starts, tried_of
 from console.scheduling.forecast_record import RecordedWindow, compare, read_recorded_windows, score, update_record
 from console.scheduling.launch_forecast import LaunchDemand, with_waiting_launch
+from console.scheduling.start_simulation import expected_starts, tried_of
 from console.scheduling.start_windows import (
     PastRun,
     PastTimes,
@@ -155,7 +155,7 @@ def test_windows_hold_four_of_five_starts(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_thousand_that_wait_take_at_most_two_seconds_of_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.scheduling.expected_starts.MAX_FORECAST_WORKLOADS", 1000)
+    monkeypatch.setattr("console.scheduling.start_simulation.MAX_FORECAST_WORKLOADS", 1000)
     fleet = scene(*((f"r{number}", 1) for number in range(8)),
                   waiting=tuple((f"w{number}", number % 8 + 1) for number in range(1000)))  # fmt: skip
     times = {job.uid: RunTime(600.0, 0.3) for job in fleet.jobsets.values()}

@@ -12,9 +12,9 @@ from console.kube.objects.jobset import JobSet
 from console.kube.objects.queue import LocalQueue, Preemption, ResourceFlavor, Topology
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
-from console.scheduling.expected_starts import expected_starts
+from console.scheduling.start_simulation import expected_starts
 from console.scheduling.what_if import Changes, NextVictims, WhatIf, next_victims, what_if
-from screens.cli.forecast import result_lines
+from screens.cli.forecast_and_what_if import result_lines
 from screens.cli.why import _preempted_next
 from tests.console.scheduling.test_expected_starts import placed, runs, waits
 from tests.fakes import fleet_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from screens.cli.ask import ask_line, read_stdin
+from screens.cli.prompts import ask_line, read_stdin
 
 LIMIT = 60
 

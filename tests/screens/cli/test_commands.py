@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from console.connection_settings import login_name
 from console.kube.objects.meta import short_name
 from console.metrics.lost_work import CHECKPOINTS_IN_PODS
-from console.settings import login_name
 from screens.__main__ import main
 from screens.cli.lists import LISTS, layout_of
 from tests.screens.cli.commands import Commands, loaded
@@ -73,7 +73,7 @@ def test_a_namespace_that_is_not_there_is_no_empty_one(a4: Commands) -> None:
 def test_a_job_that_is_not_there_is_answered_with_the_nearest_name(
     a4: Commands, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("screens.cli.wait.JOB_APPEARS_SECONDS", 0.0)
+    monkeypatch.setattr("screens.cli.wait_and_alarms.JOB_APPEARS_SECONDS", 0.0)
     code, out, told = a4.run(words[0], "lama-70b", *words[1:])
     assert (code, out) == (1, "")
     assert "There is no job lama-70b in namespace default. Did you mean llama-70b? There are: " in told
@@ -89,7 +89,7 @@ def test_every_command_says_that_a_namespace_is_not_there(
     a4: Commands, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "screens.cli.wait.JOB_APPEARS_SECONDS", math.inf
+        "screens.cli.wait_and_alarms.JOB_APPEARS_SECONDS", math.inf
     )  # nothing appears in a namespace that is not there
     code, out, told = a4.run(command, *([] if command == "jobs" else ["nope"]), "-n", "nosuch")
     assert (code, out) == (1, "")
@@ -97,7 +97,7 @@ def test_every_command_says_that_a_namespace_is_not_there(
     if command != "jobs":
         _, _, told = a4.run(command, "llama-70b", "-n", "nosuch")
         assert told.startswith("a4: There is no namespace nosuch. ")
-        monkeypatch.setattr("screens.cli.wait.JOB_APPEARS_SECONDS", 0.0)
+        monkeypatch.setattr("screens.cli.wait_and_alarms.JOB_APPEARS_SECONDS", 0.0)
         assert "a4: There is no job nope in namespace kube-system." in a4.run(command, "nope", "-n", "kube-system")[2]
 
 
@@ -369,4 +369,4 @@ def test_a_list_or_log_loads_one_http_library_and_no_parser_of_logs(a4: Commands
     assert "console.kube.http" in modules
     assert ("ahocorasick_rs" in modules) is words.startswith("logs")
     assert not {each.partition(".")[0] for each in modules} & {"aiohttp", "kubernetes", "google", "paramiko", "textual"}
-    assert not {"trainlog.training.parser", "console.launch.install", "console.logs.store"} & modules
+    assert not {"trainlog.training.parser", "console.launch.install", "console.logs.log_folder"} & modules

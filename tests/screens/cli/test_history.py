@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from console.connection_settings import login_name
 from console.kube.objects.meta import short_name
 from console.launch.run_database import RunHistory, default_path
 from console.launch.run_record import Outcome, RunRecord, finish_record
 from console.metrics.alarm import Alarm, AlarmKind
-from console.settings import login_name
 from screens.__main__ import main
 from screens.cli.history import as_item, show_run
 from screens.columns.column import as_text

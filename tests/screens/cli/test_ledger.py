@@ -15,9 +15,9 @@ import pytest
 from console.launch.run_database import RunHistory, default_path
 from console.launch.run_record import Outcome, RunRecord
 from console.metrics.alarm import Alarm, AlarmKind
+from console.metrics.gpu_time_ledger import Ledger, LedgerBox
 from console.metrics.health import SLOW_RANK_HEALTH
-from console.metrics.ledger import Ledger, LedgerBox
-from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan
+from console.metrics.time_spans import SeenTime, SpanKind, TimeSpan
 from screens.__main__ import main
 from screens.columns.runs import cost_lines, cost_words
 from tests.screens.cli.commands import Commands

@@ -16,10 +16,10 @@ import pytest
 from msgspec import structs
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
-from console.kube.arrivals import SERVER_CLOCK
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.launch.run_record import Outcome, RunRecord
 from console.logs.job_log import Coverage, JobLog
-from console.logs.line import LogLine, PodLine
+from console.logs.log_line import LogLine, PodLine
 from console.metrics.alarm import AlarmKind
 from console.scheduling.why_job import why_job
 from screens.cli import logs, logs as log_printers, logs as log_tail, why

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from console.metrics.export import training_json
+from console.metrics.export_results import training_json
 from console.metrics.training_run import TrainingRun
 from screens.cli.arguments import Options
 from screens.cli.command_line import COMMAND_HELP, GROUPS, ConsoleOptions, command_of, whole_parser

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from console.config import config_path
 from console.folders import make_private
+from console.settings_file import config_path
 from screens.__main__ import main
 from tests.screens.cli.commands import Commands
 

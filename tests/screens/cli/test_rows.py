@@ -14,6 +14,7 @@ import pytest
 from msgspec import structs
 
 from console.alarm_thresholds import Thresholds
+from console.connection_settings import OWN_NAME
 from console.errors import NotFound
 from console.kube.gpu_pods import gpu_pods
 from console.kube.objects.jobset import JobSet, JobState, ReplicatedJob
@@ -31,7 +32,6 @@ from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
 from console.metrics.step_cadence import StepCadence
 from console.scheduling.expected_start import ExpectedStart
-from console.settings import OWN_NAME
 from screens.cli import lists
 from screens.cli.launch import wait_for_end
 from screens.cli.lists import LISTS, MAX_SELECTED_JOBS, SELECTORS_OF_LIST, layout_of, list_pods_of, print_rows
@@ -39,7 +39,7 @@ from screens.cli.why import _next_steps
 from screens.columns.column import as_json, as_text
 from screens.columns.job_header import explanation
 from screens.columns.jobs import JOBS, JobLine, last_cell, start_words
-from screens.columns.live import alarm_by_log, with_diagnoses
+from screens.columns.live_jobs import alarm_by_log, with_diagnoses
 from screens.wording import BAD, OK, Span, bar, plain_text
 from tests.fakes import FakeSession, fleet_of, monitor, present
 from tests.screens import scene

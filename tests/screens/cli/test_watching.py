@@ -13,7 +13,7 @@ import pytest
 from console.errors import Unreadable
 from console.metrics.alarm import AlarmCoverage
 from console.metrics.diagnosis import Diagnoses
-from screens.cli.wait import show_alarms
+from screens.cli.wait_and_alarms import show_alarms
 from tests.screens.cli.commands import Commands
 
 

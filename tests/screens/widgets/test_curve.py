@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import pytest
 
-from console.metrics.export import format_message_size
-from screens.widgets.charts.canvas import DOTS_HIGH, Box, Canvas, PlotFrame, round_step, round_ticks
+from console.metrics.export_results import format_message_size
+from screens.widgets.charts.braille import DOTS_HIGH, Box, Canvas, PlotFrame, round_step, round_ticks
 from screens.widgets.charts.nccl_panel import Band, Point, draw, expected
-from screens.widgets.charts.training_plot import MIN_SPEED_AXIS_SHARE, AxisRange, View, _axis_labels, widen_speed_axis
+from screens.widgets.charts.training_chart import MIN_SPEED_AXIS_SHARE, AxisRange, View, _axis_labels, widen_speed_axis
 
 MIB = 1 << 20
 POINTS = [Point(MIB << shift, 40.0 * shift, 40.0 * shift - 25) for shift in range(1, 13)]

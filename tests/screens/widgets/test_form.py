@@ -11,15 +11,15 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.pilot import Pilot
 
-from console.launch.choices import ChoicesState, FieldChoices
+from console.launch.field_choices import ChoicesState, FieldChoices
 from console.launch.field_values import parse_changes
 from console.launch.recipes import Field, FieldKind
 from console.scheduling.launch_forecast import QueueChoice
 from screens.theme import DARK
 from screens.widgets.form.editors import Line
-from screens.widgets.form.form import Form
-from screens.widgets.form.model import FormModel, LaunchDraft, RowKind
-from screens.widgets.form.page import FormLines
+from screens.widgets.form.form_lines import FormLines
+from screens.widgets.form.form_model import FormModel, LaunchDraft, RowKind
+from screens.widgets.form.launch_form import Form
 from tests.screens.press import press, screen_text, until, until_shown
 from tests.screens.queue_scene import FIELDS, RECIPE
 

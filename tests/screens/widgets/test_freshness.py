@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from console.kube.snapshot import WatchState, WatchStatus
-from screens.columns.live import freshness_spans
+from screens.columns.live_jobs import freshness_spans
 
 NOW = 1000.0
 LIVE = WatchStatus("nodes", WatchState.LIVE, last_seen=NOW)

@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 from textual.app import App, ComposeResult
 
-from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
-from console.checkpoints.saved import SavedState
+from console.checkpoints.completeness import Checkpoint, CheckpointState, Survey
+from console.checkpoints.saved_state import SavedState
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import Condition
 from console.kube.snapshot import Fleet
@@ -21,7 +21,7 @@ from console.scheduling.why import Category, QuotaAccount, QuotaHolder, Why
 from screens.columns.jobs import JobLine
 from screens.pages.jobs import JobsScreen
 from screens.widgets.job_pane import job_lines, saved_state_spans
-from screens.widgets.pane import Pane
+from screens.widgets.side_pane import Pane
 from tests.fakes import present
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.parsing import run_of

@@ -5,7 +5,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from screens.widgets.line import PaintedLines, changed_columns, compact, fit_spans
+from screens.widgets.styled_text import PaintedLines, changed_columns, compact, fit_spans
 from screens.wording import Span
 
 RED, BLUE, ON_BLUE = Style(color="red"), Style(color="blue"), Style(bgcolor="blue")

@@ -12,9 +12,9 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from screens.theme import DARK
-from screens.widgets.line import folded_at_spaces
-from screens.widgets.log.lines import MAX_MEMORY_LINES, LogLines, line_style, marked, pattern, printable, wrap_line
-from screens.widgets.log.view import LogView
+from screens.widgets.log.log_lines import MAX_MEMORY_LINES, LogLines, line_style, marked, pattern, printable, wrap_line
+from screens.widgets.log.log_view import LogView
+from screens.widgets.styled_text import folded_at_spaces
 from screens.wording import Span
 from tests.fakes import present
 from tests.screens.press import focus, press, text_of, toasts, until

@@ -12,10 +12,10 @@ from rankscope import LateRank, SlowReport
 from screens.columns.queues import quota_bar
 from screens.job_tabs.ranks import PodCell, PodMatrix, late_mark, slow_lines
 from screens.theme import DARK
-from screens.widgets.bars import Tab, TabStrip
-from screens.widgets.line import cut_sentence, wrap
-from screens.widgets.pane import event_lines, fact_lines
-from screens.widgets.sentence_line import cut_spans, fold_spans
+from screens.widgets.side_pane import event_lines, fact_lines
+from screens.widgets.styled_text import cut_sentence, wrap
+from screens.widgets.title_and_keys import Tab, TabStrip
+from screens.widgets.wrapped_sentence import cut_spans, fold_spans
 from screens.widgets.yaml import yaml_spans
 from screens.wording import OK, Span
 from tests.screens.press import focus, press, text_of, until

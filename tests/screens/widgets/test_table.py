@@ -14,8 +14,8 @@ from textual.pilot import Pilot
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column
-from screens.widgets.table.listing import ROWS_SEARCHED_PER_SLICE, Listing
 from screens.widgets.table.row_painter import MAX_MEASURED_ROWS, Notice, share
+from screens.widgets.table.sorted_rows import ROWS_SEARCHED_PER_SLICE, Listing
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 from tests.screens.press import console, focus, press, screen_text, text_of, until
@@ -289,8 +289,8 @@ async def test_columns_without_a_title_stand_each_in_its_place() -> None:
 
 
 def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("screens.widgets.table.listing.MANY_ROWS", 0)
-    monkeypatch.setattr("screens.widgets.table.listing.ROWS_SEARCHED_PER_SLICE", 5)
+    monkeypatch.setattr("screens.widgets.table.sorted_rows.MANY_ROWS", 0)
+    monkeypatch.setattr("screens.widgets.table.sorted_rows.ROWS_SEARCHED_PER_SLICE", 5)
     chance = random.Random(1)
     for number in range(300):
         grown: Listing[Thing] = Listing(lambda thing: thing.name)

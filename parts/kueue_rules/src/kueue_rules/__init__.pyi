@@ -1,10 +1,10 @@
-from .cycle import CycleVerdict as CycleVerdict, Decision as Decision, admission_cycle as admission_cycle
+from .admission_cycle import CycleVerdict as CycleVerdict, Decision as Decision, admission_cycle as admission_cycle
 from .fair_sharing import (
     DEFAULT_STRATEGIES as DEFAULT_STRATEGIES,
     LESS_OR_EQUAL_TO_FINAL as LESS_OR_EQUAL_TO_FINAL,
     LESS_THAN_INITIAL as LESS_THAN_INITIAL,
 )
-from .flavors import (
+from .flavor_assignment import (
     FlavorAssigner as FlavorAssigner,
     FlavorChoice as FlavorChoice,
     FlavorTurns as FlavorTurns,
@@ -36,7 +36,7 @@ from .simulation import (
     SimulationResult as SimulationResult,
     simulate as simulate,
 )
-from .state import (
+from .snapshot import (
     BACK_OF_QUEUE as BACK_OF_QUEUE,
     UNLIMITED_PODS as UNLIMITED_PODS,
     AdmissionCheck as AdmissionCheck,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kueue_rules.quota_tree import QuotaNode
-from kueue_rules.state import QueueNode, Snapshot, SnapshotWorkload
+from kueue_rules.snapshot import QueueNode, Snapshot, SnapshotWorkload
 
 if TYPE_CHECKING:
-    from kueue_rules.cycle import Decision
+    from kueue_rules.admission_cycle import Decision
 
 LESS_OR_EQUAL_TO_FINAL = "LessThanOrEqualToFinalShare"
 """The preemptor may have as large a share as is left to the other."""

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from kueue_rules.fair_sharing import LESS_THAN_INITIAL, below_common_cohort, unfairest_first
-from kueue_rules.flavors import FlavorChoice, Mode
+from kueue_rules.flavor_assignment import FlavorChoice, Mode
 from kueue_rules.quota_tree import FlavorResource, Quantities, QuotaNode
-from kueue_rules.state import QueueNode, Snapshot, SnapshotWorkload
+from kueue_rules.snapshot import QueueNode, Snapshot, SnapshotWorkload
 from kueue_rules.topology_assignment import WantedPlaces, assign_together
 
 HUMAN_REASONS = {

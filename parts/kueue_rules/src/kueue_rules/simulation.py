@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from kueue_rules.fair_sharing import DEFAULT_STRATEGIES
 from kueue_rules.quota_tree import CohortQuota, FlavorQuota
 from kueue_rules.scenario import NODE_GPUS, FlavorPlan, JobPlan, QueuePlan, Scenario, job_names
-from kueue_rules.state import (
+from kueue_rules.snapshot import (
     UNLIMITED_PODS,
     Flavor,
     QueueNode,

@@ -19,7 +19,7 @@ from kueue_rules.node_constraints import first_untolerated_taint
 Amounts = dict[str, int]  # by name of the resource
 
 if TYPE_CHECKING:
-    from kueue_rules.state import Flavor, Place, SnapshotNode, SnapshotPodSet, TopologyRequest
+    from kueue_rules.snapshot import Flavor, Place, SnapshotNode, SnapshotPodSet, TopologyRequest
 
 HOSTNAME = "kubernetes.io/hostname"
 _ONE_POD = {"pods": 1000}

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from kueue_rules.cycle import PLACELESS, CycleVerdict, Decision, admission_cycle, failed_before
-from kueue_rules.flavors import FlavorTurns
+from kueue_rules.admission_cycle import PLACELESS, CycleVerdict, Decision, admission_cycle, failed_before
+from kueue_rules.flavor_assignment import FlavorTurns
 from kueue_rules.quota_tree import QuotaNode
-from kueue_rules.state import Snapshot, SnapshotWorkload
+from kueue_rules.snapshot import Snapshot, SnapshotWorkload
 
 MAX_CYCLES = 1000
 MAX_PREEMPTION_ROUNDS = 20  # of preemptions after one event: in Kueue too workloads may evict each other for ever

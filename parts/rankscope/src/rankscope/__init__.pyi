@@ -32,6 +32,18 @@ from .flight_recorder import (
     describe_dumps as describe_dumps,
     judge as judge,
 )
+from .hang_report import (
+    FAILED_ADVICE as FAILED_ADVICE,
+    GONE_ADVICE as GONE_ADVICE,
+    HALTED_STATES as HALTED_STATES,
+    NO_REPORT as NO_REPORT,
+    HangGroup as HangGroup,
+    HangReport as HangReport,
+    MpiLauncher as MpiLauncher,
+    PodTrace as PodTrace,
+    TracedProcess as TracedProcess,
+    list_named_by_nccl as list_named_by_nccl,
+)
 from .nccl_ras import (
     RasRank as RasRank,
     RasReport as RasReport,
@@ -51,23 +63,11 @@ from .pod_answers import (
     rank_by_process as rank_by_process,
     refuse_foreign_ranks as refuse_foreign_ranks,
 )
-from .rank_words import (
+from .rank_names import (
     format_pods as format_pods,
     format_processes as format_processes,
 )
-from .report import (
-    FAILED_ADVICE as FAILED_ADVICE,
-    GONE_ADVICE as GONE_ADVICE,
-    HALTED_STATES as HALTED_STATES,
-    NO_REPORT as NO_REPORT,
-    HangGroup as HangGroup,
-    HangReport as HangReport,
-    MpiLauncher as MpiLauncher,
-    PodTrace as PodTrace,
-    TracedProcess as TracedProcess,
-    list_named_by_nccl as list_named_by_nccl,
-)
-from .report_lines import (
+from .report_texts import (
     MAX_STACKS as MAX_STACKS,
     describe_analysis as describe_analysis,
     format_analysis_lines as format_analysis_lines,
@@ -78,7 +78,7 @@ from .report_lines import (
     report_to_json as report_to_json,
     slow_report_to_json as slow_report_to_json,
 )
-from .slow_rank_words import (
+from .slow_rank_texts import (
     ASK_RECORDERS as ASK_RECORDERS,
     DUMPS_HALT as DUMPS_HALT,
     LateRank as LateRank,

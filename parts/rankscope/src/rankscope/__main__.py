@@ -12,6 +12,7 @@ from pathlib import Path
 from rankscope import poll_ras, probe
 from rankscope.errors import UnreadableAnswer
 from rankscope.flight_recorder import describe_dumps
+from rankscope.hang_report import HangReport
 from rankscope.nccl_ras import parse_ras
 from rankscope.pod_answers import (
     PodAnswer,
@@ -21,8 +22,7 @@ from rankscope.pod_answers import (
     parse_or_explain,
     refuse_foreign_ranks,
 )
-from rankscope.report import HangReport
-from rankscope.report_lines import format_report, format_slow_report, report_to_json, slow_report_to_json
+from rankscope.report_texts import format_report, format_slow_report, report_to_json, slow_report_to_json
 from rankscope.slow_ranks import find_slow_ranks, parse_polls
 
 SCRIPTS = {"hang": probe.__file__, "slow": poll_ras.__file__}

@@ -21,7 +21,7 @@ from rankscope.collective_times import MIN_SHARE
 from rankscope.decoding import MAX_PROCESSES, Count, RankNumber, Text, decode_answer
 from rankscope.errors import UnreadableAnswer
 from rankscope.pod_answers import PodRank
-from rankscope.slow_rank_words import LateRank, format_share
+from rankscope.slow_rank_texts import LateRank, format_share
 from rankscope.slow_ranks import SlowReport
 from rankscope.stack_location import Activity, find_own_code, locate_thread
 from trainlog import Frame, ThreadStack, format_ranges

@@ -13,8 +13,8 @@ from msgspec import structs
 from rankscope.decoding import MAX_PROCESSES, Count, Percent, RankNumber, Text, decode_answer
 from rankscope.errors import UnreadableAnswer
 from rankscope.flight_recorder import Finding, RankDump, judge
+from rankscope.hang_report import HALTED_STATES, MpiLauncher, PodTrace, TracedProcess
 from rankscope.nccl_ras import RasReport
-from rankscope.report import HALTED_STATES, MpiLauncher, PodTrace, TracedProcess
 from rankscope.stack_location import NO_STACK, STACK_NOT_ASKED, Activity, locate_compiled, locate_process
 from trainlog import format_ranges
 

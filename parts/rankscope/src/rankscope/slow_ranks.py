@@ -27,7 +27,7 @@ from rankscope.collective_times import LateOnGpu, TimesReport, median_of_others
 from rankscope.decoding import DECODING_ERRORS, Count, RankNumber, Seconds, Signed, Text, check_cost
 from rankscope.errors import UnreadableAnswer
 from rankscope.pod_answers import PodRank
-from rankscope.slow_rank_words import (
+from rankscope.slow_rank_texts import (
     ASK_RECORDERS,
     LOOK_LONGER,
     SLOW_ADVICE,

@@ -1,16 +1,16 @@
-from .failure_parser import (
-    FailureParser as FailureParser,
-    find_failed_stage as find_failed_stage,
-    name_reason as name_reason,
-    parse_failures as parse_failures,
-)
-from .log_failure import (
+from .failure_kinds import (
     LogFailure as LogFailure,
     NcclMessage as NcclMessage,
     Xid as Xid,
     group_sentences as group_sentences,
     parse_nccl_message as parse_nccl_message,
     parse_xid as parse_xid,
+)
+from .failure_parser import (
+    FailureParser as FailureParser,
+    find_failed_stage as find_failed_stage,
+    name_reason as name_reason,
+    parse_failures as parse_failures,
 )
 from .log_file import (
     UnreadableLog as UnreadableLog,
@@ -21,17 +21,7 @@ from .log_results import (
     LogResults as LogResults,
     parse_lm_eval as parse_lm_eval,
 )
-from .nccl.parser import (
-    NcclParser as NcclParser,
-    parse_nccl as parse_nccl,
-)
-from .nccl.tables import (
-    NcclHalf as NcclHalf,
-    NcclRow as NcclRow,
-    NcclTest as NcclTest,
-    PackedRows as PackedRows,
-)
-from .nccl.verdicts import (
+from .nccl.bandwidth_verdicts import (
     A4_ALL_REDUCE as A4_ALL_REDUCE,
     PASS_LINE as PASS_LINE,
     REFERENCE_RANKS as REFERENCE_RANKS,
@@ -44,15 +34,23 @@ from .nccl.verdicts import (
     judge_test as judge_test,
     reference_curve as reference_curve,
 )
-from .patterns import (
-    MAX_PATTERN_CHARACTERS as MAX_PATTERN_CHARACTERS,
-    compile_pattern as compile_pattern,
-    lazy_pattern as lazy_pattern,
+from .nccl.parser import (
+    NcclParser as NcclParser,
+    parse_nccl as parse_nccl,
+)
+from .nccl.test_results import (
+    NcclHalf as NcclHalf,
+    NcclRow as NcclRow,
+    NcclTest as NcclTest,
+    PackedRows as PackedRows,
+)
+from .number_ranges import (
+    format_ranges as format_ranges,
 )
 from .plain_lines import (
     TextLineSplitter as TextLineSplitter,
 )
-from .printing import (
+from .print_results import (
     PrintedLog as PrintedLog,
     print_log as print_log,
     print_results_json as print_results_json,
@@ -64,9 +62,6 @@ from .pyspy import (
     ThreadStack as ThreadStack,
     parse_pyspy as parse_pyspy,
 )
-from .ranges import (
-    format_ranges as format_ranges,
-)
 from .redaction import (
     REDACTED as REDACTED,
     Redactor as Redactor,
@@ -76,6 +71,11 @@ from .redaction import (
     redact_bytes as redact_bytes,
     redact_line as redact_line,
     redact_tree as redact_tree,
+)
+from .regex import (
+    MAX_PATTERN_CHARACTERS as MAX_PATTERN_CHARACTERS,
+    compile_pattern as compile_pattern,
+    lazy_pattern as lazy_pattern,
 )
 from .results_json import (
     json_number as json_number,
@@ -100,17 +100,17 @@ from .severity import (
     has_severity as has_severity,
     is_warning as is_warning,
 )
-from .training.formats.megatron import (
-    shorten_iteration_line as shorten_iteration_line,
-)
-from .training.formats.programs import (
+from .training.formats.known_programs import (
     parse_checkpoint as parse_checkpoint,
     parse_step as parse_step,
+)
+from .training.formats.megatron import (
+    shorten_iteration_line as shorten_iteration_line,
 )
 from .training.formats.unknown_programs import (
     OwnFormat as OwnFormat,
 )
-from .training.layout import (
+from .training.line_layout import (
     LineLayout as LineLayout,
     compile_stored_pattern as compile_stored_pattern,
 )
@@ -119,7 +119,7 @@ from .training.parser import (
     TrainingParser as TrainingParser,
     parse_training as parse_training,
 )
-from .training.reader import (
+from .training.run_reader import (
     RunReader as RunReader,
 )
 from .training.steps import (
@@ -139,7 +139,7 @@ from .training.steps import (
 from .training.values import (
     parse_count as parse_count,
 )
-from .unparsed import (
+from .unparsed_lines import (
     UnparsedLines as UnparsedLines,
 )
 from .word_search import (

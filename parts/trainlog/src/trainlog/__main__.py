@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from trainlog.log_file import UnreadableLog
-from trainlog.printing import print_log
+from trainlog.print_results import print_log
 
 EXIT_INTERRUPTED = 130
 

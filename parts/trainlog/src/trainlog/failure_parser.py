@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from trainlog.failure_forms import CONTINUATION, FailureForm, find_form
-from trainlog.log_failure import (
+from trainlog.failure_kinds import (
     EXCEPTIONS,
     FAILURE_WORDS,
     HINTS,
@@ -27,8 +26,9 @@ from trainlog.log_failure import (
     parse_nccl_message,
     parse_xid,
 )
-from trainlog.patterns import lazy_pattern
+from trainlog.failure_patterns import CONTINUATION, FailureForm, find_form
 from trainlog.plain_lines import split_label
+from trainlog.regex import lazy_pattern
 from trainlog.word_search import LineBlocks, WordSearch, iter_spans_with
 
 MAX_LINE = 1 << 13  # bytes of a line that are kept

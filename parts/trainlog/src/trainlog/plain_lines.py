@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainlog.patterns import lazy_pattern
+from trainlog.regex import lazy_pattern
 from trainlog.word_search import ANSI_CODE, LineBlocks
 
 MAX_LINE_BYTES = 1 << 14  # bytes of a line that are kept

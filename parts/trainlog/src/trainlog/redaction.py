@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from trainlog.patterns import lazy_pattern
+from trainlog.regex import lazy_pattern
 from trainlog.word_search import WordSearch
 
 REDACTED = "‹secret›"  # what stands in place of a secret

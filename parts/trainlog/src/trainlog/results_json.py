@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
-from trainlog.log_failure import LogFailure
+from trainlog.failure_kinds import LogFailure
 from trainlog.log_results import LogResults
-from trainlog.nccl.tables import NcclTest
+from trainlog.nccl.test_results import NcclTest
 from trainlog.training.steps import Step
 
 _ITEMS_AT_ONCE = 2000  # steps or rows that are made into text at once

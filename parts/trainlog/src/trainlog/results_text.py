@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from trainlog.log_failure import group_sentences
+from trainlog.failure_kinds import group_sentences
 from trainlog.log_results import EvalScore, LogResults
-from trainlog.nccl.tables import NcclRow, NcclTest, PackedRows
+from trainlog.nccl.test_results import NcclRow, NcclTest, PackedRows
 from trainlog.pyspy import ProcessStacks
-from trainlog.training.reader import RunReader
+from trainlog.training.run_reader import RunReader
 from trainlog.training.steps import PackedSteps, Step
 
 MAX_PRINTED_FAILURES = 20  # failures that are printed as text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from trainlog.log_failure import FAILURE_WORDS
-from trainlog.patterns import lazy_pattern
+from trainlog.failure_kinds import FAILURE_WORDS
+from trainlog.regex import lazy_pattern
 from trainlog.word_search import WordSearch
 
 LEVELS = ("error", "warn", "info", "debug")  # most serious first

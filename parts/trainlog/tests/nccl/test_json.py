@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from trainlog.log_results import LogResults
 from trainlog.nccl.row_formats import parse_nccl_json
-from trainlog.nccl.tables import NcclHalf, NcclRow
+from trainlog.nccl.test_results import NcclHalf, NcclRow
 
 
 def result(size: int, wrong: float | None = 0.0) -> dict[str, Any]:

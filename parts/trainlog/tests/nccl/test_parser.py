@@ -8,7 +8,7 @@ from msgspec import structs
 
 from trainlog import parse_nccl
 from trainlog.nccl.parser import MAX_LINE_BYTES, NcclParser
-from trainlog.nccl.tables import NcclHalf, NcclRow, NcclTest
+from trainlog.nccl.test_results import NcclHalf, NcclRow, NcclTest
 
 FIXTURES = Path(__file__).parents[1] / "data"
 DATA = Path(__file__).parents[4] / "practice" / "data"

@@ -3,8 +3,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from trainlog.nccl.tables import NcclHalf, NcclRow, NcclTest
-from trainlog.nccl.verdicts import A4_ALL_REDUCE, PASS_LINE, RowRating, expected_busbw, health_scan_average, judge_row
+from trainlog.nccl.bandwidth_verdicts import (
+    A4_ALL_REDUCE,
+    PASS_LINE,
+    RowRating,
+    expected_busbw,
+    health_scan_average,
+    judge_row,
+)
+from trainlog.nccl.test_results import NcclHalf, NcclRow, NcclTest
 
 MIB, GIB = 2**20, 2**30
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from trainlog import LineLayout, parse_training
-from trainlog.training.formats.programs import Format
+from trainlog.training.formats.known_programs import Format
 from trainlog.training.parser import TrainingParser
 from trainlog.training.values import unwrap_numbers
 

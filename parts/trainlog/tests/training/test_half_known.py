@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trainlog.log_results import LogResults
-from trainlog.training.formats.programs import parse_checkpoint
+from trainlog.training.formats.known_programs import parse_checkpoint
 
 MEGATRON = (
     " [2026-09-05 16:08:25] iteration {n:8}/  200 | consumed samples: {n} | elapsed time per iteration (ms): 11182.0 |"

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from trainlog import parse_training
 from trainlog.training.parser import MAX_LINE_BYTES, STEP_SEARCH, TrainingParser
-from trainlog.training.reader import RunReader
+from trainlog.training.run_reader import RunReader
 from trainlog.training.steps import Rollback, Step, find_run_position
 
 DATA = Path(__file__).parents[4] / "practice" / "data"

@@ -9,7 +9,7 @@ import pytest
 
 from trainlog import parse_training
 from trainlog.training.parser import TrainingParser
-from trainlog.training.reader import RunReader
+from trainlog.training.run_reader import RunReader
 from trainlog.training.steps import Step
 
 

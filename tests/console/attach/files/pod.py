@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from console.attach.files.copies import CopyMeter, CopyProgress, CopyReport
+from console.attach.files.copy_progress import CopyMeter, CopyProgress, CopyReport
 from console.attach.files.pod_files import PodFiles
-from console.attach.files.transfer import FetchCopy, SendCopy
+from console.attach.files.single_copy import FetchCopy, SendCopy
 from console.errors import Unreachable
 
 

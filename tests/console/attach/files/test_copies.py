@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from console.attach.files import local, transfer, transfer as send
-from console.attach.files.copies import MAX_TRIES, Verification
+from console.attach.files import local, single_copy, single_copy as send
+from console.attach.files.copy_progress import MAX_TRIES, Verification
 from console.errors import BadInput, CopyFailed, NotFound
 from tests.console.attach.files.pod import Pod
 
@@ -163,7 +163,7 @@ async def test_a_folder_that_breaks_off_is_not_begun_anew(pod: Pod, here: Path) 
 async def test_large_files_of_a_folder_are_copied_by_themselves(
     pod: Pod, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (transfer, send):
+    for module in (single_copy, send):
         monkeypatch.setattr(module, "MIN_SINGLE_BYTES", 5000)
     source = plant(here / "src")
     await pod.send(source, "")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.attach.files.copies import ALL_RANKS, RemotePath, parse_remote_path
+from console.attach.files.copy_progress import ALL_RANKS, RemotePath, parse_remote_path
 
 
 @pytest.mark.parametrize(

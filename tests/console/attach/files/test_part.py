@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from console.attach.files import local
-from console.attach.files.copies import EntryKind, FileEntry
+from console.attach.files.copy_progress import EntryKind, FileEntry
 
 
 def test_two_threads_that_write_down_the_same_part_write_nothing_twice(

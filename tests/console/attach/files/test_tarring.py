@@ -5,7 +5,7 @@ import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from console.attach.files.copies import EntryKind, FileEntry
+from console.attach.files.copy_progress import EntryKind, FileEntry
 from console.attach.files.local import TarUnpacker, pack_tar, tar_length
 
 

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from console.attach.ssh import config_and_known_hosts
 from console.attach.ssh.config_and_known_hosts import PodKeys, SshHostEntry, remove_ssh_entries, save_entry
-from console.attach.ssh.paths import SshPaths
-from console.attach.ssh.surroundings import find_foreign_options, find_listeners
+from console.attach.ssh.conflicts import find_foreign_options, find_listeners
+from console.attach.ssh.ssh_folder import SshPaths
 from console.errors import BadInput
 from tests.hostile.payloads import PAYLOADS, RAW
 
@@ -305,7 +305,9 @@ def test_where_the_folder_cannot_be_written_ours_is_elsewhere(tmp_path: Path, mo
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
     account = SimpleNamespace(pw_dir=str(tmp_path))
-    monkeypatch.setattr("console.attach.ssh.paths.pwd.getpwuid", lambda _: account)  # who runs this may have used a4
+    monkeypatch.setattr(
+        "console.attach.ssh.ssh_folder.pwd.getpwuid", lambda _: account
+    )  # who runs this may have used a4
     assert SshPaths.locate().own == tmp_path / "data" / "a4" / "ssh"
 
 

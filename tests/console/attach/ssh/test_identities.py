@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from console.attach.ssh import identities
-from console.attach.ssh.paths import SshPaths
+from console.attach.ssh.ssh_folder import SshPaths
 from console.errors import BadInput
 from tests.fakes import present
 

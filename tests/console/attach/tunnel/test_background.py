@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from console.attach.tunnel import published, published as memory
+from console.attach.tunnel import tunnel_files, tunnel_files as memory
 from console.attach.tunnel.background import TunnelRequest, start_detached, start_tunnel
-from console.attach.tunnel.published import TunnelProfile
+from console.attach.tunnel.tunnel_files import TunnelProfile
 from console.errors import BadInput, ConsoleError, NotFound
 from tests.apiserver import ApiServer, alive, eventually
 from tests.console.kube.kubelet import FORWARD, echo_port
@@ -59,15 +59,15 @@ async def test_a_tunnel_by_itself_is_listed_and_stopped_from_elsewhere(
     assert made.pid != os.getpid()
     port = made.listeners[0].local
     assert await carried(port) == b"HELLO"
-    (listed,) = await published.list_tunnels()
+    (listed,) = await tunnel_files.list_tunnels()
     assert (listed.pid, listed.listeners[0].connections, listed.listeners[0].sent) == (made.pid, 1, 5)
     assert_private(state)
     with pytest.raises(NotFound, match=r"There is no tunnel q\. There are: p\."):
-        await published.stop_tunnel("q")
-    assert (await published.stop_tunnel("p")).pid == made.pid
+        await tunnel_files.stop_tunnel("q")
+    assert (await tunnel_files.stop_tunnel("p")).pid == made.pid
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
-    assert await published.list_tunnels() == ()
+    assert await tunnel_files.list_tunnels() == ()
     await eventually(lambda: not alive(made.pid))
 
 
@@ -83,7 +83,7 @@ async def test_whoever_asked_reports_what_keeps_it_from_opening(tmp_path: Path, 
     with pytest.raises(ConsoleError, match="There is no pod p in namespace default") as error:
         await start_detached(order)
     assert error.value.exit_code == 1
-    assert await published.list_tunnels() == ()
+    assert await tunnel_files.list_tunnels() == ()
 
 
 async def test_it_ends_with_its_pod_and_says_why_afterwards(tmp_path: Path, server: ApiServer) -> None:
@@ -94,10 +94,10 @@ async def test_it_ends_with_its_pod_and_says_why_afterwards(tmp_path: Path, serv
     _, writer = await asyncio.open_connection("127.0.0.1", made.listeners[0].local)
     await eventually(lambda: not alive(made.pid))
     writer.close()
-    (listed,) = await published.list_tunnels()
+    (listed,) = await tunnel_files.list_tunnels()
     assert (listed.state, listed.words) == ("ended", "Pod p has ended (succeeded).")
-    await published.stop_tunnel("p")
-    assert await published.list_tunnels() == ()
+    await tunnel_files.stop_tunnel("p")
+    assert await tunnel_files.list_tunnels() == ()
 
 
 async def test_a_process_that_was_killed_is_reported(tmp_path: Path, server: ApiServer) -> None:
@@ -107,7 +107,7 @@ async def test_a_process_that_was_killed_is_reported(tmp_path: Path, server: Api
     )
     os.kill(made.pid, 9)
     await eventually(lambda: not alive(made.pid))
-    (listed,) = await published.list_tunnels()
+    (listed,) = await tunnel_files.list_tunnels()
     assert (listed.state, listed.words) == ("ended", "Its process ended without an error message.")
 
 
@@ -117,12 +117,12 @@ async def test_two_to_the_same_place_have_two_names(server: ApiServer) -> None:
     first = await start_tunnel(server.login(), order, is_background=False)
     second = await start_tunnel(server.login(), order, is_background=False)
     try:
-        assert [each.name for each in await published.list_tunnels()] == ["p", "p-2"]
+        assert [each.name for each in await tunnel_files.list_tunnels()] == ["p", "p-2"]
         assert first.tunnel.listeners[0].local != second.tunnel.listeners[0].local
     finally:
         await first.close()
         await second.close()
-    assert await published.list_tunnels() == ()
+    assert await tunnel_files.list_tunnels() == ()
 
 
 def test_profiles_are_saved_and_forgotten() -> None:
@@ -141,5 +141,5 @@ def test_files_that_are_broken_are_as_if_they_were_not(state: Path, tmp_path: Pa
     (state / "odd.json").write_text(json.dumps({"name": "odd"}))
     (tmp_path / "config" / "a4").mkdir(parents=True)
     (tmp_path / "config" / "a4" / "tunnels.json").write_text('{"x": 1}')
-    assert asyncio.run(published.list_tunnels()) == ()
+    assert asyncio.run(tunnel_files.list_tunnels()) == ()
     assert memory.read_profiles() == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from console.kube.kinds import KINDS, Kind
+from console.kube.watched_kinds import KINDS, Kind
 
 FOLDER = Path(__file__).resolve().parents[3] / "fixtures" / "api"
 

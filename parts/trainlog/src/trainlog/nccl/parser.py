@@ -26,10 +26,10 @@ from trainlog.nccl.row_formats import (
     parse_row,
     row_without_in_place,
 )
-from trainlog.nccl.tables import NcclRow, NcclTest, PackedRows, Rows, parse_rows_at
-from trainlog.patterns import lazy_pattern
+from trainlog.nccl.test_results import NcclRow, NcclTest, PackedRows, Rows, parse_rows_at
 from trainlog.plain_lines import split_label
-from trainlog.unparsed import UnparsedCounter, UnparsedLines
+from trainlog.regex import lazy_pattern
+from trainlog.unparsed_lines import UnparsedCounter, UnparsedLines
 from trainlog.word_search import LineBlocks, iter_spans_with
 
 _MAX_OPEN_TESTS = 64  # heads of tests without a table that may belong to tables which follow
@@ -456,6 +456,6 @@ def parse_nccl(data: bytes) -> tuple[NcclTest, ...]:
 
 
 def _find_failure(text: str) -> re.Match[str] | None:
-    from trainlog.log_failure import TEST_FAILURE  # 1 ms, and most tests do not fail
+    from trainlog.failure_kinds import TEST_FAILURE  # 1 ms, and most tests do not fail
 
     return TEST_FAILURE.search(text)

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator
 from itertools import filterfalse, groupby
 from typing import Literal
 
-from trainlog.patterns import lazy_pattern
 from trainlog.plain_lines import strip_terminal_codes
+from trainlog.regex import lazy_pattern
 from trainlog.training.formats import dictionaries as dicts
 from trainlog.training.formats.dictionaries import MultilineReport, NotebookTable, open_report
-from trainlog.training.formats.megatron import parse_bars, parse_megatron, parse_step_time
-from trainlog.training.formats.programs import (
+from trainlog.training.formats.known_programs import (
     GATE,
     PLAIN_BAR,
     begins_next_verl_step,
@@ -28,14 +27,15 @@ from trainlog.training.formats.programs import (
     parse_known_program,
     parse_verl,
 )
+from trainlog.training.formats.megatron import parse_bars, parse_megatron, parse_step_time
 from trainlog.training.formats.unknown_programs import (
     LearnedFormat,
     OwnFormat,
     StepLineFinder,
     parse_in_configured_formats,
 )
-from trainlog.training.layout import LineLayout, find_similar, learn_layout
-from trainlog.training.reader import (
+from trainlog.training.line_layout import LineLayout, find_similar, learn_layout
+from trainlog.training.run_reader import (
     EPOCH_FORMATS,
     SECOND_FORMATS,
     EpochNumbering,
@@ -50,7 +50,7 @@ from trainlog.training.reader import (
 )
 from trainlog.training.steps import PackedSteps, ProgressBar, Step
 from trainlog.training.values import StepReport, finite_total, parse_count
-from trainlog.unparsed import UnparsedCounter, UnparsedLines
+from trainlog.unparsed_lines import UnparsedCounter, UnparsedLines
 from trainlog.word_search import ANSI_CODE, LineBlocks, WordSearch, iter_spans
 
 _ITERATION_WORD = lazy_pattern(r"\biteration\s+\d")

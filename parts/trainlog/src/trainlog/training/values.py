@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from trainlog.patterns import lazy_pattern
+from trainlog.regex import lazy_pattern
 from trainlog.training.steps import Step
 
 NUMBER = (  # pattern of a number: thousands commas, exponents, nan and inf in any of their spellings

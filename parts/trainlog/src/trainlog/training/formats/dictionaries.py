@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from trainlog.patterns import lazy_pattern
+from trainlog.regex import lazy_pattern
 from trainlog.training.steps import Step
 from trainlog.training.values import (
     NUMBER,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from trainlog.patterns import lazy_pattern
+from trainlog.regex import lazy_pattern
 from trainlog.training.steps import Step
 from trainlog.training.values import (
     NUMBER,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from trainlog.patterns import Pattern, lazy_pattern
+from trainlog.regex import Pattern, lazy_pattern
 from trainlog.training import values
 from trainlog.training.steps import Step
 from trainlog.word_search import WordSearch

@@ -1,0 +1,298 @@
+"""One command with the same input in many pods of a job: by ssh from one of them, else in a stream for each.
+
+API servers and their tunnels to the nodes lose many of dozens of streams that begin together. The launchers of the
+chart give all pods of a release one key and an sshd, so that one stream into one pod, the gateway, brings the answers
+of all. Pods that it does not reach get a stream each, a few at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from ipaddress import ip_address
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
+from console.scheduling.pod_slots import PodSlot
+
+if TYPE_CHECKING:
+    from console.kube.objects.pod import Pod
+
+T = TypeVar("T")
+Exec = Callable[["Pod", Sequence[str], bytes, Callable[[int, bytes], None]], Awaitable[int]]
+"""Runs a command in a pod with that input, passes its output on (1 output, 2 errors) and returns its exit code."""
+
+MAX_CONCURRENT_PODS = 16  # streams for one pod each at the same time
+FEW_PODS = 4  # so many get a stream each in any case
+_NO_STREAM_STATUSES = HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.SERVICE_UNAVAILABLE  # so that nothing has run
+STREAM_RETRY_PAUSES = 1.0, 2.0  # seconds after which a stream that was refused for want of room is tried again
+MAX_GATEWAYS_TRIED = 3  # pods that are tried as gateways; no other after a silent one, where all have room for a stream
+GATEWAY_START_TIMEOUT = 2.0  # seconds until a gateway has begun, and from its first byte to the first of its answer
+GATEWAY_CONNECTIONS = 64  # pods that the gateway asks at the same time
+GATEWAY_EXTRA_SECONDS = 10.0  # seconds that the gateway has beside those of the commands
+MAX_ANSWER_BYTES = 8 << 20  # bytes that one pod may print
+MAX_ANSWERS_BYTES = 64 << 20  # bytes that all pods may print
+_STDOUT, _STDERR = 1, 2
+_ANSWER_HEAD, _MAX_BYTES_BEFORE_HEAD, _MAX_HEADER = b"a4-gateway\n", 1 << 16, 32
+_EXIT_NO_SSH, _EXIT_TIMED_OUT, _EXIT_SSH_FAILED = 44, 124, 255
+_GATEWAY_SCRIPT = Path(__file__).with_name("gateway_script.py")
+# The script is read from standard input by its length: neither the URL of an exec nor an open input limits it. Nothing
+# that an image adds to Python is loaded: it may be slow to start, or fail.
+PYTHON_FROM_INPUT = (
+    'p=$(command -v python3 || command -v python) || { echo "there is no Python in this image" >&2; exit 44; }; '
+    'exec "$p" -ISc "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), \'probe\', \'exec\'))" "$@"'
+)
+
+Answer = bytes | ConsoleError
+
+
+@dataclass(slots=True)
+class PodAnswers:
+    """What a command printed in each pod by the pod's number, or why it did not run to its end."""
+
+    found: dict[int, Answer] = field(default_factory=dict)
+    gateway: int | None = None  # the pod from which others were reached
+    through_it: int = 0  # pods that answered by way of it, itself too
+    no_gateway: str = ""  # why there was none
+
+    @property
+    def texts(self) -> dict[int, bytes | str]:
+        """What each pod printed, or in words why it did not run to its end."""
+        return {number: each if isinstance(each, bytes) else each.message for number, each in self.found.items()}
+
+
+def _program_error(code: int, errors: bytes | bytearray) -> ProgramFailed:
+    last = next((line for line in reversed(errors.decode(errors="replace").splitlines()) if line.strip()), "")
+    return ProgramFailed(last.strip() or f"it ended with exit code {code}", code=code)
+
+
+def _too_much() -> Unreadable:
+    return Unreadable(f"The pods print more than {MAX_ANSWERS_BYTES >> 20} MiB together.")
+
+
+def _begin_with_a_word(argv: Sequence[str]) -> tuple[str, ...]:
+    from console.kube.exec import ANNOUNCE_START
+
+    shell, option, script, *arguments = argv
+    return (shell, option, ANNOUNCE_START + script, *arguments)
+
+
+async def run_and_collect(
+    run: Exec,
+    pod: Pod,
+    argv: Sequence[str],
+    stdin: bytes,
+    limit: float,
+    *,
+    most: int = MAX_ANSWER_BYTES,
+    flow: float | None = None,
+) -> bytes:
+    """A shell script's output in a pod. Raises ProgramFailed, Unreachable (too slow) and Unreadable (too much)."""
+    from console.kube.exec import START_TIMEOUT, limit_output
+
+    async with limit_output(pod.name, most=most, limit=limit, flow=flow, begins=START_TIMEOUT) as answer:
+        code = await run(pod, _begin_with_a_word(argv), stdin, answer.add)
+    if code:
+        raise _program_error(code, answer.errors)
+    return bytes(answer.output)
+
+
+async def in_turn(room: asyncio.Semaphore, begin: Callable[[], Awaitable[T]]) -> T:
+    """Run a command in a stream of its own once there is room; again if the API server had no room for the stream."""
+    for pause in STREAM_RETRY_PAUSES:
+        try:
+            async with room:
+                return await begin()
+        except Unreachable as error:
+            if error.status not in _NO_STREAM_STATUSES:
+                raise
+        await asyncio.sleep(pause)
+    async with room:
+        return await begin()
+
+
+async def run_in_pods(
+    run: Exec,
+    ranks: Sequence[PodSlot],
+    argv: Sequence[str],
+    stdin: bytes,
+    limit: float,
+    *,
+    flow: float | None = None,
+    answered: Callable[[PodSlot], None] = lambda _: None,
+) -> PodAnswers:
+    """Run a shell's script in all these pods, each for at most `limit` seconds.
+
+    `flow`: seconds from the first byte that a pod prints to its last. What fails in a pod is in its answer.
+    """
+    answers, room, together = PodAnswers(), asyncio.Semaphore(MAX_CONCURRENT_PODS), 0
+
+    def store_answer(slot: PodSlot, answer: Answer) -> None:
+        nonlocal together
+        together += len(answer) if isinstance(answer, bytes) else 0
+        if together > MAX_ANSWERS_BYTES:
+            answer = _too_much()
+        answers.found[slot.number] = answer
+        answered(slot)
+
+    async def run_in_one(slot: PodSlot) -> None:
+        pod = slot.pod
+        assert pod is not None
+        try:
+            answer: Answer = await in_turn(room, lambda: run_and_collect(run, pod, argv, stdin, limit, flow=flow))
+        except ConsoleError as error:
+            answer = error
+        store_answer(slot, answer)
+
+    if len(ranks) > FEW_PODS:
+        await _run_through_gateway(run, ranks, argv, stdin, limit, answers, store_answer)
+    await asyncio.gather(*(run_in_one(rank) for rank in ranks if rank.number not in answers.found))
+    return answers
+
+
+async def _run_through_gateway(
+    run: Exec,
+    ranks: Sequence[PodSlot],
+    argv: Sequence[str],
+    stdin: bytes,
+    limit: float,
+    answers: PodAnswers,
+    take: Callable[[PodSlot, Answer], None],
+) -> None:
+    """Collect the pods' answers by ssh from one of them; a pod that cannot be reached so gives no answer."""
+    script = await asyncio.to_thread(_GATEWAY_SCRIPT.read_bytes)
+    now, few = asyncio.get_running_loop().time, len(ranks) <= MAX_CONCURRENT_PODS
+    for gateway in ranks[:MAX_GATEWAYS_TRIED]:
+        asked = {
+            "pods": [
+                (rank.number, rank.name, "" if rank is gateway else _pod_ip(rank))
+                for rank in ranks
+                if rank is gateway or _pod_ip(rank)
+            ],
+            "argv": _begin_with_a_word(argv),
+            "input": len(stdin),
+            "limit": limit,
+            "most": MAX_ANSWER_BYTES,
+        }
+        read, begun = _FrameReader(gateway.name, ranks, take), now()
+        whole = limit * ceil(len(ranks) / GATEWAY_CONNECTIONS) + GATEWAY_EXTRA_SECONDS
+        data = script + json.dumps(asked).encode() + b"\n" + stdin
+        try:
+            code, answers.no_gateway = await _run_gateway(run, gateway, len(script), data, whole, read)
+        except NotAllowed as error:
+            for rank in ranks:
+                take(rank, error)
+            return
+        except ConsoleError as error:
+            code, answers.no_gateway = 1, error.message
+        if read.answered:
+            answers.gateway, answers.through_it = gateway.number, read.answered
+        if not code or code == _EXIT_NO_SSH or read.answered or (few and now() - begun >= GATEWAY_START_TIMEOUT):
+            return  # another one has no key either, or the rest is asked directly
+
+
+async def _run_gateway(
+    run: Exec, gateway: PodSlot, length: int, data: bytes, limit: float, read: _FrameReader
+) -> tuple[int, str]:
+    """Run the script, the first `length` bytes of `data`, for `limit` seconds: its exit code, and why it failed."""
+    from console.kube.exec import limit_output
+
+    assert gateway.pod is not None
+    soon = GATEWAY_START_TIMEOUT
+    async with limit_output(gateway.name, most=MAX_ANSWERS_BYTES, limit=limit, flow=soon, begins=soon) as answer:
+
+        def pass_on(channel: int, piece: bytes) -> None:
+            answer.add(channel, piece)
+            if channel == _STDOUT:
+                read.feed(piece)
+                if read.begun:
+                    answer.reset()
+
+        argv = _begin_with_a_word(("sh", "-c", PYTHON_FROM_INPUT, "sh", str(length)))
+        code = await run(gateway.pod, argv, data, pass_on)
+    return code, _program_error(code, answer.errors).message if code else ""
+
+
+def _pod_ip(slot: PodSlot) -> str:
+    """The address of a rank's pod; empty if it has none."""
+    try:
+        return str(ip_address(slot.pod.ip)) if slot.pod is not None else ""
+    except ValueError:
+        return ""
+
+
+class _FrameReader:
+    """Reads what the gateway prints: for each piece of a pod's output a line of three numbers, and the bytes."""
+
+    def __init__(self, gateway: str, ranks: Sequence[PodSlot], take: Callable[[PodSlot, Answer], None]) -> None:
+        self._gateway, self._take = gateway, take
+        self._open = {rank.number: (rank, bytearray(), bytearray()) for rank in ranks}
+        self._rest, self._length = bytearray(), 0
+        self.begun = False  # whether the first word of the script has come
+        self.answered = 0  # pods that were reached
+
+    def feed(self, data: bytes) -> None:
+        """Decode the next bytes of the gateway's answer. Raises Unreadable if they are no frames of its script."""
+        self._rest += data
+        self._length += len(data)
+        if self._length > MAX_ANSWERS_BYTES:
+            for rank, _, _ in self._open.values():
+                self._take(rank, _too_much())
+            raise _too_much()
+        if not self.begun:
+            _, magic, rest = self._rest.partition(_ANSWER_HEAD)
+            if not magic:
+                if len(self._rest) > _MAX_BYTES_BEFORE_HEAD:
+                    raise self._unreadable_error()
+                return
+            self.begun, self._rest = True, rest
+        at = 0
+        while (end := self._rest.find(b"\n", at, at + _MAX_HEADER)) >= 0:
+            number, channel, length = self._parse_frame_header(bytes(self._rest[at:end]))
+            if len(self._rest) < end + 1 + length:
+                break
+            self._read_frame(number, channel, bytes(self._rest[end + 1 : end + 1 + length]))
+            at = end + 1 + length
+        else:
+            if len(self._rest) - at > _MAX_HEADER:
+                raise self._unreadable_error()
+        del self._rest[:at]
+
+    def _unreadable_error(self) -> Unreadable:
+        return Unreadable(f"What pod {self._gateway} prints of the other pods cannot be parsed.")
+
+    def _parse_frame_header(self, line: bytes) -> tuple[int, int, int]:
+        try:
+            number, channel, length = map(int, line.split(b" "))
+        except ValueError as error:
+            raise self._unreadable_error() from error
+        if number not in self._open or channel not in (0, _STDOUT, _STDERR) or not 0 <= length <= 1 << 15:
+            raise self._unreadable_error()
+        return number, channel, length
+
+    def _read_frame(self, number: int, channel: int, data: bytes) -> None:
+        rank, output, errors = self._open[number]
+        if channel:
+            (output if channel == _STDOUT else errors).extend(data)
+            if len(output) + len(errors) > MAX_ANSWER_BYTES:  # the script ends such a command, unless it is another one
+                raise self._unreadable_error()
+            return
+        del self._open[number]
+        digits, _, why = data.decode(errors="replace").partition(" ")
+        if not re.fullmatch("[0-9]{1,3}", digits):
+            raise self._unreadable_error()
+        code = int(digits)
+        if code == _EXIT_SSH_FAILED and not errors.startswith(b"\n"):
+            return  # no shell has begun there: the pod was not reached
+        self.answered += 1
+        if why:
+            pod = f"Pod {rank.name}"
+            self._take(rank, Unreachable(f"{pod}: {why}.") if code == _EXIT_TIMED_OUT else Unreadable(f"{pod}: {why}."))
+        else:
+            self._take(rank, _program_error(code, errors) if code else bytes(output))

@@ -1,0 +1,318 @@
+"""The log lines of one run of one container: the newest in memory, all of them in an append-only file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from array import array
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from console.folders import atomic_write, open_own_file, read_own_file
+from console.logs.log_line import PodLine, decode_lines, sort_key, split_timestamps
+from console.work_slices import WorkSlices
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from console.logs.container_log import TimedLine
+
+READ_BLOCK_BYTES = 1 << 18  # bytes of a file that are read at once
+RECENT_LINES = 128  # lines that stay in memory once they are written
+LINES_IN_MEMORY = 5000  # lines of a whole log that are in memory at once
+MAX_PENDING_BYTES = 4 << 20  # bytes of lines that are held while they cannot be written; the oldest go first
+_NOT_ON_DISK = (1 << 64) - 1
+LOST_NOTE = b"(this line is lost: it could not be written to the disk)"
+DELETED_NOTE = b"(this line is no longer on the disk)"
+
+
+class LogSegment:
+    """Lines by arrival, from 0, in the file or in memory; added in one thread, written and read in any."""
+
+    def __init__(
+        self,
+        rank: int,
+        *,
+        attempt: int = 0,
+        pod: str = "",
+        container: str = "",
+        uid: str = "",
+        file: Path | None = None,
+    ) -> None:
+        self.rank, self.attempt, self.pod, self.container = rank, attempt, pod, container
+        self.uid = uid  # the pod's
+        self.file = file
+        self.times: array[float] = array("d")
+        self.opened_with = 0  # how many last lines it was opened with; 0: from the first line on
+        self.open = b""  # what is seen of a line that has no end yet
+        self.lost = 0  # lines that were neither written nor could be held
+        self._starts: array[int] = array("Q")
+        self._size = 0
+        self._recent: list[bytes] = []
+        self._held = 0
+        self._written = 0  # lines that are in the file, or lost
+        self._lock = Lock()
+        self._writing = Lock()
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @property
+    def name(self) -> tuple[int, int, str, str]:
+        """(attempt, rank, container, pod uid)."""
+        return self.attempt, self.rank, self.container, self.uid
+
+    @property
+    def _metadata_path(self) -> Path | None:
+        """The marker file that records that older lines are missing."""
+        return self.file.with_suffix(".opened") if self.file is not None else None
+
+    def mark_truncated(self, last: int) -> None:
+        """Record that only the last `last` lines were fetched at first; OSError if the disk refuses."""
+        self.opened_with = last
+        if self._metadata_path is not None and not self._metadata_path.exists():
+            append_to(self._metadata_path, b"%d\n" % last)
+
+    def backfill(self, before: BinaryIO) -> None:
+        """Insert older lines at the front, before anyone reads; OSError if the disk is full."""
+        assert self.file is not None
+        assert self._metadata_path is not None
+        with os.fdopen(open_own_file(self.file), "rb") as file:
+            atomic_write(self.file, chain(_iter_blocks(before, before.tell()), _iter_blocks(file, self._size)))
+        self._metadata_path.unlink(missing_ok=True)
+        again = LogSegment.load(self.file, self.rank)
+        self.times, self._starts, self._size = again.times, again._starts, again._size
+        self._written, self.opened_with = again._written, 0
+
+    def append_lines(self, lines: Sequence[TimedLine]) -> None:
+        """Append lines, each starting with its timestamp."""
+        with self._lock:
+            last = self.times[-1] if self.times else 0.0
+            for moment, raw in lines:
+                last = moment if moment > last else last
+                self.times.append(last)
+                self._held += len(raw)
+            self._recent += [raw for _, raw in lines]
+            self._starts.extend([_NOT_ON_DISK] * len(lines))
+            if self.file is None:
+                self._written = len(self.times)
+            if self._held > MAX_PENDING_BYTES:
+                self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        first = len(self.times) - len(self._recent)
+        gone = 0
+        while self._held > MAX_PENDING_BYTES // 2 and gone < len(self._recent):
+            self._held -= len(self._recent[gone])
+            gone += 1
+        del self._recent[:gone]
+        unwritten = max(0, first + gone - self._written) if self.file is not None else gone
+        self.lost += unwritten
+        self._written = max(self._written, first + gone)
+
+    @property
+    def pending(self) -> bool:
+        return self.file is not None and self._written < len(self.times)
+
+    def write_pending(self) -> None:
+        """Write pending lines, in one thread at a time; OSError if the disk refuses, and then they stay in memory."""
+        with self._writing:
+            with self._lock:
+                start = self._written
+                first = len(self.times) - len(self._recent)
+                lines = self._recent[start - first :]
+            if self.file is None or not lines:
+                return
+            data = b"".join([line + b"\n" for line in lines])
+            size = append_to(self.file, data)
+            with self._lock:
+                at = size - len(data)
+                for number, line in enumerate(lines, start):
+                    self._starts[number] = at
+                    at += len(line) + 1
+                self._size = size
+                self.lost -= max(0, self._written - start)  # let go in the meantime, but written
+                self._written = start + len(lines)
+                # Only the newest of the written lines stay in memory.
+                spare = max(0, len(self._recent) - (len(self.times) - self._written) - RECENT_LINES)
+                self._held -= sum(map(len, self._recent[:spare]))
+                del self._recent[:spare]
+
+    def delete_file(self) -> None:
+        with self._writing:
+            for file in (self.file, self._metadata_path):
+                if file is not None:
+                    file.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, file: Path, rank: int, *, attempt: int = 0, container: str = "", uid: str = "") -> LogSegment:
+        """Load a segment from a file; an unterminated last line, left by a crash, is ignored."""
+        part = cls(rank, attempt=attempt, container=container, uid=uid, file=file)
+        at, last, slices = 0, 0.0, WorkSlices()
+        with os.fdopen(open_own_file(file), "rb", buffering=READ_BLOCK_BYTES) as lines:
+            while block := b"".join(lines.readlines(READ_BLOCK_BYTES)):
+                for moment, raw in split_timestamps(block.split(b"\n")[:-1]):
+                    last = moment if moment > last else last
+                    part.times.append(last)
+                    part._starts.append(at)
+                    at += len(raw) + 1
+                slices.pause_thread()
+        part._size, part._written = at, len(part.times)
+        if part._metadata_path is not None and part._metadata_path.exists():
+            part.opened_with = int(read_own_file(part._metadata_path).strip() or b"1")
+        return part
+
+    def cut_incomplete_line(self) -> None:
+        """Truncate an incomplete last line that a crash left, before more is written."""
+        if self.file is not None and self.file.exists() and self.file.stat().st_size > self._size:
+            os.truncate(self.file, self._size)
+
+    def iter_timed_lines(self, start: int) -> Iterator[TimedLine]:
+        """Yield the lines from that number on with their times, page by page."""
+        for at in range(max(0, start), len(self), LINES_IN_MEMORY):
+            yield from split_timestamps(self.read_raw_lines(at, at + LINES_IN_MEMORY))
+
+    def read_raw_lines(self, start: int, stop: int) -> list[bytes]:
+        """Lines start to stop with their timestamps; `stop` may be beyond the end."""
+        start = max(0, start)
+        with self._lock:
+            stop = min(stop, len(self.times))
+            first = len(self.times) - len(self._recent)
+            if start >= first:
+                return self._recent[start - first : max(stop, start) - first]
+            newest = self._recent[max(start, first) - first : stop - first] if stop > first else []
+            starts = self._starts[start : min(stop, first) + 1] if start < first else self._starts[:0]
+            size = self._size
+        if not starts:
+            return newest
+        return self._read_from_disk(starts, min(stop, first) - start, size) + newest
+
+    def read_texts(self, start: int, stop: int) -> list[bytes]:
+        return decode_lines(self.read_raw_lines(start, stop))
+
+    def read_texts_at(self, numbers: Sequence[int]) -> list[bytes]:
+        """The texts of these lines, given by ascending numbers; adjacent lines are read together."""
+        texts: list[bytes] = []
+        # Neighbours are as far from the first of them as their places in the list are.
+        for _, run in groupby(enumerate(numbers), key=lambda each: each[1] - each[0]):
+            together = [number for _, number in run]
+            texts += self.read_texts(together[0], together[-1] + 1)
+        return texts
+
+    def _read_from_disk(self, starts: Sequence[int], count: int, size: int) -> list[bytes]:
+        """Read `count` lines at these offsets; one more offset gives the end of the last line."""
+        there = [start for start in starts[:count] if start != _NOT_ON_DISK]
+        if self.file is None or not there:
+            return [LOST_NOTE] * count
+        end = starts[count] if count < len(starts) and starts[count] != _NOT_ON_DISK else size
+        try:
+            with os.fdopen(open_own_file(self.file), "rb") as file:
+                data = os.pread(file.fileno(), end - there[0], there[0])
+        except OSError:  # somebody cleared the folder: that is what is shown instead
+            return [DELETED_NOTE] * count
+        if len(there) == count and data.count(b"\n") == count:
+            return data.split(b"\n")[:-1]
+        lines = iter(data.split(b"\n"))
+        return [LOST_NOTE if start == _NOT_ON_DISK else next(lines, DELETED_NOTE) for start in starts[:count]]
+
+
+def _iter_blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
+    file.seek(0)
+    while size > 0 and (block := file.read(min(size, READ_BLOCK_BYTES))):
+        size -= len(block)
+        yield block
+
+
+def append_to(file: Path, data: bytes) -> int:
+    """Append to a file (mode 0600) and return its new size; a partial write is undone."""
+    fd = open_own_file(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
+    try:
+        before = os.fstat(fd).st_size
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+        except OSError:
+            os.ftruncate(fd, before)
+            raise
+        return before + len(data)
+    finally:
+        os.close(fd)
+
+
+class ChangeSubscription:
+    """Tracks which segments of a log have grown since the subscriber last read them."""
+
+    def __init__(self, parts: Iterable[LogSegment]) -> None:
+        self._parts = dict.fromkeys(parts)
+        self._come = asyncio.Event()
+        self._come.set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._notify_all_later()
+
+    def notify(self, *parts: LogSegment) -> None:
+        """Mark these segments as grown; with none, another change is announced."""
+        for part in parts:
+            self._parts[part] = None
+        self._come.set()
+
+    def take_changed(self) -> list[LogSegment]:
+        parts, self._parts = list(self._parts), {}
+        return parts
+
+    async def wait(self) -> None:
+        """Wait until something may have changed, or a short time at most."""
+        await self._come.wait()
+        self._come.clear()
+
+    def _notify_all_later(self) -> None:
+        # One timer for all that is waited for: a timeout for each line costs more than the rest of the waiting.
+        self._timer = asyncio.get_running_loop().call_later(NOTIFY_SECONDS, self._notify_all_later)
+        self._come.set()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+NOTIFY_SECONDS = 1.0  # seconds after which a subscriber is woken at the latest
+PAGE_LINES, MIN_PAGE_LINES_PER_SEGMENT = 4000, 50  # lines that one reading takes at most, and of one part at least
+
+
+class LogCursor:
+    """A reader's position in the logs of some ranks (all, if none is given)."""
+
+    def __init__(self, news: ChangeSubscription, wanted: Collection[int] | None = None) -> None:
+        self._news = news
+        self._wanted = wanted
+        self._at: dict[LogSegment, int] = {}  # lines of each part that have been read
+
+    def next_page(self) -> list[PodLine]:
+        """The next page of lines in order of time; lines that an unread one may precede are left for later."""
+        pages: list[tuple[LogSegment, int, int]] = []
+        upto = float("inf")
+        changed = self._news.take_changed()
+        most = max(MIN_PAGE_LINES_PER_SEGMENT, PAGE_LINES // max(1, len(changed)))
+        for part in changed:
+            start, length = self._at.get(part, 0), len(part)
+            if start < length and (self._wanted is None or part.rank in self._wanted):
+                stop = min(length, start + most)
+                pages.append((part, start, stop))
+                if stop < length:
+                    upto = min(upto, part.times[stop - 1])
+        found: list[PodLine] = []
+        for part, start, stop in pages:
+            end = stop if upto == float("inf") else bisect_right(part.times, upto, start, stop)
+            self._at[part] = end
+            found += [
+                PodLine(part.rank, moment, text.decode("utf-8", "replace"), part.attempt, part.pod, part.container)
+                for moment, text in zip(part.times[start:end], part.read_texts(start, end), strict=True)
+            ]
+            if end < len(part):
+                self._news.notify(part)
+        found.sort(key=sort_key)
+        return found

@@ -1,0 +1,123 @@
+"""What logs have told that need not be read again, kept on disk: a command that looks once begins with it.
+
+Another version of a4, or other log formats in the settings, begin anew; a file that cannot be read or written costs
+time, and nothing else.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field, msgpack
+
+from console.decoding import DECODING_ERRORS
+from console.folders import atomic_write, make_private, read_own_file
+from console.metrics.job_measures import known_layouts
+from console.metrics.job_progress import JobProgress
+from console.settings_file import config_in_force, own_log_formats
+from trainlog import MAX_LAYOUTS, LineLayout, RunPosition, compile_stored_pattern
+
+MAX_JOBS = 200  # of which each is kept, the newest
+MAX_FILE_BYTES = 4 << 20  # bytes of a file that is read at all
+
+
+class EndedJob(Struct, array_like=True, frozen=True):
+    of: bytes  # the pods, and what else its progress depends on
+    progress: JobProgress | None  # None: its log shows none
+
+
+class _Contents(Struct, array_like=True):
+    of: str = ""  # what reads logs here, see `_reader`
+    layouts: Annotated[list[LineLayout], Meta(max_length=MAX_LAYOUTS)] = field(default_factory=list)
+    ended: dict[str, EndedJob] = field(default_factory=dict)
+    diverged: dict[str, RunPosition] = field(default_factory=dict)
+    tested: dict[str, float] = field(default_factory=dict)
+    printing: dict[str, int] = field(default_factory=dict)
+
+
+_BY_JOB = ("ended", "diverged", "tested", "printing")
+
+
+class LearnedLogs:
+    """Stored results of jobs, by the uids of their JobSets, and the line layouts of known programs."""
+
+    def __init__(self, place: Path | None = None) -> None:
+        """`place`: None: nothing is kept on disk."""
+        self._place = place
+        self._loaded, self._changed = place is None, False
+        self._layouts: list[LineLayout] = []  # those on disk
+        self._known = _Contents()
+
+    def ended(self, uid: str, of: bytes) -> EndedJob | None:
+        """The stored result of a job that has ended; None: its log has to be read."""
+        found = self._known.ended.get(uid)
+        return found if found is not None and found.of == of else None
+
+    def diverged(self, uid: str, where: RunPosition) -> RunPosition | None:
+        """Since when the loss of a job is NaN; None: not known, or it may have been a number since then."""
+        found, by = self._known.diverged.get(uid), where.nan_by
+        return found if found is not None and found.step is not None and by is not None and found.step >= by else None
+
+    def tested(self, uid: str) -> float:
+        """When the last line was printed of the newest NCCL test of a job that is stored; 0.0: none is known to be."""
+        return self._known.tested.get(uid, 0.0)
+
+    def printing(self, uid: str) -> int | None:
+        """The number of the pod that printed the progress of a job."""
+        return self._known.printing.get(uid)
+
+    def keep(self, uid: str, **what: Any) -> None:
+        """Store values for a job; each keyword is the name of the method that returns the value."""
+        for name, value in what.items():
+            of = getattr(self._known, name)
+            if of.get(uid) != value:
+                of[uid], self._changed = value, True
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything is not on disk yet."""
+        return self._changed or known_layouts(own_log_formats()) != self._layouts
+
+    def load(self) -> None:
+        """Load the stored file once. Blocking."""
+        if self._loaded:
+            return
+        self._loaded, found = True, self._read()
+        for name in _BY_JOB:
+            setattr(self._known, name, getattr(found, name) | getattr(self._known, name))
+        shared = known_layouts(own_log_formats())
+        shared += found.layouts[: max(0, len(found.layouts) - len(shared))]
+        self._layouts = found.layouts
+
+    def store(self) -> None:
+        """Write new values to the file, merged with those of other consoles. Blocking."""
+        if self._place is None or not self.has_news:
+            return
+        layouts, others = known_layouts(own_log_formats()), self._read()
+        self._changed, self._layouts = False, [*layouts]
+        self._known.of, self._known.layouts = _reader(), layouts
+        for name in _BY_JOB:
+            every = getattr(others, name) | getattr(self._known, name)
+            setattr(self._known, name, dict([*every.items()][-MAX_JOBS:]))
+        with suppress(OSError):  # then the logs are read again
+            make_private(self._place.parent)
+            atomic_write(self._place, msgpack.encode(self._known, enc_hook=lambda pattern: pattern.pattern))
+
+    def _read(self) -> _Contents:
+        with suppress(OSError, *DECODING_ERRORS):  # then the logs are read again
+            data = read_own_file(self._place, MAX_FILE_BYTES) if self._place is not None else b""
+            found = msgpack.decode(data, type=_Contents, dec_hook=lambda _, stored: compile_stored_pattern(stored))
+            if found.of == _reader() and all(each.can_be_learned() for each in found.layouts):
+                return found
+        return _Contents()
+
+
+def _reader() -> str:
+    """The identity of the parsers: when their modules were installed, and the log formats in the settings."""
+    spec, metrics = find_spec("trainlog"), Path(__file__).parent
+    logs = Path(spec.origin if spec and spec.origin else "").parent
+    folders = logs, logs / "nccl", logs / "training", logs / "training" / "formats", metrics, metrics.parent / "logs"
+    return f"{[folder.stat().st_mtime_ns for folder in folders]} {metrics} {config_in_force().config.formats}"

@@ -1,0 +1,415 @@
+"""One training run while its log is parsed: each step once, although several reporters may print it.
+
+Steps are told again by several ranks, by two libraries at once, in full and rounded, and beside progress bars; and they
+are done again after a restart from a checkpoint. A step that its own reporter goes back to is done again; any other
+repetition is the same.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from dataclasses import dataclass, field
+from itertools import compress, count, pairwise
+from operator import eq, ge, ne
+from typing import Any
+
+from trainlog.plain_lines import split_label
+from trainlog.regex import lazy_pattern
+from trainlog.training.steps import PackedSteps, ProgressBar, Rollback, Step, Steps
+from trainlog.training.values import StepReport
+
+WARM_UP_STEPS = 5  # steps after a start whose speed says nothing
+_MAX_STEPS_APART = 2  # steps that several reporters without labels may be apart
+_DRAWN_STEP_SECONDS = 0.5  # seconds a step from which every step has its bar, with a good margin
+SECOND_FORMATS = frozenset({"deepspeed", "key-value"})  # printed beside another program's reports of the same steps
+_STEP_FIGURES = Step._fields.index("nan") + 1  # the first fields of a step: what its report says
+_NUMBER_FIELDS = ("loss", "grad_norm", "lr", "step_time_s", "tflops_per_gpu", "tokens_per_s")
+
+
+@dataclass(slots=True)
+class RunReader:
+    """The steps of one training run, added line by line from a log that may still grow."""
+
+    format: str  # which program's lines these are: "megatron", "hf", "torchtitan", "key-value", ...
+    steps: Steps = field(default_factory=Steps)  # in their order, each once; of steps done again the later value
+    rewinds: list[Rollback] = field(default_factory=list)
+    finished: bool = False  # the program said that training is over
+    _latest: dict[str, int] = field(default_factory=dict, compare=False)  # last step of each reporter
+    _warm_from: int | None = field(default=None, compare=False)
+    several: bool = field(default=False, compare=False)  # several reporters that no label tells apart
+    _guessed: ProgressBar | None = field(default=None, compare=False)  # until the next bar tells better
+    guessing: bool = field(default=False, compare=False)  # whether the next bar may correct the last number
+    _number_before: int | None = field(default=None, compare=False)  # the one known before the guess
+    number: int | None = field(default=None, compare=False)  # the last one known of a step
+    _an_epoch: tuple[float, float] = field(default=(0.0, math.inf), compare=False)  # steps in one, by the bars so far
+    _in_phase: bool = field(default=True, compare=False)  # whether bars tell which step a report is of
+
+    @property
+    def is_number_uncertain(self) -> bool:
+        """Whether the last step's number is a guess that the next progress bar (late if steps are fast) may correct."""
+        bar = self._guessed if self.guessing else None
+        return bar is not None and (bar.step <= WARM_UP_STEPS or _may_skip_steps(bar))
+
+    @property
+    def is_known_format(self) -> bool:
+        """Whether the lines are in a known format, not in one learned from key-value pairs."""
+        return self.format != "key-value" and bool(self.steps)
+
+    @property
+    def total(self) -> int | None:
+        """Steps of the whole run, as last reported."""
+        return (last.total or None) if (last := self.steps.last) is not None else None
+
+    def may_contain_step(self, number: int) -> bool:
+        """Whether a report of that step may belong to this run: it exists already or would be the next."""
+        if self._index_of_step(number) is not None:
+            return True
+        last = self.number
+        before = self.steps[-2].step if len(self.steps) > 1 else None
+        interval = last - before if last is not None and before is not None else 1
+        return last is not None and 0 < number - last <= max(interval, 1)
+
+    def begins_new_run(self, number: int, label: str) -> bool:
+        """Whether that step can only be the first of another run."""
+        latest = self._latest.get(label)
+        if latest is None or number >= latest:
+            return False
+        first = self.steps[0].step
+        return first is not None and number <= first
+
+    def add_step(self, step: Step, label: str) -> None:
+        if self.guessing:
+            self.confirm_number()
+        number = step.step
+        if number is None:
+            self._append(step)
+            return
+        latest = self._latest.get(label)
+        known = self.several and latest is not None and latest - number <= _MAX_STEPS_APART
+        if latest is not None and number < latest and not (known and self._index_of_step(number) is not None):
+            self._roll_back(number)
+            latest = None
+        place = self._index_of_step(number)
+        self._latest[label] = number
+        if place is not None:
+            self.several = self.several or latest == number
+            self.steps[place] = merge_reports(
+                self.steps[place], step, later=latest == number and self.format != "each-rank"
+            )
+        elif self.number is None or number > self.number:
+            self._append(step)
+        else:
+            # Insert a late report of an earlier step at its place
+            at = len(self.steps)
+            while at and (before := self.steps[at - 1].step) is not None and before > number:
+                at -= 1
+            warm = self._warm_from is not None and number - self._warm_from < WARM_UP_STEPS
+            self.steps.insert_step(at, step._replace(warm_up=warm))
+
+    def _index_of_step(self, number: int) -> int | None:
+        return self.steps.index_of(number) if self.number is not None and number <= self.number else None
+
+    def count_following(self, more: PackedSteps, at: int, stop: int, label: str, bar: ProgressBar | None) -> int:
+        """How many leading reports can be appended unchecked: step numbers rise and are past the warm-up.
+
+        Reports without numbers count if no progress bar could number them and none repeats the one before.
+        """
+        if (numbers := more.columns.get("step")) is not None:
+            if self.number is None or self._warm_from is None:
+                return 0
+            latest = max(self.number, self._latest.get(label, 0), self._warm_from + WARM_UP_STEPS - 1)
+            breaks = compress(count(1), map(ge, numbers[at:stop], numbers[at + 1 : stop]))
+            return next(breaks, stop - at) if numbers[at] > latest else 0
+        if not self.steps or (bar is not None and bar is not self._guessed and bar.step > max(0, self.number or 0)):
+            return 0
+        last, losses = self.steps[-1], more.columns["loss"]
+        epochs = [last.extra.get("epoch"), *more.extra.get("epoch", ())[at:stop]]
+        for place in compress(range(at, stop), map(eq, epochs, epochs[1:])):
+            if _is_same_loss(losses[place - 1] if place > at else last.loss, losses[place]):
+                return place - at
+        return stop - at
+
+    def add_following(self, more: PackedSteps, label: str, bar: ProgressBar | None) -> None:
+        self.confirm_number()
+        if (numbers := more.columns.get("step")) is not None:
+            self._latest[label] = self.number = numbers[-1]
+        else:
+            self._guessed, self.guessing = bar, True
+        self.steps.extend(more)
+
+    def add_unnumbered(self, step: Step, bar: ProgressBar | None) -> None:
+        """Add a report without a step number; the bar before it may give it, the one after it is more exact."""
+        last = self.steps.last
+        if last is not None and _is_same_step(last, step):
+            self.steps[-1] = merge_reports(last, step)
+            return
+        if self.guessing:
+            self.confirm_number()
+        self._number_before = self.number
+        fresh = bar is not None and bar is not self._guessed and bar.step > max(0, self.number or 0)
+        if bar is not None and fresh and self._in_phase:
+            self.add_step(step.with_number(bar.step, bar.total), "")
+        else:
+            self._append(step)
+        self._guessed, self.guessing = bar, True
+
+    def renumber_by_bar(self, bar: ProgressBar) -> bool:
+        """Number the last report by a bar that follows it; returns whether that changed it."""
+        if not self.guessing:
+            return False
+        before = self._guessed
+        late = before is not None and (
+            before.total != bar.total
+            or before.elapsed_s is None
+            or bar.elapsed_s is None
+            or not 0 <= bar.elapsed_s - before.elapsed_s <= 1
+        )
+        if late or not self._in_phase:
+            return self.confirm_number()
+        self.guessing = False
+        if bar.step > (self.number or 0):
+            self._renumber(bar.step, bar.total)
+        self._compare_with_bar()
+        return True
+
+    def confirm_number(self) -> bool:
+        """Keep the last report's number, as no bar corrected it; with fast steps it becomes unknown."""
+        bar = self._guessed if self.guessing else None
+        self.guessing = False
+        if bar is None or self.steps[-1].step is None:
+            return False
+        if _may_skip_steps(bar):
+            self._renumber(None, None)
+        else:
+            self._compare_with_bar()
+        return True
+
+    def _renumber(self, number: int | None, total: int | None) -> None:
+        last = self.steps[-1]
+        if number is not None:
+            self._latest[""] = self.number = number
+        elif last.step is not None:
+            self.number = self._number_before
+            self._latest.clear()
+        self.steps[-1] = last.with_number(number, total)
+
+    def _compare_with_bar(self) -> None:
+        """Ignore bars for numbering once steps and epochs do not grow alike."""
+        last = self.steps[-1]
+        epoch = last.extra.get("epoch")
+        if not epoch or last.step is None or epoch < 0:
+            return
+        rounding = 0.5 * 10.0 ** -max(1, len(repr(epoch).partition(".")[2]))
+        fewest, most = self._an_epoch
+        self._an_epoch = (
+            max(fewest, 0.95 * (last.step - 1) / (epoch + rounding)),
+            min(most, 1.05 * (last.step + 1) / max(epoch - rounding, 1e-9)),
+        )
+        if self._an_epoch[0] > self._an_epoch[1]:
+            self._in_phase = False
+            self.steps = Steps(step.with_number(None, None) for step in self.steps)
+            self._latest.clear()
+            self.number = None
+
+    def _roll_back(self, number: int) -> None:
+        last, keep = self.number, len(self.steps)
+        while keep and ((before := self.steps[keep - 1].step) is None or before >= number):
+            keep -= 1
+        self.steps.truncate(keep)
+        self._latest.clear()
+        self._warm_from, self.number = number, None
+        self.rewinds.append(Rollback(number if last is None else last, number))
+
+    def _append(self, step: Step) -> None:
+        if step.step is None:
+            self.steps.append(step if self.steps else step._replace(warm_up=True))
+            return
+        if self._warm_from is None:
+            self._warm_from = step.step
+        self.number = step.step
+        self.steps.append(step._replace(warm_up=True) if step.step - self._warm_from < WARM_UP_STEPS else step)
+
+
+def _may_skip_steps(bar: ProgressBar) -> bool:
+    """Whether steps may pass between two frames of that bar."""
+    return bar.step_time_s is None or bar.step_time_s < _DRAWN_STEP_SECONDS
+
+
+def find_library_run(open_runs: dict[str, RunReader], found: StepReport, number: int | None) -> RunReader | None:
+    """A run known so far only by a library's own log lines (such as DeepSpeed's); None if there is none."""
+    if number is None or found.format in SECOND_FORMATS:
+        return None
+    for name in SECOND_FORMATS:
+        run = open_runs.get(name)
+        if run is not None and run.format in SECOND_FORMATS and run.may_contain_step(number):
+            run.format = found.format
+            return run
+    return None
+
+
+def merge_reports(old: Step, new: Step, *, later: bool = False) -> Step:
+    """Merge two reports of one step: missing figures are added, and the one with more digits wins.
+
+    `later`: both are by one reporter, so that of two losses the second is that of the step: bars are drawn again with
+    it, and of several iterations in a step it is the last one's. A loss that is not a number stays.
+    """
+    if later and new.loss is not None and old.loss is not None and not old.nan:
+        rounded = _is_rounded_from(old.loss, new.loss) or _is_rounded_from(new.loss, old.loss)
+        if old.loss != new.loss and not rounded:
+            old, new = new._replace(warm_up=old.warm_up), old
+    if old[:_STEP_FIGURES] == new[:_STEP_FIGURES] and old.extra == new.extra:
+        return old
+    changed: dict[str, Any] = {}
+    for name in _NUMBER_FIELDS:
+        mine, other = getattr(old, name), getattr(new, name)
+        if other is not None and mine != other and (mine is None or _is_rounded_from(mine, other)):
+            changed[name] = other
+    for name in ("step", "total", "skipped"):
+        if getattr(old, name) is None:
+            changed[name] = getattr(new, name)
+    missing = old.nan and old.loss is None and new.loss is not None
+    nan = new.nan if missing else old.nan or new.nan
+    return old._replace(**changed, nan=nan, extra=new.extra | old.extra)
+
+
+def merge_neighbours(steps: PackedSteps, at: int, stop: int) -> PackedSteps | None:
+    """These reports of one reporter with those of one step in a row merged; None where a step has two losses or none
+    has two reports.
+    """
+    numbers = steps.columns.get("step")
+    if numbers is None:
+        return None
+    firsts = [at, *compress(range(at + 1, stop), map(ne, numbers[at : stop - 1], numbers[at + 1 : stop]))]
+    if len(firsts) == stop - at:
+        return None
+    columns, extra = (
+        {name: array(each.typecode, [each[first] for first in firsts]) for name, each in of.items()}
+        for of in (steps.columns, steps.extra)
+    )
+    for name in columns.keys() & {*_NUMBER_FIELDS}:
+        for place, (start, end) in enumerate(pairwise((*firsts, stop))):
+            value = steps.columns[name][start]
+            for other in steps.columns[name][start + 1 : end]:
+                if other != value and _is_rounded_from(value, other):
+                    value = other
+                elif name == "loss" and other != value and not _is_rounded_from(other, value):
+                    return None
+            columns[name][place] = value
+    return PackedSteps(columns, extra, len(firsts), whole=steps.whole)
+
+
+def _is_rounded_from(short: float, full: float) -> bool:
+    return len(repr(full)) > len(repr(short)) and math.isclose(short, full, rel_tol=5e-3)
+
+
+def _is_same_step(old: Step, new: Step) -> bool:
+    """Whether both are the same unnumbered step, printed twice, of which one may have rounded figures."""
+    epoch = old.extra.get("epoch")
+    if epoch is None or new.extra.get("epoch") != epoch or not _is_same_loss(old.loss, new.loss):
+        return False
+    figures = ((getattr(old, name), getattr(new, name)) for name in ("loss", "grad_norm", "lr"))
+    return all(
+        mine is None
+        or other is None
+        or (math.isnan(mine) and math.isnan(other))
+        or _round_like(mine, other) == other
+        or _round_like(other, mine) == mine
+        for mine, other in figures
+    )
+
+
+def _round_like(figure: float, other: float) -> float:
+    """The figure with as many digits as the other has."""
+    digits = len(repr(other).partition("e")[0].replace(".", "").lstrip("-0"))
+    return float(f"{figure:.{max(digits, 1)}g}")
+
+
+def _is_same_loss(old: float | None, new: float | None) -> bool:
+    """Whether both numbers may be the same loss, one of them rounded."""
+    if old is None or new is None:
+        return False
+    return math.isclose(old, new, rel_tol=5e-3) or (math.isnan(old) and math.isnan(new))
+
+
+def close_in_time(one: Step, other: Step) -> bool:
+    """Whether two reports may be of the same step, judged by their step times."""
+    mine, others = one.step_time_s, other.step_time_s
+    return mine is None or others is None or abs(mine - others) <= 0.02 * mine + 0.006
+
+
+def count_skipped(step: Step, before: float) -> tuple[Step, float]:
+    """The step with its skipped steps since the last line (DeepSpeed prints the total), and the new total."""
+    skipped = step.extra.get("skipped")
+    if skipped is None:
+        return step, before
+    since = skipped - before
+    extra = {name: value for name, value in step.extra.items() if name != "skipped"}
+    return step._replace(skipped=int(since if since >= 0 else skipped), extra=extra), skipped
+
+
+EPOCH_FORMATS = frozenset({"minibatches", "key-value"})  # formats that may count steps from the beginning of each epoch
+_REPORTER_LABEL = re.compile(
+    r"\[(?:rank|default|Rank )(\d{1,6})\]|^\s{0,8}(\d{1,6}): |\[(\d{1,6},\d{1,6})\]<|\[(pod/[^\]\s]{1,300})\]"
+)
+
+
+def reporter_label(text: str, at: int) -> str:
+    """The label of the process in front of offset `at`; empty if there is none."""
+    if text[:3] in {"[20", " [2"} or at == 1 or (at == 0 and text[:1] != "["):
+        return ""  # a date, or nothing
+    found = _REPORTER_LABEL.search(text, 0, at or 300)
+    return next((each for each in found.groups() if each), "") if found else ""
+
+
+_PROCESS_LABEL = lazy_pattern(
+    r"\[((?:rank|default)\d{1,6})\]: ?|\(([^()]{1,100} pid=\d{1,10}[^()]{0,60})\) ?|([\w.-]{1,60}\d): "
+)
+
+
+def split_reporter(text: str) -> tuple[str, str]:
+    """The labels of the process in front of a line, without times, and the line as the process printed it."""
+    label, bare = split_label(text)
+    while found := _PROCESS_LABEL.match(bare):
+        label, bare = f"{label}{found[1] or found[2] or found[3]}|", bare[found.end() :]
+    return label, bare
+
+
+class EpochNumbering:
+    """Numbers steps continuously that are counted anew in each epoch."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[float, int, int]] = {}  # of each reporter: epoch, step in it, and steps before it
+
+    def renumber(self, steps: PackedSteps, at: int, stop: int, program: str, reporter: str) -> bool:
+        """Renumber some of these steps of one reporter; False, with nothing changed, if each must be by itself."""
+        numbers, epochs = steps.columns.get("step"), steps.extra.get("epoch")
+        if program not in EPOCH_FORMATS or numbers is None or epochs is None:
+            return True
+        before = self._last.copy()
+        bases = [self._steps_before(epochs[each], numbers[each], reporter) for each in range(at, stop)]
+        if any(bases) and "total" in steps.columns:  # a total may be that of an epoch
+            self._last = before
+            return False
+        for each, base in enumerate(bases, at):
+            numbers[each] += base
+        return True
+
+    def renumber_step(self, step: Step, reporter: str) -> Step:
+        epoch, number = step.extra.get("epoch"), step.step
+        if epoch is None or number is None:
+            return step
+        base = self._steps_before(epoch, number, reporter)
+        if not base:
+            return step
+        total = step.total if step.total is not None and step.total >= number + base else None  # else that of an epoch
+        return step.with_number(number + base, total)
+
+    def _steps_before(self, epoch: float, number: int, reporter: str) -> int:
+        before, last, base = self._last.get(reporter, (epoch, 0, 0))
+        if epoch > before and number <= last:
+            base += last + (number == 0)  # the first of an epoch is the next step
+        base = base if epoch >= before else 0
+        self._last[reporter] = epoch, number, base
+        return base

@@ -1,0 +1,42 @@
+"""Runs pods for the API server: their logs, exec in folders of their own, and ports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.node.ports import Ports
+from practice.node.shell import Shells
+
+if TYPE_CHECKING:
+    import asyncio
+    from pathlib import Path
+
+    from practice.controllers.kubelet import Kubelets
+    from practice.node.container_logs import Log
+    from practice.runtime import Stdio
+
+
+class PodRuntime:
+    """Serves log, exec and port-forward of the API server."""
+
+    def __init__(self, kubelets: Kubelets, folder: Path) -> None:
+        self._kubelets = kubelets
+        self._shells = Shells(kubelets, folder)
+        self._ports = Ports(self._shells, kubelets.storage)
+
+    def log(self, namespace: str, pod: str, container: str, previous: bool) -> Log:
+        """Return what a container printed, or its previous run; ApiError when there is none."""
+        return self._kubelets.find_log(namespace, pod, container, previous)
+
+    async def exec(self, namespace: str, pod: str, container: str, argv: list[str], stdio: Stdio) -> int:
+        """Run a command on this machine, in the pod's own folder, and return its exit code."""
+        place = self._shells.open_place(namespace, pod, container)
+        return await self._shells.run(place, argv, stdio)
+
+    async def dial(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a byte stream to a port of a pod."""
+        return await self._ports.dial(namespace, pod, port)
+
+    async def close(self) -> None:
+        await self._ports.close()
+        await self._shells.close()

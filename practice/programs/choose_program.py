@@ -1,0 +1,53 @@
+"""Chooses the program of a container: by the recipe in its environment, by command, or by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from practice.programs import ddp, kept_logs, launcher_stages, megatron, nccl, recipes, shell_commands
+from practice.programs.job_faults import TEST, TRAINING, fault_kinds_of, impossible_faults_of
+from practice.programs.recordings import recorded_launcher_steps
+from practice.programs.steps import PrintLine, Program, ProgramContext, Step
+
+_PROGRAMS = {
+    **launcher_stages.PROGRAMS,
+    "all_reduce_perf": nccl.run_all_reduce,
+    "run_mcore_qwen3.sh": megatron.train,
+    "megatron rlhf": megatron.train_swift,
+    "megatron sft": megatron.train_swift,
+}
+RECIPES = {name: recipes.launcher_program(name, _PROGRAMS) for name in recorded_launcher_steps()["recipes"]}
+
+
+def choose_program(argv: list[str], env: dict[str, str], *, init: bool) -> Program:
+    if init:
+        return shell_commands.run_installer
+    recipe = RECIPES.get(env.get("A4_RECIPE", ""))
+    if recipe is None or recipes.launcher_at(argv) is None:
+        return shell_commands.run_command
+    program = _with_fault_warnings(env["A4_RECIPE"], recipe)
+    return kept_logs.keep_log(program) if env.get("A4_LOG_FOLDER") else program
+
+
+def _step_count(recipe: str, work: str, place: ProgramContext) -> int | None:
+    """Return the number of iterations of a recipe's training, or of rows of its test; None if unknown."""
+    if work == TEST:
+        return nccl.row_count(place)
+    if work != TRAINING:
+        return None
+    return megatron.swift_iteration_count(place) if recipe.startswith("swift-") else megatron.iteration_count(place)
+
+
+def _with_fault_warnings(name: str, recipe: Program) -> Program:
+    """A program that first says which of the job's requested faults will not happen."""
+
+    def program(place: ProgramContext) -> Iterator[Step]:
+        own = launcher_stages.own_script_trains(place)
+        work = TRAINING if own else fault_kinds_of(name)
+        for why in impossible_faults_of(
+            place, work, ddp.iteration_count(place) if own else _step_count(name, work, place)
+        ):
+            yield PrintLine(f"practice cluster: {why}")
+        yield from recipe(place)
+
+    return program

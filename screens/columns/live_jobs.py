@@ -1,0 +1,146 @@
+"""What a session adds to a snapshot: a job's line as it is right now, and how fresh the picture is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from console.kube.objects.jobset import JobSet
+from console.kube.snapshot import Fleet, WatchState, WatchStatus
+from console.metrics.alarm import INSPECTED_PREFIX, Alarm, AlarmKind
+from console.metrics.diagnosis import DiagnosisKind, judge_pace
+from console.metrics.health import HealthLevel, alarm_kind_of_health
+from console.settings_file import config_in_force
+from screens.columns.jobs import JobLine
+from screens.wording import Span, duration, first_names, format_freshness, sentence
+
+if TYPE_CHECKING:
+    from console.metrics.diagnosis import Diagnosis
+    from console.session import Session
+
+
+def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
+    """A job with its progress, expected start and alarms; without a session, only what the snapshot has."""
+    if session is None:
+        return JobLine(jobset, fleet, owner=jobset.owner)
+    key, workload = jobset.key, fleet.workload_of(jobset)
+    line = JobLine(
+        jobset,
+        fleet,
+        session.measures.progress_reader.progress_of(jobset.uid),
+        owner=session.watch.whose(jobset.owner),
+        may_stop=not session.watch.read_only,
+        slow=session.jobs.slow_report(key),
+        saved=session.jobs.saved_state(key),
+        start=session.forecasts.starts.get(workload.key) if workload is not None else None,
+        unread=session.measures.progress_reader.is_unread(jobset),
+    )
+    line = with_diagnoses(session, line)
+    if (monitor := session.jobs.find_monitor(key)) is None:
+        return line
+    watch, active = monitor.watch, monitor.watch.active
+    saves = bool(active) and bool(session.jobs.has_checkpoint(jobset))
+    followed = watch.has_step_cadence
+    return replace(line, alarms=active, has_checkpoint=saves, late=watch.late, unknown=watch.unknown, followed=followed)
+
+
+def with_diagnoses(session: Session, line: JobLine) -> JobLine:
+    """The line with what this console or another found of its processes."""
+    verdict, slow = find_diagnoses(session, line)
+    if (found := line.job_progress) is not None:
+        seen, taken = (
+            session.diagnoses.find(line.jobset.uid, kind) for kind in (DiagnosisKind.SLOWER, DiagnosisKind.PACE)
+        )
+        line = replace(line, job_progress=judge_pace(found, seen, taken))
+    return replace(line, verdict=verdict, slow_rank=slow)
+
+
+def find_diagnoses(session: Session, line: JobLine) -> tuple[str, Diagnosis | None]:
+    """The hang verdict on a job, and the diagnosis of its slow or late rank.
+
+    The first by its alarms where these follow its steps, else by the last step at the end of its log.
+    """
+    key, progress, diagnoses = line.jobset.key, line.job_progress, session.diagnoses
+    slow = diagnoses.find_slow_rank(line.jobset, line.fleet)
+    monitor = session.jobs.find_monitor(key)
+    if monitor is not None and (monitor.watch.verdict or monitor.watch.has_step_cadence):
+        return monitor.watch.verdict, slow
+    hang = diagnoses.find_hang(line.jobset, line.fleet, progress.moved) if progress is not None else None
+    return hang.words if hang is not None else "", slow
+
+
+def alarm_by_log(line: JobLine) -> Alarm | None:
+    """An alarm by the end of the job's log, before the log was followed for long enough for one."""
+    kind, progress = alarm_kind_of_health(line.health), line.job_progress
+    if kind is AlarmKind.KEPT and progress is not None and progress.end is not None:
+        held_for, limit = progress.at - progress.end.time, config_in_force().config.alarms.kept
+        if progress.in_use or held_for <= limit or not line.jobset.gpus or line.health.alarmed:
+            return None
+        words, began = f"{line.health.state}: {line.health.words}", progress.end.time
+        return Alarm(kind, words, progress.at, *line.jobset.key, held=line.jobset.gpus, began=began)
+    if kind is None or progress is None or line.health.level is not HealthLevel.BAD or line.health.alarmed:
+        return None
+    if line.jobset.finished or not (progress.stalled or progress.nan):
+        return None
+    words = f"{line.health.words} (by its log)"
+    began = progress.where.nan_at if kind is AlarmKind.NAN else progress.moved
+    found = f"{INSPECTED_PREFIX}{line.health.verdict}" if line.health.verdict else ""
+    return Alarm(kind, words, progress.at, *line.jobset.key, more=found, held=line.jobset.gpus, began=began)
+
+
+def alarms_of_session(session: Session, fleet: Fleet, namespace: str = "") -> list[Alarm]:
+    """This session's alarms and those by the ends of jobs' logs, the latest first."""
+    known = session.measures.progress_reader.known
+    live = (each for each in fleet.jobsets.values() if not each.finished and namespace in {"", each.namespace})
+    odd = (each for each in live if (found := known.get(each.uid)) and (found.end or found.nan or found.stalled))
+    by_log = [alarm for each in odd if (alarm := alarm_by_log(live_line(session, each, fleet))) is not None]
+    return sorted([*session.alarms.latest_alarms, *by_log], key=lambda each: -each.since)
+
+
+QUIET_STEP_SECONDS = 5
+"""Step in which the age of a live snapshot grows on screen, in seconds: it need not be painted every second."""
+GLYPHS = {
+    WatchState.LIVE: Span("●", "ok"),
+    WatchState.LISTING: Span("◐", "waits"),
+    WatchState.STALE: Span("◐", "waits"),
+    WatchState.FORBIDDEN: Span("✗", "bad"),
+}
+
+
+def freshness_spans(links: Sequence[WatchStatus], now: float, *, trouble: str = "") -> list[Span]:
+    """The worst watch state of those kinds, as one phrase; kinds that the cluster does not have are ignored."""
+    if trouble:
+        return [Span("✗ ", "bad"), Span(f"not connected: {sentence(trouble)}", "bad")]
+    known = [link for link in links if link.state is not WatchState.ABSENT]
+    if not links:
+        return [Span("◐ ", "waits"), Span("connecting …", "dim")]
+    if not known:
+        return [Span("● ", "ok"), Span("live", "dim")]
+    for state in (WatchState.STALE, WatchState.LISTING, WatchState.FORBIDDEN):
+        in_state = [link for link in known if link.state is state]
+        if in_state:
+            return [Span(f"{GLYPHS[state].text} ", GLYPHS[state].style), *_describe_links(state, in_state, known, now)]
+    last_seen = max(link.last_seen for link in known)
+    quiet = (now - last_seen) // QUIET_STEP_SECONDS * QUIET_STEP_SECONDS if last_seen else 0
+    return [Span("● ", "ok"), Span("live", "text"), Span(f", no change for {duration(quiet)}" if quiet else "", "dim")]
+
+
+def _describe_links(
+    state: WatchState, links: Sequence[WatchStatus], known: Sequence[WatchStatus], now: float
+) -> list[Span]:
+    kinds = "" if len(links) == len(known) else _join_names(links) + " "
+    if state is WatchState.LISTING:
+        return [Span(f"listing {_join_names(links)} …", "dim")]
+    if state is WatchState.FORBIDDEN:
+        return [Span(f"not allowed: {_join_names(links)}", "bad")]
+    oldest = min((max(link.last_seen, link.since) for link in links), default=now)  # up to then it was heard
+    why = next((link.why for link in links if link.why), "")
+    return [
+        Span(f"{kinds}reconnecting, {format_freshness(now - oldest)} old", "waits"),
+        *([Span(f": {sentence(why)}", "dim")] if why else []),
+    ]
+
+
+def _join_names(links: Sequence[WatchStatus]) -> str:
+    return first_names([link.kind for link in links])

@@ -1,0 +1,332 @@
+"""Texts of the launch screen around the form: recipe list, header, plans, choices, unused names."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from console.kube.objects.node import Node
+from console.kube.snapshot import Fleet, WatchState
+from console.launch.field_choices import GOOGLE_KINDS, ChoicesState, FieldChoices
+from console.launch.field_values import format_value
+from console.launch.recipes import Draft, Field, FieldProblem, LaunchPlan, Recipe
+from console.scheduling.expected_start import ExpectedStart
+from console.scheduling.launch_alternatives import Alternative
+from console.scheduling.launch_forecast import FORECAST_NOTE, LaunchDemand, LaunchVerdict, forecast, rank_queues
+from console.scheduling.topology import level_name
+from console.session import Session
+from screens import wording
+from screens.columns.column import Column
+from screens.columns.jobs import start_time
+from screens.widgets.form.form_model import LaunchDraft
+from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.widgets.wrapped_sentence import SentenceLine, fold_spans
+from screens.wording import Span
+
+GPUS_PER_NODE = 8  # GPUs of one machine
+FIT_KINDS = ("localqueues", "clusterqueues", "resourceflavors", "topologies", "workloads", "nodes", "pods")
+"""What the fit light stands on."""
+
+
+def free_name(wanted: str, fleet: Fleet, namespace: str, taken: Collection[str] = ()) -> str:
+    """The wanted name, or name-2, name-3 and so on: the first that no JobSet of the namespace has."""
+    used = {name for where, name in fleet.jobsets if where == namespace} | set(taken)
+    name, number = wanted, 1
+    while name in used:
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
+
+
+def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) -> dict[str, FieldChoices]:
+    """Choices from the snapshot by the name in `Field.choices_from`, the most likely first.
+
+    Beside each queue stands the forecast of the launch `ask` in it, if that is known.
+    """
+    doors = rank_queues(fleet, ask or LaunchDemand(namespace))
+    outcomes = {}
+    if ask is not None:
+        for door in doors:
+            found = forecast(fleet, replace(ask, queue=door))
+            outcomes[door] = f"{found.verdict}, {found.account.sum_text}" if found.total else str(found.verdict)
+    nodes = sorted((node for node in fleet.nodes.values() if node.gpus), key=lambda node: node.name)
+    labels = _node_labels(fleet, nodes)
+    accelerators = sorted({node.accelerator for node in nodes if node.accelerator})
+    levels = list(dict.fromkeys(level for topology in fleet.topologies.values() for level in topology.levels))
+    return {
+        "localqueues": _field_choices(fleet, "localqueues", doors, f"{namespace} has no LocalQueue", outcomes),
+        "nodes": _field_choices(
+            fleet, "nodes", [node.name for node in nodes], "No node has GPUs", {node.name: node.pool for node in nodes}
+        ),
+        "nodelabels": _field_choices(fleet, "nodes", list(labels), "No node has GPUs", labels),
+        "accelerators": _field_choices(fleet, "nodes", accelerators, "No node says which accelerator it has"),
+        "topologylevels": _field_choices(
+            fleet, "topologies", levels, "The cluster has no Topology", {level: level_name(level) for level in levels}
+        ),
+    }
+
+
+def _node_labels(fleet: Fleet, nodes: Sequence[Node]) -> dict[str, str]:
+    """Labels of node pools and reservations to select nodes by, each with its free capacity."""
+    labels: dict[str, list[Node]] = {}
+    for label, attribute in (("gke-nodepool", "pool"), ("reservation-name", "reservation")):
+        for node in nodes:
+            if value := getattr(node, attribute):
+                labels.setdefault(f"cloud.google.com/{label}={value}", []).append(node)
+    about = {}
+    for label, of in labels.items():
+        free, total = sum(map(fleet.gpus_free, of)), sum(node.gpus for node in of)
+        about[label] = f"{free} of {total} GPUs free, {wording.count(len(of), 'node')}"
+    return about
+
+
+def _field_choices(
+    fleet: Fleet, kind: str, names: Sequence[str], none: str, about: Mapping[str, str] | None = None
+) -> FieldChoices:
+    """The choices of one kind; if empty, why: not listable, or none exist."""
+    link = fleet.links.get(kind)
+    states = {
+        WatchState.FORBIDDEN: ChoicesState.NOT_ALLOWED,
+        WatchState.ABSENT: ChoicesState.ABSENT,
+        WatchState.STALE: ChoicesState.FAILED,
+    }
+    state = states.get(link.state, ChoicesState.LISTED) if link is not None else ChoicesState.LISTED
+    why = "" if names else f"{none}." if state is ChoicesState.LISTED or link is None else f"{link.why}."
+    return FieldChoices(kind, tuple(names), about or {}, state, why)
+
+
+def recipe_words(recipe: Recipe, *, brief: bool = False) -> list[Span]:
+    """What a recipe does, needs and yields; `brief` gives only its names and duration."""
+    head = [Span(recipe.title, "strong"), Span(f"  {recipe.id}  ", "dim")]
+    if brief:
+        return [*head, Span(f"{recipe.duration}.", "dim")]
+    needs = Span(" Needs ", "dim"), Span(f"{recipe.needs}. ")
+    gives = Span(" Gives ", "dim"), Span(f"{recipe.gives}, ")
+    return [*head, Span(f"{wording.sentence(recipe.summary)} "), *needs, *gives, Span(f"{recipe.duration}.", "dim")]
+
+
+LIST_HELP = Span(
+    "⏎ goes into the form, ctrl+f searches it, ctrl+o shows what will be created, f6 takes a paste.", "dim"
+)
+"""Stands where a field's help will be, while the list of recipes has the keys."""
+
+
+def help_words(field: Field | None, problem: str) -> list[Span]:
+    if field is None:
+        return [Span("⏎ opens this. ctrl+t shows all fields of all sections, ctrl+f searches in them.", "dim")]
+    wrong = [Span(f"✗ {wording.sentence(problem)}  ", "bad")] if problem else []
+    default = "" if field.secret else format_value(field, field.default).replace("\n", ", ")
+    examples = f" For example {', '.join(field.examples)}." if field.examples else ""
+    return [
+        *wrong,
+        Span(f"{field.title}: ", "strong"),
+        Span(wording.sentence(field.description)),
+        Span(f" {_rule_sentence(field)}" if field.rule else "", "dim"),
+        Span(examples, "dim"),
+        Span(f" Default: {default if len(default) < 60 else default[:59] + '…'}." if default else "", "dim"),
+        Span(f"  {field.path}" if field.path != "name" else "", "dim"),
+    ]
+
+
+def field_facts(field: Field, problem: str) -> list[tuple[str, str]]:
+    """Everything known about one field as (name, text) lines."""
+    default = "" if field.secret else format_value(field, field.default)
+    facts = [
+        ("wrong", wording.sentence(problem)),
+        ("what", wording.sentence(field.description)),
+        ("unit", field.unit),
+        ("rule", _rule_sentence(field) if field.rule else ""),
+        ("choices", ", ".join(field.choices)),
+        ("for example", ", ".join(field.examples)),
+        ("default", default),
+        ("value", field.path if field.path != "name" else ""),
+    ]
+    return [(about, words) for about, words in facts if words]
+
+
+def _rule_sentence(field: Field) -> str:
+    return f"{field.rule[:1].upper()}{field.rule[1:]}."
+
+
+def plan_words(plan: LaunchPlan, draft: LaunchDraft) -> list[Span]:
+    field = draft.model.by_path.get("gpus")
+    gpus = plan.values.get("gpus", field.default if field else None)
+    words = [Span(plan.name, "strong"), Span(f" in {plan.namespace}", "dim")]
+    if isinstance(gpus, int):
+        nodes = f" = {wording.count(gpus // GPUS_PER_NODE, 'node')} of {GPUS_PER_NODE}" if gpus >= GPUS_PER_NODE else ""
+        words.append(Span(f"  {wording.count(gpus, 'GPU')}{nodes}" if gpus else "  no GPUs"))
+    return words
+
+
+def sum_words(plan: LaunchPlan, draft: LaunchDraft, problems: Sequence[FieldProblem]) -> list[Span]:
+    if problems:
+        titles = {"": "the values as a whole", "namespace": "Namespace"}
+        titles |= {path: field.title for path, field in draft.model.by_path.items()}
+        wrong = dict.fromkeys(titles.get(problem.path, problem.path) for problem in problems)
+        return [Span("✗ ", "bad"), Span(f"Needs another value: {', '.join(wrong)}.", "bad")]
+    changed = sum(draft.model.is_changed(field.path) for field in draft.fields)
+    if queue := draft.filled_queue:
+        text = f"  queue {queue} filled in{f', {changed} changed' if changed else ''}"
+    else:
+        text = f"  {changed} changed" if changed else "  all at their defaults"
+    return [*plan_words(plan, draft), Span(text, "dim")]
+
+
+_VERDICT_MARKS = {
+    LaunchVerdict.NOW: (Span("● ", "ok"), "Fits now", "ok"),
+    LaunchVerdict.SPLIT: (Span("⚠ ", "waits"), "Fits, but split", "waits"),
+    LaunchVerdict.NO_QUEUE: (Span("⚠ ", "waits"), "No queue", "waits"),
+    LaunchVerdict.WAITS: (Span("○ ", "waits"), "Waits", "waits"),
+    LaunchVerdict.STOPPED: (Span("‖ ", "waits"), "Queue stopped", "waits"),
+    LaunchVerdict.UNKNOWN: (Span("? ", "dim"), "Not known", "dim"),
+    LaunchVerdict.NEVER: (Span("✗ ", "bad"), "Never", "bad"),
+}
+
+
+def fit_words(fleet: Fleet, ask: LaunchDemand, start: ExpectedStart | None = None) -> list[Span]:
+    """The forecast of launching now, with the reason; `start`: when it starts if it waits, if that was asked."""
+    found = forecast(fleet, ask, start)
+    light, word, style = _VERDICT_MARKS[found.verdict]
+    reason = found.sentence
+    if reason.lower().startswith(word.lower()):
+        reason = reason[len(word) :].lstrip(": ")
+    if start is not None and found.verdict is LaunchVerdict.WAITS:
+        when = start_time(start, fleet.at)
+        known = f", starts {when}" if start.at or start.earliest else ", its start is not known"
+        word += f", {when}" if start.checks else known
+    links = [fleet.links[kind] for kind in FIT_KINDS if kind in fleet.links]
+    # When the oldest part of what the light stands on last came, while the server is away.
+    since = min((link.last_seen or link.since for link in links if link.state is WatchState.STALE), default=0.0)
+    if since:
+        about = f" (as of {wording.clock(since)[11:]}, reconnecting; {FORECAST_NOTE}): "
+        return [Span("◌ ", "waits"), Span(word, "dim"), Span(about, "waits"), Span(f"{reason}.", "dim")]
+    return [light, Span(word, style), Span(f" ({FORECAST_NOTE}): ", "dim"), Span(f"{reason}.")]
+
+
+def alternative_words(others: Sequence[Alternative]) -> list[Span]:
+    """What would let it start now, each with its key."""
+    words = ", or ".join(f"{each.words} ({key})" for key, each in enumerate(others, start=1))
+    return [Span(f" It would fit now {words}.", "accent")] if others else []
+
+
+def paste_words(read: Draft, *, taken: int) -> list[list[Span]]:
+    lines = [[Span("✗ ", "bad"), Span(str(remark))] for remark in read.problems]
+    if read.problems:
+        lines.append([Span("The form is as it was; correct the text and paste it again.", "dim")])
+    if read.left_out:
+        lines.append([Span(f"Not taken ({len(read.left_out)}):", "strong")])
+    lines += [
+        [Span("○ ", "waits"), Span(f"{remark.path}: ", "accent"), Span(remark.message)] for remark in read.left_out
+    ]
+    if read.notes:
+        lines.append([Span("Worth knowing:", "strong")])
+    lines += [[Span("⚑ ", "accent"), Span(remark.message)] for remark in read.notes]
+    if taken:
+        lines.append([Span(f"{wording.count(taken, 'field')} changed; ctrl+z in the form takes it back.", "dim")])
+    return lines
+
+
+READ_ONLY = Span("Read-only: nothing can be launched from here. ", "waits")
+
+
+class AboutLine(SentenceLine):
+    """The description of a recipe, with the height of the longest one, so that nothing below moves."""
+
+    all: tuple[tuple[Span, ...], ...] = ()
+    _highest: tuple[int, int] = (0, 0)  # width, and the lines of the longest sentence at it
+
+    def lines_at(self, width: int) -> int:
+        if self._highest[0] != width or not self._highest[1]:
+            highest = max((len(fold_spans(each, width)) for each in self.all), default=0)
+            self._highest = width, highest
+        return max(self._highest[1], super().lines_at(width))
+
+
+class LaunchHead(Vertical):
+    DEFAULT_CSS: ClassVar[str] = """
+    LaunchHead { height: auto; background: $surface;
+        & > #about { max-height: 6; color: $text-muted; }
+        & > #fit { height: 2; }
+        & > #notes { height: 2; display: none; }
+        &.-brief > #about { max-height: 1; }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._about, self._fit, self._notes = AboutLine(id="about"), SentenceLine(id="fit"), SentenceLine(id="notes")
+
+    def compose(self) -> ComposeResult:
+        yield from (self._about, self._fit, self._notes)
+
+    def show_recipes(self, recipes: Iterable[Recipe]) -> None:
+        self._about.all = tuple(tuple(recipe_words(recipe)) for recipe in recipes)
+        self._about.refresh(layout=True)
+
+    def show_recipe(self, recipe: Recipe, *, brief: bool, read_only: bool) -> None:
+        self.set_class(brief, "-brief")
+        first = (READ_ONLY,) if read_only else ()
+        self._about.runs = (*first, *recipe_words(recipe, brief=brief))
+
+    def show_fit(self, fleet: Fleet, ask: LaunchDemand | None, start: ExpectedStart | None = None) -> None:
+        """Show the forecast; it is skipped while values are invalid."""
+        words = [Span("○ Whether it fits is known once what is wrong is corrected.", "dim")]
+        self._fit.runs = tuple(fit_words(fleet, ask, start) if ask is not None else words)
+
+    def show_notes(self, notes: Sequence[str], *, sound: bool) -> None:
+        """Show the notes on the plan; while values are invalid their space stays reserved.
+
+        It also stays from one recipe of the list to the next: the form below would jump.
+        """
+        words = Span(" ".join(wording.sentence(note) for note in notes))
+        self._notes.runs = (Span("⚑ ", "accent"), words) if notes else ()
+        stays = not sound or not self.has_class("-brief")
+        self._notes.display = bool(notes) or (bool(self._notes.display) and stays)
+
+
+class RecipeTable(ResourceTable[Recipe]):
+    """The recipes; the filter also searches what each does, needs and yields, and its code."""
+
+    NOUN = "recipe"
+    EMPTY = Notice("No recipes.", "The chart lists them.")
+    COLUMNS: ClassVar = (Column("RECIPE", lambda recipe: recipe.title, least=12, fill=True),)
+
+    def row_text(self, row: Recipe) -> str:
+        return " ".join((row.title, row.code, row.id, row.summary, row.needs, row.gives))
+
+
+ASK_GOOGLE_AGAIN = 30.0  # seconds
+
+
+class GoogleOffers:
+    """The choices from Google that one form has requested so far."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, FieldChoices] = {}
+        self._asked: dict[str, float] = {}
+
+    def merge_into(self, offers: Mapping[str, FieldChoices]) -> dict[str, FieldChoices]:
+        none = {kind: FieldChoices(kind) for kind in self._known}
+        return {**offers, **{kind: {**none, **offers}[kind].merge(more) for kind, more in self._known.items()}}
+
+    def begin_asking(self, kind: str) -> bool:
+        """Whether to ask Google for that kind now; marks it as requested."""
+        now = time.monotonic()
+        if kind not in GOOGLE_KINDS or now < self._asked.get(kind, -ASK_GOOGLE_AGAIN) + ASK_GOOGLE_AGAIN:
+            return False
+        self._asked[kind] = now
+        if kind not in self._known:
+            words = f"Asking Google for {GOOGLE_KINDS[kind]} …"
+            self._known[kind] = FieldChoices(kind, state=ChoicesState.UNASKED, why=words)
+        return True
+
+    async def ask(self, session: Session, kind: str) -> None:
+        found = self._known[kind] = await session.google.field_choices(kind)
+        if found.state is ChoicesState.FAILED:
+            self._asked.pop(kind, None)  # the next try need not wait

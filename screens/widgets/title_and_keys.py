@@ -1,0 +1,312 @@
+"""The lines above and below a page: title bar, tabs and key hints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import ActiveBinding
+from textual.containers import Horizontal
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widgets import Input, Static
+
+from console.kube.snapshot import WatchState, WatchStatus
+from console.kube.stream_completeness import SERVER_CLOCK
+from console.metrics.alarm import ALARM_GLYPH
+from screens.columns.live_jobs import freshness_spans
+from screens.widgets.styled_text import Styled, cut_name, cut_sentence, fit_spans
+from screens.wording import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Title:
+    tabs: tuple[tuple[str, str, str], ...] = ()  # mode, key and name of each main screen
+    here: str = ""  # mode of the main screen that is open
+    trail: tuple[str, ...] = ()  # names of the pages opened from it, outermost first
+    cluster: str = ""
+    namespace: str = ""  # namespace that lists are narrowed to, or the words that they are not
+    narrowed: bool = False
+    practice: bool = False
+    read_only: bool = False
+    unverified: bool = False  # whether the API server's certificate is not checked
+    links: tuple[WatchStatus, ...] = ()
+    trouble: str = ""
+    alarms: int = 0  # jobs that have one
+
+
+class TabShape(NamedTuple):
+    """How much of the tabs the title bar shows."""
+
+    names: bool = True  # of tabs that are not open; the keys that open them it says as long as there is room
+    others: bool = True  # anything of them
+    trail: bool = True  # the whole way to the open page; else its end: where one is matters more than the way there
+
+
+class TitleBar(Styled):
+    DEFAULT_CSS = "TitleBar { dock: top; height: 1; width: 1fr; }"
+    NAME: ClassVar[str] = " a4 "
+
+    title: reactive[Title] = reactive(Title(), repaint=False)
+    """Painted by `tick` if its words are others: when a watch last got something changes with every object."""
+
+    def render_line(self, y: int) -> Strip:
+        self._painted = self._render_strip()
+        return self._painted
+
+    def tick(self) -> None:
+        """Update the age; repaints only if the text changed."""
+        if self.is_mounted and self._render_strip() != self._painted:
+            self.refresh()
+
+    _painted: Strip | None = None
+
+    def _render_strip(self) -> Strip:
+        width = self.size.width
+        room = width - len(self.NAME) - 8
+        right = self._status(width)
+        states = {each.state for each in self.title.links}
+        is_live = not self.title.trouble and states <= {WatchState.LIVE, WatchState.ABSENT}
+        # While it is live, how long it was quiet is worth less than a tab's key, which must not come and go with it
+        if _count_cells(right) > room or (is_live and not self._fits(TabShape(), width - _count_cells(right))):
+            right = self._status(width, brief=True)
+            if not self.title.narrowed and not self._fits(TabShape(names=False), width - _count_cells(right)):
+                right = self._status(width, brief=True, namespace=False)
+        right_width = _count_cells(right)
+        if right_width > room:
+            right = self._status(0)
+            right_width = min(_count_cells(right), max(0, width - len(self.NAME) - 1))
+        left_width = max(0, width - right_width)
+        left: list[Segment] = []
+        room = left_width
+        for run, back in self._render_left(left_width):
+            cells = min(room, cell_len(run.text))
+            parts = fit_spans(cut_name([run], cells, node=False), cells, self.over(back))
+            left += parts
+            room -= sum(cell_len(part.text) for part in parts)
+        bar = self.ground("bar")
+        left.append(Segment(" " * room, bar))
+        return Strip([*left, *fit_spans(right, right_width, self.over(bar))]).adjust_cell_length(width)
+
+    def _render_left(self, room: int) -> list[tuple[Span, Style]]:
+        """The tabs with names, else with keys only, else only the open one."""
+        trail, alone = len(self.title.trail) > 1, TabShape(names=False, others=False)
+        shapes = [TabShape(), TabShape(names=False), *[TabShape(names=False, trail=False)] * trail, alone]
+        shape = next((each for each in shapes if self._fits(each, room)), alone._replace(trail=not trail))
+        return [(Span(self.NAME, "accent"), self.ground("bar")), *self._tab_spans(shape)]
+
+    def _fits(self, shape: TabShape, room: int) -> bool:
+        return len(self.NAME) + _count_cells(run for run, _ in self._tab_spans(shape)) <= room
+
+    def _tab_spans(self, shape: TabShape) -> list[tuple[Span, Style]]:
+        tabs = []
+        for mode, key, name in self.title.tabs:
+            click = Style(meta={"@click": f"screen.open_tab({mode!r})"})
+            if mode == self.title.here:
+                pages = self.title.trail if shape.trail else ("…", *self.title.trail[-1:])
+                text = f" {key} {name}{''.join(f' › {each}' for each in pages)} "
+                tabs.append((Span(text, "here"), self.ground("here") + click))
+            elif shape.others:
+                tabs.append((Span(f" {key} {name} " if shape.names else f" {key} ", "tab"), self.ground("bar") + click))
+        return tabs
+
+    def _status(self, width: int, *, brief: bool = False, namespace: bool = True) -> list[Span]:
+        """The cluster and the freshness; `brief` leaves out the reason."""
+        title = self.title
+        where = title.namespace if namespace and width else ""
+        runs: list[Span] = []
+        if title.practice:
+            runs += [Span(" practice ", "accent")]
+            runs += [Span(f" {where}", "dim")] if where else []
+        elif width >= 60:
+            place = title.cluster if len(title.cluster) <= width // 4 else "…" + title.cluster[-(width // 4) :]
+            runs += [Span(" / ".join(filter(None, (place, where if place else ""))), "dim")]
+        if title.unverified:
+            runs += [Span("  TLS unverified", "bad")]
+        if title.read_only and width >= 80:
+            runs += [Span("  read-only", "waits")]
+        if title.alarms:
+            runs.append(Span(f"  {ALARM_GLYPH} {title.alarms}", "bad"))
+        fresh = freshness_spans(title.links, SERVER_CLOCK.now(), trouble=title.trouble)
+        if brief:
+            fresh = fresh[:2]
+        if width < 120:  # the short form: mark and word
+            fresh = [fresh[0], *cut_sentence(fresh[1:2], max(13, width // 3))]
+        return [*runs, Span("  "), *fresh, Span(" ")]
+
+
+def _count_cells(runs: Iterable[Span]) -> int:
+    return sum(cell_len(run.text) for run in runs)
+
+
+READING_SETTINGS = (
+    "log.search",
+    "log.filter",
+    "log.next",
+    "log.mode",
+    "log.first-error",
+    "log.save",
+    "log.level",
+    "log.wrap",
+    "log.nccl",
+    "log.times",
+)
+"""Bindings that stand first wherever lines are read, in this order: on a narrow terminal only the first few fit."""
+
+
+class KeyHint(NamedTuple):
+    """A key, its meaning, and the action that a click runs."""
+
+    key: str
+    verb: str
+    action: str
+    last: bool = False  # stands at the right end and stays when the others no longer fit
+
+
+@runtime_checkable
+class Hides(Protocol):
+    """What has keys that show something, and again hide it."""
+
+    def hides(self) -> Mapping[str, str]:
+        """Actions that would hide something now -> their words in the key line."""
+
+
+def verb_of(active: ActiveBinding) -> str:
+    """What a key would do now."""
+    hidden = active.node.hides() if isinstance(active.node, Hides) else {}
+    return hidden.get(active.binding.action, active.binding.description)
+
+
+class KeyBar(Styled):
+    DEFAULT_CSS = "KeyBar { dock: bottom; height: 1; width: 1fr; }"
+
+    hints: reactive[tuple[KeyHint, ...]] = reactive(())
+
+    def render_line(self, y: int) -> Strip:
+        bar = self.ground("bar")
+        key, verb = bar + self.style_of("key"), bar + self.style_of("dim")
+        segments: list[Segment] = []
+        at = 0
+        for left, hint in self._hint_places():
+            segments.append(Segment(" " * (left - at), bar))
+            click = Style(meta={"@click": f"screen.run_hint({hint.action!r})"})
+            segments += [Segment(hint.key, key + click), Segment(f" {hint.verb}", verb + click)]
+            at = left + _hint_width(hint)
+        return Strip(segments).adjust_cell_length(self.size.width, bar)
+
+    def _hint_places(self) -> list[tuple[int, KeyHint]]:
+        width = self.size.width
+        ends = [hint for hint in self.hints if hint.last]
+        room = width - sum(_hint_width(hint) + 2 for hint in ends)
+        placed: list[tuple[int, KeyHint]] = []
+        at = 1
+        for hint in sorted(self.hints, key=lambda hint: hint.last):
+            if hint.last:
+                at = max(at, room + 1)
+            if at + _hint_width(hint) <= (width if hint.last else room):
+                placed.append((at, hint))
+                at += _hint_width(hint) + 2
+        return placed
+
+
+def _hint_width(hint: KeyHint) -> int:
+    return cell_len(hint.key) + 1 + cell_len(hint.verb)
+
+
+class Tab(NamedTuple):
+    """One tab: internal name, key, title, and a note."""
+
+    name: str
+    key: str
+    title: str
+    note: str = ""
+
+
+def _key_hint_texts(key: str, title: str, note: str) -> list[tuple[str, str]]:
+    words = f"{title} {note}".strip()
+    texts = [(f" {key} ", "key"), (title, "text"), (f" {note} " if note else " ", "dim")]
+    return texts if words else [(f" {key}", "key")]
+
+
+class TabStrip(Styled):
+    DEFAULT_CSS: ClassVar[str] = "TabStrip { height: 1; }"
+
+    tabs: reactive[tuple[Tab, ...]] = reactive(())
+    here: reactive[str] = reactive("")
+
+    @dataclass
+    class Picked(Message):
+        name: str
+
+    def _tab_texts(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        """The styled texts of each tab; on a narrow line without notes, or only with the keys."""
+        for notes in (True, False):
+            texts = [(tab.name, _key_hint_texts(tab.key, tab.title, tab.note if notes else "")) for tab in self.tabs]
+            if sum(len(text) for _, pieces in texts for text, _ in pieces) + len(texts) <= self.size.width:
+                return texts
+        titles = [tab.title if tab.name == self.here else "" for tab in self.tabs]
+        return [(tab.name, _key_hint_texts(tab.key, title, "")) for tab, title in zip(self.tabs, titles, strict=True)]
+
+    def render_line(self, y: int) -> Strip:
+        segments: list[Segment] = []
+        for name, pieces in self._tab_texts():
+            here = name == self.here
+            back = self.ground("here") if here else self.ground("bar")
+            segments += [Segment(text, back + self.style_of("here" if here else style)) for text, style in pieces]
+            segments.append(Segment(" ", self.ground("bar")))
+        return Strip(segments).adjust_cell_length(self.size.width, self.ground("bar"))
+
+    def on_click(self, event: events.Click) -> None:
+        left = 0
+        for name, pieces in self._tab_texts():
+            left += sum(len(text) for text, _ in pieces) + 1
+            if event.x < left:
+                self.post_message(self.Picked(name))
+                return
+
+
+class StillInput(Input):
+    """An input line whose cursor does not blink, which would be painted for ever.
+
+    `virtual_size`, how long the text is: Textual's own would lay out the whole screen anew at every letter.
+    """
+
+    virtual_size = reactive(Size(0, 0))
+
+    def __init__(self, value: str = "", *, placeholder: str = "", select_on_focus: bool = True) -> None:
+        super().__init__(value, placeholder=placeholder, select_on_focus=select_on_focus, compact=True)
+        self.cursor_blink = False
+
+
+class SearchLine(Horizontal):
+    """A search field in one line: a slash, the words, and the number of matches."""
+
+    DEFAULT_CSS = """
+    SearchLine { height: 1; background: $surface;
+        & > .slash { width: 3; color: $accent; padding: 0 1; }
+        & > .found { width: auto; color: $text-muted; padding: 0 1; }
+        & > Input { width: 1fr; height: 1; border: none; padding: 0; background: $surface; }
+    }
+    """
+
+    def __init__(self, words: Input, found: str = "") -> None:
+        super().__init__()
+        self.input = words
+        self.found = Static(found, classes="found", markup=False)
+
+    def compose(self) -> ComposeResult:
+        yield Static("/", classes="slash")
+        yield from (self.input, self.found)
+
+    def show_found(self, text: str) -> None:
+        """Show the number of matches; one as long as before costs no layout."""
+        if self.found.is_mounted:
+            self.found.update(text, layout=len(text) != len(str(self.found.content)))
