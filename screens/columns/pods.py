@@ -41,7 +41,7 @@ PODS: ListLayout[Pod] = ListLayout(
     _iter_pods,
     (
         Column("NAMESPACE", attrgetter("namespace"), "namespace", "its namespace", most=20, style="dim", drop=7,
-               sort=attrgetter("namespace", "name")),
+               sort=lambda pod: f"{pod.namespace} {pod.name}"),
         Column("NAME", attrgetter("name"), "name", "its name", least=16, most=63, sort=True, cut="middle"),
         Column("READY", ready_cell, "ready", "whether all containers are ready", lambda pod: pod.ready, width=5,
                right=True, drop=5),

@@ -50,6 +50,7 @@ class Fleet:
         self.node_bytes = [_node_bytes(each) for each in Pool(POOL, nodes, per_block=64, per_subblock=16).nodes()]
         self.node_names = [f"gke-lab-a4-bulk-{number:04d}" for number in range(nodes)]
         self._template, self._fields = _pod_template()
+        self._order = sorted(range(pods), key=_pod_key)
         running = pods // JOB_PODS
         self.others = {kind: _of_jobs(kind, running) for kind in ("jobsets", "workloads")}
         self.others |= {
@@ -59,9 +60,10 @@ class Fleet:
     def pod(self, number: int, version: int) -> bytes:
         """The JSON of one pod."""
         job, rank = divmod(number, JOB_PODS)
+        namespace, name = _pod_key(number)
         values = {
-            "NAME": f"train-{job:04d}-workers-0-{rank}-{number:06d}",
-            "NAMESPACE": f"team-{job % NAMESPACES}",
+            "NAME": name,
+            "NAMESPACE": namespace,
             "UID": f"0905c5af-9f6c-4d31-ad8f-{number:012d}",
             "VERSION": str(version),
             "JOBSET": f"train-{job:04d}",
@@ -76,11 +78,17 @@ class Fleet:
         """The items of a page, where it ends, and how many there are in all."""
         if kind == "pods":
             end = min(self.pods, start + limit) if limit else self.pods
-            items = [self.pod(number, 1000) for number in range(start, end)]
+            items = [self.pod(number, 1000) for number in self._order[start:end]]
             return b",".join(items), end, self.pods
         known = self.node_bytes if kind == "nodes" else self.others.get(kind, [])
         end = min(len(known), start + limit) if limit else len(known)
         return b",".join(known[start:end]), end, len(known)
+
+
+def _pod_key(number: int) -> tuple[str, str]:
+    """Namespace and name of a pod: the order in which etcd has them, and lists give them."""
+    job, rank = divmod(number, JOB_PODS)
+    return f"team-{job % NAMESPACES}", f"train-{job:04d}-workers-0-{rank}-{number:06d}"
 
 
 def _pod_template() -> tuple[bytes, list[str]]:

@@ -15,9 +15,9 @@ MANY_ROWS = 2000
 asked for anew, as some change with time."""
 FEW_CHANGES_PART = 2
 """Of how many rows one may be new where it is quicker to put each in its place than to sort all of them."""
-ROWS_SAMPLED, ROWS_PER_RECURRING_VALUE = 1000, 4
-"""First rows in which values to sort by are counted, and of how many rows one is, on average, where only the values
-are sorted, and rows are put to theirs."""
+ROWS_PER_SAMPLED, RECURRING_PART = 16, 0.75
+"""Of how many rows one is in the first of them, in which values to sort by are counted; and the part of these that is
+new at most where only the values are sorted, and rows are put to theirs."""
 ROWS_SEARCHED_PER_SLICE = 4000
 """Rows whose texts are made before others get their turn."""
 
@@ -165,8 +165,8 @@ class Listing(Generic[RowT]):
     def _sorted_places(self) -> list[int]:
         """The places of all rows by their values, of equal ones as they are given."""
         values, descending = self._values, self._descending
-        first = values[:ROWS_SAMPLED]
-        if len(set(first)) > len(first) // ROWS_PER_RECURRING_VALUE:
+        first = values[: len(values) // ROWS_PER_SAMPLED + 1]
+        if len(set(first)) > len(first) * RECURRING_PART:
             return sorted(range(len(values)), key=values.__getitem__, reverse=descending)
         places: dict[Any, list[int]] = {value: [] for value in sorted(set(values), reverse=descending)}
         for place, value in enumerate(values):
