@@ -60,10 +60,8 @@ class Fleet:
     def pod(self, number: int, version: int) -> bytes:
         """The JSON of one pod."""
         job, rank = divmod(number, JOB_PODS)
-        namespace, name = _pod_key(number)
         values = {
-            "NAME": name,
-            "NAMESPACE": namespace,
+            **dict(zip(("NAMESPACE", "NAME"), _pod_key(number), strict=True)),
             "UID": f"0905c5af-9f6c-4d31-ad8f-{number:012d}",
             "VERSION": str(version),
             "JOBSET": f"train-{job:04d}",
