@@ -27,7 +27,7 @@ MAX_DECODING_SECONDS = 20.0  # after which a decoder is given up; what a peer se
 
 
 def check_cost(data: bytes, what: str) -> None:
-    """Unreadable if JSON would take far more memory than such files do. `what` begins the sentence."""
+    """Raise Unreadable if decoding the JSON would take too much memory; `what` begins the error sentence."""
     try:
         check_answer_cost(data, what)
     except UnreadableAnswer as error:
@@ -35,14 +35,11 @@ def check_cost(data: bytes, what: str) -> None:
 
 
 class _GivenUp(BaseException):
-    """Raised in a decoder's thread to end it, once its caller has timed out or was cancelled."""
+    """Raised in a decoder's thread to end it after its caller timed out or was cancelled."""
 
 
 async def decode_apart(what: str, decode: Callable[[], T], seconds: float = MAX_DECODING_SECONDS) -> T:
-    """The result of a decoder of bytes from outside. Raises Unreadable if it fails in any way or takes too long.
-
-    `what` begins the sentence, as "What the pods tell of NCCL". When the caller is cancelled, the decoder ends too.
-    """
+    """The result of `decode`, run in a thread with a time limit; Unreadable, beginning with `what`, if it fails."""
     apart = _Apart(decode, asyncio.get_running_loop())
     try:
         async with asyncio.timeout(seconds):
@@ -60,7 +57,7 @@ async def decode_apart(what: str, decode: Callable[[], T], seconds: float = MAX_
 
 
 class _Apart(Generic[T]):
-    """A decoder in a daemon thread, which does not delay the program's exit."""
+    """Runs a decoder in a daemon thread, which does not delay the program's exit."""
 
     def __init__(self, decode: Callable[[], T], loop: asyncio.AbstractEventLoop) -> None:
         self.done: asyncio.Future[T] = loop.create_future()

@@ -8,7 +8,7 @@ DAY = 24 * HOUR
 
 
 def format_duration(seconds: float) -> str:
-    """As "41 s", "4 min", "3 h 12 min", "4 d 2 h"; from two minutes on in whole minutes, so that it changes rarely."""
+    """A duration as text, rounded down: "41 s", "4 min", "3 h 12 min", "4 d 2 h"."""
     whole = max(0, int(seconds))
     if whole < 2 * MINUTE:
         return f"{whole} s"

@@ -169,10 +169,7 @@ class Session:
         return GoogleServices(self.watch, lambda: self.logs)
 
     async def read_choices(self) -> Mapping[str, FieldChoices]:
-        """Form choices from the session's namespace by `Field.choices_from`.
-
-        They include images built from here; choices that only Google knows are read when they are asked for.
-        """
+        """Form choices from the session's namespace and image builds, by `Field.choices_from`."""
         from console.launch.field_choices import list_choices, unasked_choices
 
         connection = self.watch.current_connection

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class SessionJobs:
-    """What this session knows of jobs; `alarms`, `inspector` and `checkpoints` are None until first used."""
+    """This session's knowledge of jobs; `alarms`, `inspector` and `checkpoints` are None until first used."""
 
     def __init__(self, measures: Callable[[], MeasureService]) -> None:
         self._measures = measures
@@ -47,7 +47,7 @@ class SessionJobs:
         return await self._measures().read_log(namespace, name)
 
     def list_spans(self, key: Key) -> Sequence[TimeSpan]:
-        """What a watched job spent its time on, as spans by its log; an empty span marks when a slow rank was found."""
+        """The use of a watched job's time as spans; an empty span marks when a slow rank was found."""
         from console.metrics.time_spans import PARTS_OF_STEP, SpanKind, TimeSpan
 
         monitor, report = self.find_monitor(key), self.slow_report(key)

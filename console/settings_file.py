@@ -68,12 +68,12 @@ class OwnCommand(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The placeholders in the command, and those whose variable it names."""
+        """The placeholders in a command, and those of the variables that it names."""
         return tuple(each for each in PLACEHOLDERS if re.search(rf"\{{{each}\}}|\bA4_{each.upper()}\b", self.command))
 
     @property
     def script(self) -> str:
-        """The script for sh: names are passed as variables and are never part of its text."""
+        """The command as a script for sh; object names are passed as variables, never as text."""
         return _SHELL_TOKEN.sub(
             lambda each: f'"$A4_{each[1].upper()}"' if each[0][0] == "{" and each[1] in PLACEHOLDERS else each[0],
             self.command,
@@ -316,9 +316,7 @@ def _pattern_error(pattern: str) -> str:
 
 
 def _placeholder_error(command: str) -> str:
-    """The fault of a command's first unusable placeholder and what to write instead, as the end of a sentence; or
-    empty.
-    """
+    """The fault of a command's first bad placeholder, with a correction, to end a sentence; else empty."""
     for part in _SHELL_TOKEN.finditer(command):
         text, name = part[0], part[1]
         if text.startswith("$") and name in PLACEHOLDERS:

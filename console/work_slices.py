@@ -47,7 +47,7 @@ def key_expected() -> bool:
 
 
 def rest_seconds(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
-    """Seconds to pause after `worked` seconds of work, multiplied by `times`; `likely`: as if keys were."""
+    """Seconds to pause after `worked` seconds of work; `times`: factor, `likely`: as if keys were expected."""
     if _last_key_press == -math.inf and not likely:
         return 0.0
     share = REST_PER_WORK_NEAR_KEYS if likely or key_expected() else REST_PER_WORK
@@ -105,7 +105,7 @@ _all_finished = threading.Condition()
 
 
 def finish(work: Callable[[], T]) -> T:
-    """Do what the program's end waits for: cut off, it would leave something half made."""
+    """Run work to its end even while the program exits, since a part of it would do damage."""
     global _unfinished_count
     with _all_finished:
         _unfinished_count += 1

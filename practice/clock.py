@@ -50,7 +50,7 @@ class Clock:
 
     @property
     def live(self) -> bool:
-        """Whether time runs by itself."""
+        """Whether practice time runs by itself."""
         return self._past is None
 
     def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:

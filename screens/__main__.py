@@ -93,7 +93,7 @@ def check_limits() -> None:
 
 
 def run_command(argv: list[str], *, is_closed: bool = False) -> int:
-    """Run one plain command and print its errors; returns the exit code. `is_closed`: standard output is."""
+    """Run one plain command and print its errors; returns the exit code."""
     from screens.cli.output import print_error
 
     try:
@@ -145,7 +145,7 @@ def run(options: Options) -> int:
 
 
 def run_to_end(done: Coroutine[Any, Any, int]) -> int:
-    """Run a plain command; Ctrl-C ends it within a second, whatever a thread of it computes."""
+    """Run a plain command in a thread, so that Ctrl-C ends it within a second."""
     import asyncio
 
     from console import work_slices

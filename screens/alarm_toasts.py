@@ -59,7 +59,7 @@ def has_changed(app: SessionApp, line: JobLine) -> bool:
 
 
 def with_jobs(app: SessionApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
-    """These runs; open ones are completed with their job's current health."""
+    """The runs, with the current health of the jobs that still run."""
     from console.launch.run_record import is_run_of_job  # its Kueue is more than the first screen waits for
 
     jobs = app.fleet.jobsets if app.connected else {}

@@ -310,7 +310,7 @@ class ConsoleApp(SessionApp):
             await run_command(self.screen, self.loaded.config.commands[number])
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The person's own commands: hidden in read-only mode if they change something, disabled without an object."""
+        """Whether an own command is shown: not in read-only mode if it changes something, nor without an object."""
         if action == "own_command" and isinstance(self.screen, LiveScreen):
             number, commands = int(str(parameters[0])), self.loaded.config.commands
             if number >= len(commands) or (commands[number].changes and self.settings.read_only):

@@ -135,7 +135,7 @@ def keys_of(keys: str) -> tuple[str, ...]:
 
 
 def is_key(key: str) -> bool:
-    """Whether Textual has a key of that name."""
+    """Whether Textual knows a key by this name."""
     *modifiers, name = key.split("+")
     character = key_to_character(REPLACED_KEYS.get(name, name))
     there = name in _NAMED_KEYS or (character is not None and _character_to_key(character) == name)
@@ -252,7 +252,7 @@ def _page_name(page: type[DOMNode]) -> str:
 
 
 def _uses_of(loaded: LoadedConfig, known: KnownNames, problems: Sequence[ConfigProblem]) -> list[dict[str, Any]]:
-    """On which pages each own command has its key: those with all the objects that it refers to."""
+    """The pages on which each own command has its key."""
     refused = {each.path[1] for each in problems if each.path[:1] == ("commands",) and len(each.path) > 1}
     found: list[dict[str, Any]] = []
     for number, command in _numbered_commands(loaded).items():
@@ -338,7 +338,7 @@ def _lists(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
 def fill_in(
     command: OwnCommand, subject: Mapping[str, str], kubeconfig: Path | None = None
 ) -> tuple[str, dict[str, str]]:
-    """The line as a person would type it, and the variables for its script; BadInput if a name is no plain word."""
+    """The command line with object names filled in, and the variables for its script."""
     for each in command.uses:
         if not _PLAIN_WORD.fullmatch(name := subject.get(each, "")):
             why = f"The {each} is called {name!r}: a command may take it for an option or for several words."

@@ -19,7 +19,7 @@ ASKING_GOOGLE = (Span("◐ ", "waits"), Span("asking Google …", "dim"))
 
 
 class AskingScreen(LiveScreen):
-    """A page that asks Google when opened, and again by a key."""
+    """A page that requests its data from Google when opened, and again when `r` is pressed."""
 
     summary = getters.query_one(SummaryLine)
 
@@ -110,7 +110,7 @@ class ProjectRegionScreen(InGoogleScreen):
         return [Span("   no cluster: a launch needs one (a4 clusters)", "waits")]
 
     async def placed(self, *, region: bool) -> bool:
-        """Whether project and region are known; asks the person for missing ones."""
+        """Whether the Google project and region are known; asks the person for missing ones."""
         if not self.app.without_cluster:
             return True
         cloud = self.app.google.cloud

@@ -39,10 +39,7 @@ def set_size(widget: Widget, way: Literal["width", "height"], cells: int | None)
 
 
 class PanedScreen(LiveScreen):
-    """The pane is right of the list where that leaves all columns whole, below on high terminals, else hidden.
-
-    It takes nothing from a list that a smaller terminal shows of it.
-    """
+    """A page with a list and a side pane: right of the list, below it, or hidden, by the size of the terminal."""
 
     DEFAULT_CSS = """
     PanedScreen {
@@ -91,7 +88,7 @@ class PanedScreen(LiveScreen):
         self.redraw_pane()
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
-        """Lines for the room left over: below the list if its pane is at the right, else at the right of the pane."""
+        """Lines of text for the room that is left over below the list or beside the pane."""
         return []
 
     def _two_parts(self, width: int, height: int, now: float) -> Lines:
@@ -101,7 +98,7 @@ class PanedScreen(LiveScreen):
         return beside(self.pane_lines(left, height, now), other, left) if other else self.pane_lines(width, height, now)
 
     def room_beside(self, width: int, height: int) -> int:
-        """Columns that a list leaves on a terminal of that size; all of its own are whole then."""
+        """The columns left free beside a list whose own columns are whole, on a terminal of a given size."""
         return width - max(getattr(part, "columns_wanted", 0) for part in self.query_one("#list").children)
 
     def redraw_pane(self, size: Size | None = None) -> None:
@@ -167,7 +164,7 @@ class PanedScreen(LiveScreen):
 
 
 class ReasonScreen(PanedScreen):
-    """Where there is no pane, the selected row's reason is below the list."""
+    """A page that shows the selected row's reason below the list when there is no pane."""
 
     DEFAULT_CSS = """
     ReasonScreen {

@@ -115,7 +115,7 @@ ONLY_MINE = Binding("m,at", "mine", "Mine", id="table.mine", tooltip="Only what 
 
 class PaintedOnce(Screen[None]):
     def _compositor_refresh(self) -> None:
-        """Paint also what widgets have changed whose messages are still on their way, which would be a second paint."""
+        """Paint pending changes of widgets in this refresh too, which would otherwise need a second one."""
         known = self._compositor
         known.update_widgets({each for each in known.visible_widgets if each._repaint_regions})
         super()._compositor_refresh()
@@ -178,7 +178,7 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
         """The widgets between title and key line."""
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Show that snapshot; pages without cluster data do not override this."""
+        """Show a snapshot of the cluster; pages without cluster data do not override this."""
 
     def in_chosen_namespace(self, rows: Mapping[Key, RowT]) -> Mapping[Key, RowT]:
         """The rows of the chosen namespace; all rows if none is chosen."""
@@ -228,7 +228,7 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
             self._draw_between_keys(self._drawing_deadline())
 
     def _drawing_deadline(self) -> float:
-        """When the next picture is drawn at the latest, though keys are being answered; by the monotonic clock."""
+        """The monotonic time at which the page is redrawn at the latest, even while keys are handled."""
         return max(self._rested_at, monotonic()) + (MAX_KEY_DELAY_OF_SLOW if self._drawing_is_slow else MAX_KEY_DELAY)
 
     def _draw_between_keys(self, latest: float) -> None:
@@ -276,10 +276,7 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
 
     @work(group="jobs", exclusive=True)
     async def follow_jobs(self, jobs: Callable[[], Sequence[Key]], starts: Callable[[], bool] = lambda: True) -> None:
-        """Look at intervals how far these jobs are and, where it is wanted, when what waits would start.
-
-        Only while this page is in front.
-        """
+        """Read the progress of jobs and the forecasts of waiting ones at intervals while this page is in front."""
         while True:
             if self.is_active and self.app.connected:
                 with suppress(Unreachable):  # the session was closed meanwhile, which the title says
@@ -401,11 +398,11 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
         return bool(not self.is_mounted or self.offers().get(action, True))
 
     def hides(self) -> dict[str, str]:
-        """As `Hides` says: by default what a class of the page shows."""
+        """The actions that would hide something now, with their labels."""
         return {action: verb for action, (shown, verb) in self.SHOWS.items() if self.has_class(shown)}
 
     def offers(self) -> dict[str, object]:
-        """For each action that is only sometimes available, whether it is now."""
+        """Whether each action that is only sometimes available is available now."""
         return {}
 
     def on_key(self, event: events.Key) -> None:
@@ -511,7 +508,7 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
 
 
 def _count_alarms(app: SessionApp) -> int:
-    """How many jobs have an alarm, of the namespaces that are shown."""
+    """The number of jobs with an alarm in the namespaces that are shown."""
     if not (app.connected and app.session.jobs.alarms is not None):
         return 0
     alarms = alarms_of_session(app.session, app.fleet, app.only_namespace)

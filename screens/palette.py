@@ -140,11 +140,7 @@ class PaletteTargets(NameProvider):
         return cast(SessionApp, self.app)
 
     async def startup(self) -> None:
-        """Begin to read runs and recipes when the palette opens.
-
-        They are not waited for here: a letter typed meanwhile cancels the search that waits, and with it what Textual
-        awaits here, so that nothing would be found in this palette any more.
-        """
+        """Begin to read runs and recipes when the palette opens, without waiting for them."""
         self._reading = asyncio.create_task(self._read_files())
 
     async def _read_files(self) -> None:

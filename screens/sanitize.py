@@ -9,11 +9,7 @@ from trainlog import lazy_pattern
 
 
 def one_line(text: str) -> str:
-    """Sanitize a text for the terminal: nothing in it can move the cursor or reorder letters.
-
-    Controls, marks of direction, joiners and letters that no standard knows become visible marks, so that the width of
-    a text is the sum of its letters' in every terminal.
-    """
+    """Sanitize a text for one line of the terminal: control characters become visible marks."""
     if text.isascii() and text.isprintable():
         return text
     clean = "".join([letter if letter.isprintable() else _visible(letter) for letter in text])

@@ -282,5 +282,5 @@ def has_more_rows(panel: NcclPanel, shown: int) -> bool:
 
 
 def checked(screen: object) -> bool:
-    """Whether it is the look before a launch, whose checks have ended, and takes its key."""
+    """Whether the review dialog before a launch is open and its checks have ended."""
     return isinstance(screen, LaunchLook) and screen.launches_from is not None and monotonic() >= screen.launches_from

@@ -141,7 +141,7 @@ def count(amount: int, noun: str, nouns: str = "") -> str:
 
 
 def first_names(names: Sequence[str], most: int = 3) -> str:
-    """The first names of several, and how many there are beside them: "a, b, c and 4 more"."""
+    """The first of several names and the number of others: "a, b, c and 4 more"."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
@@ -182,10 +182,7 @@ def heat_bar(share: float, *, low_is_bad: bool) -> Span:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """One character per value, scaled between the lowest and the highest; empty for fewer than two.
-
-    What differs by less than means of equal numbers do by their rounding is flat.
-    """
+    """A line chart in one row of characters, scaled between lowest and highest value."""
     if len(values) < 2:
         return ""
     low, high = min(values), max(values)
@@ -275,7 +272,7 @@ def job_glyph(state: str) -> Span:
 
 
 def since(when: float | None) -> str:
-    """How long ago a time was, for a column; "" if unknown."""
+    """The time since a moment, for a table column; "" if unknown."""
     return age(SERVER_CLOCK.now() - when) if when else ""
 
 
@@ -296,10 +293,7 @@ def alarm_words(alarm: Alarm, run: RunRecord) -> str:
 
 
 def quotation(why: Why, shown: str, otherwise: str = "") -> str:
-    """The controller's message to show beside the sentence `shown`, with its age if it disagrees.
-
-    `otherwise`: what is quoted where it has no message.
-    """
+    """The controller's own message as quoted beside a4's sentence, with its age if it disagrees."""
     own = sentence(why.api_text or otherwise)
     if not own or own in shown or why.agrees:
         return ""

@@ -143,7 +143,7 @@ class RankOutput:
 
     @property
     def comparable_text(self) -> str:
-        """The text to compare: the output without trailing blanks, and why the command failed."""
+        """The output without trailing blanks and the reason of a failure, by which ranks are grouped."""
         return self.output.rstrip() if not self.failure else f"{self.output.rstrip()}\n{self.failure}".strip()
 
 
@@ -332,7 +332,7 @@ class ContainerExec:
         store_output: Callable[[int, bytes], None],
         doing: str = "",
     ) -> tuple[int, str]:
-        """(exit code, reason why there is none); raises Refused, and Unreachable where the server opens no stream."""
+        """Run a command; (exit code, reason why there is none). Raises Refused, Unreachable if no stream opens."""
         from console.kube import exec as executing
 
         client, container = self._watched.current_connection.client, container or _main_container(pod)
@@ -351,7 +351,7 @@ class ContainerExec:
             return error.exit_code, error.message
 
     async def read_facts(self, pod: Pod, *, rank: int | None = None, container: str = "") -> ContainerFacts:
-        """Read all facts at once, with failures in them. Raises Refused if none may be asked."""
+        """Read all facts of a container; failures are part of the result. Raises Refused if none may be read."""
         refusals: list[Refused] = []
 
         async def answer_question(question: FactQuestion) -> ContainerFact:

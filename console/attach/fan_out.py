@@ -54,7 +54,7 @@ Answer = bytes | ConsoleError
 
 @dataclass(slots=True)
 class PodAnswers:
-    """What a command printed in each pod by the pod's number, or why it did not run to its end."""
+    """The output of one command in many pods, by pod number, or the reason why it did not end there."""
 
     found: dict[int, Answer] = field(default_factory=dict)
     gateway: int | None = None  # the pod from which others were reached
@@ -63,7 +63,7 @@ class PodAnswers:
 
     @property
     def texts(self) -> dict[int, bytes | str]:
-        """What each pod printed, or in words why it did not run to its end."""
+        """By pod number the output of the command, or in words why it did not run to its end."""
         return {number: each if isinstance(each, bytes) else each.message for number, each in self.found.items()}
 
 
@@ -104,7 +104,7 @@ async def run_and_collect(
 
 
 async def in_turn(room: asyncio.Semaphore, begin: Callable[[], Awaitable[T]]) -> T:
-    """Run a command in a stream of its own once there is room; again if the API server had no room for the stream."""
+    """Start a command in a stream of its own once there is room; retry if the API server refuses the stream."""
     for pause in STREAM_RETRY_PAUSES:
         try:
             async with room:
@@ -200,7 +200,7 @@ async def _run_through_gateway(
 async def _run_gateway(
     run: Exec, gateway: PodSlot, length: int, data: bytes, limit: float, read: _FrameReader
 ) -> tuple[int, str]:
-    """Run the script, the first `length` bytes of `data`, for `limit` seconds: its exit code, and why it failed."""
+    """Run the gateway script (the first `length` bytes of `data`) in a pod; its exit code, and why it failed."""
     from console.kube.exec import limit_output
 
     assert gateway.pod is not None
@@ -228,7 +228,7 @@ def _pod_ip(slot: PodSlot) -> str:
 
 
 class _FrameReader:
-    """Reads what the gateway prints: for each piece of a pod's output a line of three numbers, and the bytes."""
+    """Parses the gateway's output: frames of a line with three numbers, and a piece of one pod's output."""
 
     def __init__(self, gateway: str, ranks: Sequence[PodSlot], take: Callable[[PodSlot, Answer], None]) -> None:
         self._gateway, self._take = gateway, take
@@ -238,7 +238,7 @@ class _FrameReader:
         self.answered = 0  # pods that were reached
 
     def feed(self, data: bytes) -> None:
-        """Decode the next bytes of the gateway's answer. Raises Unreadable if they are no frames of its script."""
+        """Parse the next bytes of the gateway's output. Raises Unreadable if they are no valid frames."""
         self._rest += data
         self._length += len(data)
         if self._length > MAX_ANSWERS_BYTES:

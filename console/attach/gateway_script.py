@@ -54,7 +54,7 @@ def kill(process: Any) -> None:
 
 
 async def pass_on(process: Any, stream: asyncio.StreamReader, number: int, channel: int, left: list[int]) -> None:
-    """Print what comes; once all streams with the same `left` have brought more than that, it is killed."""
+    """Print a program's output as frames; kill the program once its streams exceed their common limit `left`."""
     while True:
         piece = await stream.read(READ_BYTES)
         if not piece:
@@ -67,7 +67,7 @@ async def pass_on(process: Any, stream: asyncio.StreamReader, number: int, chann
 
 
 async def drain(process: Any, stream: asyncio.StreamReader) -> None:
-    """Read the rest: asyncio does not see a process end while somebody still has to read what it printed."""
+    """Read and drop the rest of a stream: asyncio reports the end of a process only after that."""
     while await stream.read(READ_BYTES):
         kill(process)
 

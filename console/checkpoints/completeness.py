@@ -70,10 +70,10 @@ class StoredFile:
 
 class FileReader(Protocol):
     async def read_heads(self, wanted: Mapping[str, int]) -> Mapping[str, bytes]:
-        """So many bytes of the beginning of each file that can be read."""
+        """The first bytes of each readable file, as many as wanted."""
 
     async def read_tails(self, wanted: Mapping[str, int]) -> Mapping[str, bytes]:
-        """So many bytes of the end of each file that can be read."""
+        """The last bytes of each readable file, as many as wanted."""
 
 
 class CheckpointState(StrEnum):
@@ -110,7 +110,7 @@ class Survey:
 async def survey_checkpoints(
     files: Sequence[StoredFile], reader: FileReader, now: float, name: str = "", folders: Iterable[str] = ()
 ) -> Survey:
-    """Judge the checkpoints among these files; `name` is that of the folder looked through, `folders` those in it."""
+    """Judge the checkpoints among these files; `name`: of the searched folder, `folders`: its subfolders."""
     what = "What the folder holds"
     if any(len(each.path) > MAX_PATH_CHARACTERS for each in files):
         raise Unreadable(f"The folder holds a file whose path has more than {MAX_PATH_CHARACTERS:,} characters.")
@@ -171,7 +171,7 @@ def _group_by_checkpoint(
 
 
 def _folder_in(folders: Collection[str], path: str) -> str | None:
-    """The folder, of `folders`, that contains the file."""
+    """The one of `folders` that contains the file; None if none does."""
     at = path.find("/") if folders else -1
     while at >= 0:
         if path[:at] in folders:
@@ -181,7 +181,7 @@ def _folder_in(folders: Collection[str], path: str) -> str | None:
 
 
 def _checkpoint_folder(path: str, name: str) -> str | None:
-    """The folder of the checkpoint that a file belongs to: "" is the root; None: the file only points to one."""
+    """The folder of the checkpoint that a file belongs to ("" is the root); None for a file that points to one."""
     if STEP_IN_NAME.search(name):
         return ""
     at = path.find("/")
@@ -227,13 +227,13 @@ async def _read_ends(
 
 
 class _NameRoom:
-    """The room for names of missing files in the whole answer; each checkpoint has one name at least."""
+    """Limits how many missing files are named in the whole answer; each checkpoint names at least one."""
 
     def __init__(self) -> None:
         self.left = MAX_NAMED_MISSING
 
     def take(self, missing: Iterable[str], *, named: bool) -> list[str]:
-        """The first of these names that fit; `named`: whether the checkpoint has a named fault already."""
+        """The missing file names that may still be named; `named`: the checkpoint has a named fault already."""
         found = list(islice(missing, max(self.left, not named)))
         self.left = max(0, self.left - len(found))
         return found
@@ -242,7 +242,7 @@ class _NameRoom:
 def _common_files(
     homes: Mapping[str, Mapping[str, StoredFile]], layouts: Mapping[str, Layout | None]
 ) -> dict[str, Sequence[str]]:
-    """For each checkpoint the files of a training state that it lacks and all others of its kind beside it have."""
+    """For each checkpoint the training state files that it lacks and all others of its kind have."""
     kinds = {
         home: re.sub("Megatron torch_dist|torch DCP", "DCP", each.name) if each else ""
         for home, each in layouts.items()
@@ -381,7 +381,7 @@ def _judge_dcp(
 def _judge_shards(
     folder: str, inside: Mapping[str, StoredFile], contents: Mapping[str, bytes], problems: list[str], room: _NameRoom
 ) -> None:
-    """Files that an index of Hugging Face names, or the numbers in their names announce."""
+    """Missing weight files: named by a Hugging Face index, or announced by the numbers in file names."""
     wanted: dict[str, None] = {}
     indexes: dict[str, str] = {}  # by the stem of shards; another one may name them, as torchtune's does
     announced: dict[tuple[str, str, str], None] = {}  # stem, number and end of the names of shards
@@ -465,7 +465,7 @@ def _rank_families(held: Iterable[str]) -> dict[tuple[str, str, str], set[tuple[
 
 
 def _missing_numbered_files(families: Mapping[tuple[str, str, str], Collection[tuple[int, ...]]]) -> Iterator[str]:
-    """Files that a whole family of numbers, or grid of several numbers, would have and that are not there."""
+    """Missing files of a numbered family, or of a grid of several numbers."""
     grids: dict[tuple[str, str], tuple[int, ...]] = {}  # of all that is in the folders of ranks
     for (before, form, _), present in families.items():
         seen = [max(column) + 1 for column in zip(*present, strict=True)]
@@ -515,7 +515,7 @@ def _join(folder: str, name: str) -> str:
 
 
 def _parse_json(path: str, data: bytes) -> Any:
-    """Its content; None if it is no JSON, Unreadable if decoding would take far too much memory."""
+    """The content of a JSON file; None if it is no JSON, Unreadable if decoding takes too much memory."""
     check_cost(data, path)
     try:
         return json.loads(data)

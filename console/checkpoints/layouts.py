@@ -55,7 +55,7 @@ def detect_layout(paths: Iterable[str]) -> Layout | None:
 
 
 def find_home(path: str) -> str:
-    """The checkpoint folder of a file by its name, where no folder carries the step; empty if the name has none."""
+    """The checkpoint folder in a file's path, where only the file name has the step; empty if it has none."""
     found = _STEPLESS_CHECKPOINT.fullmatch(path)
     return "".join(each for each in found.groups() if each) if found else ""
 

@@ -32,12 +32,12 @@ _GET_OPCODES = {pickle.BINGET[0]: 1, pickle.LONG_BINGET[0]: 4}
 
 
 class Pairs(list[Any]):
-    """A dict: its keys and values by turns."""
+    """A pickled dict as a list of alternating keys and values."""
 
     __slots__ = ()
 
     def find(self, name: str) -> Any:
-        """The value of a key that is a text; None if there is none. Of several the last counts."""
+        """The last value of a text key; None if the key is missing."""
         places = range(len(self) - 2, -1, -2)
         return next((self[at + 1] for at in places if isinstance(self[at], str) and self[at] == name), None)
 
@@ -46,7 +46,7 @@ class Pairs(list[Any]):
 
 
 class UnbuiltObject:
-    """An object of some class, or what some function returned: only its state is known."""
+    """A pickled object or function result that is not built: only its state is kept."""
 
     __slots__ = ("state",)
 

@@ -37,7 +37,7 @@ SAFETENSORS_HEAD_BYTES = 4096  # bytes of the beginning of a safetensors file, m
 
 
 class CheckpointReader:
-    """Reads the checkpoints of one job at a time, and keeps what was read last of each."""
+    """Reads the checkpoints of jobs, one job at a time, and keeps the last result of each."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class CheckpointReader:
         self.known.clear()
 
     async def find_folder(self, namespace: str, name: str) -> str:
-        """The folder that the job's log says it saves to, read to its end if nobody follows it; else NotFound."""
+        """The checkpoint folder that the job's log names, reading the log if nobody follows it. Raises NotFound."""
         find_job(self._cluster.fleet, namespace, name)
         if place := saved_folder(await self._measures().read_log(namespace, name)):
             return place
@@ -64,7 +64,7 @@ class CheckpointReader:
         )
 
     async def read_job(self, namespace: str, name: str) -> SavedState:
-        """Read a job's checkpoints, by commands in its first pod or from the bucket; `problem` is why that failed."""
+        """Read a job's checkpoints in its first pod or in the bucket; a failure is in the result's `problem`."""
         key = namespace, name
         async with self._one:
             begun, found = time.monotonic(), SavedState(SERVER_CLOCK.now())
@@ -104,7 +104,7 @@ class CheckpointReader:
 
 
 async def survey_container(files: PodFiles, folder: str, now: float, most: int = MAX_FILES) -> Survey:
-    """Checkpoints below a container's folder of at most `most` files. Raises NotFound, NotAllowed or Unreachable."""
+    """The checkpoints below a container folder, of at most `most` files. Raises NotFound, NotAllowed, Unreachable."""
     place = await files.stat(folder)
     if not place.folder:
         raise NotFound(f"There is no folder {folder} in {files.where}.")
@@ -117,7 +117,7 @@ async def survey_container(files: PodFiles, folder: str, now: float, most: int =
 
 
 async def find_saved_folder(files: PodFiles, folder: str) -> str:
-    """The folder that a log names, which may be relative to where the training runs. Unreadable if it runs in many."""
+    """The absolute folder that a log names, perhaps relative to the training. Raises Unreadable if ambiguous."""
     if folder.startswith("/"):
         return folder
     found = await files.find_for_training(folder)
@@ -128,7 +128,7 @@ async def find_saved_folder(files: PodFiles, folder: str) -> str:
 
 
 async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float, most: int = MAX_FILES) -> Survey:
-    """The checkpoints below a folder of a bucket that holds `most` files; NotFound where nothing is there."""
+    """The checkpoints below a bucket folder of at most `most` files. Raises NotFound if it is empty."""
     found: list[StoredFile] = []
     folders: list[str] = []  # that are objects of their own, as gcsfuse makes them
     async with aclosing(storage.iter_tree(place)) as objects:
@@ -173,7 +173,7 @@ def _require_few_files(count: int, where: str, most: int) -> None:
 
 @dataclass(slots=True)
 class _BatchedReader:
-    """Reads in parts of limited size, and not more than all together may have."""
+    """Reads parts of files in batches of limited size, within a limit on all of them together."""
 
     read: Callable[[Mapping[str, int], bool], Awaitable[dict[str, bytes]]]
     left: int = MAX_READ_BYTES

@@ -31,7 +31,7 @@ class SavedState:
 
     @property
     def in_folder(self) -> SeenFolder | None:
-        """The folder's last complete checkpoint, or its absence; None if the folder could not be read."""
+        """The folder's last complete checkpoint, or that it has none; None if the folder could not be read."""
         if self.missing:
             return SeenFolder(self.place, self.at, absent=self.problem[:1].lower() + self.problem[1:].rstrip("."))
         if self.survey is None:
@@ -54,14 +54,14 @@ class SavedState:
 
 
 def last_saved(measures: JobMeasures | None) -> tuple[int, float] | None:
-    """The last checkpoint that the log names: its step, and when its line was printed."""
+    """The step and print time of the last checkpoint that the log names."""
     marks = [mark for track in measures.tracks for mark in track.checkpoints] if measures is not None else []
     found = next((mark for mark in reversed(marks) if mark.step is not None), None)
     return (int(found.step), found.time) if found is not None and found.step is not None else None
 
 
 def list_faults(survey: Survey) -> list[str]:
-    """Saves that are incomplete or being written, the newest first, and pointers that are wrong; a sentence each."""
+    """A sentence for each incomplete or unfinished checkpoint, newest first, and for each wrong pointer file."""
     found = []
     for each in reversed(survey.checkpoints):
         name = _describe_checkpoint(each)

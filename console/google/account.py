@@ -34,7 +34,7 @@ _GCE_PROVIDER_ID = re.compile(r"^gce://([^/]+)/([^/]+)/")
 
 
 class Cloud:
-    """Google Cloud as one login sees it, for the connected cluster (`watched`) or without any cluster."""
+    """Google Cloud as one login sees it, for the connected cluster or without any cluster."""
 
     def __init__(self, watched: WatchedCluster | None = None, *, read_only: bool = False) -> None:
         self._watched = watched
@@ -61,7 +61,7 @@ class Cloud:
         return self._watched.current_connection.target.cluster.practice_folder if self._watched else None
 
     async def open_session(self) -> GoogleSession:
-        """The login (of the practice cluster if connected to one), or NotLoggedIn: gRPC would try again for long."""
+        """A session with the login, or with the practice cluster's services. Raises NotLoggedIn at once."""
         folder = str(self.practice_folder or "")
         async with self._opening:
             if folder not in self._reaches:
@@ -80,7 +80,7 @@ class Cloud:
         return answer
 
     async def call(self, module: str, question: Callable[[Any, GoogleSession], Awaitable[AnswerT]]) -> AnswerT:
-        """Call `question` with the named module of `console.google.api`, which loads late, and this login."""
+        """Call `question` with a module of `console.google.api` and the login's session."""
         return await question(await import_google(f"console.google.api.{module}"), await self.open_session())
 
     async def client(self, module: str, make: Callable[[Any, GoogleSession], ClientT]) -> ClientT:
@@ -107,7 +107,7 @@ class Cloud:
         return self._places[context]
 
     async def _find_place_by_node(self, context: str) -> ClusterPlace:
-        """The place of a cluster with a renamed context, from its nodes' project and its address."""
+        """Project and location of a cluster with a renamed context, by its nodes' project and its address."""
         assert self._watched is not None
         connection = self._watched.current_connection
         answer = await connection.client.request(

@@ -29,7 +29,7 @@ class Bucket:
         return bool(region) and (self.location == region or region.startswith(f"{self.location}-"))
 
     def format_match(self, region: str) -> str:
-        """How its location relates to the cluster's, as text."""
+        """How the bucket's location relates to the cluster's region, as text."""
         if self.is_near(region) and self.location_type == "region":
             return "same region"
         if self.is_near(region):

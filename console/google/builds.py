@@ -54,7 +54,7 @@ class Build:
         return self.status == "SUCCESS"
 
     def seconds(self, now: float) -> float:
-        """How long it has run or ran; 0.0 before it started."""
+        """The build's duration so far or in all, in seconds; 0.0 before it has started."""
         return (self.ended or now) - self.started if self.started else 0.0
 
 
@@ -86,7 +86,7 @@ class BuildPlan:
 
     @property
     def image(self) -> str:
-        """The image or images that it builds; the folder's name if the description names none."""
+        """The names of the images to be built; the folder's name if the build description has none."""
         values = {**self.context.defaults, **self.substitutions, "PROJECT_ID": self.project, "LOCATION": self.location}
 
         def value(found: re.Match[str]) -> str:
@@ -185,7 +185,7 @@ class ImageFacts:
 
     @property
     def cuda(self) -> str:
-        """The CUDA version according to its environment and labels; empty if unknown."""
+        """The image's CUDA version by its environment and labels; empty if unknown."""
         return self.env.get("CUDA_VERSION") or self.labels.get("com.nvidia.cuda.version") or ""
 
     def shows(self, program: str) -> str:
@@ -378,7 +378,7 @@ def read_built_images(path: Path) -> tuple[BuiltImage, ...]:
 
 
 def record_builds(path: Path, builds: list[Build]) -> None:
-    """Record the images of builds; where the file cannot be written, only the registry shows them."""
+    """Record the images of builds in a file; a file that cannot be written is ignored."""
     with suppress(OSError), file_lock(path):
         known = {(each.build, each.image): each for each in read_built_images(path)}
         before = dict(known)

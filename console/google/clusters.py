@@ -81,7 +81,7 @@ class GkePool:
 
     @property
     def on_demand_kind(self) -> str:
-        """How its nodes are provisioned on demand; empty if they are permanent."""
+        """How the pool's nodes are provisioned on demand; empty for permanent nodes."""
         words = {"queued provisioning": self.queued, "flex-start": self.flex_start, "spot": self.spot}
         return next((word for word, is_so in words.items() if is_so), "")
 

@@ -73,7 +73,7 @@ class Answer:
 
 
 class RegistryClient:
-    """All registries; `token` is for Google's, `stand_in` is an address that imitates all of them."""
+    """Reads images from all registries; `token`: for Google's, `stand_in`: an address that imitates them."""
 
     def __init__(self, token: str = "", stand_in: str = "") -> None:
         self._token, self._stand_in = token, stand_in
@@ -139,7 +139,7 @@ class RegistryClient:
     async def _request_once(
         self, wanted: ImageReference, address: str, headers: Mapping[str, str], *, follows: bool = True
     ) -> Answer:
-        """One request; `follows`: follow redirects, without sending credentials to another host."""
+        """Send one request; `follows`: follow redirects, never with credentials to another host."""
         return await asyncio.to_thread(self._transfer, wanted, address, headers, follows=follows)
 
     def _transfer(self, wanted: ImageReference, address: str, headers: Mapping[str, str], *, follows: bool) -> Answer:

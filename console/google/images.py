@@ -192,7 +192,7 @@ class Images:
     async def follow_log(
         self, number: str, *, follow: bool = True, project: str = "", location: str = ""
     ) -> AsyncGenerator[BuildLine, None]:
-        """Yield the lines of a build's log: until it has ended, or without `follow` those so far."""
+        """Yield the lines of a build's log until the build has ended, or without `follow` those so far."""
         builds = await self._builds_client(project, location)
         build = await builds.read_build(number)
         stored = await self._buckets_client(build.project) if build.log_bucket else None
@@ -277,7 +277,7 @@ class Images:
         return replace(offer, names=tuple(names), about=about, why="" if names else offer.why)
 
     async def _refresh_recorded(self, made: Sequence[BuiltImage]) -> None:
-        """Update the recorded state of builds that were running; it stays if Google does not answer."""
+        """Update the recorded state of running builds, as far as Google answers."""
         with suppress(TimeoutError):
             async with asyncio.timeout(REFRESH_TIMEOUT):
                 for each in made:

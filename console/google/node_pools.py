@@ -114,7 +114,7 @@ class PoolStatus:
 
     @property
     def provisioning(self) -> str:
-        """How its nodes are provisioned, such as "DWS flex-start"."""
+        """How the pool's nodes are provisioned, such as "DWS flex-start"."""
         pool = self.pool
         if pool.queued:
             return "DWS, queued"
@@ -295,7 +295,7 @@ HOST_FAULTS = {  # what a host may be reported for
 
 
 class NodePools:
-    """The node pools of the cluster; Google is only asked by its methods."""
+    """The connected cluster's node pools; only calls of its methods ask Google."""
 
     def __init__(self, watched: WatchedCluster, cloud: Cloud) -> None:
         self._watched = watched
@@ -439,10 +439,7 @@ class NodePools:
 
 
 async def _request_or_default(default: T, unread: dict[str, str], what: str, request: Callable[[], Awaitable[T]]) -> T:
-    """The answer to the request, or `default` if it fails, with the reason in `unread`.
-
-    It is made here: a task that is cancelled before its turn has not begun one.
-    """
+    """The answer to a request, or `default` if it fails, with the reason added to `unread`."""
     try:
         return await request()
     except ConsoleError as error:

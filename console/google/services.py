@@ -23,7 +23,7 @@ _POOL_LABEL, _RESERVATION_LABEL = "cloud.google.com/gke-nodepool", "cloud.google
 
 
 class GoogleServices:
-    """Google Cloud for a cluster, else for the login alone; its libraries are loaded by the first question."""
+    """Google Cloud for a cluster, or for a login alone; Google's libraries are loaded on first use."""
 
     def __init__(
         self,

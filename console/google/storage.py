@@ -209,7 +209,7 @@ class CloudStorage:
                 yield each
 
     async def read_parts(self, bucket: str, wanted: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
-        """For each object at most so many bytes from an offset; empty at its end, or if it is not there."""
+        """A range of bytes of each object; shorter at its end, empty if it does not exist."""
         return await (await self._buckets_of()).read_parts(bucket, wanted)
 
     async def fetch_folder(

@@ -40,7 +40,7 @@ _KEPT_LINE_WORDS = ("NCCL", "Xid", "ProcessGroup", "Watchdog")
 
 
 def bundle_folder(cluster: WatchedCluster) -> Path:
-    """Where bundles are kept; those of a practice cluster go with it."""
+    """The folder for bundles; a practice cluster's own folder if connected to one."""
     return (cluster.current_connection.target.cluster.practice_folder or state_folder()) / "hangs"
 
 
@@ -49,7 +49,7 @@ def bundle_name(job: str) -> str:
 
 
 async def write_unasked_bundle(cluster: WatchedCluster, namespace: str, report: HangReport) -> HangReport:
-    """Write a bundle without being asked, and delete the oldest ones; the report with its path, or the error."""
+    """Write a bundle on the console's own initiative and delete the oldest; the report with its path, or the error."""
     try:
         folder = bundle_folder(cluster) / "unasked"
         place = folder / bundle_name(report.job)
@@ -62,7 +62,7 @@ async def write_unasked_bundle(cluster: WatchedCluster, namespace: str, report: 
 
 
 def find_unasked_bundle(cluster: WatchedCluster, job: str, since: float) -> Path | None:
-    """The newest archive of a hang of this job that the console wrote by itself after `since`, in epoch seconds."""
+    """The newest bundle on a hang of this job that was written automatically after `since` (epoch seconds)."""
     name = re.compile(rf"{re.escape(job)}-\d{{8}}-\d{{6}}\.tar\.gz")
     with suppress(OSError):
         every = [each for each in (bundle_folder(cluster) / "unasked").iterdir() if name.fullmatch(each.name)]
@@ -78,7 +78,7 @@ def _remove_old(folder: Path) -> None:
 
 
 async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangReport | SlowReport, place: Path) -> int:
-    """Write the archive (.tar.gz), for this account only; its size in bytes. Raises BadInput if the file is there."""
+    """Write the bundle (.tar.gz, mode 0600) and return its size. Raises BadInput if the file exists."""
     await asyncio.to_thread(check_new_file, place)
     fleet = cluster.fleet
     jobset = find_job(fleet, namespace, report.job)

@@ -140,7 +140,7 @@ class JobInspector:
         run: Exec | None = None,
         keep: Callable[[Diagnosis], Awaitable[None]] | None = None,
     ) -> None:
-        """`run` runs a command in a pod with input; by default the cluster's own exec. `keep` records a diagnosis."""
+        """`run`: runs a command in a pod, by default the cluster's exec; `keep`: records a diagnosis."""
         self._cluster, self._keep = cluster, keep
         self._run = run or self._exec_in_pod
         self.reports: dict[tuple[str, str], HangReport] = {}  # the last report of each job
@@ -275,7 +275,7 @@ class JobInspector:
     async def _ask_suspects(
         self, answers: Answers[PodSlot], processes: Sequence[TracedProcess], ras: RasReport
     ) -> Answers[PodSlot]:
-        """Add the stacks that the first look spared: those of the suspects, and of all where these are not enough."""
+        """Add the stacks not dumped at first: of the suspects, and of all ranks if those do not suffice."""
         spared = list_spared(answers)
         if not spared:
             return answers
@@ -561,7 +561,7 @@ async def ask_torch_analyser(run: Exec, pod: Pod, dumps: Sequence[RankDump]) -> 
 
 
 def describe_ways(answers: PodAnswers, able: int, every: int) -> str:
-    """How many pods answered, and by which way."""
+    """How many pods answered, and by which transport (ssh from one pod, or a stream each)."""
     words = f"{able:,} of {every:,} answered"
     if answers.gateway is not None:
         return f"{words}, {answers.through_it:,} of them through pod {answers.gateway} (ssh)"

@@ -47,21 +47,21 @@ class OwnJobInspector:
         return Proof.AGREED if self._diagnoses.find_consent(jobset.uid) else Proof.LABEL
 
     async def read_proof(self, jobset: JobSet) -> Proof:
-        """The same as they are now."""
+        """The proof that a job is the person's own, with the launch history read anew."""
         await self._cluster.me()
         await self._runs().has_open_runs()
         await self._diagnoses.refresh()
         return self.proof_of(jobset)
 
     async def find(self, key: Key) -> JobSet | None:
-        """The job; None if it is gone. Raises NotAllowed if nothing proves that it is one's own."""
+        """The job, None if it is gone. Raises NotAllowed if nothing proves that it is the person's own."""
         jobset = self._cluster.fleet.jobsets.get(key)
         if jobset is not None and not (proof := await self.read_proof(jobset)).may_look:
             raise NotAllowed(proof.why_not(jobset.owner))
         return jobset
 
     async def inspect(self, key: Key) -> None:
-        """Make a hang report, and its bundle where it names a cause; NotAllowed as above and in read-only mode."""
+        """Make a hang report of the person's own job, and a bundle if it names a cause. Raises NotAllowed."""
         async with self._inspections:
             if await self.find(key) is None:
                 return
@@ -75,7 +75,7 @@ class OwnJobInspector:
                 self._inspector().reports[key] = bundled
 
     async def find_late_rank(self, key: Key, step_time: float | None) -> None:
-        """Ask NCCL in one pod which rank is late; NotAllowed as above."""
+        """Ask NCCL in one pod of the person's own job which rank is late. Raises NotAllowed."""
         from rankscope import seconds_to_ask
 
         async with self._measurements:

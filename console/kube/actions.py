@@ -81,7 +81,7 @@ async def set_node_labels(client: Client, node: str, labels: Mapping[str, str | 
 
 
 async def cordon(client: Client, node: str, *, on: bool, reason: str = "") -> None:
-    """Mark a node unschedulable (`on`), or schedulable again; the reason is an annotation that goes with the mark."""
+    """Mark a node unschedulable (`on`) or schedulable; the reason is stored as an annotation with the mark."""
     patch = {
         "metadata": {"annotations": {CORDON_REASON_ANNOTATION: reason if on and reason else None}},
         "spec": {"unschedulable": True if on else None},

@@ -119,7 +119,7 @@ MAX_ERROR_BODY_BYTES = 1 << 16  # bytes of a refusal that are read; the sentence
 
 
 async def read_error_body(pieces: AsyncIterator[bytes], most: int) -> bytes:
-    """At most a little more than `most` bytes of an error response, or what arrives within a few seconds."""
+    """The body of an error response, about `most` bytes, as far as it arrives within some seconds."""
     found = bytearray()
     with suppress(TimeoutError):  # the status tells enough
         async with asyncio.timeout(ERROR_BODY_TIMEOUT):

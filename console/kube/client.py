@@ -89,7 +89,7 @@ class Client:
         self._reads_large = asyncio.Lock()
 
     def expect_little(self) -> None:
-        """Few answers are needed, which all end: few connections are opened for them."""
+        """Limit the number of connections, for commands that need few and short responses."""
         self._http.expect_little()
 
     async def close(self) -> None:
@@ -109,7 +109,7 @@ class Client:
             await asyncio.sleep(self._http.rests_until - loop.time())
 
     async def keep_alive(self, every: float = KEEP_ALIVE_SECONDS) -> None:
-        """Ask for the version after seconds without a byte, so that silence means that nothing has changed."""
+        """Request the version after `every` seconds without a byte, so that silence means "no change"."""
         asked = 0.0
         while True:
             await asyncio.sleep(max(self.arrivals.last, asked) + every - time.monotonic())
@@ -140,7 +140,7 @@ class Client:
 
     @asynccontextmanager
     async def stream(self, request: HttpRequest, doing: str) -> AsyncIterator[HttpResponse]:
-        """Send a request and give a successful response to be read. Raises Refused, Unreachable or NotLoggedIn."""
+        """Send a request and return a successful response to read. Raises Refused, Unreachable, NotLoggedIn."""
         self._check_open()
         answer = await self._send_until_accepted(request, doing)
         try:
@@ -152,9 +152,7 @@ class Client:
     async def follow(
         self, path: str, *, doing: str, params: Params, silence: float, at_once: bool = False
     ) -> AsyncIterator[HttpResponse]:
-        """Open one of many long responses, such as logs; raises as `stream` does. `silence`: seconds without data
-        before it is given up. `at_once`: it is complete from the start, so one that only trickles is given up too.
-        """
+        """Open a long response, such as a log; `silence`: seconds without data until it fails, `at_once`: no follow."""
         request = HttpRequest(self.url(path, params), silence, goes_on=True, at_once=at_once)
         async with self.stream(request, doing) as answer:
             yield answer
@@ -287,7 +285,7 @@ class ApiDiscovery:
         return ""
 
     async def kueue_version(self) -> KueueVersion:
-        """By the image of Kueue's controller, which not every account may see, and by the versions of its API."""
+        """The Kueue version by its controller's image, if the account may read it, and by its API versions."""
         served = (self._groups or {}).get(KUEUE_GROUP, ())
         for place in ("", f"/namespaces/{KUEUE_NAMESPACE}"):
             with suppress(ConsoleError):  # then it is not known, and whoever goes by it says so

@@ -79,7 +79,7 @@ class Process:
         self._socket.send(bytes([RESIZE]), msgspec.json.encode({"Width": columns, "Height": rows}))
 
     async def output(self) -> AsyncGenerator[tuple[int, bytes], None]:
-        """Yield (1 stdout or 2 stderr, bytes), then set `code`; ProgramFailed if it could not run, else Unreachable."""
+        """Yield (1 stdout or 2 stderr, bytes), then set `code`. Raises ProgramFailed or Unreachable."""
         pieces = 0
         while self._parts or not self._over:
             if self._parts:
@@ -237,7 +237,7 @@ class CommandOutput:
             raise Unreadable(f"Pod {self._pod} has printed more than {most}: the command was stopped.")
 
     def reset(self) -> None:
-        """Drop the output that has been used, and restart its limits of size and time."""
+        """Drop the output collected so far and restart the limits on size and time."""
         self.output.clear()
         self.errors.clear()
         if self.begun:
@@ -350,9 +350,7 @@ def _tmux_script(name: str, *, nested: bool) -> Iterator[str]:
 
 
 async def is_nested() -> bool:
-    """Whether this terminal is inside a tmux with the same prefix key, which is the default one unless tmux reports
-    another.
-    """
+    """Whether this terminal is inside a tmux with the same prefix key."""
     if not os.environ.get("TMUX"):
         return False
     asks = ("tmux", "show-options", "-gv", "prefix")

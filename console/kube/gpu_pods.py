@@ -36,7 +36,7 @@ class _RevisionSchema(ObjectSchema):
 
     @property
     def asks_for_none(self) -> bool:
-        """Whether its pods are of a DaemonSet whose template asks for no GPU."""
+        """Whether the DaemonSet's pod template of this revision requests no GPU."""
         template = self.data.spec.template if self.data and self.data.spec else None
         spec = template.spec if template else None
         return controller_of(self.metadata).kind == "DaemonSet" and spec is not None and not gpus_of(spec)

@@ -92,7 +92,7 @@ class HttpResponse:
     """One response: its status and headers, and its body as it arrives."""
 
     def __init__(self, of: HttpConnections, curl: pycurl.Curl, doing: str, silence: float) -> None:
-        """`silence`: seconds without data before the response is given up."""
+        """`silence`: seconds without data after which the response fails."""
         self.status = 0
         self.shares = False  # whether other answers may come over the same connection: HTTP/2
         self.headers: dict[str, str] = {}  # by name, as HTTP/2 spells them: in lower case
@@ -117,7 +117,7 @@ class HttpResponse:
         curl.setopt(pycurl.WRITEFUNCTION, self._on_data)
 
     def follow(self, over: asyncio.Future[pycurl.Curl]) -> None:
-        """Note that the request has been sent; `over` is done when the response has ended."""
+        """Record that the request was sent; `over` is done when the response has ended."""
         self._over = over
         over.add_done_callback(self._ended)
 
@@ -161,7 +161,7 @@ class HttpResponse:
         self._wake_waiter()
 
     def _check_silence(self) -> None:
-        """Whether nothing has come for too long; an answer that is kept waiting cannot."""
+        """End the response if no data came for too long; one whose reader is slow is never silent."""
         waits = self._silence if self._paused else self._received_at + self._silence - self._loop.time()
         if waits > 0:
             self._timer = self._loop.call_later(waits, self._check_silence)
@@ -223,7 +223,7 @@ class HttpResponse:
                 self._end()
 
     async def stream_to(self, to: Callable[[bytes], None]) -> None:
-        """Pass the body to a callback until it ends or raises, without the turns of the loop of `iter_chunks`."""
+        """Pass the body to a callback until it ends, without a turn of the event loop for each chunk."""
         self._to = to
         self.deliver_held()
         while not self._is_over:
@@ -291,7 +291,7 @@ class HttpConnections:
         self._going_on: asyncio.TimerHandle | None = None  # when more is passed on, after a rest
 
     def expect_little(self) -> None:
-        """Open few connections, until one is asked for what lasts."""
+        """Open few connections until a long response is requested."""
         if self.login.loopback:
             self._connections.setopt(pycurl.M_MAX_HOST_CONNECTIONS, FEW_CONNECTIONS)
 

@@ -239,7 +239,7 @@ class Kubeconfig:
         self.source = ""
 
     def merge(self, path: Path) -> None:
-        """Add what a file defines and no earlier file did."""
+        """Add the entries of a file whose names no earlier file has defined."""
         read = _read_file(path)
         for named in read.clusters or ():
             cluster = named.cluster or Cluster()
@@ -372,7 +372,7 @@ class KubeconfigEntry(Struct, frozen=True):
     arguments: tuple[str, ...] = ()
 
     def sections(self) -> dict[str, dict[str, Any]]:
-        """The entry to write into each of the lists `clusters`, `users` and `contexts`."""
+        """The entry's parts by list name: `clusters`, `users` and `contexts`."""
         cluster = {"server": self.server}
         if self.authority:
             cluster["certificate-authority-data"] = self.authority
@@ -454,7 +454,7 @@ def _insert_entry(text: str, name: str, parts: dict[str, tuple[int | None, dict[
 
 
 def _entry_edit(text: str, listed: yaml.SequenceNode, at: int | None, part: dict[str, Any]) -> tuple[int, int, str]:
-    """Which range of the text to replace, and by what: the entry at that place, else a new one before the first."""
+    """The range of text to replace, and its replacement: the old entry, else a new one before the first."""
     if at is not None:
         node = listed.value[at]
         start, end = node.start_mark.index, node.end_mark.index

@@ -229,7 +229,7 @@ class Login:
         self._failed: tuple[float, NotLoggedIn] | None = None  # when it failed last, and how
 
     def unanswered(self, seconds: float = 0.0) -> NotLoggedIn | None:
-        """The error of a credential plugin that has not answered for so long; None while none runs."""
+        """The error for a credential plugin that has run for that many seconds; None if none runs so long."""
         if self._asked is None or self._clock() - self._asked[1] < seconds:
             return None
         program, since = self._asked
@@ -253,7 +253,7 @@ class Login:
 
     @property
     def server_name(self) -> str | None:
-        """The name that the server's certificate has to carry, if it is not the host's."""
+        """The name that the server's certificate must have, if it is not the host name."""
         return self.target.cluster.tls_server_name
 
     @cached_property
@@ -344,7 +344,7 @@ class Login:
             self.forget_certificates()
 
     def forget_certificates(self) -> None:
-        """Have them read anew for the next connection: their files may be others by now."""
+        """Drop the cached certificates, since their files may have changed."""
         self._tls = self._certificates = None
 
     def _read_certificates(self) -> Certificates:

@@ -169,13 +169,13 @@ MAX_MESSAGE_BYTES = 1 << 16  # most bytes in one message: a kubelet holds each a
 
 class Receiver(Protocol):
     def data(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Called with bytes from the pod."""
 
     def on_buffer_full(self, on: bool) -> None:
-        """Whether to wait with writing."""
+        """Called with True when writing has to pause, with False when it may go on."""
 
     def end(self, why: str) -> None:
-        """The pod's side has ended; `why` is empty when it just closed the connection."""
+        """Called when the pod's side has ended; `why` is empty after a plain close."""
 
 
 class Pipe:
@@ -193,7 +193,7 @@ class Pipe:
         self.closed = False
 
     def attach(self, receiver: Receiver) -> None:
-        """Begin; everything goes to the receiver, from within the event loop."""
+        """Start to pass everything that arrives to the receiver, from within the event loop."""
         self._receiver = receiver
         self._socket.listen(self)
 
@@ -224,7 +224,7 @@ class Pipe:
         self._fresh = True
 
     def feed(self, data: memoryview) -> None:
-        """Take a part of a message; it begins with its channel, and each channel with the port."""
+        """Take a part of a message, which begins with its channel number, and the first of a channel with the port."""
         if self._fresh:
             self._fresh, self._channel, data = False, data[0], data[1:]
         if self._channel > ERROR_CHANNEL:
@@ -239,7 +239,7 @@ class Pipe:
             self._parts.append(data)
 
     def on_chunk_fed(self) -> None:
-        """Pass on what came together, in one piece: the parts are views that are good for this moment only."""
+        """Pass the collected parts on in one piece; they are views that are only valid now."""
         if self._parts:
             data = b"".join(self._parts)
             self._parts.clear()
@@ -283,7 +283,7 @@ async def open_pipe(connection: RawConnection, login: Login, namespace: str, pod
 
 
 async def _raise_upgrade_error(answer: RawResponse, login: Login, doing: str) -> None:
-    """Raise what a refused upgrade means, unless it may be the protocol that is refused."""
+    """Raise the error of a refused WebSocket upgrade, unless another protocol may be accepted."""
     if answer.status < 300:
         return
     error = await error_from_raw_response(login, answer, doing)

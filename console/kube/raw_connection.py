@@ -168,7 +168,7 @@ async def open_connection(login: Login, doing: str, ahead: RawConnection | None 
 
 
 async def connect(login: Login) -> RawConnection:
-    """Connect with TLS; raises what `translate_errors` knows."""
+    """Connect to the API server with TLS; raises exceptions that `translate_errors` converts."""
     await login.headers()  # a plug-in may bring the certificate that TLS needs
     context = await login.tls()
     reader, writer = await connect_stream(login, context)

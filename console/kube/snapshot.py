@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 
 
 class KueueVersion(Struct, frozen=True):
-    """Which Kueue decides in a cluster, as far as the account may see."""
+    """The Kueue version that runs in a cluster, as far as the account may read it."""
 
     number: str = ""  # of its controller's image, such as "0.18.4"; empty: not known
     api: tuple[str, ...] = ()  # the versions of its API that are served; those of 0.15 to 0.19 have v1beta1
 
     @property
     def rules(self) -> int:
-        """The minor version whose rules hold; where none is known, the newest that promise nothing others deny."""
+        """The minor version whose rules are applied; if unknown, the newest whose forecasts no other contradicts."""
         if self.number:
             return int(self.number.split(".")[1])
         return 19 if self.api and "v1beta1" not in self.api else 18
 
     @property
     def note(self) -> str:
-        """A sentence without its end if the version is unknown, else empty."""
+        """A sentence, without its full stop, that the version is unknown; empty if it is known."""
         return "" if self.number else f"Kueue's version is not known: the rules are those of 0.{self.rules}"
 
 
@@ -235,7 +235,7 @@ class StopReport(Struct, frozen=True):
 
 
 def complete_until(links: Sequence[WatchStatus], arrivals: Arrivals) -> float:
-    """The moment up to which these watches are complete; now, where none was quiet."""
+    """The time up to which these watches have reported every change; now if none was silent."""
     shift = (now := SERVER_CLOCK.now()) - time.monotonic()
     known = [link for link in links if link.state in {WatchState.LIVE, WatchState.STALE}]
     complete = [arrivals.complete_until(link.received) + shift for link in known]
@@ -316,7 +316,7 @@ class Store:
             event.set()
 
     def set_version(self, kind: str, version: str, note: str = "") -> None:
-        """Record the API version in which a kind is served; `note`: that it may be listed in one namespace only."""
+        """Record the API version of a kind; `note`: that only one namespace may be listed."""
         (self.in_one_namespace.add if note else self.in_one_namespace.discard)(kind)
         self._notes[kind] = note
         self._links[kind] = replace(self._links[kind], version=version)

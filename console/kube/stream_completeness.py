@@ -15,13 +15,13 @@ MAX_CLOCK_SKEW = 5.0  # seconds that this machine's clock may differ from the se
 
 
 class ServerClock:
-    """The API servers' time by their Date headers, for machines whose clock is wrong or is set meanwhile."""
+    """The API servers' time by their Date headers, since this machine's clock may be wrong."""
 
     def __init__(self) -> None:
         self._started: float | None = None  # by the server's time, when the steady clock was 0; None: not known
 
     def note(self, date: str) -> None:
-        """Take the time of an answer, as its head has it."""
+        """Set the time by the Date header of a response."""
         with suppress(ValueError):
             _, day, month, year, clock, _ = date.split()
             hour, minute, second = map(int, clock.split(":"))
@@ -38,7 +38,7 @@ SERVER_CLOCK = ServerClock()
 
 
 class Arrivals:
-    """When the server's last byte arrived (monotonic clock), and its latest pause."""
+    """When the server's last byte arrived (monotonic clock), and its latest long pause."""
 
     def __init__(self) -> None:
         self.last, self.quiet = time.monotonic(), SERVER_QUIET_SECONDS

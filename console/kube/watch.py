@@ -49,7 +49,7 @@ class FirstListPage(Struct, Generic[M], frozen=True):
 
 
 class Listed(Struct, Generic[M], frozen=True):
-    """The complete list; objects that are not in it are gone."""
+    """The list is complete: objects that are not in it are gone."""
 
     objects: Mapping[Key, M]
     unreadable: Mapping[Key, str] = field(default_factory=dict)  # objects that could not be understood, and why
@@ -89,14 +89,14 @@ class WatchSource(Protocol):
     async def page(self, token: str) -> bytes: ...
 
     async def choose_selector(self, first: bytes) -> bool:
-        """Choose a selector by the first page of a long list; returns whether to list again with it."""
+        """Choose a selector by the first page of a long list; returns whether the list has to be repeated."""
 
     def watch(self, version: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open a watch from that resourceVersion and yield its lines; once entered, the server has accepted it."""
 
 
 class _EndedAtOnce(Unreachable):
-    """A watch ended normally but did not last."""
+    """Raised when a watch ended normally but too soon."""
 
 
 MAX_OBJECTS = 160_000  # of a kind; Kubernetes is made for 150,000 pods, and each fills some 900 bytes here
@@ -171,7 +171,7 @@ class _ListLimits:
         self._announced: int | None = None
 
     def add(self, page: ListPage[Any], size: int, token: str) -> str:
-        """Count a page of `size` bytes requested with that token; returns why to give up, else empty."""
+        """Count a page of `size` bytes; returns the reason to give the list up, else empty."""
         found = len(page.items)
         self._pages += 1
         self._objects += found
@@ -297,7 +297,7 @@ class HttpSource:
             raise
 
     async def _at_rest(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of a watch, pausing after key presses and during long bursts of changes."""
+        """Yield the lines of a watch with pauses after key presses and during long bursts of changes."""
         slices = WorkSlices(rests=REST_PER_SECOND, burst=MAX_BURST_SECONDS)
 
         async def arrived() -> AsyncIterator[bytes]:
@@ -388,7 +388,7 @@ async def watch_kind(
 async def store_kind(
     store: Store, connection: Connection, plural: str, namespace: str, query: Selection | None, goes_on: asyncio.Event
 ) -> None:
-    """Keep the objects of a kind in the store as the server has them; listed only, until `goes_on` is set."""
+    """Keep the store's objects of a kind equal to the server's; without `goes_on` only list them."""
     kind, catalogue = kind_named(plural), connection.catalogue
     async with aclosing(watch_kind(connection.client, catalogue, kind, namespace, query)) as changes:
         async for change in changes:

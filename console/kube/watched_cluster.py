@@ -40,7 +40,7 @@ class WatchedCluster:
         brief: bool = False,
         only: Selectors | None = None,
     ) -> None:
-        """`only`: selectors of the kinds that are not watched as a whole; None until `select` sets them."""
+        """`only`: selectors of kinds that are watched in part; None until `select` sets them."""
         self.settings = settings
         self.context = ""
         self.namespace = ""
@@ -155,7 +155,7 @@ class WatchedCluster:
         return self.current_connection.client.login.unanswered(PLUGIN_SLOW_SECONDS)
 
     def pause_for_keypress(self) -> None:
-        """Call on each key press: it is handled before further data from the cluster."""
+        """Called on each key press, so that it is handled before further data from the cluster."""
         if self._connection is not None:
             self._connection.client.pause_for_keypress()
 
@@ -290,7 +290,7 @@ class WatchedCluster:
         return self.fleet
 
     def missing_seconds(self, *kinds: str) -> float:
-        """For how many seconds up to now changes of these kinds may be missing."""
+        """The number of seconds up to now for which changes of these kinds may be missing."""
         links = [self.fleet.links[kind] for kind in kinds if kind in self._kinds]
         return SERVER_CLOCK.now() - complete_until(links, self.current_connection.client.arrivals)
 

@@ -94,7 +94,7 @@ class KindReader(Generic[W, M]):
             raise Unreadable(f"The API server's list cannot be read: {error}.") from error
 
     def decode(self, item: W | msgspec.Raw) -> W:
-        """An object of a page. Raises Unreadable if it is none of this kind."""
+        """Decode one object of a list page. Raises Unreadable if it is of another kind."""
         if not isinstance(item, msgspec.Raw):
             return item
         try:

@@ -60,7 +60,7 @@ class FrameReader:
         return at + 1
 
     def _collect(self, data: memoryview, at: int) -> int:
-        """Add one byte to a split header, or the rest of a control frame."""
+        """Add a byte to a header that arrives in pieces, or bytes to a control frame."""
         self._head.append(data[at])
         skipped, length = _parse_header(self._head, 0)
         first, body = self._head[0], bytes(self._head[skipped:])
@@ -178,7 +178,7 @@ class WebSocket(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether neither side has ended it, as far as is known before it has a listener."""
+        """Whether neither side has closed the WebSocket, as far as is known."""
         over = self._before._eof or self._before.exception() is not None  # type: ignore[attr-defined]
         return not (self.closed or over or self._transport.is_closing())
 

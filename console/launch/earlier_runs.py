@@ -48,7 +48,7 @@ class EarlierRuns:
         return self._speeds.get((recipe, gpus, metric), ())
 
     async def phases(self, job: JobSet) -> Mapping[str, float]:
-        """How long the phases of a start took at most in other runs of the job's recipe on as many GPUs."""
+        """The longest duration of each start phase in other runs of the job's recipe on as many GPUs."""
         read_at, known = self._phases.get(job.uid, (-inf, {}))
         if time.monotonic() > read_at + SPEED_CACHE_SECONDS:
             runs = await self._history.list_runs(job.recipe) if job.recipe else ()

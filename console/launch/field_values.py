@@ -39,7 +39,7 @@ def parse_value(field: Field, text: str) -> Value:
 
 
 def format_value(field: Field, value: Value) -> str:
-    """The text of a value as `parse_value` would parse it."""
+    """A value as text that `parse_value` reads back."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -75,7 +75,7 @@ def parse_changes(
 
 
 def changed_part(default: Value, value: Value) -> Value:
-    """How a value changes a default: for a map only the changed names, in the form that Helm merges."""
+    """The change from a default to a value as Helm merges it: for a map only the changed names."""
     if not isinstance(default, Mapping) or not isinstance(value, Mapping):
         return value
     different: dict[str, Value] = {name: item for name, item in value.items() if default.get(name) != item}

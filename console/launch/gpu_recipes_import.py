@@ -166,7 +166,7 @@ def merge_sources(
 
 
 def translate_values(root: dict[str, Any], own: set[str], texts: Mapping[str, str], out: TranslatedValues) -> None:
-    """Translate into `out`, with problems; `own`: this chart's names at the top, `texts`: files by path."""
+    """Translate values into `out`, with problems; `own`: this chart's top names, `texts`: files by path."""
     _translate_scripts(root, texts, out)
     _convert_env_lists(root, out)
     _translate_topology(root, out)

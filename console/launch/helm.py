@@ -55,7 +55,7 @@ class InvalidValues(BadInput):
 
 
 def translate_error(text: str, kind: str, failed: str) -> ConsoleError:
-    """The error for a message of Helm, judged by its text, since Helm has few error types (`kind`)."""
+    """The error for a message of Helm, judged by its text, as Helm has few error types."""
     problems = schema_problems(text)
     if problems:
         message = "; ".join(f"{problem.path or 'values'}: {problem.message}" for problem in problems)
@@ -95,7 +95,7 @@ def schema_problems(text: str) -> tuple[FieldProblem, ...]:
 
 
 def first_sentence(text: str) -> str:
-    """Helm's message without the objects that API servers repeat in it, on one line, at most 400 characters."""
+    """Helm's message on one line without repeated objects, at most 400 characters."""
     short = re.sub(r"Invalid value: [\[{].*[\]}]: ", "", text)
     short = re.sub(r"\s+", " ", short).strip().rstrip(".")
     return short if len(short) <= 400 else short[:397] + "..."
@@ -308,10 +308,7 @@ def is_kept(manifest: str) -> bool:
 
 
 async def _kubeconfig_of(login: Login) -> dict[str, Any]:
-    """What Helm has to know of the API server: the login as it is now, so that no plug-in is asked a second time.
-
-    Over plain HTTP there is none: whoever is on the way could read it.
-    """
+    """A kubeconfig for Helm with the present login, so that no plugin runs again; none over plain HTTP."""
     cluster: dict[str, Any] = {"server": login.server}
     user: dict[str, str] = {}
     if login.server.startswith("https:"):
@@ -341,7 +338,7 @@ async def _kubeconfig_of(login: Login) -> dict[str, Any]:
 
 @contextmanager
 def _kubeconfig_arguments(kubeconfig: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The arguments by which Helm's library reads it: from memory on Linux, elsewhere from a private file."""
+    """Yield the arguments that pass the kubeconfig to Helm's library: from memory on Linux, else as a file."""
     text = json.dumps(kubeconfig)
     if sys.platform != "linux":
         yield {"kubeconfig_content": text}

@@ -52,7 +52,7 @@ def helm_command(
 
 
 def iter_set_options(values: Mapping[str, Value], above: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield the options that set nested values: --set-string for text, --set for numbers, --set-json for lists."""
+    """Yield the options that set nested values: --set-string, --set for numbers, --set-json for lists."""
     for name, value in values.items():
         way = (*above, name)
         path = ".".join(_ESCAPED_IN_NAMES.sub(_WITH_BACKSLASH, each) for each in way)

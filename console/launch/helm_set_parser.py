@@ -30,12 +30,12 @@ FileValue = PurePosixPath  # a value of --set-file: the text of that file
 
 
 class _EndOfText(Exception):
-    """The text ends before a value: what was opened in a list for it is dropped, as in Helm."""
+    """Raised when an option ends before its value; as in Helm, a list opened for it is dropped."""
 
 
 @dataclass(slots=True)
 class SetValues:
-    """Nested values, in which options are set one after the other."""
+    """Nested values to which --set options are applied one after the other."""
 
     root: dict[str, Any] = field(default_factory=dict)
     left_out: list[tuple[KeyPath, tuple[str, ...]]] = field(default_factory=list)  # with the unknown variables in them
@@ -46,7 +46,7 @@ class SetValues:
     _room: int = _MAX_LIST_ITEMS
 
     def add(self, option: str, text: str, unknown: Collection[str] = ()) -> None:
-        """Set what an option gives, except what holds a variable that is not known. Raises BadInput."""
+        """Apply an option, unless its text contains an unknown variable. Raises BadInput."""
         self._option, self._text, self._at, self._way = option, text, 0, []
         if option == "--set-json" and text.lstrip().startswith("{"):
             tree = self._decode_json()

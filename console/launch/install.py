@@ -161,7 +161,7 @@ class _RecipeForm:
 
 @dataclass(frozen=True, eq=False)
 class ChartCatalog:
-    """The chart's schema and launch scripts, read once; not slotted, as what forms ask for is cached."""
+    """The chart's schema and launch scripts, read once; results are cached, hence not slotted."""
 
     chart: Path
     schema: Schema
@@ -364,14 +364,14 @@ class Launcher:
         return overlay_values(values, {"owner": await self.who()}) if self.who else values
 
     async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> tuple[str, ...]:
-        """Remove a release of this chart: "Kind name" of each object. NotFound; Conflict if it is more than `only`."""
+        """Remove a release; "Kind name" of each object. Raises NotFound, Conflict if more than `only` would go."""
         removal = await self.removal(namespace, name)
         if only is not None:
             removal.require_only(only, name, namespace)
         return await self.helm.uninstall(name=name, namespace=namespace, only=removal.goes)
 
     async def removal(self, namespace: str, name: str) -> RemovalPlan:
-        """What `stop` would remove and keep; raises the same errors."""
+        """The objects that `stop` would remove and keep; raises the same errors."""
         if not any(release.name == name for release in await self.releases(namespace)):
             raise NotFound(f"{namespace} has no release {name} of this chart.", status=404, reason="NotFound")
         from console.launch.chart_objects import require_own_objects

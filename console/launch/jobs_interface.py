@@ -18,17 +18,17 @@ class KnownJobs(Protocol):
     def list_alarms(self, key: Key, since: float) -> tuple[Alarm, ...]: ...
 
     def list_spans(self, key: Key) -> Sequence[TimeSpan]:
-        """The uses of a job's time as spans, by its log."""
+        """The use of a job's time as spans, by its log."""
         ...
 
     def find_measures(self, key: Key) -> JobMeasures | None:
-        """The measures of a job whose log this session follows, once it is read up to now."""
+        """The measures of a job whose log this session follows, once the log is read up to now."""
         ...
 
     async def read_log(self, namespace: str, name: str) -> JobMeasures:
-        """Measures up to now, read if nobody follows the log."""
+        """A job's measures up to now; its log is read if nobody follows it."""
         ...
 
     def seen_folder(self, key: Key) -> SeenFolder | None:
-        """The job's folder of checkpoints as last read in this session."""
+        """The job's checkpoint folder as last read in this session."""
         ...

@@ -26,7 +26,7 @@ class UnsavedWork:
         self._cluster, self._runs, self._jobs = cluster, runs, jobs
 
     async def find_lost_work(self, namespace: str, name: str) -> LostWork | None:
-        """The work that ending a job now would lose, by its log, which is read if nobody follows it, and its folder."""
+        """The work lost if a job ended now, by its log, followed or read for this, and its checkpoint folder."""
         fleet, now = self._cluster.fleet, SERVER_CLOCK.now()
         jobset = fleet.jobsets.get((namespace, name))
         folder = self._jobs.seen_folder((namespace, name))
@@ -46,19 +46,19 @@ class UnsavedWork:
         return find_lost_work(jobset, fleet, spans, now, folder=folder, unread="" if spans else unread)
 
     async def find_unsaved(self, namespace: str, name: str) -> str:
-        """The same as a sentence without its end; empty: it would lose nothing."""
+        """The work lost if a job ended now, as a sentence without its full stop; empty if none."""
         loss = await self.find_lost_work(namespace, name)
         return loss.sentence(SERVER_CLOCK.now()) if loss is not None else ""
 
     async def list_unsaved(self, node: str) -> list[str]:
-        """The work that each job with pods on a node would lose at its end: "NAME: the work since step 40 …"."""
+        """The work lost if the jobs on a node ended now: "NAME: the work since step 40 …" for each."""
         on_it = (pod for pod in self._cluster.fleet.pods_by_node.get(node, ()) if pod.jobset and not pod.finished)
         jobs = list(dict.fromkeys((pod.namespace, pod.jobset) for pod in on_it))
         found = await asyncio.gather(*(self.find_unsaved(*key) for key in jobs))
         return [f"{name}: {unsaved}" for (_, name), unsaved in zip(jobs, found, strict=True) if unsaved]
 
     async def add_losses(self, found: WhatIf) -> WhatIf:
-        """The same consequences, with what each job that would be ended would lose."""
+        """The consequences of a what-if, with the work that each ended job would lose."""
 
         async def with_loss(each: Consequence) -> Consequence:
             lost = await self.find_unsaved(each.namespace, each.job) if each.ends_work else ""

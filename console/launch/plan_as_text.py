@@ -373,7 +373,7 @@ class PlanTexts:
         set_path(values, field.path, value)
 
     def locate_problems(self, plan: LaunchPlan, error: ConsoleError) -> tuple[FieldProblem, ...]:
-        """The fields that the error is about; empty if it is about none."""
+        """The problems of an error by field; empty if the error is about no field."""
         if isinstance(error, (InvalidValues, NoSuchQueue)) and error.problems:
             return error.problems
         message = error.message
@@ -393,7 +393,7 @@ def _is_of_gpu_recipes(tree: Value) -> bool:
 
 
 def _get_if_set(values: Mapping[str, Value], names: Sequence[str]) -> tuple[bool, Value]:
-    """Whether a value is set at that path, null included, and the value."""
+    """(whether a value is set at a path, null included; the value)."""
     first, *rest = names
     if first not in values:
         return False, None
@@ -404,7 +404,7 @@ def _get_if_set(values: Mapping[str, Value], names: Sequence[str]) -> tuple[bool
 
 
 def _read_files(paths: list[str]) -> dict[str, str]:
-    """The texts of those files that exist; the command may be from another machine."""
+    """The texts of the files that exist here; a pasted command may be from another machine."""
     found: dict[str, str] = {}
     for path in paths:
         file = Path(path).expanduser()

@@ -63,7 +63,7 @@ class Profiles:
         return await asyncio.to_thread(self._read_profile, name)
 
     async def values(self, name: str, recipe: str) -> dict[str, Value]:
-        """The values of a profile that a recipe has fields for. BadInput as `read`, and for unknown keys."""
+        """A profile's values for the fields of a recipe. Raises BadInput as `read`, and for unknown keys."""
         profile = await self.read(name)
         if profile.problems:
             words = " ".join(each.message for each in profile.problems)
@@ -76,7 +76,7 @@ class Profiles:
         return found
 
     async def place_variables(self) -> dict[str, str]:
-        """Variables for a pasted command from the default profile; empty without one."""
+        """Variables for pasted commands from the default profile; empty without one."""
         name = await self.default_name()
         if not name:
             return {}

@@ -45,7 +45,7 @@ class Releases:
         return LaunchPlan(known, name, namespace, minimal_override(launcher.catalogue.defaults(known), values))
 
     def plan_of_job(self, jobset: JobSet) -> LaunchPlan:
-        """A plan like a job that no release made: its recipe, and the values that its JobSet shows."""
+        """A plan like a job without a Helm release: its recipe, and the values visible in its JobSet."""
         catalogue = self._launcher().catalogue
         recipe = catalogue.find_recipe(jobset.recipe).id
         defaults = catalogue.defaults(recipe)
@@ -74,7 +74,7 @@ class DiffLine:
 
 @dataclass(frozen=True, slots=True)
 class ObjectDiff:
-    """An object as two renderings have it; one of them may lack it."""
+    """The difference of an object between two renderings, one of which may lack it."""
 
     kind: str
     name: str

@@ -102,7 +102,7 @@ class RunHistory:
         return replace(run, number=await self._run_in_thread(work, 0, writes=True))
 
     async def check_writes(self) -> str:
-        """Why a run will not be kept, in a sentence, after writing as much as one needs; empty: it will."""
+        """Why a run would not be recorded, found by writing a trial record; empty if it would."""
 
         def work(connection: sqlite3.Connection) -> None:
             row = ("", "trial", 0.0, " " * _RUN_BYTES)

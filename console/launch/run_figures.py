@@ -121,7 +121,7 @@ def failure_figures(measures: JobMeasures) -> dict[str, Any]:
 
 
 def known_figures(run: RunRecord, jobs: KnownJobs) -> dict[str, Any]:
-    """The figures that this session has read of a run's job."""
+    """The figures of a run's job that this session has read, by field of RunRecord."""
     measures = jobs.find_measures(run.key)
     return latest_figures(measures) if measures is not None else {}
 

@@ -91,7 +91,7 @@ class RunRecord:
 
     @property
     def end_of_kept_job(self) -> TimeSpan | None:
-        """The moment and exit code (`last`) of the program's end in a job with kept pods; None if nobody saw it."""
+        """When and with which exit code (`last`) the program of a job with kept pods ended; None if unknown."""
         if f'"{SpanKind.ENDED}"' not in self.seen:
             return None
         ends = [span for span in decode_seen_time(self.seen).spans if span.kind is SpanKind.ENDED]
@@ -132,7 +132,7 @@ class RunRecord:
 
     @property
     def nan_words(self) -> str:
-        """Such as "loss is NaN since step 20 (last good 10.58 at 19)"; empty if the loss is a number."""
+        """The NaN loss in words: "loss is NaN since step 20 (last good 10.58 at 19)"; empty without NaN."""
         return self.position.nan_words
 
     @property
@@ -150,7 +150,7 @@ class RunRecord:
 
     @property
     def run_seconds(self) -> tuple[float, float]:
-        """Seconds of run time in all, and of those before its last return to the queue, as far as consoles saw."""
+        """(run time in seconds, the part before the last return to the queue), as far as consoles saw."""
         spans = decode_seen_time(self.seen).spans if SpanKind.QUEUED in self.seen else ()
         waits = [span for span in spans if span.kind is SpanKind.QUEUED]
         last = max((span.start for span in waits), default=self.started)
@@ -168,7 +168,7 @@ class RunRecord:
         return tuple(sorted(lasting, key=lambda each: rank.get(each.kind, len(rank))))
 
     def ledger(self, now: float) -> Ledger:
-        """The uses of its GPU-time, up to its end, else to the last look at it, else to `now`."""
+        """The uses of the run's GPU-time up to its end, else to its last observation, else to `now`."""
         from console.metrics.gpu_time_ledger import RunMoments, compute_ledger
 
         seen = decode_seen_time(self.seen)
@@ -180,7 +180,7 @@ class RunRecord:
         return compute_ledger(moments, seen, self.alarms)
 
     def seconds(self, now: float) -> float | None:
-        """Run time in seconds, without the queue and what its pods were kept for if that is known; None if unknown."""
+        """Run time in seconds without queueing and kept pods, if known; None if unknown."""
         end = kept.start if (kept := self.end_of_kept_job) is not None else self.ended or (now if self.open else 0.0)
         begin = self.started or (0.0 if self.outcome is Outcome.WAITING else self.launched)
         return max(0.0, end - begin) if begin and end else None

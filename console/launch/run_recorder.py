@@ -81,7 +81,7 @@ class RunRecorder:
         return kept
 
     async def record_before_stop(self, namespace: str, name: str) -> str:
-        """Record the last figures in a job's log before it is deleted; returns how overdue its next step was."""
+        """Record the last figures of a job's log before its deletion; how overdue the next step was."""
         fleet = self._cluster.fleet
         jobset = fleet.jobsets.get((namespace, name))
         if jobset is None or not await self._runs.open.list(jobset.key, fresh=True):
@@ -169,7 +169,7 @@ class RunRecorder:
         return {"outcome": Outcome.UNKNOWN, "why": f"{why}{still}."}
 
     async def read_open_logs(self) -> None:
-        """Record the time spans at the ends of open runs' logs, of runs whose log nobody follows."""
+        """Record the time spans at the ends of the logs of open runs that nobody follows."""
         fleet, gate = self._cluster.fleet, asyncio.Semaphore(MAX_CONCURRENT_READS)
 
         async def read(run: RunRecord, jobset: JobSet) -> None:

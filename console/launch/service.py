@@ -71,7 +71,7 @@ class LaunchService:
         return ChartCatalog.from_chart()
 
     def launcher(self) -> Launcher:
-        """What renders, checks and installs plans over the connection of this moment."""
+        """A launcher for the current connection, which renders, checks and installs plans."""
         from console.launch.helm import Helm
         from console.launch.install import Launcher
         from console.launch.releases import require_small
@@ -130,7 +130,7 @@ class LaunchService:
         return self.catalogue.plan_notes(plan, practice=practice, saves=self._saves.get(plan.recipe, ()))
 
     async def read_saves(self, recipe: str) -> None:
-        """Find out from the history how long runs of a recipe took to save, for its notes."""
+        """Read from the history how long runs of a recipe took to save, for its notes."""
         from console.launch.value_checks import measure_saves
 
         self._saves[recipe] = measure_saves(await self.runs.list_runs(recipe))
@@ -215,7 +215,7 @@ async def _controller_of_check(cluster: WatchedCluster, check: str) -> str:
 
 
 def avoid_nodes(values: Mapping[str, Value], nodes: Sequence[str]) -> dict[str, Value]:
-    """Values of a plan that stays away from these nodes too."""
+    """The values with these nodes added to those that the launch avoids."""
     known = get_path(values, "placement.avoidNodes")
     every = list(dict.fromkeys([*(known if isinstance(known, list) else []), *nodes]))
     return overlay_values(values, {"placement": {"avoidNodes": every}})

@@ -70,7 +70,7 @@ class Runs:
         return tuple(map(self._with_present, await self.history.list_runs(recipe)))
 
     def _with_present(self, run: RunRecord) -> RunRecord:
-        """An open run with what this session knows by now, as its record is written at intervals only."""
+        """An open run with this session's present knowledge; its record is written at intervals only."""
         if not run.open or run.server != self._connection_target.cluster.server:
             return run
         fleet, now = self._cluster.fleet, SERVER_CLOCK.now()
@@ -92,7 +92,7 @@ class Runs:
         return await self.history.delete_runs(wanted)
 
     async def read_spans(self, namespace: str, name: str) -> Sequence[TimeSpan]:
-        """The uses of a running job's time as spans, as consoles have seen them."""
+        """The use of a running job's time as spans, as recorded by all consoles."""
         found = await self.open.list((namespace, name))
         return decode_seen_time(found[0].seen).spans if found else ()
 
@@ -105,7 +105,7 @@ class Runs:
         return bool(await self.open.list())
 
     async def record_training(self, namespace: str, name: str, where: RunPosition, speeds: Mapping[str, float]) -> None:
-        """Record how far the training of a job is, if it was launched here."""
+        """Record the progress of a training that was launched by this account."""
         await self._record_figures(namespace, name, training_figures(where, speeds))
 
     async def record_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None:

@@ -81,11 +81,11 @@ class JobStopper:
         launcher: Callable[[], Launcher],
         unsaved: Callable[[str, str], Awaitable[str]],
     ) -> None:
-        """`unsaved`: what the end of a job (namespace, name) would lose, in words."""
+        """`unsaved`: returns, in words, what the end of a job (namespace, name) would lose."""
         self._cluster, self._launcher, self._unsaved = cluster, launcher, unsaved
 
     async def plan_stop(self, namespace: str, name: str) -> StopPlan:
-        """What a stop removes, keeps and loses, as `_plan_removal` finds it."""
+        """What stopping a job would remove, keep and lose."""
         plan = await self._plan_removal(namespace, name)
         return replace(plan, lost=await self._unsaved(namespace, name))
 
@@ -169,7 +169,7 @@ class JobStopper:
 
 @contextmanager
 def _refuse_forged() -> Iterator[None]:
-    """Raise Unreadable for objects that this chart never makes: whoever may write a Secret can forge a release."""
+    """Raise Unreadable for objects that this chart never creates, since releases can be forged."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:

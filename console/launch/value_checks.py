@@ -116,7 +116,7 @@ def _pod_problems(recipe: str, values: Values) -> FieldProblems:
 
 
 def _amount_problems(values: Values) -> FieldProblems:
-    """A pod is refused whose request is larger than its limit."""
+    """Problems with requests larger than their limits, for which pods are refused."""
     for name in ("cpu", "memory", "ephemeral-storage"):
         sidecar = f"storage.sidecar.{name}"
         for path, asked, most in (
@@ -152,7 +152,7 @@ _SYSTEM_FOLDERS = frozenset({
 
 
 def _reserved_folders(values: Values) -> tuple[str, ...]:
-    """Folders that the chart or the kernel mounts in every pod, and in which nothing else has a place."""
+    """Folders that the chart or the kernel mounts in every pod, so that no other mount may use them."""
     gib = ("/usr/local/gib", "/third_party") if get_path(values, "network.gib.enabled") else ()
     return ("/a4", "/dev/shm", "/proc", "/sys", *gib)
 
@@ -363,7 +363,7 @@ _SAMPLE_COUNT = re.compile(r"#(\d{1,12})$")
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSaves:
-    """How long a run took to save, and for a step."""
+    """The seconds that a run took for a save and for a step."""
 
     run: str
     gpus: int
@@ -379,7 +379,7 @@ class MeasuredSaves:
 
 
 def measure_saves(runs: Iterable[RunRecord]) -> list[MeasuredSaves]:
-    """Seconds per save and per step of each run, newest first; runs that never paused for a save are left out."""
+    """Seconds per save and per step of each run, newest first; runs without a pause for a save are left out."""
     found = []
     for run in runs:
         spans = decode_seen_time(run.seen).spans

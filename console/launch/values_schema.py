@@ -146,7 +146,7 @@ class ValuesChecker:
         self._places = {path: place for place, path in enumerate(self._parts)}
 
     def problems(self, values: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
-        """What is wrong with complete values: at most one sentence per field, in the schema's order."""
+        """The problems of complete values: at most one sentence per field, in the schema's order."""
         found: dict[str, FieldProblem] = {}
         for error in self._validator.iter_errors(values):
             for problem in _problems_of_error(error, self._schema, self._parts):
@@ -154,7 +154,7 @@ class ValuesChecker:
         return tuple(sorted(found.values(), key=lambda problem: self._places.get(problem.path, -1)))
 
     def null_problems(self, changes: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
-        """Problems with null values: only in a map does null mean something, the removal of a name."""
+        """Problems with null values, which are allowed in maps only, where they remove a name."""
         return tuple(
             FieldProblem(path, f"{part['title']} may not be null; leave it out to have its default.")
             for path, part in self._parts.items()

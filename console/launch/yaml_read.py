@@ -138,7 +138,7 @@ def _child_schema(part: Schema, key: str | int) -> Schema:
 
 
 def parse_scalar(node: YamlNode, part: Schema) -> Value:
-    """A scalar in its field's type: for a text field it keeps its spelling, also 1e-5 and yes."""
+    """Parse a scalar to its field's type; text fields keep the spelling, also of 1e-5 and yes."""
     text, kind = node.text, part.get("type")
     if node.plain and text in _NULL_WORDS:
         return None

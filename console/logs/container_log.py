@@ -58,7 +58,7 @@ class ResumeCursor:
     """Remembers the lines of the last seconds, so that a reconnection does not deliver them twice."""
 
     def __init__(self, given: Iterable[TimedLine] = (), *, whole: bool = True) -> None:
-        """`given`: the last lines delivered before; `whole`: every line not among them is new."""
+        """`given`: the last delivered lines; `whole`: all other lines are new."""
         self.last = 0.0
         self._lines: deque[TimedLine] = deque()
         self._again: Counter[bytes] = Counter()
@@ -162,7 +162,7 @@ class RetryPolicy(Retries):
     """Decides after an error whether to wait and retry, to treat the log as ended, or to raise the error."""
 
     def __init__(self, follow: bool, backoff: Backoff, rest: Callable[[float], Awaitable[None]], *, seen: bool) -> None:
-        """`rest` waits so many seconds, or less if that is no use; `seen`: whether lines of it were given before."""
+        """`rest`: waits so many seconds, less if useless; `seen`: whether lines of the log were delivered."""
         super().__init__(backoff)
         self._follow = follow
         self._rest = rest
@@ -311,14 +311,14 @@ class LogStream:
         return known if monotonic() > self._mended + CATCH_UP_SECONDS else min(known, self._broken)
 
     def _note_receipt(self) -> None:
-        """Note that the server sends something of this log, perhaps after a break."""
+        """Record that the server sends data of this log, perhaps after a break."""
         before, arrivals = self._received, self._client.arrivals
         self._received = monotonic()
         if before < arrivals.pause[1] and self.state is StreamState.LIVE:
             self._broken, self._mended = arrivals.pause[0], self._received
 
     async def run(self, to: Callable[[list[TimedLine]], None]) -> None:
-        """Like `batches`, but calls `to` with each batch at once, which is cheaper for thousands a second."""
+        """Pass each batch to `to`, which is cheaper than `batches` for thousands of batches a second."""
         self._to = to
         async with aclosing(self.batches()) as batches:
             async for batch in batches:
@@ -464,7 +464,7 @@ class LogStream:
         return self._drop_known_lines(rest)
 
     def _drop_known_text(self, block: bytes) -> list[TimedLine]:
-        """What is new of whole lines, as one text without their timestamps, and the moment of the first."""
+        """The new whole lines as one text without timestamps, and the time of the first."""
         if self._clean_text is None or not block or not (block := self.memory.drop_repeated_text(block)):
             return []
         ((moment, _),) = split_timestamps([block[: block.find(b"\n")]])
@@ -477,7 +477,7 @@ class LogStream:
 async def follow_log(
     client: Client, wanted: LogRequest, backoff: Backoff = DEFAULT_BACKOFF, *, memory: ResumeCursor | None = None
 ) -> AsyncGenerator[list[LogLine], None]:
-    """Yield redacted lines as they come until the end (or once); else as `LogStream`."""
+    """Yield redacted lines as they come until the log ends (or once); arguments as of `LogStream`."""
     stream = LogStream(client, wanted, memory=memory, clean=Redactor().redact_lines, backoff=backoff)
     async with aclosing(stream.batches()) as batches:
         async for batch in batches:
@@ -489,7 +489,7 @@ async def follow_log(
 async def read_text(
     client: Client, wanted: LogRequest, backoff: Backoff = DEFAULT_BACKOFF
 ) -> AsyncGenerator[tuple[str, str], None]:
-    """Yield the redacted text of a log, as it is now or followed, in blocks of lines, and what the last line draws."""
+    """Yield a log's redacted text, now or followed, in blocks of lines, and an unfinished progress bar."""
     redactor = Redactor()
     if wanted.follow:
         stream = LogStream(client, wanted, clean_text=redactor.redact_text, backoff=backoff)

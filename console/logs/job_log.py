@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class Gap(Struct, frozen=True):
-    """A period in which lines of a rank are missing; how many is not known."""
+    """A period in which an unknown number of a rank's lines are missing."""
 
     rank: int
     since: float
@@ -132,7 +132,7 @@ class FollowedContainer(Struct):
         self.part.open = self.stream.open
 
     def may_lack_older_lines(self) -> bool:
-        """Whether the first request returned as many lines as asked for; asked until fewer are known."""
+        """Whether the first request returned as many lines as it asked for, so that older ones may exist."""
         if not self.tail or not len(self.part):
             return False
         if self.part.times[-1] > self.opened + CLOCK_SKEW_SECONDS and len(self.part) < self.tail:

@@ -37,7 +37,7 @@ class LogEnd(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What failed; empty: nothing did."""
+        """What failed, in words; empty after a success."""
         if not self.code:
             return ""
         how = ", ".join(filter(None, (self.stage, f"exit code {self.code}")))
@@ -57,7 +57,7 @@ def is_end_line(text: str) -> bool:
 
 
 def is_begin_line(text: str) -> bool:
-    """Whether a launcher begins: what ended before in that pod has been started again."""
+    """Whether a launcher begins with this line, so that an earlier end in the pod is obsolete."""
     return ", recipe " in text and _BEGIN_LINE.search(text) is not None
 
 
@@ -82,9 +82,6 @@ def find_log_end(lines: Sequence[LogLine | PodLine], pod: int, now: float = 0.0)
 
 
 def combine_ends(ends: Iterable[LogEnd]) -> LogEnd | None:
-    """How a job ended by the ends of its pods: as the one that failed first; None: none has ended.
-
-    Those of index 1 and up end after index 0, unless they fail.
-    """
+    """How a job ended by the ends of its pods: as the first failed one; None if none has ended."""
     every = sorted(ends, key=lambda each: (not each.code, each.time, each.pod))
     return every[0] if every else None

@@ -233,5 +233,5 @@ _TIMESTAMP = lazy_pattern(  # as the kubelet writes it, and whatever else `decod
 
 
 def strip_timestamps(block: bytes) -> bytes:
-    """A block of lines, none of which ends in a carriage return, without what `decode_line` leaves out of each."""
+    """A block of lines without timestamps; no line may end in a carriage return."""
     return _TIMESTAMP.sub(b"\n", b"\n" + block)[1:]

@@ -63,7 +63,7 @@ class LogSegment:
 
     @property
     def name(self) -> tuple[int, int, str, str]:
-        """(attempt, rank, container, pod uid)."""
+        """The segment's key: attempt, rank, container and pod uid."""
         return self.attempt, self.rank, self.container, self.uid
 
     @property
@@ -255,7 +255,7 @@ class ChangeSubscription:
         self._notify_all_later()
 
     def notify(self, *parts: LogSegment) -> None:
-        """Mark these segments as grown; with none, another change is announced."""
+        """Mark these segments as grown; without segments another kind of change."""
         for part in parts:
             self._parts[part] = None
         self._come.set()
@@ -292,7 +292,7 @@ class LogCursor:
         self._at: dict[LogSegment, int] = {}  # lines of each part that have been read
 
     def next_page(self) -> list[PodLine]:
-        """The next page of lines in order of time; lines that an unread one may precede are left for later."""
+        """The next lines in order of time; lines that an unread one may precede are held back."""
         pages: list[tuple[LogSegment, int, int]] = []
         upto = float("inf")
         changed = self._news.take_changed()

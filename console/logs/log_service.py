@@ -79,7 +79,7 @@ class PreviousLogs(Struct, frozen=True):
 
     @property
     def coverage(self) -> Coverage:
-        """For how many of the ranks an earlier run was found."""
+        """The number of ranks with a previous container."""
         return Coverage(self.ranks, ended=self.asked - len(self.without), once=True)
 
 
@@ -140,7 +140,7 @@ def _read_stored_tail(ending: PodFailure, parts: Sequence[LogSegment]) -> list[s
 
 class LogService:
     def __init__(self, cluster: WatchedCluster, streams: OpenStream | None = None, folder: Path | None = None) -> None:
-        """`streams` opens the log of a container, the cluster's own unless given; `folder` is where logs are kept."""
+        """`streams`: opens a container's log, by default the cluster's; `folder`: where logs are stored."""
         self._cluster = cluster
         self._streams = streams or self._open_stream
         self._folder = folder
@@ -164,7 +164,7 @@ class LogService:
         return LogStream(self._cluster.current_connection.client, wanted, memory=memory, clean=clean, restarts=restarts)
 
     def follow_pod(self, wanted: LogRequest, memory: ResumeCursor | None = None) -> AsyncGenerator[list[LogLine], None]:
-        """Yield all lines once, over dropped connections; `memory`: what was given."""
+        """Yield all lines of a pod once, over broken connections; `memory`: the lines delivered before."""
         from console.logs.container_log import follow_log
 
         return follow_log(self._cluster.current_connection.client, wanted, memory=memory)
@@ -300,7 +300,7 @@ class LogService:
     async def _last_lines(
         self, key: tuple[str, str], ending: PodFailure, stored: JobLogStore | None
     ) -> tuple[list[str], str]:
-        """The rank's last lines in that attempt, and why its pod's are not there."""
+        """The rank's last lines in the failed attempt, and why those of its pod are missing."""
         log = self._shared.get(key)
         found, unread = _read_stored_tail(ending, log.parts if log else ()), ""
         if not found and ending.pod:

@@ -216,7 +216,7 @@ class LogText(ABC):
 
     @abstractmethod
     def match_position(self, match: int) -> int:
-        """The number of the line that a match is in."""
+        """The number of the line that contains a match."""
 
     @abstractmethod
     def nearest_row(self, line: int) -> int:

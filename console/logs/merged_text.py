@@ -40,7 +40,7 @@ TimedLines = LogSegment | FilteredLines  # lines of one source, whose `times` as
 
 
 def offsets_of_line(parts: Sequence[TimedLines], start: int) -> list[int]:
-    """How many lines of each part precede line `start` of the merged text, found by halving the time."""
+    """How many lines of each part precede line `start` of the merged text, by binary search in time."""
     low = [0] * len(parts)
     high = [len(part.times) for part in parts]
     if start <= 0:

@@ -72,7 +72,7 @@ class Alarm:
 
     @property
     def since(self) -> float:
-        """When it happened, else when it was noticed."""
+        """When the alarm's event happened, else when it was noticed."""
         return self.began or self.time
 
     @property
@@ -87,7 +87,7 @@ class Alarm:
 
     @property
     def lasted_to_job_end(self) -> bool:
-        """Whether its cause still exists, or did when somebody stopped the job."""
+        """Whether the alarm's cause persists, or persisted when somebody stopped the job."""
         return not self.over or self.ended == JOB_STOPPED
 
     @property

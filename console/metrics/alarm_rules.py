@@ -119,7 +119,7 @@ class AlarmWatch:
             self._pausing = True
 
     def on_reader_changed(self, now: float) -> None:
-        """Note that another reader takes over, which will read the earlier lines again."""
+        """Record that another reader takes over, which reads earlier lines again."""
         self.quiet, self._listens = "no pod has", now
         if self._last is not None:
             self._awaited, self._read = self._last.step, (None, now)
@@ -264,7 +264,7 @@ class AlarmWatch:
         return True
 
     def _no_step_text(self, now: float, look: JobSample) -> tuple[str, float]:
-        """The text of a stall alarm, else empty, and since when."""
+        """(text of a stall alarm, else empty; since when)."""
         if stalled := self._stall_text(now, look):
             return stalled, self.step_at
         return self._silence_text(now, look)
@@ -293,7 +293,7 @@ class AlarmWatch:
         return words if quiet > limit and proved else ""
 
     def _silence_text(self, now: float, look: JobSample) -> tuple[str, float]:
-        """The text of a stall alarm if no line has come for too long, else empty; and since when."""
+        """(text of a stall alarm if no line has come for too long, else empty; since when)."""
         if not look.running or look.finished or look.trained or now - self._begun < self._settles or look.behind_log:
             return "", 0.0
         known = self.has_lines and (look.step is None or look.steps >= MIN_STEPS_FOR_PACE) and not self._pausing

@@ -59,7 +59,7 @@ class AlarmService:
         return self._thresholds
 
     def find(self, key: Key) -> JobMonitor | None:
-        """The monitor of a job that is watched now."""
+        """The monitor of a job that is watched now; None for other jobs."""
         return self.jobs.get(key)
 
     def find_measures(self, namespace: str, name: str, *, followed: bool = False) -> JobMeasures | None:
@@ -99,7 +99,7 @@ class AlarmService:
             await asyncio.sleep(POLL_SECONDS)
 
     async def update_jobs(self) -> None:
-        """Check every running job except those that are opened, while others get their turns in between."""
+        """Check every running job that is not open on a page."""
         slices = WorkSlices()
         running = self._running_jobs()
         new = [each.key for each in running if (job := self.jobs.get(each.key)) is None or job.has_ended]
@@ -130,7 +130,7 @@ class AlarmService:
         return sorted(running, key=lambda each: (-each.gpus, -each.created))
 
     def _log_shares(self, running: list[JobSet]) -> dict[Key, int]:
-        """How many logs to follow of each job."""
+        """The number of logs to follow of each job."""
         left, shares = self.thresholds.streams, {}
         for jobset in running:
             if left and (job := self.jobs.get(jobset.key)) is not None and not job.is_opened:
@@ -139,7 +139,7 @@ class AlarmService:
         return shares
 
     def _begin_job(self, key: Key, sources: MonitorSources) -> JobMonitor:
-        """Begin to monitor a job; the alarms of an earlier monitor of one or two of its logs are kept."""
+        """Start to monitor a job, continuing the alarms of an earlier monitor of it."""
         before, watch = self.jobs.get(key), None
         if before is not None and before.has_ended:
             self._end_job(before)

@@ -32,7 +32,7 @@ def mask_address(address: str) -> str:
 
 
 async def send_to_all(addresses: Sequence[str], title: str, text: str) -> dict[str, str]:
-    """Send a message to all addresses, or with an empty one only validate them; returns address -> error."""
+    """Send a message to all addresses, or only validate them if it is empty; errors by address."""
     clean_title, clean = (
         "".join(each if each.isprintable() or each == "\n" else " " for each in redact(words))[:MAX_TEXT]
         for words in (title, text)

@@ -37,7 +37,7 @@ class DiagnosisKind(StrEnum):
 
 
 class Diagnosis(Struct, frozen=True):
-    """A job's latest diagnosis of one kind; a later one replaces it, even if that found nothing."""
+    """A job's latest diagnosis of one kind, even if it found nothing."""
 
     uid: str  # of the JobSet
     kind: DiagnosisKind
@@ -97,7 +97,7 @@ def _diagnose_slow(report: SlowReport, uid: str) -> Diagnosis:
 
 
 class DiagnosisFile(Protocol):
-    """The file that several consoles share; of each job it has the last diagnosis of each kind."""
+    """A file shared by consoles with the last diagnosis of each kind for each job."""
 
     async def record_diagnosis(self, diagnosis: Diagnosis) -> None: ...
     async def list_diagnoses(self) -> tuple[Diagnosis, ...]: ...
@@ -131,12 +131,12 @@ class Diagnoses:
         return found if found is not None and found.is_of_attempt(jobset, fleet) else None
 
     async def record(self, diagnosis: Diagnosis) -> None:
-        """Keep it for this console, and for others as far as the file can be written."""
+        """Store a diagnosis for this console, and in the shared file if it can be written."""
         self._known[diagnosis.uid, diagnosis.kind] = diagnosis
         await self._file().record_diagnosis(diagnosis)
 
     async def record_slowdown(self, uid: str, slowdown: Slowdown | None) -> None:
-        """Keep that the steps of a job take longer than before; None: they are as fast again."""
+        """Record that a job's steps take longer than before; None: they do not any more."""
         if slowdown is not None:
             words, since, limit = slowdown
             await self.record(Diagnosis(uid, DiagnosisKind.SLOWER, since, words, threshold=limit))
@@ -153,7 +153,7 @@ class Diagnoses:
         return found.words == "yes" if found is not None else None
 
     async def refresh(self) -> None:
-        """Read what other consoles found. Raises Unreadable if the file is."""
+        """Read the diagnoses of other consoles. Raises Unreadable."""
         for each in await self._file().list_diagnoses():
             known = self.find(each.uid, each.kind)
             if known is None or each.at > known.at:
@@ -186,10 +186,7 @@ def find_blame(alarms: Iterable[Alarm], diagnosis: Diagnosis | None) -> Blame:
 
 
 def judge_pace(found: JobProgress, seen: Diagnosis | None, taken: Diagnosis | None) -> JobProgress:
-    """The progress with the slower steps that a console has `seen`, unless somebody has `taken` that pace as normal.
-
-    They are none of it any more once somebody has `taken` them for the pace of the job.
-    """
+    """The progress with the slowdown that a console has `seen`, unless a person accepted that pace (`taken`)."""
     if (
         seen is not None
         and seen.words

@@ -217,7 +217,7 @@ class Scale:
         return self.start + (self.end - self.start) * ((value - low) / ((high - low) or 1.0))
 
     def ticks(self) -> list[float]:
-        """Where the axis has its ticks: round numbers within its range."""
+        """Round values within the axis range, at which it has ticks."""
         if self.base:
             first = math.ceil(math.log(max(self.low, 1e-300), self.base) - 1e-9)
             last = math.floor(math.log(max(self.high, 1e-300), self.base) + 1e-9)

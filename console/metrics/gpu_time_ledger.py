@@ -51,7 +51,7 @@ Part = tuple[float, float, LedgerBox]
 
 
 class Ledger(Struct, frozen=True):
-    """GPU-milliseconds by box."""
+    """GPU-milliseconds by category (steps, checkpoints, stalls and so on)."""
 
     gpus: int = 0
     boxes: dict[LedgerBox, int] = {}
@@ -62,7 +62,7 @@ class Ledger(Struct, frozen=True):
         return sum(self.boxes.values()) - self.boxes.get(LedgerBox.QUEUED, 0)
 
     def share(self, box: LedgerBox) -> float | None:
-        """A box's share of the allocated time; None if nothing was allocated, and for the time in the queue."""
+        """A category's share of the allocated time; None if nothing was allocated, and for queueing."""
         held = self.allocated
         return self.boxes.get(box, 0) / held if held and box is not LedgerBox.QUEUED else None
 
@@ -143,7 +143,7 @@ class _Reckoning:
         self._lost = list(self._find_lost())  # from when to when work was done that a failure lost
 
     def list_parts(self) -> list[Part]:
-        """The parts of the run in order; what lies between them was not seen."""
+        """The parts of the run's time in order; time between them was not observed."""
         run, ready = self._run, self._ready
         if not run.admitted:
             return [(run.created, run.end, LedgerBox.QUEUED)] if self._spans == [] and not ready else []
@@ -205,7 +205,7 @@ class _Reckoning:
         return []
 
     def _standstill_parts(self, span: TimeSpan) -> list[Part]:
-        """A pause, the way back to a checkpoint, or what follows the last step."""
+        """The parts of a pause, a return to a checkpoint, or the time after the last step."""
         late = span.kind is SpanKind.LATE
         after = late or span.kind is SpanKind.AFTER
         steps = 0 if after else {SpanKind.BACK: 1, SpanKind.NEXT: 0}.get(span.kind, span.steps)
@@ -255,7 +255,7 @@ class _Reckoning:
             yield next(span.start for span in self._spans if _is_training(span)), self._run.end  # nothing was kept
 
     def _saved_at(self, step: int, spans: Sequence[TimeSpan], otherwise: float) -> float:
-        """When the last checkpoint of a step was complete, as far as it held up the run."""
+        """When a step's last checkpoint was complete, as far as saving held up the run."""
         for at in range(len(spans) - 1, -1, -1):
             span = spans[at]
             if span.steps and span.first < step <= span.last and span.kind is not SpanKind.AFTER:

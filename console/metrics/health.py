@@ -112,7 +112,7 @@ def is_kept(jobset: JobSet, job_progress: JobProgress | None) -> bool:
 
 
 def _failed_health(jobset: JobSet, fleet: Fleet, why: str, job_progress: JobProgress | None) -> Health:
-    """The reason in the log comes first, then the pod that failed."""
+    """The health of a failed job: the reason in its log, else the pod that failed."""
     first = first_failure(jobset, fleet)
     reason = job_progress.failure if job_progress is not None else ""
     words = "; ".join(filter(None, (reason, (why or jobset.failure).removeprefix("failed: "))))
@@ -197,7 +197,7 @@ def _health_by_log(
 
 
 def foreseen_ends(fleet: Fleet, known: Mapping[str, JobProgress]) -> tuple[dict[str, float], dict[str, str]]:
-    """By uid the seconds after which running jobs end by their progress, and verdicts by which nobody knows it."""
+    """By JobSet uid: seconds until running jobs end, and for others the verdict that makes the end unknown."""
     left, open_ends = {}, {}
     for uid, each in known.items():
         if (jobset := fleet.jobset_by_uid.get(uid)) is None:

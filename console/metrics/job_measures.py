@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class RankProgress:
-    """For each rank the time of its last line, and its last step."""
+    """The time of the last line and the last step of each rank."""
 
     def __init__(self) -> None:
         self._own = own_log_formats()
@@ -85,7 +85,7 @@ MAX_DISORDER_SECONDS = 60.0  # by which a line may come late; an older one is of
 
 
 class CatchUp:
-    """Whether the log of before is still being read: it comes at once, its times advance faster than the clock."""
+    """Whether a log's earlier lines are still being read: their times advance faster than the clock."""
 
     def __init__(self) -> None:
         self._read_to: tuple[float, float] | None = None  # when the newest line was printed, and read
@@ -99,7 +99,7 @@ class CatchUp:
         self._read_to, self._until = None, inf
 
     def on_connected(self) -> None:
-        """End the catch-up if all connections are open and no line has come: then there is no old one."""
+        """End the catch-up if all connections are open and no line has come, as then there is no earlier one."""
         if self._read_to is None:
             self.end_batch()
 
@@ -149,7 +149,7 @@ class JobMeasures:
 
     @property
     def missing_seconds(self) -> float:
-        """For how many seconds up to now lines of the ranks that print steps may be missing."""
+        """The number of seconds up to now for which lines of ranks that print steps may be missing."""
         return max(0.0, time.monotonic() - self.complete_until(self.ranks.advances.keys()))
 
     @property
@@ -158,7 +158,7 @@ class JobMeasures:
 
     @property
     def end(self) -> LogEnd | None:
-        """How its program ended; None if it still runs or its log does not show it."""
+        """How the job's program ended; None if it runs or its log does not show an end."""
         return combine_ends(self.ends.values())
 
     def list_spans(self, until: float, limits: Thresholds) -> list[TimeSpan]:
@@ -186,7 +186,7 @@ class JobMeasures:
 
     @property
     def is_reading_old_lines(self) -> bool:
-        """Whether the log of before is still being read: later steps than those known wait in it."""
+        """Whether earlier lines of the log are still being read, so that later steps may be unread."""
         return self.catch_up.goes_on and not self.over
 
     def notify(self) -> None:
@@ -232,7 +232,7 @@ class JobMeasures:
 
     @property
     def first_step_at(self) -> float:
-        """When its first step was made, or its first table began; 0.0: not yet."""
+        """When the first step was made, or the first table began; 0.0 before that."""
         if (track := next((each for each in self.tracks if len(each)), None)) is not None:
             return track.times[0]
         return next((span.start for span in self.tables.list_spans() if span.kind is SpanKind.ROWS), 0.0)
@@ -249,7 +249,7 @@ class JobMeasures:
 
     @property
     def start(self) -> StartPhase | None:
-        """The phase before the first step that the job is in; None after that step, and before the first line."""
+        """The present phase before the first step; None after that step and before the first line."""
         read = [each for each in self._starts.values() if each.printed]
         if not read or self.has_begun:
             return None
@@ -414,7 +414,7 @@ class _NcclTables:
     """Parses the tests in the log of one rank."""
 
     def __init__(self, begun: float) -> None:
-        """`begun`: when the first line that was read was printed."""
+        """`begun`: print time of the first line that was read."""
         self.done: list[MeasuredTest] = []
         self.recorder = TableRecorder(begun)
         self.parser = trainlog.NcclParser()
@@ -422,7 +422,7 @@ class _NcclTables:
         self._tests: list[MeasuredTest] = []
 
     def feed_lines(self, of: tuple[int, str, str], rank: int, lines: Sequence[PodLine]) -> bool:
-        """Parse lines of one run of its container; returns whether anything was found."""
+        """Parse lines of one container run; returns whether anything was found."""
         if of != self._of:
             self.done += self._tests
             self.parser, self._of, self._tests = trainlog.NcclParser(), of, []

@@ -124,7 +124,7 @@ def sample_job(
 
 
 def _with_kept_end(found: JobSample, jobset: JobSet, fleet: Fleet, progress: JobProgress) -> JobSample:
-    """The state of a job that goes on only because its pods are kept."""
+    """The state of a job whose program has ended while its pods are kept."""
     if not is_kept(jobset, progress) or progress.end is None:
         return found
     health = job_health(jobset, fleet, job_progress=progress)
@@ -212,7 +212,7 @@ class JobMonitor:
     def __init__(
         self, key: tuple[str, str], thresholds: Thresholds, sources: MonitorSources, watch: AlarmWatch | None = None
     ) -> None:
-        """`watch`: the one of an earlier monitor of this job, to continue its alarms."""
+        """`watch`: an earlier monitor's AlarmWatch of this job, to continue its alarms."""
         self.key = key
         self.watch = watch or AlarmWatch(key, thresholds, SERVER_CLOCK.now())
         self.measures = JobMeasures(key)
@@ -338,7 +338,7 @@ class JobMonitor:
             self._works.begin("late rank", self._find_late_rank(find, track.pace()))
 
     def _store_slowdown(self, track: TrainingRun | None) -> None:
-        """Store that its steps are slower, or as fast again, for consoles that read only the end of the log."""
+        """Store that steps became slower, or normal again, for consoles that read only log ends."""
         slowdown = track.finder.slowdown if track is not None else None
         if self._sources.store_slowdown is None or slowdown == self._slowdown or self.is_lagging:
             return

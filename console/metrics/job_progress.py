@@ -93,7 +93,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def moved(self) -> float:
-        """When it made its last step, or began what it does before the first; 0.0: not known."""
+        """When the job made its last step, or began its present start phase; 0.0 if unknown."""
         return self.start.since if self.start is not None else self.stepped
 
     @property
@@ -109,7 +109,7 @@ class JobProgress(Struct, frozen=True):
         )
 
     def is_older_than(self, known: JobProgress | None) -> bool:
-        """Whether a log that is read anew has not come to the figures yet that are known."""
+        """Whether a log read anew has not reached the figures that are known already."""
         return (
             known is not None
             and self.printed < known.printed
@@ -122,7 +122,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def failure(self) -> str:
-        """What failed, without the exit code; empty: not known."""
+        """What failed, without the exit code; empty if unknown."""
         end = self.end
         named = "; ".join(filter(None, (end.reason, end.stage))) if end is not None else ""
         return self.fault or named

@@ -42,27 +42,27 @@ _BY_JOB = ("ended", "diverged", "tested", "printing")
 
 
 class LearnedLogs:
-    """Stored results of jobs, by the uids of their JobSets, and the line layouts of known programs."""
+    """Cached results of jobs' logs by JobSet uid, and the line layouts of known programs."""
 
     def __init__(self, place: Path | None = None) -> None:
-        """`place`: None: nothing is kept on disk."""
+        """`place`: the cache file; None keeps the results in memory only."""
         self._place = place
         self._loaded, self._changed = place is None, False
         self._layouts: list[LineLayout] = []  # those on disk
         self._known = _Contents()
 
     def ended(self, uid: str, of: bytes) -> EndedJob | None:
-        """The stored result of a job that has ended; None: its log has to be read."""
+        """The cached result of a job that has ended; None: its log has to be read."""
         found = self._known.ended.get(uid)
         return found if found is not None and found.of == of else None
 
     def diverged(self, uid: str, where: RunPosition) -> RunPosition | None:
-        """Since when the loss of a job is NaN; None: not known, or it may have been a number since then."""
+        """The position since which a job's loss is NaN; None if unknown or perhaps not NaN since."""
         found, by = self._known.diverged.get(uid), where.nan_by
         return found if found is not None and found.step is not None and by is not None and found.step >= by else None
 
     def tested(self, uid: str) -> float:
-        """When the last line was printed of the newest NCCL test of a job that is stored; 0.0: none is known to be."""
+        """The print time of the last line of a job's newest stored NCCL test; 0.0 if unknown."""
         return self._known.tested.get(uid, 0.0)
 
     def printing(self, uid: str) -> int | None:
@@ -78,7 +78,7 @@ class LearnedLogs:
 
     @property
     def has_news(self) -> bool:
-        """Whether anything is not on disk yet."""
+        """Whether any value is not written to disk yet."""
         return self._changed or known_layouts(own_log_formats()) != self._layouts
 
     def load(self) -> None:

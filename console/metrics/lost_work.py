@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SeenFolder(NamedTuple):
-    """The state of the folder of checkpoints at the last look."""
+    """The state of a checkpoint folder when it was last read."""
 
     place: str  # a folder or an address
     read: float
@@ -29,7 +29,7 @@ class SeenFolder(NamedTuple):
 
 
 class LostWork(NamedTuple):
-    """The work that would be lost: never more than the job did since its pods run."""
+    """The work that ending a job would lose: at most what was done since its pods started."""
 
     gpus: int
     since: float  # what was done since then is lost; 0.0: not known
@@ -45,18 +45,18 @@ class LostWork(NamedTuple):
         return bool(self.saved) and self.since > self.saved
 
     def gpu_hours(self, now: float) -> float | None:
-        """None: not known."""
+        """The lost GPU-hours; None if unknown."""
         return self.gpus * max(0.0, (self.until or now) - self.since) / 3600 if self.since else None
 
     def cost(self, now: float) -> str:
-        """Such as "6.1 GPU-hours", with "up to" where it may be less."""
+        """The lost GPU-time as text, such as "6.1 GPU-hours", "up to" if it may be less."""
         hours = self.gpu_hours(now)
         if hours is None:
             return "how much is not known"
         return f"{'' if self.saved else 'up to '}{format_gpu_time(hours * 3600)}"
 
     def sentence(self, now: float) -> str:
-        """Such as "the work since step 1,240 was saved 23 min ago: 6.1 GPU-hours"."""
+        """The loss as text: "the work since step 1,240 was saved 23 min ago: 6.1 GPU-hours"."""
         step = f"step {self.step:,}" if self.step is not None else "its last checkpoint"
         if not self.saved:
             return f"{self.cost(now)}, as {self.why}"
@@ -79,11 +79,7 @@ def find_lost_work(
     folder: SeenFolder | None = None,
     unread: str = "",
 ) -> LostWork | None:
-    """The work a job would lose; None: nothing, since it holds no GPU, trains nothing, or has saved all it will.
-
-    `spans`: its time by its log; `place`: where it saves by that; `unread`: why the log, or a part of it, was
-    not read.
-    """
+    """The work a job would lose; None if nothing. `spans`, `place`: by its log; `unread`: why it was not read."""
     gpus, started, containers = _running_gpus(jobset, fleet)
     complete = folder is not None and folder.complete
     if not gpus or (recipe_kind(jobset.recipe) is RecipeKind.NCCL and not complete):
@@ -118,7 +114,7 @@ def find_lost_work(
 def find_followed_lost_work(
     jobset: JobSet, fleet: Fleet, measures: JobMeasures, folder: SeenFolder | None, now: float
 ) -> LostWork | None:
-    """The same of a job whose log is followed, or was read to its end."""
+    """The work that a job would lose whose log is followed or was read to its end."""
     unread = "its log of before is still being read" if measures.is_reading_old_lines else ""
     if measures.unread and not any(measures.tracks):
         unread = unread_words(measures.unread[0])
@@ -139,10 +135,7 @@ def saved_folder(measures: JobMeasures | None) -> str:
 
 
 def has_checkpoint(jobset: JobSet, measures: JobMeasures | None, folder: SeenFolder | None) -> bool | None:
-    """Whether a launch could go on from a checkpoint of a job, by its folder and by its log; None: not known.
-
-    A test of NCCL saves nothing, and what is in the pods goes with them.
-    """
+    """Whether a launch could resume from a job's checkpoint, by its folder and log; None if unknown."""
     if folder is not None and (folder.complete or folder.absent):
         return folder.complete and jobset.outlives_pods(folder.place)
     if recipe_kind(jobset.recipe) is RecipeKind.NCCL:

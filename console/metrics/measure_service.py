@@ -53,7 +53,7 @@ class UsualFigures(Protocol):
 
 
 class RunMemory(Protocol):
-    """The run history, as measurements use it: earlier runs are read, figures of current runs are recorded."""
+    """The run history as measurements use it: they read earlier runs and record figures of current ones."""
 
     @property
     def earlier(self) -> UsualFigures: ...
@@ -110,7 +110,7 @@ class MeasureService:
         place: Path | None = None,
         read_tail: Callable[[Pod, int], Awaitable[list[LogLine]]] | None = None,
     ) -> None:
-        """`place`: of tests; `read_tail`: reads the end of a log if not the cluster."""
+        """`place`: file of the stored tests; `read_tail`: reads the end of a log instead of the cluster."""
         self._cluster, self._logs, self._runs = cluster, logs, runs
         self._place = place
         self._shared: dict[Key, _SharedMeasures] = {}
@@ -137,7 +137,7 @@ class MeasureService:
         return self._kept[place]
 
     def _learned_logs(self) -> LearnedLogs:
-        """What was learned from logs of this cluster; each practice cluster has its own."""
+        """The cached log results of this cluster."""
         folder = self._cluster.current_connection.target.cluster.practice_folder or state_folder()
         return self._learned.setdefault(folder, LearnedLogs(folder / "logs-learned.msgpack"))
 
@@ -154,7 +154,7 @@ class MeasureService:
         return kept.nodes
 
     async def earlier_phases(self, jobset: JobSet) -> Mapping[str, float]:
-        """How long the phases before its first step took at most in earlier runs."""
+        """The longest duration of each start phase in earlier runs."""
         return await self._runs().earlier.phases(jobset)
 
     async def earlier_speeds(self, jobset: JobSet, metric: str) -> Sequence[float]:
@@ -166,7 +166,7 @@ class MeasureService:
         return self._shared[key].measures if key in self._shared else self.find_monitored(key)
 
     async def read_log(self, namespace: str, name: str) -> JobMeasures:
-        """A job's measures up to now: those that are followed, else its log is read to its end."""
+        """A job's measures up to now, from the followed log or by reading it to its end."""
         key = namespace, name
         followed = self.find_followed(key)
         if followed is not None and (any(followed.tracks) or followed.tests) and not followed.is_reading_old_lines:

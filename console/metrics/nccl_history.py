@@ -93,7 +93,7 @@ class SizeDifference(Struct, frozen=True):
 
     @property
     def share(self) -> float | None:
-        """By which fraction the later test is faster."""
+        """The fraction by which the later test is faster."""
         return self.after / self.before - 1 if self.before and self.after is not None else None
 
 
@@ -128,7 +128,7 @@ class NodeBandwidth(Struct, frozen=True):
 
     @property
     def trend(self) -> float | None:
-        """By which fraction the last value is above the median of the earlier ones; None for the first."""
+        """The fraction by which the last value exceeds the median of earlier ones; None for the first."""
         before = median(self.values[:-1]) if len(self.values) > 1 else None
         return self.last / before - 1 if before else None
 

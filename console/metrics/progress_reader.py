@@ -123,7 +123,7 @@ class NanOnsetFinder:
 
 
 class _ReadLogs(Struct):
-    """What the ends of a job's logs tell."""
+    """The figures found at the ends of a job's logs."""
 
     progress: JobProgress | None = None
     by_steps: bool = False  # whether one of them shows steps or rows; else all were read
@@ -132,7 +132,7 @@ class _ReadLogs(Struct):
 
     @property
     def newest(self) -> float:
-        """When the last line was printed; 0.0: there is none."""
+        """When the last line was printed; 0.0 if there is none."""
         return max((lines[-1].time for lines in self.tails.values() if lines), default=0.0)
 
 
@@ -208,7 +208,7 @@ class JobProgressReader:
         return not was_read and self._service.find_followed(jobset.key) is None
 
     def foresee_ends(self, fleet: Fleet) -> tuple[dict[str, float], dict[str, str]]:
-        """See `foreseen_ends`; may run in a thread."""
+        """As the function `foreseen_ends`, with this reader's progress; may run in a thread."""
         return foreseen_ends(fleet, dict(self.known))
 
     async def update(self, keys: Sequence[tuple[str, str]]) -> bool:
@@ -344,7 +344,7 @@ class JobProgressReader:
     async def _read_pods(
         self, jobset: JobSet, likely: Sequence[tuple[int, Pod]], failed: PodSlot | None, about: JobMeasures
     ) -> _ReadLogs:
-        """Read the ends of their logs up to the first that shows progress."""
+        """Read the ends of these pods' logs up to the first that shows progress."""
         is_test = recipe_kind(jobset.recipe) is RecipeKind.NCCL
         number_of_lines = STEP_TAIL_LINES if jobset.finished and not is_test else TABLE_TAIL_LINES
         number_of_lines = max(number_of_lines, FAILURE_TAIL_LINES if failed else 0)

@@ -61,7 +61,7 @@ MAX_LAST_LINE_CHARACTERS = 160  # characters of the last line of a log that a se
 
 
 class StartPhase(Struct, frozen=True):
-    """The phase of a job before its first step: the phase of the pod that has been in one for longest."""
+    """A job's phase before its first step: the one that one of its pods has been in for longest."""
 
     name: str = ""  # empty: not known
     since: float = 0.0  # when that began, by the clock of its node
@@ -80,14 +80,14 @@ class StartPhase(Struct, frozen=True):
         return bool(self.late(now)) and quiet > max(limits.stall, self.longest)
 
     def words(self, now: float) -> str:
-        """As "in stage 12 train since 23 min, at most 4 min before"; empty: what it does is not known."""
+        """The phase as text: "in stage 12 train since 23 min, at most 4 min before"; empty if unknown."""
         if not self.name:
             return ""
         before = f", at most {format_duration(max(1.0, self.longest))} before" if self.longest else ""
         return f"in {self.name} since {format_duration(max(0.0, now - self.since))}{before}"
 
     def sentence(self, now: float) -> str:
-        """The same with the last line and its age."""
+        """The phase as text, with the pod's last line and its age."""
         last = f"its last line came {format_duration(max(0.0, now - self.printed))} ago: {self.line}"
         return "; ".join(filter(None, (self.words(now), last if self.printed else "")))
 
@@ -124,7 +124,7 @@ class StartRecorder:
                 self._begin_phase(f"{mark} ({self._stage})" if self._stage else mark, time, ended=True)
 
     def end(self, time: float) -> None:
-        """The first step was made."""
+        """Record that the first step was made."""
         self._begin_phase("", time, ended=True)
 
     def _begin_phase(self, name: str, time: float, *, ended: bool) -> None:
@@ -136,7 +136,7 @@ class StartRecorder:
 
 
 def pull_seconds(ranks: Sequence[PodSlot]) -> float:
-    """How long the pods of a job took at most from their nodes to the start of their programs; 0.0: not known."""
+    """The longest time of a job's pods from their scheduling to the start of their programs; 0.0 if unknown."""
     mains = [(rank.pod, rank.pod.main) for rank in ranks if rank.pod is not None and not rank.restarts]
     took = [main.started - pod.started for pod, main in mains if pod.started and main is not None and main.started]
     return max(took, default=0.0)

@@ -38,7 +38,7 @@ _ROW_TIME_FACTOR = 5.0  # times the estimate, as people ask for more rounds than
 
 
 class StepCadence(Struct, frozen=True):
-    """How regularly a run makes steps, in seconds."""
+    """The regularity of a run's steps, in seconds."""
 
     pace: float  # of one step
     between: float = 0.0  # usually from one line that tells of a step to the next
@@ -46,12 +46,12 @@ class StepCadence(Struct, frozen=True):
     early: bool = False  # of fewer than MIN_STEPS_FOR_PACE steps: the longest of them
 
     def usual(self, printed: float | None) -> float:
-        """Seconds that a step usually takes: as is printed, or from one to the next where that is longer."""
+        """Seconds that a step usually takes: as printed, or between two lines if that is longer."""
         return max(self.pace, printed or 0.0)
 
     @property
     def soonest_late(self) -> float:
-        """Seconds after the last step before which the next one is not late by any settings, which need not be read."""
+        """Seconds after the last step in which the next one is never late, whatever the settings say."""
         return max(_LATE_FACTOR * self.between, _LATE_PAUSE_FACTOR * self.pause)
 
     def late_after(self, limits: Thresholds) -> float:
@@ -148,7 +148,7 @@ def format_late_step(quiet: float, step: int | None, pace: float | None) -> str:
 
 
 def cadence_of_rows(test: NcclTest) -> StepCadence | None:
-    """How soon the next row of a test's table comes, by the last one; None if it has ended or too little is known."""
+    """When the next row of a test's table is due, by the last one; None if it has ended or too little is known."""
     if test.finished or test.error or len(test.rows) < 2:
         return None
     before, last = test.rows[-2], test.rows[-1]
@@ -160,7 +160,7 @@ def cadence_of_rows(test: NcclTest) -> StepCadence | None:
 
 
 def format_late_row(quiet: float, size: int, pace: float) -> str:
-    """As "no row for 65 s after that of 64 MiB, the next one takes about 0.2 s", of an NCCL test."""
+    """How late the next row of an NCCL test is: "no row for 65 s after that of 64 MiB, …"."""
     of = f"{size >> 20:,} MiB" if size >= 1 << 20 else f"{size:,} bytes"
     return f"no row for {format_duration(quiet)} after that of {of}, the next one takes about {_format_seconds(pace)}"
 

@@ -52,7 +52,7 @@ PARTS_OF_STEP = 1000  # in so many parts of a step `first` tells the share of a 
 
 
 class TimeSpan(Struct, frozen=True, array_like=True):
-    """What happened from `start` to `end` (seconds since the epoch); step `first` was done at start, `last` at end."""
+    """What a job did from `start` to `end` (epoch seconds); step `first` was done at start, `last` at end."""
 
     start: float
     end: float
@@ -67,7 +67,7 @@ class TimeSpan(Struct, frozen=True, array_like=True):
 
     @property
     def share(self) -> float:
-        """The share of a step for which the others wait for the named rank; 0.0: not known."""
+        """The share of each step for which others wait for the named rank; 0.0 if unknown."""
         return min(self.first / PARTS_OF_STEP, 1.0) if self.kind is SpanKind.NAMED else 0.0
 
 
@@ -164,14 +164,11 @@ class TimeRecorder:
 
     @property
     def is_pausing(self) -> bool:
-        """Whether since the last step its log has named a checkpoint or an evaluation."""
+        """Whether the log names a checkpoint or an evaluation since the last step."""
         return bool(self._phases)
 
     def list_spans(self, until: float = 0.0, late_after: float = INFINITE_SECONDS) -> list[TimeSpan]:
-        """All spans; `until`: up to when the log is known to have no more.
-
-        `late_after`: seconds after the last step after which the next one is late.
-        """
+        """All spans up to `until`; a step is late `late_after` seconds after the last one."""
         if self._last is None:
             return []
         number, at = self._last
@@ -203,7 +200,7 @@ class TableRecorder:
         self._tables: dict[int, _Table] = {}  # by their place in the log
 
     def feed_table(self, place: int, rows: int, begun: float, time: float, *, ended: bool) -> None:
-        """Take what is known of a table by now; `begun`, `time`: when the lines of it were printed."""
+        """Take the present state of a table; `begun`, `time`: print times of its first and last line."""
         known = self._tables.get(place)
         if known is None:
             if ended and not rows:  # a failure, and no table
@@ -261,7 +258,7 @@ def end_spans(spans: Iterable[TimeSpan], end: float, until: float, code: int) ->
 
 
 class SeenTime(Struct, frozen=True, omit_defaults=True):
-    """The time spans of one run that consoles saw, as its record stores them."""
+    """The time spans of one run that consoles observed, as stored in its record."""
 
     created: float = 0.0  # seconds since the epoch; 0.0: not known
     ready: float = 0.0  # when all pods of the first attempt ran
@@ -271,7 +268,7 @@ class SeenTime(Struct, frozen=True, omit_defaults=True):
     phases: dict[str, float] = {}  # how long each took before the first step, see `StartRecorder.took`
 
     def merge(self, later: SeenTime) -> SeenTime:
-        """These spans with those of a later look, which replace them where both overlap."""
+        """These spans with later observed ones, which replace overlapping parts."""
         return SeenTime(
             self.created or later.created,
             self.ready or later.ready,

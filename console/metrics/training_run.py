@@ -70,7 +70,7 @@ class RunEvent(NamedTuple):
 
 
 class Slowdown(NamedTuple):
-    """Steps take longer than before."""
+    """A lasting increase of the time per step."""
 
     words: str
     since: float  # when the first of them was printed
@@ -193,12 +193,12 @@ class RunEventFinder:
 
     @property
     def slowdown(self) -> Slowdown | None:
-        """How much slower the steps have become; None: they have not, or are as fast again."""
+        """How much slower the steps have become; None if they have not, or are normal again."""
         return self._slow[-1] if self._slow else None
 
     @property
     def cost(self) -> float | None:
-        """What the latest steps cost, in the unit of `Slowdown.limit`; None: too few are known."""
+        """The cost of the latest steps, in the unit of `Slowdown.limit`; None if too few are known."""
         latest = [cost for _, _, cost in islice(reversed(self._took), PACE_STEPS)]
         return median(latest) if len(latest) == PACE_STEPS else None
 
@@ -232,7 +232,7 @@ BURST_SECONDS = 1.0  # seconds in which lines come that were printed long before
 
 
 class TrainingRun(RunReader):
-    """A run to which the parser appends steps: with times, also as columns; drawn in another thread under `lock`."""
+    """A training run that the parser extends; times and metrics as columns, drawn under `lock` elsewhere."""
 
     __eq__, __hash__ = object.__eq__, object.__hash__
 
@@ -245,10 +245,7 @@ class TrainingRun(RunReader):
         *,
         keeps_events: bool = True,
     ) -> None:
-        """`begun`: when the first line of the log that was read was printed; `lock`: of who parses it.
-
-        `points`: steps that are kept, half of them the latest. `keeps_events`: whether events and spans are found.
-        """
+        """`begun`: print time of the first line; `points`: steps kept; `keeps_events`: whether events are found."""
         super().__init__(format_)
         self._points, self._keeps_events = points, keeps_events
         self.lock = lock or RLock()
@@ -351,9 +348,7 @@ class TrainingRun(RunReader):
             return at
 
     def _take_steps(self, time: float, printed: Sequence[float]) -> tuple[int, Sequence[Step]]:
-        """Where the new steps begin, and these; of one for which only more figures came the time stays, after a step
-        back all is new.
-        """
+        """(index of the first new step, the new steps); after a step back all steps are new."""
         steps, back = self.steps, self.rewinds[len(self.restarts) :]
         at = min(steps.take_changed(), len(self), len(steps))
         times = self.times[at:] if len(steps) >= len(self) and not back else array("d")
@@ -462,7 +457,7 @@ class TrainingRun(RunReader):
         return {metric: value for metric, value in found.items() if value is not None}
 
     def _check_paces(self, first: int, steps: Sequence[Step]) -> None:
-        """Look at the time between steps, from the one at `first` on."""
+        """Check the time between steps for a slowdown, from step index `first` on."""
         numbers, times = self.numbers[first - 1 :], self.times[first - 1 :]
         waits = list(map(sub, times[1:], times))
         for wait in waits:
@@ -507,7 +502,7 @@ class TrainingRun(RunReader):
         return None if now and is_overdue(left, now - self.times[-1]) else left
 
     def cadence(self) -> StepCadence | None:
-        """How regularly the run makes steps; None if there are too few."""
+        """The regularity of the run's steps; None if there are too few."""
         lasting = self.step_interval()
         if MIN_STEPS_FOR_LATE <= len(self) < MIN_STEPS_FOR_PACE:
             between = max(after - before for before, after in pairwise(self.times))

@@ -206,7 +206,7 @@ _OPERATION_POLL_SECONDS = 2.0  # seconds between two looks at an operation
 
 
 async def _repair_addon(cluster: CheckedCluster, target: tuple[str, ...]) -> str:
-    """Enable a GKE add-on and wait for it; returns "", since the repair's own words say it all."""
+    """Enable a GKE add-on and wait for it; returns "", as the repair's own text suffices."""
     project, location, name, addon = target
     gke = await cluster.google.cloud.gke()
     begun = await gke.enable_addon(await gke.read_cluster(project, location, name), addon)
@@ -274,7 +274,7 @@ class Preflight:
         self._cluster, self._values, self._limit = cluster, values, limit
 
     def launch_needs(self, plan: LaunchPlan | None = None, *, bucket: str = "", registry: str = "") -> LaunchNeeds:
-        """What a plan needs; without a plan the cluster as a whole is checked."""
+        """The needs of a plan; without a plan those of any launch on the cluster."""
         if plan is None:
             return LaunchNeeds(self._cluster.watch.namespace, bucket=bucket, registry=registry)
         return LaunchNeeds(plan.namespace, plan.recipe, plan.name, self._values(plan), bucket, registry)

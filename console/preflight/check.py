@@ -79,7 +79,7 @@ def name_of(title: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One checked requirement; `id` (P01 to P36) is for scripts, people read the title."""
+    """One checked requirement; `id` (P01 to P36) is for scripts, `title` for people."""
 
     id: str
     title: str
@@ -96,7 +96,7 @@ class Check:
 
     @property
     def name(self) -> str:
-        """Its title as one word, for --check and --fix: "lustre-instance"."""
+        """The check's title as one word for --check and --fix: "lustre-instance"."""
         return name_of(self.title)
 
     @property
@@ -189,7 +189,7 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaunchNeeds:
-    """What a planned launch needs; without a launch the cluster as a whole is checked."""
+    """The requirements of a planned launch, or without one of any launch on the cluster."""
 
     namespace: str
     recipe: str = ""
@@ -207,7 +207,7 @@ class LaunchNeeds:
         return get_path(self.values, path) is True
 
     def need(self, wanted: bool) -> Need:
-        """YES or NO for a launch that wants it or not; OPEN without a launch."""
+        """YES or NO, whether the launch needs it; OPEN without a launch."""
         if not self.recipe:
             return Need.OPEN
         return Need.YES if wanted else Need.NO
@@ -277,7 +277,7 @@ async def verdict_of(part: Awaitable[CheckVerdict]) -> CheckVerdict:
 
 
 async def combine_all(*parts: Awaitable[CheckVerdict], all_required: bool = False) -> CheckVerdict:
-    """The verdicts of several parts, which look at the same time, as one; see `combine_verdicts`."""
+    """The verdicts of several concurrent parts of a check as one; see `combine_verdicts`."""
     verdicts: list[CheckVerdict] = []
     # Each part is a task itself: one that is cancelled before it began is not left unawaited.
     for ended in await asyncio.gather(*parts, return_exceptions=True):
@@ -340,7 +340,7 @@ class CheckedCluster(NamedTuple):
 
 
 class SharedRequests:
-    """The requests of one preflight run and their answers; each is sent once."""
+    """The requests of one preflight run and their answers; each request is sent once."""
 
     def __init__(self, cluster: CheckedCluster) -> None:
         self.cluster = cluster
@@ -445,7 +445,7 @@ class CheckContext:
         return await self.send_request(GOOGLE, f"container: cluster {place.cluster} in {place.location}", question)
 
     async def call_google(self, what: str, module: str, question: Callable[[Any, GoogleSession], Awaitable[_T]]) -> _T:
-        """Ask a Google service through `Cloud.ask`."""
+        """Call a Google API through `Cloud.call`, once for all checks."""
         return await self.send_request(GOOGLE, what, lambda: self.cluster.google.cloud.call(module, question))
 
     async def granted_permissions(self, project: str, wanted: Collection[str]) -> frozenset[str]:

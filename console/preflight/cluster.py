@@ -395,7 +395,7 @@ async def check_quota(context: CheckContext) -> CheckVerdict:
 
 
 def _asked_resources(context: CheckContext) -> set[str]:
-    """The requests of the pods beside GPUs; a limit counts where no request is named."""
+    """The resources, except GPUs, that the launch's pods request; a limit counts as a request."""
     groups = (value_at(context.wish.values, path) for path in ("requests", "limits", "resources"))
     return {str(name) for group in groups if isinstance(group, Mapping) for name in group}
 

@@ -196,7 +196,7 @@ async def _check_pool_status(context: CheckContext) -> CheckVerdict:
 
 
 async def check_taints(context: CheckContext) -> CheckVerdict:
-    """The taints of the nodes, and of pools that have none now: their nodes come when a job asks for them."""
+    """Check that the launch tolerates the taints of nodes, and of pools without nodes at present."""
     flex, nodes = context.wish.flag("placement.flexStart"), await _list_a4_nodes(context)
     taints = [node.taints for node in nodes if not flex or node.provisioning in _FLEX_PROVISIONING]
     with suppress(ConsoleError):  # without Google the nodes that exist are judged
@@ -335,7 +335,7 @@ _CHART_LABELS = frozenset(
 
 
 async def _check_egress_in_logs(context: CheckContext) -> CheckVerdict:
-    """Egress, judged by connection tests that pods of the namespace recently printed."""
+    """Check egress by connection tests that pods of the namespace recently printed."""
     every = (await context.wait_for_kinds("pods")).pods.values()
     mine = (each for each in every if each.namespace == context.wish.namespace and each.jobset)
     pods = [each for each in mine if each.phase != "Pending"]
@@ -362,7 +362,7 @@ async def _check_egress_in_logs(context: CheckContext) -> CheckVerdict:
 
 
 async def _check_external_pulls(context: CheckContext) -> CheckVerdict:
-    """Egress, judged by a pulled image from a registry outside Google."""
+    """Check egress by a pulled image from a registry outside Google."""
     fleet = await context.wait_for_kinds("events")
     for event in fleet.events.values():
         text = event.message

@@ -370,7 +370,7 @@ NO_LEGACY_PORT_FROM = "1.33.2-gke.4655000"  # the first version of nodes that re
 
 
 async def _check_lustre_addon(context: CheckContext, need: Need) -> CheckVerdict:
-    """The legacy port is deprecated: it is asked for only where the nodes are old or the instance has no other."""
+    """Check Lustre's GKE add-on, with the deprecated legacy port only for old nodes or instances."""
     cluster = await context.gke()
     driver, legacy = "lustre" in cluster.addons, "lustreLegacyPort" in cluster.addons
     if driver and legacy:

@@ -65,7 +65,7 @@ class RecordedWindow(Struct, frozen=True):
 
 
 class Score(Struct, frozen=True):
-    """How many recorded windows contained the start (`held`), of those whose outcome is known (`judged`)."""
+    """How many forecast windows contained the actual start (`held`), of those that are decided (`judged`)."""
 
     held: int
     judged: int
@@ -84,7 +84,7 @@ def score(recorded: Iterable[RecordedWindow]) -> Score:
 def correct_windows(
     windows: Mapping[Key, StartWindow], recorded: Iterable[RecordedWindow], server: str, now: float
 ) -> dict[Key, StartWindow]:
-    """The windows with the bounds with which those before them would have held 80 % of the starts."""
+    """The windows widened so that earlier ones would have contained 80 % of the starts."""
     offs = sorted([each.error for each in recorded if each.server == server and each.judged][-JUDGED_WINDOWS:])
     if len(offs) < MIN_JUDGED:
         return dict(windows)
@@ -100,7 +100,7 @@ def correct_windows(
 
 
 def _quantile(offs: Sequence[float], share: float) -> float:
-    """Of a sorted list; of workloads that have not started yet only their lateness is known."""
+    """A quantile of sorted errors, of which workloads that still wait only give a lower bound."""
     at = min(max(0, round(share * (len(offs) + 1)) - 1), len(offs) - 1)
     return next((offs[index] for index in range(at, -1, -1) if math.isfinite(offs[index])), 1.0)
 
@@ -108,7 +108,7 @@ def _quantile(offs: Sequence[float], share: float) -> float:
 def compare(
     recorded: Sequence[RecordedWindow], fleet: Fleet, server: str, windows: Mapping[Key, StartWindow]
 ) -> list[RecordedWindow]:
-    """The recorded windows, completed with the starts that are known by now, and new ones for other workloads."""
+    """The recorded windows with the starts known by now, and new windows of other workloads."""
     seen = {each.uid: each for each in fleet.workloads.values()}
     found = []
     for window_before in recorded:

@@ -63,7 +63,7 @@ def format_slots(count: int, size: int, *, free: bool = True) -> str:
 
 
 def explain_topology(wish: TopologyDemand, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
-    """Why it waits: no topology domain has room for all its pods; `draft` has flavor and quota account."""
+    """Why a workload waits if no topology domain has room for its pods; `draft` has flavor and account."""
     found = eligible_nodes(fleet, wish.gpus, draft.flavor)
     rooms = found.slots(wish.label)
     best = next(iter(rooms), "")
@@ -94,7 +94,7 @@ def explain_topology(wish: TopologyDemand, fleet: Fleet, message: KueueMessage, 
 
 
 def refused_flavor(wish: TopologyDemand, flavors: Iterable[str], message: KueueMessage, fleet: Fleet) -> str:
-    """The flavor whose topology is too small in Kueue's message, which does not name it; empty if all have room."""
+    """The flavor with too small a topology, which Kueue's message does not name; empty if all have room."""
     room = {
         each: max(eligible_nodes(fleet, wish.gpus, each).slots(wish.label).values(), default=wish.pods)
         for each in flavors
@@ -137,7 +137,7 @@ _MAX_PLACES_TRIED = 4  # places looked at for who would have to end: those with 
 
 
 class EligibleNodes:
-    """Nodes that a kind of pod may use, with their room counted in pods, by Kueue's rules."""
+    """The nodes that a kind of pod may use, with their room in pods by Kueue's rules."""
 
     def __init__(self, nodes: Sequence[Node], fleet: Fleet, size: int) -> None:
         self.nodes = tuple(nodes)
@@ -177,7 +177,7 @@ class EligibleNodes:
         return self._places.get(level, [])
 
     def slots(self, level: str) -> Mapping[str, int]:
-        """How many pods fit now in each domain of the level, roomiest first; without a level: in all."""
+        """How many pods fit now in each domain of a level, roomiest first; without a level in all."""
         found = {each.values[-1]: each.state for each in self._domains_of(level or HOSTNAME)}
         return found if level else {"": sum(found.values())}
 

@@ -46,7 +46,7 @@ class SeenWorkload(Struct, frozen=True):
 
 
 def note_workloads(seen: Sequence[SeenWorkload], fleet: Fleet, server: str) -> list[SeenWorkload]:
-    """Those seen in the last days, with what the fleet has besides."""
+    """The workloads seen in the last days, with new ones of the snapshot added."""
     found = [each for each in seen if each.server != server or each.seen > fleet.at - RECENT_SECONDS]
     known = {each.workload.uid for each in found if each.server == server}
     for workload in fleet.workloads.values():
@@ -61,7 +61,7 @@ def note_workloads(seen: Sequence[SeenWorkload], fleet: Fleet, server: str) -> l
 
 
 def expected_arrivals(fleet: Fleet, seen: Iterable[SeenWorkload], server: str, times: PastTimes) -> ExpectedArrivals:
-    """Jobs that come again and again into open queues, as often as in the last days, and whose run time is known."""
+    """Recurring jobs with known run times that are expected in open queues, at the rate of the last days."""
     of_server = [each for each in seen if each.server == server]
     since = max(fleet.at - RECENT_SECONDS, min((each.seen for each in of_server), default=fleet.at))
     recent = [each for each in of_server if each.workload.created >= since]
@@ -81,7 +81,7 @@ def expected_arrivals(fleet: Fleet, seen: Iterable[SeenWorkload], server: str, t
 
 
 def _by_hour(created: Sequence[float], seconds: float) -> tuple[float, ...]:
-    """For each hour of the day, the rate of arrivals in it and HOURS_AROUND on each side, over the mean rate."""
+    """For each hour of the day, the smoothed arrival rate relative to the mean."""
     if seconds < MIN_DAYS * DAY or not created:
         return (1.0,) * 24
     counts = Counter(int(at // HOUR) % 24 for at in created)
@@ -98,7 +98,7 @@ def read_seen_workloads(path: Path) -> list[SeenWorkload]:
 
 
 def update_seen_workloads(path: Path, fleet: Fleet, server: str) -> None:
-    """Add what the fleet has besides to the file; OSError if it cannot be written. Blocking."""
+    """Add the snapshot's new workloads to the file; OSError if it cannot be written. Blocking."""
     with file_lock(path):
         before = read_seen_workloads(path)
         seen = note_workloads(before, fleet, server)

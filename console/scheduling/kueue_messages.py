@@ -75,7 +75,7 @@ class KueueMessage(Struct, frozen=True):
 
 
 def read_message(workload: Workload) -> KueueMessage:
-    """Parse why it has no quota; a specific condition reason counts before the text, "Pending" does not."""
+    """Parse why a workload has no quota; a specific condition reason takes precedence over the text."""
     reserved = condition(workload.conditions, "QuotaReserved")
     if reserved is None or reserved.is_true:
         return KueueMessage()
@@ -104,7 +104,7 @@ def read_message(workload: Workload) -> KueueMessage:
 
 
 def lasting_reason(workload: Workload) -> str:
-    """Why Kueue does not admit it, where that is no matter of free GPUs and places; empty if it is, or not known."""
+    """Why Kueue does not admit a workload for reasons other than free GPUs and places; empty otherwise."""
     message = read_message(workload)
     lasting = {Category.NO_FLAVOR, Category.CHECKS, Category.GATED, Category.MISSING_QUEUE}
     return message.text if message.excluded or message.category in lasting else ""
@@ -116,7 +116,7 @@ _PREEMPTOR = lazy_pattern(
 
 
 def preempted_by(workload: Workload, fleet: Fleet) -> tuple[str, str]:
-    """Which workload preempted it, such as "llama-70b (ClusterQueue a4, priority 1000)", and why."""
+    """Who preempted a workload and why: "llama-70b (ClusterQueue a4, priority 1000)"."""
     evicted = condition(workload.conditions, "Preempted") or condition(workload.conditions, "Evicted")
     found = _PREEMPTOR.search(evicted.message) if evicted else None
     if found is None:

@@ -246,7 +246,7 @@ def node_of(node: ClusterNode, levels: Iterable[str], labels: Mapping[str, str] 
 
 @per_snapshot
 def gpus_assigned(fleet: Fleet) -> Counter[str]:
-    """GPUs per node that workloads with quota are assigned there, whether their pods have come yet or not."""
+    """GPUs per node assigned to admitted workloads, whether their pods exist yet or not."""
     found: Counter[str] = Counter()
     for group in (one for each in _queue_orders(fleet).values() for held in each.running for one in held.pod_sets):
         for domain in group.domains:

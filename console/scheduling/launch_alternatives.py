@@ -24,7 +24,7 @@ MAX_ALTERNATIVES = 3
 
 
 class Alternative(Struct, frozen=True):
-    """One value that is changed, and the change in words."""
+    """A change of one launch value, and the change in words."""
 
     path: str  # of the chart's value
     value: int | str
@@ -32,7 +32,7 @@ class Alternative(Struct, frozen=True):
 
 
 def launch_alternatives(fleet: Fleet, ask: LaunchDemand) -> tuple[Alternative, ...]:
-    """Up to three, the cheapest first; none where it fits already, or where that is not known."""
+    """Up to three changes that let a launch start now, cheapest first; empty if it fits or that is unknown."""
     if not ask.queue or ask.gpus <= 0 or forecast(fleet, ask).verdict not in _IMPROVABLE_VERDICTS:
         return ()
     return tuple(each for each, _ in zip(_iter_alternatives(fleet, ask), range(MAX_ALTERNATIVES), strict=False))

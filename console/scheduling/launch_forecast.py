@@ -326,7 +326,7 @@ def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, demand: LaunchDem
 
 
 def _find_victims(fleet: Fleet, book: QuotaLedger, queue: str, demand: LaunchDemand) -> tuple[QuotaHolder, ...]:
-    """The jobs that Kueue would evict for it; empty if none need to be, or eviction does not suffice."""
+    """The jobs that Kueue would evict for a launch; empty if none or if eviction does not suffice."""
     flavor, resource = book.at
     if (priority := priority_of(fleet, demand)) is None:
         return ()
@@ -348,7 +348,7 @@ def with_waiting_launch(fleet: Fleet, demand: LaunchDemand) -> tuple[Fleet, tupl
 
 
 def priority_of(fleet: Fleet, demand: LaunchDemand) -> int | None:
-    """The value of its priority class, in the cluster or as other workloads have it; None: not known."""
+    """The value of a launch's priority class, from the cluster or other workloads; None if unknown."""
     if not demand.priority_class or demand.priority is not None:
         return demand.priority or 0
     same = (each.priority for each in fleet.workloads.values() if each.priority_class == demand.priority_class)
@@ -400,7 +400,7 @@ def _assigned_places(
 
 
 def _narrowest_common(places: Sequence[Mapping[str, str]]) -> tuple[str, str]:
-    """Kind and name of the narrowest topology domain that holds all of these; empty if there is none."""
+    """Kind and name of the narrowest topology domain that holds all places; empty if none does."""
     for level in reversed(list(places[0]) if places else []):
         if len({each[level] for each in places}) == 1:
             return _HOST_LEVEL if level == HOSTNAME else level_name(level), places[0][level]

@@ -53,7 +53,7 @@ def first_deletion(jobset: JobSet, fleet: Fleet) -> PodFailure | None:
 
 @per_snapshot
 def _killed_pods(fleet: Fleet) -> dict[str, list[str]]:
-    """Namespace -> names of pods whose containers were asked to stop (events of reason Killing)."""
+    """By namespace, the names of pods whose containers were asked to stop (events of reason Killing)."""
     found: dict[str, list[str]] = {}
     for event in fleet.events.values():
         if event.reason == "Killing":

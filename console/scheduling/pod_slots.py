@@ -26,7 +26,7 @@ MISSING_STATUS = "Missing"  # status of a rank that has no pod
 
 
 class PodSlot(Struct, frozen=True):
-    """One pod index of a JobSet, with its pod if there is one."""
+    """One pod index of a JobSet, with the pod that fills it, if any."""
 
     number: int  # the index, as `rankscope.PodRank` calls it
     replicated_job: str

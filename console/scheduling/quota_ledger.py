@@ -113,7 +113,7 @@ _MAX_AHEAD = 50  # jobs in front; behind more it is not known whose end would do
 
 
 def _gpus_of(workload: Workload, flavor: str) -> int:
-    """GPUs that it holds of a flavor (of any if empty), or requests while it holds none."""
+    """GPUs of a flavor (any if empty) that a workload holds, or requests while it holds none."""
     return sum(
         group.total(GPU)
         for group in workload.pod_sets
@@ -183,7 +183,7 @@ def best_flavor(fleet: Fleet, cluster_queue: str, message: KueueMessage) -> str:
 
 
 def explain_quota(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
-    """Why it waits: quota is short, or can never suffice; `draft` has flavor and account."""
+    """Why a workload waits if quota is short or can never suffice; `draft` has flavor and account."""
     have = draft.account
     if message.resource not in {"", GPU} or have is None or not draft.need:
         words = _other_resource_reason(message)

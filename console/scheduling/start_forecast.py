@@ -30,7 +30,7 @@ REST_PER_FORECAST = 20.0  # how much longer than a forecast took it is before th
 
 
 class RunningJobs(Protocol):
-    """How far the jobs that run are."""
+    """The progress of running jobs, as forecasts need it."""
 
     async def update(self, keys: Sequence[tuple[str, str]]) -> bool: ...
     def foresee_ends(self, fleet: Fleet) -> tuple[dict[str, float], dict[str, str]]: ...
@@ -59,7 +59,7 @@ class StartForecast:
         runs: Callable[[], PastRuns],
         folder: Path | None = None,
     ) -> None:
-        """`folder`: of the record, in tests."""
+        """`folder`: where the record of forecasts is kept, in tests."""
         self._cluster, self._running, self._runs, self._given = cluster, running, runs, folder
         self.starts: Starts = {}  # the latest; empty before the first
         self.windows = StartWindows({}, 0)  # those that the starts were given

@@ -43,7 +43,7 @@ def all_gpu_flavors(fleet: Fleet) -> tuple[str, ...]:
 
 
 def tried_of(fleet: Fleet) -> dict[str, tuple[ClusterWorkload, ...]]:
-    """By open queue the first that wait: an equal share of MAX_FORECAST_WORKLOADS each, and of what others leave."""
+    """By open queue the workloads to simulate: an equal share of MAX_FORECAST_WORKLOADS, and unused shares."""
     open_queues = [each.name for each in fleet.cluster_queues.values() if not closed_reason(each)]
     by_length = sorted(
         ((name, queue_order(fleet, name).pending) for name in open_queues), key=lambda each: len(each[1])
@@ -67,7 +67,7 @@ def cluster_of(fleet: Fleet, flavors: tuple[str, ...]) -> VirtualCluster:
 
 
 def time_limit(workload: ClusterWorkload, fleet: Fleet) -> float | None:
-    """Seconds from its admission after which it is ended: by Kueue, or by the deadlines of its Job or its pods."""
+    """Seconds after admission at which a workload is ended by Kueue or by deadlines of its Job or pods."""
     job = fleet.jobs.get((workload.namespace, workload.owner_name)) if workload.owner_kind == "Job" else None
     of_pods = [each.time_limit for each in workload.pod_sets] if workload.owner_kind in {"", "Pod"} else [None]
     known = [
@@ -168,7 +168,7 @@ class _StartSimulation:
             )
 
     def _earliest_starts(self) -> dict[Key, tuple[float, str]]:
-        """The earliest start of each, and with whose end: if all jobs of unknown end ended now, and what starts too."""
+        """Earliest starts, and after whose end, if all jobs of unknown end ended now."""
         self._restore()
         found: dict[Key, tuple[float, str]] = {}
         for each in (*self._endless, *self._limited):
@@ -227,7 +227,7 @@ class _StartSimulation:
         return found
 
     def _blocking_flavors(self, workload: SnapshotWorkload) -> frozenset[str]:
-        """Flavors that would each let it start with nothing running on it; else all, if all together would; or none."""
+        """Flavors that, emptied one at a time, let a workload start; else all if emptied together they do."""
         kind = workload.cluster_queue, workload.shape()
         if kind not in self._missing:
             found = frozenset(each for each in self._flavors if self._fits_without(workload, {each}))

@@ -49,7 +49,7 @@ MAX_KNOWN_SITUATIONS = 2_000  # situations of which it is kept what Kueue does i
 
 
 class PastRun(Struct, frozen=True):
-    """A run that ended by itself."""
+    """A run that ended by itself, with its run time."""
 
     recipe: str
     owner: str
@@ -199,7 +199,7 @@ def with_windows(starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> 
 
 
 class _Situation(Struct):
-    """The moves of Kueue after workloads have ended and arrived in a certain order."""
+    """Kueue's moves after certain workloads have ended and arrived in a certain order."""
 
     moves: list[Move]
     after: dict[tuple[Key | None, bool], _Situation] = {}
@@ -337,7 +337,7 @@ class _Rollouts:
 
 
 class _Rollout:
-    """One of many possible futures: what runs until when, and what comes."""
+    """One simulated future: until when jobs run, and which jobs arrive."""
 
     def __init__(self, all_of_them: _Rollouts) -> None:
         self._all, self._now = all_of_them, all_of_them.fleet.at

@@ -153,7 +153,7 @@ def holder_of(pod: Pod, fleet: Fleet) -> Holder:
 
 
 def host(node: Node, fleet: Fleet) -> Host:
-    """One machine and its GPUs; it has more than the node only if its pods hold more."""
+    """Build a host from a node; it has more GPUs than the node only if its pods hold more."""
     known = _known_hosts(fleet)
     if node.name not in known:
         known[node.name] = _host_of(node, fleet)
@@ -189,7 +189,7 @@ def format_gpu_sum(floor: HostGroup) -> str:
 
 
 def floor(nodes: Iterable[Node], fleet: Fleet) -> Floor:
-    """The hosts among these nodes (those with GPUs), by block and subblock."""
+    """Arrange the hosts among these nodes (those with GPUs) by block and subblock."""
     placed: dict[str, dict[str, list[Host]]] = defaultdict(lambda: defaultdict(list))
     for node in sorted(nodes, key=lambda each: (each.host, each.name)):
         if max(node.gpus, node.gpu_capacity) or fleet.gpus_used.get(node.name):

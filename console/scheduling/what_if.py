@@ -43,7 +43,7 @@ class Changes:
 
     @property
     def priority_classes(self) -> list[str]:
-        """The priorities that are names."""
+        """The requested priorities that are names of priority classes."""
         named = (each.rpartition(":")[2] for each in (*self.priority, *(x for x in self.submit if x.count(":") > 1)))
         return [each for each in named if not _WHOLE_NUMBER.fullmatch(each)]
 
@@ -87,7 +87,7 @@ class WhatIf(Struct, frozen=True):
 
 
 class NextVictims(Struct, frozen=True):
-    """Whom Kueue would preempt, in its order, for more jobs as the one of the highest priority that waits."""
+    """The workloads that Kueue would preempt next for more jobs like the waiting one of highest priority."""
 
     job: str  # that waits
     queue: str  # ClusterQueue
@@ -96,7 +96,7 @@ class NextVictims(Struct, frozen=True):
 
 
 def next_victims(fleet: Fleet) -> NextVictims | None:
-    """None: nothing waits, or what waits may preempt nothing. Machine after machine is asked for in that queue."""
+    """Find which workloads Kueue would preempt next; None if nothing waits or nothing may be preempted."""
     queues = (each for each in fleet.cluster_queues.values() if not closed_reason(each))
     waiting = [each for queue in queues for each in queue_order(fleet, queue.name).pending]
     if not waiting:

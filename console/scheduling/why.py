@@ -64,7 +64,7 @@ class Category(StrEnum):
 
 
 class QuotaAccount(Struct, frozen=True):
-    """Quota of one ClusterQueue for one resource: own, borrowed, used, free; counted in its units."""
+    """The quota of a ClusterQueue for one resource: own, borrowed, used and free, in its units."""
 
     nominal: int = 0  # its own quota
     used: int = 0  # reserved by its workloads, borrowed quota included
@@ -159,7 +159,7 @@ _MAX_NAMED_JOBS = 3  # jobs that are named in a sentence; the rest is counted
 
 
 def start_after(start: ExpectedStart | None) -> tuple[str, ...]:
-    """The job after whose end it starts, or before which it does not, or any whose end would do; empty: not known."""
+    """The job after (or before) whose end a workload starts, or any whose end suffices; empty if unknown."""
     if start is None:
         return ()
     if start.sooner or start.at:
@@ -168,7 +168,7 @@ def start_after(start: ExpectedStart | None) -> tuple[str, ...]:
 
 
 def awaited_ends(unblocks: Sequence[QuotaHolder], start: ExpectedStart | None) -> str:
-    """Whose end a job waits for, in the words of every list, pane and page: the forecast comes before the quota."""
+    """The jobs whose end a job waits for, by the forecast, else by the quota; the same words everywhere."""
     if foreseen := start_after(start):
         return format_ends(foreseen, any_of=True)
     return format_ends([each.name for each in unblocks])
@@ -188,7 +188,7 @@ def free_when(short_by: int, until: str, holders: Sequence[QuotaHolder], start: 
 
 
 def format_ends(names: Sequence[str], *, any_of: bool = False) -> str:
-    """Words as "a ends", "a and b end" or "a or b ends"; empty for none."""
+    """Join names to "a ends", "a and b end" or "a or b ends"; empty for none."""
     if len(names) < 2:
         return "".join(f"{each} ends" for each in names)
     more = len(names) - _MAX_NAMED_JOBS

@@ -47,7 +47,7 @@ _POD_PROBLEMS = (
 
 
 def why_no_image(reason: str, message: str) -> str:
-    """What is wrong with the image, as a sentence without its end; the API's own text if it is unknown."""
+    """Why an image cannot be pulled, without a full stop; the API's text if the reason is unknown."""
     found = _IMAGE_NAME.search(message)
     image = found[1] if found else "its image"
     text = message.lower()
@@ -122,13 +122,13 @@ def latest_refusal(events: Iterable[Event]) -> Event | None:
 
 
 def is_passing_denial(event: Event, now: float) -> bool:
-    """Whether a webhook has denied a job that it does not know yet, once or twice: nothing has to be changed."""
+    """Whether a webhook denied a job that it does not know yet, once or twice, which passes by itself."""
     is_unknown = "admission webhook" in event.message and "not found" in event.message
     return is_unknown and max(now, event.last) - event.first < _LASTING_SECONDS
 
 
 def why_refused(event: Event, now: float) -> Why:
-    """A refusal by the API server as an explanation; one that has not lasted yet is no verdict on the job."""
+    """A refusal by the API server as an explanation; one that may still pass is no verdict on the job."""
     text = event.message.removeprefix("Error creating: ").strip()
     short = re.sub(r'^pods "[^"]*" is forbidden: ', "", text).rstrip(".")
     if is_passing_denial(event, now):
@@ -148,7 +148,7 @@ def _next_step(text: str, namespace: str) -> str:
 
 
 def _settings_for_quota(message: str) -> str:
-    """The values that name what a ResourceQuota misses in "requests.cpu for: main; memory for: main"."""
+    """The launch values that set what a ResourceQuota misses in "requests.cpu for: main"."""
     named = re.findall(r"([\w.-]+) for: ", message)
     return ", ".join(f"--set {each if '.' in each else f'requests.{each}'}=AMOUNT" for each in named)
 
@@ -162,7 +162,7 @@ _POD_CATEGORIES = {Category.RUNNING, Category.PODS_NOT_READY, Category.FINISHED}
 
 
 def why_job(jobset: JobSet, fleet: Fleet, start: ExpectedStart | None = None) -> Why:
-    """Why it does not run; with the expected `start` of its workload as `why_workload` has it."""
+    """Why a job does not run; with its workload's expected `start`, if known."""
     state = jobset.state
     if state is JobState.STOPPING:
         return Why("is being stopped", Category.STOPPING, need=jobset.gpus)

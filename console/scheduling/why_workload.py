@@ -50,7 +50,7 @@ _QUEUE_WAITS = {None, Category.QUOTA, Category.TOPOLOGY, Category.PREEMPTING, Ca
 
 
 def why_workload(workload: Workload, fleet: Fleet, start: ExpectedStart | None = None) -> Why:
-    """Why it waits; with its expected `start` by the job after whose end it is foreseen."""
+    """Why a workload waits; `start`: after which job's end it is expected to start."""
     return _explain_workload(fleet, workload.key).with_end(start)
 
 

@@ -116,7 +116,7 @@ def _raise_if_faults(resource: Resource, obj: Object, faults: list[FieldCause], 
 
 
 def _admit_unchanged(_: Object) -> None:
-    """No defaults, as for most kinds."""
+    """The admission of kinds without defaults or validation: the object unchanged."""
 
 
 def _new_namespace(namespace: Object) -> None:

@@ -67,7 +67,7 @@ def _enforced_quotas(storage: Storage, namespace: str) -> list[Object]:
 
 
 def _counted_kinds(names: Iterable[str]) -> list[Resource]:
-    """The kinds that such a quota counts."""
+    """The kinds of objects that a ResourceQuota counts."""
     given = set(names)
     found = [kind for kind in RESOURCES if kind.namespaced and not given.isdisjoint(_count_keys(kind))]
     computing = any(name not in _COUNTED_KINDS and not name.startswith("count/") for name in given)

@@ -25,7 +25,7 @@ class NumberedField:
 
 @dataclass(frozen=True, slots=True)
 class FieldTypes:
-    """One type: field -> type for JSON, number -> field for protobuf."""
+    """The fields of one API type: by name their JSON type, by number their protobuf field."""
 
     fields: dict[str, str] = field(default_factory=dict)
     numbers: dict[int, NumberedField] = field(default_factory=dict)

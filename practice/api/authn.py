@@ -85,7 +85,7 @@ def check_access(account: Account, verb: str, target: Target) -> None:
 
 
 class Certificates:
-    """A CA of this cluster's own and the server certificate it signed; keys are never written where others read."""
+    """A certificate authority and the server certificate it signed, in a private folder."""
 
     def __init__(self, host: str) -> None:
         authority_key = ec.generate_private_key(ec.SECP256R1())

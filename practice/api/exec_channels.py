@@ -30,7 +30,7 @@ class _Size(msgspec.Struct):
 
 
 class ExecSession:
-    """One command: the client's messages become stdin and terminal sizes, its output goes to channels."""
+    """One exec command: client messages become stdin and terminal sizes, output goes to channels."""
 
     def __init__(self, socket: web.WebSocketResponse, query: Mapping[str, str]) -> None:
         self.tty = parse_flag(query, "tty")

@@ -42,7 +42,7 @@ def missing_fields(served: ServedKind, obj: Object, subresource: str) -> list[Fi
 
 
 def _iter_nodes(node: Any, path: list[str], place: str) -> Iterator[tuple[str, Object]]:
-    """Yield every map at a path, with its concrete path."""
+    """Yield every map at a path with wildcards, with its concrete path."""
     if not path or path == [""]:
         if isinstance(node, dict):
             yield place, node

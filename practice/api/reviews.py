@@ -19,7 +19,7 @@ _REVIEWS = {
 
 
 def is_review(target: Target) -> bool:
-    """Whether a POST to this path is such a review."""
+    """Whether a POST to this path is an access or token review."""
     return target.version == "v1" and (target.group, target.plural) in _REVIEWS
 
 

@@ -34,7 +34,7 @@ class PodStreams:
             await socket.close()
 
     async def answer(self, request: web.Request, target: Target, account: Account) -> web.StreamResponse:
-        """Answer one request; ApiError before anything is sent when it cannot be."""
+        """Answer one log, exec, port-forward or proxy request. Raises ApiError if that is impossible."""
         if target.subresource == "log":
             check_access(account, "get", target)
             return await self._stream_log(request, target)

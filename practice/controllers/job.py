@@ -155,7 +155,7 @@ class Jobs(Controller):
         return 0, len(pods.active) + self._create_pods(job, indexes)
 
     def _create_pods(self, job: Object, indexes: list[int | None]) -> int:
-        """Create these pods and return their number; after a refusal retry with growing delays."""
+        """Create pods of a Job and return their number; after a refusal retry with growing delays."""
         key = key_of(job)
         left = self._refused.get(key, (0.0, 0.0))[1] - self.clock.now()
         if left > 0:

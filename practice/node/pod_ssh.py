@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Knock(msgspec.Struct):
-    """What the program says: a host name or address, and the private key that it has."""
+    """The first message of an ssh program: the host it wants, and its private key."""
 
     host: str
     key: str
 
 
 class Place(msgspec.Struct):
-    """Where its command runs, or why it does not."""
+    """The pod in which an ssh command runs, or the reason why none does."""
 
     folder: str = ""
     env: dict[str, str] = {}
@@ -36,7 +36,7 @@ class Place(msgspec.Struct):
 
 
 class PodSsh:
-    """Listens on a socket that only this account reaches."""
+    """An SSH server for pods, on a socket that only this account reaches."""
 
     def __init__(self, shells: Shells, socket: Path) -> None:
         self.socket = socket
@@ -45,7 +45,7 @@ class PodSsh:
         self._starting = asyncio.Lock()  # several pods start at the same time
 
     async def start(self) -> None:
-        """Listen, unless it does already."""
+        """Start to listen, unless it does already."""
         async with self._starting:
             if self._server is None:
                 self.socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -84,6 +84,6 @@ class PodSsh:
 
 
 def _is_called(pod: Object, host: str) -> bool:
-    """Whether a pod has that address or host name, which is its name without the random end."""
+    """Whether a pod has a given address or host name."""
     name, label = pod["metadata"]["name"], host.partition(".")[0]
     return host == (pod.get("status") or {}).get("podIP") or label in (name, name.rpartition("-")[0])

@@ -52,7 +52,7 @@ class _Communicator(NamedTuple):
 
 
 class _Trouble(NamedTuple):
-    """What RAS finds in one communicator."""
+    """The problem that NCCL's RAS service reports for one communicator."""
 
     status: str = "OK"
     errors: str = ""

@@ -43,7 +43,7 @@ _LOGIN = ("HOME", "HOSTNAME", "PATH", "USER", "PS1", "PROMPT_COMMAND", "TMUX_TMP
 
 @dataclass(frozen=True)
 class ShellPlace:
-    """Where a command runs: a folder, and an environment that holds nothing of the person's."""
+    """The folder and the environment in which a command of a pod runs."""
 
     folder: Path
     env: dict[str, str]

@@ -33,7 +33,7 @@ CONNECT = 5.0  # seconds a port of the pod has to answer
 
 
 class SshServer(paramiko.ServerInterface):
-    """One connection. Paramiko calls it from a thread of its own; the shells run on the event loop."""
+    """The server side of one SSH connection to a pod."""
 
     def __init__(
         self, shells: Shells, place: ShellPlace, keys: Callable[[], list[str]], loop: asyncio.AbstractEventLoop

@@ -20,7 +20,7 @@ _FIRST_PID, _FIRST_BUS = 2100, 4
 
 
 def table_note(ranks: int) -> str:
-    """Where the figures come from; those of fewer GPUs than were published are no more than of their kind."""
+    """The source of the figures in an NCCL test table, as a note below it."""
     of = "A4" if ranks >= REFERENCE_RANKS else f"{REFERENCE_RANKS} GPUs of A4"
     return f"figures worked out from the published ones of {of}, nothing was measured"
 

@@ -41,7 +41,7 @@ class Call(NamedTuple):
 
 
 class Hang(NamedTuple):
-    """What is seen of a rank that hangs."""
+    """The visible signs of a rank that hangs: stack, process state and GPU use."""
 
     what: str
     stack: str = "norm"  # where py-spy finds it: hosts launch ahead, so that most wait at the same call
@@ -111,7 +111,7 @@ def stuck_gpu(place: ProgramContext) -> int:
 
 
 class HungJob(NamedTuple):
-    """A job that hangs, as each of its pods knows it."""
+    """The description of a job that hangs, shared by its pods."""
 
     hang: Hang
     rank: int  # the one for which the others wait
@@ -119,7 +119,7 @@ class HungJob(NamedTuple):
     fails: bool
 
     def leaves_with(self) -> list[int]:
-        """Return the ranks that hang alike: of one that has left its loop the whole replica."""
+        """The ranks that hang in the same way as a rank: those of its replica if it left the loop."""
         return self.groups.replica_of(self.rank) if self.hang.stack == "barrier" else [self.rank]
 
     def is_stuck(self, rank: int) -> bool:

@@ -65,7 +65,7 @@ _SLOW_RANK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault of this attempt of the job."""
+    """One fault that a job was told to have, such as a hang at a step."""
 
     kind: str
     step: int
@@ -96,7 +96,7 @@ class SlowRank(NamedTuple):
 
     @property
     def launches_late(self) -> bool:
-        """Whether the host itself is late, as NCCL RAS sees."""
+        """Whether the slow rank's host launches collectives late, which NCCL RAS shows."""
         return self.cause in ("host", "data")
 
 

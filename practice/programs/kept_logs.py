@@ -16,7 +16,7 @@ _CONNECTIVITY = re.compile(
 
 
 def keep_log(program: Program) -> Program:
-    """The same program, whose lines are kept every five minutes and at its end."""
+    """A program that also copies the lines of another one to the log bucket every five minutes."""
 
     def kept(place: ProgramContext) -> Iterator[Step]:
         lines: list[str] = []

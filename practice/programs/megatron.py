@@ -33,7 +33,7 @@ def swift_iteration_count(place: ProgramContext) -> int:
 
 
 def train(place: ProgramContext) -> Iterator[Step]:
-    """Rank 0 prints the start-up, the last rank the iterations, the others their NCCL lines."""
+    """Imitate Megatron's output: start-up on rank 0, iterations on the last rank, NCCL lines elsewhere."""
     # Fine-tuning on JSON data may follow on the other training.
     again = "train started" in place.room.facts.setdefault("trainings", {}).setdefault(place.rank, [])
     place.room.facts["trainings"][place.rank].append("train started")
@@ -82,7 +82,7 @@ def _tflop_per_gpu(place: ProgramContext) -> float:
 
 
 def seconds_per_step(place: ProgramContext) -> float:
-    """Return how long a step takes: as its values say, or the pace that is asked for."""
+    """The duration of a step: set by the job's values, or the requested pace."""
     return step_seconds(place, _LEAST_SECONDS + _tflop_per_gpu(place) / _BEST_TFLOPS)
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class ProcessGroups(NamedTuple):
-    """By the number of ranks and the sizes of parallelism; sizes that do not go into the ranks make no groups."""
+    """The process groups of a training, by its number of ranks and sizes of parallelism."""
 
     ranks: int
     tensor: int = 1

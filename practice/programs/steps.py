@@ -33,7 +33,7 @@ class WaitForFact:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """End with this code; ``reason`` is Error or Completed unless something else killed it (OOMKilled)."""
+    """A program's step that ends it with an exit code and a reason such as OOMKilled."""
 
     code: int
     reason: str = ""

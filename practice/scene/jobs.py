@@ -32,7 +32,7 @@ _FOLDERS: tuple[tuple[str, str, dict[str, str]], ...] = (
 
 @dataclass(frozen=True)
 class Job:
-    """One job of the scene."""
+    """One job of the opening scene."""
 
     name: str
     recipe: str

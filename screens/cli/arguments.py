@@ -52,7 +52,7 @@ def word(metavar: str | None = None, *, default: Any = _Required, **given: Any) 
 
 
 def option(*flags: str, **given: Any) -> Any:
-    """An option `--name value`; with `action="append"` it may be repeated. Unset, one with a type is None, else ""."""
+    """Declare a command-line option; without a value it is None if typed, else ""."""
     default = given.pop("default", None if "type" in given else "")
     return OptionField(() if given.get("action") == "append" else default, ((flags, given),))
 
@@ -102,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser, options: type[Options]) -> No
 
 
 def _in_order(options: type[Options]) -> list[str]:
-    """The field names; an inherited field stands where the last class declares it."""
+    """The field names of an options class; an inherited field stands where the last class declares it."""
     names: dict[str, None] = {}
     for each in reversed(options.__mro__[:-2]):
         for name in each.__annotations__:
@@ -167,7 +167,7 @@ class _Typed:
 
 
 class Options(_Typed):
-    """The options that every command takes; those of one command are in its module."""
+    """The options common to all commands; the module of a command adds those of that command."""
 
     command: str = ""
     """Empty: the console itself."""

@@ -187,7 +187,7 @@ async def shell(options: ShellOptions) -> int:
 
 
 async def replacing(session: Session, pod: Pod, options: ShellOptions) -> Pod | None:
-    """Wait for the pod that replaces this one; None if there is none or the person interrupts."""
+    """Wait for the pod that replaces a deleted one; None if none comes or the person interrupts."""
     warn("Waiting for the pod that replaces it; Ctrl-C stops waiting.")
     try:
         async with asyncio.timeout(REPLACEMENT_TIMEOUT):

@@ -92,7 +92,7 @@ def _iter_footnotes(fleet: Fleet, promises: Sequence[RecordedWindow]) -> Iterato
 
 
 def _rule_versions(fleet: Fleet) -> dict[str, str | None]:
-    """Whose rules hold: the version that runs, None where it is not known, and that of the rules."""
+    """The Kueue version of the cluster (None if unknown) and the version whose rules the forecast applies."""
     return {"kueue": fleet.kueue.number or None, "rules": f"0.{fleet.kueue.rules}"}
 
 

@@ -94,7 +94,7 @@ async def _write_bundle(session: Session, report: HangReport | SlowReport, file:
 
 
 async def _find_doubt(session: Session, job: str) -> str:
-    """Why the job is not inspected unasked; empty for the person's own. Raises NotFound if none of its pods runs."""
+    """The reason to ask before inspecting a job: another owner, or running well. NotFound if no pod runs."""
     await session.wait_until_listed(*JOB_KINDS)
     jobset = find_job(session.fleet, session.namespace, job)
     session.watch.connection_for_change(f"inspect {job}")
@@ -174,7 +174,7 @@ async def slow(options: SlowOptions) -> int:
 
 
 async def _accept_pace(session: Session, job: JobSet, *, as_json: bool) -> int:
-    """Accept the job's slower steps as its pace; 1 if it has none."""
+    """Accept the current step time of a job as normal, which ends its "slower" alarm; 1 if it has no such alarm."""
     from screens.columns.jobs import JobLine
     from screens.columns.live_jobs import with_diagnoses
 

@@ -91,11 +91,7 @@ async def runs_of(kept: RunHistory, recipe: str) -> tuple[RunRecord, ...]:
 async def open_history(
     options: Options, *, read_logs: bool = False
 ) -> AsyncIterator[tuple[RunHistory, Callable[[], Awaitable[str]], Mapping[int, Health]]]:
-    """The run history with open runs updated, this account's name, and the health of open runs' jobs.
-
-    Without a kubeconfig it is as stored.
-    `read_logs`: their logs tell what their time went into, where no console follows them.
-    """
+    """The run history with open runs updated, the account's name, and the health of jobs that run."""
     try:
         async with open_session(options, ()) as session:
             history = session.launch.runs.history
@@ -217,7 +213,7 @@ async def forget(kept: RunHistory, runs: Sequence[RunRecord], options: HistoryOp
 
 
 async def _running_runs(options: HistoryOptions, runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
-    """Those whose job still runs in this cluster; none of a cluster that does not answer."""
+    """The runs whose job still runs in the connected cluster."""
     if not runs:
         return ()
     with suppress(ConsoleError):

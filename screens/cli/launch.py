@@ -134,7 +134,7 @@ async def _launch_and_warn(session: Session, plan: LaunchPlan) -> str:
 
 
 async def _print_result(session: Session, plan: LaunchPlan, name: str, *, as_json: bool) -> int:
-    """Print the result of a launch; that its pods are refused at first is no failure yet."""
+    """Print the result of a launch; pods that are refused at first are not yet reported as a failure."""
     refused = await session.launch.wait_for_refusal(plan.namespace, name)
     queue = session.launch.plan_texts.demand(plan).queue
     if as_json:
@@ -180,10 +180,7 @@ async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
 async def make_plan(
     session: Session, options: PlanOptions, *, like: str = "", profile: str | None = None
 ) -> LaunchPlan:
-    """The launch plan for the options: values of a profile, an earlier run and files, then typed ones.
-
-    `like` is an earlier run; `profile` is the usual one unless given, none where it is empty.
-    """
+    """The launch plan for the command-line options, over the values of a profile, an earlier run and files."""
     run = await session.launch.runs.find_run(like) if like else None
     texts = [(path, await read_text(path)) for path in options.values]
     variables, word = await session.launch.profiles.place_variables(), options.recipe
@@ -212,7 +209,7 @@ async def make_plan(
 
 
 async def with_whole_node_names(session: Session, plan: LaunchPlan) -> LaunchPlan:
-    """The plan with the names of nodes in place of the short ones that screens show; others stay as they are."""
+    """The plan with full node names in place of the short ones that screens show."""
     given = {path: get_path(plan.values, path) for path in NODE_FIELDS}
     named = {path: found for path, found in given.items() if isinstance(found, list) and found}
     if not named:
@@ -232,10 +229,7 @@ async def with_whole_node_names(session: Session, plan: LaunchPlan) -> LaunchPla
 
 
 async def with_queue(session: Session, plan: LaunchPlan, *, looks: bool = False) -> LaunchPlan:
-    """The plan with a LocalQueue, named or recommended; prints which one.
-
-    An error where none is named and the queues are not known, unless it only `looks`.
-    """
+    """The launch plan with a LocalQueue, named or recommended, which is printed; an error if there is none."""
     await read_priorities(session)
     ask = session.launch.plan_texts.demand(plan)
     if "queue" in plan.values:
@@ -342,10 +336,7 @@ async def print_difference(session: Session, plan: LaunchPlan, options: LaunchOp
 
 
 async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: bool) -> int:
-    """Print each state of the job on standard error, and each alarm once.
-
-    0 when it succeeds, 1 when it fails or goes away, 5 when it succeeds with a result that is of no use.
-    """
+    """Print each state and alarm of a job until it ends: 0 succeeded, 1 failed or deleted, 5 useless result."""
     await session.wait_until_listed(*WAIT_KINDS)
     async with session.alarms.open_monitor(namespace, name) as watched:
         telling = asyncio.create_task(print_alarms(session, name, watched))

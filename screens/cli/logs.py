@@ -59,11 +59,7 @@ _PAUSE_SECONDS = 0.3
 async def tail_then_follow(
     lines: AsyncGenerator[list[PodLine], None], log: JobLog, number: int, *, follow: bool
 ) -> AsyncGenerator[list[PodLine], None]:
-    """Yield the last `number` lines of each rank printed so far, then every new line.
-
-    Old lines come first, from this machine and from the cluster, without a mark at their end: lines are held until no
-    more come, or for `CATCH_UP_SECONDS`.
-    """
+    """Yield the last `number` lines of each rank, then every new line."""
     last: dict[int, deque[tuple[int, PodLine]]] = defaultdict(lambda: deque(maxlen=number))
     new: list[PodLine] = []
     places = itertools.count()
@@ -325,7 +321,7 @@ def with_pod_that_is_there(log: JobLog, session: Session, options: LogsOptions) 
 
 
 def check_there(log: JobLog, session: Session, options: LogsOptions) -> None:
-    """Raise an error if nothing can be printed: the job, its pods or the pod's log are missing."""
+    """Raise NotFound or another error if a job, its pods or the log of the chosen pod are missing."""
     if options.all:
         if not log.parts:
             job = find_job(session.fleet, session.namespace, options.job)

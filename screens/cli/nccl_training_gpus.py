@@ -121,7 +121,7 @@ async def _read_measures(session: Session, name: str) -> JobMeasures:
 
 
 def _no_results_error(name: str, job: JobMeasures, what: str, called: str) -> ConsoleError:
-    """The error for a job without results: why its log was not read completely, or NotFound."""
+    """The error for a job whose log has no results: NotFound, or why the log was not read completely."""
     _warn_unreadable_lines(job, what)
     return job.unread[0] if job.unread else NotFound(f"{name} has printed no {called}.", f"Its log: a4 logs {name}")
 

@@ -22,10 +22,7 @@ Connect = Callable[..., AbstractAsyncContextManager["Session"]]  # `open_session
 
 @contextmanager
 def practice_cluster(options: Options) -> Iterator[PracticeProcess | None]:
-    """Run a practice cluster during this block; None if a real cluster is meant.
-
-    It starts in a process of its own and the block begins at once; who needs it waits for its kubeconfig.
-    """
+    """Run a practice cluster in a process during this block; None if a real cluster was chosen."""
     if not options.demo:
         yield None
         return
@@ -47,7 +44,7 @@ async def open_session(
     brief: bool = False,
     only: Selectors | None = None,
 ) -> AsyncIterator[Session]:
-    """A session during this block that watches only these kinds; arguments as of `Session.open`
+    """A session with the cluster during this block, which watches only the listed kinds of objects.
 
     `listed`: the block begins once the kinds are known; `brief`: no watch follows the list; `only`: selectors by kind.
     """
@@ -74,7 +71,7 @@ async def open_session(
 
 
 async def _name_slow_plugin(session: Session) -> None:
-    """Name a credential plugin that is late: a command that lists nothing waits for its end."""
+    """Print the name of the credential plugin that the command waits for."""
     while True:
         await asyncio.sleep(0.5)
         if (late := session.watch.slow_plugin) is not None:

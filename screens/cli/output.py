@@ -136,7 +136,7 @@ def print_table(titles: Iterable[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_entries(entries: Sequence[tuple[str, str, str]]) -> None:
-    """Print size, age and name of the entries of a folder; what none of them has takes no room."""
+    """Print size, age and name of the entries of a folder; columns that are empty everywhere are left out."""
     widths = [max((len(each[at]) for each in entries), default=0) for at in (0, 1)]
     for *known, name in entries:
         cells = [cell.rjust(width) for cell, width in zip(known, widths, strict=True) if width]

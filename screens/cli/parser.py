@@ -39,10 +39,7 @@ _HELP_COLORS = (
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors have this program's form.
-
-    Options are written in full: the beginning of one may be that of another one tomorrow.
-    """
+    """An argument parser with a4's error messages; options may not be abbreviated."""
 
     _given: Sequence[str] = ()
     _width: int | None = 80  # of what argparse lays out to check each argument; None: as wide as the terminal

@@ -43,7 +43,7 @@ class PlainLine(NamedTuple):
 
 
 def plain_cell(cell: Cell) -> str:
-    """A cell without its bars, and without marks that say what the words after them say."""
+    """The text of a table cell for `a4 --plain`, without bars and decorative marks."""
     runs = wording.runs_of(cell)
     words = [run for at, run in enumerate(runs) if run.text.strip() not in _GLYPHS or at == len(runs) - 1 > 0]
     return re.sub(r"\s{2,}", ", ", wording.plain_text(words).replace("‖ ", ""))

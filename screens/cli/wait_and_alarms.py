@@ -202,7 +202,7 @@ def _ended_badly(watched: JobMonitor) -> bool:
 
 @dataclass(slots=True)
 class _Replay:
-    """Whether earlier parts of the log are still being read, whose steps are not current."""
+    """Tells whether old log lines are still being read, whose steps are not current."""
 
     last_step: float = 0.0  # when it was printed, seconds since the epoch; 0.0: none was
     changed: float = 0.0  # when it was read, by the monotonic clock
@@ -256,10 +256,7 @@ def _alarm_words(session: Session, alarm: Alarm) -> str:
 async def _read_state(
     session: Session, watched: JobMonitor, off: Collection[AlarmKind], *, replaying: bool
 ) -> tuple[str, Alarm | None]:
-    """The job's health as in `a4 jobs`, and an alarm by its log's end while it was not watched for long enough.
-
-    `off`: alarms that do not count; `replaying`: its log was not read up to now, so that only its end tells how it is.
-    """
+    """The job's health as in `a4 jobs`, and an alarm found by reading the end of its log."""
     jobset, watch, progress = session.fleet.jobsets.get(watched.key), watched.watch, watched.progress
     if jobset is None:
         return f"there is no job {watched.key[1]} in namespace {watched.key[0]}", None
@@ -349,10 +346,7 @@ async def alarms(options: AlarmsOptions) -> int:
 
 
 async def _active_alarms(session: Session, namespace: str) -> list[Alarm]:
-    """The active alarms as on the console's page; a stall includes what was diagnosed since its last step.
-
-    A log that was not followed for long enough yet, as its steps take longer than that, is judged by its end.
-    """
+    """The active alarms as on the Alarms page; a stall includes the cause found by an inspection since."""
     watching = session.alarms
     jobsets = (each for each in session.fleet.jobsets.values() if namespace in {"", each.namespace})
     monitors = {each: watching.find(each.key) for each in jobsets if not each.finished}

@@ -112,7 +112,7 @@ def _explains_more(health: Health, sentence: str) -> bool:
 
 
 def _print_start(reason: Why | None, start: ExpectedStart | None, now: float) -> None:
-    """The jobs before it in its queue, and its expected start."""
+    """Print the jobs before this one in its queue, and its expected start."""
     if reason is not None and reason.ahead:
         ahead = ", ".join(reason.ahead[:MAX_NAMED_AHEAD]) + (" …" if len(reason.ahead) > MAX_NAMED_AHEAD else "")
         print_hint(f"Position {reason.position} in its ClusterQueue, after {ahead}.")
@@ -137,7 +137,7 @@ async def _expected_start(session: Session, job: JobSet | None, other: Workload 
 
 
 def _preempted_next(fleet: Fleet, job: JobSet) -> tuple[int, str]:
-    """The workload's place among those that Kueue would preempt next, 0 if none, and that as a sentence."""
+    """A running workload's place among those that Kueue would preempt next (0: none), also as a sentence."""
     found = next_victims(fleet) if job.state in {JobState.STARTING, JobState.RUNNING} else None
     if found is None or job.key not in found.victims:
         return 0, ""
@@ -154,7 +154,7 @@ def _exit_code(reason: Why | None, health: Health | None) -> int:
 
 
 def _rank_advice(line: JobLine | None) -> tuple[str, ...]:
-    """What to do about its slow or late rank, if one is known."""
+    """The advice about the slow or late rank of a job, if one is known."""
     known = line.reported_slow_rank if line is not None else None
     return known.advice if known is not None else ()
 

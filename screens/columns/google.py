@@ -53,7 +53,7 @@ def _access_cell(row: ClusterRow) -> Cell:
 
 
 def _unread_words(error: ConsoleError) -> str:
-    """The reason why something could not be read, for a cell whose text says that it was not."""
+    """The reason why a value from Google could not be read, for a table cell."""
     if isinstance(error, ApiDisabled):
         return f"{error.service} is not enabled"
     what, _, why = error.message.partition(": ")

@@ -113,7 +113,7 @@ def _verdict_words(line: JobLine) -> str:
 
 
 def rank_waits(rank: int, pod: Pod | None, *, over: bool = False) -> str:
-    """What a rank's log waits for; empty once its container has started; `over`: no pod will come."""
+    """The reason why a rank has no log yet; empty once its container has started."""
     if pod is None:
         return f"pod {rank} was deleted, and its log with it" if over else f"pod {rank} has not been created yet"
     main = pod.main

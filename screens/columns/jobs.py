@@ -88,10 +88,7 @@ class JobLine:
 
     @property
     def sort_key(self) -> tuple[int, float, tuple[str, str]]:
-        """The sort key: hanging or lately failed, late, running, waiting, ended jobs; in each group the newest first.
-
-        For waiting and ended jobs only the JobSet is read, since there may be thousands of them.
-        """
+        """The sort key of a job: hanging or just failed first, then late, running, waiting and ended; newest first."""
         job, state = self.jobset, self.jobset.state
         if state is JobState.PENDING:
             group = 4
@@ -140,7 +137,7 @@ class JobLine:
 
 
 def slow_rank_words(found: Diagnosis, now: float) -> str:
-    """For which rank the others wait or may wait, and when that was measured."""
+    """The text on the slow rank of a job: which rank the others wait for, and when that was measured."""
     return f"{found.words} (measured at {wording.clock_time(found.at, now)})"
 
 
@@ -269,7 +266,7 @@ def _bound_words(start: ExpectedStart, now: float) -> str:
 
 
 def start_time(start: ExpectedStart, now: float) -> str:
-    """The same in the few words of a column."""
+    """The expected start of a waiting job in the few words of a table column."""
     quota = "quota " if start.checks else ""
     if not start.at:
         return f"{quota}{_bound_words(start, now) or 'not known'}"
@@ -357,7 +354,7 @@ def job_lines(
     progress: Mapping[str, JobProgress] | None = None,
     starts: Mapping[tuple[str, str], ExpectedStart] | None = None,
 ) -> Iterable[JobLine]:
-    """The jobs, newest first; `progress`: their progress by uid; `starts`: by the key of the waiting workload."""
+    """The rows of the Jobs page, newest first, with progress and expected starts."""
     for job in sorted(fleet.jobsets.values(), key=lambda each: (-each.created, each.key)):
         if namespace in {None, job.namespace}:
             workload = fleet.workload_of(job) if starts else None

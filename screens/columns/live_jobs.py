@@ -46,7 +46,7 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
 
 
 def with_diagnoses(session: Session, line: JobLine) -> JobLine:
-    """The line with what this console or another found of its processes."""
+    """The row of a job with the hang and slow-rank diagnoses that any console made of it."""
     verdict, slow = find_diagnoses(session, line)
     if (found := line.job_progress) is not None:
         seen, taken = (
@@ -57,10 +57,7 @@ def with_diagnoses(session: Session, line: JobLine) -> JobLine:
 
 
 def find_diagnoses(session: Session, line: JobLine) -> tuple[str, Diagnosis | None]:
-    """The hang verdict on a job, and the diagnosis of its slow or late rank.
-
-    The first by its alarms where these follow its steps, else by the last step at the end of its log.
-    """
+    """The hang verdict on a job, and the diagnosis of its slow or late rank."""
     key, progress, diagnoses = line.jobset.key, line.job_progress, session.diagnoses
     slow = diagnoses.find_slow_rank(line.jobset, line.fleet)
     monitor = session.jobs.find_monitor(key)

@@ -110,7 +110,7 @@ def run_facts(run: RunRecord, now: float, by: str = "") -> tuple[Fact, ...]:
 
 
 def cost_lines(cost: Ledger) -> list[str]:
-    """What the GPU-time of a run went into, a line for each box that is not empty."""
+    """Lines of text that say what the GPU-time of a run was spent on."""
     lines = [f"{format_gpu_time(cost.allocated / 1000, digits=2)} allocated ({cost.gpus} GPUs)"]
     for box, took in cost.boxes.items():
         share = cost.share(box)
@@ -201,7 +201,7 @@ def launched_by_others(plans: Sequence[StopPlan], whose: Callable[[str], str]) -
 
 
 def what_stays(stays: Sequence[str], whose: str) -> str:
-    """What is kept when jobs are stopped, in words; `whose`: "its" or "their" files."""
+    """The text of what is kept when jobs are stopped, such as their checkpoints."""
     return ", ".join(stays) or f"none of {whose} files, as no volume and no bucket is mounted"
 
 

@@ -94,7 +94,7 @@ def trouble_of(screen: LiveScreen, line: JobLine | None, report: HangReport | No
 
 
 def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, str]]:
-    """What can be done, and what each will do."""
+    """The actions offered for an alarm, each with its effect."""
     name, ended, blame = trouble.jobset.name, trouble.jobset.finished, trouble.blame
     where, innocent = _short_names(blame.nodes), _short_names(blame.innocent)
     nodes = screen.app.fleet.nodes
@@ -183,7 +183,7 @@ class ActDialog(Question[str]):
 
 
 async def _with_archive(screen: LiveScreen, trouble: Trouble) -> Trouble:
-    """The same with the archive that another console wrote, where this one has no report."""
+    """The trouble with the hang archive that another console wrote, if this one has no report."""
     if trouble.report is not None or not trouble.since:
         return trouble
     place = await asyncio.to_thread(find_unasked_bundle, screen.session.watch, trouble.jobset.name, trouble.since)
@@ -191,7 +191,7 @@ async def _with_archive(screen: LiveScreen, trouble: Trouble) -> Trouble:
 
 
 async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str = "") -> None:
-    """Do one thing about it, which the person chooses unless it is named. To be run in a worker."""
+    """Run the action that the person chooses for a job with an alarm. Runs in a worker."""
     if trouble is None:
         screen.notify("It has no alarm, its steps are not slower, and no slow rank is known.", timeout=3)
         return

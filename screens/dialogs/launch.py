@@ -83,7 +83,7 @@ class DraftScreen(LiveScreen):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the checks before a launch found: words on it, its objects, and changes with which it would fit now."""
+    """The outcome of the checks before a launch: texts, objects to create, and changes that would make it fit."""
 
     words: Sequence[Span]
     manifests: Sequence[Manifest]
@@ -96,12 +96,7 @@ KEY_REPEAT_SECONDS = 1.0  # seconds within which a key that is held down, or was
 
 
 class LaunchLook(Question[bool | Alternative | ConsoleError]):
-    """Shows what will be created; Enter or the launch key confirms, a number changes it so that it fits now.
-
-    Confirmed with Enter while the checks run, it launches when they end, unless one fails or has no answer. An error
-    that ends them is its answer. The launch key may still be held down from the form: it confirms only what has been
-    checked, and only when it was let go.
-    """
+    """The review dialog before a launch: shows what will be created, runs the checks, and asks for confirmation."""
 
     DEFAULT_CSS: ClassVar[str] = """
     LaunchLook > Vertical { height: 90%; }
@@ -318,7 +313,7 @@ async def launch_plan(screen: DraftScreen, draft: LaunchDraft, plan: LaunchPlan)
 
 
 def _apply_alternative(screen: DraftScreen, draft: LaunchDraft, change: Alternative) -> None:
-    """Make the change in the form, which one undo takes back, and look at the launch again."""
+    """Make a suggested change in the launch form, undoable at once, and open the review again."""
     path = draft.queue_path if change.path == "queue" else change.path
     screen.form.put_texts({**draft.model.texts, path: str(change.value)})
     field = draft.model.by_path[path]
@@ -327,7 +322,7 @@ def _apply_alternative(screen: DraftScreen, draft: LaunchDraft, change: Alternat
 
 
 async def _show_refusal(screen: DraftScreen, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
-    """Show the server's refusal at its field and as a toast, and offer to remove what was half made."""
+    """Show the API server's refusal of a launch, and offer to remove what was already created."""
     faults = screen.app.session.launch.plan_texts.locate_problems(plan, error)
     draft.server_problems = {fault.path: fault.message for fault in reversed(faults)}
     screen.app.notify(str(error), title=f"{plan.name} was not launched", severity="error", timeout=12, markup=False)
@@ -409,7 +404,7 @@ def fill_from_request(screen: DraftScreen, wish: LaunchRequest) -> bool:
 
 
 def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = None, *, at_once: bool = False) -> None:
-    """Open the launch form with a run's values, `at_once` its review too; differences are shown against `other`."""
+    """Open the launch form (`at_once`: the review too) with the values of an earlier run."""
     now = SERVER_CLOCK.now()
     against = run if other is None or other.recipe != run.recipe else other
     wish = LaunchRequest(
@@ -432,10 +427,7 @@ def _values_words(run: RunRecord) -> str:
 async def launch_like_job(
     screen: LiveScreen, jobset: JobSet, avoid: Sequence[str] = (), *, resume: bool = False
 ) -> None:
-    """Open the launch form with a job's values, by the history, else its release; `avoid`: nodes to stay away from too.
-
-    `resume`: beginning with the last complete checkpoint, where there is one and the recipe takes weights.
-    """
+    """Open the launch form with the values of a job, to launch it again, resumed or on other nodes."""
     if not (jobset.release or jobset.recipe):
         screen.notify(f"{jobset.name} was not launched from a recipe.", severity="warning", markup=False)
         await screen.app.action_switch_mode("launch")

@@ -87,10 +87,7 @@ def _gpu_use_text(screen: LiveScreen, name: str) -> str:
 
 
 async def report_host(screen: LiveScreen, node: Node, *, reason: str = "") -> bool:
-    """Report the host of a node as faulty once its name was typed; whether it was. ConsoleError. In a worker.
-
-    With a `reason` it is cordoned too, so that nothing new comes until Google takes it.
-    """
+    """Report the host of a node to Google as faulty after confirmation; returns whether it was reported."""
     from console.google.node_pools import HOST_FAULTS
 
     choices = [Choice(fault, words) for fault, words in HOST_FAULTS.items()]

@@ -47,7 +47,7 @@ async def save_log(screen: LiveScreen, text: LogText, name: str) -> None:
 
 
 def write_lines(text: LogText, place: str) -> int:
-    """Write all lines to a new file with mode 0600; returns their number. BadInput: no lines, or no file."""
+    """Write lines to a new file with mode 0600; returns their number. Raises BadInput."""
     total = len(text)
     if not total:
         raise BadInput("There are no lines to save.", "Wait for new lines, or clear the filter with esc.")

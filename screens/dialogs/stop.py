@@ -41,7 +41,7 @@ def question_lines(screen: LiveScreen, plans: Sequence[tuple[StopPlan, ConsoleEr
 
 
 async def _stops_what_has_ended(screen: LiveScreen, asked: Sequence[JobSet]) -> bool:
-    """Ask once more about jobs that ended while the question was open: stopping these only removes what they left."""
+    """Ask again before stopping jobs that ended while the question was open."""
     now = (screen.app.fleet.jobsets.get(each.key) for each in asked if not each.finished)
     ended = [each for each in now if each is not None and each.finished]
     if not ended:

@@ -158,7 +158,7 @@ class HangTab(JobTab):
                 self._inspect(all_stacks=False, asked=False)
 
     def _find_hang_of_others(self) -> Diagnosis | None:
-        """What another console found out about this hang."""
+        """The hang report of this job that another console made."""
         line = self.line
         if line is None or not line.verdict or line.health.state not in STEPLESS_WORDS:
             return None
@@ -202,7 +202,7 @@ class HangTab(JobTab):
         }
 
     async def _may_look(self, *, asked: bool = True) -> bool:
-        """Whether one may look; without proof a person is asked, and if `asked` for it once more after a kept "no"."""
+        """Whether the job may be inspected now; a person is asked unless it is proven to hang."""
         if self.live.app.settings.read_only:
             self._show_summary("dim", "○ ", "Not inspected: in read-only mode no command runs in a pod.")
             return False

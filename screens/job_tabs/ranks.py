@@ -219,10 +219,7 @@ MIN_CARD_LOG_LINES = 3  # printed lines that stay when there is room for little;
 
 
 def card_lines(card: FailureCard, width: int, room: int) -> list[str]:
-    """The failure card in at most `room` lines: its head, wrapped to `width`, and the newest log lines.
-
-    What is cut is the end of the head and the older of the lines; the head's first line and the newest line never are.
-    """
+    """The failure card in at most `room` lines: its first line, and the newest log lines."""
     room = max(2, room)
     text, printed = card.text_lines(), len(card.lines)
     head = [line for part in text[: len(text) - printed] for line in wrap(printable(part), max(1, width))]
@@ -339,7 +336,7 @@ class RanksTab(JobTab):
         self._make_room()
 
     def _show_waits(self, line: JobLine) -> None:
-        """What it waits for and when it would start, or for how long the others wait for the chosen pod, if asked."""
+        """Show why a waiting job waits and when it would start, or how long ranks wait for the chosen pod."""
         width, lines, now = self.live.size.width - 3, Lines(), SERVER_CLOCK.now()
         if line.jobset.state is JobState.PENDING:
             lines = [*start_lines(line.start, width, now), *waiting_lines(line.why, width, self.live.app.whose)]
@@ -404,7 +401,7 @@ class RanksTab(JobTab):
         self.card.room = self.size.height - self._lines_of_others(self.size.height)
 
     def spare_lines(self, height: int) -> int:
-        """What ranks, events and a failure without a log leave."""
+        """The number of lines that the tab leaves free for the progress of the job."""
         card, line = self.card.card if self.card.display else None, self.line
         waits = self.waits.display and line is not None and line.jobset.state is JobState.PENDING
         if waits or (card is not None and card.lines):

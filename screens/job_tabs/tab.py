@@ -100,7 +100,7 @@ class JobTab(Vertical, NeverScrolled, metaclass=AbstractWidgetMeta):
 
     @property
     def fault(self) -> str:
-        """The problem that it found with the job, as text; empty if none."""
+        """The problem that this tab found with the job, as text; empty if none."""
         return ""
 
     @property
@@ -121,7 +121,7 @@ class JobTab(Vertical, NeverScrolled, metaclass=AbstractWidgetMeta):
         self.post_message(self.Chosen(int(event.key[0]), "log"))
 
     def offers(self) -> dict[str, object]:
-        """For each action that is only sometimes available, whether it is now."""
+        """Whether each action that is only sometimes available is available now."""
         return {}
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -130,7 +130,7 @@ class JobTab(Vertical, NeverScrolled, metaclass=AbstractWidgetMeta):
         return bool(not self.is_mounted or self.offers().get(action, True))
 
     def spare_lines(self, height: int) -> int:
-        """The number of lines, of `height`, that the tab leaves free for the job's course."""
+        """The number of lines, of `height`, that the tab leaves free for the job's progress."""
         return 0
 
     # what a tab may use

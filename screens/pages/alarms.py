@@ -55,7 +55,7 @@ class AlarmTable(ResourceTable[Alarm]):
 
 
 class AlarmsScreen(LiveScreen):
-    """What is being watched, the alarms, and the selected alarm in full; Enter opens its job."""
+    """The Alarms page: which jobs are watched, all alarms, and the text of the selected one."""
 
     crumb = "alarms"
     KINDS = ("jobsets",)
@@ -157,7 +157,7 @@ class AlarmsScreen(LiveScreen):
         return f"{sentence or 'It is of no job'}. "
 
     def _what_is_left(self, alarm: Alarm) -> str:
-        """What there still is of an alarm's job that is gone: its run, and what an inspection found."""
+        """The run and the inspection that remain of an alarm's job after the job was deleted."""
         kept = find_unasked_bundle(self.session.watch, alarm.job, alarm.since)
         found = f" What was found of its processes is in {short_path(str(kept))}." if kept is not None else ""
         return f"Its job is gone; if you launched it, page 6 has its run, and n there launches it again.{found}"

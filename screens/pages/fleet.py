@@ -103,7 +103,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
         yield FloorKey()
 
     def room_beside(self, width: int, height: int) -> int:
-        """None where the map would show less beside a pane than it does alone."""
+        """The columns free beside the map; None if a pane would make the map smaller."""
         return super().room_beside(width, height) if self._hosts <= width * height // CELLS_PER_HOST else 0
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
@@ -170,7 +170,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
         return {"google": self._can_ask(), "next_fault": faults}
 
     def _can_ask(self) -> bool:
-        """Whether to ask Google for node pools: nodes have some, and there is no answer or request yet."""
+        """Whether to request node pools from Google: there are some, and no request was made yet."""
         known = self.pools is not None or self._asking
         return not known and any(node.pool for node in self.app.fleet.nodes.values())
 

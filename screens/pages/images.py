@@ -109,7 +109,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
             await asyncio.sleep(pause if able else 0.5)
 
     async def _know_where(self) -> bool:
-        """Whether project and region are known; if not, the tables say why."""
+        """Whether the Google project and region are known; if not, the tables say why."""
         try:
             if await self.placed(region=True):
                 return True

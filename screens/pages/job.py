@@ -49,7 +49,7 @@ RANK_ACTION_BY_NAME = {action.name: action for action in RANK_ACTIONS}
 
 
 class Course(Pane):
-    """The job's course: right of a tab with free columns, or below one with enough free lines."""
+    """A pane with the progress of the job, shown beside or below a tab where there is room."""
 
     def __init__(self, page: JobScreen) -> None:
         super().__init__(self._course_lines, id="course", classes="of-snapshot")
@@ -179,7 +179,7 @@ class JobScreen(LiveScreen):
         self.update_keys((self._is_there, self.line is not None and self.line.may_act))
 
     def _show_in_tabs(self, fleet: Fleet) -> None:
-        """Of a job that was deleted while it ran, the tabs show the pods that are left, and await nothing more."""
+        """Show the job in its tabs; for a deleted job they show the pods that are left."""
         line = self.line
         if line is not None and self.key not in fleet.jobsets and not line.jobset.finished:
             over = structs.replace(line.jobset, deleting_since=line.jobset.deleting_since or fleet.at)
@@ -358,7 +358,7 @@ def _show_line(page: JobScreen, line: SentenceLine, runs: list[Span]) -> None:
 
 
 def _filled_tabs(page: JobScreen) -> list[JobTab]:
-    """All tabs but the training tab of a test and the NCCL tab of a training, unless they have found something."""
+    """The tabs to show: an NCCL test has no Training tab and a training no NCCL tab, unless it has content."""
     kind = recipe_kind(page.line.jobset.recipe) if page.line is not None else RecipeKind.PODS
     other = {RecipeKind.NCCL: TrainingTab, RecipeKind.TRAINING: NcclTab}.get(kind)
     return [tab for tab in page.tabs.values() if type(tab) is not other or tab.note or tab is page.here]

@@ -290,7 +290,7 @@ class LaunchScreen(DraftScreen):
         self._starting = False
 
     def _waiting_ask(self) -> LaunchDemand | None:
-        """The demand of the typed plan, if it would wait and its expected start is unknown or out of date."""
+        """The GPUs requested by the typed plan, if its expected start has to be computed."""
         ask = self._demand() if self.app.connected and self.is_current else None
         if ask is None or forecast(self.app.fleet, ask).verdict is not LaunchVerdict.WAITS:
             return None

@@ -140,7 +140,7 @@ class NodeScreen(NodeActions, PodActions):
         self._focused_actions().action_copy(self)
 
     def _focused_actions(self) -> type[PodActions | NodeActions]:
-        """What the action keys apply to: the selected pod if the pod table has the focus, else the node."""
+        """The object that action keys apply to: the selected pod if the pod table has the focus, else the node."""
         return PodActions if self.pods() and self.pods_here.has_focus else NodeActions
 
     def action_node_yaml(self) -> None:

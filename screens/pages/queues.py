@@ -123,7 +123,7 @@ class QueuesScreen(ReasonScreen):
         self.redraw_pane()
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
-        """The job of the selected workload; for other kinds than JobSet why it waits."""
+        """The pane of the Queues page: the job of the selected workload, or why a workload waits."""
         row = self.workloads.row
         if row is None:
             return []
@@ -149,7 +149,7 @@ class QueuesScreen(ReasonScreen):
             show_why(self, name_of(row.workload), self._reason_lines(row, MANY_LINES, SERVER_CLOCK.now()))
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
-        """The jobs that hold quota, and how far they are; of the selected one, which the pane shows, only a line."""
+        """The jobs that hold quota with their progress, below the lists of the Queues page."""
         found, row = list[list[Span]](), self.workloads.row
         for left, job in zip(range(len(self._jobs), 0, -1), self._jobs, strict=True):
             room = height - len(found) - MIN_LINES_PER_JOB * (left - 1) - 2
@@ -191,7 +191,7 @@ class QueuesScreen(ReasonScreen):
         return f"; {wording.count(len(here), 'LocalQueue')}" + (f", {shut} stopped" if shut else "")
 
     def _show_sums(self, lines: Iterable[WorkloadLine], elsewhere: int) -> None:
-        """Show the sums of these workloads above their list; `elsewhere`: number that wait in other namespaces."""
+        """Show the totals of the listed workloads; `elsewhere`: the number waiting in other namespaces."""
         every = list(lines)
         waiting = [line for line in every if line.position]
         where = "all queues" if self.only is None else self.only[0]

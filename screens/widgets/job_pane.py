@@ -75,10 +75,7 @@ def job_lines(
     *,
     tail: bool = True,
 ) -> Lines:
-    """The pane's text in that many columns and lines, most important first; `whose` formats an owner.
-
-    `tail`: with the last lines of its log, or its events.
-    """
+    """The text of a job's pane for a width and height, the most important lines first."""
     found = [_title_spans(job, width, now), *reason_lines(job, width, now, whose)]
     if job.jobset.state is not JobState.PENDING:
         last = max(MIN_LOG_LINES, min(height // 4, USUAL_LOG_LINES)) if tail else 0
@@ -87,7 +84,7 @@ def job_lines(
 
 
 def reason_lines(job: JobLine, width: int, now: float, whose: Callable[[str], str]) -> Lines:
-    """How a job is and why, what to do, and of one that waits the figures; an empty line ends them."""
+    """The state of a job with the reason, advice, and the queue figures of a waiting one."""
     found: Lines = []
     state = runs_of(state_cell(job))
     sentence, quoted = reasons(job)
@@ -123,10 +120,9 @@ def course_lines(
     without: Collection[str] = (),
     saved: bool = False,
 ) -> Lines:
-    """How far a job is, its curves, pods and GPUs, and beside or below these the last lines of its log.
+    """The progress of a job with curves, pods and GPUs, and the last lines of its log.
 
-    `without`: parts left out, of "figures", "curves", "gpus", "steps", "log"; `saved`: with the work that its end would
-    lose.
+    `without`: parts left out, of "figures", "curves", "gpus", "steps", "log"; `saved`: with what would be lost.
     """
     log = measures if "log" not in without else None
     left = width * 3 // 5 if width >= LOG_BESIDE_COLUMNS else width
@@ -141,7 +137,7 @@ def tail_lines(job: JobLine, measures: JobMeasures | None, width: int, room: int
 
 
 def job_entry(job: JobLine, mark: Span, now: float, width: int, *, state: bool = True, low: bool = False) -> Lines:
-    """A job among others: its name, its reason, with `state` that and how far it is, and whose it is."""
+    """The entry of one job in a list within a pane: name, reason, state, progress and owner."""
     jobset = job.jobset
     reason = runs_of(last_cell(job)) if state or job.health.level in {HealthLevel.BAD, HealthLevel.LATE} else []
     shown = [*runs_of(state_cell(job)), Span("  "), *reason, Span("  "), *runs_of(progress_cell(job))]
@@ -150,10 +146,7 @@ def job_entry(job: JobLine, mark: Span, now: float, width: int, *, state: bool =
 
 
 def entry(name: list[Span], state: list[Span], about: str, width: int, *, low: bool = False) -> Lines:
-    """A thing in a pane: its name, how it is, and whose it is; where that is too long, below each other.
-
-    `low`: of a pane that has no lines for that, whose entries are cut.
-    """
+    """An entry of a list within a pane: name, state and owner, on one line or below each other."""
     first, end = [*name, Span(" " * max(2, NAME_COLUMNS - cell_width(name)))], Span(about, "dim")
     room = width - cell_width([*first, end]) - 2
     if width >= WIDE_COLUMNS and (low or cell_width(state) <= room):
@@ -176,14 +169,14 @@ def _title_spans(job: JobLine, width: int, now: float) -> list[Span]:
 
 
 def start_lines(start: ExpectedStart | None, width: int, now: float) -> Lines:
-    """When it would start and an empty line; nothing where nobody has asked."""
+    """The expected start of a job and an empty line; nothing if it was not computed."""
     if start is None:
         return []
     return [*fold_spans([Span("starts    ", "dim"), Span(start_words(start, now))], width), []]
 
 
 def waiting_lines(why: Why, width: int, whose: Callable[[str], str]) -> Lines:
-    """What the reason why the job waits stands on: its queue's quota, the workloads before it, and who holds it."""
+    """The facts behind a waiting job's reason: quota, the workloads before it, and who holds the GPUs."""
     found: Lines = []
     account = why.account
     if account is not None:
@@ -225,11 +218,7 @@ def _progress_lines(
     saved: bool = True,
     without: Collection[str] = (),
 ) -> Lines:
-    """The progress of the job, its curve, its pods and its cost in `room` lines.
-
-    If there is little room the GPUs go first, then the curve, the cost and the glyphs of the pods. `saved`: with what
-    would be lost; `without`: as of `course_lines`.
-    """
+    """The progress of a job, its curve, pods and cost in `room` lines."""
     curve, figures = "curves" not in without, [] if "figures" in without else _figure_lines(job, measures, width)
     pods, cost = _pod_lines(job, width) if job.pod_slots else [], _cost_spans(job, now)
     at_risk = fold_spans(runs, width) if saved and (runs := saved_state_spans(job, measures, now)) else []
@@ -393,7 +382,7 @@ def _cost_spans(job: JobLine, now: float) -> list[Span]:
 
 
 def _last_lines(measures: JobMeasures | None, width: int, room: int) -> Lines:
-    """The last log lines of the pod that prints the steps, those shortened; the newest is wrapped at the bottom."""
+    """The last log lines of the pod that prints the steps, shortened; the newest is wrapped."""
     texts = measures.last_lines(max(12, room)) if measures is not None and room > 2 else []
     if measures is None or not texts or measures.is_reading_old_lines:
         return []

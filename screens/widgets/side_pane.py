@@ -75,7 +75,7 @@ WIDE_COLUMNS = 100
 
 
 def whole_lines(runs: Iterable[Span], width: int) -> Lines:
-    """The spans wrapped; a name that is longer than a line goes on in the next, so that all of it can be read."""
+    """Spans of text wrapped to lines; a name longer than a line continues on the next."""
     width = max(8, width)
     long = re.compile(rf"\S{{{width}}}(?=\S)")
     return fold_spans([Span(long.sub(r"\g<0> ", run.text), run.style) for run in runs], width)
@@ -110,13 +110,13 @@ def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE_COLUMNS,
 
 
 def beside(one: Lines, other: Lines, width: int) -> Lines:
-    """The lines of one in that many columns, and right of them those of the other."""
+    """Two texts side by side: the first in a given number of columns, the second to its right."""
     both = zip_longest((cut_sentence(runs, width) for runs in one), other, fillvalue=list[Span]())
     return [[*runs, Span(" " * (width - cell_width(runs))), Span(" │ ", "faint"), *right] for runs, right in both]
 
 
 def event_lines(events: Iterable[Event], now: float, width: int, room: int, *, named: bool = False) -> Lines:
-    """Events under a heading, newest first, as many as fit; their texts go on below. `named`: with their objects."""
+    """Kubernetes events under a heading, newest first, as many as fit."""
     rows: Lines = []
     for each in events:
         words = [
@@ -161,7 +161,7 @@ class Pane(SnapshotText, NeverScrolled):
             self.refresh(*changed)
 
     def has_lines(self, width: int, height: int) -> bool:
-        """Renew it; whether there is anything to show. Of a hidden pane: in that room."""
+        """Renew the pane; returns whether there is anything to show."""
         self.renew()
         laid_out = self.display and self.content_size
         return bool(self.lines if laid_out else self._ask(width, height, SERVER_CLOCK.now()))

@@ -71,7 +71,7 @@ _OPEN_BRACKET = re.compile(
 
 
 def phrase_ends(text: str) -> list[int]:
-    """Where a sentence may be cut so that its beginning is complete, never inside brackets."""
+    """The offsets at which a sentence may be cut between phrases, never inside brackets."""
     return [
         at
         for found in _PHRASE_END.finditer(text)
@@ -109,10 +109,7 @@ def _beginning_of(runs: Iterable[Span], letters: int) -> list[Span]:
 def fit_spans(
     runs: Iterable[Span], width: int, style_of: StyleOf, *, right: bool = False, after: int = 0
 ) -> list[Segment]:
-    """Segments padded or cut to exactly that many columns, followed by `after` blanks.
-
-    Blanks join the text beside them: a change of colour costs more bytes than most words.
-    """
+    """Spans of text padded or cut to an exact number of columns."""
     segments: list[Segment] = []
     left = width
     for text, style in runs:
@@ -136,10 +133,7 @@ def fit_spans(
 
 
 def cut_name(runs: list[Span], width: int, *, node: bool) -> list[Span]:
-    """A name shortened in the middle to that many columns, since its end is distinctive.
-
-    Of a `node` of GKE the pool and the last part of its name stay: "a4-pool/0010".
-    """
+    """A name shortened in the middle to a number of columns, since its end is distinctive."""
     if len(runs) != 1 or cell_len(runs[0].text) <= width or width < 2:
         return runs
     text = one_line(runs[0].text)
@@ -152,7 +146,7 @@ def cut_name(runs: list[Span], width: int, *, node: bool) -> list[Span]:
 
 
 def compact(segments: Iterable[Segment]) -> list[Segment]:
-    """The same line in fewer segments: equal styles are merged, blanks join the text before them."""
+    """A line in fewer segments: equal styles are merged, and blanks join the text before them."""
     found: list[Segment] = []
     for segment in segments:
         own, before = segment.style, found[-1].style if found else None
@@ -235,11 +229,7 @@ class AbstractWidgetMeta(_MessagePumpMeta, ABCMeta):
 
 
 class SelfSizedScrollView(ScrollView):
-    """A scroll view that sets its own height.
-
-    Textual tells such a view its size at every layout, whatever moved, with a height that is not its own; it then
-    repaints its bar, and with it everything between this bar and what did move.
-    """
+    """A scroll view that sets its own height, so that Textual does not repaint it at every layout."""
 
     _laid_out: tuple[Size, Size] | None = None
 
@@ -251,7 +241,7 @@ class SelfSizedScrollView(ScrollView):
 
 
 class NeverScrolled(Widget):
-    """A widget that shows all that it contains; after a new size of one that may scroll, Textual lays all out again."""
+    """A widget without scroll bars, whose change of size does not cause a second layout."""
 
     virtual_size: reactive[Size] = reactive(Size(0, 0))
 
@@ -304,7 +294,7 @@ class PaintedLines(Styled, metaclass=AbstractWidgetMeta):
 
     @abstractmethod
     def draw_line(self, y: int) -> Strip:
-        """The line as it is now; what did not change may be the same object."""
+        """One line as segments; returns the same object as before if it did not change."""
 
     def render_line(self, y: int) -> Strip:
         strip = self._painted[y] = self.draw_line(y)
@@ -328,7 +318,7 @@ def forget_drawing(node: DOMNode) -> None:
 
 
 class SnapshotText(Styled):
-    """Words about the snapshot; with the class `of-snapshot` they are marked when it may be out of date."""
+    """A text from the cluster snapshot, marked when that may be out of date."""
 
     stale: reactive[bool] = reactive(False, layout=True)
 

@@ -173,14 +173,14 @@ class KeyHint(NamedTuple):
 
 @runtime_checkable
 class Hides(Protocol):
-    """What has keys that show something, and again hide it."""
+    """A widget with keys that show something and hide it again."""
 
     def hides(self) -> Mapping[str, str]:
-        """Actions that would hide something now -> their words in the key line."""
+        """The actions that would hide something now, with their labels for the key line."""
 
 
 def verb_of(active: ActiveBinding) -> str:
-    """What a key would do now."""
+    """The label of what a key would do now."""
     hidden = active.node.hides() if isinstance(active.node, Hides) else {}
     return hidden.get(active.binding.action, active.binding.description)
 

@@ -30,7 +30,7 @@ def fold_spans(runs: Sequence[Span], width: int) -> list[list[Span]]:
 
 
 def cut_spans(runs: Sequence[Span], width: int, mark: str) -> list[Span]:
-    """One line of spans cut at a word, with the mark at its end."""
+    """One line of spans cut at a word, with an ellipsis at its end."""
     left = width - cell_len(mark)
     kept: list[Span] = []
     for run in runs:

@@ -32,7 +32,7 @@ class FileCopies:
     def for_container(
         self, namespace: str, pod: str, *, container: str = "", where: str = "", way: CopyMethod | None = None
     ) -> ContainerCopies:
-        """Copies from and to a container (the first unless named), called `where` in errors, by SFTP or commands."""
+        """A copier for one container (the first unless named), called `where` in error messages."""
         return ContainerCopies(self._watched, namespace, pod, container, where or f"pod {pod}", way)
 
 
@@ -97,7 +97,7 @@ class ContainerCopies:
 
 
 async def _refuse_outside(path: Path, folders: tuple[Path, ...], refused: str) -> None:
-    """Raise BadInput for a path of this machine, on which pods of the practice cluster run, outside these folders."""
+    """Raise BadInput for a local path outside these folders; pods of the practice cluster run on this machine."""
 
     def is_outside() -> bool:
         whole = Path(os.path.normpath(path)).parent.resolve() / path.name

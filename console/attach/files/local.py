@@ -26,7 +26,7 @@ _MAX_NAME_BYTES = 80  # bytes of a file's name that its part's name repeats, so 
 
 
 def part_name(name: str, entry: FileEntry, whose: str = "") -> str:
-    """The name of a copy until it is whole: only the same file is resumed, and by the same writing pod, `whose`."""
+    """The temporary name of an unfinished copy; only the same file from the same pod (`whose`) resumes it."""
     about = "\0".join([name, str(entry.kind), str(entry.size), str(entry.modified), *([whose] if whose else [])])
     mark = hashlib.sha256(about.encode(errors="surrogateescape")).hexdigest()[:12]
     return f".{name.encode(errors='replace')[:_MAX_NAME_BYTES].decode(errors='ignore')}.{mark}{PARTIAL_SUFFIX}"
@@ -68,7 +68,7 @@ def read_entry(path: Path, relative: str, *, follow: bool = False) -> FileEntry 
 
 
 def list_tree(top: Path) -> tuple[list[FileEntry], list[CopyProblem]]:
-    """A folder and everything below it, and what cannot be copied; links are not followed."""
+    """All entries of a local folder, recursively, and what cannot be read; links are not followed."""
     own = read_entry(top, "", follow=True)
     entries, problems = [own] if own else [], []
 
@@ -218,7 +218,7 @@ class PartialFile:
         return len(self._waiting) >= _READ_BYTES
 
     def flush(self, *, only_waiting: bool = False) -> None:
-        """Write the buffered bytes once, whatever an older thread still writes; `only_waiting`: make no file."""
+        """Write the buffered bytes to disk; `only_waiting`: without creating the file."""
         with self._writing:
             if only_waiting and not self._waiting:
                 return

@@ -172,14 +172,14 @@ class PodFiles:
         return spot
 
     async def find_for_training(self, path: str) -> list[str]:
-        """The folders that a relative path is for the training processes of the container; most have one."""
+        """The folders that a relative path means in the working directories of the container's training processes."""
         what = f"find {path} where the training runs"
         out, _ = await self._run(scripts.WORKING_FOLDER, path, what=what, path=path, limit=QUICK_TIMEOUT)
         found = out.decode(errors="replace").split("\0")
         return list(dict.fromkeys(each for each in found if each.startswith("/")))
 
     async def list_tree(self, folder: str) -> tuple[list[FileEntry], list[CopyProblem]]:
-        """Everything below a folder, and the entries that cannot be read or copied."""
+        """All entries of a container's folder, recursively, and those that cannot be read."""
         what = f"list {folder}"
         answer = self._new_output(what)
         argv = ("sh", "-c", scripts.LIST_TREE, "sh", folder)
@@ -392,7 +392,7 @@ SFTP_MIN_BYTES = 32 << 20  # bytes from which a file is worth a connection to ss
 
 
 class SftpFiles(PodFiles):
-    """Uses SFTP from the first large file on; without an answering sshd (`note`), shell commands do all."""
+    """Uses SFTP once a large file is copied; without an answering sshd (then `note` says so), shell commands only."""
 
     def __init__(
         self,

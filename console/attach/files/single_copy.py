@@ -29,7 +29,7 @@ _CHECKSUMS_AT_ONCE = 256  # files whose sums are asked for at a time
 
 
 def local_name(source: str) -> str:
-    """The last part of the source as typed; a name given by the container could replace any file here."""
+    """The last part of the typed source path; a name from the container could overwrite any local file."""
     name = posixpath.basename(source.rstrip("/"))
     return "" if name in (".", "..", "~") else name
 
@@ -73,7 +73,7 @@ class _Copy:
     async def _checksums(
         self, mine: Path, folder: str, entries: Sequence[FileEntry]
     ) -> list[tuple[FileEntry, str | None, str]]:
-        """For each file (entry, checksum in the container or None, local one); none without sha256sum there."""
+        """For each file: entry, checksum in the container (None if unknown) and here; empty without sha256sum."""
         found: list[tuple[FileEntry, str | None, str]] = []
         for start in range(0, len(entries), _CHECKSUMS_AT_ONCE):
             batch = entries[start : start + _CHECKSUMS_AT_ONCE]
@@ -255,7 +255,7 @@ class FetchCopy(_Copy):
 
 
 def _split_complete(final: Path, files: Sequence[FileEntry]) -> tuple[list[FileEntry], list[FileEntry]]:
-    """(files to copy, files that exist already with the same size and time)."""
+    """Split files into those to copy and those that exist already with the same size and time."""
     missing: list[FileEntry] = []
     present: list[FileEntry] = []
     for entry in files:
@@ -401,7 +401,7 @@ class SendCopy(_Copy):
         return {each.path: each for each in entries}
 
     async def _send_tar(self, source: Path, staging: str, entries: Sequence[FileEntry]) -> None:
-        """Copy folders, links and small files in one tar stream; after a break only what is missing."""
+        """Copy folders, links and small files in one tar stream; a retry sends only what is missing."""
         begun = self._meter.done
 
         def count_sent(entry: FileEntry, size: int) -> None:

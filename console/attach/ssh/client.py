@@ -251,7 +251,7 @@ def _read_block(file: paramiko.SFTPFile, offset: int, size: int) -> bytes:
 
 
 async def _run_uncancelled(work: Callable[..., bytes], *arguments: object) -> bytes:
-    """Run the work in a thread and wait for it even if the caller is cancelled, as it uses the connection."""
+    """Run work in a thread and wait for it even when cancelled, since it uses the SSH connection."""
     task = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
     try:
         return await asyncio.shield(task)

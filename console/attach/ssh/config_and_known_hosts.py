@@ -152,7 +152,7 @@ class SshHostEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_unreachable(self) -> bool:
-        """Whether its cluster cannot be reached any more, because the kubeconfig is gone."""
+        """Whether the entry's cluster cannot be reached any more, because its kubeconfig is gone."""
         return bool(self.kubeconfig) and not self.many and not Path(self.kubeconfig).exists()
 
     def belongs_to(self, kubeconfig: str, context: str, namespace: str, job: str) -> bool:
@@ -193,7 +193,7 @@ def remove_entry(places: SshPaths, names: list[str]) -> None:
 
 
 def write_files(places: SshPaths) -> None:
-    """Write config and known_hosts atomically."""
+    """Write a4's ssh config and known_hosts file atomically."""
     entries = load_entries(places)
     known = [line for entry in entries for line in entry.known_hosts_lines()]
     atomic_write(places.known_hosts, "".join(f"{line}\n" for line in known).encode())
@@ -252,7 +252,7 @@ def ssh_options(places: SshPaths, entry: SshHostEntry) -> Iterator[tuple[str, st
 
 
 def proxy_command(entry: SshHostEntry, rank: int) -> list[str]:
-    """The ProxyCommand of a rank, with everything pinned that would depend on the environment."""
+    """The ProxyCommand of a rank, with every path and context that would depend on the environment written out."""
     pinned = [f"KUBECONFIG={entry.kubeconfig}"] if entry.many else []
     pinned += [f"PATH={entry.path}"] if entry.path else []
     file = ["--kubeconfig", entry.kubeconfig] if entry.kubeconfig and not entry.many else []

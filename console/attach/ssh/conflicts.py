@@ -18,7 +18,7 @@ _TCP_LISTEN_STATE = "0A"  # a socket's state in /proc/net/tcp
 
 
 def find_foreign_options(places: SshPaths, host: str) -> Iterator[str]:
-    """Yield a sentence for each option of the person's that breaks connections to this host of a4's."""
+    """Yield a sentence for each option in the person's ssh config that breaks connections to a4's hosts."""
     argv = ["ssh", "-G", *([] if places.usual else ["-F", str(places.user_config)]), host]
     done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=True, timeout=3)
     for line in done.stdout.splitlines():

@@ -177,7 +177,7 @@ class DoctorRun:
         return banner[:MAX_BANNER_BYTES].split(b"\n", 1)[0].strip().decode(errors="replace") + "."
 
     async def check_host_key(self) -> str | StepWarning:
-        """Check that its host key is the one in the API and in known_hosts."""
+        """Check that the pod's host key equals the one in the API and in known_hosts."""
         release = await pod_keys.read_release_keys(self.client, self.target.namespace, self._facts.secret)
         expected = release or self._probed.served or self._probed.kept
         if not expected:
@@ -235,14 +235,14 @@ class DoctorRun:
 
 
 async def _require_open(first: asyncio.Task[bytes]) -> None:
-    """Unreachable if nothing listens where these bytes are awaited: a refusal comes late, a server speaks first."""
+    """Raise Unreachable if no server speaks on the awaited port; a port-forward reports a refusal late."""
     await asyncio.wait({first}, timeout=REFUSAL_TIMEOUT)
     if first.done():
         first.result()
 
 
 async def require_server(reach: PortForwarder, target: LivePod) -> None:
-    """Unreachable if nothing listens on port 2222 of a pod, with what mends it."""
+    """Raise Unreachable, with a hint, if nothing listens on port 2222 of a pod."""
     async with reach.open_stream(target, pod_keys.SSHD_PORT) as pipe:
         first = asyncio.create_task(pipe.receive())
         try:

@@ -68,7 +68,7 @@ class Identity:
 
     @property
     def needs_touch(self) -> bool:
-        """Whether every connection needs the touch of a security key."""
+        """Whether the key is in a security key that has to be touched for every connection."""
         return self.public.startswith("sk-")
 
 
@@ -101,7 +101,7 @@ def find_identities(places: SshPaths) -> list[Identity]:
 
 
 def choose_identity(found: list[Identity], accepted: Collection[str] = ()) -> Identity | None:
-    """A key that the pod already accepts, else the first that needs no touch; None if there is none."""
+    """A key that the pod accepts already, else the first that needs no touch; None without keys."""
     taken = next((each for each in found if each.public in accepted), None)
     return taken or next((each for each in found if not each.needs_touch), None)
 

@@ -101,7 +101,7 @@ class Probe:
 
 
 async def read_pod_identity(client: Client, namespace: str, pod: str) -> PodIdentity:
-    """Which pod it is, and whose keys it was launched with; raises NotFound and what requests raise."""
+    """Read a pod's uid and the keys it was launched with. Raises NotFound and the errors of requests."""
     body = await client.request("GET", pod_path(namespace, pod), doing=f"read pod {pod}")
     found: Pod = reader_of("pods").read_object(body, f"Pod {pod}")
     spec = read_object(body, _PodSchema).spec or _Spec()
@@ -135,7 +135,7 @@ async def read_release_keys(client: Client, namespace: str, secret: str) -> tupl
 
 
 async def probe_keys(client: Client, namespace: str, pod: str, *, container: str = "", add: str = "") -> Probe:
-    """Inspect the pod by exec, and install the authorized_keys line `add`. ProgramFailed with the pod's words."""
+    """Run the key probe in a pod; it also installs the authorized_keys line `add`. Raises ProgramFailed."""
     stdin = f"key={shlex.quote(add)}\n{SSHD_PROBE_SCRIPT}".encode()
     code, output, complaint = await executing.run_and_collect(
         client, namespace, pod, ["sh", "-s"], container=container, stdin=stdin, most=MAX_PROBE_BYTES
@@ -149,7 +149,7 @@ async def probe_keys(client: Client, namespace: str, pod: str, *, container: str
 
 
 def parse_probe(pod: str, answer: str) -> Probe:
-    """Parse the probe's output. Raises Unreadable for a user or folder name that ssh or an editor could misread."""
+    """Parse the output of the key probe. Raises Unreadable for user or folder names that ssh could misread."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for line in answer.split("\n"):
         name, _, value = line.partition(" ")

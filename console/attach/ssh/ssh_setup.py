@@ -42,7 +42,7 @@ class RankAccess:
         probed: Probe | None,
         named: Path | None,
     ) -> None:
-        """Choose key (the file `named`, if given) and name, and describe the plan; blocking."""
+        """Choose the key (the file `named`, if given) and the host name, and describe the plan. Blocking."""
         self._watched = watched
         self.target = target
         self._rank = rank
@@ -113,7 +113,7 @@ class RankAccess:
         )
 
     def write(self, share: bool | None) -> tuple[SshHostEntry, list[str], list[str]]:
-        """Write entry and Include line; returns the entry, what was done, and what failed. Blocking."""
+        """Write the ssh config entry and the Include line; (entry, what was done, what failed). Blocking."""
         done, undone = [], []
         places = self._places
         with places.lock():
@@ -308,7 +308,7 @@ class SshAccess:
         await asyncio.to_thread(editors.start_editor, editor)
 
     async def diagnose(self, namespace: str, job: str, rank: int | str) -> AsyncGenerator[SetupStep, None]:
-        """Yield each step of a connection, from token to editor; `rank` counts over the job, or REPLICATED/INDEX."""
+        """Yield each diagnosis step of a connection, from token to editor; `rank`: of the job, or REPLICATED/INDEX."""
         from console.attach.ssh.doctor import diagnose
 
         entry = await asyncio.to_thread(self._find_entry, namespace, job)

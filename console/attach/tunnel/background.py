@@ -47,7 +47,7 @@ class TunnelRequest:
 
 
 class BackgroundTunnel:
-    """A tunnel of this process, visible to other processes, which can stop it."""
+    """A tunnel of this process that other processes can see and stop."""
 
     def __init__(self, forwarding: LocalForward, *, kept: bool) -> None:
         self.forwarding = forwarding
@@ -129,7 +129,7 @@ async def start_tunnel(login_: Login, request: TunnelRequest, *, is_background: 
 
 
 async def start_detached(request: TunnelRequest) -> tuple[Tunnel, list[str]]:
-    """Start a tunnel in another process; its state once the ports are open, and notes. Raises why it did not open."""
+    """Start a tunnel in another process; (state once its ports are open, notes). Raises the reason of a failure."""
     line = await asyncio.to_thread(_spawn_and_read_line, json.dumps(asdict(request)).encode() + b"\n")
     answer = json.loads(line or b'{"error": "The tunnel\'s process ended at once."}')
     if "error" in answer:
@@ -194,7 +194,7 @@ async def _run_detached(order: TunnelRequest) -> int:
 
 
 def _report_and_detach(fields: dict[str, object]) -> None:
-    """Print the one line, then detach from the terminal, pipes and folder of the starting process."""
+    """Print one line of JSON, then detach from the terminal, pipes and folder of the starting process."""
     sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -219,7 +219,7 @@ class Tunnels:
     async def open_tunnel(
         self, address: PodAddress, ports: Sequence[str], *, keep: bool = False
     ) -> tuple[Tunnel, list[str]]:
-        """Open a tunnel (`keep`: past this process); returns its state and notes. Raises BadInput, Ended or Refused."""
+        """Open a tunnel (`keep`: beyond this process); (state, notes). Raises BadInput, Ended or Refused."""
         settings = self._watched.settings
         file = str(await asyncio.to_thread(settings.kubeconfig.absolute)) if settings.kubeconfig else ""
         order = TunnelRequest(

@@ -39,7 +39,7 @@ class Closable(Protocol):
 
 
 class SpareConnections(Generic[T]):
-    """A pool of spare connections, each closed if unused for some seconds."""
+    """A pool of connections opened ahead of their use, each closed if unused for some seconds."""
 
     def __init__(
         self, make: Callable[[], Coroutine[Any, Any, T]], seconds: float, part: Callable[[T], Closable]
@@ -49,13 +49,13 @@ class SpareConnections(Generic[T]):
         self._made: dict[asyncio.Future[T], asyncio.TimerHandle] = {}
 
     def fill_up_to(self, number: int) -> None:
-        """Begin to make as many as are missing; one that cannot be made is left out."""
+        """Open connections ahead until the pool has this number; failed ones are left out."""
         while len(self._made) < number:
             made = asyncio.ensure_future(self._make())
             self._made[made] = made.get_loop().call_later(self._seconds, self._cancel_spare, made)
 
     def pop_open(self) -> T | None:
-        """A spare connection that is still open; None without one: the caller opens one and sees the error."""
+        """Take an open connection out of the pool; None if there is none."""
         for made in [each for each in self._made if each.done()]:
             self._made.pop(made).cancel()
             if made.exception() is None and self._part(made.result()).is_usable:
@@ -64,7 +64,7 @@ class SpareConnections(Generic[T]):
         return None
 
     def close(self) -> None:
-        """Close all."""
+        """Close all connections of the pool."""
         for made in tuple(self._made):
             self._cancel_spare(made)
 
@@ -110,7 +110,7 @@ class _LocalPort:
         self.received += received
 
     def take_spare(self, now: float) -> tuple[Pipe, LivePod] | None:
-        """A connection that is ready for this client; none of a client alone."""
+        """An open connection for a new client; None for a client that comes alone."""
         self.times.append(now)
         return self.spares.pop_open()
 
@@ -161,7 +161,7 @@ class LocalForward:
         return replace(self._tunnel, listeners=tuple(listeners))
 
     async def open(self) -> None:
-        """Listen on the local ports and look up the pod once. BadInput, Ended, Refused; waits for anything else."""
+        """Listen on the local ports and look up the pod once. Raises BadInput, Ended and Refused only."""
         self._reach.connects_ahead = True
         try:
             await self._find_pod()
@@ -353,7 +353,7 @@ class PortForwarder:
         self.connects_ahead = False  # as a tunnel does, whose clients make many: TLS is half of what each waits for
 
     def close(self) -> None:
-        """Close the connection that was made ahead, and make none any more."""
+        """Close the connection opened ahead, and open none any more."""
         self.connects_ahead = False
         self._ahead.close()
 
@@ -411,7 +411,7 @@ class PortForwarder:
 
     @asynccontextmanager
     async def open_stream(self, address: PodAddress | LivePod, port: int) -> AsyncIterator[AsyncStream]:
-        """Like `open`, but as a stream with awaitable `send`, `receive` and `finish`."""
+        """Like `open_pipe`, but as a stream with awaitable `send`, `receive` and `finish`."""
         async with self._open_relay(address, port) as (ours, relay):
             reader, writer = await asyncio.open_connection(sock=ours)
             try:
@@ -423,7 +423,7 @@ class PortForwarder:
 
     @asynccontextmanager
     async def open_socket(self, address: PodAddress | LivePod, port: int) -> AsyncIterator[socket.socket]:
-        """Like `open`, but as a blocking socket for libraries that run in a thread."""
+        """Like `open_pipe`, but as a blocking socket for libraries that run in a thread."""
         async with self._open_relay(address, port) as (ours, _):
             yield ours
 
@@ -434,7 +434,7 @@ class PortForwarder:
         limit: float | None,
         say: Callable[[str], None],
     ) -> T:
-        """Poll until there is a result; reports each reason for waiting once. Unreachable after `limit` seconds."""
+        """Poll until there is a result, reporting each reason for waiting once; Unreachable after `limit` seconds."""
         loop = asyncio.get_running_loop()
         deadline, pause, text = loop.time() + (self._limit if limit is None else limit), POLL_PAUSES[0], ""
         while isinstance(found := await poll(), PodPending):

@@ -27,7 +27,7 @@ def _ignore_bytes(sent: int, received: int) -> None: ...
 
 
 class Relay(asyncio.Protocol):
-    """Copies bytes between a pipe and a local connection (or two one-way ones) until either ends."""
+    """Copies bytes between a pod's port and a local connection (or two one-way ones) until either ends."""
 
     def __init__(self, count: Callable[[int, int], None] = _ignore_bytes) -> None:
         self._count = count
@@ -85,7 +85,7 @@ class Relay(asyncio.Protocol):
             self._count(len(data), 0)
 
     def eof_received(self) -> bool:
-        """Called when the local side will send no more; it may still receive."""
+        """Called when the local side has closed its sending direction; it may still receive."""
         if self._pipe and not self._lingering:
             self._close_later()
         return True
@@ -135,7 +135,7 @@ class Relay(asyncio.Protocol):
 
 
 class AsyncStream:
-    """The local end of a relay for awaiting code: send, receive, finish."""
+    """A relay's local end for asyncio code, with `send`, `receive` and `finish`."""
 
     def __init__(self, relay: Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._relay, self._reader, self._writer = relay, reader, writer
@@ -149,7 +149,7 @@ class AsyncStream:
             raise Unreachable(self._relay.why or "The connection was closed by the pod.") from error
 
     async def receive(self) -> bytes:
-        """Bytes as they arrive; empty at the end. Unreachable, with the reason, after an abnormal end."""
+        """The next bytes; empty at the end. Raises Unreachable, with the reason, after an abnormal end."""
         data = await self._reader.read(MAX_BUFFERED)
         if not data and self._relay.why:
             raise Unreachable(self._relay.why)
@@ -168,7 +168,7 @@ def load_login(kubeconfig: Path | None, context: str) -> Login:
 
 
 async def relay_stdio(pipe: Pipe) -> None:
-    """Relay stdin and stdout to the pipe; raises Unreachable on a break."""
+    """Relay stdin and stdout to a pod's port. Raises Unreachable if the connection breaks."""
     splice = Relay()
     loop = asyncio.get_running_loop()
     output, source, copying = os.dup(1), os.dup(0), None
@@ -190,7 +190,7 @@ async def relay_stdio(pipe: Pipe) -> None:
 
 
 def _can_be_watched(descriptor: int) -> bool:
-    """Whether the event loop can watch the descriptor: a pipe or socket, but no file or shared terminal."""
+    """Whether the event loop can watch a descriptor: a pipe or socket, not a file or a shared terminal."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 

@@ -193,7 +193,7 @@ def translate_errors(doing: str) -> Iterator[None]:
 
 
 def name_of(value: Any) -> str:
-    """The name of an enum's value; the number of one that Google has added since its library was made."""
+    """The name of a protobuf enum value; its number if the library does not know the value."""
     return str(getattr(value, "name", value))
 
 
@@ -213,7 +213,7 @@ async def translate_errors_within(doing: str, seconds: float) -> AsyncIterator[N
 
 
 async def list_all(doing: str, pages: Awaitable[Any], parse: Callable[[Any], ItemT], most: int = 0) -> list[ItemT]:
-    """The parsed items of all pages of a list, or the first `most`; Unreachable, or Unreadable if it has no end."""
+    """The parsed items of all pages of a list, at most `most`. Raises Unreachable, Unreadable for an endless list."""
     found: list[ItemT] = []
     async with translate_errors_within(doing, LISTING_TIMEOUT):
         async for each in await pages:

@@ -110,7 +110,7 @@ class Buckets:
         )
 
     async def list_folder(self, place: GcsPlace, most: int = 5 * PAGE_OBJECTS) -> tuple[list[StoredObject], bool]:
-        """The contents of one folder, and whether there is more than `most`."""
+        """The objects of one bucket folder, and whether there are more than `most`."""
 
         def call(client: Any) -> tuple[list[StoredObject], bool]:
             found = client.list_blobs(
@@ -132,7 +132,7 @@ class Buckets:
         return await self.run_in_thread(f"list {place}", call)
 
     async def iter_tree(self, place: GcsPlace) -> AsyncGenerator[StoredObject, None]:
-        """Yield all objects below a folder, or the one object of that name."""
+        """Yield all objects below a bucket folder, or the object of that name."""
 
         def begin(client: Any) -> Any:
             if place.path and not place.path.endswith("/"):
@@ -172,7 +172,7 @@ class Buckets:
 
 
 def _pages(found: Any) -> Iterator[Any]:
-    """The pages of a list, which may be empty; ValueError where they have no end."""
+    """The pages of a list, possibly none. Raises ValueError for an endless list."""
     for number, page in enumerate(found.pages):
         if number == MAX_PAGES:
             raise ValueError(f"it has more than {MAX_PAGES:,} pages")
@@ -281,7 +281,7 @@ def _is_downloaded(target: Path, stored: StoredObject) -> bool:
 
 
 def _resume_checksum(part: Path, size: int) -> Checksum:
-    """The checksum of what an earlier try left; an empty file if that is unusable."""
+    """The checksum of a partial download; an unusable partial file is emptied."""
     try:
         part.parent.mkdir(parents=True, exist_ok=True)
         if part.is_file() and part.stat().st_size <= size:

@@ -100,7 +100,7 @@ def get_json(
     *,
     role: str = "Compute Network Viewer",
 ) -> dict[str, Any]:
-    """The JSON of a GET; ApiDisabled, NotAllowed (naming `role`), NotFound, Unreachable."""
+    """GET a URL as JSON. Raises ApiDisabled, NotAllowed (naming `role`), NotFound and Unreachable."""
     try:
         answer = session.get(urljoin(reach.practice_http or _COMPUTE_URL, path), params=params, timeout=TIMEOUT)
     except (RequestException, TransportError) as error:

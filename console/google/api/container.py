@@ -50,7 +50,7 @@ class Gke:
             return parse_cluster(project, await self._client.get_cluster(name=path, timeout=TIMEOUT))
 
     async def list_operations(self, project: str, location: str) -> tuple[GkeOperation, ...]:
-        """Operations there that are running or recently ended, latest first."""
+        """A location's running and recently ended operations, latest first."""
         async with translate_errors_within(f"list the operations in {location}", TIMEOUT):
             parent = f"projects/{project}/locations/{location}"
             answer = await self._client.list_operations(parent=parent, timeout=TIMEOUT)

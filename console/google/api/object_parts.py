@@ -37,7 +37,7 @@ _XML_TAG = re.compile(r"<[^>]{0,200}>")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Endpoint:
-    """Where Google's client sends its requests, and how."""
+    """The host, headers and certificates with which Google's storage client sends requests."""
 
     base: str
     authority: str  # file or folder of the certificate authorities; empty: none is asked for
@@ -46,7 +46,7 @@ class Endpoint:
 
     @staticmethod
     def of(client: Any) -> Endpoint:
-        """That of a client of Google's library; blocking."""
+        """The endpoint of a client of Google's library. Blocking."""
         from google.auth.transport.mtls import default_client_cert_source
 
         session = client._http
@@ -60,7 +60,7 @@ class Endpoint:
 
 
 class _Login:
-    """The header that lets in, asked for anew from time to time, and where it was refused."""
+    """The Authorization header, renewed when it expires or is refused."""
 
     FRESH = 60.0  # seconds: a token is renewed minutes before its end
 
@@ -70,7 +70,7 @@ class _Login:
         self._one = asyncio.Lock()
 
     async def headers(self, refused: str = "") -> tuple[str, list[str]]:
-        """The token and the headers; `refused`: the token that was not accepted."""
+        """(token, headers) of the next request; `refused`: a token that was not accepted."""
         if self._needs_new_token(refused):
             async with self._one:
                 if self._needs_new_token(refused):
@@ -121,7 +121,7 @@ async def read_parts(
 
 
 class _ObjectReader:
-    """Reads one object of a bucket after the other."""
+    """Reads parts of a bucket's objects one after the other over one connection."""
 
     def __init__(self, connections: pycurl.AsyncCurlMulti, endpoint: Endpoint, login: _Login, bucket: str) -> None:
         self._connections, self._login, self._bucket = connections, login, bucket
@@ -181,7 +181,7 @@ class _ObjectReader:
             pause = min(2 * pause, MAX_PAUSE)
 
     async def _send_request(self, room: int, doing: str) -> Unreachable | None:
-        """Send the request; why there is no answer that is worth another try. Raises Unreachable for good."""
+        """Send the request; returns a failure that is worth a retry, raises Unreachable for any other."""
         self._body.clear()
         self._room, self._cut = room, False
         try:

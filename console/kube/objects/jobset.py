@@ -120,25 +120,25 @@ class JobSet(NamespacedObject, frozen=True):
 
     @property
     def places(self) -> Iterator[tuple[str, int, int]]:
-        """Yield (replicated job, Job index, completion index) of each pod, in the order of the pod indexes."""
+        """Yield (replicated job, Job index, completion index) of each pod in the order of pod indexes."""
         for group in self.groups:
             for job in range(group.replicas):
                 yield from ((group.name, job, index) for index in range(group.pods_per_job))
 
     @property
     def pod_indexes(self) -> dict[tuple[str, int, int], int]:
-        """Place of a pod -> its index in the job."""
+        """The index in the job by a pod's place (replicated job, Job index, completion index)."""
         return {place: index for index, place in enumerate(self.places)}
 
     def live_pods(self, pods: Iterable[Pod]) -> dict[tuple[str, int, int], Pod]:
-        """The pod that counts in each place: of the newest attempt, one that stays before one that is being deleted."""
+        """The current pod by place: of the newest attempt, and rather one that is not being deleted."""
         pods = sorted(pods, key=lambda pod: (not pod.deleting_since, pod.created))
         # The newest attempt with a pod that is not being deleted, else the JobSet's count.
         attempt = max((pod.attempt for pod in pods if not pod.deleting_since), default=self.restarts)
         return {pod.place: pod for pod in pods if pod.attempt >= attempt}
 
     def outlives_pods(self, place: str) -> bool | None:
-        """Whether what its pods wrote there outlives them; None: not known. `place`: empty, a folder or an address."""
+        """Whether data that pods write to `place` (empty, folder or address) outlive them; None if unknown."""
         scheme, address, _ = place.partition("://")
         if address and scheme != "file":
             return True
@@ -159,13 +159,13 @@ class JobSet(NamespacedObject, frozen=True):
 
     @property
     def finished_at(self) -> float:
-        """When it finished (seconds since the epoch); 0.0 while it has not."""
+        """When the JobSet finished (epoch seconds); 0.0 if it has not."""
         ends = (condition(self.conditions, kind) for kind in ("Completed", "Failed"))
         return next((end.since for end in ends if end and end.is_true), 0.0)
 
     @property
     def removed_at(self) -> float:
-        """When its TTL removes it with its pods and logs (seconds since the epoch); 0.0 if unknown or never."""
+        """When the JobSet's TTL removes it with its pods and logs (epoch seconds); 0.0 if unknown or never."""
         return self.finished_at + self.ttl if self.ttl is not None and self.finished_at else 0.0
 
     @property
@@ -301,10 +301,7 @@ _SYSTEM_FOLDERS = ("/home/kubernetes/bin", "/dev", "/sys", "/proc", "/usr", "/li
 
 
 def _outlives_pod(volume: VolumeSchema | None) -> bool | None:
-    """Whether a volume's content outlives the pod; unknown for a folder of the node, which the next pod may not have.
-
-    Nor of kinds that are not named here.
-    """
+    """Whether a volume's data outlive the pod; None for a host folder and for unknown volume types."""
     if volume is None:
         return None
     if volume.persistent_volume_claim or volume.nfs or (volume.csi and volume.csi.driver == _GCS_FUSE_DRIVER):

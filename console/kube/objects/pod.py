@@ -88,7 +88,7 @@ class Pod(NamespacedObject, frozen=True, gc=False):
 
     @property
     def holds_gpus(self) -> int:
-        """Number of its node's GPUs that it occupies: those requested, while it is placed and not finished."""
+        """Number of GPUs that the pod occupies on its node: its requests while it is placed and not finished."""
         return self.gpus if self.node and not self.finished else 0
 
     @property

@@ -105,7 +105,7 @@ class ServiceSelectorSchema(ApiSchema):
 
 
 class PortSchema(ApiSchema):
-    """A port of a NetworkPolicy rule; a named port is treated as not one of ours."""
+    """A port of a NetworkPolicy rule; named ports are treated as other ports."""
 
     port: int | str | None = None
     end_port: int | None = None

@@ -90,7 +90,7 @@ class Workload(NamespacedObject, frozen=True):
 
     @property
     def job_uid(self) -> str:
-        """The uid of the job that it stands for; a group of pods has none but its own."""
+        """The uid of the job that the Workload stands for; its own uid for a group of pods."""
         return self.owner_uid or self.uid
 
     @property
@@ -114,7 +114,7 @@ class Workload(NamespacedObject, frozen=True):
 
     @property
     def queued_since(self) -> float:
-        """When it last began to wait: its latest eviction or requeue, else its creation."""
+        """When the Workload last began to wait: its latest eviction or requeue, else its creation."""
         requeued = condition(self.conditions, "Requeued")
         evicted = condition(self.conditions, "Evicted")
         return max(self.created, *(each.since for each in (requeued, evicted) if each and each.is_true), 0.0)

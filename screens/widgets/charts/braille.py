@@ -231,7 +231,7 @@ class PlotFrame:
         return self._round(self.low, self.high, parts)
 
     def _round(self, low: float, high: float, parts: int) -> list[float]:
-        """Round values, or both ends where there is only one: it alone does not say what a line is worth."""
+        """Round the values at the ends of an axis."""
         found = round_values(low, high, parts)
         return found if len(found) > 1 else [low, high]
 

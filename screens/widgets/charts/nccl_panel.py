@@ -77,7 +77,7 @@ class Overlay(NamedTuple):
 
 
 def expected(band: Sequence[Band], size: float) -> tuple[float, float] | None:
-    """The expected range at that size, interpolated logarithmically between known sizes; None outside them."""
+    """The expected bandwidth range at a message size, interpolated between known sizes; None outside them."""
     for left, right in pairwise(band):
         if left.size <= size <= right.size:
             part = (log2(size) - log2(left.size)) / (log2(right.size) - log2(left.size))
@@ -183,10 +183,7 @@ def _draw_half(
 
 
 def _draw_marks(canvas: Canvas, frame: SizeFrame, points: Sequence[Point]) -> bool:
-    """Draw the in-place and out-of-place mark of each size; where they are less than half a line apart they share one.
-
-    Returns whether any is shared.
-    """
+    """Draw the in-place and out-of-place marks of each message size; returns whether two share a cell."""
     both = False
     for point in points:
         below, above = point.in_place, point.out_of_place
@@ -291,7 +288,7 @@ def summary(
     usual: UsualBandwidth | None = None,
     other: MeasuredTest | None = None,
 ) -> list[Span]:
-    """The verdict and why, best row, average and wrong values, and how it is beside the usual and another."""
+    """The summary of an NCCL test: verdict, best row, average and wrong values, compared with others."""
     best = max(
         (row for row in test.rows if row.best_busbw is not None), key=lambda row: row.best_busbw or 0, default=None
     )
@@ -363,7 +360,7 @@ def verdict_cell(line: NcclLine) -> Cell:
 
 
 def share_cell(line: NcclLine, of: float | None, *, change: bool = False) -> Cell:
-    """The best bandwidth of the row as a share of `of`, or with `change` its difference from that."""
+    """The best bandwidth of a row as a share of a reference, or as the change from it."""
     best = line.row.best_busbw
     if not of or best is None:
         return ""

@@ -52,10 +52,7 @@ def summary(
     over: Span | None = None,
     short: bool = False,
 ) -> list[Span]:
-    """Progress, loss, speed and expected end in one line; `short` is for narrow terminals.
-
-    `late`: the health of a job that makes no steps; then nobody knows when it ends. `over`: the sign of one that ended.
-    """
+    """Progress, loss, speed and expected end of a training in one line."""
     last = track.last
     if last is None:
         return [Span("◐ ", "waits"), Span("Training has begun; its first step is on the way.")]

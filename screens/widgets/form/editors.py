@@ -155,7 +155,7 @@ class Line(StillInput, Styled, inherit_bindings=False):
 
     @property
     def _names(self) -> tuple[str, ...]:
-        """The words as they are shown."""
+        """The words of a choice as they are shown."""
         return ("yes", "no") if self._words == YES_OR_NO else self._words
 
     def check_consume_key(self, key: str, character: str | None = None) -> bool:

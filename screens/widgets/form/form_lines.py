@@ -159,10 +159,7 @@ def _value_spans(model: FormModel, row: FormRow, field: Field, room: int) -> lis
 
 
 def field_note(model: FormModel, field: Field, offers: Mapping[str, FieldChoices], room: int) -> Span:
-    """The note beside a value: its problem, else what the cluster says about it, its unit and default.
-
-    What a value must be stands there only if all of it fits.
-    """
+    """The note beside a form field: its problem, else facts from the cluster, unit and default."""
     problem = model.problems.get(field.path)
     if problem:
         return Span(sentence(problem).removeprefix(field.title).lstrip(), "bad")

@@ -45,10 +45,7 @@ def free_name(wanted: str, fleet: Fleet, namespace: str, taken: Collection[str] 
 
 
 def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) -> dict[str, FieldChoices]:
-    """Choices from the snapshot by the name in `Field.choices_from`, the most likely first.
-
-    Beside each queue stands the forecast of the launch `ask` in it, if that is known.
-    """
+    """The choices for a form field from the cluster snapshot, the most likely first."""
     doors = rank_queues(fleet, ask or LaunchDemand(namespace))
     outcomes = {}
     if ask is not None:
@@ -190,7 +187,7 @@ _VERDICT_MARKS = {
 
 
 def fit_words(fleet: Fleet, ask: LaunchDemand, start: ExpectedStart | None = None) -> list[Span]:
-    """The forecast of launching now, with the reason; `start`: when it starts if it waits, if that was asked."""
+    """The forecast of launching now with the reason, and the expected start if it would wait."""
     found = forecast(fleet, ask, start)
     light, word, style = _VERDICT_MARKS[found.verdict]
     reason = found.sentence
@@ -210,7 +207,7 @@ def fit_words(fleet: Fleet, ask: LaunchDemand, start: ExpectedStart | None = Non
 
 
 def alternative_words(others: Sequence[Alternative]) -> list[Span]:
-    """What would let it start now, each with its key."""
+    """The changes with which a launch would start now, each with its key."""
     words = ", or ".join(f"{each.words} ({key})" for key, each in enumerate(others, start=1))
     return [Span(f" It would fit now {words}.", "accent")] if others else []
 
@@ -280,10 +277,7 @@ class LaunchHead(Vertical):
         self._fit.runs = tuple(fit_words(fleet, ask, start) if ask is not None else words)
 
     def show_notes(self, notes: Sequence[str], *, sound: bool) -> None:
-        """Show the notes on the plan; while values are invalid their space stays reserved.
-
-        It also stays from one recipe of the list to the next: the form below would jump.
-        """
+        """Show the notes on the launch plan; their space stays reserved while values are invalid."""
         words = Span(" ".join(wording.sentence(note) for note in notes))
         self._notes.runs = (Span("⚑ ", "accent"), words) if notes else ()
         stays = not sound or not self.has_class("-brief")
@@ -316,7 +310,7 @@ class GoogleOffers:
         return {**offers, **{kind: {**none, **offers}[kind].merge(more) for kind, more in self._known.items()}}
 
     def begin_asking(self, kind: str) -> bool:
-        """Whether to ask Google for that kind now; marks it as requested."""
+        """Whether to request choices of this kind from Google now; marks it as requested."""
         now = time.monotonic()
         if kind not in GOOGLE_KINDS or now < self._asked.get(kind, -ASK_GOOGLE_AGAIN) + ASK_GOOGLE_AGAIN:
             return False

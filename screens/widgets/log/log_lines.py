@@ -48,10 +48,7 @@ def line_style(text: str) -> str:
 
 
 def pattern(query: str) -> re.Pattern[str] | None:
-    """Compile the search as a regular expression, or as literal text if it is none; None if it is empty.
-
-    Capital letters count only if the search has one.
-    """
+    """Compile a search text as a regular expression, else literally; None if it is empty."""
     if not query:
         return None
     flags = re.NOFLAG if any(letter.isupper() for letter in query) else re.IGNORECASE
@@ -99,7 +96,7 @@ MAX_LETTERS_PER_CELL = 5  # at most, with the accents that one letter may carry
 
 
 class LogLines(ScrollView, Styled, can_focus=True):
-    """Lines of the log that it was made with, or of a text given to `show_text`; the scroll bar counts lines."""
+    """A widget that shows the lines of a log or of a text; the scroll bar counts lines."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "toggle('follow')", "Pause/follow", id="log.follow", tooltip="Stop here, or follow again"),
@@ -253,7 +250,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
         return max(1, self.scrollable_content_region.width - self._left_columns())
 
     def _lines(self, start: int, stop: int) -> Sequence[TextRow]:
-        """Lines start to stop, from the page read last if it contains them."""
+        """The lines from start to stop, from the last page that was read if it contains them."""
         first, rows = self._page
         stop = min(stop, self.shown)
         if not (first <= start and stop <= first + len(rows)):

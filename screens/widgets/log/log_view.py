@@ -83,7 +83,7 @@ class LogView(Vertical):
 
     @dataclass
     class NoError(Message):
-        """None of the visible lines is an error."""
+        """A message that none of the visible lines is an error."""
 
     def compose(self) -> ComposeResult:
         yield Static(classes="log-empty", markup=False)

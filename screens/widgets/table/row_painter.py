@@ -51,11 +51,11 @@ def share(
     idle: Mapping[int, int] | None = None,
     phrase: int = 0,
 ) -> list[tuple[Column[RowT], int]]:
-    """The columns that fit in `room` with their widths.
+    """Divide the width of a table among its columns: which are shown, and how wide each is.
 
-    `wants` is the widest cell of each; `whole` has those of columns, by number, whose names are shortened for `wants`;
-    `idle` those that are EMPTY or say the same of all rows, ALIKE: before any text is cut, they go first.
-    `phrase`: what of a sentence has to have room.
+    `wants`: the widest cell of each; `whole`: those of columns, by number, whose names are shortened for `wants`;
+    `idle`: columns that are EMPTY or ALIKE in all rows, which are left out before texts are cut; `phrase`:
+    what of a sentence has to have room.
     """
     kept = _fit_columns(columns, wants, room, idle or {}, phrase)
     widths = {id(column): min(column.floor, MIN_SENTENCE) if column.fill else column.floor for column, _ in kept}
@@ -112,7 +112,7 @@ def _width_order(pair: tuple[Column[RowT], int]) -> int:
 
 
 def _line_width(columns: Sequence[tuple[Column[RowT], int]], sentence: int = 200, name: int = 200) -> int:
-    """Width of a line with all texts whole, but at most that many cells of a sentence that fills it and of a name."""
+    """The width of a table row with all texts whole, but for long names and sentences."""
 
     def wanted(column: Column[RowT], want: int) -> int:
         most = min(sentence, column.most) if column.fill else column.most
@@ -130,7 +130,7 @@ MAX_MEASURED_ROWS = 1000
 
 @dataclass(frozen=True, slots=True)
 class _DrawnRow(Generic[RowT]):
-    """A line as it was drawn last; when only its ages have changed, its other cells are not formatted again."""
+    """A cache of a drawn table row; when only ages change, its other cells are not formatted again."""
 
     row: RowT
     look: tuple[object, ...]
@@ -180,7 +180,7 @@ class RowPainter(Generic[RowT]):
 
     @property
     def columns_wanted(self) -> int:
-        """Columns in which all cells are whole; bars are drawn smaller, and nodes have their short names."""
+        """The width at which no cell of the table is cut."""
         empty = {number for number, text in self._alike.items() if not text}
         kept = [(column, self._wants[number]) for number, column in enumerate(self.columns) if number not in empty]
         return MARGIN + 1 + _line_width(kept)
@@ -237,7 +237,7 @@ class RowPainter(Generic[RowT]):
     # lines
 
     def row(self, key: RowKey, row: RowT, *, here: bool, marked: bool, apart: bool = False) -> Strip:
-        """One line of the table; `apart`: another table of the page has the keys, so its cursor is a hollow one."""
+        """Draw one row of the table; `apart`: another table has the keys, so the cursor is hollow."""
         ground = ("cursor" if self._widget.has_focus else "cursor-blurred") if here else "marked" if marked else ""
         layout = self.columns_now()
         cursor = Span("▹", "dim") if apart else Span("▸", "accent")

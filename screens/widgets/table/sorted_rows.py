@@ -54,11 +54,7 @@ class Listing(Generic[RowT]):
         self._missing: Iterator[int] = iter(())  # those of the rows whose text is not made yet
 
     def update(self, rows: Mapping[RowKey, RowT], at_once: int = sys.maxsize) -> bool:
-        """Take new rows; returns whether any moved. Rows that are the same objects are not compared.
-
-        No more than `at_once` that are not are taken: the table is `behind` until it got the others again, and sorts
-        no new ones until then.
-        """
+        """Take new rows, at most `at_once` changed ones in a turn; returns whether any row moved."""
         if rows is self.rows:
             self.changes = []
             return False
@@ -131,7 +127,7 @@ class Listing(Generic[RowT]):
             self._show_matches(self._order)
 
     def expect_filter(self) -> None:
-        """Begin to make the texts that the filter searches, if they are many and none is there."""
+        """Begin to prepare the texts that the filter searches, if there are many."""
         if not self._texts and len(self.rows) >= MANY_ROWS:
             self.read_texts()
 
@@ -143,7 +139,7 @@ class Listing(Generic[RowT]):
         self._make_texts()
 
     def read_on(self) -> None:
-        """Make the next texts; when all are there, what they let through is shown."""
+        """Prepare the next texts for the filter; when all are ready, the matching rows are shown."""
         self._make_texts()
         if not self.searching:
             self._show_matches(self._order)
@@ -163,7 +159,7 @@ class Listing(Generic[RowT]):
         self._order = self._sorted_places() if self._values else list(range(len(self._all)))
 
     def _sorted_places(self) -> list[int]:
-        """The places of all rows by their values, of equal ones as they are given."""
+        """The order of all rows by their sort values; equal rows stay in the given order."""
         values, descending = self._values, self._descending
         first = values[: len(values) // ROWS_PER_SAMPLED + 1]
         if len(set(first)) > len(first) * RECURRING_PART:

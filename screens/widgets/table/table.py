@@ -173,11 +173,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
     def show_rows(
         self, rows: Mapping[Any, RowT], link: WatchStatus | None = _UNWATCHED_STATUS, at_once: int = sys.maxsize
     ) -> None:
-        """Show these rows; `link` is the state of their watch. Cursor, marks and filter stay on their rows.
-
-        Without a `link` they are all there is; None means that their watch has not begun.
-        Where more than `at_once` are new, the screen is drawn again until all of them are shown.
-        """
+        """Show these rows; cursor, marks and filter stay on their rows. `link`: the state of their watch."""
         stale_before, before = self._painter.stale, len(self.listing.rows)
         self._link = link
         self._painter.stale = link is not None and link.state in {WatchState.STALE, WatchState.FORBIDDEN}
@@ -205,7 +201,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
             self.refresh()
 
     def show_trouble(self, trouble: Notice | None) -> None:
-        """Show this sentence in place of the rows while there are none."""
+        """Show a sentence in place of the rows while there are none."""
         self._trouble = trouble
         self.refresh()
 
@@ -264,7 +260,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self.post_message(self.Changed(self))
 
     def forget_texts(self) -> None:
-        """Filter anew: what rows are found by is other than before, though they are not."""
+        """Apply the filter again because the texts it searches have changed."""
         self.listing.forget_texts()
         if self.filter_text:
             self._show_found()
@@ -276,7 +272,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self._read_texts()
 
     def _read_texts(self) -> None:
-        """Make the texts that are missing, while others have their turns in between."""
+        """Prepare the missing texts for the filter in slices of time."""
         if self.listing.searching and not self._reading:
             self._reading = True
             call_after(self, 0, self._read_on)
@@ -444,7 +440,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
 
 
 def _scroll_over(table: ScrollView, size: Size) -> None:
-    """Set what it scrolls over: the page is laid out anew only where that changes where things stand."""
+    """Set the size of a table's scrolled area, with a new layout only if something moves."""
     follows = not table.styles.height or table.styles.height.is_auto
     if (
         follows
@@ -459,7 +455,7 @@ def _scroll_over(table: ScrollView, size: Size) -> None:
 
 
 def _find_heads(table: ResourceTable[Any]) -> list[tuple[int, str]]:
-    """None where rows stand in another order, or all in one group."""
+    """The rows where a new group begins; None if rows are not grouped."""
     keys, ends = table.shown, [0]
     if not table.sorted_by:
         ends += [bisect_left(keys, place, key=table.place_of) for place, _ in table.GROUPS]

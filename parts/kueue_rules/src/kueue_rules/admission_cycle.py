@@ -91,10 +91,7 @@ def _decisions(heads: Iterable[SnapshotWorkload], snapshot: Snapshot) -> list[De
 
 
 def failed_before(head: SnapshotWorkload, snapshot: Snapshot) -> FlavorChoice | None:
-    """Why it would be HOPELESS, as a cycle that remembers failures found at the same usage of quota.
-
-    Where this holds for all heads, the cycle decides nothing else.
-    """
+    """The remembered reason why a workload cannot fit, if the quota in use has not changed since."""
     known = snapshot.failures.get(_failure_key(head, snapshot) or ()) if snapshot.failures else None
     return None if known is None or known.flavors_left else known
 
@@ -217,7 +214,7 @@ class _Cycle:
             self._reserve_places(replace(one, places=left))
 
     def _still_fits(self, entry: Decision) -> tuple[bool, bool]:
-        """Whether the quota and the domains chosen at nomination are still free, once its targets are gone."""
+        """Whether quota and topology domains chosen for a workload are still free in this cycle."""
         queue, trees = self._snapshot.queues[entry.workload.cluster_queue], self._snapshot.trees
         with self._snapshot.without_workloads([*self._preempted, *(target.workload for target in entry.targets)]):
             quota = all(value <= queue.available(at) for at, value in entry.choice.usage().items())

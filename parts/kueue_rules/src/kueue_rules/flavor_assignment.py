@@ -102,17 +102,17 @@ class FlavorChoice(Struct):
 
     @property
     def flavors_left(self) -> bool:
-        """Whether the workload is tried again at once, with the flavors that were not looked at."""
+        """Whether the workload is tried again at once with flavors that were not tried yet."""
         return any(at >= 0 for choice in self.pod_sets for at in choice.tried.values())
 
     @property
     def failed_by_quota(self) -> bool:
-        """Whether it does not fit, and where others run has no part in it."""
+        """Whether the workload fails by quota alone, not by topology."""
         placed = len(self.pod_sets) > 1 and any(choice.tree for choice in self.pod_sets)
         return self.by_quota is not Mode.FIT and not placed
 
     def message(self) -> str:
-        """Why it does not fit, as Kueue words it."""
+        """The reason why the workload does not fit, in Kueue's words."""
         parts = []
         for choice in self.pod_sets:
             if choice.error:
@@ -123,7 +123,7 @@ class FlavorChoice(Struct):
         return "; ".join(parts)
 
     def obstacle(self) -> Obstacle:
-        """Why it cannot fit: the least severe obstacle within a resource group, the most severe over all."""
+        """The reason why the workload cannot fit: the most severe obstacle of all resource groups."""
         found = []
         for choice in self.pod_sets:
             least: dict[ResourceGroup | None, Obstacle] = {}
@@ -146,7 +146,7 @@ class FlavorChoice(Struct):
         return " | ".join(parts)
 
     def placed(self) -> list[PodSetChoice]:
-        """The pod sets that topology places, in the order in which they take their nodes."""
+        """The pod sets with a topology request, in the order in which nodes are assigned."""
         return sorted((one for one in self.pod_sets if one.tree), key=lambda one: one.tree)
 
     def assign_places(
@@ -161,7 +161,7 @@ class FlavorChoice(Struct):
         return (placed[len(found)], why) if why else None
 
     def usage(self) -> Quantities:
-        """The quota that it would take."""
+        """The quota that the workload would use with these flavors."""
         return {} if self.holds_quota else self.requested()
 
     def requested(self) -> Quantities:
@@ -343,7 +343,7 @@ class FlavorAssigner:
         return self._preference(tried.mode, tried.level)
 
     def _preference(self, mode: Mode, level: int) -> tuple[bool, int, int]:
-        """How good it is to get something so, by what the queue prefers; from 0.19 on only among what can come true."""
+        """The rank of a flavor by the queue's preference between borrowing and preemption."""
         hopeful = mode is not Mode.NO_CANDIDATES or self._snapshot.release.minor < 19
         return (hopeful, -level, int(mode)) if self._queue.preempts_before_borrowing else (hopeful, int(mode), -level)
 
@@ -459,11 +459,7 @@ def format_quantity(resource: str, value: int) -> str:
 
 
 class FlavorTurns:
-    """The flavors that each waiting workload has tried, by queue, and the last message on each.
-
-    Kueue goes on with the flavor after the last one tried, but forgets it as soon as something is written to the
-    workload, as its message, or to one that holds quota of the same queue; then it begins with the first flavor again.
-    """
+    """The flavors that each waiting workload has tried, by queue, as Kueue remembers them."""
 
     def __init__(self) -> None:
         self._tried: defaultdict[str, dict[Key, TriedFlavors]] = defaultdict(dict)
@@ -474,11 +470,7 @@ class FlavorTurns:
         return self._tried[workload.cluster_queue].get(workload.key, ())
 
     def note(self, workload: SnapshotWorkload, message: str, choice: FlavorChoice | None = None) -> None:
-        """Note how a try went.
-
-        `choice`: how far it came, if it is tried again at once should flavors be left. With several pod sets it may go
-        round for ever.
-        """
+        """Remember which flavor a workload tried last, and how well it fitted."""
         known = self._messages.get(workload.key) == message
         self._messages[workload.key] = message
         tried = self._tried[workload.cluster_queue]
@@ -487,7 +479,7 @@ class FlavorTurns:
             tried[workload.key] = tuple(each.tried for each in choice.pod_sets)
 
     def meet_anew(self, heads: Iterable[SnapshotWorkload]) -> bool:
-        """Whether they come to a next try, all with these flavors, for the first time since something changed."""
+        """Whether these workloads are tried with these flavors for the first time since something changed."""
         turns = tuple((each.key, self._messages.get(each.key), repr(self.tried_flavors(each))) for each in heads)
         new = turns not in self._seen
         self._seen.add(turns)
@@ -498,7 +490,7 @@ class FlavorTurns:
         self.written(workload.cluster_queue)
 
     def written(self, queue: str) -> None:
-        """Something was written to a workload that holds quota of the queue, or it holds it no longer."""
+        """Forget the flavors tried in a queue, after the status of a workload in it was written."""
         self._tried[queue].clear()
         self.changed()
 

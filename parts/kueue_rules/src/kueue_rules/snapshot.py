@@ -280,7 +280,7 @@ class Snapshot:
 
     @contextmanager
     def one_cycle(self) -> Iterator[None]:
-        """During this block no flavor sees what another takes on nodes that they share: Kueue sums up before."""
+        """During this block, usage on nodes shared by several flavors is summed up once, as Kueue does per cycle."""
         for tree in self._sharing:
             tree.before = {}
         yield

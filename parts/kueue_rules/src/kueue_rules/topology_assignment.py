@@ -324,7 +324,7 @@ def _assign_with_leader(
 
 
 def fill(tree: TopologyTree, pod_set: SnapshotPodSet, *, empty: bool = False) -> None:
-    """Set `state` of every domain to the number of such pods that fit now, or with `empty` if nothing ran."""
+    """Set the number of pods that fit in every domain now, or (`empty`) if nothing ran."""
     _count_fitting_pods(tree, pod_set, _Request(pod_set.count, 0, len(tree.levels) - 1), empty=empty)
 
 
@@ -356,7 +356,7 @@ def _resolve_request(tree: TopologyTree, pod_set: SnapshotPodSet) -> tuple[_Requ
 
 
 def _inner_layers(tree: TopologyTree, asked: TopologyRequest, above: int) -> tuple[dict[int, int], str]:
-    """By level, how many pods stay together there, for the layers of slices below the first."""
+    """The number of pods that must stay together at each topology level below the first slice layer."""
     found: dict[int, int] = {}
     size = asked.slice_size
     for name, part in asked.inner_layers:
@@ -493,7 +493,7 @@ def _find_level(
 
 
 def _spread_group(domains: list[Domain], request: _Request, slices: int) -> tuple[list[Domain], int]:
-    """As `spread`, with the leader in the first domain."""
+    """The domains for a pod set and its leader; the leader is placed in the first domain."""
     domains = _leader_first(domains, request, slices, by_slices=True)
     first = domains[0]
     if not first.leader:

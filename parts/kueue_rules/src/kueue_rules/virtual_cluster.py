@@ -29,11 +29,11 @@ _WorkloadsByShape = dict[str, list[SnapshotWorkload]]  # by shape, each in the o
 
 
 class VirtualCluster:
-    """A snapshot of running workloads, and those that wait in its queues.
+    """A simulated cluster: running workloads, and those waiting in queues, with Kueue's admission cycles.
 
-    As in Kueue, one that was tried in vain is parked until something in its tree of cohorts ends, while the head of a
-    StrictFIFO queue and one that waits for its victims are tried in each cycle. What is preempted gives its quota back
-    when there is nothing else left to try, since pods take their time to end.
+    A workload that was tried in vain is parked until something in its tree of cohorts ends; the head of a StrictFIFO
+    queue and one that waits for its victims are tried in each cycle. Preempted workloads return their quota when
+    nothing else is left to try, since pods take their time to end.
     """
 
     def __init__(self, snapshot: Snapshot, strict: Iterable[str]) -> None:
@@ -191,7 +191,7 @@ class VirtualCluster:
         return False
 
     def _set_aside(self, workload: SnapshotWorkload, *, alike: bool) -> bool:
-        """Try it no more, or none like it, until something ends; whether it was tried till now."""
+        """Park a workload (and equal ones) until another one ends; returns whether it was tried till now."""
         name, shape = workload.cluster_queue, workload.shape()
         if name in self._strict:
             return False
@@ -206,7 +206,7 @@ class VirtualCluster:
         return True
 
     def _try_all_again(self) -> None:
-        """Where something ended, all are tried again."""
+        """Try all parked workloads of a cohort again after one ended."""
         for name, parked in self._parked.items():
             if self.snapshot.queues[name].root in self._freed:
                 self._hopeless[name].clear()

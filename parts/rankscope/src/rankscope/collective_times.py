@@ -61,10 +61,7 @@ MIN_COLLECTIVE_SHARE = 0.05  # of the time in collectives beside all waiting, wi
 
 
 class RankTimes(msgspec.Struct):
-    """Of each group the collectives of a rank: number, when it was launched and how long it took, in microseconds.
-
-    Launches count from `since`, which is of the clock of the pod's machine.
-    """
+    """The collectives of one rank by group: number, launch time and duration in microseconds."""
 
     rank: RankNumber
     why: Text = ""  # why there are none
@@ -224,10 +221,7 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
 
 
 def _estimate_cost(late: LateOnGpu, lost: float, *, gathers: bool) -> LateOnGpu:
-    """The late rank with its cost; `lost`: the share that the other hosts lose, 0 if unknown.
-
-    Where parameters are gathered, waits add up in part, from the lowest share to the highest.
-    """
+    """The late rank with the share of each step that its lateness costs."""
     share = (late.low + late.high) / 2 if gathers else late.share
     if max(MIN_PACE_SHARE, MIN_PART_OF_WAIT * share) <= lost < share:
         least, most = min(late.low - WAIT_ERROR, lost - PACE_ERROR), min(late.high, lost + PACE_ERROR)
@@ -237,7 +231,7 @@ def _estimate_cost(late: LateOnGpu, lost: float, *, gathers: bool) -> LateOnGpu:
 
 @dataclass(frozen=True, slots=True)
 class _Lateness:
-    """Of one group: for what share of the time the others wait for each rank; below zero where it waits for them."""
+    """The share of the time for which the other ranks of a group wait for each rank; negative if it waits."""
 
     shares: dict[int, float]
     lows: dict[int, float]
@@ -251,7 +245,7 @@ class _Lateness:
     def of(
         launches: Mapping[int, RankLaunches], span: float, size: int, *, overlap: bool, gathers: bool
     ) -> _Lateness | None:
-        """None if no time has passed; `span`: of all launches of the job, in microseconds; `size`: of a step."""
+        """The lateness of each rank of a group; None if no time has passed. `span` is in microseconds."""
         if span <= 0:
             return None
         times = {rank: each.on_gpu for rank, each in launches.items()}
@@ -317,11 +311,7 @@ def _mean_interval(launches: Mapping[int, RankLaunches]) -> float:
 
 
 def _find_sizes(several: Mapping[Group, Mapping[int, RankLaunches]], overlapping: Set[Group]) -> dict[Group, int]:
-    """How many collectives a step has in each group of which enough is known.
-
-    What repeats itself in some groups may be a batch of several in each step: the groups of a job have steps of the
-    same length.
-    """
+    """The number of collectives in one step, for each group of which enough is known."""
     found: dict[Group, int | None] = {}
     for group, launches in several.items():
         known = _known_to_all(launches)
@@ -339,7 +329,7 @@ def _find_sizes(several: Mapping[Group, Mapping[int, RankLaunches]], overlapping
 
 
 def find_step(launched: Mapping[int, int], numbers: Sequence[int]) -> int | None:
-    """How many collectives a step has, by when they repeat themselves; None if they do not, or too seldom."""
+    """The number of collectives in one step, found by their repetition; None if they do not repeat."""
     gaps = [math.log(max(1, launched[after] - launched[before])) for before, after in pairwise(numbers)]
     mean = statistics.fmean(gaps)
     gaps = [each - mean for each in gaps]

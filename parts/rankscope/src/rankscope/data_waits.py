@@ -88,10 +88,10 @@ def seconds_to_sample(report: SlowReport, asked: float) -> float:
 
 
 def choose_sampled(report: SlowReport, every: Sequence[PodRank]) -> list[int]:
-    """The ranks at which py-spy is to look: slow ones and suspects, then one that is neither; empty without either.
+    """The ranks that py-spy samples: slow ones and suspects, and a healthy one to compare with.
 
-    That a GPU or the network is the cause two witnesses have told already. (Of 226 recorded verdicts py-spy changed 134
-    of 147 on hosts, and none of 79 on GPUs.)
+    None is sampled if a GPU or the network is the cause: of 226 recorded verdicts py-spy changed 134 of 147 on hosts,
+    and none of 79 on GPUs.
     """
     late = (*report.slow, *report.suspects)
     named = [each.rank for each in late if each.rank is not None and each.cause not in KNOWN_CAUSES]
@@ -120,12 +120,7 @@ class _Sampled:
 
 
 def add_samples(report: SlowReport, samples: Iterable[RankSamples], why: str = "") -> SlowReport:
-    """The report with the causes that py-spy's samples of slow ranks and suspects show; `why`: why some are missing.
-
-    A rank that waits for its data is slow, with the cause "data". A rank that comes late to collectives is slow too,
-    with the cause "host", if it is often at a line of the program at which another rank hardly ever is. A suspect
-    without measured times stays a suspect.
-    """
+    """The report with the causes that py-spy's samples of slow ranks show: data loading or a line of the program."""
     by_rank = {each.rank: each for each in samples}
     why = why or next((each.why.rstrip(".") for each in by_rank.values() if each.why), "")
     found = {rank: sampled for rank, each in by_rank.items() if (sampled := _count_samples(each.stacks)) is not None}
@@ -187,7 +182,7 @@ def _is_certain(share: float, samples: int, beside: float, samples_beside: int, 
 
 
 def _count_samples(stacks: Iterable[tuple[int, str]]) -> _Sampled | None:
-    """Where the samples are; None: too few."""
+    """The number of samples in the data loader and by program line; None if there are too few."""
     sampled = _Sampled(0, Counter(), Counter(), Counter())
     every = 0
     for count, calls in stacks:

@@ -28,16 +28,13 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e7)]
 
 
 def check_cost(data: bytes, what: str) -> None:
-    """UnreadableAnswer if JSON would take far more memory than such answers do. `what` begins the sentence."""
+    """Raise UnreadableAnswer if decoding a JSON text would take far too much memory."""
     if sum(data.count(mark) * cost for mark, cost in _MEMORY_COSTS.items()) > MAX_DECODED:
         raise UnreadableAnswer(f"{what} holds far more than is read here.")
 
 
 def decode_answer(output: bytes, kind: type[T], what: str) -> T:
-    """The last object in the JSON that a script of ours printed.
-
-    UnreadableAnswer if there is none, or it costs too much.
-    """
+    """Decode the last JSON object that a script printed. Raises UnreadableAnswer."""
     line = output[max(0, output.rfind(b"\n{") + 1) :]
     check_cost(line, what)
     try:

@@ -94,7 +94,7 @@ DESYNC_ADVICE: dict[Desync, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """For which ranks the others wait, and in what."""
+    """The result of the analysis: which ranks the others wait for, and in which operation."""
 
     kind: Desync
     ranks: tuple[int, ...]
@@ -117,7 +117,7 @@ _SEND_OR_RECEIVE = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """A process group. Each is there once (`GroupTable`): comparing and hashing its ranks anew each time is slow."""
+    """A process group of ranks; equal groups share one object (`GroupTable`)."""
 
     name: str
     ranks: tuple[int, ...]
@@ -322,12 +322,7 @@ _GroupCollective = tuple[str, str, int]
 
 
 def _left_behind(waits: _Waits) -> Finding | None:
-    """The ranks that skipped a collective, among ranks that wait for each other.
-
-    If all awaited operations but one were launched by everybody, these are the ranks that did not launch that one. Else
-    they are the smaller of two sets of missing ranks; between equal sets, as of two replicas, the set whose operation
-    has ended in other groups of the same name.
-    """
+    """The ranks that skipped a collective, among ranks that wait for each other."""
     lacked: dict[_GroupCollective, set[int]] = defaultdict(set)
     unlaunched: dict[_GroupCollective, set[int]] = defaultdict(set)
     stuck: dict[_GroupCollective, set[Group]] = defaultdict(set)

@@ -169,7 +169,7 @@ class MpiLauncher:
 
 @dataclass(frozen=True, slots=True)
 class PodTrace:
-    """Facts about one pod besides its processes."""
+    """Facts about one pod of a hang report, such as node and errors."""
 
     pod_rank: int
     pod: str
@@ -313,7 +313,7 @@ class HangReport:
 
     @cached_property
     def verdict(self) -> tuple[str, ...]:
-        """What is wrong, in sentences, the most important first."""
+        """The sentences on the cause of the hang, the most important first."""
         parts = []
         if self.absent:
             pods, several = format_ranges(number for number, _ in self.absent), len(self.absent) > 1
@@ -357,7 +357,7 @@ class HangReport:
         return self._format_suspects(short=True) if self.suspects and not self.absent else self.verdict[0]
 
     def _of_recorded(self, found: Finding, *, short: bool = False) -> str:
-        """The flight recorder's verdict, with where the awaited ranks are by their stacks."""
+        """The verdict by flight recorders, with the stack location of the ranks that others wait for."""
         places = [each.sort_place for each in self.processes if each.rank in set(found.ranks)]
         several = len(found.ranks) > 1
         unknown = f"rank{'s' if several else ''} {format_ranges(found.ranks)}"
@@ -386,7 +386,7 @@ class HangReport:
 
     @cached_property
     def advice(self) -> tuple[str, ...]:
-        """What to do, depending on where the suspects are, or without suspects where all are."""
+        """The advice for the person, by the stack location of the suspect ranks."""
         groups = self.suspects or self.groups
         recorded = [flight_recorder.DESYNC_ADVICE[self.recorded.kind]] if self.recorded is not None else []
         stacks = [group.advice for group in groups if not (recorded and group.doing.waits_for_ranks)]

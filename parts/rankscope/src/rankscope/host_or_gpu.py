@@ -43,7 +43,7 @@ class RankLaunches:
 
     @property
     def mean_interval(self) -> float:
-        """From one launch to the next."""
+        """The mean time from one launch of a collective to the next."""
         if len(self.launched) < 2:
             return 0.0
         first, last = min(self.launched), max(self.launched)
@@ -58,11 +58,7 @@ class RankLaunches:
 
 
 def share_beyond_hosts(others: Sequence[RankLaunches], size: int) -> float:
-    """The share of the time by which steps of `size` collectives take longer than those in which hosts do not wait.
-
-    No step is shorter than its hosts take to launch it, however long GPUs wait for a late rank meanwhile. It is the
-    median of the `others`, who are not late, and near zero where they wait in each step.
-    """
+    """The share of step time in which GPUs wait, beyond the time that hosts take to launch collectives."""
     shares = []
     for each in others:
         launched, span = each.launched, each.mean_interval * size
@@ -75,11 +71,7 @@ def share_beyond_hosts(others: Sequence[RankLaunches], size: int) -> float:
 def is_late_by_host(
     rank: int, of_rank: Mapping[int, RankLaunches], late: frozenset[int], longest: Sequence[int]
 ) -> bool | None:
-    """Whether a rank's launches are as late as the others wait for it; `late`: this rank and other late ones.
-
-    `longest`: of each step the collective in which the others waited longest. None if it is not known: the clock is of
-    no machine that the others are on, and they wait for too short a time; or neither host nor GPU explains it.
-    """
+    """Whether a late rank is late because its host launches collectives late; None if unknown."""
     own = of_rank[rank]
     if not own.clock:
         return None

@@ -30,7 +30,7 @@ class PodRank(Protocol):
 
     @property
     def gpus(self) -> int:
-        """GPUs that it asks for, one for each of its ranks."""
+        """The number of GPUs that the pod requests, one for each of its ranks."""
 
     @property
     def name(self) -> str: ...
@@ -40,7 +40,7 @@ class PodRank(Protocol):
 
     @property
     def address(self) -> str:
-        """Its IP address; empty while it has none."""
+        """The pod's IP address; empty while it has none."""
 
 
 MAX_STACK_LINES = 300_000  # of all processes of a pod, as many as fit into its answer: of calls they are long
@@ -127,12 +127,7 @@ Answers = Sequence[tuple[R, PodAnswer | str]]
 
 
 def refuse_foreign_ranks(answers: Answers[R]) -> list[tuple[R, PodAnswer | str]]:
-    """The answers, with an error for each pod that claims ranks of another pod.
-
-    Ranks are expected in the order of the pods, the same number in each. If most pods show that the launcher has
-    numbered them otherwise, a pod is refused only for a rank that several pods claim and that is not its own in that
-    order.
-    """
+    """The answers of pods, with an error for each pod that claims ranks of another pod."""
     claimed: dict[int, set[int]] = {}
     for rank, answer in answers:
         if isinstance(answer, PodAnswer):
@@ -268,10 +263,7 @@ def list_processes(answers: Sequence[tuple[PodRank, PodAnswer | str]]) -> tuple[
 def rank_by_process(
     processes: Sequence[TracedProcess], every: Sequence[PodRank], ras: RasReport
 ) -> dict[tuple[str, int | None], int]:
-    """The rank by (address, pid), as NCCL names a process; ambiguous ones are left out.
-
-    A process that NCCL misses in a pod where one rank has none is that rank's: it has ended.
-    """
+    """Ranks by (IP address, pid), as NCCL names a process; ambiguous ones are left out."""
     addresses = {rank.number: rank.address for rank in every if rank.address}
     places = [(addresses.get(each.pod_rank, ""), each.pid) for each in processes]
     times = Counter(places)

@@ -81,7 +81,7 @@ def query_service() -> str:
 
 
 def count_behind(counts: dict[Any, int]) -> dict[Any, int]:
-    """By how much each is behind the foremost; empty if most are behind, since then one is just ahead."""
+    """The number of operations that each rank is behind the foremost; empty if most are behind."""
     most = max(counts.values(), default=0)
     behind = {each: most - count for each, count in counts.items() if count < most}
     return behind if 2 * len(behind) <= len(counts) else {}

@@ -10,11 +10,7 @@ BOUND_ERROR, MAX_BOUND = 0.03, 0.95
 
 @dataclass(frozen=True, slots=True)
 class LateRank:
-    """A rank, and for what share of the step it is late.
-
-    Of a slow rank that is how long the others wait for it in collectives, 0 where that is not known; of any other how
-    long it is behind with its launches.
-    """
+    """A slow or late rank with its share of step time, as the texts need it."""
 
     rank: int | None  # None: NCCL has no communicator of all processes
     host: str | None  # address of its pod; None: not known, as its pid then
@@ -48,7 +44,7 @@ class LateRank:
 
     @property
     def cost_at_most(self) -> float | None:
-        """The largest share of each step that it may cost; None: not known."""
+        """The largest share of each step that the rank may cost; None if unknown."""
         most = self.high if self.estimate is None else self.most + BOUND_ERROR
         return most if most < MAX_BOUND else None
 
@@ -67,16 +63,13 @@ def _begin_sentence(late: LateRank) -> str:
 
 
 def describe_slow_rank(late: LateRank) -> str:
-    """A sentence: who it is, how long the others wait for it, and because of what."""
+    """A sentence on a slow rank: which one, how long the others wait for it, and the cause."""
     evidence = f": {late.evidence}" if late.evidence else ""
     return f"{_begin_sentence(late)}: {format_wait(late)}, {_CAUSE_WORDS.get(late.cause, CAUSE_NOT_KNOWN)}{evidence}."
 
 
 def describe_cost(late: LateRank, *, short: bool = False) -> str:
-    """As a phrase: "Rank 9 (pod 1, GPU 1) on n1 costs about 7 % of each step (host: train.py:88)".
-
-    `short`: without the place.
-    """
+    """The cost of a slow rank as a phrase: "Rank 9 on n1 costs about 7 % of each step"."""
     if late.cost is not None:
         costs = f"costs about {format_share(late.cost)} of each step"
     elif late.cost_at_most is not None:
@@ -90,10 +83,7 @@ def describe_cost(late: LateRank, *, short: bool = False) -> str:
 
 
 def describe_suspect(late: LateRank) -> str:
-    """A sentence on a rank that launches later than the others, while it is unknown whether they wait for it.
-
-    The same for a rank for which they wait by the times of collectives alone, without other evidence.
-    """
+    """A sentence on a rank that launches late, while it is unknown whether the others wait for it."""
     name, evidence = _begin_sentence(late), f": {late.evidence}" if late.evidence else ""
     if late.timed:
         return f"{name} may be slow: {format_wait(late)}{evidence}. By that alone it is only a suspicion."

@@ -293,11 +293,7 @@ def _measure_lateness(
     steps: int | None,
     usual: float,
 ) -> tuple[LateRank, int]:
-    """The lateness of a process, and in how many answers it was late.
-
-    `launches`: whether the job launched operations between two answers, None if unknown; `usual`: the share with
-    launches.
-    """
+    """The lateness of a process, and the number of answers in which it was late."""
     times_late = late_of.get(process.number, {})
     everywhere = _is_late_everywhere(process, times_late, read.active)
     when = sorted(times_late)
@@ -336,10 +332,7 @@ def _judge_rank(late: LateRank, times: int, smallest: float, others: float) -> L
 def _is_late_everywhere(
     process: PolledProcess, times_late: Mapping[int, set[int]], active: frozenset[int]
 ) -> bool | None:
-    """Whether the rank is late in all its communicators, which points to its host; None if unknown.
-
-    Healthy first stages of a pipeline are late too, but only in communicators shared with the last stage.
-    """
+    """Whether a rank is late in all its communicators, which points to its host; None if unknown."""
     if process.communicators is None:
         return None
     counts = Counter(each for several in times_late.values() for each in several)
@@ -347,11 +340,7 @@ def _is_late_everywhere(
 
 
 def _confidence_interval(when: Sequence[int], count: int, steps: int | None) -> tuple[float, float]:
-    """The 95 % confidence interval of the share of late answers: Wilson's, or that of block means if wider.
-
-    The wider one counts. `when`: which of the `count` answers are late, in order. Answers that follow each
-    other are of the same step, so that they are fewer than they seem.
-    """
+    """The 95 % confidence interval of the share of answers in which a rank was late."""
     share = len(when) / count
     middle = (share + NORMAL_95**2 / (2 * count)) / (1 + NORMAL_95**2 / count)
     half = NORMAL_95 / (1 + NORMAL_95**2 / count) * (share * (1 - share) / count + NORMAL_95**2 / (4 * count**2)) ** 0.5
@@ -374,10 +363,7 @@ def add_locations(report: SlowReport, place: Callable[[LateRank], tuple[int | No
 
 
 def add_times(report: SlowReport, times: TimesReport, nodes: Mapping[int, str]) -> SlowReport:
-    """The report with the verdict of the collectives' times; `nodes`: node names by pod index.
-
-    A slow link makes its neighbours late too, so that it comes first. Whose host is late comes late to collectives.
-    """
+    """The slow-rank report with the verdict of the measured times of collectives added."""
     report = replace(report, timed=times.words)
     if not times.has_verdict or (report.problem and report.steps == 0):
         return report
@@ -421,7 +407,7 @@ def _without_cause(late: LateRank) -> LateRank:
 
 
 def _merge(late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str], report: SlowReport) -> LateRank:
-    """A rank that comes late to collectives, with the cause: by when it launched them, else by NCCL's answers."""
+    """Combine both measurements of one late rank: NCCL's answers and the times of collectives."""
     host, pid = (asked.host, asked.pid) if asked else (None, None)
     cause = _cause_of(late, asked, report)
     # That a GPU is slow two instruments tell: the times on it, and the launches in time of its host.

@@ -108,11 +108,7 @@ class TorchAnalysis:
 
 
 def build_question(dumps: Sequence[RankDump]) -> tuple[bytes, list[tuple[Group, str]]]:
-    """The analyser script's input, and the process groups in it with their names.
-
-    For each group the last collectives that the dumps of all its members still hold; no group with a collective of
-    unknown tensors.
-    """
+    """The input for PyTorch's flight-recorder analyser, and the process groups in it."""
     members: dict[Group, dict[int, RankDump]] = defaultdict(dict)
     descs: dict[Group, str] = {}
     table = GroupTable()

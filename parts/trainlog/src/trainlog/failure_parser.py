@@ -128,14 +128,14 @@ class _Traceback(Struct):
     group: bool = False  # whether bars of an exception group stand in front of its lines
 
     def without_label(self, text: str) -> str | None:
-        """The line as Python printed it; None: it is of somebody else."""
+        """The line without its process label; None if another process printed it."""
         if self.prefix is not None:
             found = self.prefix.match(text)
             return text[found.end() :] if found else None
         return _GROUP_BAR.sub("", text, count=1) if self.group else text
 
     def is_open(self, bare: str | None, line: int) -> bool:
-        """Whether its last line is still to come after this one."""
+        """Whether the last line of the traceback is still to come."""
         if line - self.line >= 2000:
             return False
         if bare is not None and (self.prefix is not None or self.group):
@@ -556,7 +556,7 @@ def find_failed_stage(lines: Sequence[str], known: Sequence[LogFailure] = ()) ->
 
 
 def name_reason(lines: Sequence[str]) -> tuple[str, str]:
-    """The launcher's stage that failed ("stage 9 train"), and the reason that its last lines name; "": not known."""
+    """The stage of the launcher script that failed ("stage 9 train"), with the reason in its last lines."""
     found = _find_failed_stage(lines)
     named = parse_failures("\n".join(lines).encode())
     # A launcher's report follows what a rank printed, and a warning may have come long before.

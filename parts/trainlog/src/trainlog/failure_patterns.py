@@ -12,7 +12,7 @@ from trainlog.regex import lazy_pattern
 
 
 class FailureForm(Struct, frozen=True):
-    """One form; groups of its pattern named `rank` and `host` say whose failure it is, others are for the text."""
+    """A pattern of a failure message; its groups `rank` and `host` say whose failure it is."""
 
     words: tuple[str, ...]
     """One of them is in every such line; a line without any costs nothing."""

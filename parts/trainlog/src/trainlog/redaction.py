@@ -166,7 +166,7 @@ def redact(text: str) -> str:
 
 
 def redact_tree(value: Any, name: str = "") -> Any:
-    """Such JSON without the secrets in its texts, keys and options; `name` is what the value is called."""
+    """A JSON value without the secrets in its texts, keys and options."""
     if isinstance(value, str):
         return REDACTED if is_confidential(name, value) else redact(value)
     if isinstance(value, list | tuple):
@@ -271,7 +271,7 @@ MAX_SECRET_WORDS = 1000  # that announce a secret, up to which a line is searche
 
 
 def redact_line(line: bytes) -> bytes:
-    """The line with secrets redacted; the part of it that would take too long to be searched is cut off."""
+    """The line with secrets redacted; a line too long to search is cut."""
     looked = _ANNOUNCING_SEARCH.find_word(line[:MAX_SEARCHED_BYTES], MAX_SECRET_WORDS)
     if looked == len(line):
         return redact_bytes(line)

@@ -21,7 +21,7 @@ class Pattern:
     """A regular expression in RE2's syntax, which never matches beyond the end of a line."""
 
     def __init__(self, text: str) -> None:
-        """Raises ValueError, which says why it is none."""
+        """Compile a regular expression; ValueError says why it is invalid."""
         import re2  # 20 ms, which only those wait for who have written a pattern
 
         options = re2.Options()
@@ -42,7 +42,7 @@ class Pattern:
         return found.start(), {name: each for name, each in found.groupdict().items() if each is not None}
 
     def places(self, block: bytes) -> Iterator[int]:
-        """Where the matches in many lines begin."""
+        """The offsets of the matches in many lines."""
         return (found.start() for found in self._pattern.finditer(block))
 
 
@@ -64,8 +64,5 @@ class _LazyPattern(Generic[AnyStr]):
 
 
 def lazy_pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """As re.compile, but a mistake in the pattern raises on first use.
-
-    The functions of `re` do not take the result, and it is not the `re` of its matches.
-    """
+    """A regular expression that is compiled when it is first used."""
     return cast("re.Pattern[AnyStr]", _LazyPattern(text, flags))

@@ -24,7 +24,7 @@ _FIRST_WORD_BYTES, _UNSEARCHED_BYTES = 1 << 8, 1 << 10  # searched for a first w
 
 class LineFinder(Protocol):
     def find_lines(self, block: bytes) -> dict[int, int]:
-        """Where lines begin that are worth a look, and where each ends; in no order."""
+        """The offsets of the lines that may be relevant, unordered."""
 
 
 class WordSearch:
@@ -47,7 +47,7 @@ class WordSearch:
 
     @cached_property
     def _stem_search(self) -> BytesAhoCorasick | None:
-        """A search for what words have but their last letters, where it is faster than one for the words."""
+        """A search for the words without their last letters, where that is faster."""
         beginnings = Counter(word[:-1] for word in self._longer)
         stems = {word[:-1] if beginnings[word[:-1]] > 1 else word: None for word in self._longer}
         worth = len(stems) <= _MAX_FAST_WORDS < len(self._longer) and min(map(len, stems)) >= _FAST_WORD_BYTES
@@ -78,16 +78,13 @@ class WordSearch:
         return found
 
     def find_word(self, text: bytes, number: int) -> int:
-        """The offset of the word of that number, counted from 0; the text's length if it has fewer. Not for letters."""
+        """The offset of the n-th word of a text, from 0; the text's length if it has fewer."""
         assert self._search is not None
         found = self._search.find_matches_as_indexes(text.lower() if self._fold else text) if len(text) > number else ()
         return found[number][1] if len(found) > number else len(text)
 
     def find_spans(self, text: bytes, before: int, behind: int) -> list[tuple[int, int]]:
-        """The parts of a text, in order and apart, that hold all words, each with that much around it; not of letters.
-
-        Around a word more than that is taken unseen: a list of all words costs more than what they are searched for.
-        """
+        """The parts of a text that contain all words, each with some text around."""
         assert self._search is not None
         spans: list[tuple[int, int]] = []
         at, text = 0, text.lower() if self._fold else text
@@ -173,7 +170,7 @@ def iter_spans_with(words: LineFinder, block: bytes, eager: Callable[[], bool]) 
 def iter_spans(
     found: dict[int, int], block: bytes, eager: Callable[[], bool], at: int, size: int
 ) -> Iterator[tuple[int, int]]:
-    """As `iter_spans_with`, of the lines that were found between these offsets."""
+    """Yield the lines found between two offsets, each with its end."""
     for start in [*sorted(found), size]:
         while at < min(start, size) and eager():
             end = block.find(b"\n", at)

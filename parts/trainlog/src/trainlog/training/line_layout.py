@@ -103,7 +103,7 @@ class LineLayout(Struct, eq=False):
         return rows if whole and not (self.differ and any(len({*row}) < len(row) for row in rows)) else []
 
     def check_line(self, line: str, parsed: tuple[StepReport, str] | None) -> bool:
-        """Whether the line means by this layout what its parser reads."""
+        """Whether this layout gives the same step for a line as its parser."""
         rows = self.match_all(line.encode())
         steps = self.parse_rows(rows) if rows and parsed else None
         if not parsed or not steps or (self.format, self.label) != (parsed[0].format, parsed[1]):
@@ -157,7 +157,7 @@ def compile_stored_pattern(stored: object) -> re.Pattern[bytes]:
 
 @cache
 def _number_patterns() -> set[bytes]:
-    """Of all slots that a line can have."""
+    """The patterns of the numbers in all slots that a line can have."""
     kinds = chain.from_iterable(combinations(_NUMBER_KINDS, length) for length in range(1, len(_NUMBER_KINDS) + 1))
     return {_number_pattern(some, signed=signed).encode() for some in kinds for signed in (False, True)}
 

@@ -92,10 +92,7 @@ class TrainingParser:
         is_short: bool = False,
         layouts: list[LineLayout] | None = None,
     ) -> None:
-        """`make_run`: begins a run; `is_short`: of so few lines that learning their form costs more than parsing;
-        `layouts`: of lines of known programs in logs that were read before, with the same `own`; those of this are
-        added.
-        """
+        """`layouts`: line layouts learned from earlier logs; `is_short`: the log is too short to learn new ones."""
         self._blocks = LineBlocks(MAX_LINE_BYTES, returns=True)
         self._is_short, self._reach = is_short, _MIN_PIECE_BYTES
         self._own, self._make_run = own, make_run
@@ -134,10 +131,7 @@ class TrainingParser:
         return unparsed if unparsed is None or self._sure or unparsed.lines >= _MIN_LOSS_LINES else None
 
     def feed(self, data: bytes, line: int | None = None) -> bool:
-        """Parse more bytes, up to the last line end; returns whether any run changed.
-
-        `line` is the number of the first line in its log; without it lines follow those before.
-        """
+        """Parse more bytes, up to the last line end; returns whether any run changed."""
         block, at = self._blocks.feed(data), 0
         if b"^" in block and b"^M" in block:  # carriage returns as a person copied them
             block = block.replace(b"^M", b" \n")
@@ -369,7 +363,7 @@ class TrainingParser:
         return text
 
     def _strip_reporter(self, line: str) -> str | None:
-        """The line without labels; None: another process printed it in between."""
+        """The line without process labels; None if another process printed it in between."""
         reporter, text = self._split_reporter(line)
         if reporter in {"", self._reporter}:
             return text

@@ -252,8 +252,8 @@ def find_library_run(open_runs: dict[str, RunReader], found: StepReport, number:
 def merge_reports(old: Step, new: Step, *, later: bool = False) -> Step:
     """Merge two reports of one step: missing figures are added, and the one with more digits wins.
 
-    `later`: both are by one reporter, so that of two losses the second is that of the step: bars are drawn again with
-    it, and of several iterations in a step it is the last one's. A loss that is not a number stays.
+    `later`: both are by one reporter, so that the second loss is that of the step: bars are drawn again with it, and of
+    several iterations in a step it is the last one's. A loss that is not a number stays.
     """
     if later and new.loss is not None and old.loss is not None and not old.nan:
         rounded = _is_rounded_from(old.loss, new.loss) or _is_rounded_from(new.loss, old.loss)
@@ -275,9 +275,7 @@ def merge_reports(old: Step, new: Step, *, later: bool = False) -> Step:
 
 
 def merge_neighbours(steps: PackedSteps, at: int, stop: int) -> PackedSteps | None:
-    """These reports of one reporter with those of one step in a row merged; None where a step has two losses or none
-    has two reports.
-    """
+    """The reports of one process, with consecutive reports of the same step merged."""
     numbers = steps.columns.get("step")
     if numbers is None:
         return None

@@ -58,7 +58,7 @@ class RunPosition(NamedTuple):
 
     @property
     def nan_words(self) -> str:
-        """Such as "loss is NaN since step 20 (last good 10.58 at 19)"; empty if all is a number."""
+        """The text on a NaN loss: "loss is NaN since step 20 (last good 10.58 at 19)"; empty if all is well."""
         return f"{self.what} {find_nan_since(self)}" if self.nan else ""
 
     def with_nan_onset(self, earlier: RunPosition) -> RunPosition:
@@ -74,7 +74,7 @@ class RunPosition(NamedTuple):
 
 
 def find_nan_since(where: RunPosition) -> str:
-    """Since when the loss is NaN, as every page says it: "since step 20 (last good 10.58 at 19)"."""
+    """The text since when the loss is NaN: "since step 20 (last good 10.58 at 19)"."""
     if where.nan_from is not None:
         since = f"since step {where.nan_from:,}"
     elif where.nan_by is not None:
@@ -242,7 +242,7 @@ def is_same_step(one: Step, other: Step) -> bool:
 
 
 class Steps(Sequence[Step]):
-    """The steps of a run, appended and corrected by a parser; followers ask from which step on they have changed."""
+    """The steps of a run, which a parser appends and corrects; readers ask which have changed."""
 
     __slots__ = ("_chunks", "_firsts", "_starts", "_tail", "_unchanged")
 

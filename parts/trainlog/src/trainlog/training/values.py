@@ -58,7 +58,7 @@ def parse_number(text: str) -> float | None:
 
 
 def unwrap_numbers(text: str) -> str:
-    """The text with numbers out of their wrappers, and durations of several units as seconds."""
+    """The text with wrapped numbers as plain ones, and durations of several units as seconds."""
     if "(" in text:
         text = _WRAPPED_NUMBER.sub(r"\1", text)
     if "m " in text or "h " in text:
@@ -157,14 +157,14 @@ Source = re.Match[str] | str | None  # a number before its unit, the key of a pa
 
 
 def find_tokens_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
-    """Which key or pattern of the line gives the tokens per second."""
+    """The key or pattern of the line that gives the tokens per second."""
     key = next((name for name in SPEED_NAMES if name in keys), None)
     found = _TOKENS_PER_SECOND.search(text) if "tok" in text else None
     return _decide_source(found, key, text)
 
 
 def find_time_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
-    """Which key or pattern gives the step time; a rate (`RATE_UNITS` or `it/s`) has to be inverted."""
+    """The key or pattern of the line that gives the step time; a rate has to be inverted."""
     if "ups" in keys:  # updates per second: of programs whose time is that of many updates
         return "ups"
     if (time := next((name for name in (*TIME_NAMES, *TIME_NAMES_MS) if name in keys), None)) is not None:

@@ -187,7 +187,7 @@ _GROUPS = frozenset({"at", "of", "epoch", "total", "loss", "grad_norm", "lr", "m
 
 
 class Format(NamedTuple):
-    """A program with a line for each step: a word of its lines, and how they are parsed."""
+    """The line format of a known training program, and how its lines are parsed."""
 
     name: str
     word: str
@@ -196,9 +196,7 @@ class Format(NamedTuple):
 
     @classmethod
     def of_pattern(cls, name: str, word: str, pattern: str, first_epoch: int = 0) -> Format:
-        """Of lines with that pattern, whose groups are `at`, `loss` and what else of `_GROUPS` the program prints;
-        `of`: steps in an epoch. Raises ValueError.
-        """
+        """A format whose lines match a regular expression with named groups. Raises ValueError."""
         _, *parts = re.split(r"\(\?P<(\w+)>", pattern)
         if unknown := {*parts[::2]} - _GROUPS:
             raise ValueError(f"{name}: no figure of a step is called {', '.join(sorted(unknown))}")
@@ -217,7 +215,7 @@ class Format(NamedTuple):
 def _make_report(
     name: str, found: re.Match[str], first_epoch: int, epoch: int | None = None, epochs: int = 0
 ) -> StepReport:
-    """`epoch`, and how many there are, of a line that does not say it."""
+    """A step report with the epoch, and the number of epochs, of a line that does not name it."""
     groups = {group: raw or "" for group, raw in found.groupdict().items()}
     at, loss = int(groups["at"]), parse_number(groups["loss"])
     extra = {group: value for group in ("mfu", "samples_per_s") if (value := parse_positive(groups.get(group, "")))}

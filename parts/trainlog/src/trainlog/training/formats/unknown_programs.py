@@ -205,7 +205,7 @@ class StepLineFinder:
         self._words, self._formats = words, formats
 
     def find_lines(self, block: bytes) -> dict[int, int]:
-        """As `WordSearch.lines`."""
+        """The offsets of lines that may report a step, found by their words."""
         found = self._words.find_lines(block)
         for each in self._formats:
             for at in each.pattern.places(block):
