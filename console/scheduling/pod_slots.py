@@ -7,6 +7,7 @@ for each of its GPUs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -88,9 +89,19 @@ class PodSlot(Struct, frozen=True):
 
 def pod_slots(jobset: JobSet, fleet: Fleet) -> tuple[PodSlot, ...]:
     """All ranks of the JobSet in order, including those without a pod."""
-    live = jobset.live_pods(fleet.pods_by_jobset.get(jobset.uid, ()))
-    gpus = {group.name: group.gpus_per_pod for group in jobset.groups}
-    return tuple(PodSlot(number, *place, gpus[place[0]], live.get(place)) for number, place in enumerate(jobset.places))
+    global _latest
+    pods = fleet.pods_by_jobset.get(jobset.uid, ())
+    known, known_pods, slots = _latest
+    if known is not jobset or known_pods is not pods:
+        live, gpus = jobset.live_pods(pods), {group.name: group.gpus_per_pod for group in jobset.groups}
+        places = enumerate(jobset.places)
+        slots = tuple(PodSlot(number, *place, gpus[place[0]], live.get(place)) for number, place in places)
+        _latest = jobset, pods, slots
+    return slots
+
+
+_latest: tuple[JobSet | None, Sequence[Pod], tuple[PodSlot, ...]] = None, (), ()
+"""The slots that were worked out last, with their JobSet and pods: a look at a job asks for them several times."""
 
 
 def find_pod_slot(fleet: Fleet, namespace: str, job: str, rank: str) -> PodSlot:
