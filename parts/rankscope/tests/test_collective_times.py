@@ -274,7 +274,12 @@ def test_times_that_rule_nothing_out_are_no_verdict() -> None:
 
 @pytest.mark.parametrize(
     ("gaps", "size"),
-    [([700] * 5 + [9000], 6), ([700], 1), ([400, 900, 600, 20_000], 4)],
+    [
+        ([700] * 5 + [9000], 6),
+        ([700], 1),
+        ([400, 900, 600, 20_000], 4),
+        ([400, 900, 600, 20_000] * 9 + [20_000] * 4, 4),  # the loss is read every ten steps
+    ],
 )
 def test_the_collectives_of_a_step_are_found_by_when_they_repeat_themselves(gaps: list[int], size: int) -> None:
     chance, at, launched = random.Random(2), 0, dict[int, int]()

@@ -339,7 +339,7 @@ def find_step(launched: Mapping[int, int], numbers: Sequence[int]) -> int | None
     most = min(MAX_COLLECTIVES_PER_STEP, len(gaps) // MIN_STEPS)
     like = [sum(map(mul, gaps, gaps[by:])) / (len(gaps) - by) / whole for by in range(1, most + 1)]
     best = max(like, default=0.0)
-    return next(by for by, each in enumerate(like, 1) if each >= 0.75 * best) if best >= MIN_CORRELATION else None
+    return next(by for by, each in enumerate(like, 1) if each >= 0.65 * best) if best >= MIN_CORRELATION else None
 
 
 def _beyond_others(costs: Mapping[int, Sequence[float]]) -> dict[int, list[float]]:
