@@ -187,6 +187,7 @@ def test_ranks_without_times_give_no_verdict() -> None:
 
 
 STEPS, BUCKETS = 40, 14
+FOUR_GAPS = [400, 900, 600, 20_000]  # of the steps of a job; in every tenth its loss is read
 
 
 def overlapped(late: list[int], *, in_time: bool = False, jitter: int = 300) -> dict[int, PodTimes]:
@@ -234,6 +235,18 @@ def test_where_collectives_overlap_the_computation_the_longest_wait_of_a_step_co
         assert cost < report.bound < 0.05
 
 
+def test_where_each_gather_of_a_step_waits_a_part_these_count_by_the_half() -> None:
+    chance, found = random.Random(5), {rank: RankTimes(rank, since=0, gathers=["0"]) for rank in range(4)}
+    for rank, own in found.items():
+        own.groups["0"] = GroupRanks("default_pg", [*found])
+        own.times["0"] = [
+            (number, 20_000 * (number // 4) + 3000 * (number % 4), 1000 + chance.randrange(100) - 800 * (rank == 1))
+            for number in range(4 * STEPS)
+        ]
+    late = find_late_on_gpu({rank: PodTimes([each], clock="a") for rank, each in found.items()}, {}).late
+    assert [(each.rank, round(each.share, 2), round(each.high, 2)) for each in late] == [(1, 0.04, 0.16)]
+
+
 def staged(*, slow: int) -> dict[int, PodTimes]:
     """Two stages of a pipeline, tensors over two ranks in each, four batches in a step of 100 ms.
 
@@ -274,12 +287,7 @@ def test_times_that_rule_nothing_out_are_no_verdict() -> None:
 
 @pytest.mark.parametrize(
     ("gaps", "size"),
-    [
-        ([700] * 5 + [9000], 6),
-        ([700], 1),
-        ([400, 900, 600, 20_000], 4),
-        ([400, 900, 600, 20_000] * 9 + [20_000] * 4, 4),  # the loss is read every ten steps
-    ],
+    [([700] * 5 + [9000], 6), ([700], 1), (FOUR_GAPS, 4), (FOUR_GAPS * 9 + [20_000] * 4, 4)],
 )
 def test_the_collectives_of_a_step_are_found_by_when_they_repeat_themselves(gaps: list[int], size: int) -> None:
     chance, at, launched = random.Random(2), 0, dict[int, int]()

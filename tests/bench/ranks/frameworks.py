@@ -217,7 +217,7 @@ def measure(running: Running, asked: argparse.Namespace, ended: float, kept: Kep
             "samples": [each.decode() for each in samples],
             "truth": truth, "addresses": [pods.address(each) for each in range(job.ranks)], "seed": asked.seed,
         }, f"{job} {kind} {amount * 1000:.1f} ms, rank {who}: {step * 1000:.1f} ms a step, "
-           f"{healthy * 1000:.1f} without; late {describe_truth(truth)}")  # fmt: skip
+           f"{healthy * 1000:.1f} without")  # fmt: skip
 
 
 def measure_cost(running: Running, asked: argparse.Namespace, ended: float, kept: Kept) -> None:
@@ -239,7 +239,7 @@ def measure_cost(running: Running, asked: argparse.Namespace, ended: float, kept
     running.measure_step(2.0)
     rounds: list[list[tuple[str, float, float]]] = []
     while time.monotonic() < ended and len(rounds) < job.trials:
-        order = list(ways)[: 4 if len(rounds) % 3 == 2 else 2]
+        order = list(ways)[: 2 if (len(rounds) + 1) % asked.others else 4]
         chance.shuffle(order)
         rounds.append([])
         for way in order:
@@ -297,22 +297,6 @@ def goes_well(running: Running, do: Callable[[], object]) -> bool:
     return True
 
 
-def describe_truth(truth: list[dict[str, Any] | None]) -> str:
-    """By how many ms each rank had launched its step later than the first, in the mean, by one clock."""
-    late = lateness(truth)
-    return " ".join(f"{each:.1f}" for each in late) if late else "not measured"
-
-
-def lateness(truth: list[dict[str, Any] | None]) -> list[float]:
-    """The same as numbers; empty where a rank measured nothing."""
-    known = [each["launched"] for each in truth if each and each["launched"]]
-    if len(known) < len(truth) or not known:
-        return []
-    steps = min(map(len, known))
-    first = [min(each[-steps:][at] for each in known) for at in range(steps)]
-    return [1000 * statistics.fmean(each[-steps:][at] - first[at] for at in range(steps)) for each in known]
-
-
 def run(asked: argparse.Namespace) -> None:
     ended, kept = time.monotonic() + asked.limit, Kept(asked.out)
     streams = [[Job.parse(each) for each in stream.split(",")] for stream in asked.jobs]
@@ -346,4 +330,5 @@ if __name__ == "__main__":
     parser.add_argument("--limit", type=float, default=500.0, help="seconds after which no trial begins")
     parser.add_argument("--seconds", type=float, default=4.0, help="of polls in a trial, or of a turn of cost")
     parser.add_argument("--samples", type=float, default=6.0, help="seconds of py-spy in a trial")
+    parser.add_argument("--others", type=int, default=3, help="rounds of cost, in one of which not only NCCL is asked")
     run(parser.parse_args())

@@ -268,14 +268,14 @@ class _Lateness:
         # Where only a part of the collectives holds up the computation, the waits add up in part: they are a bound.
         added = _beyond_others({rank: list(map(sum, several)) for rank, several in earlier.items()}) if gathers else {}
         shares: dict[int, float] = {}
+        middles: dict[int, float] = {}
         half: dict[int, float] = {}
         highs: dict[int, float] = {}
         for rank, more in _beyond_others(costs).items():
-            shares[rank], half[rank] = _mean_and_half(_cap_outlier_steps(more), part * size)
-            highs[rank] = max(
-                _mean_and_half(_cap_outlier_steps(costs[rank]), part * size)[0] + half[rank],
-                sum(_mean_and_half(_cap_outlier_steps(added.get(rank, more)), part * size)),
-            )
+            shares[rank], half[rank] = _mean_and_half(more, part * size)
+            whole, scatter = _mean_and_half(added.get(rank, more), part * size)
+            middles[rank] = (shares[rank] + whole) / 2
+            highs[rank] = max(_mean_and_half(costs[rank], part * size)[0] + half[rank], whole + scatter)
         least = {number: min(times[rank][number] for rank in timed) for number in known}
         waits = {
             rank: statistics.fmean(of_step(own[each] - least[each] for each in step) for step in steps) / (part * size)
@@ -286,7 +286,7 @@ class _Lateness:
         late = frozenset(
             rank
             for rank, share in shares.items()
-            if share >= MIN_SHARE
+            if middles[rank] >= MIN_SHARE
             and share - half[rank] > max(MIN_LOWER_BOUND, ABOVE_OTHERS * median_of_others(positive, max(0.0, share)))
         )
         return _Lateness(
@@ -369,8 +369,8 @@ def median_of_others(values: Sequence[float], own: float, zeros: int = 0) -> flo
 
 
 def _mean_and_half(values: Sequence[float], part: float) -> tuple[float, float]:
-    """Mean share of the time, and half of its 95 % interval, by the means of blocks."""
-    count = len(values)
+    """Mean share of the time without single steps, and half of its 95 % interval, by the means of blocks."""
+    values, count = _cap_outlier_steps(values), len(values)
     blocks = [values[at * count // MEAN_BLOCKS : (at + 1) * count // MEAN_BLOCKS] for at in range(MEAN_BLOCKS)]
     means = [statistics.fmean(each) / part for each in blocks if each]
     return statistics.fmean(values) / part, STUDENT_T * statistics.stdev(means) / len(means) ** 0.5
