@@ -499,7 +499,7 @@ def test_work_rests_once_keys_are_pressed_and_not_before(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("limit", "flood", "error", "words"),
     [("client.MIN_FLOW_SECONDS", "a drip without end", Unreachable, "in time"),
-     ("failures.ERROR_BODY_TIMEOUT", "a refusal that drips", NotAllowed, None)],
+     ("api_errors.ERROR_BODY_TIMEOUT", "a refusal that drips", NotAllowed, None)],
 )  # fmt: skip
 async def test_a_list_that_drips_is_no_answer_and_a_refusal_that_drips_is_known_by_its_status(
     limit: str, flood: str, error: type[ConsoleError], words: str | None, monkeypatch: pytest.MonkeyPatch
