@@ -153,6 +153,17 @@ def percent(part: float, whole: float) -> str:
     return "< 1 %" if 0 < share <= 0.5 else "99 %" if 99 < share < 100 else f"{share:.0f} %"
 
 
+def percents(parts: Sequence[float]) -> list[str]:
+    """The same of all parts of a whole, rounded so that they sum to 100."""
+    whole = sum(parts)
+    found = [int(100 * part / whole) for part in parts]
+    for at in sorted(range(len(parts)), key=lambda at: found[at] - 100 * parts[at] / whole)[: 100 - sum(found)]:
+        found[at] += 1
+    few = {0: "< 1 %", 100: "99 %"}  # of a part that is neither nothing nor all
+    pairs = zip(parts, found, strict=True)
+    return [few.get(at, f"{at} %") if 0 < part < whole else f"{at} %" for part, at in pairs]
+
+
 def bar(part: float, whole: float, width: int, style: str = "accent") -> list[Span]:
     """A bar of that width; a small share is visible, and an incomplete one is never full."""
     if whole <= 0 or width <= 0:

@@ -61,11 +61,6 @@ class Ledger(Struct, frozen=True):
         """GPU-milliseconds that were held: all but the time in the queue."""
         return sum(self.boxes.values()) - self.boxes.get(LedgerBox.QUEUED, 0)
 
-    def share(self, box: LedgerBox) -> float | None:
-        """A category's share of the allocated time; None if nothing was allocated, and for queueing."""
-        held = self.allocated
-        return self.boxes.get(box, 0) / held if held and box is not LedgerBox.QUEUED else None
-
     def scale(self, part: int, whole: int) -> Ledger:
         return Ledger(part, {box: took * part // whole for box, took in self.boxes.items()})
 

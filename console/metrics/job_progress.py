@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from console.logs.log_end import LogEnd
 from console.median import median
 from console.metrics.start_phase import StartPhase
-from console.metrics.step_cadence import StepCadence, cadence_of_rows, format_late_row, format_late_step, is_overdue
+from console.metrics.step_cadence import StepCadence, cadence_of_rows, format_late_row, format_late_step, seconds_to_end
 from console.metrics.training_run import SLOWER_SHARE, SLOWER_SPREADS
 from console.settings_file import config_in_force
 from trainlog import MetricColumn, NcclResult, RunPosition, judge_test
@@ -65,7 +65,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def eta(self) -> float | None:
-        """Estimated seconds to the end, by the time between log lines; None also for a stalled or diverged run."""
+        """Estimated seconds from `at` to the end, by the time between log lines; None if it stalled or diverged."""
         return None if self.nan else self.seconds_left
 
     @property
@@ -74,8 +74,7 @@ class JobProgress(Struct, frozen=True):
         pace = self.step_time if self.pace is None else self.pace
         if self.step is None or self.total is None or pace is None or self.late or self.end is not None:
             return None
-        left = max(0.0, (self.total - self.step) * pace)
-        return None if self.stepped and is_overdue(left, self.at - self.stepped) else left
+        return seconds_to_end(self.total - self.step, pace, self.at - self.stepped if self.stepped else 0.0)
 
     @property
     def late(self) -> str:

@@ -52,8 +52,13 @@ class MeasuredTest(Struct, frozen=True):
 
 
 def comparable_tests(tests: Iterable[MeasuredTest], shown: MeasuredTest) -> list[MeasuredTest]:
-    """Finished tests like `shown` without wrong values, of other jobs or attempts, newest first."""
-    others = (each for each in tests if each.comparison_key == shown.comparison_key and each.name != shown.name)
+    """Finished tests like `shown` without wrong values, of other jobs or attempts, newest first.
+
+    Of a test without rows the data type is not known yet.
+    """
+    program, ranks, kind, gpu = shown.comparison_key
+    keys = ((each, each.comparison_key) for each in tests if each.name != shown.name)
+    others = (each for each, key in keys if key == (program, ranks, kind or key[2], gpu))
     found = (each for each in others if each.test.finished and each.test.ok is not False)
     return sorted(found, key=lambda each: -each.at)
 

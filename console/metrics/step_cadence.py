@@ -135,9 +135,10 @@ def _pace_around_pause(
     return took / steps if steps > 0 and took > 0 else None
 
 
-def is_overdue(left: float, quiet: float) -> bool:
-    """Whether a run has been silent for so long that its estimated remaining time `left` is wrong."""
-    return quiet > 2 * left + 60
+def seconds_to_end(steps: float, pace: float, quiet: float) -> float | None:
+    """Seconds until so many more steps are made, `quiet` after the last; None after a silence that proves it wrong."""
+    left, quiet = max(0.0, steps * pace), max(0.0, quiet)
+    return None if quiet > 2 * left + 60 else max(0.0, left - quiet)
 
 
 def format_late_step(quiet: float, step: int | None, pace: float | None) -> str:

@@ -21,8 +21,8 @@ from console.metrics.step_cadence import (
     RECENT_STEPS,
     StepCadence,
     format_late_step,
-    is_overdue,
     pace_by_timestamps,
+    seconds_to_end,
 )
 from console.metrics.time_spans import TimeRecorder
 from console.scheduling.pod_failure import PodFailure
@@ -490,7 +490,7 @@ class TrainingRun(RunReader):
         return seen if seen > printed or (seen * GROSS_OUTLIER_FACTOR < printed and not burst) else printed
 
     def eta(self, now: float = 0.0) -> float | None:
-        """Estimated seconds from the last step to the end; None if unknown, stalled, broken off or diverged."""
+        """Estimated seconds from now, or from the last step, to the end; None if unknown, stalled or diverged."""
         last, total, pace = self.last, self.total, self.step_interval()
         if last is None or last.step is None or total is None or pace is None or self.finished:
             return None
@@ -498,8 +498,7 @@ class TrainingRun(RunReader):
             return None
         if not self.goes_on or last.nan or (now and self.late_text(now)):
             return None
-        left = max(0.0, (total - last.step) * pace)
-        return None if now and is_overdue(left, now - self.times[-1]) else left
+        return seconds_to_end(total - last.step, pace, now - self.times[-1] if now else 0.0)
 
     def cadence(self) -> StepCadence | None:
         """The regularity of the run's steps; None if there are too few."""

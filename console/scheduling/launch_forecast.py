@@ -20,12 +20,7 @@ from console.kube.objects.node import GKE_PREFIX
 from console.kube.objects.queue import ClusterQueue
 from console.kube.objects.workload import PodSet as QueuedPodSet, Workload as QueuedWorkload
 from console.kube.snapshot import Fleet, WatchState
-from console.scheduling.free_slots import (
-    EligibleNodes,
-    eligible_nodes,
-    format_slots,
-    jobs_blocking_placement,
-)
+from console.scheduling.free_slots import EligibleNodes, eligible_nodes, format_slots, jobs_blocking_placement
 from console.scheduling.kueue_snapshot import closed_reason, gpu_flavors, queue_order
 from console.scheduling.quota_ledger import (
     QuotaLedger,
@@ -37,7 +32,7 @@ from console.scheduling.quota_ledger import (
     shortage,
 )
 from console.scheduling.topology import BLOCK, MACHINE_GPUS, level_name
-from console.scheduling.why import QuotaAccount, QuotaHolder, awaited_ends, free_when
+from console.scheduling.why import QuotaAccount, QuotaHolder, awaited_ends, free_when, frees_enough
 from kueue_rules import (
     HOSTNAME,
     FlavorAssigner,
@@ -197,11 +192,9 @@ def forecast(fleet: Fleet, demand: LaunchDemand, start: ExpectedStart | None = N
     known = not found.preempts and priority_of(fleet, demand) is not None
     waits = found.verdict is LaunchVerdict.WAITS and known and (found.short_by or found.unblocks)
     until = awaited_ends(found.unblocks, start) if waits else ""
-    return replace(
-        found,
-        need=demand.gpus,
-        sentence=found.sentence + free_when(found.short_by, until, (*found.unblocks, *found.holders), start),
-    )
+    frees = frees_enough(found.short_by, (*found.unblocks, *found.holders), start)
+    words = found.sentence + free_when(found.short_by, until, frees=frees)
+    return replace(found, need=demand.gpus, sentence=words)
 
 
 def free_quota_gpus(fleet: Fleet, demand: LaunchDemand) -> int:

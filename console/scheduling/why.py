@@ -130,6 +130,7 @@ class Why(Struct, frozen=True):
     unblocks: tuple[QuotaHolder, ...] = ()
     """The fewest running jobs whose end would let it start, also past those in front; empty if no end would."""
     until: str = ""  # the same as "a ends", where its start is foreseen by the forecast
+    frees: bool = True  # whether that frees as much as it is short of; else it only may start then
     room: int = -1  # pods that the best place of the level they must share has room for; -1: not known
     position: int = 0  # in its ClusterQueue; 1 is tried first, 0 stands in no queue
     ahead: tuple[str, ...] = ()  # names of the jobs that are tried before it
@@ -141,7 +142,14 @@ class Why(Struct, frozen=True):
             return self.sentence
         short = f"{self.short_by:,} GPU{'s' if self.short_by > 1 else ''} short"
         names = self.until.removesuffix("s").removesuffix(" end")
-        return f"{short} · {names}" if names else short
+        return (f"{short} · {names}" if self.frees else f"may start after {names}") if names else short
+
+    def without_figures(self, start: ExpectedStart | None) -> str:
+        """The sentence without the sum of its quota, and without whose end it awaits if its start names that."""
+        sums = f"; {self.account.sum_text}, {self.short_by} more needed" if self.account is not None else ""
+        words = self.sentence.replace(sums, f", {self.short_by} more than are free") if sums else self.sentence
+        ends = free_when(self.short_by, self.until, frees=self.frees) if start_after(start) else ""
+        return words.replace(ends, "") if ends else words
 
     def with_end(self, start: ExpectedStart | None) -> Why:
         """The explanation with the jobs whose end is awaited."""
@@ -151,8 +159,9 @@ class Why(Struct, frozen=True):
             return self
         names = {*start_after(start)} or {each.name for each in self.unblocks}
         known = dict.fromkeys(each for each in (*self.unblocks, *self.holders) if each.name in names)
-        words = self.sentence + free_when(self.short_by, until, (*self.unblocks, *self.holders), start)
-        return replace(self, sentence=words, until=until, unblocks=tuple(known))
+        frees = frees_enough(self.short_by, (*self.unblocks, *self.holders), start)
+        words = self.sentence + free_when(self.short_by, until, frees=frees)
+        return replace(self, sentence=words, until=until, frees=frees, unblocks=tuple(known))
 
 
 _MAX_NAMED_JOBS = 3  # jobs that are named in a sentence; the rest is counted
@@ -174,17 +183,17 @@ def awaited_ends(unblocks: Sequence[QuotaHolder], start: ExpectedStart | None) -
     return format_ends([each.name for each in unblocks])
 
 
-def free_when(short_by: int, until: str, holders: Sequence[QuotaHolder], start: ExpectedStart | None) -> str:
-    """The last clause of a reason: what is free when which jobs end; empty if these are not known.
-
-    A job that holds too little of that quota, or another flavor, only lets it "may start".
-    """
-    if not until:
-        return ""
+def frees_enough(short_by: int, holders: Sequence[QuotaHolder], start: ExpectedStart | None) -> bool:
+    """Whether each of those after whose end it starts holds enough of that quota; of these `holders` are known."""
     held = {each.name: each.gpus for each in holders}
-    if any(held.get(name, -1) < short_by for name in start_after(start)):
+    return all(held.get(name, -1) >= short_by for name in start_after(start))
+
+
+def free_when(short_by: int, until: str, *, frees: bool) -> str:
+    """The last clause of a reason: what is free when which jobs end; empty if these are not known."""
+    if until and not frees:
         return f"; may start when {until}"
-    return f"; {'quota' if short_by else 'room'} free when {until}"
+    return f"; {'quota' if short_by else 'room'} free when {until}" if until else ""
 
 
 def format_ends(names: Sequence[str], *, any_of: bool = False) -> str:

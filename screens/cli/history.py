@@ -37,9 +37,9 @@ from screens.cli.open_session import open_session
 from screens.cli.output import print_json, print_line, print_listing, print_result, print_table, warn
 from screens.columns.jobs import JobLine
 from screens.columns.live_jobs import with_diagnoses
-from screens.columns.runs import RUNS, cost_lines, hours_words
+from screens.columns.runs import RUNS, box_shares, cost_lines, hours_words
 from screens.sanitize import one_line
-from screens.wording import alarm_words, count, loss_words, percent
+from screens.wording import alarm_words, count, loss_words
 
 if TYPE_CHECKING:
     from console.launch.run_database import RunHistory
@@ -284,16 +284,10 @@ def _print_groups(title: str, rows: Rows, ledgers: dict[str, Ledger], runs: int,
             OWN_NAME if me and name == me else name,
             str(len(rows[name]) if name in rows else runs),
             hours_words(cost.allocated),
-            *(
-                hours_words(cost.boxes.get(box, 0))
-                if box is LedgerBox.QUEUED
-                else "─"
-                if (share := cost.share(box)) is None
-                else percent(share, 1)
-                for box in used
-            ),
+            *(hours_words(cost.boxes.get(box, 0)) if box is LedgerBox.QUEUED else shares.get(box, "─") for box in used),
         ]
         for name, cost in [*ledgers.items(), ("all", total)]
+        for shares in [box_shares(cost)]
     ]
     print_table([title, ">RUNS", ">GPU-TIME", *(f">{box}".upper() for box in used)], cells)
 

@@ -11,7 +11,15 @@ from console.metrics.health import HealthLevel
 from console.scheduling.pod_slots import first_failure
 from screens import wording
 from screens.columns.column import RowKey
-from screens.columns.jobs import JobLine, attempt_cell, failure_words, ranks_cell, reasons, state_cell
+from screens.columns.jobs import (
+    JobLine,
+    attempt_cell,
+    failure_words,
+    ranks_cell,
+    short_reasons,
+    start_words,
+    state_cell,
+)
 from screens.wording import Cell, Span, runs_of
 
 if TYPE_CHECKING:
@@ -69,8 +77,8 @@ TAB_OF_HEALTH = {
 """The tab of the job's page that shows what an alarm is about."""
 
 
-def explanation(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
-    """The reason for the job's state as spans, none if all is well; `ended`: how a job that is gone ended."""
+def explanation(line: JobLine | None, *, gone: bool, ended: str = "", now: float = 0.0) -> list[Span]:
+    """The reason for a job's state and its start as spans, none if all is well; `ended`: how one that is gone ended."""
     if line is None:
         return [Span(ended) if ended else Span("Waiting for the JobSet to appear in the cluster.", "dim")]
     if gone:
@@ -92,13 +100,15 @@ def explanation(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Sp
         if line.job_progress is not None and (reason := line.job_progress.failure):
             runs.append(Span(f"{wording.sentence(reason)}. ", "bad"))
         runs.append(Span(f"First failure: {failure_words(first)}{where}{f', {when}' if when else ''}. ", "bad"))
-    sentence, own = reasons(line)
+    sentence, own = short_reasons(line)
     if first is None and (line.health.kept or not line.health.alarmed) and (sentence or line.health.verdict):
         style = {HealthLevel.BAD: "bad", HealthLevel.LATE: "waits"}.get(line.health.level, "")
         found = _verdict_words(line)
         runs.append(Span(f"{sentence}. {found}" if sentence and found else found or f"{sentence} ", style))
     if own:
         runs.append(Span(own, "dim"))
+    if line.start is not None and line.jobset.state is JobState.PENDING:
+        runs += [Span(" starts ", "dim"), Span(start_words(line.start, max(now, line.fleet.at)))]
     return runs
 
 

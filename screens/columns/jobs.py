@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from console.connection_settings import OWN_NAME
+from console.durations import DAY
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import ALARM_GLYPH, Alarm
@@ -132,6 +133,12 @@ class JobLine:
         return self.slow_rank if self.health.verdict and self.health.state not in STEPLESS_WORDS else None
 
     @property
+    def seconds_left(self) -> float | None:
+        """Until its last step, by its pace, from when its log was read; None: it does not run, or nobody knows."""
+        runs = self.jobset.state in {JobState.STARTING, JobState.RUNNING} and self.health.state not in STEPLESS_WORDS
+        return self.job_progress.eta if self.job_progress is not None and runs else None
+
+    @property
     def style(self) -> str:
         return "dim" if self.jobset.finished else ""
 
@@ -203,6 +210,12 @@ def reasons(line: JobLine) -> tuple[str, str]:
     """The explanation, and the controller's message if it adds something or disagrees."""
     sentence = wording.sentence(line.health.words)
     return wording.short_nodes(sentence), wording.quotation(line.why, sentence, line.jobset.failure)
+
+
+def short_reasons(line: JobLine) -> tuple[str, str]:
+    """The same without what the figures of its queue and its expected start tell."""
+    sentence, own = reasons(line)
+    return line.why.without_figures(line.start) if line.health.words == line.why.sentence else sentence, own
 
 
 _DETAILS = re.compile(r" \([^()]*\)|, usually one takes .*|(?<=steps) take|(?<=after) step")
@@ -311,6 +324,15 @@ def progress_words(job_progress: JobProgress) -> list[Span]:
     return [Span("  ".join(words for words in (loss, speed) if words))]
 
 
+def left_words(line: JobLine) -> str:
+    """The time until its last step, and when that is if it is less than a day; empty: not known."""
+    left, progress = line.seconds_left, line.job_progress
+    if not left or progress is None:
+        return ""
+    at = f", at {wording.clock_time(progress.at + left, progress.at)}" if left < DAY else ""
+    return f"{wording.duration(left)} left{at}"
+
+
 PROGRESS_COLUMNS, BAR_COLUMNS = 20, 4  # of the column, and of the bar in it where its figures leave that
 STALE_SECONDS = 60.0  # seconds after which figures are shown with their age
 
@@ -332,8 +354,8 @@ def progress_cell(line: JobLine) -> Cell:
         return ""
     if not job_progress.total:
         return Span(f"step {job_progress.step:,}", "dim")
-    runs, stands = line.jobset.state in {JobState.STARTING, JobState.RUNNING}, line.health.state in STEPLESS_WORDS
-    left = f" {wording.age(job_progress.eta)} left" if job_progress.eta and runs and not stands else ""
+    left = f" {wording.age(line.seconds_left)} left" if line.seconds_left else ""
+    runs = line.jobset.state in {JobState.STARTING, JobState.RUNNING}
     if runs and job_progress.at and (old := line.fleet.at - job_progress.at) > STALE_SECONDS:
         left = f" {wording.age(old)} ago"
     share = f" {wording.percent(job_progress.step, job_progress.total)}"
@@ -372,11 +394,6 @@ def _progress_json(line: JobLine) -> dict[str, Any] | None:
         "size": progress.size,
         "busbw": progress.busbw,
     }
-
-
-def _seconds_left(line: JobLine) -> float | None:
-    runs = line.jobset.state in {JobState.STARTING, JobState.RUNNING}
-    return line.job_progress.eta if line.job_progress and runs and line.health.state not in STEPLESS_WORDS else None
 
 
 def _start_json(line: JobLine) -> dict[str, Any] | None:
@@ -451,7 +468,7 @@ JOBS: ListLayout[JobLine] = ListLayout(
                "by the end of its log: step, total, loss (the last number), of a test size and busbw; null: not known",
                _progress_json, width=PROGRESS_COLUMNS, drop=2, sort=_share_done, down=True),
         fact("seconds_left", "until its last step, by its pace; null: it does not run, stalled, or it is not known",
-             _seconds_left),
+             lambda line: line.seconds_left),
         fact("expected_start", "of a job that waits: at (seconds since the epoch; null: not known), after, "
              "latest, window, bounds, unknown and words as a4 forecast has them; null of any other", _start_json),
         Column("TREND", lambda line: wording.sparkline(line.job_progress.trend) if line.job_progress else "", "trend",

@@ -129,7 +129,7 @@ def busbw_words(measured: NodeBandwidth | None, now: float) -> list[Span]:
         words = f" {measured.arrow} {share} its median of {count(len(measured.values) - 1, 'test')} before"
     when = f", {duration(now - measured.at)} ago" if measured.at else ""
     style = "bad" if trend is not None and trend < -MAX_BUSBW_FALL else ""
-    where = f" in {measured.job}{when}" if measured.job else when
+    where = f", in {measured.job}{when}" if measured.job else when
     return [Span(f"{measured.last:,.0f} GB/s{words}", style), Span(where, "dim")]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from console.connection_settings import OWN_NAME
 from console.kube.stream_completeness import SERVER_CLOCK
 from console.launch.run_record import STALLED_STATE, Outcome, RunRecord
-from console.metrics.gpu_time_ledger import format_gpu_time
+from console.metrics.gpu_time_ledger import LedgerBox, format_gpu_time
 from screens import wording
 from screens.columns.column import Column, since
 from screens.columns.jobs import health_runs
@@ -112,18 +112,23 @@ def run_facts(run: RunRecord, now: float, by: str = "") -> tuple[Fact, ...]:
 def cost_lines(cost: Ledger) -> list[str]:
     """Lines of text that say what the GPU-time of a run was spent on."""
     lines = [f"{format_gpu_time(cost.allocated / 1000, digits=2)} allocated ({cost.gpus} GPUs)"]
+    shares = box_shares(cost)
     for box, took in cost.boxes.items():
-        share = cost.share(box)
         if took:
-            part = wording.percent(share, 1) if share is not None else ""
-            lines.append(f"{hours_words(took, 'GPU-'):>14} {part:>6}  {box.words}")
+            lines.append(f"{hours_words(took, 'GPU-'):>14} {shares.get(box, ''):>6}  {box.words}")
     return lines
+
+
+def box_shares(cost: Ledger) -> dict[LedgerBox, str]:
+    """What part of the allocated time each box has; without the time in the queue, which held nothing."""
+    held = {box: took for box, took in cost.boxes.items() if box is not LedgerBox.QUEUED and cost.allocated}
+    return dict(zip(held, wording.percents([*held.values()]), strict=True))
 
 
 def cost_words(cost: Ledger) -> str:
     """The largest boxes of a ledger: "5.30 GPU-hours: 80 % productive, 12 % not seen"; empty if nothing was held."""
-    largest = sorted(((cost.share(box) or 0.0, box.words) for box in cost.boxes), reverse=True)[:4]
-    parts = ", ".join(f"{wording.percent(share, 1)} {words}" for share, words in largest if share >= 0.005)
+    largest = sorted(box_shares(cost).items(), key=lambda each: -cost.boxes[each[0]])[:4]
+    parts = ", ".join(f"{share} {box.words}" for box, share in largest if share[0] not in "0<")
     return f"{format_gpu_time(cost.allocated / 1000, digits=2)}: {parts}" if cost.allocated else ""
 
 

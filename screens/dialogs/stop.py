@@ -32,7 +32,8 @@ async def read_plan(screen: LiveScreen, jobset: JobSet) -> tuple[StopPlan, Conso
 def question_lines(screen: LiveScreen, plans: Sequence[tuple[StopPlan, ConsoleError | None]]) -> list[str]:
     lines, short = [], len(plans) > MAX_JOBS_IN_FULL
     for plan, error in plans:
-        lines += stop_lines(plan, screen.app.whose(plan.owner), short=short and error is None)
+        owner = screen.app.whose(plan.owner) if len(plans) > 1 else ""  # of one its title tells it
+        lines += stop_lines(plan, owner, short=short and error is None)
         lines += [f"  ⚠ {error.message}"] if error else []
     if not short:
         return lines

@@ -20,6 +20,8 @@ from screens.dialogs.question import Choice, Pick
 from screens.dialogs.save_and_copy import save_export
 from screens.job_tabs.tab import JobTab
 from screens.widgets.charts.nccl_panel import NcclPanel, NcclTable
+from screens.widgets.job_pane import tail_lines
+from screens.widgets.side_pane import Lines
 from screens.wording import clock
 from trainlog import REFERENCE_RANKS, is_comparable
 
@@ -40,7 +42,12 @@ class NcclTab(JobTab):
     _measured = ""
 
     def compose(self) -> ComposeResult:
-        yield NcclPanel()
+        (panel := NcclPanel()).tail = self._last_lines
+        yield panel
+
+    def _last_lines(self, width: int, room: int, now: float) -> Lines:
+        measures = self.live.session.measures.find_followed(self.key) if self.live.app.connected else None
+        return tail_lines(self.line, measures, width, room, now) if self.line is not None else []
 
     def resume_after_reconnect(self) -> None:
         self._measured = ""  # the next snapshot, which comes at once, begins to read again
@@ -63,6 +70,9 @@ class NcclTab(JobTab):
             self._measured = line.jobset.uid
             self._follow_measures()
 
+    def draw(self, line: JobLine | None, fleet: Fleet) -> None:
+        self.panel.before.renew()
+
     @work(group="nccl", exclusive=True)
     async def _follow_measures(self) -> None:
         try:
@@ -71,7 +81,8 @@ class NcclTab(JobTab):
             async with measures.open_job(*self.key) as job, aclosing(job.follow_changes()) as changes:
                 async for now in changes:
                     panel = self.panel
-                    panel.kept = self.live.session.measures.test_history.tests
+                    history = self.live.session.measures.test_history
+                    panel.nodes, panel.kept = history.nodes, history.tests
                     panel.measured = now.tests
                     panel.unreadable = now.unreadable.get("nccl")
                     peak = panel.test.peak_busbw if panel.test else None

@@ -29,7 +29,7 @@ from screens.columns.column import Column, RowKey, since
 from screens.columns.job_header import events_of
 from screens.columns.jobs import JobLine
 from screens.job_tabs.tab import JobTab
-from screens.widgets.job_pane import start_lines, waiting_lines
+from screens.widgets.job_pane import waiting_lines
 from screens.widgets.log.log_lines import printable
 from screens.widgets.side_pane import Lines
 from screens.widgets.styled_text import CutLines, Styled, wrap
@@ -222,7 +222,11 @@ def card_lines(card: FailureCard, width: int, room: int) -> list[str]:
     """The failure card in at most `room` lines: its first line, and the newest log lines."""
     room = max(2, room)
     text, printed = card.text_lines(), len(card.lines)
-    head = [line for part in text[: len(text) - printed] for line in wrap(printable(part), max(1, width))]
+    head = [
+        line
+        for part in text[: len(text) - printed]
+        for line in wrap(printable(wording.short_nodes(part)), max(1, width))
+    ]
     high = max(1, room - min(MIN_CARD_LOG_LINES, printed, room - 1))
     if len(head) > high:
         head = [*head[: high - 1], f"{head[high - 1]} …"]
@@ -339,7 +343,7 @@ class RanksTab(JobTab):
         """Show why a waiting job waits and when it would start, or how long ranks wait for the chosen pod."""
         width, lines, now = self.live.size.width - 3, Lines(), SERVER_CLOCK.now()
         if line.jobset.state is JobState.PENDING:
-            lines = [*start_lines(line.start, width, now), *waiting_lines(line.why, width, self.live.app.whose)]
+            lines = waiting_lines(line.why, width, self.live.app.whose)
         elif line.slow is not None and _slow_ranks(line):
             gpus = line.pod_slots[self.rank].gpus if self.rank < len(line.pod_slots) else 0
             lines = slow_lines(line.slow, self.rank, gpus, width, now)

@@ -17,7 +17,7 @@ from console.metrics.health import STEPLESS_WORDS
 from console.metrics.job_measures import JobMeasures
 from screens import wording
 from screens.columns.job_header import explanation, training_waits
-from screens.columns.jobs import JobLine, health_runs
+from screens.columns.jobs import JobLine, health_runs, left_words
 from screens.dialogs.save_and_copy import save_export
 from screens.job_tabs.tab import JobTab
 from screens.widgets.charts.training_panel import TrainingCharts, TrainingPanel
@@ -78,6 +78,7 @@ class TrainingTab(JobTab):
         health = line.health if line is not None else None
         self.panel.known = "".join(run.text for run in explanation(line, gone=False)) if line is not None else ""
         self.panel.late = health if health is not None and health.state in STEPLESS_WORDS else None
+        self.panel.left = left_words(line) if line is not None else ""
         self.panel.over = health_runs(health)[0] if health is not None and (health.over or health.kept) else None
         self._update_summary()
         if self.is_open:

@@ -208,7 +208,7 @@ class JobScreen(LiveScreen):
         gone = self.key not in self.app.fleet.jobsets
         known = gone and bool(self.line or self._ended)
         self.header.runs = tuple(head(self.line, self.key, gone=known, now=SERVER_CLOCK.now()))
-        _show_line(self, self.reason, explanation(self.line, gone=gone, ended=self._ended))
+        _show_line(self, self.reason, explanation(self.line, gone=gone, ended=self._ended, now=SERVER_CLOCK.now()))
 
     def _show_saved(self) -> None:
         """Show what is saved and would be lost; no line for a job that trains nothing."""

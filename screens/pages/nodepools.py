@@ -36,7 +36,7 @@ from screens.widgets.styled_text import CutLines
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine, SummaryLine, fold_spans
-from screens.wording import BAD, DONE, OK, UNDER_WAY, Span, age, count, runs_of, sentence
+from screens.wording import BAD, DONE, OK, UNDER_WAY, Span, age, count, runs_of, sentence, short_node
 
 BAR_COLUMNS = 16  # columns of a bar
 MOST = 6  # rows that are shown
@@ -365,4 +365,4 @@ def failed_row(node: Node) -> tuple[Span, ...]:
     unknown = (UNDER_WAY, node.repair or "Google has not taken it up yet")
     glyph, words = REPAIRS.get(node.repair.lower(), unknown)
     about = Span(f"reported faulty ({node.fault}): ", "dim")
-    return (glyph, Span(f" {node.name} ", "text"), about, Span(words, "waits"))
+    return (glyph, Span(f" {short_node(node.name)} ", "text"), about, Span(words, "waits"))

@@ -138,7 +138,8 @@ class QueuesScreen(ReasonScreen):
         jobset = row.fleet.jobset_by_uid.get(row.workload.owner_uid)
         if jobset is not None:
             return reason_lines(line_of(self.app, jobset, row.fleet), width, now, self.app.whose)
-        words, own = wording.sentence(row.why.sentence), wording.quotation(row.why, row.why.sentence)
+        words = wording.sentence(row.why.without_figures(row.start))
+        own = wording.quotation(row.why, row.why.sentence)
         spans = [Span(words or "It does not wait."), Span(f"  {own}" if own else "", "dim")]
         starts = start_lines(row.start, width, now)
         waits = waiting_lines(row.why, width, self.app.whose)

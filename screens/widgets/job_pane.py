@@ -31,7 +31,7 @@ from screens.columns.jobs import (
     place_words,
     progress_cell,
     progress_words,
-    reasons,
+    short_reasons,
     start_words,
     state_cell,
 )
@@ -87,7 +87,7 @@ def reason_lines(job: JobLine, width: int, now: float, whose: Callable[[str], st
     """The state of a job with the reason, advice, and the queue figures of a waiting one."""
     found: Lines = []
     state = runs_of(state_cell(job))
-    sentence, quoted = reasons(job)
+    sentence, quoted = short_reasons(job)
     spans = [Span(f"  {sentence}")]
     for alarm in job.alarms:
         news = alarm.more if alarm.words in sentence else alarm.text
@@ -184,24 +184,15 @@ def waiting_lines(why: Why, width: int, whose: Callable[[str], str]) -> Lines:
         sums += [("used", f"- {account.used:,}")] + ([("lent", f"- {account.lent:,}")] if account.lent else [])
         found.append([Span(f"GPUs of flavor {why.flavor}" if why.flavor else "GPUs", "head")])
         found += [[Span(f"  {name:<10}", "dim"), Span(f"{number:>8}")] for name, number in sums]
-        short = f"   {why.short_by:,} more needed" if why.short_by else ""
-        found.append(
-            [
-                Span(f"  {'free':<10}", "dim"),
-                Span(f"{f'= {account.free:,}':>8}", "strong"),
-                Span(f"   needs {why.need:,}{short}", "waits"),
-            ]
-        )
-        found.append([])
+        needs = Span(f"   needs {why.need:,}", "waits")
+        found += [[Span(f"  {'free':<10}", "dim"), Span(f"{f'= {account.free:,}':>8}", "strong"), needs], []]
     if why.position:
         front = f", after {', '.join(why.ahead[:4])}" + (" …" if len(why.ahead) > 4 else "") if why.ahead else ""
         found += fold_spans([Span("position  ", "dim"), Span(f"{why.position} in its ClusterQueue{front}")], width)
     if why.holders:
         found += [[], [Span("holds that quota", "head")]]
-        for holder in why.holders[:6]:
-            found.append(
-                [Span(f"  {holder.gpus:>5}  "), Span(f"{holder.name:<28}"), wording.owner(whose(holder.owner))]
-            )
+        for each in why.holders[:6]:
+            found.append([Span(f"  {each.gpus:>5}  "), Span(f"{each.name:<28}"), wording.owner(whose(each.owner))])
     return found
 
 
@@ -249,7 +240,7 @@ def _steps(measures: JobMeasures | None, width: int, room: int) -> Lines:
     with track.lock:
         known = [each for each in STEP_METRICS if each.name in track.columns][: width // STEP_COLUMNS - 2]
         last, rows = len(track) - 1, min(len(track), room - 2)
-        table = [["step", "printed", *(f"{each.title.removesuffix(' per GPU')} {each.unit}".strip() for each in known)]]
+        table = [["step", "time", *(f"{each.title.removesuffix(' per GPU')} {each.unit}".strip() for each in known)]]
         for at in (last * row // max(1, rows - 1) for row in range(rows)):
             figures = (value_words(track.columns[each.name].values[at]) for each in known)
             table.append([f"{track.numbers[at]:,.0f}", clock_words(track.times[at]), *figures])
@@ -263,12 +254,13 @@ def _figure_lines(job: JobLine, measures: JobMeasures | None, width: int) -> Lin
         peak = measures.tests[-1].test.peak_busbw  # of the same rows as the curve below, which may be newer
         progress = replace(progress, busbw=peak if peak is not None else progress.busbw)
     if progress is not None and progress.step is not None and progress.total and not job.jobset.finished:
-        left = f"   {wording.age(progress.eta)} left" if progress.eta else ""
+        left = f"   {wording.age(job.seconds_left)} left" if job.seconds_left else ""
         share = f" {wording.percent(progress.step, progress.total)}  step {progress.step:,} of {progress.total:,}{left}"
         found.append([*wording.bar(progress.step, progress.total, max(8, width - len(share) - 1)), Span(share)])
     if progress is not None and progress.start is None:
         pace = f"  {progress.step_time:.3g} s a step" if progress.step_time else ""
-        found.append([*progress_words(progress), Span(pace, "dim")])
+        figures = progress_words(progress) if not progress.nan else []  # since when it is none stands above
+        found.append([*figures, Span(pace if figures else pace.lstrip(), "dim")])
     return found
 
 
@@ -288,6 +280,7 @@ def _curve_lines(measures: JobMeasures | None, width: int, high: int) -> Lines:
         known = known[: max(1, high // (MIN_TWO_CURVES_LINES // 2))]
         with track.lock:
             steps, part = f"steps {track.numbers[0]:,.0f} to {track.numbers[-1]:,.0f}", high // len(known)
+            steps += ", read so far" if measures is not None and measures.is_reading_old_lines else ""
             data = TrainingChartData(track, track.list_events())
             shown = (width, high, steps, len(track), [track.columns[each.name].known for each in known], data.marks)
             if _drawn_curves.get(track, ((), []))[0] == shown:

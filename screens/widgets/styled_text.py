@@ -63,7 +63,7 @@ def beginning(text: str, width: int) -> str:
 
 
 _PHRASE_END = re.compile(r"(?=; |, |\. | \(|  | · | (?:after|since|because|until|while|or) )")
-_OPEN_BRACKET = re.compile(
+OPEN_WORD = re.compile(
     r"[\d.,:/]*\d|.*[(].*|[-+=×]|an?|after|and|are|as|at|because|but|by|for|from|has|in|is|its|no|not|of|on|or|since|than|"
     r"that|the|this|to|until|was|which|while|with"
 )
@@ -89,7 +89,7 @@ def cut_sentence(runs: Iterable[Span], width: int) -> list[Span]:
     if 3 * end < width:
         words = beginning(f"{text} ", width).split(" ")[:-1]
         after, first = text[len(" ".join([*words, ""])) :], " ".join(words[:1])
-        while words and (after[:1].isdigit() or _OPEN_BRACKET.fullmatch(words[-1])):
+        while words and (after[:1].isdigit() or OPEN_WORD.fullmatch(words[-1])):
             after = words.pop()
         end = max(end, len((" ".join(words) or first).rstrip(":,;")))
     if not end and text[:1].isalpha():
@@ -180,7 +180,7 @@ def line(runs: Iterable[Span], width: int, style_of: StyleOf) -> Strip:
 _NO_UNIT = r"(?:a|and|are|as|at|by|for|from|in|is|of|on|or|since|than|that|the|to|until|was|when|which|while|with)\b"
 _HELD_BLANK = re.compile(
     rf"(?:(?<![^\s(])[-+~<]?[\d.,/]*\d(?= [%°]| (?!{_NO_UNIT})[^\W\d_])|(?<=\d )[hd](?= \d)"
-    r"|(?:(?<!\S)[-+=<]|\b(?:rank|pod|GPU|step|attempt|of))(?= \d)) "
+    r"|(?<=\d s)(?= a step)|(?<=\d s a)(?= step)|(?:(?<!\S)[-+=<]|\b(?:rank|pod|GPU|step|attempt|test|of))(?= \d)) "
 )
 """Ends with a blank at which no line ends: within a duration, and between a figure and its unit, sign or name."""
 HELD = "\x1f"  # stands for such a blank while a text is split, since no sanitized text contains it

@@ -11,7 +11,16 @@ from textual.geometry import Size
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from screens.widgets.styled_text import HELD, SnapshotText, as_last_known, compact, cut_sentence, hold_together, line
+from screens.widgets.styled_text import (
+    HELD,
+    OPEN_WORD,
+    SnapshotText,
+    as_last_known,
+    compact,
+    cut_sentence,
+    hold_together,
+    line,
+)
 from screens.wording import Span
 
 
@@ -30,7 +39,7 @@ def fold_spans(runs: Sequence[Span], width: int) -> list[list[Span]]:
 
 
 def cut_spans(runs: Sequence[Span], width: int, mark: str) -> list[Span]:
-    """One line of spans cut at a word, with an ellipsis at its end."""
+    """One line of spans cut at a word after which it may end, with an ellipsis at its end."""
     left = width - cell_len(mark)
     kept: list[Span] = []
     for run in runs:
@@ -40,7 +49,7 @@ def cut_spans(runs: Sequence[Span], width: int, mark: str) -> list[Span]:
                 kept.pop()  # the beginning of a word of several styles
             break
         kept.append(run)
-    while kept and not kept[-1].text.strip():
+    while kept and (not (word := kept[-1].text.strip()) or (OPEN_WORD.fullmatch(word) and kept[-2:-1] == [Span(" ")])):
         kept.pop()
     return [*kept, Span(mark, "dim")]
 

@@ -148,7 +148,7 @@ def screen_words(parts: Sequence[SentenceLine]) -> str:
 async def test_the_page_of_a_waiting_job_tells_when_it_would_start_and_what_for_it_waits() -> None:
     async with console(FakeSession(queue_scene()), size=(120, 35)) as (app, pilot, _):
         app.open_page("job", "default", "dpo-b")
-        words = "starts    at once if llama ends", "own quota", "needs 32", "16 more needed", "1 in its ClusterQueue"
+        words = "starts at once if llama ends", "own quota", "16 more than are free", "1 in its ClusterQueue"
         await until(pilot, lambda: all(each in screen_text(app) for each in words))
 
 

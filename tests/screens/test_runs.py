@@ -223,7 +223,7 @@ async def test_what_a_forged_release_would_remove_is_not_asked_for() -> None:
 async def test_where_helm_cannot_be_read_the_picture_tells_what_goes() -> None:
     async with console_at(to_job, session_of(stop_plan=NotAllowed("You may not read secrets."))) as (app, pilot, _):
         await press(pilot, "x", then=lambda: isinstance(app.screen, Confirm))
-        assert "llama-70b in default, launched by mira, not by you: Helm release llama-70b" in screen_text(app)
+        assert "llama-70b in default: Helm release llama-70b" in screen_text(app)
         assert "stays: what it wrote" in screen_text(app)
 
 

@@ -23,6 +23,7 @@ from screens.wording import (
     format_freshness,
     moment,
     percent,
+    percents,
     pod_glyph,
     sentence,
     short_nodes,
@@ -108,6 +109,9 @@ def test_jobs_differ_in_colour_until_there_are_too_many() -> None:
 
 
 def test_a_share_is_never_more_nor_nothing_where_there_is_something() -> None:
+    assert percents([60, 40, 1040, 400, 0]) == ["4 %", "3 %", "67 %", "26 %", "0 %"], "each alone: 101"
+    assert percents([997, 3]) == ["99 %", "< 1 %"]
+    assert (percents([1, 1, 1]), percents([5]), percents([])) == (["34 %", "33 %", "33 %"], ["100 %"], [])
     said = [percent(part, 1000) for part in (0, 1, 5, 414, 764, 765, 994, 999, 1000, 1200)]
     assert said == ["0 %", "< 1 %", "< 1 %", "41 %", "76 %", "76 %", "99 %", "99 %", "100 %", "120 %"]
     assert percent(1, 0) == ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, log2
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from textual import events, on
@@ -16,9 +17,17 @@ from textual.getters import query_one
 from textual.reactive import reactive
 
 from console.metrics.export_results import REFERENCE_BAND, format_message_size
-from console.metrics.nccl_history import MeasuredTest, UsualBandwidth, comparable_tests, mean_speedup, usual_bandwidth
+from console.metrics.nccl_history import (
+    MeasuredTest,
+    NodeBandwidth,
+    UsualBandwidth,
+    comparable_tests,
+    mean_speedup,
+    usual_bandwidth,
+)
 from screens import wording
 from screens.columns.column import Column, RowKey
+from screens.columns.nodes import busbw_words
 from screens.widgets.charts.braille import (
     DOTS_HIGH,
     DOTS_WIDE,
@@ -29,6 +38,8 @@ from screens.widgets.charts.braille import (
     PlotFrame,
     round_ticks,
 )
+from screens.widgets.side_pane import Lines, Pane
+from screens.widgets.styled_text import cut_name
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine
@@ -253,6 +264,7 @@ _PASS_STYLES = {
     NcclResult.UNJUDGED: Span("○ not judged", "dim"),
     NcclResult.RUNNING: Span("● no problem so far", "ok"),
 }
+MIN_BEFORE_LINES = 4  # lines that a table leaves from which on what was measured before is below it
 MIN_CHANGE = 0.02  # a difference by a smaller share is none
 
 
@@ -315,12 +327,41 @@ def summary(
         figures.append(f"average {average:,.1f}{'' if test.finished else ' so far'}")
     wrong = any(half.wrong for row in test.rows for half in measured_halves(row))
     figures += [] if wrong else ["0 wrong"]
+    figures += [f"pass line {pass_line:,.0f} over 2–8 GiB"] if verdict.passing is NcclResult.RUNNING else []
     runs = [mark, Span("  "), Span(f"{why} · " if why else "", mark.style), Span(" · ".join(figures))]
     if other is not None and (speedup := mean_speedup(other.test, test)) is not None:
         other_words = f"{100 * abs(speedup):.0f} % {'more' if speedup > 0 else 'less'} GB/s than"
         text = other_words if abs(speedup) >= MIN_CHANGE else "about as many GB/s as"
         runs.append(Span(f" · {text} {other.job}", difference_style(speedup)))
     return runs
+
+
+def lines_of_before(
+    shown: MeasuredTest, earlier: Sequence[MeasuredTest], nodes: Mapping[str, NodeBandwidth], now: float, room: int
+) -> Lines:
+    """What the hosts of a test reached in their last ones, and earlier tests like it, as many as have room."""
+    found: Lines = (
+        [[], [Span("hosts, in their last test", "head")]] if any(each in nodes for each in shown.nodes) else []
+    )
+    known = [each for each in shown.nodes if each in nodes][: room // 3]
+    found += [[Span(f"{wording.short_node(each):<18}"), *busbw_words(nodes[each], now)] for each in known]
+    if not earlier or room - len(found) < 3:
+        return found
+    heads = (
+        f"{'earlier tests like it':<21}{'when':>12}{'this one':>10}{'peak GB/s':>11}{'average':>9}{'2–8 GiB':>9}  hosts"
+    )
+    found += [[], [Span(heads, "head")]]
+    for each in earlier[: room - len(found)]:
+        (name,) = cut_name([Span(each.job or "test")], 20, node=False)
+        change, when = mean_speedup(each.test, shown.test), wording.clock_time(each.at, now) if each.at else ""
+        values = each.test.peak_busbw, each.test.avg_busbw, each.busbw
+        figures = "".join(
+            f"{value:>{wide},.1f}" if value else " " * wide for value, wide in zip(values, (11, 9, 9), strict=True)
+        )
+        words = Span(f"{100 * change:>+8.1f} %", difference_style(change)) if change is not None else Span(" " * 10)
+        hosts = Span(f"  {wording.first_names([*map(wording.short_node, each.nodes)], 2)}", "dim")
+        found.append([Span(f"{name.text:<21}"), Span(f"{when:>12}", "dim"), words, Span(figures), hosts])
+    return found
 
 
 def difference_style(share: float) -> str:
@@ -403,10 +444,12 @@ class NcclPanel(MeasuresPanel):
     NcclPanel { layout: vertical; height: 1fr;
         & > Container { layout: vertical; height: 1fr; }
         & Curve { height: 1fr; padding: 0 1; }
-        & NcclTable { height: 1fr; width: 68; }
+        & #figures { layout: vertical; height: 1fr; width: 68; }
+        & NcclTable { height: 1fr; width: 100%; }
+        & #before { display: none; }
         &.-wide > Container { layout: horizontal; }
         &.-wide Curve { width: 1fr; }
-        &.-huge NcclTable { width: 107; }
+        &.-huge #figures { width: 107; }
         &.-low Curve { display: none; }
     }
     """
@@ -418,6 +461,7 @@ class NcclPanel(MeasuresPanel):
 
     curve = query_one(Curve)
     table = query_one(NcclTable)
+    before = query_one(Pane)
     sentence = query_one(SentenceLine)
     measured: reactive[tuple[MeasuredTest, ...]] = reactive(())
     kept: reactive[tuple[MeasuredTest, ...]] = reactive(())  # tests that were measured before
@@ -426,13 +470,17 @@ class NcclPanel(MeasuresPanel):
     pass_line: reactive[float] = reactive(PASS_LINE)
     over: reactive[bool] = reactive(False)  # whether nothing more will be printed
     late: reactive[tuple[Span, ...]] = reactive(())  # the state of a job whose next row does not come
+    nodes: Mapping[str, NodeBandwidth] = MappingProxyType({})  # what each reached in the tests that were seen
+    tail: Callable[[int, int, float], Lines] = staticmethod(lambda *_: [])  # the last lines of the log
     comparable: reactive[bool] = reactive(True)  # whether the A4 reference speaks of a test on that many GPUs
 
     def compose(self) -> ComposeResult:
         yield SentenceLine()
         with Container():
             yield Curve()
-            yield NcclTable()
+            with Container(id="figures"):
+                yield NcclTable()
+                yield Pane(self._lines_of_before, id="before")
 
     @property
     def tests(self) -> tuple[NcclTest, ...]:
@@ -504,7 +552,21 @@ class NcclPanel(MeasuresPanel):
         if at_end and rows:
             self.table.move_to(list(rows)[-1])
         self._mark()
+        self._make_room()
         self.refresh_bindings()
+
+    def _lines_of_before(self, width: int, height: int, now: float) -> Lines:
+        found = lines_of_before(self.shown, self.earlier, self.nodes, now, height) if self.shown is not None else []
+        return [*found, *self.tail(width, height - len(found), now)]
+
+    def _make_room(self) -> None:
+        """Below a table with all of its rows, or of those that an earlier test had, what was measured before."""
+        rows = max((len(each.test.rows) for each in (self.shown, *self.earlier[:1]) if each is not None), default=0)
+        room = self.size.height - min(3, self.sentence.lines_at(self.size.width - 2)) - rows - 1
+        self.before.display = self.has_class("-wide") and room > MIN_BEFORE_LINES
+        if self.before.display and str(self.before.styles.height) != str(room):
+            self.before.styles.height = room
+        self.before.renew()
 
     @on(ResourceTable.Highlighted)
     def _follow_cursor(self, event: ResourceTable.Highlighted) -> None:
@@ -520,6 +582,7 @@ class NcclPanel(MeasuresPanel):
         self.set_class(event.size.width >= 116, "-wide")
         self.set_class(event.size.width >= 190, "-huge")
         self.set_class(event.size.width < 116 and event.size.height < 14, "-low")
+        self._make_room()
 
 
 def reference_band(largest: int = 0) -> tuple[Band, ...]:

@@ -14,8 +14,6 @@ from textual.binding import Binding, BindingType
 from textual.getters import query_one
 from textual.reactive import reactive
 
-from console.durations import DAY
-from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.gpu_metrics import mfu, peak_tflops
 from console.metrics.health import Health
 from console.metrics.log_search import SAME_TIME_SECONDS, names_number
@@ -47,12 +45,12 @@ def summary(
     track: TrainingRun,
     gpu: str = "",
     *,
-    now: float = 0.0,
+    left: str = "",
     late: Health | None = None,
     over: Span | None = None,
     short: bool = False,
 ) -> list[Span]:
-    """Progress, loss, speed and expected end of a training in one line."""
+    """Progress, loss, speed and expected end of a training in one line; `left`: the time until its last step."""
     last = track.last
     if last is None:
         return [Span("◐ ", "waits"), Span("Training has begun; its first step is on the way.")]
@@ -70,10 +68,8 @@ def summary(
         runs.append(Span(f"; {track.position().nan_words}", "bad"))
     elif loss is not None:
         runs.append(Span(f"; loss {loss:.4g}"))
-    for words in (
-        _speed_words(track, gpu, short=short),
-        "" if late or (over and not track.finished) else _end_words(track, now, short=short),
-    ):
+    left = "finished" if track.finished else "" if late or over else left.partition(",")[0] if short else left
+    for words in (_speed_words(track, gpu, short=short), left):
         if words:
             runs.append(Span(f"; {words}"))
     return [*runs, Span(f"; {late.words}", glyph.style)] if late else runs
@@ -95,16 +91,6 @@ def _speed_words(track: TrainingRun, gpu: str, *, short: bool) -> str:
     if tokens is not None and not short:
         parts.append(f"{tokens:,.0f} tokens/s")
     return ", ".join(parts)
-
-
-def _end_words(track: TrainingRun, now: float, *, short: bool) -> str:
-    left = track.eta(now)
-    if track.finished:
-        return "finished"
-    if left is None:
-        return ""
-    at = f", at {wording.clock(now + left)[11:16]}" if now and not short and left < DAY else ""
-    return f"{wording.duration(left)} left{at}" if left >= 1 else "finished"
 
 
 def marks_words(marks: Sequence[RunEvent]) -> list[Span]:
@@ -319,6 +305,7 @@ class TrainingPanel(MeasuresPanel):
     gpu: reactive[str] = reactive("")  # label of the GPUs, for the MFU
     late: reactive[Health | None] = reactive(None)  # of a job that makes no steps
     over: reactive[Span | None] = reactive(None)  # sign of a job that has ended
+    left: reactive[str] = reactive("")  # the time until its last step
     reading: reactive[bool] = reactive(False)  # whether the log was not yet read up to now
     _width = 0
     known: reactive[str] = reactive("")  # what the page above it tells, which is not told again
@@ -363,7 +350,7 @@ class TrainingPanel(MeasuresPanel):
             next((at for at in same if names_number(line, track.numbers[at])), min(first, len(track) - 1))
         )
 
-    watch_late = watch_over = MeasuresPanel.redraw
+    watch_late = watch_over = watch_left = MeasuresPanel.redraw
     watch_reading = watch_known = MeasuresPanel.redraw
 
     def draw(self) -> None:
@@ -379,7 +366,7 @@ class TrainingPanel(MeasuresPanel):
             latest = track is self.tracks[-1]
             late, over = (self.late, self.over) if latest else (None, None if track.finished else wording.IDLE)
             spans = self._read_so_far(track) or summary(
-                track, self.gpu, now=SERVER_CLOCK.now(), late=late, over=over, short=self._width < 100
+                track, self.gpu, left=self.left, late=late, over=over, short=self._width < 100
             )
             self.sentence.runs = (*self.ordinal("run"), *(run for run in spans if self._is_new(run.text.lstrip("; "))))
         letters = [Span(f"{EARLIER_LETTERS[at % len(EARLIER_LETTERS)]} {name}  ", f"job-{1 + 2 * at}")

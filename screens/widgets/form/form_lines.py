@@ -32,7 +32,7 @@ from screens.widgets.form.form_model import (
     FormRow,
     RowKind,
 )
-from screens.widgets.styled_text import PaintedLines, SelfSizedScrollView, cut_name, fit, line
+from screens.widgets.styled_text import PaintedLines, SelfSizedScrollView, cut_name, cut_sentence, fit, line
 from screens.widgets.title_and_keys import SearchLine, StillInput
 from screens.wording import Span, sentence
 from trainlog import is_confidential
@@ -122,7 +122,7 @@ def row_spans(
     left = width - columns.value - room - 2
     note = field_note(model, field, offers, left)
     end = [Span("▏", "faint"), Span(" ")]
-    return [*runs, *end, Span(fit(note.text, left), note.style)] if note.text and left > 0 else [*runs, *end]
+    return [*runs, *end, *cut_sentence([note], left)] if note.text and left > 0 else [*runs, *end]
 
 
 def _title_spans(model: FormModel, row: FormRow, columns: Columns, *, here: bool) -> list[Span]:

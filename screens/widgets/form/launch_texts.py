@@ -51,7 +51,7 @@ def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) ->
     if ask is not None:
         for door in doors:
             found = forecast(fleet, replace(ask, queue=door))
-            outcomes[door] = f"{found.verdict}, {found.account.sum_text}" if found.total else str(found.verdict)
+            outcomes[door] = f"{found.verdict}, {found.account.free} free" if found.total else str(found.verdict)
     nodes = sorted((node for node in fleet.nodes.values() if node.gpus), key=lambda node: node.name)
     labels = _node_labels(fleet, nodes)
     accelerators = sorted({node.accelerator for node in nodes if node.accelerator})

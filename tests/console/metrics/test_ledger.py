@@ -447,7 +447,7 @@ def test_steps_that_are_slow_for_a_reason_nobody_found_are_productive() -> None:
 
 def test_a_run_that_never_left_its_queue_held_nothing() -> None:
     found = compute_ledger(RunMoments(8, BEGIN, 0.0, BEGIN + 60), SeenTime())
-    assert (found.boxes[LedgerBox.QUEUED], found.allocated, found.share(LedgerBox.PRODUCTIVE)) == (480_000, 0, None)
+    assert (found.boxes[LedgerBox.QUEUED], found.allocated) == (480_000, 0)
     assert sum_ledgers([found, found]).boxes[LedgerBox.QUEUED] == 960_000
 
 

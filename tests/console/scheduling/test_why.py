@@ -101,15 +101,17 @@ def test_quota_is_explained_with_and_without_kueues_words(conditions: tuple[Cond
 
 def test_a_job_whose_end_frees_too_little_of_that_quota_is_not_named_as_freeing_it() -> None:
     mine = workload("three", 4)
-    found = why_workload(mine, fleet_of(DOOR, queue(64, 48), holding("two", 4), holding("half", 1), mine))
-    reasons = {
-        name: found.with_end(ExpectedStart(at=9.0, after=name)).sentence for name in ("two", "half", "elsewhere")
+    fleet = fleet_of(DOOR, queue(64, 48), holding("two", 4), holding("half", 1), mine)
+    starts = {name: ExpectedStart(at=9.0, after=name) for name in ("two", "half", "elsewhere")}
+    found = {name: why_workload(mine, fleet, start) for name, start in starts.items()}
+    assert {name: (why.sentence.rpartition("; ")[2], why.brief) for name, why in found.items()} == {
+        "two": ("quota free when two ends", "16 GPUs short · two"),
+        "half": ("may start when half ends", "may start after half"),
+        "elsewhere": ("may start when elsewhere ends", "may start after elsewhere"),
     }
-    assert {name: words.rpartition("; ")[2] for name, words in reasons.items()} == {
-        "two": "quota free when two ends",
-        "half": "may start when half ends",
-        "elsewhere": "may start when elsewhere ends",
-    }
+    beside = {why.without_figures(starts[name]) for name, why in found.items()}
+    assert beside == {"needs 32 GPUs of flavor a4, 16 more than are free"}
+    assert found["two"].without_figures(None).endswith("16 more than are free; quota free when two ends")
 
 
 def test_kueues_own_words_are_kept() -> None:

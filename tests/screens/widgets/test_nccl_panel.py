@@ -8,7 +8,7 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from console.metrics.nccl_history import MeasuredTest
+from console.metrics.nccl_history import MeasuredTest, NodeBandwidth
 from screens.theme import DARK
 from screens.widgets.charts.nccl_panel import NcclPanel, average_so_far, summary
 from tests.screens.press import focus, press, screen_text, until, until_shown
@@ -114,8 +114,22 @@ async def test_columns_are_there_for_what_it_can_be_held_against(width: int) -> 
         assert "EARLIER" not in titles(app)
         shown.against = earlier("one", 400.0, 500.0)
         await until(pilot, lambda: {"USUAL", "EARLIER"} <= set(titles(app)) and "+25.0 %" in screen_text(app))
-        shown.against, shown.kept = None, ()
+        shown.measured = (MeasuredTest(NcclTest("all_reduce_perf", ranks=16)),)  # which has begun: no row yet
+        await until_shown(pilot, "first row is on the way")
+        assert {"USUAL", "EARLIER"} <= set(titles(app))
+        shown.measured, shown.against, shown.kept = measured(table(500.0, 600.0)), None, ()
         await until(pilot, lambda: not {"USUAL", "EARLIER"} & set(titles(app)))
+
+
+async def test_below_a_table_that_leaves_room_is_what_was_measured_before() -> None:
+    async with panel(140, 30) as (shown, pilot, _):
+        shown.nodes = {"node-1": NodeBandwidth((600.0, 650.0), 1.0, job="one")}
+        shown.kept = earlier("one", 500.0, 600.0), earlier("two", 400.0, 500.0)
+        shown.measured = (MeasuredTest(table(500.0, 600.0)[0], nodes=("node-1",)),)
+        await until_shown(pilot, "node-1            650 GB/s", "earlier tests like it", "+22.5 %")
+        assert len(shown.table.shown) == 2
+        await pilot.resize_terminal(140, 8)
+        await until(pilot, lambda: not shown.before.display)
 
 
 async def test_the_band_goes_on_to_the_largest_size() -> None:

@@ -71,6 +71,8 @@ def test_a_sentence_that_is_cut_says_so_at_a_whole_word() -> None:
     assert "".join(run.text for run in cut_spans(runs, 15, " …")) == "one two three …"
     assert "".join(run.text for run in cut_spans(runs, 14, " …")) == "one two …"
     assert "".join(run.text for run in cut_spans(runs, 2, " …")) == " …"
+    runs = fold_spans([Span("it would take 2 of 3 hosts")], 40)[0]
+    assert {"".join(run.text for run in cut_spans(runs, width, " …")) for width in range(15, 22)} == {"it would take …"}
     runs = fold_spans([Span("3h12m"), Span(" ·\u00a0priority\u00a0", "dim"), Span("medium")], 40)[0]
     assert "".join(run.text for run in cut_spans(runs, 22, " …")) == "3h12m …", "no label without its value"
 
