@@ -14,7 +14,7 @@ Each package knows only those named after it:
 - `scheduling`: what follows from Kueue's rules: why a job waits, quota, topology, ranks, forecasts.
 - `kube`: the Kubernetes API: connections, requests and watches; each kind of object is a module of `kube.objects`.
 
-Beside them, `settings`, `assets` and `folders` say how a4 was started and where files are, `config` and `patterns`
+Beside them, `connection_settings`, `assets` and `folders` say how a4 was started and where files are, `settings_file`
 what a person has set, `decoding` turns bytes of pods and buckets into objects within limits, `durations` turns seconds
 into words, and `errors` holds the failures that a person can act on.
 """
