@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from console.durations import format_duration
 from console.kube.nested_values import Value, get_path
-from console.kube.objects.meta import parse_quantity
+from console.kube.objects.quantity import parse_quantity
 from console.launch.recipes import FieldProblem
 from console.metrics.time_spans import SpanKind, decode_seen_time
 

@@ -14,7 +14,8 @@ from screens.cli.arguments import Command, Commands, Options, confirmed, flag, j
 from screens.cli.open_session import open_session
 from screens.cli.output import print_error, print_json, print_line, print_listing, print_result, warn
 from screens.cli.prompts import confirm, is_interactive
-from screens.columns.runs import ORPHANED, RELEASES, launched_by_others, stop_lines
+from screens.columns.runs import ORPHANED, RELEASES
+from screens.columns.stop_consequences import launched_by_others, stop_lines
 
 if TYPE_CHECKING:
     from console.launch.stop import OrphanedResource, StopPlan

@@ -9,7 +9,7 @@ from dataclasses import replace
 from console.errors import Conflict, ConsoleError, ReleaseFailed
 from console.kube.objects.jobset import JobSet
 from console.launch.stop import StopPlan
-from screens.columns.runs import launched_by_others, stop_lines, what_stays
+from screens.columns.stop_consequences import launched_by_others, stop_lines, what_stays
 from screens.dialogs.question import Confirm
 from screens.live_screen import LiveScreen
 from screens.wording import first_names

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from console.attach.ssh import client as ssh, conflicts, identities, pod_keys
 from console.attach.ssh.config_and_known_hosts import SshHostEntry
 from console.attach.ssh.editors import DOCTOR_STEPS, SetupStep, StepState
-from console.attach.ssh.identities import ApiHostKeys, PodIdentity, fingerprint, verify_host_keys
+from console.attach.ssh.host_key_check import ApiHostKeys, PodIdentity, verify_host_keys
+from console.attach.ssh.identities import fingerprint
 from console.attach.ssh.pod_keys import Probe
 from console.attach.ssh.ssh_folder import SshPaths
 from console.attach.tunnel.local_forward import PortForwarder

@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from console.attach.ssh.identities import PodIdentity, parse_public_key, public_key_of
+from console.attach.ssh.host_key_check import PodIdentity
+from console.attach.ssh.identities import parse_public_key, public_key_of
 from console.decoding import DECODING_ERRORS
 from console.errors import NotAllowed, NotFound, ProgramFailed, Unreadable
 from console.kube import exec as executing

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from console.attach.ssh.config_and_known_hosts import SshHostEntry
-    from console.attach.ssh.identities import PodIdentity
+    from console.attach.ssh.host_key_check import PodIdentity
     from console.attach.ssh.pod_keys import Probe
     from console.connection_settings import Settings
     from console.kube.client import Client
@@ -61,7 +61,7 @@ async def prepare_entry(
     import msgspec
 
     from console.attach.ssh import config_and_known_hosts, pod_keys
-    from console.attach.ssh.identities import ApiHostKeys, verify_host_keys
+    from console.attach.ssh.host_key_check import ApiHostKeys, verify_host_keys
     from console.attach.ssh.ssh_folder import SshPaths
 
     rank = target.number

@@ -24,7 +24,7 @@ from console.kube.port_forward import LivePod
 from console.kube.snapshot import WatchState
 
 if TYPE_CHECKING:
-    from console.attach.ssh.identities import PodIdentity
+    from console.attach.ssh.host_key_check import PodIdentity
     from console.attach.ssh.pod_keys import Probe
     from console.attach.tunnel.local_forward import PortForwarder
     from console.kube.objects.jobset import JobSet

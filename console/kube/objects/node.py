@@ -21,10 +21,10 @@ from console.kube.objects.meta import (
     intern_text,
     label_int,
     labels_of,
-    parse_amount,
     parse_time,
 )
 from console.kube.objects.pod import Quantities
+from console.kube.objects.quantity import parse_amount
 
 
 class Provisioning(StrEnum):

@@ -16,9 +16,9 @@ from console.kube.objects.meta import (
     controller_of,
     intern_text,
     label_int,
-    parse_amount,
     parse_time,
 )
+from console.kube.objects.quantity import parse_amount
 
 HINT_AFTER_THE_END = "a4 logs shows its log; a4 cp copies what it left on shared storage from a pod that runs."
 """What can be done with a container that has ended."""

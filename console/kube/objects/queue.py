@@ -18,11 +18,10 @@ from console.kube.objects.meta import (
     identity_of,
     intern_text,
     namespaced_identity_of,
-    parse_amount,
-    parse_quantity,
 )
 from console.kube.objects.node import TaintSchema, format_taint
 from console.kube.objects.pod import NamedSchema
+from console.kube.objects.quantity import parse_amount, parse_quantity
 from kueue_rules import Requirement, Toleration
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from console.attach.ssh.config_and_known_hosts import PodKeys, SshHostEntry
-from console.attach.ssh.identities import ApiHostKeys, PodIdentity, fingerprint, verify_host_keys
+from console.attach.ssh.host_key_check import ApiHostKeys, PodIdentity, verify_host_keys
+from console.attach.ssh.identities import fingerprint
 from console.errors import ConsoleError, HostKeyChanged, NotFound
 
 A, B, C = (

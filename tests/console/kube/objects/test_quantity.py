@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from console.errors import Unreadable
-from console.kube.objects.meta import parse_amount, parse_quantity
+from console.kube.objects.quantity import parse_amount, parse_quantity
 
 
 @pytest.mark.parametrize(

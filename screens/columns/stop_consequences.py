@@ -1,0 +1,43 @@
+"""Says what stopping jobs removes, loses and keeps, for the question before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from console.connection_settings import OWN_NAME
+from screens import wording
+
+if TYPE_CHECKING:
+    from console.launch.stop import StopPlan
+
+
+def launched_by_others(plans: Sequence[StopPlan], whose: Callable[[str], str]) -> str:
+    """The other owners of these jobs, as text for a question; empty if there are none."""
+    owners = [owner for plan in plans if (owner := whose(plan.owner)) not in {"", OWN_NAME}]
+    if not owners:
+        return ""
+    which = "" if len(owners) == len(plans) else f"{len(owners)} of them "
+    return f", {which}launched by {', '.join(dict.fromkeys(owners))}, not by you"
+
+
+def what_stays(stays: Sequence[str], whose: str) -> str:
+    """The text of what is kept when jobs are stopped, such as their checkpoints."""
+    return ", ".join(stays) or f"none of {whose} files, as no volume and no bucket is mounted"
+
+
+def stop_lines(plan: StopPlan, owner: str, *, short: bool = False) -> list[str]:
+    """What stopping a job removes and keeps; `owner`: who launched it, "you" for this person."""
+    goes = ", ".join(plan.goes)
+    whose = f", launched by {owner}, not by you" if owner not in {"", OWN_NAME} else ""
+    if short:
+        lost = f"; lost: {plan.lost}" if plan.lost else ""
+        return [f"{plan.name} in {plan.namespace}{whose}: {goes}, and its pods with the files inside{lost}"]
+    how = f"Helm release {plan.release} is uninstalled" if plan.release else "deleted (no Helm release made it)"
+    lines = [f"{plan.name} in {plan.namespace}{whose}: {how}", f"  goes: {goes}"]
+    if plan.pods:
+        freed = f"; {plan.gpus} GPUs are free after that" if plan.gpus else ""
+        inside = "with the logs, files and checkpoints inside"
+        lines.append(f"        {wording.count(plan.pods, 'pod')} {inside}{freed}")
+    lines += [f"  lost: {plan.lost}"] if plan.lost else []
+    return [*lines, f"  stays: {what_stays(plan.stays, 'its')}"]
