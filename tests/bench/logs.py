@@ -304,7 +304,7 @@ def verdict(rounds: Sequence[dict[str, Figures]], title: str, number: int, ratio
     kept = [
         bound("lines lost", float(sum(one.lost(one.written, number) for one in ours)), 0),
         bound("lines doubled", float(sum(one.doubled() for one in ours)), 0),
-        ratio("delay p95 (ms)", median(one.p95 for one in ours), median(one.p95 for one in theirs), 0.5),
+        ratio("delay p95 (ms)", median(one.p95 for one in ours), median(one.p95 for one in theirs), 2.0),
         ratio(
             "  of a reader that costs nothing (ms)",
             median(one.floor for one in theirs),
