@@ -49,6 +49,7 @@ class Bulk:
                 namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"team-{number}"}}
                 self.lab.api.request("POST", "/api/v1/namespaces", namespace)
             self._put("pods", self._daemons(made, pods) if daemons else self._pods(made, pods))
+        self.lab.kubectl("get", "pods", "-A", "-o", "name")  # waits until the server has seen all that is in its etcd
         self.lab.say(f"{nodes} nodes and {pods} pods more")
 
     def _nodes(self, made: list[Object]) -> Iterator[Object]:
