@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from itertools import count
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,7 +33,7 @@ from screens.alarm_toasts import LOW_TERMINAL_LINES, AlarmNotifier, StartNotifie
 from screens.apply_settings import all_problems, fill_in, has_objects, known_names, theme_names, themes_of, usable_keys
 from screens.columns.tunnels import ports_cell
 from screens.dialogs.question import Choice, Confirm, Pick
-from screens.key_ordered_app import GC_SECONDS, KEY_PAUSE_SECONDS, terminal_has_hung_up
+from screens.key_ordered_app import GC_SECONDS, KEY_PAUSE_SECONDS, collect_between_keys, terminal_has_hung_up
 from screens.live_screen import LiveScreen
 from screens.palette import PAGE_TARGETS as TARGETS, ActiveBindings, Palette, PaletteTargets, title_of
 from screens.session_app import SessionApp, make_page
@@ -213,7 +214,8 @@ class ConsoleApp(SessionApp):
         """Connect after the first paint, since the Kubernetes client takes half a second to import."""
         self.call_after_refresh(self.follow_store)
         self.set_interval(TICK_SECONDS, self.tick)
-        self.set_interval(GC_SECONDS, lambda: self.draw_between_keys("garbage", self.collect_garbage))
+        times = count(1)
+        self.set_interval(GC_SECONDS, lambda: collect_between_keys(self, next(times)))
         self.notify_config_problems()
 
     @work(group="store", exclusive=True)

@@ -63,6 +63,7 @@ KEY_EFFECT_SECONDS = 0.3
 """Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
 KEY_PAUSE_SECONDS = 0.3  # seconds after a key in which another one is likely
 GC_SECONDS, FULL_GC_EVERY = 10.0, 60  # seconds between two collections, and of how many one looks through all objects
+GC_EVERY_AT_REST = 3  # of how many times garbage is collected once while no key is pressed: little becomes it then
 FULL_GC_SHARE, FULL_GC_REST_SECONDS = 0.002, 3.0  # of the time that one may take; and seconds after a key without one
 FREEZE_SECONDS = 0.03  # of the processor for a collection, above which what it has looked through is frozen
 M_ARENA_MAX = -8  # of glibc's malloc.h: how many heaps threads have
@@ -179,6 +180,12 @@ class ParsedStyles(Stylesheet):
             for place, css, order, scope in kind.__new__(kind)._get_default_css():
                 self._parse_rules(css, place, is_default_rules=True, tie_breaker=order, scope=scope)
             yield
+
+
+def collect_between_keys(app: KeyOrderedApp, number: int) -> None:
+    """Collect garbage for the number-th time; without a key since the last time only each GC_EVERY_AT_REST-th."""
+    if app.since_key < GC_SECONDS or number % GC_EVERY_AT_REST == 0:
+        app.draw_between_keys("garbage", app.collect_garbage)
 
 
 class KeyOrderedApp(App[int]):

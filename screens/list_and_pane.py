@@ -8,13 +8,13 @@ from typing import ClassVar, Literal, get_args
 from textual import events, getters
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container
 from textual.geometry import Size
 from textual.widget import Widget
 
 from console.settings_file import PaneSize
 from screens.live_screen import LiveScreen
 from screens.widgets.side_pane import Lines, Pane, beside
+from screens.widgets.styled_text import Room
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Span
@@ -69,8 +69,8 @@ class PanedScreen(LiveScreen):
         for part in parts:
             if isinstance(part, ResourceTable):
                 part.moved = self._other_row  # at once, so that both are painted together
-        with Container(id="split"):
-            with Container(id="list"):
+        with Room(id="split"):
+            with Room(id="list"):
                 yield from parts
                 yield Pane(self.under_lines, id="under", classes="of-snapshot")
             yield Pane(self._two_parts, id="pane", classes="of-snapshot")

@@ -26,7 +26,7 @@ from console.settings_file import ListConfig, LoadedConfig
 from screens.apply_settings import keys_of, own_commands
 from screens.columns.column import RowT
 from screens.columns.live_jobs import alarms_of_session
-from screens.widgets.styled_text import AbstractWidgetMeta, SnapshotText, call_after
+from screens.widgets.styled_text import AbstractWidgetMeta, Backdrop, SnapshotText, call_after
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.title_and_keys import (
@@ -113,7 +113,7 @@ WHAT_IF = Binding(
 ONLY_MINE = Binding("m,at", "mine", "Mine", id="table.mine", tooltip="Only what you launched, or everything again")
 
 
-class PaintedOnce(Screen[None]):
+class PaintedOnce(Screen[None], Backdrop):
     def _compositor_refresh(self) -> None:
         """Paint pending changes of widgets in this refresh too, which would otherwise need a second one."""
         known = self._compositor
@@ -186,11 +186,11 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
         return {key: row for key, row in rows.items() if key[0] == only} if only else rows
 
     def tick(self) -> None:
-        for holder in self.query(ToastHolder):
+        for holder in self.walk_children(ToastHolder):
             if holder.is_mounted and not holder.children:
                 holder.remove()  # Textual leaves it where a message was taken away, and it has a line of the page
         self._show_title()
-        for table in self.query(ResourceTable):
+        for table in self.walk_children(ResourceTable):
             if table.is_on_screen:
                 table.repaint_changed()
 
@@ -224,7 +224,7 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
 
     def draw_latest_fleet(self) -> None:
         """Draw the latest snapshot when keys allow it; a hidden page does so once it is shown."""
-        if self.is_current and not self._drawing_due:
+        if _is_in_sight(self) and not self._drawing_due:
             self._draw_between_keys(self._drawing_deadline())
 
     def _drawing_deadline(self) -> float:
@@ -238,7 +238,7 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
         keys = self.app.keys_likely if self._drawing_is_slow else self.app.answering
         if wait <= 0 and now < latest and keys:
             wait = KEY_POLL_SECONDS
-        if wait > 0 and self.is_current:
+        if wait > 0 and _is_in_sight(self):
             self._draw_after(wait, latest)
         else:
             self._drawing_due = False
@@ -249,7 +249,7 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
         call_after(self, wait, partial(self._draw_between_keys, latest))
 
     def draw_fleet(self) -> None:
-        if not (self.is_current and self.display):  # a page that is being removed has lost its widgets
+        if not (_is_in_sight(self) and self.display):  # a page that is being removed has lost its widgets
             return
         here = self.app.session.context if self.app.connected else ""
         self._opened_in = self._opened_in or here
@@ -258,17 +258,17 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
             return
         start = thread_time()  # whatever else the machine does meanwhile
         self._show_title()
-        for table in self.query(ResourceTable):
+        for table in self.walk_children(ResourceTable):
             table.show_namespaces(not self.app.only_namespace)
         self.show_fleet(self.app.fleet)
         stale = any(link.state is WatchState.STALE for link in self.links(self.app.fleet))
-        for part in self.query(".of-snapshot").results(SnapshotText):
-            part.stale = stale
+        for part in self.walk_children(SnapshotText):
+            part.stale = stale and part.has_class("of-snapshot")
         cost = thread_time() - start
         self._drawing_is_slow = cost > SLOW_DRAWING_SECONDS
         listing = any(link.state is WatchState.LISTING for link in self.links(self.app.fleet))
         rest = min(REST_FACTOR * cost, max(MIN_LISTING_REST, LISTING_FACTOR * cost) if listing else MAX_REST)
-        behind = any(table.listing.behind for table in self.query(ResourceTable))
+        behind = any(table.listing.behind for table in self.walk_children(ResourceTable))
         rest = cost if behind else rest if self._drawing_is_slow else 0.0
         self._rested_at = monotonic() + rest
         if behind and not self._drawing_due:
@@ -288,7 +288,7 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
     def apply_config(self) -> None:
         self._config_taken = self.app.loaded
         config = self._config_taken.config
-        for table in self.query(ResourceTable):
+        for table in self.walk_children(ResourceTable):
             if table.LIST:
                 table.configure(config.lists.get(table.LIST, ListConfig()))
         for key in self._own_keys:
@@ -325,7 +325,7 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
     def update_trouble(self) -> None:
         error = self.app.trouble
         notice = error_notice(error, error.hint or "ctrl+r tries again.") if error else None
-        for table in self.query(ResourceTable):
+        for table in self.walk_children(ResourceTable):
             table.show_trouble(notice)
         self._show_title()
 
@@ -348,9 +348,10 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
             trouble=app.trouble.message if app.trouble else "",
             alarms=_count_alarms(app),
         )
-        for bar in self.query(TitleBar):  # none: the program is closing, and a last tick still comes
-            bar.title = title
-            bar.tick()
+        for bar in self.children:  # none: the program is closing, and a last tick still comes
+            if isinstance(bar, TitleBar):
+                bar.title = title
+                bar.tick()
 
     def links(self, fleet: Fleet) -> tuple[WatchStatus, ...]:
         return tuple(fleet.links[kind] for kind in self.KINDS or fleet.links if kind in fleet.links)
@@ -505,6 +506,11 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
             self.app.call_later(self.app.run_action, "app.more")
         else:
             self.app.call_later(self.app.action_switch_mode, mode)  # it may end this very screen
+
+
+def _is_in_sight(page: LiveScreen) -> bool:
+    """Whether it is in front, or a dialog over it is; Textual takes a page below another page for a visible one too."""
+    return page.is_active or (page.is_current and page.app.screen.styles.background.a < 1)
 
 
 def _count_alarms(app: SessionApp) -> int:

@@ -10,10 +10,9 @@ from trainlog import lazy_pattern
 
 def one_line(text: str) -> str:
     """Sanitize a text for one line of the terminal: control characters become visible marks."""
-    if text.isascii() and text.isprintable():
-        return text
-    clean = "".join([letter if letter.isprintable() else _visible(letter) for letter in text])
-    return _PILED_ACCENTS.sub(r"\1", clean.replace("\ufe0f", ""))
+    if not text.isprintable():
+        text = "".join([letter if letter.isprintable() else _visible(letter) for letter in text])
+    return text if text.isascii() else _PILED_ACCENTS.sub(r"\1", text.replace("\ufe0f", ""))
 
 
 _PILED_ACCENTS = lazy_pattern(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from textual import on
-from textual.containers import Vertical
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
@@ -15,11 +14,11 @@ from textual.widget import Widget
 from console.kube.snapshot import Fleet
 from screens.columns.jobs import JobLine
 from screens.live_screen import LiveScreen
-from screens.widgets.styled_text import AbstractWidgetMeta, NeverScrolled
+from screens.widgets.styled_text import AbstractWidgetMeta, Room
 from screens.widgets.table.table import ResourceTable
 
 
-class JobTab(Vertical, NeverScrolled, metaclass=AbstractWidgetMeta):
+class JobTab(Room, metaclass=AbstractWidgetMeta):
     """One tab. The page calls `show` with every snapshot, `opened` when the tab comes to the front, and sets `rank`."""
 
     DEFAULT_CSS: ClassVar[str] = "JobTab { height: 1fr; }"

@@ -10,7 +10,6 @@ from msgspec import structs
 from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container
 from textual.widgets import ContentSwitcher
 
 from console.kube.objects.jobset import JobState, RecipeKind, recipe_kind
@@ -37,7 +36,7 @@ from screens.list_and_pane import set_size
 from screens.live_screen import READ_CHECKPOINTS, LiveScreen
 from screens.widgets.job_pane import course_lines, reason_lines, saved_state_spans, should_read_unasked
 from screens.widgets.side_pane import Lines, Pane
-from screens.widgets.styled_text import NeverScrolled
+from screens.widgets.styled_text import Backdrop, NeverScrolled, Room
 from screens.widgets.title_and_keys import Tab, TabStrip
 from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Span
@@ -82,7 +81,7 @@ class Course(Pane):
         return course_lines(line, measures, width, height, now, without=page.here.SHOWS)
 
 
-class Tabs(ContentSwitcher, NeverScrolled): ...
+class Tabs(ContentSwitcher, Backdrop, NeverScrolled): ...
 
 
 class JobScreen(LiveScreen):
@@ -137,7 +136,7 @@ class JobScreen(LiveScreen):
         yield TabStrip()
         jobset = self.app.fleet.jobsets.get(self.key)
         self._first_tab = self._first_tab or first_tab(jobset)
-        with Container(id="rooms"):
+        with Room(id="rooms"):
             with Tabs(initial=self._first_tab):
                 yield from self.tabs.values()
             yield Course(self)

@@ -103,11 +103,15 @@ class QueuesScreen(ReasonScreen):
 
     def tick(self) -> None:
         self._courses = {}
-        super().tick()
         if any(has_changed(self.app, line) for line in self._jobs):
-            self.show_fleet(self.app.fleet)
+            self._show_workloads(self.app.fleet)
+        super().tick()
 
     def show_fleet(self, fleet: Fleet) -> None:
+        self._show_workloads(fleet)
+        self.redraw_pane()
+
+    def _show_workloads(self, fleet: Fleet) -> None:
         lines = [queue_line(queue, fleet) for _, queue in sorted(fleet.cluster_queues.items())]
         self.cluster_queues.show_rows({(line.queue.name,): line for line in lines}, fleet.links.get("clusterqueues"))
         narrowed = self.app.only_namespace
@@ -120,7 +124,6 @@ class QueuesScreen(ReasonScreen):
         self.workloads.show_rows(rows, fleet.links.get("workloads"))
         self._show_sums(rows.values(), sum(line.position > 0 for line in every if line.workload.key not in rows))
         self._show_row_reason()
-        self.redraw_pane()
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
         """The pane of the Queues page: the job of the selected workload, or why a workload waits."""

@@ -36,7 +36,7 @@ from screens.columns.jobs import (
     state_cell,
 )
 from screens.sanitize import one_line
-from screens.widgets.charts.braille import Box, Canvas
+from screens.widgets.charts.braille import DOTS_WIDE, Box, Canvas
 from screens.widgets.charts.nccl_panel import draw, measured_points, reference_band
 from screens.widgets.charts.training_chart import TrainingChartData, View, clock_words, draw_chart
 from screens.widgets.charts.training_panel import value_words
@@ -264,8 +264,11 @@ def _figure_lines(job: JobLine, measures: JobMeasures | None, width: int) -> Lin
     return found
 
 
-_drawn_curves: WeakKeyDictionary[TrainingRun, tuple[tuple[object, ...], Lines]] = WeakKeyDictionary()
-"""What was drawn last of each training, and for what: most of what a pane costs that is drawn each second."""
+_drawn_curves: WeakKeyDictionary[TrainingRun, dict[tuple[int, int], tuple[int, object, Lines]]] = WeakKeyDictionary()
+"""Of each training what was drawn last in that many columns and lines: with how many values, and with which marks.
+
+They are most of what a pane costs that is drawn each second, and stay until they have grown by a column of dots.
+"""
 
 
 def _curve_lines(measures: JobMeasures | None, width: int, high: int) -> Lines:
@@ -274,7 +277,6 @@ def _curve_lines(measures: JobMeasures | None, width: int, high: int) -> Lines:
         return []
     track = measures.track if measures is not None else None
     test = measures.tests[-1] if measures is not None and measures.tests else None
-    canvas = Canvas(width, high)
     known = [each for each in CURVE_METRICS if track and (column := track.columns.get(each.name)) and column.known > 1]
     if track is not None and known:
         known = known[: max(1, high // (MIN_TWO_CURVES_LINES // 2))]
@@ -282,14 +284,17 @@ def _curve_lines(measures: JobMeasures | None, width: int, high: int) -> Lines:
             steps, part = f"steps {track.numbers[0]:,.0f} to {track.numbers[-1]:,.0f}", high // len(known)
             steps += ", read so far" if measures is not None and measures.is_reading_old_lines else ""
             data = TrainingChartData(track, track.list_events())
-            shown = (width, high, steps, len(track), [track.columns[each.name].known for each in known], data.marks)
-            if _drawn_curves.get(track, ((), []))[0] == shown:
-                return _drawn_curves[track][1]
-            for at, each in enumerate(known):
-                box = Box(0, at * part, width, part)
-                draw_chart(canvas, box, data, each, View(), f"{each.title}, {steps}", large=False)
-        _drawn_curves[track] = shown, [*canvas.rows(), []]
-        return _drawn_curves[track][1]
+            values = sum(track.columns[each.name].known for each in known)
+            drawn, about = _drawn_curves.setdefault(track, {}), (track.numbers[0], known, data.marks)
+            before, shown, lines = drawn.get((width, high), (0, None, []))
+            if shown != about or not 0 <= (values - before) * width * DOTS_WIDE < values:
+                canvas = Canvas(width, high)
+                for at, each in enumerate(known):
+                    draw_chart(canvas, Box(0, at * part, width, part), data, each, View(), "", large=False)
+                lines = canvas.rows()
+                drawn[width, high] = values, about, lines
+        titles = {at * part: [Span(f"{each.title}, {steps}"[:width], "dim")] for at, each in enumerate(known)}
+        return [*(titles.get(at, line) for at, line in enumerate(lines)), []]
     if test is None or len(test.test.rows) < 2 or high < MIN_BUSBW_LINES:
         return []
     band = reference_band() if is_comparable(test.test, test.accelerator) else ()

@@ -11,6 +11,7 @@ from functools import cached_property
 from rich.cells import cell_len, chop_cells, get_character_cell_size
 from rich.segment import Segment
 from rich.style import Style
+from textual.containers import Container
 from textual.dom import DOMNode
 from textual.geometry import Region, Size
 from textual.message_pump import MessagePump, _MessagePumpMeta
@@ -81,8 +82,12 @@ def phrase_ends(text: str) -> list[int]:
 
 def cut_sentence(runs: Iterable[Span], width: int) -> list[Span]:
     """The beginning of a text that has no room: whole phrases, else whole words; no number is cut or loses its unit."""
-    clean = [Span(one_line(run.text), run.style) for run in runs]
-    text = "".join(run.text for run in clean)
+    clean = list(runs)
+    whole = "".join([run.text for run in clean])
+    text = one_line(whole)
+    if text != whole:
+        clean = [Span(one_line(run.text), run.style) for run in clean]
+        text = "".join([run.text for run in clean])
     if cell_len(text) <= width:
         return clean
     end = max((at for at in phrase_ends(text) if cell_len(text[:at]) <= width), default=0)
@@ -246,6 +251,31 @@ class NeverScrolled(Widget):
     virtual_size: reactive[Size] = reactive(Size(0, 0))
 
 
+class Backdrop(Widget):
+    """A widget of which all that is seen is what it contains: its lines are one blank line."""
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        strip = Strip.blank(crop.width, self.visual_style.background_style.rich_style)
+        for each in self.get_line_filters():
+            strip = strip.apply_filter(each, self.styles.background)
+        return [strip] * crop.height
+
+
+class Room(Container, Backdrop, NeverScrolled): ...
+
+
+class _Mixes(dict[str, Style]):
+    """Styles on one background, each mixed when it is first asked for."""
+
+    def __init__(self, mix: StyleOf) -> None:
+        super().__init__()
+        self._mix = mix
+
+    def __missing__(self, name: str) -> Style:
+        style = self[name] = self._mix(name)
+        return style
+
+
 class Styled(Widget):
     """A widget that draws its own lines in the named styles of the theme."""
 
@@ -259,8 +289,8 @@ class Styled(Widget):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self.__dict__.pop("_mixed", None)
-        self.__dict__.pop("base_style", None)
+        for name in ("_mixed", "_mixes", "base_style"):
+            self.__dict__.pop(name, None)
 
     @cached_property
     def base_style(self) -> Style:
@@ -268,7 +298,10 @@ class Styled(Widget):
         return self.rich_style
 
     def over(self, ground: Style) -> StyleOf:
-        return lambda style: ground + self.style_of(style)
+        mixes: dict[Style, _Mixes] = self.__dict__.setdefault("_mixes", {})
+        if ground not in mixes:
+            mixes[ground] = _Mixes(lambda style: ground + self.style_of(style))
+        return mixes[ground].__getitem__
 
     def _style(self, name: str, kind: str) -> Style:
         mixed: dict[str, Style] = self.__dict__.setdefault("_mixed", {})

@@ -28,10 +28,11 @@ from console.launch.run_record import RunRecord
 from screens import pages
 from screens.app import ConsoleApp, keep_last_known
 from screens.dialogs.question import ChoiceTable, Pick
-from screens.key_ordered_app import FREEZE_SECONDS, TerminalDriver
+from screens.key_ordered_app import FREEZE_SECONDS, TerminalDriver, collect_between_keys
 from screens.live_screen import LiveScreen
 from screens.pages.fleet import FleetScreen
 from screens.pages.help import HelpScreen, key_groups
+from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
 from screens.pages.launch import LaunchScreen
 from screens.pages.pods import PodsScreen
@@ -516,6 +517,47 @@ async def test_reference_cycles_are_collected(monkeypatch: pytest.MonkeyPatch) -
         finally:
             gc.enable()
             gc.unfreeze()
+
+
+async def test_garbage_is_collected_seldom_while_no_key_is_pressed() -> None:
+    def collections_until_freed(seconds_since_key: float) -> int:
+        circle = weakref.ref(Circle())
+        for number in count(1):
+            app._pressed_at = time.monotonic() - seconds_since_key
+            collect_between_keys(app, number)
+            if circle() is None or number == 5:
+                return number
+        raise AssertionError
+
+    async with console() as (app, _, _):
+        gc.disable()
+        try:
+            assert collections_until_freed(60.0) == 3
+            assert collections_until_freed(5.0) == 1
+        finally:
+            gc.enable()
+
+
+async def test_a_page_is_drawn_below_a_dialog_but_not_below_another_page() -> None:
+    async with console() as (app, pilot, session):
+
+        async def show() -> None:
+            before = app.fleet
+            session.show()
+            await until(
+                pilot, lambda: app.fleet is not before and page.line is not None and page.line.fleet is app.fleet
+            )
+
+        await press(pilot, "3", then=lambda: isinstance(app.screen, JobsScreen))
+        jobs = screen_of(app, JobsScreen)
+        await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen))
+        page, rows = screen_of(app, JobScreen), jobs.table.listing.rows
+        await show()
+        await press(pilot, "x", then=lambda: not isinstance(app.screen, LiveScreen))
+        await show()
+        assert jobs.table.listing.rows is rows
+        await press(pilot, "escape", then=lambda: isinstance(app.screen, JobScreen))
+        await press(pilot, "escape", then=lambda: jobs.table.listing.rows is not rows)
 
 
 async def test_what_was_frozen_in_use_is_looked_through_as_often_as_it_costs_little(

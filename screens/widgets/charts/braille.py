@@ -9,12 +9,11 @@ from math import ceil, floor, log10
 from typing import NamedTuple
 
 from rich.segment import Segment
-from textual.containers import Container
 from textual.reactive import reactive
 from textual.strip import Strip
 
 from screens import wording
-from screens.widgets.styled_text import AbstractWidgetMeta, NeverScrolled, Styled
+from screens.widgets.styled_text import AbstractWidgetMeta, NeverScrolled, Room, Styled
 from screens.wording import Span
 from trainlog import UnparsedLines
 
@@ -302,7 +301,7 @@ class Plot(Styled, NeverScrolled, metaclass=AbstractWidgetMeta):
         return self._rows[y] if y < len(self._rows) else Strip.blank(size[0], ground)
 
 
-class MeasuresPanel(Container, NeverScrolled, metaclass=AbstractWidgetMeta):
+class MeasuresPanel(Room, metaclass=AbstractWidgetMeta):
     """Shows one of a job's measurements: the latest, unless another is chosen."""
 
     waiting: reactive[str] = reactive("")

@@ -11,7 +11,6 @@ from typing import ClassVar
 
 from rich.cells import cell_len, chop_cells
 from rich.segment import Segment
-from rich.style import Style
 from textual import events, work
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
@@ -22,7 +21,7 @@ from textual.strip import Strip
 from console.logs.log_text import LineFilter, LogText, MemoryText, TextRow
 from console.metrics.log_search import SAME_TIME_SECONDS, names_number
 from screens.sanitize import one_line
-from screens.widgets.styled_text import Styled, call_after
+from screens.widgets.styled_text import Styled, StyleOf, call_after
 from screens.wording import Span
 from trainlog import MAX_HEAD_CHARACTERS, detect_level, shorten_iteration_line
 
@@ -294,7 +293,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
             self._folds += [(number, piece, at == 0) for at, piece in pieces[:high]]
 
     def render_line(self, y: int) -> Strip:
-        width, ground = self.scrollable_content_region.width, self.rich_style
+        width, ground = self.scrollable_content_region.width, self.base_style
         top = round(self.scroll_y)
         if self.wrap:
             number, piece, first = self._folds[y] if y < len(self._folds) else (self.shown, "", True)
@@ -308,21 +307,21 @@ class LogLines(ScrollView, Styled, can_focus=True):
         row, ground = found[0], ground + self.ground("cursor") if number == self.match_line else ground
         left = 0 if self.wrap or row.text != row.whole else round(self.scroll_x)
         in_view = (left + width) * MAX_LETTERS_PER_CELL  # of a line of 64 KiB only what is seen is painted
-        runs = self.paint(piece if self.wrap else row.text[:in_view], row.whole)
-        body = Strip([Segment(run.text, ground + self.style_of(run.style)) for run in runs])
+        runs, style_of = self.paint(piece if self.wrap else row.text[:in_view], row.whole), self.over(ground)
+        body = Strip([Segment(run.text, style_of(run.style)) for run in runs])
         body = body.crop(left, left + width - self._left_columns())
-        return Strip.join([self._render_margin(row, ground, first=first), body]).adjust_cell_length(width, ground)
+        return Strip([*self._margin(row, style_of, first=first), *body]).adjust_cell_length(width, ground)
 
-    def _render_margin(self, row: TextRow, ground: Style, *, first: bool) -> Strip:
+    def _margin(self, row: TextRow, style_of: StyleOf, *, first: bool) -> list[Segment]:
         head = []
         if self.times:
             stamp = f"{datetime.fromtimestamp(row.time).astimezone():%H:%M:%S} " if first and row.time else " " * 9
-            head.append(Segment(stamp, ground + self.style_of("dim")))
+            head.append(Segment(stamp, style_of("dim")))
         if self._label_width:
             label = row.label[:MAX_LABEL] if first else ""
             style = "waits" if row.dissent else "accent"
-            head.append(Segment(f"{label:>{self._label_width - 1}} ", ground + self.style_of(style)))
-        return Strip(head)
+            head.append(Segment(f"{label:>{self._label_width - 1}} ", style_of(style)))
+        return head
 
     def paint(self, text: str, whole: str) -> list[Span]:
         """Style a piece of a line; the severity is that of the whole line."""

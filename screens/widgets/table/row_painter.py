@@ -154,7 +154,7 @@ class RowPainter(Generic[RowT]):
         self._phrase = 0  # of the first phrase of a column that fills the line, the widest
         self._sampled = False  # whether rows came that were not measured
         self._layout: list[tuple[Column[Any], int]] = []
-        self._drawn: dict[RowKey, _DrawnRow[RowT]] = {}
+        self._drawn: dict[tuple[RowKey, bool], _DrawnRow[RowT]] = {}  # each row as it is under the cursor, and else
         self._mixes: dict[tuple[str, str], Style] = {}
 
     # widths
@@ -242,7 +242,7 @@ class RowPainter(Generic[RowT]):
         layout = self.columns_now()
         cursor = Span("▹", "dim") if apart else Span("▸", "accent")
         look, ages = (here, marked, ground, apart, self.stale), [column.cell(row) for column in self._aging]
-        drawn = self._drawn.get(key)
+        drawn = self._drawn.get((key, here))
         known = drawn if drawn is not None and drawn.row is row and drawn.look == look else None
         if known is not None and known.ages == ages:
             return known.strip
@@ -270,7 +270,7 @@ class RowPainter(Generic[RowT]):
         strip = Strip(compact(segments)).adjust_cell_length(self._widget.size.width, style_of(""))
         if len(self._drawn) >= MAX_CACHED_LINES:
             self._drawn.clear()
-        self._drawn[key] = _DrawnRow(row, look, ages, cells, strip)
+        self._drawn[key, here] = _DrawnRow(row, look, ages, cells, strip)
         return strip
 
     def titles(self, sorted_by: str, *, descending: bool) -> Strip:
