@@ -16,7 +16,7 @@ from console.kube.objects.node import Node
 from console.session import Session
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.live_screen import LiveScreen
-from screens.wording import count
+from screens.wording import count, short_node
 
 
 class NodeActions(LiveScreen):
@@ -69,10 +69,12 @@ class NodeActions(LiveScreen):
 async def cordon_nodes(screen: LiveScreen, names: Sequence[str], *, on: bool = True, reason: str = "") -> None:
     """Cordon or uncordon these nodes after confirmation. To be run in a worker."""
     verb = "Cordon" if on else "Uncordon"
-    title = f"{verb} {names[0]}?" if len(names) == 1 else f"{verb} {len(names)} nodes?"
+    one = len(names) == 1
+    title = f"{verb} {names[0]}?" if one else f"{verb} {len(names)} nodes?"
     stays = "No new pods are scheduled here; running pods stay." if on else "New pods may be scheduled here again."
     why = [f"The reason stays with it: {reason}"] if reason else []
-    lines = [*(f"{name}: {_gpu_use_text(screen, name)}" for name in names), " ", stays, *why]
+    uses = (f"{'' if one else f'{short_node(name)}: '}{_gpu_use_text(screen, name)}" for name in names)
+    lines = [*uses, " ", stays, *why]
     if not await screen.app.push_screen_wait(Confirm(title, lines, verb=verb, keep="Leave")):
         return
     for name in names:

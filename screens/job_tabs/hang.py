@@ -33,6 +33,7 @@ from rankscope import (
 )
 from screens import wording
 from screens.columns.column import Column, RowKey
+from screens.columns.job_header import explanation
 from screens.columns.jobs import JobLine, slow_rank_words
 from screens.dialogs.question import Choice, Confirm, FilePrompt, Pick
 from screens.job_tabs.tab import JobTab
@@ -79,6 +80,12 @@ def _call_span(group: HangGroup) -> Span:
         return Span(group.members[0].command, "dim")
     frame = group.members[0].where.frame
     return Span(f"{frame.function} {frame.file}{f':{frame.line}' if frame.line else ''}" if frame else "─", "dim")
+
+
+def _hide_known_verdict(tab: HangTab) -> None:
+    """Hide the verdict where the page says it above."""
+    known = wording.plain_text(explanation(tab.line, gone=False)) if tab.line is not None and tab.report else ""
+    tab.verdict.display = tab.report is None or wording.short_nodes(tab.report.short) not in known
 
 
 def _key_of(group: HangGroup) -> RowKey:
@@ -343,6 +350,7 @@ class HangTab(JobTab):
         """Update the text on how the job ended, which may become known late."""
         if self.ended and self.report is None:
             self._show_job_end()
+        _hide_known_verdict(self)
 
     def _show_job_end(self) -> None:
         self._show_summary("dim", "○ ", f"There are no processes to inspect. {self.ended or 'The job is gone.'}")
@@ -355,6 +363,7 @@ class HangTab(JobTab):
         _, *rest = report.verdict
         sign = wording.BAD if report.alarming else next(map(group_sign, report.groups), wording.IDLE)
         self.verdict.runs = (sign, Span(f" {report.short}", "bad" if report.alarming else "strong"))
+        _hide_known_verdict(self)
         self._show_advice(report.advice)
         groups = f"{report.summary[:1].upper()}{report.summary[1:]}."
         spans = (*(Span(f"{each} ") for each in rest), Span(groups, "dim"))
@@ -373,6 +382,7 @@ class HangTab(JobTab):
             return
         self.refresh_bindings()
         lines: list[str] = []
+        pods = [each for each in format_pod_lines(report) if not any(words in each for words in report.verdict[1:])]
         if group is not None:
             if self.is_open:  # keys of the page are about the pod of the process
                 self.post_message(self.Chosen(group.members[0].pod_rank))
@@ -380,7 +390,7 @@ class HangTab(JobTab):
             lines += format_member_lines(group)
             if len(group.members) > MAX_STACKS:
                 lines += [f"   … and {len(group.members) - MAX_STACKS} more", ""]
-        self.text.show(wording.short_nodes("\n".join([*lines, *_with_glyphs(format_pod_lines(report))])))
+        self.text.show(wording.short_nodes("\n".join([*lines, *_with_glyphs(pods)])))
 
     @on(HangGroupTable.Opened, "HangGroupTable")
     def open_rank(self, event: HangGroupTable.Opened) -> None:

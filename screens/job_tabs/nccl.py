@@ -21,7 +21,7 @@ from screens.dialogs.save_and_copy import save_export
 from screens.job_tabs.tab import JobTab
 from screens.widgets.charts.nccl_panel import NcclPanel, NcclTable
 from screens.widgets.job_pane import tail_lines
-from screens.widgets.side_pane import Lines
+from screens.widgets.side_pane import WIDE_COLUMNS, Lines
 from screens.wording import clock
 from trainlog import REFERENCE_RANKS, is_comparable
 
@@ -46,8 +46,10 @@ class NcclTab(JobTab):
         yield panel
 
     def _last_lines(self, width: int, room: int, now: float) -> Lines:
+        if self.line is None or width < WIDE_COLUMNS:  # rows of tables would be cut
+            return []
         measures = self.live.session.measures.find_followed(self.key) if self.live.app.connected else None
-        return tail_lines(self.line, measures, width, room, now) if self.line is not None else []
+        return tail_lines(self.line, measures, width, room, now)
 
     def resume_after_reconnect(self) -> None:
         self._measured = ""  # the next snapshot, which comes at once, begins to read again

@@ -67,7 +67,7 @@ class Kept:
 STATES = (
     Kept("busy", (*MAIN, *OF_OBJECTS, *JOB, "alarms", *OF_GOOGLE, *ASKED)),
     Kept("narrow", (*MAIN, *OF_OBJECTS, *JOB, "alarms", "stop"), size=(80, 24)),
-    Kept("wide", ("fleet", "queues", "jobs", "job-pods", "job-log", "job-training"), size=(200, 50)),
+    Kept("wide", ("fleet", "queues", "jobs", "job-pods", "job-log", "job-nccl", "job-training"), size=(200, 50)),
     Kept("empty", (*MAIN, "alarms"), scene="empty"),
     Kept("stale", (*MAIN, "node", "pod", "job-pods"), stale=True),
     Kept("forbidden", (*MAIN, "node", "pod", "job-pods"), reader=True),

@@ -513,6 +513,7 @@ class NcclPanel(MeasuresPanel):
             self.sentence.runs = (Span("○ ", "dim"), Span(f"{self.waiting}  ", "dim"), *self.not_read())
             self.curve.points, self.curve.overlays = (), ()
             self.curve.band = reference_band() if self.comparable else ()
+            self.table.set_comparison(usual=False, other=False)
             self.table.show_rows({})
             return
         test = shown.test
@@ -537,8 +538,7 @@ class NcclPanel(MeasuresPanel):
             measured = self.against.test.rows
             points = tuple((row.size, row.best_busbw) for row in measured if row.size > 0 and row.best_busbw)
             found.append(Overlay(self.against.job or "earlier", "△", "text", points))
-        self.curve.overlays = tuple(found)
-        self.curve.points = measured_points(test)
+        self.curve.overlays, self.curve.points = tuple(found), measured_points(test)
         other = {row.size: row.best_busbw for row in self.against.test.rows} if self.against else {}
         at_end = self.table.cursor is None or self.table.cursor in self.table.shown[-1:]
         rows: dict[RowKey, NcclLine] = {
