@@ -6,9 +6,10 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from console.connection_settings import OWN_NAME
 from console.kube.objects.jobset import JobSet

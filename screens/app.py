@@ -11,7 +11,6 @@ import gc
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from itertools import count
@@ -76,7 +75,7 @@ def keep_last_known(known: Fleet, fresh: Fleet) -> Fleet:
         else link
         for kind, link in known.links.items()
     }
-    return replace(known, at=fresh.at, links=links)
+    return structs.replace(known, at=fresh.at, links=links)
 
 
 def live_pages(app: SessionApp) -> list[LiveScreen]:

@@ -689,11 +689,12 @@ class FakeSession:
 
     @staticmethod
     def _linked(fleet: Fleet) -> Fleet:
-        return fleet if fleet.links else replace(fleet, links=live_links())
+        return fleet if fleet.links else structs.replace(fleet, links=live_links())
 
     def show(self, fleet: Fleet | None = None, **changes: Any) -> None:
         """Make this the picture: a whole one, or the last one with these fields changed."""
-        self.fleet = self._linked(fleet if fleet is not None else replace(self.fleet, at=time.time(), **changes))
+        fleet = structs.replace(self.fleet, at=time.time(), **changes) if fleet is None else fleet
+        self.fleet = self._linked(fleet)
         self._wake()
 
     def _wake(self) -> None:

@@ -9,14 +9,13 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from console.errors import TRY_AGAIN, ConsoleError
@@ -88,12 +87,11 @@ def _regroup(
     return {name: each for name, each in found.items() if each} if own else found
 
 
-@dataclass(frozen=True, eq=False)
-class Fleet:
+class Fleet(Struct, frozen=True, eq=False, dict=True, weakref=True):
     """All objects known at time `at`, by (namespace, name).
 
-    Not slotted, because the cached properties below live in its `__dict__`; never compared, because a screen asks
-    whether the snapshot is another one, not whether it is equal.
+    Its cached properties live in its `__dict__`; never compared, because a screen asks whether the snapshot is another
+    one, not whether it is equal.
     """
 
     at: float = 0.0

@@ -14,12 +14,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from console.errors import TRY_AGAIN, Unreadable
 from console.folders import file_lock, state_folder
@@ -46,8 +46,8 @@ _UNWRITTEN = "The history of runs cannot be written to"
 SCHEMA_VERSION = 7  # of the tables below; one more for each table or column that is added
 _NUMBER_COLUMN = "number INTEGER PRIMARY KEY AUTOINCREMENT"
 _SQL_TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
-_STORED_FIELDS = tuple(each for each in fields(RunRecord) if each.name not in {"number", "now", "looked"})
-_COLUMNS = {each.name: _SQL_TYPES.get(str(each.type), "TEXT") for each in _STORED_FIELDS}
+_STORED = [name for name in RunRecord.__struct_fields__ if name not in {"number", "now", "looked"}]
+_COLUMNS = {name: _SQL_TYPES.get(RunRecord.__annotations__[name], "TEXT") for name in _STORED}
 _DIAGNOSIS_COLUMNS = {each: _SQL_TYPES.get(str(kind), "TEXT") for each, kind in Diagnosis.__annotations__.items()}
 _RUN_BYTES = 1 << 16  # that a run takes at most in the usual case
 _DIAGNOSIS_SECONDS = 30 * 86400.0  # seconds for which a diagnosis is kept: jobs run for weeks at most

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from console.errors import NotThere
 from console.kube.objects.jobset import JobSet, JobState
@@ -43,8 +43,7 @@ OPEN_OUTCOMES = frozenset({Outcome.WAITING, Outcome.RUNNING})  # what may still 
 STALLED_STATE = "stalled"  # the state of a run that goes on, but makes no steps
 
 
-@dataclass(frozen=True, slots=True)
-class RunRecord:
+class RunRecord(Struct, frozen=True):
     """One launch. Times are seconds since the epoch, 0.0 if unknown."""
 
     recipe: str

@@ -7,8 +7,9 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from console.errors import ConsoleError
 from console.kube.actions import read_jobset

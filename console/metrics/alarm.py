@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from console.connection_settings import OWN_NAME
 
@@ -56,8 +56,7 @@ _NEXT_STEPS = {  # command, which is the same wherever one reads of the alarm, a
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Alarm:
+class Alarm(Struct, frozen=True):
     kind: AlarmKind
     words: str  # what is wrong, in a sentence without its end
     time: float  # when it was noticed, in seconds since the epoch, by this machine's clock

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from console.alarm_thresholds import Thresholds
 from console.durations import format_duration
 from console.kube.stream_completeness import SERVER_QUIET_SECONDS
@@ -131,7 +133,7 @@ class AlarmWatch:
             if look.finished:  # nobody can look whether the causes of its alarms are gone
                 ended = "the job failed" if look.failed else JOB_STOPPED
                 for alarm in self._open.values():
-                    self._replace_alarm(alarm, replace(alarm, over=now, ended=ended))
+                    self._replace_alarm(alarm, structs.replace(alarm, over=now, ended=ended))
                 self._open, self.late, self.verdict = {}, "", ""
             return []
         if self._is_catching_up(now, look):
@@ -235,7 +237,7 @@ class AlarmWatch:
         lasting = self._open.pop(alarm.kind, None)
         if not alarm.words:
             if lasting is not None:
-                self._replace_alarm(lasting, replace(lasting, over=alarm.time, ended=ended))
+                self._replace_alarm(lasting, structs.replace(lasting, over=alarm.time, ended=ended))
             return
         known = lasting or self._continued_stall(alarm)
         if known is None:
@@ -244,7 +246,7 @@ class AlarmWatch:
             return
         self._open.pop(known.kind, None)
         began = known.began or alarm.began
-        self._open[alarm.kind] = changed = replace(alarm, time=known.time, began=began)
+        self._open[alarm.kind] = changed = structs.replace(alarm, time=known.time, began=began)
         self._replace_alarm(known, changed)
 
     def _continued_stall(self, alarm: Alarm) -> Alarm | None:

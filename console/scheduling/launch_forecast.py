@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from console.kube.nested_values import Value, get_path
 from console.kube.objects.meta import DEFAULT_GPU_TOLERATIONS, GPU, format_selector, selects_namespace
 from console.kube.objects.node import GKE_PREFIX
@@ -337,7 +339,7 @@ def with_waiting_launch(fleet: Fleet, demand: LaunchDemand) -> tuple[Fleet, tupl
     pods = QueuedPodSet("workload", demand.pods, ((GPU, demand.size),), required_topology=required)
     rank, where = priority_of(fleet, demand) or 0, (demand.namespace, _LAUNCH_NAME)
     waiting = QueuedWorkload(*where, _LAUNCH_NAME, fleet.at, demand.queue, priority=rank, pod_sets=(pods,))
-    return replace(fleet, workloads={**fleet.workloads, waiting.key: waiting}), waiting.key
+    return structs.replace(fleet, workloads={**fleet.workloads, waiting.key: waiting}), waiting.key
 
 
 def priority_of(fleet: Fleet, demand: LaunchDemand) -> int | None:

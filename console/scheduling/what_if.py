@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from console.errors import BadInput, NotThere
 from console.kube.find_job import find_job, find_node

@@ -6,10 +6,10 @@ import csv
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from msgspec.structs import asdict, replace
 
 from console.connection_settings import OWN_NAME, login_name
 from console.errors import BadInput, BadKubeconfig, Conflict, ConsoleError, NotThere

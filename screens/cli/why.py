@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import structs
 from msgspec.structs import asdict
 
 from console.errors import NotAllowed, NotFound
@@ -176,7 +176,7 @@ def _next_steps(
         alarm = report.alarms[-1]
         more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
         kind = AlarmKind.KEPT if alarm.kind is AlarmKind.FAILED else alarm.kind  # what failed first is above
-        words = f"{more}{next_step(dataclasses.replace(alarm, kind=kind, more=found or alarm.more), session.watch)}."
+        words = f"{more}{next_step(structs.replace(alarm, kind=kind, more=found or alarm.more), session.watch)}."
     elif kind is not None:
         held = line.jobset.gpus if line is not None and line.health.kept else 0
         words = f"{next_step(Alarm(kind, '', 0.0, session.namespace, name, more=found, held=held), session.watch)}."

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from console.connection_settings import OWN_NAME
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 RECENT_FAILURE_SECONDS = 86400.0  # seconds for which a job that has failed stands first
 
 
-@dataclass(frozen=True)
-class JobLine:
+class JobLine(Struct, frozen=True, dict=True):
     """A JobSet in one snapshot; derived values are computed when it is drawn."""
 
     jobset: JobSet

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar, cast
 
+from msgspec.structs import replace
 from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType

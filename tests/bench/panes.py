@@ -10,8 +10,9 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from screens.app import ConsoleApp
 from screens.list_and_pane import PanedScreen

@@ -166,7 +166,7 @@ def poisoned(value: Any) -> Any:
 async def test_no_page_lets_a_payload_through() -> None:
     """Every text of every object is hostile: names, messages, labels, images, reasons."""
     fleet = scene()
-    session = FakeSession(replace(fleet, **{each.name: poisoned(getattr(fleet, each.name)) for each in fields(fleet)}))
+    session = FakeSession(poisoned(fleet))
     seen = 0
     async with console(session, size=(140, 45)) as (app, pilot, _):
         for keys in (
@@ -213,7 +213,7 @@ async def test_a_name_with_markup_does_not_end_the_question_for_a_command() -> N
         )
         for at, each in fleet.pods.items()
     }
-    session = FakeSession(replace(fleet, jobsets={**fleet.jobsets, key: named}, pods=pods))
+    session = FakeSession(structs.replace(fleet, jobsets={**fleet.jobsets, key: named}, pods=pods))
     session.answers["exec"] = lambda number: (number, ALL.encode(errors="replace"), PAYLOADS["markup"].encode())
     async with console(session, size=(140, 45)) as (app, pilot, _):
         app.open_page("job", *key)

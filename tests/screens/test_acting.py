@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import tarfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 from textual.widgets import Input, Static
 
 from console.checkpoints.completeness import Checkpoint, CheckpointState, Survey

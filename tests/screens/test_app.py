@@ -655,13 +655,13 @@ async def test_a_process_that_goes_on_takes_the_terminal_back_that_it_gave(asked
 def test_a_new_connection_keeps_what_was_known_until_its_server_has_answered() -> None:
     known = fleet_of(Node("n1"))
     links = {kind: WatchStatus(kind, WatchState.LIVE, since=1.0, last_seen=90.0) for kind in ("nodes", "pods")}
-    known = replace(known, links=links)
+    known = structs.replace(known, links=links)
     silent = Fleet(at=120.0, links={"nodes": WatchStatus("nodes", WatchState.STALE, why="connection refused")})
     kept = keep_last_known(known, silent)
     assert set(kept.nodes) == set(known.nodes)
     nodes = kept.links["nodes"]
     assert (nodes.state, nodes.since, nodes.why) == (WatchState.STALE, 90.0, "connection refused")
-    heard = replace(silent, links={"nodes": WatchStatus("nodes", WatchState.LIVE, last_seen=119.0)})
+    heard = structs.replace(silent, links={"nodes": WatchStatus("nodes", WatchState.LIVE, last_seen=119.0)})
     assert keep_last_known(known, heard) is heard
     assert keep_last_known(Fleet(), silent) is silent
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import LocalQueue, Quota, ResourceFlavor, Usage

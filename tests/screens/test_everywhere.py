@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 from rich.cells import cell_len
 from textual.errors import NoWidget
 from textual.geometry import Region

@@ -3,7 +3,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from email.utils import formatdate
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 from textual.widgets import Input
 
 from console.connection_settings import Settings

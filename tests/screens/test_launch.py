@@ -680,7 +680,7 @@ def test_the_fit_light_fades_while_the_server_is_away() -> None:
     fleet, ask = queue_scene(), LaunchDemand("default", queue="a4", gpus=8)
     live = fit_words(fleet, ask)
     link = structs.replace(fleet.links["clusterqueues"], state=WatchState.STALE, last_seen=1_700_000_000.0)
-    away = fit_words(replace(fleet, links={**fleet.links, "clusterqueues": link}), ask)
+    away = fit_words(structs.replace(fleet, links={**fleet.links, "clusterqueues": link}), ask)
     assert away[0].text == "◌ " != live[0].text
     assert away[1].text == live[1].text, "what was known last"
     assert away[1].style == "dim"

@@ -9,13 +9,13 @@ from __future__ import annotations
 import random
 import re
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 from unittest.mock import AsyncMock
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from console.alarm_thresholds import Thresholds
 from console.kube.objects.jobset import JobSet

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.list_and_pane import PANE_SIZES, PanedScreen

@@ -4,11 +4,11 @@ import asyncio
 import itertools
 import re
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from console.errors import NotFound
 from console.kube.objects.event import Event

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from email.utils import formatdate
 from typing import TYPE_CHECKING, cast
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.objects.workload import Workload

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from console.connection_settings import Settings
@@ -165,7 +165,7 @@ async def test_runs_are_forgotten_when_somebody_agrees() -> None:
 
 async def test_a_run_whose_job_still_runs_is_not_forgotten() -> None:
     session = session_of()
-    running = dataclasses.replace(
+    running = structs.replace(
         RUNS[-1], server=session.watch.server, uid=session.fleet.jobsets["default", "llama-70b"].uid
     )
     session.launch.runs.runs = [running, *RUNS[:-1]]

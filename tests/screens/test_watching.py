@@ -363,7 +363,8 @@ async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> Non
         await until(pilot, lambda: any("nccl-0412" in each.message for each in app._notifications))
         assert screen.is_current
         (alarm,) = session.alarms.latest_alarms
-        session.alarms.latest_alarms[:] = [replace(alarm, more="inspected: Rank 9 waits for data", nodes=("node-1",))]
+        found = structs.replace(alarm, more="inspected: Rank 9 waits for data", nodes=("node-1",))
+        session.alarms.latest_alarms[:] = [found]
         act = "X lists what can be done, such as to launch it again."
         await until(
             pilot,
@@ -424,7 +425,7 @@ async def test_only_a_new_alarm_of_ones_own_job_is_a_toast_and_all_are_counted(
         session.show(jobsets={jobset.key: structs.replace(jobset, owner=owner)})
         await until(pilot, lambda: app.fleet is session.fleet)
         alarm = session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no step for 76 s")
-        session.alarms._news[:] = [replace(alarm, began=time.time() + began if began else 0.0)]
+        session.alarms._news[:] = [structs.replace(alarm, began=time.time() + began if began else 0.0)]
         app.tick()
         await until(pilot, lambda: "▲ 1" in text_of(title))
         expected = ["▲ nccl-0412: stall  no step for 76 s"] * shown
@@ -450,7 +451,7 @@ async def test_a_stall_that_was_inspected_since_is_reported_once() -> None:
         session.alarms.sound("default", "nccl-0412", AlarmKind.NAN, "no loss printed at 118")
         app.tick()
         await until(pilot, lambda: len(app._notifications) == 2)
-        session.alarms.latest_alarms[:] = [replace(alarm, more="inspected: Rank 1 is in the data loader")]
+        session.alarms.latest_alarms[:] = [structs.replace(alarm, more="inspected: Rank 1 is in the data loader")]
         app.tick()
         await until(pilot, lambda: "Rank 1 is in the data loader" in toasts(app))
         assert [each.message[:18] for each in app._notifications] == ["▲ nccl-0412: NaN  ", "▲ nccl-0412: stall"]

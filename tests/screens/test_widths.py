@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 from rich.style import Style
 
 from console.google.builds import Build
@@ -95,10 +95,10 @@ def waiting_rows() -> list[Any]:
     jobs = [job(f"sweep-{pods}", pods, suspended=True) for pods in (4, 7, 40)]
     claims = [claim(each, waits=QUOTA) for each in jobs]
     lost = Condition("Evicted", "True", "Preempted", "Preempted to accommodate a workload", NOW - 60)
-    claims[1] = structs.replace(claims[1], conditions=(*claims[1].conditions, lost))
+    claims[1] = replace(claims[1], conditions=(*claims[1].conditions, lost))
     fleet = fleet_of(cluster_queue("a4", 48, admitted=1, pending=3), llama, claim(llama), *jobs, *claims)
     lines = [*WORKLOADS.of(fleet, None, str)]
-    return [*lines, *(replace(line, start=start) for line in lines for start in STARTS)]
+    return [*lines, *(dataclasses.replace(line, start=start) for line in lines for start in STARTS)]
 
 
 STARTS = (

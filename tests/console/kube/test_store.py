@@ -50,7 +50,7 @@ def test_what_a_snapshot_has_worked_out_is_as_if_worked_out_anew() -> None:
 
 
 def test_every_kind_has_a_field_of_the_fleet() -> None:
-    assert set(FLEET_FIELDS.values()) <= set(Fleet.__dataclass_fields__)
+    assert set(FLEET_FIELDS.values()) <= set(Fleet.__struct_fields__)
     store = Store()
     assert set(store.fleet.links) == set(FLEET_FIELDS)
     assert all(link.state is WatchState.LISTING for link in store.fleet.links.values())

@@ -10,10 +10,10 @@ import stat
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from console.launch.run_database import SCHEMA_VERSION, RunHistory, default_path
 from console.launch.run_record import Outcome, RunRecord

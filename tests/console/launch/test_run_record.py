@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from console.kube.nested_values import Value
 from console.kube.objects.jobset import JobSet, ReplicatedJob

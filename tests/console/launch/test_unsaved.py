@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from console.checkpoints.saved_state import SavedState
 from console.errors import Unreachable

@@ -189,7 +189,7 @@ def test_the_rank_that_an_x_ray_found_is_reported_with_the_stall() -> None:
     saved = f"{act} from its last checkpoint"
     assert alarm.next_step(may_stop=True, look="Hang", act="X", has_checkpoint=True).startswith(saved)
     assert alarm.next_step(look="Hang", stop="Stop", act="X") == f"{act}; Stop frees 16 GPUs"
-    on_node = replace(alarm, nodes=("node-9",), held=0)
+    on_node = structs.replace(alarm, nodes=("node-9",), held=0)
     assert on_node.next_step(look="Hang", act="X") == act, "the node is where they wait, not always why"
 
 
@@ -466,7 +466,7 @@ def test_of_a_job_that_is_gone_nothing_is_advised_that_needs_it() -> None:
     watched = cast("Any", SimpleNamespace(fleet=fleet_of(), namespace_option=lambda _: "", read_only=False))
     gone = Alarm(AlarmKind.STALL, "no step", 1.0, "default", "my-hang", over=2.0, ended=JOB_STOPPED, held=16)
     assert format_alarm(gone, watched) == "no step. a4 history my-hang shows its run, if you launched it."
-    assert "a4 hang my-hang" in format_alarm(replace(gone, over=0.0, ended=""), watched)
+    assert "a4 hang my-hang" in format_alarm(structs.replace(gone, over=0.0, ended=""), watched)
 
 
 def test_whoever_looks_for_three_seconds_leaves_a_late_step_to_the_log() -> None:

@@ -91,7 +91,7 @@ async def test_nothing_is_kept_of_jobs_that_are_gone() -> None:
 
     assert await reader.update([key])
     assert len(kept()) > 4
-    session.fleet = replace(session.fleet, jobsets={})
+    session.fleet = structs.replace(session.fleet, jobsets={})
     await reader.update([key])
     assert kept() == []
 

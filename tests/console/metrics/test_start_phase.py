@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as replace_line
-
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import replace, replace as replace_line
 
 from console.alarm_thresholds import Thresholds
 from console.kube.objects.pod import Container, Pod

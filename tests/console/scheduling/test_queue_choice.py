@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
@@ -63,16 +64,15 @@ def test_where_there_is_none_it_says_so_and_what_to_do() -> None:
     ],
 )
 def test_that_nobody_knows_the_queues_is_not_that_there_is_none(state: WatchState, unknown: str) -> None:
-    fleet = replace(fleet_of(), links={"localqueues": WatchStatus("localqueues", state)})
+    fleet = structs.replace(fleet_of(), links={"localqueues": WatchStatus("localqueues", state)})
     assert choose_queue(fleet, ASK).unknown == unknown
     assert not choose_queue(fleet, replace(ASK, gpus=0)).unknown, "a download needs none"
 
 
 def test_queues_whose_quota_may_not_be_seen_are_not_called_shut() -> None:
     fleet = fleet_of(LocalQueue("team", "x", cluster_queue="a"), LocalQueue("team", "y", cluster_queue="b"))
-    found = choose_queue(
-        replace(fleet, links={**fleet.links, "clusterqueues": WatchStatus("clusterqueues", WatchState.FORBIDDEN)}), ASK
-    )
+    forbidden = WatchStatus("clusterqueues", WatchState.FORBIDDEN)
+    found = choose_queue(structs.replace(fleet, links={**fleet.links, "clusterqueues": forbidden}), ASK)
     assert found == QueueChoice("x", "one of 2; how much quota is free in them is not known", ("y",))
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from console.kube.objects.event import Event
@@ -66,7 +65,7 @@ def test_what_is_refused_is_why_it_does_not_run(message: str, words: str, step: 
 @pytest.mark.parametrize("reason", ["FailedCreate", "JobCreationFailed"])
 def test_a_refusal_is_final_once_it_has_lasted(reason: str, seconds: float, last: float, category: Category) -> None:
     event = replace(event_of('JobSet "train" not found', reason, last), first=10.0)
-    fleet = dataclasses.replace(fleet_of(TRAIN, JOB, event), at=10.0 + seconds)
+    fleet = structs.replace(fleet_of(TRAIN, JOB, event), at=10.0 + seconds)
     assert why_job(TRAIN, fleet).category is category
     assert (job_health(TRAIN, fleet).state == "refused") == (category is Category.REFUSED)
 

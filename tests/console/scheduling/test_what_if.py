@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from console.errors import BadInput, NotFound, NotThere
 from console.kube.objects.jobset import JobSet

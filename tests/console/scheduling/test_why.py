@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 
 from console.kube.objects.event import Event
 from console.kube.objects.jobset import JobSet

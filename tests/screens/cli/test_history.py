@@ -7,11 +7,11 @@ import json
 import os
 import pty
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from console.connection_settings import login_name
 from console.kube.objects.meta import short_name

@@ -8,12 +8,12 @@ import json
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, nullcontext, suppress
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube.stream_completeness import SERVER_CLOCK

@@ -6,12 +6,12 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from types import SimpleNamespace
 
 import msgspec
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from console.alarm_thresholds import Thresholds
 from console.connection_settings import OWN_NAME

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 from textual.app import App, ComposeResult
 
 from console.checkpoints.completeness import Checkpoint, CheckpointState, Survey
