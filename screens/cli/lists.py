@@ -58,11 +58,24 @@ def layout_of(name: str) -> ListLayout[Any]:
     return PODS
 
 
+def import_readers() -> tuple[object, ...]:
+    """Import what reads logs and runs and foresees starts, for `open_session`: 25 ms that a list does not wait for."""
+    from console.launch import service, session_runs
+    from console.logs import container_log
+    from console.metrics import measure_service
+    from console.scheduling import start_forecast
+    from screens.columns import live_jobs
+    from trainlog import TrainingParser
+
+    return service, session_runs, container_log, measure_service, start_forecast, live_jobs, TrainingParser
+
+
 async def show_list(options: ListOptions) -> int:
     layout = layout_of(options.command)
     starts = options.json and options.command == "queues"  # when what waits starts; only in JSON
     kinds = tuple(dict.fromkeys((layout.kind, *layout.uses, *(layout_of("workloads").uses if starts else ()))))
-    async with open_session(options, kinds, brief=True, only=SELECTORS_OF_LIST.get(options.command)) as session:
+    only, ahead = SELECTORS_OF_LIST.get(options.command), import_readers if options.command == "jobs" else None
+    async with open_session(options, kinds, brief=True, only=only, ahead=ahead) as session:
         refuse(layout, session.fleet)
         if options.command == "jobs":
             await list_pods_of(session, _shown_jobs(session, None if options.all_namespaces else session.namespace))

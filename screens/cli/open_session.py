@@ -43,10 +43,12 @@ async def open_session(
     listed: bool = True,
     brief: bool = False,
     only: Selectors | None = None,
+    ahead: Callable[[], object] | None = None,
 ) -> AsyncIterator[Session]:
     """A session with the cluster during this block, which watches only the listed kinds of objects.
 
-    `listed`: the block begins once the kinds are known; `brief`: no watch follows the list; `only`: selectors by kind.
+    `listed`: the block begins once the kinds are known; `brief`: no watch follows the list; `only`: selectors by kind;
+    `ahead`: imports what the block needs, in a thread while the server answers.
     """
     from console.session import Session  # the Kubernetes client: half a second that the console does not wait for
 
@@ -57,6 +59,8 @@ async def open_session(
         if session.watch.unverified:
             warn("The API server's certificate is not checked (insecure-skip-tls-verify): anybody could be it.")
         naming = asyncio.create_task(_name_slow_plugin(session))
+        if ahead is not None:
+            asyncio.get_running_loop().run_in_executor(None, ahead)
         try:
             if kinds and listed:
                 await session.wait_until_listed(*session.watch.begun_kinds)

@@ -27,7 +27,7 @@ from console.scheduling.why_job import why_job
 from console.scheduling.why_workload import why_workload
 from screens.cli.arguments import Command, Commands, Options, json_flag, word
 from screens.cli.job_arguments import alarm_json, health_code
-from screens.cli.lists import expected_starts, list_pods_of, read_diagnoses
+from screens.cli.lists import expected_starts, import_readers, list_pods_of, read_diagnoses
 from screens.cli.open_session import Connect, open_session
 from screens.cli.output import print_hint, print_json
 from screens.columns.jobs import JobLine, start_json, start_words
@@ -48,7 +48,8 @@ MAX_NAMED_AHEAD = 4
 
 
 async def why(options: WhyOptions, connect: Connect = open_session) -> int:
-    async with connect(options, (*WAIT_KINDS, "topologies"), brief=True, only={"pods": None}) as session:
+    kinds = (*WAIT_KINDS, "topologies")
+    async with connect(options, kinds, brief=True, only={"pods": None}, ahead=import_readers) as session:
         job = session.fleet.jobsets.get((session.namespace, options.job))
         if job is not None and job.finished:  # what others hold has no part in it
             await list_pods_of(session, [job])
