@@ -18,7 +18,6 @@ from typing import Generic, TypeVar
 import msgspec
 
 from console.errors import ConsoleError, Unreadable
-from rankscope import UnreadableAnswer, check_cost as check_answer_cost
 
 T = TypeVar("T")
 
@@ -28,6 +27,8 @@ MAX_DECODING_SECONDS = 20.0  # after which a decoder is given up; what a peer se
 
 def check_cost(data: bytes, what: str) -> None:
     """Raise Unreadable if decoding the JSON would take too much memory; `what` begins the error sentence."""
+    from rankscope import UnreadableAnswer, check_cost as check_answer_cost  # 1 ms, for which no list waits
+
     try:
         check_answer_cost(data, what)
     except UnreadableAnswer as error:
@@ -40,6 +41,8 @@ class _GivenUp(BaseException):
 
 async def decode_apart(what: str, decode: Callable[[], T], seconds: float = MAX_DECODING_SECONDS) -> T:
     """The result of `decode`, run in a thread with a time limit; Unreadable, beginning with `what`, if it fails."""
+    from rankscope import UnreadableAnswer
+
     apart = _Apart(decode, asyncio.get_running_loop())
     try:
         async with asyncio.timeout(seconds):

@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from console.errors import NotFound
 from console.kube.find_job import find_job
-from console.kube.pod_address import PodAddress
 
 if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
@@ -106,6 +105,8 @@ _latest: tuple[JobSet | None, Sequence[Pod], tuple[PodSlot, ...]] = None, (), ()
 
 def find_pod_slot(fleet: Fleet, namespace: str, job: str, rank: str) -> PodSlot:
     """The rank for JOB RANK, JOB REPLICATED/INDEX or pod/NAME, with or without a pod."""
+    from console.kube.pod_address import PodAddress  # 1 ms, for which no list waits
+
     address = PodAddress.parse(namespace, job, rank)
     if address.pod:
         pod = fleet.pods.get((namespace, address.pod))
