@@ -343,8 +343,9 @@ def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[Tra
 def _read_tests(lines: Sequence[LogLine], text: str) -> tuple[tuple[NcclTest, ...], dict[int, float]]:
     """The tests, and when the last line of each came: comments begin and end them; what is between is read at once."""
     nccl, printed = trainlog.NcclParser(), dict[int, float]()
-    for is_comment, group in groupby(lines, lambda line: "#" in line.text) if nccl.may_be_relevant(text) else ():
-        for batch in ([each] for each in group) if is_comment else [[*group]]:
+    comments = groupby(lines, lambda line: line.text[:7] if "#" in line.text else "")
+    for begin, group in comments if nccl.may_be_relevant(text) else ():
+        for batch in [[*group]] if begin in {"", "#  Rank"} else ([each] for each in group):
             nccl.read("".join([f"{line.text}\n" for line in batch]).encode())
             printed[len(nccl.growing) - 1] = batch[-1].time
     nccl.close()

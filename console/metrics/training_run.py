@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from itertools import islice, pairwise
+from itertools import accumulate, islice, pairwise
 from operator import sub
 from threading import RLock
 from typing import NamedTuple
@@ -274,12 +274,11 @@ class TrainingRun(RunReader):
     def _append_figures(self, steps: Sequence[Step], times: Sequence[float]) -> None:
         place = len(self.numbers)
         number, latest = (self.numbers[-1], self.times[-1]) if place else (-math.inf, -math.inf)
-        for step, time in zip(steps, times, strict=True):
-            number = max(number, float(step.step) if step.step is not None else max(number + 1.0, 0.0))
-            latest = max(latest, time)
-            self.numbers.append(number)
-            self.times.append(latest)
         fields = dict(zip(Step._fields, zip(*steps, strict=True), strict=False))
+        for step in fields.get("step", ()):
+            number = max(number, float(step) if step is not None else max(number + 1.0, 0.0))
+            self.numbers.append(number)
+        self.times.extend(islice(accumulate(times, max, initial=latest), 1, None))
         for metric in STEP_METRICS if steps else ():
             values: Sequence[float | None] = fields[metric.name]
             if metric.speed:

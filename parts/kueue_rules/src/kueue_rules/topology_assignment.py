@@ -435,15 +435,17 @@ def _count_pods_that_fit(free: Amounts, used: Amounts, single: Iterable[tuple[st
 
 
 def _sum_up(domain: Domain, level: int, request: _Request) -> None:
+    state = slices = 0  # a loop: in half the time of two sums, as most domains have few children
     for child in domain.children:
         if child.children:
             _sum_up(child, level + 1, request)
+        state += child.state
+        slices += child.slices
     if domain.children:
         together = request.inner.get(level + 1, 1) if request.inner else 1
-        domain.state = sum(child.state for child in domain.children)
+        domain.state, domain.slices = state, slices
         if together > 1:
             domain.state = sum(_slices(child.state, together) for child in domain.children)
-        domain.slices = sum(child.slices for child in domain.children)
         if request.leader is not None:
             beside = [child for child in domain.children if child.leader]
             domain.leader = int(bool(beside))

@@ -161,6 +161,7 @@ class TrainingParser:
         rows = layouts[0].match_all(piece) if layouts and not self._follows_bars(layouts[0]) else []
         if rows and (steps := layouts[0].parse_rows(rows)):
             self._add_similar(layouts[0], steps, 0, len(rows), piece[piece.rfind(b"\n", 0, -1) + 1 :])
+            self._reach = min(2 * self._reach, _MAX_PIECE_BYTES)
             return
         found, at = self._lines.find_lines(piece), 0
         self._reach = _MIN_PIECE_BYTES if found else min(2 * self._reach, _MAX_PIECE_BYTES)
