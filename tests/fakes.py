@@ -650,6 +650,7 @@ class FakeSession:
         self.current_connection: Any = FakeConnection()
         """Another one after each switch of the cluster."""
         self.watch = self.own_job_inspector = self
+        self.begun_kinds = ("jobsets",)
         self.launch = FakeLaunching(self)
         self.tunnels = FakeTunnels(self)
         self.alarms, self.gpus, self.inspector = FakeAlarms(), FakeGpus(), FakeInspector(self)
@@ -740,7 +741,7 @@ class FakeSession:
         finally:
             self._woken.discard(woken)
 
-    async def wait_until_listed(self, *kinds: str, timeout: float = 30) -> Fleet:  # noqa: ASYNC109 - callers name it
+    async def wait_until_listed(self, *kinds: str, timeout: float = 30, silent: float = 7) -> Fleet:  # noqa: ASYNC109
         self._did("listed", *kinds)
         return self.fleet
 

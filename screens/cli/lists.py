@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from console.connection_settings import OWN_NAME
@@ -74,11 +75,13 @@ async def show_list(options: ListOptions) -> int:
     layout = layout_of(options.command)
     starts = options.json and options.command == "queues"  # when what waits starts; only in JSON
     kinds = tuple(dict.fromkeys((layout.kind, *layout.uses, *(layout_of("workloads").uses if starts else ()))))
-    only, ahead = SELECTORS_OF_LIST.get(options.command), import_readers if options.command == "jobs" else None
-    async with open_session(options, kinds, brief=True, only=only, ahead=ahead) as session:
+    only, of_jobs = SELECTORS_OF_LIST.get(options.command), options.command == "jobs"
+    ahead = import_readers if of_jobs else None
+    async with open_session(options, kinds, listed=not of_jobs, brief=True, only=only, ahead=ahead) as session:
+        if of_jobs:
+            namespace = None if options.all_namespaces else session.namespace
+            await wait_with_pods(session, lambda: list_pods_of(session, _shown_jobs(session, namespace)))
         refuse(layout, session.fleet)
-        if options.command == "jobs":
-            await list_pods_of(session, _shown_jobs(session, None if options.all_namespaces else session.namespace))
         fleet = session.fleet
         rows = await _read_rows(session, fleet, layout, options)
     faulty = isinstance(options, NodesOptions) and options.faulty
@@ -131,6 +134,16 @@ async def _read_rows(session: Session, fleet: Fleet, layout: ListLayout[Any], op
 
 def _shown_jobs(session: Session, namespace: str | None) -> list[JobSet]:
     return [each for each in session.fleet.jobsets.values() if namespace in {None, each.namespace}]
+
+
+async def wait_with_pods(session: Session, list_pods: Callable[[], Awaitable[None]]) -> None:
+    """Wait until all kinds are listed, and pods, which are asked for as soon as the JobSets are known."""
+
+    async def wait_for_pods() -> None:
+        await session.watch.wait_until_listed("jobsets", timeout=inf, silent=inf)  # what is late is named below
+        await list_pods()
+
+    await asyncio.gather(session.wait_until_listed(*session.watch.begun_kinds), wait_for_pods())
 
 
 async def list_pods_of(session: Session, jobs: Iterable[JobSet]) -> None:

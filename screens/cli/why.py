@@ -27,7 +27,7 @@ from console.scheduling.why_job import why_job
 from console.scheduling.why_workload import why_workload
 from screens.cli.arguments import Command, Commands, Options, json_flag, word
 from screens.cli.job_arguments import alarm_json, health_code
-from screens.cli.lists import expected_starts, import_readers, list_pods_of, read_diagnoses
+from screens.cli.lists import expected_starts, import_readers, list_pods_of, read_diagnoses, wait_with_pods
 from screens.cli.open_session import Connect, open_session
 from screens.cli.output import print_hint, print_json
 from screens.columns.jobs import JobLine, start_json, start_words
@@ -49,13 +49,11 @@ MAX_NAMED_AHEAD = 4
 
 async def why(options: WhyOptions, connect: Connect = open_session) -> int:
     kinds = (*WAIT_KINDS, "topologies")
-    async with connect(options, kinds, brief=True, only={"pods": None}, ahead=import_readers) as session:
-        job = session.fleet.jobsets.get((session.namespace, options.job))
-        if job is not None and job.finished:  # what others hold has no part in it
-            await list_pods_of(session, [job])
-        else:
-            await session.watch.select("pods", gpu_pods)
+    only = {"pods": None}
+    async with connect(options, kinds, listed=False, brief=True, only=only, ahead=import_readers) as session:
+        await wait_with_pods(session, lambda: _list_pods(session, options.job))
         fleet = session.fleet
+        job = fleet.jobsets.get((session.namespace, options.job))
         other = workload_of_job(fleet, session.namespace, options.job) if job is None else None
         start = await _expected_start(session, job, other)
         reason = why_job(job, fleet, start) if job else why_workload(other, fleet, start) if other else None
@@ -105,6 +103,14 @@ async def why(options: WhyOptions, connect: Connect = open_session) -> int:
             for words in (*(["What ended badly before that:"] if now else []), *card.text_lines()):
                 print_hint(words)
     return _exit_code(reason, health)
+
+
+async def _list_pods(session: Session, name: str) -> None:
+    job = session.fleet.jobsets.get((session.namespace, name))
+    if job is not None and job.finished:  # what others hold has no part in it
+        await list_pods_of(session, [job])
+    else:
+        await session.watch.select("pods", gpu_pods)
 
 
 def _explains_more(health: Health, sentence: str) -> bool:

@@ -372,3 +372,19 @@ async def test_of_pods_those_are_listed_that_tell_how_jobs_are(
 
     await list_pods_of(SimpleNamespace(watch=SimpleNamespace(select=select)), jobs)  # type: ignore[arg-type]
     assert asked == ([] if query is None else [query])
+
+
+async def test_pods_are_asked_for_while_other_lists_are_under_way() -> None:
+    pods_asked_for = asyncio.Event()
+
+    async def wait_until_listed(*kinds: str, **_: float) -> None:
+        if kinds != ("jobsets",):
+            await pods_asked_for.wait()
+
+    async def list_pods() -> None:
+        pods_asked_for.set()
+
+    watch = SimpleNamespace(wait_until_listed=wait_until_listed, begun_kinds=("jobsets", "nodes"))
+    session = SimpleNamespace(watch=watch, wait_until_listed=wait_until_listed)
+    async with asyncio.timeout(10):
+        await lists.wait_with_pods(session, list_pods)  # type: ignore[arg-type]
