@@ -68,23 +68,20 @@ def _exporting_node(pod: Pod) -> str:
 
 
 def _regroup(
-    groups: Mapping[str, list[T]], changes: Iterable[tuple[T | None, T | None]], key: Callable[[T], str]
-) -> dict[str, list[T]]:
+    groups: Mapping[str, list[Pod]], changes: Iterable[tuple[Pod | None, Pod | None]], key: Callable[[Pod], str]
+) -> dict[str, list[Pod]]:
     """The groups after these changes (old, new), None where there was or is none; shared where nothing changed."""
-    found, own = dict(groups), set[str]()
+    changed: dict[str, dict[Key, Pod]] = {}
     for old, new in changes:
         left, entered = key(old) if old is not None else "", key(new) if new is not None else ""
-        for name in {left, entered} - own - {""}:
-            found[name] = [*found.get(name, ())]
-            own.add(name)
-        if old is not None and new is not None and left == entered != "":
-            found[left][found[left].index(old)] = new
-            continue
-        if old is not None and left:
-            found[left].remove(old)
+        for name in {left, entered} - changed.keys() - {""}:
+            changed[name] = {each.key: each for each in groups.get(name, ())}
+        if old is not None and left and left != entered:
+            del changed[left][old.key]
         if new is not None and entered:
-            found[entered].append(new)
-    return {name: each for name, each in found.items() if each} if own else found
+            changed[entered][new.key] = new
+    found = {**groups, **{name: [*each.values()] for name, each in changed.items()}}
+    return {name: each for name, each in found.items() if each} if changed else found
 
 
 class Fleet(Struct, frozen=True, eq=False, dict=True, weakref=True):
