@@ -408,10 +408,9 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         old = self._cursor_index
         self._cursor_before = key = self._cursor or self._cursor_before
         found = self.listing.index(key) if key is not None else None
-        rows, self._heads = len(self.shown), _find_heads(self)
+        rows, self._heads, offset = len(self.shown), _find_heads(self), self.scroll_offset.y
         _scroll_over(self, Size(self.size.width, rows + len(self._heads) + 1))
         index = found if found is not None else min(old, rows - 1)
-        offset = self.scroll_offset.y
         if found is not None and offset > 0:
             self.scroll_to(y=max(0, offset + index - old), animate=False, immediate=True, force=True)
         self._move_cursor(index)

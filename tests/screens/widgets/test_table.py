@@ -101,7 +101,7 @@ async def test_the_cursor_returns_with_the_rows_after_a_new_connection() -> None
         assert it.cursor == ("ns", "b")
 
 
-async def test_what_is_in_view_does_not_jump_when_rows_come_above() -> None:
+async def test_what_is_in_view_does_not_jump_when_rows_come_or_go_above() -> None:
     async with table() as (it, pilot, _):
         names = [f"n{number:02d}" for number in range(50)]
         it.show_rows(things(*names), LIVE)
@@ -109,6 +109,9 @@ async def test_what_is_in_view_does_not_jump_when_rows_come_above() -> None:
         line = next(y for y in range(12) if "▸" in it.render_line(y).text)
         it.show_rows(things("m1", "m2", *names), LIVE)
         await until(pilot, lambda: "▸" in it.render_line(line).text)
+        await press(pilot, "end", "up", then=lambda: it.show_vertical_scrollbar and "▸" in it.render_line(10).text)
+        it.show_rows(things(*names), LIVE)
+        await until(pilot, lambda: "▸" in it.render_line(10).text)
 
 
 async def test_marked_rows_take_an_action_together() -> None:
