@@ -214,7 +214,9 @@ def reasons(line: JobLine) -> tuple[str, str]:
 def short_reasons(line: JobLine) -> tuple[str, str]:
     """The same without what the figures of its queue and its expected start tell."""
     sentence, own = reasons(line)
-    return line.why.without_figures(line.start) if line.health.words == line.why.sentence else sentence, own
+    if line.health.words == line.why.sentence:
+        sentence = wording.short_nodes(wording.sentence(line.why.without_figures(line.start)))
+    return sentence, own
 
 
 _DETAILS = re.compile(r" \([^()]*\)|, usually one takes .*|(?<=steps) take|(?<=after) step")

@@ -17,6 +17,7 @@ from console.connection_settings import Settings
 from console.errors import Conflict, NotAllowed
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import Condition
+from console.kube.objects.pod import Container
 from console.kube.snapshot import StopReport, WatchState, WatchStatus
 from console.kube.stream_completeness import SERVER_CLOCK
 from console.logs.log_line import LogLine
@@ -45,10 +46,11 @@ from screens.job_tabs.ranks import PodMatrix, card_lines
 from screens.pages.job import TABS as PAGE_TABS, JobScreen
 from screens.pages.jobs import STILL_SECONDS, TABS_BY_KEY, JobsScreen, JobTable
 from screens.pages.launch import LaunchScreen
+from screens.widgets.job_pane import reason_lines
 from screens.widgets.log.log_view import LogView
 from screens.widgets.title_and_keys import KeyBar
 from screens.widgets.wrapped_sentence import fold_spans
-from screens.wording import runs_of
+from screens.wording import plain_text, runs_of
 from tests.fakes import FakeSession, fleet_of, present
 from tests.screens.press import (
     console,
@@ -62,7 +64,8 @@ from tests.screens.press import (
     until,
     until_shown,
 )
-from tests.screens.queue_scene import queue_scene, replaced, table_text
+from tests.screens.queue_scene import job, queue_scene, replaced, table_text
+from tests.screens.scene import rank
 from trainlog import NcclResult
 
 NOON = datetime(2026, 11, 30, 12).astimezone().timestamp()
@@ -469,6 +472,16 @@ def test_why_a_job_failed_is_shown_once() -> None:
     said = "".join(run.text for run in explanation(line, gone=False))
     assert said.count("OOMKilled") == 2, "the alarm that is another one, and the first failure"
     assert said.count("▲") == 1
+
+
+def test_why_a_pod_cannot_start_has_no_control_characters_and_short_names_of_nodes() -> None:
+    jobset, message = job("stuck", 1, ready=0), "volume of\n gke-alpha-a4-pool-0123abcd-wxyz\x1b[2J"
+    waiting = Container("main", "waiting", reason="CreateContainerError", message=message)
+    line = JobLine(jobset, fleet_of(jobset, rank(jobset, 0, "", phase="Pending", containers=(waiting,))))
+    page, *pane = map(plain_text, [explanation(line, gone=False), *reason_lines(line, 200, NOON, str)])
+    for shown in (page, "".join(pane)):
+        assert "CreateContainerError: volume of a4-pool/wxyz" in shown
+        assert shown.isprintable()
 
 
 def test_what_came_of_a_job_stays_in_the_list() -> None:
