@@ -171,10 +171,10 @@ def config_path() -> Path:
 MAX_CONFIG_BYTES = 1 << 20  # bytes of the settings
 
 
-def config_mtime() -> int:
+def config_mtime(path: Path | None = None) -> int:
     """The file's modification time in nanoseconds; 0 if there is no file."""
     try:
-        return config_path().stat().st_mtime_ns
+        return (path or config_path()).stat().st_mtime_ns
     except OSError:
         return 0
 
@@ -201,7 +201,7 @@ _loaded_config: tuple[Path, int, LoadedConfig] | None = None
 def config_in_force() -> LoadedConfig:
     """The current settings, read again only if the file has changed. Blocking."""
     global _loaded_config
-    now = config_path(), config_mtime()
+    now = (path := config_path()), config_mtime(path)
     if _loaded_config is None or _loaded_config[:2] != now:
         _loaded_config = (*now, load_config(now[0]))
     return _loaded_config[2]

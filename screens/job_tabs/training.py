@@ -76,12 +76,12 @@ class TrainingTab(JobTab):
 
     def update_note(self, line: JobLine | None, fleet: Fleet) -> None:
         health = line.health if line is not None else None
-        self.panel.known = "".join(run.text for run in explanation(line, gone=False)) if line is not None else ""
         self.panel.late = health if health is not None and health.state in STEPLESS_WORDS else None
-        self.panel.left = left_words(line) if line is not None else ""
-        self.panel.over = health_runs(health)[0] if health is not None and (health.over or health.kept) else None
         self._update_summary()
         if self.is_open:
+            self.panel.known = "".join(run.text for run in explanation(line, gone=False)) if line is not None else ""
+            self.panel.left = left_words(line) if line is not None else ""
+            self.panel.over = health_runs(health)[0] if health is not None and (health.over or health.kept) else None
             self.panel.reading = self._has_unread_log
             self.panel.waiting = training_waits(line) if line else self.waits_to_appear()
 

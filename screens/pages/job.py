@@ -128,6 +128,7 @@ class JobScreen(LiveScreen):
         self._ended = ""  # how a job ended that is not in the cluster any more, in a sentence; empty: nobody knows
         self._is_there = True  # whether the cluster has it
         self._ticks = 0
+        self._is_reading = False  # whether its checkpoints were being read a second ago
         self._watched_by: object | None = None  # the connection by which alarms come
 
     def body(self) -> ComposeResult:
@@ -232,13 +233,18 @@ class JobScreen(LiveScreen):
     def tick(self) -> None:
         super().tick()
         self._ticks += 1
-        if self._ticks % 4 == 0:  # it costs as much as the rest of the page
+        seldom = self._ticks % 4 == 0  # what costs as much as the rest of the page
+        if seldom:
             self.course.fit()
         if self.line is not None and has_changed(self.app, self.line):
             self.show_fleet(self.app.fleet)
-        self._show_header()
-        if not any(each.group == "checkpoints" and each.node is self and each.is_running for each in self.workers):
+        else:
+            self._show_header()
+        reads = any(each.group == "checkpoints" and each.node is self and each.is_running for each in self.workers)
+        runs = self._is_there and self.line is not None and self.line.jobset.state is JobState.RUNNING
+        if (seldom or not (runs and self.saved.display) or self._is_reading) and not reads:
             self._show_saved()
+        self._is_reading = reads
 
     def _show_tabs(self) -> None:
         if self.line is not None and self.line.faults != _tab_faults(self.tabs):

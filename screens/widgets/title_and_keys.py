@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from rich.cells import cell_len
@@ -59,15 +59,20 @@ class TitleBar(Styled):
     """Painted by `tick` if its words are others: when a watch last got something changes with every object."""
 
     def render_line(self, y: int) -> Strip:
-        self._painted = self._render_strip()
-        return self._painted
+        self._shown = self._words()
+        return self._render_strip()
 
     def tick(self) -> None:
         """Update the age; repaints only if the text changed."""
-        if self.is_mounted and self._render_strip() != self._painted:
+        if self.is_mounted and self._words() != self._shown:
             self.refresh()
 
-    _painted: Strip | None = None
+    _shown: object = None
+
+    def _words(self) -> object:
+        """All that its line depends on, but for its width."""
+        states = {each.state for each in self.title.links}
+        return replace(self.title, links=()), states, self._status(self.size.width)
 
     def _render_strip(self) -> Strip:
         width = self.size.width
