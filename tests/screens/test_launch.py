@@ -559,7 +559,11 @@ async def test_what_is_launched_is_the_form_that_is_shown_whatever_was_searched_
     async with console(chart_session()) as (app, pilot, _):
         await press(pilot, "5", then=lambda: isinstance(app.screen, LaunchScreen) and app.screen.draft is not None)
         screen = screen_of(app, LaunchScreen)
+        screen.recipes.filter_by("qwen3-30b-pretrain")
+        first, second = screen.recipes.shown
+        assert (screen.recipes.cursor, first, second) == (first, ("qwen3-30b-pretrain",), ("qwen3-30b-pretrain-pai",))
         screen.recipes.filter_by("pretrain")
+        assert screen.recipes.shown[0] != first, "the order is that of the chart again"
         screen.open_recipe_form()
         assert screen.draft is not None
         assert "pretrain" in screen.draft.recipe.id

@@ -284,12 +284,26 @@ class LaunchHead(Vertical):
         self._notes.display = bool(notes) or (bool(self._notes.display) and stays)
 
 
+def title_and_id(recipe: Recipe, width: int) -> list[Span]:
+    """The title of a recipe, and its id at the end of the line where both are whole."""
+    gap = width - len(recipe.title) - len(recipe.id)
+    return [Span(recipe.title), *([Span(f"{'':{gap}}{recipe.id}", "dim")] if gap > 1 else [])]
+
+
 class RecipeTable(ResourceTable[Recipe]):
     """The recipes; the filter also searches what each does, needs and yields, and its code."""
 
     NOUN = "recipe"
     EMPTY = Notice("No recipes.", "The chart lists them.")
-    COLUMNS: ClassVar = (Column("RECIPE", lambda recipe: recipe.title, least=12, fill=True),)
+    COLUMNS: ClassVar = (Column("RECIPE", lambda each: each.title, least=12, fill=True, drawn=title_and_id),)
+
+    def filter_by(self, text: str) -> None:
+        """Filter; the recipe whose id is the whole text comes first, with the cursor on it."""
+        wanted = text.strip()
+        exact = (wanted,) in self.listing.rows
+        self.listing.sort_by((lambda recipe: recipe.id != wanted) if exact else None)
+        super().filter_by(text)
+        self.move_to((wanted,))
 
     def row_text(self, row: Recipe) -> str:
         return " ".join((row.title, row.code, row.id, row.summary, row.needs, row.gives))
