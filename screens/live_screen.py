@@ -363,9 +363,9 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
         seen: dict[str, tuple[float, KeyHint]] = {}
         for active in self.active_bindings.values():
             binding = active.binding
-            if binding.show and binding.description and active.enabled and binding.action not in seen:
+            if binding.show and (verb := verb_of(active)) and active.enabled and binding.action not in seen:
                 keys, last = self.app.get_key_display(binding), active.node is self.app
-                hint = KeyHint(keys, verb_of(active), binding.action, last=last)
+                hint = KeyHint(keys, verb, binding.action, last=last)
                 reading = (
                     READING_SETTINGS.index(binding.id) - len(READING_SETTINGS) if binding.id in READING_SETTINGS else 0
                 )

@@ -181,7 +181,7 @@ class Hides(Protocol):
     """A widget with keys that show something and hide it again."""
 
     def hides(self) -> Mapping[str, str]:
-        """The actions that would hide something now, with their labels for the key line."""
+        """The actions that would hide something now, with their labels for the key line; "": not offered there."""
 
 
 def verb_of(active: ActiveBinding) -> str:

@@ -21,6 +21,7 @@ from screens.pages.launch import LaunchScreen
 from screens.pages.log import LogScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.log.log_view import LogView
+from screens.widgets.title_and_keys import KeyBar
 from tests.fakes import FakeSession
 from tests.screens.press import console, press, screen_of, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene
@@ -86,6 +87,7 @@ async def test_letters_right_after_the_slash_of_a_log_are_the_search() -> None:
         assert len(session.called("follow_log")) == 1
         type_at_once(app, "enter", "p")
         await until(pilot, lambda: len(session.called("follow_log")) == 2)
+        await until(pilot, lambda: "match(1)" not in {hint.action for hint in screen.query_one(KeyBar).hints})
 
 
 @pytest.mark.slow(reason="many keys in a whole app")

@@ -141,6 +141,8 @@ class LogLines(ScrollView, Styled, can_focus=True):
     _label_width = 0
     _due = False  # whether the first match from here on is still to be shown
     _to_first = False  # whether the first match of all is
+    moved_from: tuple[bool, float, float] | None = None
+    """Whether lines were followed, and the corner in sight, before the search that is typed moved them."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -407,7 +409,8 @@ class LogLines(ScrollView, Styled, can_focus=True):
 
     def hides(self) -> dict[str, str]:
         times = {"toggle('times')": "Hide times"} if self.times else {}
-        return times | ({"toggle('short')": "Whole steps"} if self.short else {})
+        short = {"toggle('short')": "Whole steps"} if self.short else {}
+        return times | short | ({} if self.matches else {"match(1)": ""})
 
     watch_short = watch_times
 
@@ -463,7 +466,14 @@ class LogLines(ScrollView, Styled, can_focus=True):
             self._to_first = self.looking
         if self._due and self.matches:
             self._due = False
+            self.moved_from = self.moved_from or (self.follow, self.scroll_x, self.scroll_y)
             self._show_match(min(self.text.nearest_row(round(self.scroll_y)), self.matches - 1))
+
+        elif self._due and not self.looking and self.moved_from is not None:
+            self.follow, left, top = self.moved_from
+            self.moved_from = None
+            self._scroll_to_row(self.max_scroll_y if self.follow else top)
+            self.scroll_to(x=left, animate=False, immediate=True, force=True)
 
     def find_first(self, wanted: str) -> None:
         """Search from the beginning and show the first match as soon as it is found."""

@@ -94,9 +94,14 @@ class LogView(Vertical):
 
     def on_mount(self) -> None:
         self.watch(self.lines, "looking", self._end_seeking, init=False)
+        self.watch(self.lines, "matches", self._offer_next_match, init=False)
         for name in ("follow", "wrap", "shown", "total", "matches", "match", "wanted", "keep", "looking"):
             self.watch(self.lines, name, self._update_status, init=False)
         self._update_status()
+
+    def _offer_next_match(self, before: int, matches: int) -> None:
+        if not (before and matches):
+            self.refresh_bindings()
 
     def watch_drawn(self) -> None:
         bar = self.query_one(".log-drawn", Static)
@@ -150,6 +155,7 @@ class LogView(Vertical):
     # the box
 
     def action_search(self) -> None:
+        self.lines.moved_from = None
         self._open_box("find: text or regular expression", "")
 
     def action_filter(self) -> None:

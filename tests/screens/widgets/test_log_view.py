@@ -97,6 +97,18 @@ async def test_search_finds_as_typed_goes_on_with_n_and_ends_with_escape() -> No
         assert not view.has_class("-searching")
 
 
+async def test_a_search_without_a_match_leaves_the_log_where_it_was_and_offers_no_next_match() -> None:
+    async with log(300) as (lines, pilot, _):
+        for follows in (True, False):
+            lines.follow = follows
+            lines.scroll_to(y=lines.scroll_y - 7 * (not follows), animate=False, immediate=True)
+            before = lines.scroll_y
+            await press(pilot, "slash", *"line 12", then=lambda: lines.matches == 11)
+            assert (lines.follow, "match(1)" in lines.hides()) == (False, False)
+            await press(pilot, *"x", "enter", then=lambda: lines.matches == 0 and lines.has_focus)
+            assert (lines.follow, lines.scroll_y, lines.hides()["match(1)"]) == (follows, before, "")
+
+
 async def test_what_was_found_far_right_in_a_line_is_scrolled_to_and_back() -> None:
     async with log() as (lines, pilot, _):
         lines.append(
