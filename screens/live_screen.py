@@ -281,7 +281,8 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
             if self.is_active and self.app.connected:
                 with suppress(Unreachable):  # the session was closed meanwhile, which the title says
                     news = await self.session.measures.progress_reader.update(jobs())
-                    if (starts() and await self.session.forecasts.poll()) or news:
+                    news |= starts() and await self.session.forecasts.poll()
+                    if news and self.is_active:  # another page may be in front by now
                         self.show_fleet(self.app.fleet)
             await asyncio.sleep(PROGRESS_POLL_SECONDS)
 

@@ -102,6 +102,12 @@ class FleetScreen(PanedScreen, PoolsScreen):
         yield from self.beside_pane(FloorMap())
         yield FloorKey()
 
+    def on_mount(self) -> None:
+        self.follow_jobs(lambda: self._jobs, lambda: bool(self._jobs))
+
+    _jobs: Sequence[tuple[str, str]] = ()
+    """Of the pane, empty without one: other pages say the same of them once their starts are foreseen."""
+
     def room_beside(self, width: int, height: int) -> int:
         """The columns free beside the map; None if a pane would make the map smaller."""
         return super().room_beside(width, height) if self._hosts <= width * height // CELLS_PER_HOST else 0
@@ -114,20 +120,16 @@ class FleetScreen(PanedScreen, PoolsScreen):
             state = node_state(host.node, now)
             names = dict.fromkeys(pip.holder.name for pip in host.pips if pip.holder)
             held = [Span(f"holds {', '.join(names)}", "dim")] if names else []
-            odd += (
-                entry([Span(short_node(host.node.name), "strong")], [*state, *held], "", width, low=low)
-                if state[0] != OK
-                else []
-            )
+            if state[0] != OK:
+                odd += entry([Span(short_node(host.node.name), "strong")], [*state, *held], "", width, low=low)
         found.append([[Span("hosts to look at", "head")], *odd, []] if odd else [])
         jobs = [job for job in fleet.jobsets.values() if not job.finished]
         wait = sorted((job for job in jobs if job.state is JobState.PENDING), key=lambda job: (-job.created, job.key))
         run = (line_of(self.app, job, fleet) for job in jobs if job.state is not JobState.PENDING)
+        running = sorted(run, key=lambda line: line.sort_key)[:height]
         waiting = [line_of(self.app, job, fleet) for job in wait[:height]]
-        for title, these in (
-            ("jobs on these hosts", sorted(run, key=lambda line: line.sort_key)[:height]),
-            ("wait for GPUs", waiting),
-        ):
+        self._jobs = [line.jobset.key for line in (*running, *waiting)]
+        for title, these in (("jobs on these hosts", running), ("wait for GPUs", waiting)):
             lines = [
                 each for line in these for each in job_entry(line, self._mark_of(line.jobset), now, width, low=low)
             ]

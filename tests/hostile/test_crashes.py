@@ -79,7 +79,8 @@ def test_a_console_that_fails_tells_no_value(where: str, capfd: pytest.CaptureFi
                 case "timer":
                     self.set_timer(0.001, fail)
                 case "draw":
-                    self.screen.render = fail  # type: ignore[method-assign,assignment]
+                    draw: Any = lambda _: fail()  # noqa: E731
+                    self.screen.render_lines = draw  # type: ignore[method-assign]
                     self.screen.refresh()
 
     app = Failing(Settings(), connect=connecting(FakeSession(scene())))

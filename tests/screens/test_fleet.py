@@ -5,6 +5,7 @@ from msgspec import structs
 
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
+from console.logs.log_line import LogLine
 from console.scheduling.topology import pools
 from screens.columns.nodes import gpu_bar
 from screens.dialogs.question import Confirm
@@ -42,6 +43,14 @@ async def test_the_floor_shows_every_host_in_its_place() -> None:
         assert "0011  ········" in third
         assert any("✗✗✗✗✗✗✗✗" in line for line in floor)
         assert any("‖‖‖‖‖‖‖‖" in line for line in floor)
+
+
+async def test_the_jobs_in_the_pane_are_as_their_logs_say_though_no_other_page_was_opened() -> None:
+    session = FakeSession(scene())
+    steps = [LogLine(NOW + at, f"step {at}/100 loss {3 - at / 50}") for at in range(1, 41)]
+    session.printed["default", "llama-70b-workload-0-0-x7k0"] = steps
+    async with console(session, size=(160, 45)) as (_, pilot, _):
+        await until_shown(pilot, "jobs on these hosts", "40 %")
 
 
 async def test_arrow_keys_go_from_host_to_host_and_say_what_is_on_them() -> None:
