@@ -14,6 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.getters import query_one
 from textual.reactive import reactive
 
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.gpu_metrics import mfu, peak_tflops
 from console.metrics.health import Health
 from console.metrics.log_search import SAME_TIME_SECONDS, names_number
@@ -36,6 +37,7 @@ from screens.wording import Span
 from trainlog import STEP_METRICS, StepMetric
 
 BAR_COLUMNS = 14
+POD_EVENTS = {RunEventKind.FAILURE, RunEventKind.EVICTION, RunEventKind.PREEMPTION}
 MAX_NAMED_MARKS = 4  # kinds of marks that are told of
 MIN_MARK_COLUMNS = 12  # letters of a mark's words
 READING_LOG = (Span("◐ ", "waits"), Span("Reading the log up to now …"))
@@ -93,8 +95,11 @@ def _speed_words(track: TrainingRun, gpu: str, *, short: bool) -> str:
     return ", ".join(parts)
 
 
-def marks_words(marks: Sequence[RunEvent]) -> list[Span]:
-    """The events of the run, the most important kinds first, with the last of each kind in full."""
+def marks_words(marks: Sequence[RunEvent], begun: float = 0.0) -> list[Span]:
+    """The events of the run, the most important kinds first, with the last of each kind in full.
+
+    `begun`: when its log has its first step; an event of a pod may be from before.
+    """
     runs: list[Span] = []
     kinds = [kind for kind in EVENT_MARKS if any(mark.kind is kind for mark in marks)]
     for kind in kinds[:MAX_NAMED_MARKS]:
@@ -102,7 +107,11 @@ def marks_words(marks: Sequence[RunEvent]) -> list[Span]:
         letter, style = EVENT_MARKS[kind]
         one, several = ("NaN", "NaN") if kind is RunEventKind.NAN else (kind, f"{kind}s")
         what = f"{len(every)} {several}, the last" if len(every) > 1 else one
-        words = f" {what}: {every[-1].words}  "
+        last, when = every[-1], ""
+        if kind in POD_EVENTS:
+            earlier = ", before the first step of this log" if last.time < begun else ""
+            when = f", {wording.clock_time(last.time, SERVER_CLOCK.now())}{earlier}"
+        words = f" {what}: {last.words}{when}  "
         runs += [Span(letter, style), Span(words, "" if kind is not RunEventKind.CHECKPOINT else "dim")]
     return runs
 
@@ -371,7 +380,8 @@ class TrainingPanel(MeasuresPanel):
             self.sentence.runs = (*self.ordinal("run"), *(run for run in spans if self._is_new(run.text.lstrip("; "))))
         letters = [Span(f"{EARLIER_LETTERS[at % len(EARLIER_LETTERS)]} {name}  ", f"job-{1 + 2 * at}")
                    for at, (name, _) in enumerate(self.earlier)]  # fmt: skip
-        self.happened.runs = (*self.not_read(), *marks_words([m for m in marks if self._is_new(m.words)]), *letters)
+        new, begun = [mark for mark in marks if self._is_new(mark.words)], track.times[0] if len(track) else 0.0
+        self.happened.runs = (*self.not_read(), *marks_words(new, begun), *letters)
         self.happened.display = bool(self.happened.runs)
         self.charts.picture = TrainingChartData(track, marks, [each for _, each in self.earlier])
 

@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from console.alarm_thresholds import Thresholds
+from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.export_results import draw_training_svg, format_training_csv, training_json
 from console.metrics.gpu_metrics import mfu, peak_tflops
 from console.metrics.job_measures import JobMeasures
@@ -16,6 +17,7 @@ from console.metrics.job_monitor import sample_job
 from console.metrics.training_run import RunEvent, RunEventKind, TrainingRun
 from console.scheduling.pod_failure import PodFailure, rank_failures
 from screens.widgets.charts.training_panel import marks_words
+from screens.wording import clock_time
 from tests.fakes import fleet_of, present
 from tests.parsing import run_of
 from tests.screens.scene import jobset, rank
@@ -179,6 +181,11 @@ def test_restarts_checkpoints_and_evictions_are_on_one_axis() -> None:
     assert [(mark.kind, mark.step) for mark in made.list_events()] == [
         (RunEventKind.CHECKPOINT, 50.0), (RunEventKind.EVICTION, 61.0), (RunEventKind.RESTART, 51.0),
     ]  # fmt: skip
+    for time, words in ((1000.0 + 7 * 60.5, ""), (940.0, ", before the first step of this log")):
+        made.add_failures([PodFailure(0, 0, cause="deletion", time=time)])
+        when = clock_time(time, SERVER_CLOCK.now())
+        told = [each.text.strip() for each in marks_words(made.list_events(), made.times[0])]
+        assert f"failure: pod 0: its pod was deleted, {when}{words}" in told
 
 
 def test_time_left_and_mfu_are_shown_only_where_they_are_known() -> None:
