@@ -25,9 +25,9 @@ DECODING_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)  # what rea
 MAX_DECODING_SECONDS = 20.0  # after which a decoder is given up; what a peer sends takes one or two on an idle machine
 
 
-def check_cost(data: bytes, what: str) -> None:
+def check_json_cost(data: bytes, what: str) -> None:
     """Raise Unreadable if decoding the JSON would take too much memory; `what` begins the error sentence."""
-    from rankscope import UnreadableAnswer, check_cost as check_answer_cost  # 1 ms, for which no list waits
+    from rankscope import UnreadableAnswer, check_json_cost as check_answer_cost  # 1 ms, for which no list waits
 
     try:
         check_answer_cost(data, what)
@@ -35,7 +35,7 @@ def check_cost(data: bytes, what: str) -> None:
         raise Unreadable(error.message) from error
 
 
-class _GivenUp(BaseException):
+class _DecodingAbandoned(BaseException):
     """Raised in a decoder's thread to end it after its caller timed out or was cancelled."""
 
 
@@ -43,7 +43,7 @@ async def decode_apart(what: str, decode: Callable[[], T], seconds: float = MAX_
     """The result of `decode`, run in a thread with a time limit; Unreadable, beginning with `what`, if it fails."""
     from rankscope import UnreadableAnswer
 
-    apart = _Apart(decode, asyncio.get_running_loop())
+    apart = _DecoderThread(decode, asyncio.get_running_loop())
     try:
         async with asyncio.timeout(seconds):
             return await apart.done
@@ -59,7 +59,7 @@ async def decode_apart(what: str, decode: Callable[[], T], seconds: float = MAX_
         apart.give_up()
 
 
-class _Apart(Generic[T]):
+class _DecoderThread(Generic[T]):
     """Runs a decoder in a daemon thread, which does not delay the program's exit."""
 
     def __init__(self, decode: Callable[[], T], loop: asyncio.AbstractEventLoop) -> None:
@@ -80,7 +80,7 @@ class _Apart(Generic[T]):
             with self._lock:
                 self._over = True
             self._loop.call_soon_threadsafe(self._set_result, found)
-        except (_GivenUp, RuntimeError):
+        except (_DecodingAbandoned, RuntimeError):
             return  # nobody waits, or the loop has ended
 
     def _set_result(self, found: Callable[[], None]) -> None:
@@ -93,7 +93,7 @@ class _Apart(Generic[T]):
                 import ctypes
 
                 number = ctypes.c_ulong(self._thread.ident or 0)
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(_GivenUp))
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(_DecodingAbandoned))
 
 
 def describe_fault(error: BaseException) -> str:

@@ -88,7 +88,7 @@ class ThemeConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 
 
 class Notifications(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Where alarms are sent. Addresses hold secrets: neither this nor what holds it shows them."""
+    """The addresses to which alarms are sent, which hold secrets and are never shown."""
 
     to: Annotated[
         tuple[
@@ -198,7 +198,7 @@ def load_config(path: Path | None = None) -> LoadedConfig:
 _loaded_config: tuple[Path, int, LoadedConfig] | None = None
 
 
-def config_in_force() -> LoadedConfig:
+def current_config() -> LoadedConfig:
     """The current settings, read again only if the file has changed. Blocking."""
     global _loaded_config
     now = (path := config_path()), config_mtime(path)
@@ -209,7 +209,7 @@ def config_in_force() -> LoadedConfig:
 
 def own_log_formats() -> tuple[OwnFormat, ...]:
     """The person's own log formats in the settings, compiled for the parser of training logs. Blocking."""
-    return tuple(OwnFormat(each.name, compile_pattern(each.pattern)) for each in config_in_force().config.formats)
+    return tuple(OwnFormat(each.name, compile_pattern(each.pattern)) for each in current_config().config.formats)
 
 
 def with_thresholds(before: Thresholds, given: Mapping[str, Any]) -> Thresholds:

@@ -104,7 +104,7 @@ _unfinished_count = 0
 _all_finished = threading.Condition()
 
 
-def finish(work: Callable[[], T]) -> T:
+def run_to_end(work: Callable[[], T]) -> T:
     """Run work to its end even while the program exits, since a part of it would do damage."""
     global _unfinished_count
     with _all_finished:

@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="where the kubeconfig goes; a temporary folder by default")
     parser.add_argument("--parent-pipe", action="store_true", help="print JSON when ready, end with standard input")
     options = parser.parse_args(argv)
-    return serve(
+    return serve_practice_cluster(
         speed=options.speed,
         seed=options.seed,
         scene=options.scene,
@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     )
 
 
-def serve(
+def serve_practice_cluster(
     *,
     speed: float = 1.0,
     seed: int = 0,
@@ -50,17 +50,17 @@ def serve(
     """Serve until Ctrl-C, SIGTERM, or the end of standard input (``parent_pipe``); return the exit code."""
     cluster = PracticeCluster(speed=speed, seed=seed, scene=scene == "full", port=port, folder=folder)
     with suppress(KeyboardInterrupt):  # Ctrl-C before its handler stands
-        asyncio.run(_serve(cluster, parent_pipe=parent_pipe))
+        asyncio.run(_serve_until_ended(cluster, parent_pipe=parent_pipe))
     return 0
 
 
-async def _serve(cluster: PracticeCluster, *, parent_pipe: bool) -> None:
+async def _serve_until_ended(cluster: PracticeCluster, *, parent_pipe: bool) -> None:
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, over.set)
     async with cluster:
-        _announce(cluster, parent_pipe=parent_pipe)
+        _print_kubeconfig(cluster, parent_pipe=parent_pipe)
         if parent_pipe:
             threading.Thread(target=_wait_for_end, args=(loop, over), daemon=True).start()
         await over.wait()
@@ -74,7 +74,7 @@ def _wait_for_end(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
         loop.call_soon_threadsafe(over.set)
 
 
-def _announce(cluster: PracticeCluster, *, parent_pipe: bool) -> None:
+def _print_kubeconfig(cluster: PracticeCluster, *, parent_pipe: bool) -> None:
     if parent_pipe:
         lines = [json.dumps({"kubeconfig": str(cluster.kubeconfig), "url": cluster.url})]
     else:

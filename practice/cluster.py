@@ -16,21 +16,21 @@ from practice.admission.chain import AdmissionChain
 from practice.api.server import ApiServer
 from practice.clock import Clock
 from practice.controllers.base import ControlPlane
-from practice.controllers.gc import GarbageCollector, Namespaces
-from practice.controllers.job import Jobs
-from practice.controllers.jobset import JobSets
+from practice.controllers.gc import GarbageCollector, NamespaceController
+from practice.controllers.job import JobController
+from practice.controllers.jobset import JobSetController
 from practice.controllers.kubelet import Kubelets
-from practice.controllers.kueue.cycle import Admission
+from practice.controllers.kueue.cycle import AdmissionController
 from practice.controllers.kueue.jobs import ManagedJobs
 from practice.controllers.kueue.pods import ManagedPods
 from practice.controllers.kueue.status import QueueStatus
 from practice.controllers.kueue.ungate import TopologyUngater
-from practice.controllers.kueue.workloads import Workloads
+from practice.controllers.kueue.workloads import WorkloadController
 from practice.controllers.machines import FlexStart, NodeAgents, NodeReplacements
-from practice.controllers.nodes import Nodes
-from practice.controllers.quotas import Quotas
+from practice.controllers.nodes import NodeController
+from practice.controllers.quotas import QuotaController
 from practice.controllers.scheduler import Scheduler
-from practice.controllers.volumes import Volumes
+from practice.controllers.volumes import VolumeController
 from practice.folder_removal import hold_folder, remove_abandoned_folders, remove_folder
 from practice.node.pod_runtime import PodRuntime
 from practice.objects.resources import JOBS, JOBSETS
@@ -82,7 +82,7 @@ class PracticeCluster:
         self.runtime = PodRuntime(self.kubelets, self.folder / "pods")
         self.server = ApiServer(self.storage, self.runtime, port=port)
         self.kubeconfig = self.folder / "kubeconfig"
-        self._nodes = Nodes(self.plane)
+        self._nodes = NodeController(self.plane)
         self.google: GoogleServer | None = None
         """Practice Google, from the first time that somebody asks for it: its messages take a second to load."""
         self._opening_google = asyncio.Lock()
@@ -95,27 +95,27 @@ class PracticeCluster:
 
     def simulate_past(self) -> None:
         """Replay everything that happened before the opening."""
-        admission = Admission(self.plane)
+        admission = AdmissionController(self.plane)
         for controller in (
-            JobSets(self.plane),
-            Jobs(self.plane),
+            JobSetController(self.plane),
+            JobController(self.plane),
             ManagedJobs(self.plane, JOBSETS),
             ManagedJobs(self.plane, JOBS),
             ManagedPods(self.plane),
-            Workloads(self.plane),
+            WorkloadController(self.plane),
             admission,
             QueueStatus(self.plane, admission.queues),
             TopologyUngater(self.plane),
             Scheduler(self.plane),
-            Volumes(self.plane),
+            VolumeController(self.plane),
             NodeReplacements(self.plane),
             FlexStart(self.plane),
             NodeAgents(self.plane, scene=self._full),
             self.kubelets,
             self._nodes,
             GarbageCollector(self.plane),
-            Namespaces(self.plane),
-            Quotas(self.plane),
+            NamespaceController(self.plane),
+            QuotaController(self.plane),
         ):
             self.plane.add(controller)
         create_seed_objects(self.storage, opening=self._opening, seed=self._seed, faults=self._full)

@@ -36,7 +36,7 @@ class Stdio:
 
 
 class Runtime(Protocol):
-    """The kubelets as the API server uses them."""
+    """The interface of the kubelets that the API server uses."""
 
     def log(self, namespace: str, pod: str, container: str, previous: bool) -> ContainerLog:
         """Return what a container printed, or its previous run; ApiError when there is none."""

@@ -55,23 +55,23 @@ def main(argv: list[str] | None = None) -> int:
             if name != "stdin":  # who reads that says that it is closed
                 setattr(sys, name, os.fdopen(place, "w"))
     gc.set_threshold(COMMAND_GC_THRESHOLD)
-    crash_report.install()
+    crash_report.install_hooks()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for the words that may stand at the cursor
         from screens.cli.command_line import parser_of_line
-        from screens.cli.completion import complete
+        from screens.cli.completion import print_completions
 
-        complete(*parser_of_line(os.environ["COMP_LINE"]))
+        print_completions(*parser_of_line(os.environ["COMP_LINE"]))
     os.umask(os.umask(0o077) | 0o022)  # whatever the shell says: nobody else may write what this program makes
     if "proxy" in argv:
         gc.disable()  # imports make much and drop nothing: looking for what to free costs some of the time
         from screens.cli import proxy  # before everything else is imported: ssh waits for it
 
-        if (words := proxy.proxied(argv)) is not None:
-            return proxy.main(words)
+        if (words := proxy.proxy_arguments(argv)) is not None:
+            return proxy.run_proxy_command(words)
         gc.enable()
     from screens.cli.output import message_style, sanitized_output
 
-    crash_report.install_log()
+    crash_report.install_log_handler()
     with sanitized_output(), message_style(as_json="--json" in (argv[: argv.index("--")] if "--" in argv else argv)):
         return run_command(argv, is_closed=is_closed)
 
@@ -104,7 +104,7 @@ def run_command(argv: list[str], *, is_closed: bool = False) -> int:
         from screens.cli import command_line
 
         make_own_folders_private()
-        return run(command_line.parse(argv))
+        return run_options(command_line.parse_command_line(argv))
     except ConsoleError as error:
         return print_error(error)
     except MemoryError:
@@ -126,15 +126,15 @@ def discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def run(options: Options) -> int:
+def run_options(options: Options) -> int:
     from screens.cli import command_line
 
     others: dict[str, Callable[[Any], int]] = {
         "": open_console,
-        "view": view,
-        "tour": tour,
-        "practice": practice,
-        "config": config,
+        "view": view_file,
+        "tour": run_tour,
+        "practice": serve_practice,
+        "config": show_settings,
     }
     if options.command in others:
         return others[options.command](options)
@@ -171,9 +171,9 @@ def run_to_end(done: Coroutine[Any, Any, int]) -> int:
 
 def open_console(options: ConsoleOptions) -> int:
     if options.plain:
-        from screens.cli.plain import follow
+        from screens.cli.plain import run_plain
 
-        return run_to_end(follow(options))
+        return run_to_end(run_plain(options))
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
         raise BadInput(
             "The console needs a terminal.", "Without one: `a4 --plain`, or a command such as `a4 jobs --json`."
@@ -195,27 +195,27 @@ def open_console(options: ConsoleOptions) -> int:
         return app.return_code or 0
 
 
-def view(options: ViewOptions) -> int:
+def view_file(options: ViewOptions) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput("a4 view needs a terminal.", "Without one: a4 read FILE, grep, less.")
-    from screens.pages.log import view as show
+    from screens.pages.log import view_log_file as show
 
     return show(options.file)
 
 
-def tour(options: TourOptions) -> int:
-    from screens.tour import tour as drive
+def run_tour(options: TourOptions) -> int:
+    from screens.tour import run_tour as drive
 
     return drive(options.folder, speed=options.demo_speed or TOUR_SPEED, seed=options.seed)
 
 
-def practice(options: PracticeOptions) -> int:
-    from practice.__main__ import serve
+def serve_practice(options: PracticeOptions) -> int:
+    from practice.__main__ import serve_practice_cluster
 
-    return serve(speed=options.speed or options.demo_speed or 1.0, seed=options.seed)
+    return serve_practice_cluster(speed=options.speed or options.demo_speed or 1.0, seed=options.seed)
 
 
-def config(options: ConfigOptions) -> int:
+def show_settings(options: ConfigOptions) -> int:
     from screens.apply_settings import show_config
 
     return show_config(options)

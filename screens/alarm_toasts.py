@@ -39,7 +39,7 @@ _WAITING_STATES = {WorkloadState.PENDING, WorkloadState.RESERVED, WorkloadState.
 REFOUND_SECONDS = 60.0  # seconds after a reconnect in which earlier alarms are found again
 
 
-def line_of(app: SessionApp, jobset: JobSet, fleet: Fleet) -> JobLine:
+def live_job_line(app: SessionApp, jobset: JobSet, fleet: Fleet) -> JobLine:
     return live_line(app.session if app.connected else None, jobset, fleet)
 
 
@@ -65,7 +65,7 @@ def with_jobs(app: SessionApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ..
 
     jobs = app.fleet.jobsets if app.connected else {}
     return tuple(
-        replace(run, now=line_of(app, jobset, app.fleet).health)
+        replace(run, now=live_job_line(app, jobset, app.fleet).health)
         if run.open
         and run.server == app.session.watch.server
         and (jobset := jobs.get(run.key))
@@ -162,7 +162,7 @@ def notify_new_alarms(app: SessionApp, bell: AlarmNotifier) -> None:
     begun = bell.not_yet_notified(app, alarms.pop_new_alarms())
     new = begun + bell.newly_explained(alarms.latest_alarms)
     own = [each for each in new if bell.is_for_person(app, each)]
-    _show(app, own)
+    _show_toasts(app, own)
     new.sort(key=lambda each: each not in own or each not in begun)
     notes = [(f"{each.job}: {each.kind.label}", format_alarm(each, app.session.watch), each.namespace) for each in new]
     _send(app, notes, to_terminal=sum(each in begun for each in own))  # it cannot replace what it was sent
@@ -187,7 +187,7 @@ def _send(app: SessionApp, messages: Sequence[tuple[str, str, str]], *, to_termi
         app.run_worker(outbox.send_pending(lambda: app.loaded.config.notifications.to, tell), group="notifications")
 
 
-def _show(app: SessionApp, alarms: list[Alarm]) -> None:
+def _show_toasts(app: SessionApp, alarms: list[Alarm]) -> None:
     """Show alarms as toasts of one line."""
     for each in alarms:
         title = f"{ALARM_GLYPH} {each.job}: {each.kind.label}"
@@ -199,10 +199,10 @@ def _show(app: SessionApp, alarms: list[Alarm]) -> None:
 def notify_terminal(app: SessionApp, title: str, words: str) -> None:
     """Ring the bell and send a terminal notification: OSC 9 (iTerm2, Windows) and OSC 777 (rxvt)."""
     program = os.environ.get("TERM_PROGRAM", "") or os.environ.get("TERM", "")
-    app.write_to_terminal(notification(title, words, both=program.lower() not in _TERMINALS_WITH_BOTH_CODES))
+    app.write_to_terminal(escape_sequences(title, words, both=program.lower() not in _TERMINALS_WITH_BOTH_CODES))
 
 
-def notification(title: str, words: str, *, both: bool = True) -> str:
+def escape_sequences(title: str, words: str, *, both: bool = True) -> str:
     """The escape sequences of a notification, with sanitized text.
 
     `both`: OSC 777 beside OSC 9; a terminal that shows both would notify twice.

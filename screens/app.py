@@ -31,7 +31,7 @@ from screens import pages
 from screens.alarm_toasts import LOW_TERMINAL_LINES, AlarmNotifier, StartNotifier, notify_new_alarms, notify_starts
 from screens.apply_settings import all_problems, fill_in, has_objects, known_names, theme_names, themes_of, usable_keys
 from screens.columns.tunnels import ports_cell
-from screens.dialogs.question import Choice, Confirm, Pick
+from screens.dialogs.question import Confirm, Pick, PickEntry
 from screens.key_ordered_app import GC_SECONDS, KEY_PAUSE_SECONDS, collect_between_keys, terminal_has_hung_up
 from screens.live_screen import LiveScreen
 from screens.palette import PAGE_TARGETS as TARGETS, ActiveBindings, Palette, PaletteTargets, title_of
@@ -331,7 +331,7 @@ class ConsoleApp(SessionApp):
     async def action_more(self) -> None:
         """Choose one of the pages without a tab."""
         titles = {title_of(name): name for name in PAGES_WITHOUT_TAB}
-        choices = [Choice(title, TARGETS[name].what, present=False) for title, name in titles.items()]
+        choices = [PickEntry(title, TARGETS[name].what, present=False) for title, name in titles.items()]
         if title := await self.push_screen_wait(Pick("Which page?", choices)):
             self.action_open_page(titles[title])
 
@@ -346,7 +346,7 @@ async def _switch_context(screen: LiveScreen, wanted: str) -> None:
     with screen.report_errors("Could not switch the cluster"):
         session = screen.session
         choices = [
-            Choice(each.name, f"{each.cluster}  {each.namespace}", present=each.name == session.context)
+            PickEntry(each.name, f"{each.cluster}  {each.namespace}", present=each.name == session.context)
             for each in session.watch.contexts()
         ]
         asked = None if wanted else await screen.app.push_screen_wait(Pick("Which cluster?", choices))
@@ -362,8 +362,8 @@ async def _switch_namespace(screen: LiveScreen, wanted: str) -> None:
     with screen.report_errors("Could not switch the namespace"):
         session, seen, only = screen.session, screen.app.known_namespaces(), screen.app.only_namespace
         choices = [
-            Choice(ALL_NAMESPACES, f"launches go to {session.namespace}", present=not only),
-            *(Choice(each, present=each == only) for each in seen),
+            PickEntry(ALL_NAMESPACES, f"launches go to {session.namespace}", present=not only),
+            *(PickEntry(each, present=each == only) for each in seen),
         ]
         asked = None if wanted else await screen.app.push_screen_wait(Pick("Which namespace?", choices, free=True))
         name = wanted or asked

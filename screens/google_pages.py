@@ -9,7 +9,7 @@ from textual import events, getters, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ApiDisabled, BadInput, ConsoleError
-from console.google.account import Cloud
+from console.google.account import GoogleAccount
 from screens.dialogs.question import Confirm, Prompt
 from screens.live_screen import LiveScreen
 from screens.widgets.wrapped_sentence import SummaryLine
@@ -18,7 +18,7 @@ from screens.wording import Span
 ASKING_GOOGLE = (Span("◐ ", "waits"), Span("asking Google …", "dim"))
 
 
-class AskingScreen(LiveScreen):
+class GoogleScreen(LiveScreen):
     """A page that requests its data from Google when opened, and again when `r` is pressed."""
 
     summary = getters.query_one(SummaryLine)
@@ -116,9 +116,9 @@ class ProjectRegionScreen(InGoogleScreen):
         cloud = self.app.google.cloud
         if await cloud.default_project() and (cloud.region or not region):
             return True
-        return await self._ask()
+        return await self._ask_for_place()
 
-    async def _ask(self) -> bool:
+    async def _ask_for_place(self) -> bool:
         cloud = self.app.google.cloud
         usual = f"{await cloud.default_project()}/{cloud.region or DEFAULT_REGION}"
         hint = "PROJECT/REGION, as in my-project/us-central1. Esc cancels."
@@ -137,7 +137,7 @@ class ProjectRegionScreen(InGoogleScreen):
     @work(group="actions", exclusive=True)
     async def action_where(self) -> None:
         with self.report_errors("Nowhere to look"):
-            if await self._ask():
+            if await self._ask_for_place():
                 self.read()
 
     @work(group="actions", exclusive=True)
@@ -149,7 +149,7 @@ class ProjectRegionScreen(InGoogleScreen):
                 self.read()
 
 
-async def enable_service(screen: LiveScreen, cloud: Cloud, project: str, service: str) -> bool:
+async def enable_service(screen: LiveScreen, cloud: GoogleAccount, project: str, service: str) -> bool:
     """Enable a Google API after confirmation; returns whether it was enabled."""
     title, lines = f"Enable {service} in project {project}?", ["It may cost money once it is used."]
     if not await screen.app.push_screen_wait(Confirm(title, lines, verb="Enable", keep="Leave")):

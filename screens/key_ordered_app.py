@@ -41,7 +41,7 @@ from textual.widgets import Input, TextArea
 from textual.worker import Worker, WorkerFailed, active_worker
 
 from console.decoding import describe_fault
-from screens.cli.crash_report import report
+from screens.cli.crash_report import format_crash
 from screens.sanitize import one_line
 from screens.theme import DARK, LIGHT, in_256_colours
 from screens.widgets.styled_text import call_after, forget_drawing
@@ -142,7 +142,7 @@ class TerminalDriver(LinuxDriver):
             super()._sigcont_application(*signal)
 
 
-def collect() -> float:
+def collect_cycles() -> float:
     """Run Python's garbage collector; returns the seconds of processor time.
 
     Objects are not counted: a list of them refers to a tuple that another thread makes, which then cannot be made.
@@ -311,7 +311,7 @@ class KeyOrderedApp(App[int]):
         rested = self.since_key > FULL_GC_REST_SECONDS
         if full := self._frozen and rested and self._looks >= (FULL_GC_EVERY if pages else self._full_gc_every):
             gc.unfreeze()
-        seconds = collect()
+        seconds = collect_cycles()
         if full:
             self._looks = 0
             self._full_gc_every = min(FULL_GC_EVERY, seconds / FULL_GC_SHARE / GC_SECONDS)
@@ -330,14 +330,14 @@ class KeyOrderedApp(App[int]):
             draw()
             return
         if not self._with_next_key:
-            call_after(self, KEY_PAUSE_SECONDS, self._draw_rested)
+            call_after(self, KEY_PAUSE_SECONDS, self._draw_due)
         self._with_next_key[what] = draw
 
-    def _draw_rested(self) -> None:
+    def _draw_due(self) -> None:
         if self._with_next_key and monotonic() - self._pressed_at > KEY_PAUSE_SECONDS:
             self._draw_waiting()
         elif self._with_next_key:
-            call_after(self, KEY_PAUSE_SECONDS, self._draw_rested)
+            call_after(self, KEY_PAUSE_SECONDS, self._draw_due)
 
     def _draw_waiting(self) -> None:
         if not self.is_running:  # the screens are being taken away
@@ -417,7 +417,7 @@ class KeyOrderedApp(App[int]):
     def panic(self, *renderables: Any) -> None:
         """End the app with this program's crash report: libraries' reports show source lines with variable values."""
         if (error := sys.exc_info()[1] or self._exception) is not None:
-            renderables = (Text(report(error)),)
+            renderables = (Text(format_crash(error)),)
         super().panic(*renderables)
 
     def _handle_exception(self, error: Exception) -> None:
@@ -431,7 +431,7 @@ class KeyOrderedApp(App[int]):
             self._exception = error.error
             self._exception_event.set()
             self._return_code = 1
-            self._exit_renderables.append(Text(report(error.error)))
+            self._exit_renderables.append(Text(format_crash(error.error)))
         self.notify(
             f"A part of the console failed ({describe_fault(error.error)}). The rest goes on; quit for the report.",
             severity="error",
@@ -441,5 +441,5 @@ class KeyOrderedApp(App[int]):
         # Textual's own prints every variable of every frame.
         self.bell()
         error = sys.exc_info()[1] or self._exception
-        self._exit_renderables.append(Text(report(error) if error is not None else "An unexpected error."))
+        self._exit_renderables.append(Text(format_crash(error) if error is not None else "An unexpected error."))
         self._close_messages_no_wait()

@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from console.settings_file import PaneSize
 from screens.live_screen import LiveScreen
-from screens.widgets.side_pane import Lines, Pane, beside
+from screens.widgets.side_pane import Lines, SidePane, side_by_side
 from screens.widgets.styled_text import Room
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine
@@ -62,18 +62,18 @@ class PanedScreen(LiveScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("z", "pane", "Pane", id="pane.size", tooltip="The pane of the row under the cursor: usual, large, off"),
     ]
-    pane = getters.query_one("#pane", Pane)
-    under = getters.query_one("#under", Pane)
+    pane = getters.query_one("#pane", SidePane)
+    under = getters.query_one("#under", SidePane)
 
     def beside_pane(self, *parts: Widget) -> ComposeResult:
         for part in parts:
             if isinstance(part, ResourceTable):
-                part.moved = self._other_row  # at once, so that both are painted together
+                part.moved = self._on_other_row  # at once, so that both are painted together
         with Room(id="split"):
             with Room(id="list"):
                 yield from parts
-                yield Pane(self.under_lines, id="under", classes="of-snapshot")
-            yield Pane(self._two_parts, id="pane", classes="of-snapshot")
+                yield SidePane(self.under_lines, id="under", classes="of-snapshot")
+            yield SidePane(self._pane_or_rest_lines, id="pane", classes="of-snapshot")
 
     @abstractmethod
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
@@ -91,11 +91,15 @@ class PanedScreen(LiveScreen):
         """Lines of text for the room that is left over below the list or beside the pane."""
         return []
 
-    def _two_parts(self, width: int, height: int, now: float) -> Lines:
+    def _pane_or_rest_lines(self, width: int, height: int, now: float) -> Lines:
         left = width // 2
         other = self.under_lines(width - left - 3, height, now) if self.has_class("-below") and width >= PARTED else []
         self.parted = bool(other) or self.under.display
-        return beside(self.pane_lines(left, height, now), other, left) if other else self.pane_lines(width, height, now)
+        return (
+            side_by_side(self.pane_lines(left, height, now), other, left)
+            if other
+            else self.pane_lines(width, height, now)
+        )
 
     def room_beside(self, width: int, height: int) -> int:
         """The columns left free beside a list whose own columns are whole, on a terminal of a given size."""
@@ -127,7 +131,7 @@ class PanedScreen(LiveScreen):
         if shown != under.display:
             under.display = shown
         set_size(last, "height", getattr(last, "lines_wanted", 1) if shown else None)
-        self.pane.more = "…" if large else Pane.more
+        self.pane.more = "…" if large else SidePane.more
         self.pane.renew()
         self.pane.set_class(not self.pane.lines, "-bare")
         if (place, large) != self._placed:
@@ -157,7 +161,7 @@ class PanedScreen(LiveScreen):
         self.redraw_pane()
         self.call_after_refresh(self.redraw_pane)
 
-    def _other_row(self) -> None:
+    def _on_other_row(self) -> None:
         if self.is_mounted:
             self.pane.renew()
             self.under.renew()

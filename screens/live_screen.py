@@ -27,7 +27,7 @@ from screens.apply_settings import keys_of, own_commands
 from screens.columns.column import RowT
 from screens.columns.live_jobs import alarms_of_session
 from screens.widgets.styled_text import AbstractWidgetMeta, Backdrop, SnapshotText, call_after
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.title_and_keys import (
     READING_SETTINGS,
@@ -35,8 +35,8 @@ from screens.widgets.title_and_keys import (
     KeyHint,
     SearchLine,
     StillInput,
-    Title,
     TitleBar,
+    TitleContents,
     verb_of,
 )
 from screens.wording import ALL_NAMESPACES, MINE_MARK, Span, sentence
@@ -61,9 +61,9 @@ MAX_KEY_DELAY, MAX_KEY_DELAY_OF_SLOW, KEY_POLL_SECONDS = 0.5, 3.0, 0.02
 two looks whether they are."""
 
 
-def error_notice(error: ConsoleError, hint: str = "") -> Notice:
+def error_notice(error: ConsoleError, hint: str = "") -> EmptyNotice:
     """The notice in a table whose rows could not be read."""
-    return Notice(error.message, hint or error.hint, "✗", "bad")
+    return EmptyNotice(error.message, hint or error.hint, "✗", "bad")
 
 
 def error_spans(message: str) -> tuple[Span, ...]:
@@ -113,7 +113,7 @@ WHAT_IF = Binding(
 ONLY_MINE = Binding("m,at", "mine", "Mine", id="table.mine", tooltip="Only what you launched, or everything again")
 
 
-class PaintedOnce(Screen[None], Backdrop):
+class PaintedOnceScreen(Screen[None], Backdrop):
     def _compositor_refresh(self) -> None:
         """Paint pending changes of widgets in this refresh too, which would otherwise need a second one."""
         known = self._compositor
@@ -121,7 +121,7 @@ class PaintedOnce(Screen[None], Backdrop):
         super()._compositor_refresh()
 
 
-class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMeta):
+class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWidgetMeta):
     """A page that shows the app's snapshot: title line, body, key line."""
 
     if TYPE_CHECKING:
@@ -239,12 +239,12 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
         if wait <= 0 and now < latest and keys:
             wait = KEY_POLL_SECONDS
         if wait > 0 and _is_in_sight(self):
-            self._draw_after(wait, latest)
+            self._draw_after_pause(wait, latest)
         else:
             self._drawing_due = False
             self.draw_fleet()
 
-    def _draw_after(self, wait: float, latest: float) -> None:
+    def _draw_after_pause(self, wait: float, latest: float) -> None:
         self._drawing_due = True
         call_after(self, wait, partial(self._draw_between_keys, latest))
 
@@ -272,7 +272,7 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
         rest = cost if behind else rest if self._drawing_is_slow else 0.0
         self._rested_at = monotonic() + rest
         if behind and not self._drawing_due:
-            self._draw_after(rest, self._drawing_deadline())  # however short the rest: not within this call
+            self._draw_after_pause(rest, self._drawing_deadline())  # however short the rest: not within this call
 
     @work(group="jobs", exclusive=True)
     async def follow_jobs(self, jobs: Callable[[], Sequence[Key]], starts: Callable[[], bool] = lambda: True) -> None:
@@ -335,7 +335,7 @@ class LiveScreen(PaintedOnce, inherit_bindings=False, metaclass=AbstractWidgetMe
         launching = app.current_mode == "launch"  # where launches go matters there, not what lists show
         pages = [page for page in app.screen_stack if isinstance(page, LiveScreen) and page.crumb]
         first = max((at for at, page in enumerate(pages) if page.under_more), default=-1)
-        title = Title(
+        title = TitleContents(
             tabs=(*app.TABS, ("more", "0", "More")),
             here=app.current_mode if first < 0 else "more",
             trail=tuple(page.crumb for page in pages[max(first, 0) :]),

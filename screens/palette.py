@@ -50,14 +50,16 @@ class ActiveBindings(NameProvider):
 
     async def discover(self) -> Hits:
         for node, action, name, help_text in self._iter_commands():
-            yield DiscoveryHit(name, partial(self._run, node, action), help=help_text)
+            yield DiscoveryHit(name, partial(self._run_binding, node, action), help=help_text)
 
     async def search(self, query: str) -> Hits:
         for node, action, name, help_text in self._iter_commands():
-            found = offsets(query, name)
-            if found or offsets(query, help_text):
+            found = match_offsets(query, name)
+            if found or match_offsets(query, help_text):
                 score = match_score(query, name, found) or 1.0
-                yield Hit(score, self._highlight_match(name, found), partial(self._run, node, action), help=help_text)
+                yield Hit(
+                    score, self._highlight_match(name, found), partial(self._run_binding, node, action), help=help_text
+                )
 
     def _iter_commands(self) -> Iterator[tuple[DOMNode, str, str, str]]:
         seen: set[str] = set()
@@ -84,7 +86,7 @@ class ActiveBindings(NameProvider):
                     yield self.app, binding.action, binding.description, binding.tooltip
         yield self.app, "settings", "Settings", "Where your config.toml is, and what may stand in it"
 
-    async def _run(self, node: DOMNode, action: str) -> None:
+    async def _run_binding(self, node: DOMNode, action: str) -> None:
         await self.app.run_action(action, node)
 
 
@@ -155,7 +157,7 @@ class PaletteTargets(NameProvider):
 
     async def discover(self) -> Hits:
         for page, target in PAGE_TARGETS.items():
-            yield DiscoveryHit(f"Go to {title_of(page)}", partial(self._open, page), help=target.what)
+            yield DiscoveryHit(f"Go to {title_of(page)}", partial(self._open_page, page), help=target.what)
 
     async def search(self, query: str) -> Hits:
         hits = list(self._known_hits(query))
@@ -176,7 +178,7 @@ class PaletteTargets(NameProvider):
         wanted = " ".join(namespaces)
         for what, name in self._iter_switches() if namespaces else ():
             target = PAGE_TARGETS[what]
-            if word in target.words.split() and (found := offsets(wanted, name)):
+            if word in target.words.split() and (found := match_offsets(wanted, name)):
                 score = 1000.0 + match_score(wanted, name, found)
                 pick = partial(self.console.run_action, ("app", "pick", (what, name)))
                 yield Hit(score, f"Go to {what} {name}", pick, help=target.what)
@@ -184,18 +186,18 @@ class PaletteTargets(NameProvider):
             names = target.words.split()
             title = title_of(page)
             if namespaces and title.startswith(f"{word} {wanted}"):
-                yield Hit(1000.0, f"Go to {title}", partial(self._open, page), help=target.what)
+                yield Hit(1000.0, f"Go to {title}", partial(self._open_page, page), help=target.what)
             if namespaces and not (word in names and page in PAGES_BY_NAMESPACE and len(namespaces) == 1):
                 continue
             if any(name.startswith(word) for name in names):
                 where = f" in {namespaces[0]}" if namespaces else ""
                 score = 1000.0 if word in names else 2.0 * len(word)
-                yield Hit(score, f"Go to {title}{where}", partial(self._open, page, *namespaces), help=target.what)
+                yield Hit(score, f"Go to {title}{where}", partial(self._open_page, page, *namespaces), help=target.what)
         yield from self._iter_hits(query, self._list_targets())
 
     def _iter_hits(self, query: str, objects: Iterable[HitKind]) -> Iterator[Hit]:
         for kind, weight, keys, opened in objects:
-            named = ((key, offsets(query, key[-1])) for key in _filter_by_words(query, keys))
+            named = ((key, match_offsets(query, key[-1])) for key in _filter_by_words(query, keys))
             scored = [(match_score(query, key[-1], found), key, found) for key, found in named if found]
             for score, key, found in sorted(scored, key=lambda each: -each[0])[:MAX_HITS_PER_KIND]:
                 first = 100.0 if query.casefold() in key[-1].casefold() else 0.0
@@ -214,7 +216,7 @@ class PaletteTargets(NameProvider):
         yield "job", 0.95, fleet.jobsets.keys(), partial(app.go_to_page, "job")
         yield "node", 0.9, [(name,) for _, name in fleet.nodes], partial(app.go_to_page, "node")
         queues = sorted({(name,) for _, name in (*fleet.cluster_queues, *fleet.local_queues)})
-        yield "queue", 0.9, queues, lambda name: self._open("queues")
+        yield "queue", 0.9, queues, lambda name: self._open_page("queues")
         yield "pod", 0.8, fleet.pods.keys(), partial(app.go_to_page, "pod")
 
     def _read_objects(self) -> Iterator[HitKind]:
@@ -225,7 +227,7 @@ class PaletteTargets(NameProvider):
         yield "run", 0.85, runs, lambda number, name: app.go_to_page("run", number)
         yield "recipe", 0.85, recipes, lambda recipe: app.open_launch(LaunchRequest(recipe))
 
-    async def _open(self, page: str, namespace: str = "") -> None:
+    async def _open_page(self, page: str, namespace: str = "") -> None:
         app = self.console
         if page in {"context", "namespace"}:
             await app.run_action(f"app.pick('{page}')")
@@ -253,7 +255,7 @@ def _filter_by_words(query: str, keys: Collection[tuple[str, ...]]) -> Iterable[
     return islice((key for key in keys if all(word in key[-1].casefold() for word in words)), MAX_NAMES_MATCHED)
 
 
-def offsets(query: str, name: str) -> list[int]:
+def match_offsets(query: str, name: str) -> list[int]:
     """The matched positions in a name; empty if it does not match."""
     words, folded = query.casefold().split(), name.casefold()
     if words and all(word in folded for word in words):
@@ -311,7 +313,7 @@ class Palette(CommandPalette):
             self._select_or_command()
 
     @on(CommandList.OptionSelected)
-    def _remember(self, event: CommandList.OptionSelected) -> None:
+    def _remember_chosen(self, event: CommandList.OptionSelected) -> None:
         name = cast(Command, event.option).hit.text or ""
         used = cast(SessionApp, self.app).recent_commands
         used[:] = [name, *(each for each in used if each != name)][:MAX_RECENT]

@@ -11,7 +11,7 @@ from trainlog import lazy_pattern
 def one_line(text: str) -> str:
     """Sanitize a text for one line of the terminal: control characters become visible marks."""
     if not text.isprintable():
-        text = "".join([letter if letter.isprintable() else _visible(letter) for letter in text])
+        text = "".join([letter if letter.isprintable() else _visible_form(letter) for letter in text])
     return text if text.isascii() else _PILED_ACCENTS.sub(r"\1", text.replace("\ufe0f", ""))
 
 
@@ -22,7 +22,7 @@ _PILED_ACCENTS = lazy_pattern(
 """More accents on one letter than any language has: they would be drawn over the lines above."""
 
 
-def _visible(letter: str) -> str:
+def _visible_form(letter: str) -> str:
     if letter in "\n\r":
         return "⏎"
     if letter == "\t" or letter.isspace():

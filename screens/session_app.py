@@ -13,7 +13,7 @@ from textual.worker import WorkerFailed
 from console.connection_settings import Settings
 from console.errors import ConsoleError, Unreachable
 from console.kube.snapshot import Fleet
-from console.metrics.apprise_messages import Outbox
+from console.metrics.apprise_messages import AlarmOutbox
 from console.settings_file import LoadedConfig, PaneSize, load_config
 from screens.key_ordered_app import STRAY_WITHIN, KeyOrderedApp
 from screens.wording import JobColors, owner_words
@@ -59,7 +59,7 @@ class SessionApp(KeyOrderedApp):
         self._job_styles = JobColors()
         self._styled_jobsets: object = None  # the snapshot's jobs when colours were last released
         self.recent_commands: list[str] = []  # chosen in the palette, the last one first
-        self.outbox = Outbox()
+        self.outbox = AlarmOutbox()
 
     def write_to_terminal(self, text: str) -> None:
         """Write control codes to the terminal, if there is one, as Textual does for its bell."""

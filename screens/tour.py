@@ -49,22 +49,22 @@ KEY_NAMES = {"question_mark": "?", "escape": "Esc", "enter": "⏎"}
 SCREENSHOT_ROWS = 7  # rows of the table after which a screenshot is taken while the test runs
 
 
-def tour(folder: Path | None, *, speed: float, seed: int) -> int:
+def run_tour(folder: Path | None, *, speed: float, seed: int) -> int:
     """Run the tour; returns the exit code. Screenshots go to `folder` (default ./tour)."""
     pictures = folder or Path("tour")
     pictures.mkdir(parents=True, exist_ok=True)
     practice = PracticeProcess.start(speed=speed, seed=seed)
     try:
-        asyncio.run(_tour(ConsoleApp(Settings(practice=True), practice), pictures))
+        asyncio.run(_drive_console(ConsoleApp(Settings(practice=True), practice), pictures))
     finally:
         practice.stop()
     print_line(f"\nThe tour is complete. Screenshots: {pictures.resolve()}")
     return 0
 
 
-async def _tour(app: ConsoleApp, pictures: Path) -> None:
+async def _drive_console(app: ConsoleApp, pictures: Path) -> None:
     async with app.run_test(size=TERMINAL_SIZE) as pilot:
-        guide = Guide(app, pilot, pictures)
+        guide = TourGuide(app, pilot, pictures)
         await guide.look_round()
         await guide.launch()
         await guide.watch()
@@ -75,7 +75,7 @@ async def _tour(app: ConsoleApp, pictures: Path) -> None:
 
 
 @dataclass
-class Guide:
+class TourGuide:
     """Presses keys, waits for the screen and prints what it shows."""
 
     app: ConsoleApp
@@ -135,7 +135,7 @@ class Guide:
             print_line(f"   {path}: {page.form.texts[path]}")
         self.save_screenshot("launch")
         await self.press("ctrl+s", "What will be created")
-        await self.wait_for("the look before the launch", lambda: checked(self.app.screen))
+        await self.wait_for("the look before the launch", lambda: is_review_checked(self.app.screen))
         await self.settled()
         self.save_screenshot("preview")
         await self.press("enter", "Launch it")
@@ -281,6 +281,6 @@ def has_more_rows(panel: NcclPanel, shown: int) -> bool:
     return panel.test is not None and (panel.test.finished or len(panel.test.rows) > shown)
 
 
-def checked(screen: object) -> bool:
+def is_review_checked(screen: object) -> bool:
     """Whether the review dialog before a launch is open and its checks have ended."""
     return isinstance(screen, LaunchLook) and screen.launches_from is not None and monotonic() >= screen.launches_from

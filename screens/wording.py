@@ -36,7 +36,7 @@ Cell = str | Span | list[Span]  # what one cell of a table shows: plain text, te
 Fact = tuple[str, Cell]  # a name and what it is
 
 
-def runs_of(cell: Cell, style: str = "") -> list[Span]:
+def spans_of(cell: Cell, style: str = "") -> list[Span]:
     """A cell as spans; those without a style get `style`."""
     if isinstance(cell, str):
         return [Span(cell, style)]
@@ -70,7 +70,7 @@ _GLYPHS_OF_NO_PROBLEM = frozenset({OK.text, IDLE.text, DONE.text})
 
 def plain_text(cell: Cell) -> str:
     """A cell as plain text, without bars and without the mark for "ok"."""
-    runs = runs_of(cell)
+    runs = spans_of(cell)
     if len(runs) > 1 and runs[0].text.strip() in _GLYPHS_OF_NO_PROBLEM:
         runs = runs[1:]
     return "".join(run.text for run in runs if not _BAR_CHARACTERS.issuperset(run.text)).strip()
@@ -154,7 +154,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def percents(parts: Sequence[float]) -> list[str]:
-    """The same of all parts of a whole, rounded so that they sum to 100."""
+    """The shares of all parts of a whole in percent, rounded so that they sum to 100."""
     whole = sum(parts)
     found = [int(100 * part / whole) for part in parts]
     for at in sorted(range(len(parts)), key=lambda at: found[at] - 100 * parts[at] / whole)[: 100 - sum(found)]:

@@ -39,7 +39,7 @@ from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.pod_address import PodAddress, PortPair
 from console.kube.snapshot import ContextName, Fleet, StopReport, WatchState, WatchStatus
-from console.kube.stream_completeness import Arrivals
+from console.kube.stream_completeness import ReceiveTimes
 from console.launch.field_choices import FieldChoices
 from console.launch.install import ChartCatalog
 from console.launch.ownership import Proof
@@ -551,7 +551,7 @@ class FakeConnection:
     target = SimpleNamespace(cluster=SimpleNamespace(practice_folder=None))
 
     def __init__(self, *lines: str) -> None:
-        self.client, self._lines, self.arrivals = self, lines, Arrivals()
+        self.client, self._lines, self.arrivals = self, lines, ReceiveTimes()
 
     @asynccontextmanager
     async def follow(self, *_: object, **__: object) -> AsyncIterator[Any]:

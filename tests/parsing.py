@@ -8,7 +8,7 @@ from enum import Enum
 
 from console.metrics.start_phase import LAUNCHER_STAGE
 from console.metrics.training_run import TrainingRun
-from trainlog import Step, Steps
+from trainlog import RunSteps, Step
 
 
 class StepState(Enum):
@@ -49,6 +49,6 @@ def parse_launcher_step(line: str) -> LauncherStep | None:
 def run_of(steps: Iterable[Step], read_at: float = 0.0, printed: Sequence[float] = ()) -> TrainingRun:
     """A run whose log is read at once."""
     made = TrainingRun("megatron")
-    made.steps = Steps(steps)
+    made.steps = RunSteps(steps)
     made.sync(read_at, printed)
     return made

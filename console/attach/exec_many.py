@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from console.attach.fan_out import in_turn
+from console.attach.fan_out import run_when_room
 from console.errors import BadInput, ConsoleError, NotFound, NotThere, ProgramFailed, Refused, Unreachable, Unreadable
 from console.scheduling.pod_slots import PodSlot
 from rankscope import format_pods
@@ -235,7 +235,7 @@ class ContainerExec:
 
         async def run_in_slot(slot: PodSlot) -> RankOutput:
             try:
-                result = await in_turn(room, lambda: self._run_in_rank(slot, argv, container, limit, on_output))
+                result = await run_when_room(room, lambda: self._run_in_rank(slot, argv, container, limit, on_output))
             except (Refused, Unreachable) as error:
                 unfinished = RankOutput(slot.number, slot.name, slot.node)
                 result = replace(unfinished, code=error.exit_code, failure=error.message)

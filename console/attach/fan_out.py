@@ -72,11 +72,11 @@ def _program_error(code: int, errors: bytes | bytearray) -> ProgramFailed:
     return ProgramFailed(last.strip() or f"it ended with exit code {code}", code=code)
 
 
-def _too_much() -> Unreadable:
+def _output_limit_error() -> Unreadable:
     return Unreadable(f"The pods print more than {MAX_ANSWERS_BYTES >> 20} MiB together.")
 
 
-def _begin_with_a_word(argv: Sequence[str]) -> tuple[str, ...]:
+def _announcing_start(argv: Sequence[str]) -> tuple[str, ...]:
     from console.kube.exec import ANNOUNCE_START
 
     shell, option, script, *arguments = argv
@@ -97,13 +97,13 @@ async def run_and_collect(
     from console.kube.exec import START_TIMEOUT, limit_output
 
     async with limit_output(pod.name, most=most, limit=limit, flow=flow, begins=START_TIMEOUT) as answer:
-        code = await run(pod, _begin_with_a_word(argv), stdin, answer.add)
+        code = await run(pod, _announcing_start(argv), stdin, answer.add)
     if code:
         raise _program_error(code, answer.errors)
     return bytes(answer.output)
 
 
-async def in_turn(room: asyncio.Semaphore, begin: Callable[[], Awaitable[T]]) -> T:
+async def run_when_room(room: asyncio.Semaphore, begin: Callable[[], Awaitable[T]]) -> T:
     """Start a command in a stream of its own once there is room; retry if the API server refuses the stream."""
     for pause in STREAM_RETRY_PAUSES:
         try:
@@ -127,17 +127,14 @@ async def run_in_pods(
     flow: float | None = None,
     answered: Callable[[PodSlot], None] = lambda _: None,
 ) -> PodAnswers:
-    """Run a shell's script in all these pods, each for at most `limit` seconds.
-
-    `flow`: seconds from the first byte that a pod prints to its last. What fails in a pod is in its answer.
-    """
+    """Run a shell script in pods, each for at most `limit` seconds and `flow` seconds after its first byte."""
     answers, room, together = PodAnswers(), asyncio.Semaphore(MAX_CONCURRENT_PODS), 0
 
     def store_answer(slot: PodSlot, answer: Answer) -> None:
         nonlocal together
         together += len(answer) if isinstance(answer, bytes) else 0
         if together > MAX_ANSWERS_BYTES:
-            answer = _too_much()
+            answer = _output_limit_error()
         answers.found[slot.number] = answer
         answered(slot)
 
@@ -145,7 +142,7 @@ async def run_in_pods(
         pod = slot.pod
         assert pod is not None
         try:
-            answer: Answer = await in_turn(room, lambda: run_and_collect(run, pod, argv, stdin, limit, flow=flow))
+            answer: Answer = await run_when_room(room, lambda: run_and_collect(run, pod, argv, stdin, limit, flow=flow))
         except ConsoleError as error:
             answer = error
         store_answer(slot, answer)
@@ -175,7 +172,7 @@ async def _run_through_gateway(
                 for rank in ranks
                 if rank is gateway or _pod_ip(rank)
             ],
-            "argv": _begin_with_a_word(argv),
+            "argv": _announcing_start(argv),
             "input": len(stdin),
             "limit": limit,
             "most": MAX_ANSWER_BYTES,
@@ -214,7 +211,7 @@ async def _run_gateway(
                 if read.begun:
                     answer.reset()
 
-        argv = _begin_with_a_word(("sh", "-c", PYTHON_FROM_INPUT, "sh", str(length)))
+        argv = _announcing_start(("sh", "-c", PYTHON_FROM_INPUT, "sh", str(length)))
         code = await run(gateway.pod, argv, data, pass_on)
     return code, _program_error(code, answer.errors).message if code else ""
 
@@ -243,8 +240,8 @@ class _FrameReader:
         self._length += len(data)
         if self._length > MAX_ANSWERS_BYTES:
             for rank, _, _ in self._open.values():
-                self._take(rank, _too_much())
-            raise _too_much()
+                self._take(rank, _output_limit_error())
+            raise _output_limit_error()
         if not self.begun:
             _, magic, rest = self._rest.partition(_ANSWER_HEAD)
             if not magic:

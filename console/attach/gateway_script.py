@@ -41,12 +41,12 @@ def ssh_folder() -> str:
     return next((each for each in folders if os.access(each + "/id_pods", os.R_OK)), "")
 
 
-def emit(number: int, channel: int, data: bytes) -> None:
+def print_frame(number: int, channel: int, data: bytes) -> None:
     sys.stdout.buffer.write(b"%d %d %d\n" % (number, channel, len(data)) + data)
     sys.stdout.buffer.flush()
 
 
-def kill(process: Any) -> None:
+def kill_process(process: Any) -> None:
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -61,18 +61,18 @@ async def pass_on(process: Any, stream: asyncio.StreamReader, number: int, chann
             return
         left[0] -= len(piece)
         if left[0] >= 0:
-            emit(number, channel, piece)
+            print_frame(number, channel, piece)
         else:
-            kill(process)
+            kill_process(process)
 
 
-async def drain(process: Any, stream: asyncio.StreamReader) -> None:
+async def read_rest(process: Any, stream: asyncio.StreamReader) -> None:
     """Read and drop the rest of a stream: asyncio reports the end of a process only after that."""
     while await stream.read(READ_BYTES):
-        kill(process)
+        kill_process(process)
 
 
-async def feed(process: Any, data: bytes) -> None:
+async def feed_stdin(process: Any, data: bytes) -> None:
     try:
         process.stdin.write(data)
         await process.stdin.drain()
@@ -88,22 +88,22 @@ async def run_in_pod(number: int, argv: list[str], data: bytes, limit: float, mo
     streams = (process.stdout, 1), (process.stderr, 2)
     passing = [pass_on(process, stream, number, channel, left) for stream, channel in streams]
     try:
-        await asyncio.wait_for(asyncio.gather(*passing, feed(process, data)), limit)
+        await asyncio.wait_for(asyncio.gather(*passing, feed_stdin(process, data)), limit)
         code = await process.wait()
     except asyncio.TimeoutError:
         code, why = EXIT_TIMED_OUT, "it did not answer within %g s" % limit
-        kill(process)
-        rest = [drain(process, stream) for stream, _ in streams]
+        kill_process(process)
+        rest = [read_rest(process, stream) for stream, _ in streams]
         try:
             await asyncio.wait_for(asyncio.gather(*rest, process.wait()), KILL_GRACE_SECONDS)
         except asyncio.TimeoutError:
             why += "; a process of it still runs"
     if left[0] < 0:
         code, why = 1, "it printed too much"
-    emit(number, 0, b"%d %s" % (code if code >= 0 else 128 - code, why.encode()))
+    print_frame(number, 0, b"%d %s" % (code if code >= 0 else 128 - code, why.encode()))
 
 
-async def run_in_all(asked: dict[str, Any], data: bytes, folder: str) -> None:
+async def run_in_pods(asked: dict[str, Any], data: bytes, folder: str) -> None:
     room = asyncio.Semaphore(MAX_CONCURRENT_PODS)
     over = ["ssh", "-F", folder + "/config", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=" + SSH_CONNECT_TIMEOUT]
     over += ["-o", "KexAlgorithms=" + KEY_EXCHANGE]
@@ -115,7 +115,7 @@ async def run_in_all(asked: dict[str, Any], data: bytes, folder: str) -> None:
             try:
                 await run_in_pod(number, argv, data, asked["limit"], asked["most"])
             except OSError as error:
-                emit(number, 0, b"126 " + str(error).encode())
+                print_frame(number, 0, b"126 " + str(error).encode())
 
     await asyncio.gather(*[run_in_turn(*pod) for pod in asked["pods"]])
 
@@ -129,7 +129,7 @@ def main() -> None:
     data = sys.stdin.buffer.read(asked["input"])
     sys.stdout.buffer.write(ANSWER_HEAD)
     sys.stdout.buffer.flush()
-    asyncio.run(run_in_all(asked, data, folder))
+    asyncio.run(run_in_pods(asked, data, folder))
 
 
 if __name__ == "__main__":

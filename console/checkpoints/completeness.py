@@ -22,13 +22,13 @@ from console.checkpoints.layouts import (
     RANK_FILE,
     STEP_IN_NAME,
     WEIGHTS_FILE,
-    Layout,
+    CheckpointLayout,
     detect_layout,
-    find_home,
+    find_checkpoint_folder,
     parse_step,
 )
-from console.checkpoints.plain_pickle import Pairs, UnbuiltObject, read_pickle
-from console.decoding import check_cost, decode_apart
+from console.checkpoints.plain_pickle import PickledDict, UnbuiltObject, read_pickle
+from console.decoding import check_json_cost, decode_apart
 from console.errors import Unreadable
 
 POINTER_FILES = ("latest_checkpointed_iteration.txt", "latest")  # Megatron's and DeepSpeed's: where to go on from
@@ -115,11 +115,11 @@ async def survey_checkpoints(
     if any(len(each.path) > MAX_PATH_CHARACTERS for each in files):
         raise Unreadable(f"The folder holds a file whose path has more than {MAX_PATH_CHARACTERS:,} characters.")
     homes = await decode_apart(what, lambda: _group_by_checkpoint(files, name, folders), JUDGING_SECONDS)
-    contents = await _read_ends(homes, files, reader)
-    return await decode_apart(what, lambda: _judge_all(homes, files, contents, now, name), JUDGING_SECONDS)
+    contents = await _read_heads_and_tails(homes, files, reader)
+    return await decode_apart(what, lambda: _judge_checkpoints(homes, files, contents, now, name), JUDGING_SECONDS)
 
 
-def _judge_all(
+def _judge_checkpoints(
     homes: Mapping[str, Mapping[str, StoredFile]],
     files: Sequence[StoredFile],
     contents: Mapping[str, bytes],
@@ -127,7 +127,7 @@ def _judge_all(
     name: str,
 ) -> Survey:
     layouts = {home: detect_layout(held) for home, held in homes.items()}
-    lacking, room = _common_files(homes, layouts), _NameRoom()
+    lacking, room = _files_others_have(homes, layouts), _NameRoom()
     marked = {file.path.removesuffix(_UNFINISHED_MARK) for file in files if file.path.endswith(_UNFINISHED_MARK)}
     committed = {dirname(home) for home, held in homes.items() if ORBAX_COMMIT_FILE in held}
     found = []
@@ -150,9 +150,9 @@ def _group_by_checkpoint(
     """Files of each checkpoint by their path in its folder."""
     all_of: dict[str, dict[str, StoredFile]] = defaultdict(dict)
     with_weights: set[str] = set()
-    numbered = {found for file in files if (found := find_home(file.path))}
+    numbered = {found for file in files if (found := find_checkpoint_folder(file.path))}
     for file in files:
-        home = _folder_in(numbered, file.path) or _checkpoint_folder(file.path, name)
+        home = _containing_folder(numbered, file.path) or _checkpoint_folder(file.path, name)
         if home is None:
             continue
         inside = file.path.removeprefix(f"{home}/") if file.path != home else basename(home)
@@ -170,7 +170,7 @@ def _group_by_checkpoint(
     }
 
 
-def _folder_in(folders: Collection[str], path: str) -> str | None:
+def _containing_folder(folders: Collection[str], path: str) -> str | None:
     """The one of `folders` that contains the file; None if none does."""
     at = path.find("/") if folders else -1
     while at >= 0:
@@ -192,10 +192,10 @@ def _checkpoint_folder(path: str, name: str) -> str | None:
     if basename(path) in POINTER_FILES:
         return None
     home = dirname(path)
-    return find_home(path) or (dirname(home) if _UNNAMED_RANK.search(home) else home)
+    return find_checkpoint_folder(path) or (dirname(home) if _UNNAMED_RANK.search(home) else home)
 
 
-async def _read_ends(
+async def _read_heads_and_tails(
     homes: Mapping[str, Mapping[str, StoredFile]], files: Sequence[StoredFile], reader: FileReader
 ) -> dict[str, bytes]:
     """Headers and small files by path; ends of files under the path and `!`."""
@@ -239,8 +239,8 @@ class _NameRoom:
         return found
 
 
-def _common_files(
-    homes: Mapping[str, Mapping[str, StoredFile]], layouts: Mapping[str, Layout | None]
+def _files_others_have(
+    homes: Mapping[str, Mapping[str, StoredFile]], layouts: Mapping[str, CheckpointLayout | None]
 ) -> dict[str, Sequence[str]]:
     """For each checkpoint the training state files that it lacks and all others of its kind have."""
     kinds = {
@@ -272,7 +272,7 @@ def _common_files(
 def _judge_checkpoint(
     home: str,
     held: Mapping[str, StoredFile],
-    layout: Layout | None,
+    layout: CheckpointLayout | None,
     contents: Mapping[str, bytes],
     lacking: Sequence[str],
     room: _NameRoom,
@@ -300,9 +300,9 @@ def _judge_checkpoint(
         if file.size and file.path not in contents and _FILES_WITH_HEADERS.search(path) and not too_large:
             unknown.append(f"{path} cannot be read")
         _judge_file(path, file, contents, problems, unknown)
-    problems += _wrong_pointers(held, contents)
+    problems += _missing_pointer_targets(held, contents)
     problems += [f"{path} was not renamed: its save did not finish" for path in held if path.endswith(".dirty.pt")]
-    families = _rank_families(held)
+    families = _group_rank_numbers(held)
     each_rank = {len(seen): before for (before, _, _), seen in families.items() if not before.endswith("mp_rank_")}
     if len(each_rank) > 1:
         ranks = ", ".join(f"{count} {basename(before)}*" for count, before in sorted(each_rank.items()))
@@ -331,7 +331,7 @@ def _judge_checkpoint(
     )
 
 
-def _wrong_pointers(held: Mapping[str, StoredFile], contents: Mapping[str, bytes]) -> Iterator[str]:
+def _missing_pointer_targets(held: Mapping[str, StoredFile], contents: Mapping[str, bytes]) -> Iterator[str]:
     """The folder that DeepSpeed's `latest` names, if it is missing."""
     for path, file in held.items():
         pointer = contents.get(file.path, b"").decode("utf-8", "replace").strip() if basename(path) == "latest" else ""
@@ -453,7 +453,7 @@ def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[
         problems.append(f"{path} has {file.size:,} of {size:,} bytes")
 
 
-def _rank_families(held: Iterable[str]) -> dict[tuple[str, str, str], set[tuple[int, ...]]]:
+def _group_rank_numbers(held: Iterable[str]) -> dict[tuple[str, str, str], set[tuple[int, ...]]]:
     """The rank numbers in file names, grouped by the rest of the name: prefix, form of the numbers, suffix."""
     families: dict[tuple[str, str, str], set[tuple[int, ...]]] = defaultdict(set)
     for path in held:
@@ -516,7 +516,7 @@ def _join(folder: str, name: str) -> str:
 
 def _parse_json(path: str, data: bytes) -> Any:
     """The content of a JSON file; None if it is no JSON, Unreadable if decoding takes too much memory."""
-    check_cost(data, path)
+    check_json_cost(data, path)
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -527,7 +527,7 @@ def read_needed_sizes(data: bytes) -> dict[str, int]:
     """Minimum bytes of each file of a DCP, by its `.metadata` pickle, which is not executed. Raises Unreadable."""
     whole = read_pickle(data)
     places = whole.find("storage_data") if isinstance(whole, UnbuiltObject) else None
-    if not isinstance(places, Pairs) or not places:
+    if not isinstance(places, PickledDict) or not places:
         raise Unreadable("It names no files.")
     sizes: dict[str, int] = {}
     for place in places.values():

@@ -12,7 +12,7 @@ STEP_IN_NAME = re.compile(r"(?i)(?:^|[^a-z])(iter|checkpoint|ckpt|global_step|st
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CheckpointLayout:
     name: str
     files: str  # pattern of names of files that make a folder a checkpoint; whose comes first here is its layout
     also: str = ""  # pattern of further files of which it has one
@@ -22,31 +22,32 @@ class Layout:
 
 
 LAYOUTS = (
-    Layout("Orbax", rf"{ORBAX_COMMIT_FILE}|_(?:CHECKPOINT_)?METADATA",
+    CheckpointLayout("Orbax", rf"{ORBAX_COMMIT_FILE}|_(?:CHECKPOINT_)?METADATA",
            home=r"((?:.*/)?\d{1,12}(?:\.orbax-checkpoint-tmp[^/]*)?)/(?:\w+/)?",
            unknown=f"it has no {ORBAX_COMMIT_FILE}, which is written in buckets alone"),
-    Layout("nanotron", r"[^/]*pp-rank-\d+-of-\d+_tp-rank-\d+-of-\d+\.safetensors",
+    CheckpointLayout("nanotron", r"[^/]*pp-rank-\d+-of-\d+_tp-rank-\d+-of-\d+\.safetensors",
            home=r"((?:.*/)?\d{1,12})/model/(?:.*/)?", unknown="which files belong to this layout is not known here"),
-    Layout("NVRx local", r"(iter_\d{7})_\d+_local(?:\.dirty)?\.pt", home=r"((?:.*/)?)\d{1,6}/",
+    CheckpointLayout("NVRx local", r"(iter_\d{7})_\d+_local(?:\.dirty)?\.pt", home=r"((?:.*/)?)\d{1,6}/",
            unknown="a machine has the files of its own ranks alone"),
-    Layout("Megatron torch_dist", r"\.metadata|[^/]+\.distcp", also=r"common\.pt|metadata\.json"),
-    Layout("torch DCP", r"\.metadata|[^/]+\.distcp", ranks=r"((?:.*/)?train/rank)(\d{1,5})(\.pt)"),  # OLMo's
-    Layout("Megatron torch", r"model_optim_rng\.pt",
+    CheckpointLayout("Megatron torch_dist", r"\.metadata|[^/]+\.distcp", also=r"common\.pt|metadata\.json"),
+    CheckpointLayout("torch DCP", r"\.metadata|[^/]+\.distcp", ranks=r"((?:.*/)?train/rank)(\d{1,5})(\.pt)"),  # OLMo's
+    CheckpointLayout("Megatron torch", r"model_optim_rng\.pt",
            ranks=r"((?:(?!zero_pp).)*mp_rank_)(\d{1,5}(?:_\d{1,5}){0,2})((?:_model_states\.pt)?(?:/[^/]*)?)"),
-    Layout("safetensors", r"[^/]+\.safetensors", ranks=r"(.*rng_state_)(\d{1,5})(\.pth)"),
-    Layout("verl FSDP", r"model_world_size_\d+_rank_\d+\.pt", ranks=r"(.*_world_size_\d{1,5}_rank_)(\d{1,5})(\.pt)"),
-    Layout("DeepSpeed", r"[^/]*mp_rank_\d{2}_model_states\.pt",
+    CheckpointLayout("safetensors", r"[^/]+\.safetensors", ranks=r"(.*rng_state_)(\d{1,5})(\.pth)"),
+    CheckpointLayout("verl FSDP", r"model_world_size_\d+_rank_\d+\.pt",
+                     ranks=r"(.*_world_size_\d{1,5}_rank_)(\d{1,5})(\.pt)"),
+    CheckpointLayout("DeepSpeed", r"[^/]*mp_rank_\d{2}_model_states\.pt",
            ranks=r"(.*zero_pp_rank_)(\d{1,5}_mp_rank_\d{1,5})(_(?:model|optim)_states\.pt)"),
-    Layout("litgpt", r"lit_model\.pth(?:\.lora)?"),
-    Layout("Lightning", r"([^/]+\.ckpt)", home=r"((?:.*/)?)"),
-    Layout("torch.save", r"(?:pytorch_model[^/]*|adapter_model)\.bin"),
+    CheckpointLayout("litgpt", r"lit_model\.pth(?:\.lora)?"),
+    CheckpointLayout("Lightning", r"([^/]+\.ckpt)", home=r"((?:.*/)?)"),
+    CheckpointLayout("torch.save", r"(?:pytorch_model[^/]*|adapter_model)\.bin"),
 )  # fmt: skip
 WEIGHTS_FILE = re.compile(rf"(?:^|/)(?:{'|'.join(each.files for each in LAYOUTS)})$")
 RANK_FILE = re.compile(rf"^(?:{'|'.join(each.ranks for each in LAYOUTS if each.ranks)})$")
 _STEPLESS_CHECKPOINT = re.compile("|".join(f"{each.home}(?:{each.files})" for each in LAYOUTS if each.home))
 
 
-def detect_layout(paths: Iterable[str]) -> Layout | None:
+def detect_layout(paths: Iterable[str]) -> CheckpointLayout | None:
     names = [basename(path) for path in paths]
     for each in LAYOUTS:
         if all(any(map(re.compile(wanted).fullmatch, names)) for wanted in (each.files, each.also or each.files)):
@@ -54,13 +55,13 @@ def detect_layout(paths: Iterable[str]) -> Layout | None:
     return None
 
 
-def find_home(path: str) -> str:
+def find_checkpoint_folder(path: str) -> str:
     """The checkpoint folder in a file's path, where only the file name has the step; empty if it has none."""
     found = _STEPLESS_CHECKPOINT.fullmatch(path)
     return "".join(each for each in found.groups() if each) if found else ""
 
 
-def parse_step(name: str, layout: Layout | None) -> int | None:
+def parse_step(name: str, layout: CheckpointLayout | None) -> int | None:
     """The step in a checkpoint's name (of a folder, or a file where the layout has such); None for epochs."""
     steps = [number for word, number in STEP_IN_NAME.findall(name) if word.lower() != "epoch"]
     if layout is not None and layout.home:

@@ -31,7 +31,7 @@ _PUT_OPCODES = {pickle.BINPUT[0]: 1, pickle.LONG_BINPUT[0]: 4}
 _GET_OPCODES = {pickle.BINGET[0]: 1, pickle.LONG_BINGET[0]: 4}
 
 
-class Pairs(list[Any]):
+class PickledDict(list[Any]):
     """A pickled dict as a list of alternating keys and values."""
 
     __slots__ = ()
@@ -55,7 +55,7 @@ class UnbuiltObject:
 
     def find(self, name: str) -> Any:
         """The attribute of that name; None if there is none."""
-        return self.state.find(name) if isinstance(self.state, Pairs) else None
+        return self.state.find(name) if isinstance(self.state, PickledDict) else None
 
 
 def read_pickle(data: bytes) -> Any:
@@ -111,7 +111,7 @@ def _read_opcodes(data: bytes) -> Any:  # noqa: C901, PLR0912, PLR0915 - one loo
             if isinstance(stack[-1], UnbuiltObject):
                 stack[-1].state = state
         elif code == 0x7D:  # EMPTY_DICT
-            stack.append(Pairs())
+            stack.append(PickledDict())
             left -= _LIST_BYTES
         elif code in b"ue\x90sa":  # SETITEMS, APPENDS, ADDITEMS; SETITEM, APPEND
             begin = marks.pop() if code in b"ue\x90" else len(stack) - (2 if code == 0x73 else 1)
@@ -120,7 +120,7 @@ def _read_opcodes(data: bytes) -> Any:  # noqa: C901, PLR0912, PLR0915 - one loo
             del stack[begin:]
             if code in b"us" and len(added) % 2:
                 raise ValueError("a key without a value")
-            if isinstance(into, Pairs) == (code in b"us") and isinstance(into, list):
+            if isinstance(into, PickledDict) == (code in b"us") and isinstance(into, list):
                 into += added
             left += _NUMBER_BYTES * (code in b"ue\x90") - _REFERENCE_BYTES * len(added)
         elif code == 0x4D:  # BININT2
@@ -153,7 +153,7 @@ def _read_opcodes(data: bytes) -> Any:  # noqa: C901, PLR0912, PLR0915 - one loo
         elif code in b"tld\x91":  # TUPLE, LIST, DICT, FROZENSET
             begin = marks.pop()
             made = stack[begin:]
-            stack[begin:] = [Pairs(made) if code == 0x64 else made]
+            stack[begin:] = [PickledDict(made) if code == 0x64 else made]
             left += _NUMBER_BYTES - _LIST_BYTES - _REFERENCE_BYTES * len(made)
         elif code == 0x93:  # STACK_GLOBAL
             stack[-2:] = [UnbuiltObject()]

@@ -48,19 +48,19 @@ class SavedState:
         """Whether to read the folder again: the log names a later save, or the last one was incomplete."""
         if now - self.at < REREAD_SECONDS:
             return False
-        last = last_saved(measures)
+        last = last_logged_save(measures)
         whole = self.survey is not None and self.survey.last_complete in self.survey.checkpoints[-1:]
         return not whole or (last is not None and last[1] > self.at)
 
 
-def last_saved(measures: JobMeasures | None) -> tuple[int, float] | None:
+def last_logged_save(measures: JobMeasures | None) -> tuple[int, float] | None:
     """The step and print time of the last checkpoint that the log names."""
     marks = [mark for track in measures.tracks for mark in track.checkpoints] if measures is not None else []
     found = next((mark for mark in reversed(marks) if mark.step is not None), None)
     return (int(found.step), found.time) if found is not None and found.step is not None else None
 
 
-def list_faults(survey: Survey) -> list[str]:
+def list_checkpoint_faults(survey: Survey) -> list[str]:
     """A sentence for each incomplete or unfinished checkpoint, newest first, and for each wrong pointer file."""
     found = []
     for each in reversed(survey.checkpoints):
@@ -75,7 +75,7 @@ def list_faults(survey: Survey) -> list[str]:
 STARTING_WEIGHT_FIELDS = ("recipe.train.checkpoint", "recipe.swift.load")  # the weights that a run begins with
 
 
-def starting_values(
+def values_to_resume(
     saved: SavedState, paths: Collection[str], jobset: JobSet | None = None
 ) -> tuple[dict[str, Value], str]:
     """Values with which a recipe resumes from the last complete checkpoint, and a sentence about that."""

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, read_only_error
 from console.google.api import import_google
-from console.google.clusters import ClusterPlace, Clusters, GkeCluster, Project
+from console.google.clusters import ClusterList, ClusterPlace, GkeCluster, Project
 
 if TYPE_CHECKING:
     from console.google.api.calls import GoogleSession
@@ -33,7 +33,7 @@ _GKE_CONTEXT_NAME = re.compile(r"^gke_([^_]+)_([^_]+)_(.+)$")
 _GCE_PROVIDER_ID = re.compile(r"^gce://([^/]+)/([^/]+)/")
 
 
-class Cloud:
+class GoogleAccount:
     """Google Cloud as one login sees it, for the connected cluster or without any cluster."""
 
     def __init__(self, watched: WatchedCluster | None = None, *, read_only: bool = False) -> None:
@@ -103,7 +103,7 @@ class Cloud:
             await self.open_session()
             return self._places[str(self.practice_folder)]
         if context not in self._places:
-            self._places[context] = parse_place(context) or await self._find_place_by_node(context)
+            self._places[context] = parse_context_name(context) or await self._find_place_by_node(context)
         return self._places[context]
 
     async def _find_place_by_node(self, context: str) -> ClusterPlace:
@@ -137,10 +137,10 @@ class Cloud:
             async for each in found:
                 yield each
 
-    async def clusters(self, projects: Sequence[str] = ()) -> Clusters:
+    async def clusters(self, projects: Sequence[str] = ()) -> ClusterList:
         """All clusters of these projects, else of all visible ones; unreadable projects are listed in the result."""
-        gke, known = await self.gke(), Clusters(())
-        pending: set[asyncio.Task[Clusters]] = set()
+        gke, known = await self.gke(), ClusterList(())
+        pending: set[asyncio.Task[ClusterList]] = set()
         try:
             async with aclosing(self._iter_project_ids(projects)) as names:
                 name: str | None = ""
@@ -182,7 +182,7 @@ class Cloud:
 
     async def find(self, name: str, projects: Sequence[str] = ()) -> GkeCluster:
         """The cluster of that name, context, or PROJECT/LOCATION/NAME; NotFound, or BadInput if several match."""
-        place = parse_place(name) or (ClusterPlace(*name.split("/")) if name.count("/") == 2 else None)
+        place = parse_context_name(name) or (ClusterPlace(*name.split("/")) if name.count("/") == 2 else None)
         if place is not None:
             return await (await self.gke()).read_cluster(place.project, place.location, place.cluster)
         return (await self.clusters(projects)).find_by_name(name)
@@ -195,7 +195,7 @@ class Cloud:
         token = (await self.open_session()).token
         chosen = await find_reachable_endpoint(cluster, way)
         kubeconfig = Kubeconfig()
-        add_to_kubeconfig(kubeconfig, cluster, endpoints(cluster)[chosen], token, practice=self.practice_folder)
+        add_to_kubeconfig(kubeconfig, cluster, cluster_endpoints(cluster)[chosen], token, practice=self.practice_folder)
         connection = Connection(kubeconfig.target(cluster.context))
         try:
             return await connection.catalogue.server_version()
@@ -210,11 +210,11 @@ class Cloud:
         from console.kube import kubeconfig
 
         require_cluster_ready(cluster)
-        known = endpoints(cluster)
+        known = cluster_endpoints(cluster)
         if way and way not in known:
             await find_reachable_endpoint(cluster, way)  # says why not
         chosen = way or next(iter(known))
-        command, arguments = await asyncio.to_thread(_login_program)
+        command, arguments = await asyncio.to_thread(_credential_plugin)
         authority = cluster.authority if chosen == "ip" else ""
         made = kubeconfig.KubeconfigEntry(cluster.context, f"https://{known[chosen]}", authority, command, arguments)
         target = path or kubeconfig.default_path()
@@ -233,30 +233,30 @@ class Cloud:
             raise read_only_error(what)
 
 
-def parse_place(context: str) -> ClusterPlace | None:
+def parse_context_name(context: str) -> ClusterPlace | None:
     """The place in a context name of gcloud's form, gke_PROJECT_LOCATION_NAME; None for other names."""
     named = _GKE_CONTEXT_NAME.match(context)
     return ClusterPlace(*named.groups()) if named else None
 
 
-async def _read_clusters(gke: Gke, project: str) -> Clusters:
+async def _read_clusters(gke: Gke, project: str) -> ClusterList:
     try:
         return await gke.list_clusters(project)
     except ConsoleError as error:
-        return Clusters((), ((project, error),))
+        return ClusterList((), ((project, error),))
 
 
 async def kubeconfig_from_google(context: str) -> Kubeconfig:
     """An in-memory kubeconfig with the cluster of that context (gke_PROJECT_LOCATION_NAME), read from Google."""
     from console.kube.kubeconfig import Kubeconfig
 
-    cloud = Cloud()
+    cloud = GoogleAccount()
     try:
         found = await cloud.find(context)
         token = (await cloud.open_session()).token
         made = Kubeconfig()
         made.source, made.current = "of Google's list of clusters", found.context
-        add_to_kubeconfig(made, found, endpoints(found)[await find_reachable_endpoint(found)], token)
+        add_to_kubeconfig(made, found, cluster_endpoints(found)[await find_reachable_endpoint(found)], token)
         return made
     finally:
         await cloud.close()
@@ -267,7 +267,7 @@ _GKE_LOGIN_PLUGIN = "gke-gcloud-auth-plugin"
 _RUNNING_STATES = frozenset({"RUNNING", "RECONCILING", "DEGRADED"})
 
 
-def endpoints(cluster: GkeCluster) -> dict[str, str]:
+def cluster_endpoints(cluster: GkeCluster) -> dict[str, str]:
     """The cluster's endpoints by kind: "dns" through Google's front end, "ip" directly to the control plane."""
     found = {"dns": cluster.dns_endpoint, "ip": cluster.endpoint}
     return {way: address for way, address in found.items() if address}
@@ -280,14 +280,14 @@ def require_cluster_ready(cluster: GkeCluster) -> None:
         words = f"Cluster {cluster.name} is in state {cluster.status.lower()}{why}."
         hints = {"PROVISIONING": "It is being made: try again in a few minutes.", "STOPPING": "It is being deleted."}
         raise BadInput(words, hints.get(cluster.status, "Its control plane does not run: repair it or make another."))
-    if not endpoints(cluster):
+    if not cluster_endpoints(cluster):
         raise BadInput(f"Cluster {cluster.name} has no address yet.", "Try again in a few minutes.")
 
 
 async def find_reachable_endpoint(cluster: GkeCluster, way: str = "") -> str:
     """The endpoint that answers ("dns" before "ip"), or the requested one. Raises Unreachable if none does."""
     require_cluster_ready(cluster)
-    known = endpoints(cluster)
+    known = cluster_endpoints(cluster)
     if way and way not in known:
         missing = {"dns": "its DNS endpoint is disabled", "ip": "it has no IP endpoint"}[way]
         enable = f"gcloud container clusters update {cluster.name} --enable-dns-access --location {cluster.location}"
@@ -343,7 +343,7 @@ def add_to_kubeconfig(
     kubeconfig.contexts[name] = Context(name, name)
 
 
-def _login_program() -> tuple[str, tuple[str, ...]]:
+def _credential_plugin() -> tuple[str, tuple[str, ...]]:
     if found := shutil.which(_GKE_LOGIN_PLUGIN):
         return Path(found).name, ()
     beside = Path(sys.executable).with_name("a4")

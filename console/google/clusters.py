@@ -122,15 +122,15 @@ class GkeCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Clusters:
+class ClusterList:
     """The clusters found in several projects, sorted by project, location and name."""
 
     clusters: tuple[GkeCluster, ...]
     unread: tuple[tuple[str, ConsoleError], ...] = ()  # project -> why its clusters could not be listed
     missing_zones: tuple[str, ...] = ()  # zones that did not answer: clusters there may be missing
 
-    def merge(self, other: Clusters) -> Clusters:
-        return Clusters(
+    def merge(self, other: ClusterList) -> ClusterList:
+        return ClusterList(
             tuple(sorted((*self.clusters, *other.clusters), key=lambda each: each.path)),
             tuple(sorted((*self.unread, *other.unread), key=lambda each: each[0])),
             (*self.missing_zones, *other.missing_zones),
@@ -168,7 +168,7 @@ def is_gke(version: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Nat:
+class CloudNat:
     name: str
     network: str
     subnets: tuple[str, ...] = ()  # names of those it serves; none: all of them
@@ -187,7 +187,7 @@ _PRIVATE_ADDRESSES = ("10.", "172.16.", "192.168.", "0.0.0.0", "100.64.", "240."
 
 
 @dataclass(frozen=True, slots=True)
-class Firewall:
+class FirewallRule:
     name: str
     allows: bool
     priority: int  # the lowest number wins
@@ -200,7 +200,7 @@ class Firewall:
         )
 
 
-def is_port_open(rules: tuple[Firewall, ...], port: int) -> bool:
+def is_port_open(rules: tuple[FirewallRule, ...], port: int) -> bool:
     """Whether the firewall rule with the highest priority for the port allows a private range; default is closed."""
     for rule in rules:
         if rule.covers_port(port) and any(

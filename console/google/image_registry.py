@@ -33,16 +33,16 @@ _MAX_REDIRECTS = 10
 _MAX_ANSWER_BYTES = 4 << 20  # bytes of a manifest or a configuration that are read
 
 
-class _Layer(ApiSchema):
+class _Descriptor(ApiSchema):
     digest: str = ""
     size: int = 0
     platform: dict[str, Any] | None = None
 
 
 class _Manifest(ApiSchema):
-    manifests: list[_Layer] | None = None
-    layers: list[_Layer] | None = None
-    config: _Layer | None = None
+    manifests: list[_Descriptor] | None = None
+    layers: list[_Descriptor] | None = None
+    config: _Descriptor | None = None
 
 
 class _RuntimeConfig(ApiSchema, rename="pascal"):
@@ -54,7 +54,7 @@ class _HistoryStep(ApiSchema, rename={"created_by": "created_by"}):
     created_by: str | None = None
 
 
-class _Token(ApiSchema, rename={"access_token": "access_token"}):
+class _TokenResponse(ApiSchema, rename={"access_token": "access_token"}):
     token: str | None = None
     access_token: str | None = None
 
@@ -133,7 +133,7 @@ class RegistryClient:
         answer = await self._request_once(wanted, address, login, follows=False)
         if answer.status != 200:
             raise _refusal_error(wanted, answer.status)
-        token: _Token = _decode_json(answer.body, _Token)
+        token: _TokenResponse = _decode_json(answer.body, _TokenResponse)
         return f"Bearer {token.token or token.access_token or ''}"
 
     async def _request_once(
@@ -207,7 +207,7 @@ def _refusal_error(wanted: ImageReference, status: int) -> Refused:
     return Refused(f"The registry {wanted.host} answered {status}.", TRY_AGAIN, status=status)
 
 
-def _manifest_for_amd64(manifests: list[_Layer]) -> _Layer:
+def _manifest_for_amd64(manifests: list[_Descriptor]) -> _Descriptor:
     for each in manifests:
         if each.platform and (each.platform.get("os"), each.platform.get("architecture")) == ("linux", "amd64"):
             return each

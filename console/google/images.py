@@ -37,7 +37,7 @@ from console.google.builds import (
 from console.launch.run_database import default_path
 
 if TYPE_CHECKING:
-    from console.google.account import Cloud
+    from console.google.account import GoogleAccount
     from console.google.api.artifact_registry import ArtifactRegistry
     from console.google.api.build import BuildLog, CloudBuild
     from console.google.api.cloud_storage import Buckets
@@ -50,8 +50,8 @@ MAX_LISTED_BUILDS = 50  # builds that a look at the list brings unless more are 
 REFRESH_TIMEOUT = 10.0  # seconds for which the launch form waits to hear what became of builds that were under way
 
 
-class Images:
-    def __init__(self, cloud: Cloud) -> None:
+class GoogleImages:
+    def __init__(self, cloud: GoogleAccount) -> None:
         self._cloud = cloud
         self.poll = POLL_SECONDS
         self._listed: tuple[Image, ...] = ()

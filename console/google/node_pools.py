@@ -23,7 +23,7 @@ from console.kube.stream_completeness import SERVER_CLOCK
 from console.scheduling.topology import Pool
 
 if TYPE_CHECKING:
-    from console.google.account import Cloud
+    from console.google.account import GoogleAccount
     from console.google.api.container import Gke
     from console.kube.client import Client
     from console.kube.watched_cluster import WatchedCluster
@@ -297,7 +297,7 @@ HOST_FAULTS = {  # what a host may be reported for
 class NodePools:
     """The connected cluster's node pools; only calls of its methods ask Google."""
 
-    def __init__(self, watched: WatchedCluster, cloud: Cloud) -> None:
+    def __init__(self, watched: WatchedCluster, cloud: GoogleAccount) -> None:
         self._watched = watched
         self._cloud = cloud
         self._seen: dict[str, PoolsSnapshot] = {}  # by context: what was last seen of the pools of its cluster

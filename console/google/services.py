@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 from console.errors import ApiDisabled, ConsoleError, NotFound, Unreachable
-from console.google.account import Cloud
+from console.google.account import GoogleAccount
 from console.launch.field_choices import ChoicesState, FieldChoices
 from console.launch.values_schema import iter_leaf_values
 
 if TYPE_CHECKING:
-    from console.google.images import Images
+    from console.google.images import GoogleImages
     from console.google.node_pools import NodePools
     from console.google.storage import CloudStorage, FilestoreInstance, LustreInstance
     from console.kube.watched_cluster import WatchedCluster
@@ -32,7 +32,7 @@ class GoogleServices:
         *,
         read_only: bool = False,
     ) -> None:
-        self.cloud = Cloud(watch, read_only=read_only)
+        self.cloud = GoogleAccount(watch, read_only=read_only)
         self._watch, self._logs = watch, logs or _raise_no_cluster
 
     @cached_property
@@ -42,10 +42,10 @@ class GoogleServices:
         return NodePools(self._watch or _raise_no_cluster(), self.cloud)
 
     @cached_property
-    def images(self) -> Images:
-        from console.google.images import Images
+    def images(self) -> GoogleImages:
+        from console.google.images import GoogleImages
 
-        return Images(self.cloud)
+        return GoogleImages(self.cloud)
 
     @cached_property
     def storage(self) -> CloudStorage:

@@ -16,7 +16,7 @@ from console.errors import BadInput, Conflict, ConsoleError, NotFound, Unreadabl
 from console.google.bucket_paths import Bucket, GcsPlace, StoredObject
 
 if TYPE_CHECKING:
-    from console.google.account import Cloud
+    from console.google.account import GoogleAccount
     from console.google.api.cloud_storage import Buckets
     from console.kube.nested_values import Value
     from console.logs.log_service import LogService
@@ -150,7 +150,7 @@ MAX_CONCURRENT_OBJECTS = 4  # objects that come at the same time
 class CloudStorage:
     """Buckets and file systems that the login can see, and uploads of job logs."""
 
-    def __init__(self, cloud: Cloud, logs: Callable[[], LogService]) -> None:
+    def __init__(self, cloud: GoogleAccount, logs: Callable[[], LogService]) -> None:
         self._cloud = cloud
         self._logs = logs
         self._buckets: dict[str, Buckets] = {}

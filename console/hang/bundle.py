@@ -30,7 +30,7 @@ from rankscope import (
     report_to_json,
     slow_report_to_json,
 )
-from trainlog import redact, redact_tree
+from trainlog import redact_text, redact_tree
 
 MAX_LOGS, MAX_LOG_LINES = 8, 5_000  # pods whose log is looked through, and lines at its end
 LOG_TIMEOUT = 20.0  # seconds for one log
@@ -160,10 +160,10 @@ def _pack_archive(report: HangReport | SlowReport, files: dict[str, Any]) -> byt
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for name, content in files.items():
             if isinstance(content, str):
-                data = redact(content).encode("utf-8", "replace")
+                data = redact_text(content).encode("utf-8", "replace")
             else:
                 data = msgspec.json.format(msgspec.json.encode(redact_tree(content)), indent=2)
-            entry = tarfile.TarInfo(redact(f"{report.job}-{kind}/{name}"))
+            entry = tarfile.TarInfo(redact_text(f"{report.job}-{kind}/{name}"))
             entry.size, entry.mtime, entry.mode = len(data), int(report.at), 0o600
             archive.addfile(entry, io.BytesIO(data))
     return gzip.compress(packed.getvalue())

@@ -222,7 +222,7 @@ class JobInspector:
         ras, problem = await self._query_ras(able[:RAS_TRIES])
         _, processes = await decode_apart(PODS_ANSWER, partial(list_processes, answers))
         ras = ras.with_job_ranks(rank_by_process(processes, every, ras))
-        answers = await self._ask_suspects(answers, processes, ras)
+        answers = await self._add_suspect_stacks(answers, processes, ras)
         pods, processes = await decode_apart(PODS_ANSWER, partial(list_processes, answers))
         absent = self._absent_pods(namespace, name, every)
         pid_or_none = (None,) if ras.covers_all(len(processes)) else ()
@@ -244,7 +244,7 @@ class JobInspector:
             if recorder
             else "not asked, which would halt ranks of a job that may be another person's",
             tuple(dumps),
-            describe_ways(outputs, len(able), len(every)),
+            describe_transports(outputs, len(able), len(every)),
         )
         self.reports.pop((namespace, name), None)
         self.reports[namespace, name] = report
@@ -272,7 +272,7 @@ class JobInspector:
             self.reports[namespace, name] = analysed
         return analysed
 
-    async def _ask_suspects(
+    async def _add_suspect_stacks(
         self, answers: Answers[PodSlot], processes: Sequence[TracedProcess], ras: RasReport
     ) -> Answers[PodSlot]:
         """Add the stacks not dumped at first: of the suspects, and of all ranks if those do not suffice."""
@@ -377,7 +377,7 @@ class JobInspector:
                 )
                 read = await decode_apart(RAS_ANSWER, partial(parse_polls, output, most_ranks))
             except ConsoleError as error:
-                if ended := await self._how_it_ended(namespace, name, rank):
+                if ended := await self._describe_job_end(namespace, name, rank):
                     raise NotFound(f"{name} ended while it was measured: {ended}.", f"a4 why {name}") from error
                 if not isinstance(error, ProgramFailed):
                     raise
@@ -426,7 +426,7 @@ class JobInspector:
             )
         return every
 
-    async def _how_it_ended(self, namespace: str, name: str, slot: PodSlot) -> str:
+    async def _describe_job_end(self, namespace: str, name: str, slot: PodSlot) -> str:
         """How the job ended, as reported within POD_END_TIMEOUT seconds; empty if it still runs."""
         assert slot.pod is not None
         until = time.monotonic() + POD_END_TIMEOUT
@@ -560,7 +560,7 @@ async def ask_torch_analyser(run: Exec, pod: Pod, dumps: Sequence[RankDump]) -> 
         return TorchAnalysis(why=error.message.rstrip("."), asked=len(groups))
 
 
-def describe_ways(answers: PodAnswers, able: int, every: int) -> str:
+def describe_transports(answers: PodAnswers, able: int, every: int) -> str:
     """How many pods answered, and by which transport (ssh from one pod, or a stream each)."""
     words = f"{able:,} of {every:,} answered"
     if answers.gateway is not None:

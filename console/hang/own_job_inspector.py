@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from console.connection_settings import OWN_NAME
 from console.errors import NotAllowed
 from console.launch.ownership import Proof
-from console.settings_file import config_in_force
+from console.settings_file import current_config
 
 if TYPE_CHECKING:
     from console.hang.inspector import JobInspector
     from console.kube.objects.jobset import JobSet
     from console.kube.watched_cluster import WatchedCluster
-    from console.launch.session_runs import Runs
+    from console.launch.session_runs import SessionRuns
     from console.metrics.diagnosis import Diagnoses
 
     Key = tuple[str, str]
@@ -27,7 +27,7 @@ class OwnJobInspector:
     def __init__(
         self,
         cluster: WatchedCluster,
-        runs: Callable[[], Runs],
+        runs: Callable[[], SessionRuns],
         inspector: Callable[[], JobInspector],
         diagnoses: Diagnoses,
     ) -> None:
@@ -42,7 +42,7 @@ class OwnJobInspector:
             return Proof.LAUNCHED
         if self._cluster.whose(jobset.owner) != OWN_NAME:
             return Proof.NONE
-        if jobset.owner_labelled and self._cluster.context in config_in_force().config.actions.trusts:
+        if jobset.owner_labelled and self._cluster.context in current_config().config.actions.trusts:
             return Proof.PROTECTED
         return Proof.AGREED if self._diagnoses.find_consent(jobset.uid) else Proof.LABEL
 

@@ -101,7 +101,7 @@ async def delete_pod(client: Client, namespace: str, name: str) -> None:
     await client.request("DELETE", pod_path(namespace, name), doing=f"delete pod {name}")
 
 
-async def _path(catalogue: ApiDiscovery, word: str, namespace: str, name: str) -> str:
+async def _object_path_by_kind(catalogue: ApiDiscovery, word: str, namespace: str, name: str) -> str:
     """URL path of an object whose kind is named in singular or plural, in any case."""
     wanted = word.lower()
     names = {wanted, f"{wanted}s", f"{wanted}es", f"{wanted.removesuffix('y')}ies"}
@@ -119,7 +119,7 @@ async def _path(catalogue: ApiDiscovery, word: str, namespace: str, name: str) -
 
 async def read_manifest(client: Client, catalogue: ApiDiscovery, word: str, namespace: str, name: str) -> str:
     """The live object as YAML, without managedFields and with the data of a Secret masked."""
-    path = await _path(catalogue, word, namespace, name)
+    path = await _object_path_by_kind(catalogue, word, namespace, name)
     body = await client.request("GET", path, doing=f"show {word} {name}")
     data = read_object(body, dict[str, Any])
     metadata = data.get("metadata")
@@ -136,7 +136,7 @@ async def read_manifest(client: Client, catalogue: ApiDiscovery, word: str, name
 
 async def read_jobset(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> JobSet:
     """The JobSet as it is now. Raises NotFound if there is none."""
-    path = await _path(catalogue, "jobsets", namespace, name)
+    path = await _object_path_by_kind(catalogue, "jobsets", namespace, name)
     body = await client.request("GET", path, doing=f"read JobSet {name}")
     found: JobSet = reader_of("jobsets").read_object(body, f"The JobSet {name}")
     return found
@@ -145,7 +145,7 @@ async def read_jobset(client: Client, catalogue: ApiDiscovery, namespace: str, n
 async def delete_jobset(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> None:
     """Delete a JobSet in the foreground: it goes after its Jobs and pods."""
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
-    path = await _path(catalogue, "jobsets", namespace, name)
+    path = await _object_path_by_kind(catalogue, "jobsets", namespace, name)
     await client.request("DELETE", path, doing=f"stop JobSet {name}", body=msgspec.json.encode(options))
 
 

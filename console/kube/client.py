@@ -23,8 +23,8 @@ from console.kube.http import HttpConnections, HttpRequest
 from console.kube.kubeconfig import Target
 from console.kube.login import Login
 from console.kube.objects.meta import ApiSchema
-from console.kube.objects.pod import NamedSchema
-from console.kube.objects.unwatched_kinds import BuildSchema, GroupSchema, WorkloadControllerSchema, read_object
+from console.kube.objects.pod import NamedObjectSchema
+from console.kube.objects.unwatched_kinds import ApiGroupSchema, GitVersionSchema, WorkloadControllerSchema, read_object
 from console.kube.snapshot import KueueVersion
 from console.kube.watched_kinds import KUEUE_GROUP, Kind, ListSchema
 from console.work_slices import note_key_press
@@ -238,11 +238,11 @@ class Client:
 
 
 class _Groups(ApiSchema):
-    groups: list[GroupSchema] | None = None
+    groups: list[ApiGroupSchema] | None = None
 
 
-class _Resources(ApiSchema):
-    resources: list[NamedSchema] | None = None
+class _ApiResourcesSchema(ApiSchema):
+    resources: list[NamedObjectSchema] | None = None
 
 
 _GROUPS_OF_EVERY_SERVER = frozenset({"", "batch"})
@@ -302,7 +302,7 @@ class ApiDiscovery:
     async def server_version(self) -> str:
         """The server's version, such as "v1.36.4-gke.1000000"."""
         body = await self._client.request("GET", "/version", doing="read the version of the server")
-        return read_object(body, BuildSchema).git_version or ""
+        return read_object(body, GitVersionSchema).git_version or ""
 
     async def _plural_names(self, group_version: str) -> frozenset[str]:
         if group_version not in self._resources:
@@ -310,7 +310,7 @@ class ApiDiscovery:
                 body = await self._client.request(
                     "GET", f"/apis/{group_version}", doing=f"list the resources of {group_version}"
                 )
-                names = frozenset(each.name or "" for each in read_object(body, _Resources).resources or ())
+                names = frozenset(each.name or "" for each in read_object(body, _ApiResourcesSchema).resources or ())
             except (NotFound, NotAllowed):
                 names = frozenset()
             self._resources[group_version] = names

@@ -48,7 +48,7 @@ MAX_BUFFERED_BYTES, MAX_BUFFERED_PIECES = 1 << 18, 1 << 12  # of output, beyond 
 Output = Callable[[int, bytes], None]  # called with 1 (output) or 2 (errors) and the bytes
 
 
-class Process:
+class ExecProcess:
     def __init__(self, socket: WebSocket, doing: str) -> None:
         self._socket = socket
         self._doing = doing
@@ -171,7 +171,7 @@ async def start_process(
     container: str = "",
     stdin: bytes | AsyncIterator[bytes] | None = None,
     doing: str = "",
-) -> AsyncIterator[Process]:
+) -> AsyncIterator[ExecProcess]:
     """Start a command with `stdin`, named `doing` in errors; leaving the block ends it. Raises Refused, Unreachable."""
     doing = doing or f"run `{' '.join(argv)}` in pod {pod}"
     async with client.websocket(
@@ -180,7 +180,7 @@ async def start_process(
         params=exec_params(container, argv, tty=False, stdin=stdin is not None),
         protocols=PROTOCOLS,
     ) as socket:
-        process = Process(socket, doing)
+        process = ExecProcess(socket, doing)
         feeding = asyncio.create_task(_feed_stdin(process, stdin, socket)) if stdin is not None else None
         try:
             yield process
@@ -293,7 +293,7 @@ async def run_and_collect(
     return code, bytes(answer.output), bytes(answer.errors)
 
 
-async def _feed_stdin(process: Process, stdin: bytes | AsyncIterator[bytes], socket: WebSocket) -> None:
+async def _feed_stdin(process: ExecProcess, stdin: bytes | AsyncIterator[bytes], socket: WebSocket) -> None:
     try:
         if isinstance(stdin, bytes):
             for start in range(0, len(stdin), 1 << 15):
@@ -325,7 +325,7 @@ _RESET_TERMINAL = "\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?10
 """What a program leaves switched on that could not say goodbye: other screen, no cursor, mouse, paste, colours."""
 
 
-def best_shell(*, tmux: bool, name: str = "", nested: bool = False) -> tuple[str, ...]:
+def shell_command(*, tmux: bool, name: str = "", nested: bool = False) -> tuple[str, ...]:
     """The command for a shell: tmux's session `a4`, else bash, else sh; `nested`: inside another tmux."""
     in_tmux = shlex.join(_tmux_script(name, nested=nested)).join(_OPEN_TMUX) if tmux else ""
     return "/bin/sh", "-c", _SANE_TERMINAL + in_tmux + _BASH_OR_SH
@@ -377,14 +377,14 @@ async def shell(
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput("A shell needs a terminal.", "Use `a4 exec` to run a command without one.")
     name = name or f"pod {pod}"
-    argv = argv or best_shell(tmux=tmux, name=name, nested=tmux and await is_nested())
+    argv = argv or shell_command(tmux=tmux, name=name, nested=tmux and await is_nested())
     async with client.websocket(
         pod_path(namespace, pod, "exec"),
         doing=f"open a shell in {name}",
         params=exec_params(container, argv, tty=True, stdin=True),
         protocols=PROTOCOLS,
     ) as socket:
-        process = Process(socket, f"the shell in {name}")
+        process = ExecProcess(socket, f"the shell in {name}")
         screen = sys.stdout.fileno()
         with _raw_terminal(sys.stdin.fileno()), _window_title(screen, name):
             try:
@@ -404,7 +404,7 @@ def _window_title(screen: int, name: str) -> Iterator[None]:
         _write_all(screen, _RESTORE_WINDOW_TITLE.encode())
 
 
-async def _relay_terminal(process: Process, keys: int, screen: int) -> int:
+async def _relay_terminal(process: ExecProcess, keys: int, screen: int) -> int:
     loop = asyncio.get_running_loop()
     typed: asyncio.Queue[bytes | None] = asyncio.Queue()
 

@@ -11,7 +11,7 @@ import msgspec
 from console.decoding import DECODING_ERRORS
 from console.errors import ConsoleError
 from console.kube.objects.meta import ApiSchema, ObjectSchema, controller_of, labels_of
-from console.kube.objects.pod import TemplateSchema, gpus_of
+from console.kube.objects.pod import PodTemplateSchema, gpus_of
 from console.kube.watched_kinds import ListSchema
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _MAX_NAMED_REVISIONS = 200  # that are named to the API server: pods of others a
 
 
 class _SpecSchema(ApiSchema):
-    template: TemplateSchema | None = None
+    template: PodTemplateSchema | None = None
 
 
 class _DataSchema(ApiSchema):

@@ -22,7 +22,7 @@ from msgspec import Struct
 from console.detached_tasks import call_apart, start_task
 from console.errors import Unreachable
 from console.kube.api_errors import NotConnected, ProxyRefused, bad_address_error, connection_error, translate_errors
-from console.kube.stream_completeness import SERVER_CLOCK, Arrivals
+from console.kube.stream_completeness import SERVER_CLOCK, ReceiveTimes
 from console.work_slices import SLICE_SECONDS, rest_seconds
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class HttpResponse:
     def follow(self, over: asyncio.Future[pycurl.Curl]) -> None:
         """Record that the request was sent; `over` is done when the response has ended."""
         self._over = over
-        over.add_done_callback(self._ended)
+        over.add_done_callback(self._on_transfer_ended)
 
     # what libcurl calls, from where nothing may be started or ended
 
@@ -149,7 +149,7 @@ class HttpResponse:
             self._wake_waiter()
         return None
 
-    def _ended(self, over: asyncio.Future[pycurl.Curl]) -> None:
+    def _on_transfer_ended(self, over: asyncio.Future[pycurl.Curl]) -> None:
         self._timer.cancel()
         self._finished = True
         if self._error is None:
@@ -168,9 +168,9 @@ class HttpResponse:
         else:
             self._error = TimeoutError()
             self._of.mark_suspect()
-            self._end()
+            self._cancel_transfer()
 
-    def _end(self) -> None:
+    def _cancel_transfer(self) -> None:
         self._timer.cancel()
         if self._over is not None:
             self._over.cancel()
@@ -202,7 +202,7 @@ class HttpResponse:
         while True:
             if self._pieces:
                 piece = self._take_buffered()
-                self._go_on()
+                self._resume_transfer()
                 yield piece
             elif self._is_over:
                 return
@@ -213,14 +213,14 @@ class HttpResponse:
         pieces, self._pieces, self._held = self._pieces, [], 0
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _go_on(self) -> None:
+    def _resume_transfer(self) -> None:
         if self._paused and not self._finished:
             self._paused, self._received_at = False, self._loop.time()
             try:
                 call_apart(self._curl.pause, pycurl.PAUSE_CONT)
             except pycurl.error as error:
                 self._error = EOFError(str(error))
-                self._end()
+                self._cancel_transfer()
 
     async def stream_to(self, to: Callable[[bytes], None]) -> None:
         """Pass the body to a callback until it ends, without a turn of the event loop for each chunk."""
@@ -237,14 +237,14 @@ class HttpResponse:
             self._to(self._take_buffered())
         except Exception as error:  # noqa: BLE001  # raised by `stream_to`, which waits for the end
             self._failed, self._error = True, error
-            self._end()
+            self._cancel_transfer()
         else:
-            self._go_on()
+            self._resume_transfer()
 
     def close(self) -> None:
         """Stop the transfer and drop the buffered bytes."""
         self._to = None
-        self._end()
+        self._cancel_transfer()
 
 
 FEW_CONNECTIONS = 2  # to a server on this machine, which answers in less time than it takes TLS to begin
@@ -257,7 +257,7 @@ TCP_USER_TIMEOUT_SECONDS = 30  # seconds after which a connection whose other en
 _SUPPRESS_CONNECT_HEADERS = 265  # CURLOPT_SUPPRESS_CONNECT_HEADERS, to which pycurl gives no name
 
 
-def _make_multi() -> pycurl.AsyncCurlMulti:
+def _make_curl_multi() -> pycurl.AsyncCurlMulti:
     made = pycurl.AsyncCurlMulti()
     made.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
     made.setopt(pycurl.M_MAX_CONCURRENT_STREAMS, STREAMS_PER_CONNECTION)
@@ -278,8 +278,8 @@ class HttpConnections:
 
     def __init__(self, login: Login) -> None:
         self.login = login
-        self.arrivals = Arrivals()
-        self._connections = _make_multi()
+        self.arrivals = ReceiveTimes()
+        self._connections = _make_curl_multi()
         self._retired: list[pycurl.AsyncCurlMulti] = []  # dead connections, with what still waits on them
         self._shares = None if login.server.startswith("https:") else False  # whether it has HTTP/2; None: ask (again)
         self._first: asyncio.Future[None] | None = None  # done when the first request has its answer, which shows that
@@ -422,7 +422,7 @@ class HttpConnections:
             if error.args[0] == pycurl.E_OPERATION_TIMEDOUT:
                 # Send no more requests over these connections: they may be dead, and libcurl would reuse them
                 self._retired.append(self._connections)
-                self._connections = _make_multi()
+                self._connections = _make_curl_multi()
                 for each in [each for each in self._retired if not each.futures()]:
                     self._retired.remove(each)
                     await each.aclose()

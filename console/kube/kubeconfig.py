@@ -327,7 +327,7 @@ def _load_yaml(path: Path) -> tuple[str, Any]:
         raise BadKubeconfig(f"The kubeconfig {path} cannot be read as YAML: {place}{problem}.", _REPAIR_FILE) from None
 
 
-def _in_cluster(folder: Path) -> Kubeconfig:
+def _in_cluster_kubeconfig(folder: Path) -> Kubeconfig:
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     found = Kubeconfig()
     found.source = "of the pod's service account"
@@ -351,7 +351,7 @@ def load(path: Path | None = None, *, service_account: Path = SERVICE_ACCOUNT_FO
         raise BadKubeconfig(f"The kubeconfig {paths[0]} does not exist.", _GET_KUBECONFIG)
     if not path and not any(each.exists() for each in paths):
         if "KUBERNETES_SERVICE_HOST" in os.environ and (service_account / "token").exists():
-            return _in_cluster(service_account)
+            return _in_cluster_kubeconfig(service_account)
         named = ", ".join(map(str, listed))
         why = f"KUBECONFIG names {named}, which does not exist" if listed else f"{home} does not exist"
         raise BadKubeconfig(f"No kubeconfig was found: {why}.", _GET_KUBECONFIG)

@@ -51,7 +51,7 @@ def merge_values(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict
 
 
 def overlay_values(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
-    """Like `merge_values`, but a None is kept, so that it still removes the name in a later merge."""
+    """Merge values like `merge_values`, but keep None, so that it removes the name in a later merge."""
     laid = dict(below)
     for name, value in above.items():
         under = laid.get(name)

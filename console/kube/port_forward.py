@@ -81,20 +81,20 @@ async def _other_jobs_hint(connection: RawConnection, login: Login, address: Pod
     """A hint that names other namespaces with a job of that name, else the jobs that may be listed."""
     from console.kube.find_job import format_other_namespaces, known_jobs_hint  # ssh waits for imports
 
-    async def jobs(path: str) -> Iterable[tuple[str, str]]:
+    async def list_jobs(path: str) -> Iterable[tuple[str, str]]:
         (answer,) = await connection.get(f"{JOBSET_API_PATH}{path}")
         found = await _response_body(answer, login, f"look for job {address.job}") or b"{}"
         reader = reader_of("jobsets")
         return sorted(reader.build_models(reader.read_page(found).items)[0])
 
     with suppress(ConsoleError):
-        everywhere = await jobs(f"/jobsets?{urlencode({'fieldSelector': f'metadata.name={address.job}'})}")
+        everywhere = await list_jobs(f"/jobsets?{urlencode({'fieldSelector': f'metadata.name={address.job}'})}")
         if there := format_other_namespaces([namespace for namespace, _ in everywhere]):
             return there
     with suppress(ConsoleError):
         return known_jobs_hint(
             address.job,
-            [name for _, name in await jobs(f"{_describe_namespace(address)}/jobsets?limit={_MAX_LISTED_JOBS}")],
+            [name for _, name in await list_jobs(f"{_describe_namespace(address)}/jobsets?limit={_MAX_LISTED_JOBS}")],
         )
     return "`a4 jobs -A` lists all there are."
 

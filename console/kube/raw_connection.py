@@ -60,7 +60,7 @@ class RawConnection:
         """Send several GETs at once and return their responses in order; raises OSError and its subclasses."""
         async with asyncio.timeout(ANSWER_TIMEOUT):
             for each in (path, *more):
-                await self._ask(each, (f"Accept: {accept}",))
+                await self._send_request(each, (f"Accept: {accept}",))
             return [await self._read_response() for _ in (path, *more)]
 
     async def upgrade(self, path: str, *protocols: str) -> WebSocket | RawResponse:
@@ -74,7 +74,7 @@ class RawConnection:
             f"Sec-WebSocket-Protocol: {', '.join(protocols)}",
         )
         async with asyncio.timeout(ANSWER_TIMEOUT):
-            await self._ask(path, asked)
+            await self._send_request(path, asked)
             answer = await self._read_response()
         protocol = answer.headers.get("sec-websocket-protocol", "")
         if answer.status != _SWITCHING or protocol not in protocols:
@@ -82,7 +82,7 @@ class RawConnection:
         self._taken = True
         return WebSocket(self._writer, self._reader, protocol)
 
-    async def _ask(self, path: str, headers: Sequence[str]) -> None:
+    async def _send_request(self, path: str, headers: Sequence[str]) -> None:
         self.refused = await self._login.headers()
         who = [f"{name}: {value}" for name, value in self.refused.items()]
         lines = (
@@ -178,10 +178,7 @@ async def connect(login: Login) -> RawConnection:
 async def connect_stream(
     login: Login, context: ssl.SSLContext | None = None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the API server, through its proxy if it has one, with TLS if a context is given.
-
-    Raises OSError and its subclasses, EOFError, and NotConnected when nothing answered.
-    """
+    """Connect to the API server, by proxy and TLS if given. Raises OSError, EOFError and NotConnected."""
     base = urlsplit(login.server)
     if base.scheme not in _DEFAULT_PORTS or not base.hostname:
         raise bad_address_error(login.server)

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from console.errors import TRY_AGAIN, ConsoleError
-from console.kube.stream_completeness import SERVER_CLOCK, Arrivals
+from console.kube.stream_completeness import SERVER_CLOCK, ReceiveTimes
 
 if TYPE_CHECKING:
     from console.kube.objects.event import Event
@@ -186,13 +186,13 @@ def per_snapshot(
     """Decorator that caches a function's results per snapshot, since tables redraw far more often than data changes."""
     answers: WeakKeyDictionary[Fleet, dict[object, _Answer]] = WeakKeyDictionary()
 
-    def kept(fleet: Fleet, /, *args: _Asked.args, **named: _Asked.kwargs) -> _Answer:
+    def cached(fleet: Fleet, /, *args: _Asked.args, **named: _Asked.kwargs) -> _Answer:
         known, asked = answers.setdefault(fleet, {}), (args, *named.items())
         if asked not in known:
             known[asked] = function(fleet, *args, **named)
         return known[asked]
 
-    return kept
+    return cached
 
 
 class WatchState(StrEnum):
@@ -229,7 +229,7 @@ class StopReport(Struct, frozen=True):
     note: str = ""  # why the history of runs does not keep it; empty: it does, or has no such run
 
 
-def complete_until(links: Sequence[WatchStatus], arrivals: Arrivals) -> float:
+def complete_until(links: Sequence[WatchStatus], arrivals: ReceiveTimes) -> float:
     """The time up to which these watches have reported every change; now if none was silent."""
     shift = (now := SERVER_CLOCK.now()) - time.monotonic()
     known = [link for link in links if link.state in {WatchState.LIVE, WatchState.STALE}]

@@ -37,7 +37,7 @@ class ServerClock:
 SERVER_CLOCK = ServerClock()
 
 
-class Arrivals:
+class ReceiveTimes:
     """When the server's last byte arrived (monotonic clock), and its latest long pause."""
 
     def __init__(self) -> None:

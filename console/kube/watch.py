@@ -60,7 +60,7 @@ class Changed(Struct, Generic[M], frozen=True):
     object: M
 
 
-class Unparsable(Struct, frozen=True):
+class ObjectUnparsable(Struct, frozen=True):
     key: Key
     why: str
 
@@ -80,7 +80,7 @@ class Disconnected(Struct, frozen=True):
     state: WatchState = WatchState.STALE
 
 
-Change = FirstListPage[Any] | Listed[Any] | Changed[Any] | Unparsable | Removed | Heartbeat | Disconnected
+Change = FirstListPage[Any] | Listed[Any] | Changed[Any] | ObjectUnparsable | Removed | Heartbeat | Disconnected
 
 
 class WatchSource(Protocol):
@@ -108,7 +108,7 @@ MAX_BURST_SECONDS = 0.25  # seconds that work on changes may take until it is ta
 MAX_LINE_BYTES = 4 << 20  # bytes of a watch event, decoded in one step: etcd keeps objects of 1.5 MiB
 
 
-async def follow(
+async def follow_kind(
     source: WatchSource, reader: KindReader[Any, M], backoff: Backoff = DEFAULT_BACKOFF
 ) -> AsyncGenerator[Change, None]:
     """Yield the changes of one kind for ever; ordinary failures are `Disconnected`, and only closing ends it."""
@@ -249,7 +249,7 @@ def _parse_change(line: WatchEvent[Any]) -> Change:
     if line.type == "DELETED":
         return Removed(line.key)
     if line.unreadable:
-        return Unparsable(line.key, line.unreadable)
+        return ObjectUnparsable(line.key, line.unreadable)
     return Changed(line.key, line.model) if line.model is not None else Heartbeat()
 
 
@@ -370,7 +370,7 @@ async def watch_kind(
         yield Served(group, f"only namespace {where}: listing {kind.plural} everywhere is not allowed" if where else "")
         source = HttpSource(client, kind.path(version, where), kind.plural, query=query)
         retries.begin()
-        async with aclosing(follow(source, kind.reader, backoff)) as changes:
+        async with aclosing(follow_kind(source, kind.reader, backoff)) as changes:
             async for change in changes:
                 if isinstance(change, Disconnected):
                     if isinstance(change.error, NotAllowed) and kind.namespaced and not where:
@@ -415,7 +415,7 @@ def _store_change(store: Store, kind: str, change: Change | Served) -> None:
             store.add(kind, objects)
         case Listed(objects, unparsable):
             store.replace(kind, objects, unparsable)
-        case Unparsable(key, why):
+        case ObjectUnparsable(key, why):
             store.mark_unparsable(kind, key, why)
         case Served(version, note):
             store.set_version(kind, version, note)

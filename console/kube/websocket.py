@@ -46,7 +46,7 @@ class FrameReader:
                 self._left -= len(part)
                 self._sink.feed(part)
             elif self._head:
-                at = self._collect(data, at)
+                at = self._collect_split_header(data, at)
             else:
                 at = self._read_header(data, at)
 
@@ -59,7 +59,7 @@ class FrameReader:
         self._head.append(data[at])
         return at + 1
 
-    def _collect(self, data: memoryview, at: int) -> int:
+    def _collect_split_header(self, data: memoryview, at: int) -> int:
         """Add a byte to a header that arrives in pieces, or bytes to a control frame."""
         self._head.append(data[at])
         skipped, length = _parse_header(self._head, 0)
@@ -164,7 +164,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._buffer = memoryview(bytearray(_READ_BUFFER_BYTES))
         self._listener: MessageListener | None = None
         self._reader = FrameReader(self)
-        self._received_at = self._loop.time()
+        self._received_at = self._event_loop.time()
         self._asked = 0.0  # when a ping was sent that is not answered; 0.0 if none is
         self._timer: asyncio.TimerHandle | None = None
         self._goodbye: tuple[int, str] | None = None
@@ -173,7 +173,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self.waiting = False  # whether sending should wait
 
     @property
-    def _loop(self) -> asyncio.AbstractEventLoop:
+    def _event_loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
     @property
@@ -191,7 +191,7 @@ class WebSocket(asyncio.BufferedProtocol):
         over = not self.is_open
         self._transport.set_protocol(self)
         self._transport.resume_reading()
-        self._timer = self._loop.call_later(PING_AFTER_SECONDS, self._watch)
+        self._timer = self._event_loop.call_later(PING_AFTER_SECONDS, self._check_answers)
         if held:
             self._on_received(memoryview(held))
         if over or self._transport.is_closing():
@@ -216,7 +216,7 @@ class WebSocket(asyncio.BufferedProtocol):
         if not self.closed:
             self._transport.write(frame_header(CLOSE, struct.pack(">H", 1000)))
             self._transport.close()
-            self._loop.call_later(CLOSE_TIMEOUT, self._abort)
+            self._event_loop.call_later(CLOSE_TIMEOUT, self._abort_unanswered_close)
             self._finish("")
 
     async def close_gracefully(self) -> None:
@@ -228,11 +228,11 @@ class WebSocket(asyncio.BufferedProtocol):
                     await self._gone.wait()
         self._abort_transport()
 
-    def _abort(self) -> None:
+    def _abort_unanswered_close(self) -> None:
         """Abort the connection of a server that does not answer the close frame, once everything has been sent."""
         with suppress(AttributeError):  # as in _abort_transport
             if self._transport.get_write_buffer_size():
-                self._loop.call_later(CLOSE_TIMEOUT, self._abort)
+                self._event_loop.call_later(CLOSE_TIMEOUT, self._abort_unanswered_close)
                 return
         self._abort_transport()
 
@@ -248,14 +248,14 @@ class WebSocket(asyncio.BufferedProtocol):
     def ping(self) -> None:
         """Send a ping to check that the other side still answers, for example after the machine slept."""
         if not self.closed and not self._asked:
-            self._asked = self._loop.time()
+            self._asked = self._event_loop.time()
             self._transport.write(frame_header(PING))
             if self._timer:
                 self._timer.cancel()
-            self._timer = self._loop.call_later(PONG_TIMEOUT, self._watch)
+            self._timer = self._event_loop.call_later(PONG_TIMEOUT, self._check_answers)
 
-    def _watch(self) -> None:
-        now = self._loop.time()
+    def _check_answers(self) -> None:
+        now = self._event_loop.time()
         if self._paused:  # no answer can be read now
             self._received_at, self._asked = now, 0.0
         if self._asked and now - self._asked >= PONG_TIMEOUT:
@@ -265,7 +265,7 @@ class WebSocket(asyncio.BufferedProtocol):
             self.ping()
             return
         due = self._asked + PONG_TIMEOUT if self._asked else self._received_at + PING_AFTER_SECONDS
-        self._timer = self._loop.call_later(max(0.5, due - now), self._watch)
+        self._timer = self._event_loop.call_later(max(0.5, due - now), self._check_answers)
 
     # what asyncio calls
 
@@ -297,7 +297,7 @@ class WebSocket(asyncio.BufferedProtocol):
             self._listener.on_buffer_full(False)
 
     def _on_received(self, data: memoryview) -> None:
-        self._received_at, self._asked = self._loop.time(), 0.0
+        self._received_at, self._asked = self._event_loop.time(), 0.0
         try:
             self._reader.feed(data)
         except ValueError:

@@ -68,22 +68,22 @@ def unasked_choices() -> dict[str, FieldChoices]:
     return {kind: FieldChoices(kind, state=ChoicesState.UNASKED, why=NOT_ASKED_YET) for kind in kinds}
 
 
-class _ItemFields(ApiSchema):
+class _ListedFields(ApiSchema):
     """The few fields used of any listed object: a claim's size, a JobSet's images."""
 
     access_modes: list[str] | None = None
     phase: str | None = None
     capacity: dict[str, str] | None = None
-    replicated_jobs: list[_ItemFields] | None = None
-    template: _ItemFields | None = None
-    spec: _ItemFields | None = None
-    containers: list[_ItemFields] | None = None
+    replicated_jobs: list[_ListedFields] | None = None
+    template: _ListedFields | None = None
+    spec: _ListedFields | None = None
+    containers: list[_ListedFields] | None = None
     image: str | None = None
 
 
-class _Item(ObjectSchema):
-    spec: _ItemFields = msgspec.field(default_factory=_ItemFields)
-    status: _ItemFields = msgspec.field(default_factory=_ItemFields)
+class _ListedObject(ObjectSchema):
+    spec: _ListedFields = msgspec.field(default_factory=_ListedFields)
+    status: _ListedFields = msgspec.field(default_factory=_ListedFields)
     value: int | None = None  # of a WorkloadPriorityClass
 
     @property
@@ -94,7 +94,7 @@ class _Item(ObjectSchema):
 NamedItems = list[tuple[str, str]]  # name and a few words about it
 
 
-def _describe_claims(items: Sequence[_Item]) -> NamedItems:
+def _describe_claims(items: Sequence[_ListedObject]) -> NamedItems:
     """Names of PersistentVolumeClaims with their size; those that are being deleted are left out."""
     found = []
     for each in items:
@@ -105,26 +105,26 @@ def _describe_claims(items: Sequence[_Item]) -> NamedItems:
     return sorted(found)
 
 
-def _describe_names(items: Sequence[_Item]) -> NamedItems:
+def _describe_names(items: Sequence[_ListedObject]) -> NamedItems:
     """Names of the objects; those that launches of this program created are left out."""
     others = (each for each in items if not any(key.startswith(A4_PREFIX) for key in labels_of(each.metadata)))
     return sorted((each.name, "") for each in others)
 
 
-def _describe_images(items: Sequence[_Item]) -> NamedItems:
+def _describe_images(items: Sequence[_ListedObject]) -> NamedItems:
     """Container images of JobSets, the most recently used first."""
     used: dict[str, str] = {}
     for each in sorted(items, key=lambda each: -parse_time(each.metadata.creation_timestamp)):
         for part in each.spec.replicated_jobs or ():
             for level in ("template", "spec", "template", "spec"):
-                part = getattr(part, level) or _ItemFields()
+                part = getattr(part, level) or _ListedFields()
             for container in part.containers or ():
                 used.setdefault(container.image or "", f"last used by {each.name}")
     used.pop("", None)
     return list(used.items())
 
 
-def _describe_priorities(items: Sequence[_Item]) -> NamedItems:
+def _describe_priorities(items: Sequence[_ListedObject]) -> NamedItems:
     found = sorted(items, key=lambda each: (-(each.value or 0), each.name))
     return [(each.name, f"priority {each.value or 0}") for each in found]
 
@@ -138,7 +138,7 @@ _OWN_SECRETS = "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-tok
 class _ChoiceSource:
     noun: str
     kind: Kind
-    read: Callable[[Sequence[_Item]], NamedItems]
+    read: Callable[[Sequence[_ListedObject]], NamedItems]
     accept: str = "application/json"
     selector: str = ""
 
@@ -173,7 +173,7 @@ async def list_priority_classes(client: Client, catalogue: ApiDiscovery) -> dict
     source = _CHOICE_SOURCES["priorityclasses"]
     if not (version := await catalogue.version(source.kind)):
         return {}
-    found = [each async for each in list_objects(client, source.kind.path(version, ""), _Item, source.noun)]
+    found = [each async for each in list_objects(client, source.kind.path(version, ""), _ListedObject, source.noun)]
     return {each.name: each.value or 0 for each in sorted(found, key=lambda each: (-(each.value or 0), each.name))}
 
 
@@ -186,8 +186,8 @@ async def _read_choices(client: Client, catalogue: ApiDiscovery, namespace: str,
             return absent
         path = source.kind.path(version, quote(namespace, safe="") if source.kind.namespaced else "")
         params = {"limit": "500"} | ({"fieldSelector": source.selector} if source.selector else {})
-        items: list[_Item] = []
-        async for each in list_objects(client, path, _Item, source.noun, params=params, accept=source.accept):
+        items: list[_ListedObject] = []
+        async for each in list_objects(client, path, _ListedObject, source.noun, params=params, accept=source.accept):
             items.append(each)
             if len(items) == _MAX_ITEMS:
                 break

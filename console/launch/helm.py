@@ -352,7 +352,7 @@ def _kubeconfig_arguments(kubeconfig: dict[str, Any]) -> Iterator[dict[str, Any]
 async def _run_serialized(work: Callable[[], T], failed: str) -> T:
     # A thread cannot be stopped: an action whose caller is cancelled ends as it would have.
     try:
-        return await asyncio.to_thread(work_slices.finish, work)
+        return await asyncio.to_thread(work_slices.run_to_end, work)
     except _helm_error_type() as error:
         raise translate_error(str(error), type(error).__name__, failed) from error
 
@@ -424,7 +424,7 @@ def _is_kept_object(text: str) -> bool:
 
 
 def _find_foreign_part(text: str, name: str, namespace: str) -> str:
-    """Which part of an object does not belong to this release; empty if all of it does."""
+    """The part of an object that does not belong to this release; empty if all of it does."""
     try:
         made = load_yaml(text)
         if made is None:

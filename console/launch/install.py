@@ -23,7 +23,7 @@ from console.kube.nested_values import Value, get_path, merge_values, overlay_va
 from console.kube.objects.meta import ObjectSchema
 from console.launch.helm import HELM_POLICY, RECIPE_LABEL, Helm, RemovalPlan, kind_and_name, load_manifest, object_path
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release
-from console.launch.value_checks import MeasuredSaves, fit_notes, fit_problems, iterations, save_note
+from console.launch.value_checks import MeasuredSaves, iterations, save_note, value_conflicts, value_notes
 from console.launch.values_schema import (
     Schema,
     ValuesChecker,
@@ -187,11 +187,11 @@ class ChartCatalog:
         return ValuesChecker(self.schema)
 
     @cached_property
-    def _recipes(self) -> tuple[Recipe, ...]:
+    def _read_recipes(self) -> tuple[Recipe, ...]:
         return parse_recipes(self.schema)
 
     def recipes(self) -> tuple[Recipe, ...]:
-        return self._recipes
+        return self._read_recipes
 
     def find_recipe(self, word: str) -> Recipe:
         """The recipe with that id or code (W03), ignoring case."""
@@ -245,7 +245,7 @@ class ChartCatalog:
         found += [problem for problem in confidential_problems(changes) if problem.path not in named]
         if not found:
             # Only values that are sound by themselves can be held against each other.
-            found += fit_problems(form.recipe, form.paths, values)
+            found += value_conflicts(form.recipe, form.paths, values)
         return tuple(found)
 
     def plan_notes(
@@ -255,7 +255,7 @@ class ChartCatalog:
         if self.plan_problems(plan):
             return ()
         paths, values = self._recipe_form(plan.recipe).paths, self.values(plan)
-        notes = fit_notes(paths, values)
+        notes = value_notes(paths, values)
         if note := save_note(paths, values, saves):
             notes = (*notes[:1], note, *notes[1:])
         if not practice:

@@ -14,7 +14,7 @@ from console.metrics.lost_work import find_followed_lost_work, find_lost_work, u
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.jobs_interface import KnownJobs
-    from console.launch.session_runs import Runs
+    from console.launch.session_runs import SessionRuns
     from console.metrics.lost_work import LostWork
     from console.scheduling.what_if import Consequence, WhatIf
 
@@ -22,7 +22,7 @@ LOG_TIMEOUT = 10.0  # seconds in which a log has to be read that tells what woul
 
 
 class UnsavedWork:
-    def __init__(self, cluster: WatchedCluster, runs: Runs, jobs: KnownJobs) -> None:
+    def __init__(self, cluster: WatchedCluster, runs: SessionRuns, jobs: KnownJobs) -> None:
         self._cluster, self._runs, self._jobs = cluster, runs, jobs
 
     async def find_lost_work(self, namespace: str, name: str) -> LostWork | None:

@@ -56,7 +56,7 @@ class Profiles:
         return self._folder or config_folder() / "profiles"
 
     async def names(self) -> tuple[str, ...]:
-        return await asyncio.to_thread(self._list_names)
+        return await asyncio.to_thread(self._list_names_now)
 
     async def read(self, name: str) -> LaunchProfile:
         """Read a profile. Raises BadInput if it does not exist or is not YAML."""
@@ -70,7 +70,7 @@ class Profiles:
             raise BadInput(f"Profile {name}: {words}", f"Correct {self._path_of(name)}.")
         paths = {field.path for field in self._catalogue().fields(recipe)}
         found: dict[str, Value] = {}
-        for path, value in iter_field_values(profile.values, self._fields()):
+        for path, value in iter_field_values(profile.values, self._all_fields()):
             if path in paths:
                 set_path(found, path, value)
         return found
@@ -115,16 +115,16 @@ class Profiles:
     def _path_of(self, name: str) -> Path:
         return self.folder / f"{name}.yaml"
 
-    def _list_names(self) -> tuple[str, ...]:
+    def _list_names_now(self) -> tuple[str, ...]:
         return tuple(sorted(path.stem for path in self.folder.glob("*.yaml") if _VALID_NAME.fullmatch(path.stem)))
 
     def _read_profile(self, name: str) -> LaunchProfile:
         path = self._path_of(name)
         if not _VALID_NAME.fullmatch(name) or not path.is_file():
-            known = ", ".join(self._list_names())
+            known = ", ".join(self._list_names_now())
             hint = f"There are: {known}." if known else f"Make one: a4 profiles {name} --set queue=a4"
             raise NotThere(f"There is no profile {name}.", hint)
-        fields = self._fields()
+        fields = self._all_fields()
         values = _load_values(path)
         places = {each: str(values.pop(each)) for each in PLACE_KEYS if each in values and each not in fields}
         problems: list[FieldProblem] = []
@@ -140,7 +140,7 @@ class Profiles:
         return LaunchProfile(name, safe, places, tuple(problems))
 
     def _change_in_thread(self, name: str, settings: Sequence[str], unset: Sequence[str]) -> LaunchProfile:
-        fields = self._fields()
+        fields = self._all_fields()
         tree = parse_settings(settings, {})
         here = {place: as_word(tree.pop(place)) for place in PLACE_KEYS if place in tree and place not in fields}
         given = convert_values(tuple(fields.values()), tree, {}, "any recipe")
@@ -165,7 +165,7 @@ class Profiles:
         make_private(self.folder)
         atomic_write(path, text.encode())
 
-    def _fields(self) -> dict[str, Field]:
+    def _all_fields(self) -> dict[str, Field]:
         catalogue = self._catalogue()
         return {field.path: field for recipe in catalogue.recipes() for field in catalogue.fields(recipe.id)}
 

@@ -28,7 +28,7 @@ from console.launch.run_record import OPEN_OUTCOMES, Outcome, RunRecord, merge_a
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.time_spans import decode_seen_time
-from trainlog import redact, redact_tree
+from trainlog import redact_text, redact_tree
 
 LOCK_TIMEOUT = 5.0  # seconds to wait while another console writes
 
@@ -193,12 +193,12 @@ class RunHistory:
                 return otherwise
             try:
                 try:
-                    found = self._run(work, otherwise, writes)
+                    found = self._run_unlocked(work, otherwise, writes)
                 except sqlite3.DatabaseError as error:
                     if not _is_damage(error):
                         raise
                     self._close_database()  # found while it was in use: opening moves it aside
-                    found = self._run(work, otherwise, writes)
+                    found = self._run_unlocked(work, otherwise, writes)
                 self.note = "" if writes and self.note.startswith(_UNWRITTEN) else self.note
                 return found
             except sqlite3.Error as error:
@@ -208,7 +208,7 @@ class RunHistory:
                 where = self._place or "in memory"
                 raise Unreadable(f"The history of runs ({where}) cannot be read: {error}.", TRY_AGAIN) from error
 
-    def _run(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
+    def _run_unlocked(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
         if (connection := self._connection) is None:
             connection = self._open_database()
             weakref.finalize(self, connection.close)  # also of a history in a reference cycle
@@ -332,7 +332,7 @@ def _is_damage(error: sqlite3.Error) -> bool:
 def _run_to_row(run: RunRecord) -> dict[str, Any]:
     row = {name: getattr(run, name) for name in _COLUMNS}
     return row | {
-        "why": redact(run.why),
+        "why": redact_text(run.why),
         "values": _encode_json(run.values),
         "left_out": _encode_json(run.left_out),
         "outcome": str(run.outcome),

@@ -19,7 +19,7 @@ from console.metrics.job_progress import progress_of_measures
 from console.metrics.progress_reader import FAILURE_TAIL_LINES, find_end
 from console.metrics.time_spans import TimeSpan
 from console.scheduling.pod_slots import first_failure, pod_slots
-from console.settings_file import config_in_force
+from console.settings_file import current_config
 from trainlog import RunPosition
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ async def _read_pod_figures(
         measures.ends[number] = end
     for line in lines:
         measures.feed_start(number, line.time, line.text)
-    spans = measures.list_spans(until, config_in_force().config.alarms)
+    spans = measures.list_spans(until, current_config().config.alarms)
     late = measures.tracks[-1].late_text(SERVER_CLOCK.now()) if measures.tracks and not measures.tests else ""
     return latest_figures(measures), late, spans, measures.phases
 
@@ -114,7 +114,7 @@ def latest_figures(measures: JobMeasures) -> dict[str, Any]:
 
 def failure_figures(measures: JobMeasures) -> dict[str, Any]:
     """Why the program failed, as its log says, by field of RunRecord; empty if it has not failed."""
-    progress = progress_of_measures(measures, SERVER_CLOCK.now(), config_in_force().config.alarms.pass_line)
+    progress = progress_of_measures(measures, SERVER_CLOCK.now(), current_config().config.alarms.pass_line)
     end = progress.end if progress is not None else None
     if progress is None or end is None or not end.code:
         return {}

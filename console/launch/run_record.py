@@ -16,7 +16,7 @@ from console.kube.objects.meta import condition
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import JOB_STOPPED, Alarm, AlarmKind
 from console.metrics.start_phase import PULL_PHASE, pull_seconds
-from console.metrics.time_spans import SeenTime, SpanKind, TimeSpan, decode_seen_time
+from console.metrics.time_spans import RecordedSpans, SpanKind, TimeSpan, decode_seen_time
 from console.scheduling.pod_failure import rank_failures
 from console.scheduling.pod_slots import pod_slots
 from console.scheduling.why_job import why_job
@@ -25,7 +25,7 @@ from trainlog import RunPosition
 if TYPE_CHECKING:
     from console.kube.nested_values import Value
     from console.metrics.gpu_time_ledger import Ledger
-    from console.metrics.health import Health
+    from console.metrics.health import JobHealth
 
 
 class Outcome(StrEnum):
@@ -76,8 +76,8 @@ class RunRecord(Struct, frozen=True):
     nan_by: int | None = None  # then, the first step that was read: since that one or earlier
     nan_what: str = ""  # what is no number: "loss is NaN"; empty: not known
     alarms: tuple[Alarm, ...] = ()  # all that rang while it ran, the oldest first
-    seen: str = ""  # what consoles saw of its time, as `SeenTime.encode` writes it
-    now: Health | None = None  # how its job is at this moment, where a page knows it; not remembered
+    seen: str = ""  # what consoles saw of its time, as `RecordedSpans.encode` writes it
+    now: JobHealth | None = None  # how its job is at this moment, where a page knows it; not remembered
     looked: float = 0.0  # up to when this session knows an open run; not remembered
 
     @property
@@ -185,7 +185,7 @@ class RunRecord(Struct, frozen=True):
         return max(0.0, end - begin) if begin and end else None
 
 
-class Difference(Struct, frozen=True):
+class ValueDifference(Struct, frozen=True):
     """A value that differs between two runs; None stands for the recipe's default."""
 
     path: str
@@ -193,13 +193,13 @@ class Difference(Struct, frozen=True):
     after: str | None
 
 
-def compare_values(before: RunRecord, after: RunRecord) -> tuple[Difference, ...]:
+def compare_values(before: RunRecord, after: RunRecord) -> tuple[ValueDifference, ...]:
     """The values that differ between two runs, by path."""
     left, right = dict(flatten_values(before.values)), dict(flatten_values(after.values))
     if before.recipe != after.recipe:
         left["recipe"], right["recipe"] = before.recipe, after.recipe
     paths = dict.fromkeys((*left, *right))
-    found = (Difference(path, left.get(path), right.get(path)) for path in paths)
+    found = (ValueDifference(path, left.get(path), right.get(path)) for path in paths)
     return tuple(each for each in sorted(found, key=lambda each: each.path) if each.before != each.after)
 
 
@@ -283,7 +283,7 @@ def update_seen(
     waits = jobset.suspended and run.started and suspended and suspended.since > run.started
     pull = {PULL_PHASE: took} if (took := pull_seconds(every)) else {}
     failures = {each.attempt: each.time for each in reversed(rank_failures(jobset, fleet))}  # the first of each
-    now = SeenTime(
+    now = RecordedSpans(
         jobset.created,
         max(started) if started and up else 0.0,
         placed if len(placed) == len(every) else (),

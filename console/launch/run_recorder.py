@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from console.launch.install import ChartCatalog, Launcher
     from console.launch.jobs_interface import KnownJobs
     from console.launch.recipes import LaunchPlan
-    from console.launch.session_runs import Runs
+    from console.launch.session_runs import SessionRuns
 
 POLL_SECONDS = 1.0  # seconds between two looks at the snapshot
 BEFORE_STOP_TIMEOUT = 4.0  # seconds for which the stop of a job waits for the last figures of its log
@@ -40,7 +40,7 @@ class RunRecorder:
         self,
         cluster: WatchedCluster,
         jobs: KnownJobs,
-        runs: Runs,
+        runs: SessionRuns,
         catalogue: Callable[[], ChartCatalog],
         launcher: Callable[[], Launcher],
     ) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from console.launch.recipes import LaunchPlan
     from console.launch.releases import Releases
     from console.launch.run_recorder import RunRecorder
-    from console.launch.session_runs import Runs
+    from console.launch.session_runs import SessionRuns
     from console.launch.stop import JobStopper
     from console.launch.value_checks import MeasuredSaves
     from console.scheduling.why import Why
@@ -87,10 +87,10 @@ class LaunchService:
         return PlanTexts(self.catalogue, lambda plan: self.launcher().render(plan))
 
     @cached_property
-    def runs(self) -> Runs:
-        from console.launch.session_runs import Runs
+    def runs(self) -> SessionRuns:
+        from console.launch.session_runs import SessionRuns
 
-        made = Runs(self._cluster, self._jobs)
+        made = SessionRuns(self._cluster, self._jobs)
         self._cluster.when_left.append(made.on_context_changed)
         return made
 

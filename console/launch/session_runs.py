@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trainlog import NcclTest
 
 
-class Runs:
+class SessionRuns:
     """The run history of one session: real clusters share a file, each practice cluster has its own."""
 
     def __init__(self, cluster: WatchedCluster, jobs: KnownJobs) -> None:

@@ -179,7 +179,7 @@ def _refuse_forged() -> Iterator[None]:
 
 @_refuse_forged()
 def persistent_data_of(manifests: Iterable[str]) -> tuple[str, ...]:
-    """Where the pods of these objects write persistent data: buckets, shares, claims and host folders."""
+    """The places where the pods of these objects write persistent data: buckets, shares, claims, host folders."""
     found: dict[str, None] = {}
     for manifest in manifests:
         made = load_manifest(manifest)

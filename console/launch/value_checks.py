@@ -44,7 +44,7 @@ _RECIPES_OF_ONE_POD = {
 }
 
 
-def fit_problems(recipe: str, paths: Collection[str], values: Values) -> tuple[FieldProblem, ...]:
+def value_conflicts(recipe: str, paths: Collection[str], values: Values) -> tuple[FieldProblem, ...]:
     """Conflicts between complete, schema-valid values of a recipe whose form has these paths."""
     rules = (_amount_problems, _mount_problems, _claim_problems, _log_problems)
     found = [*_pod_problems(recipe, values), *(each for rule in rules for each in rule(values))]
@@ -57,7 +57,7 @@ def fit_problems(recipe: str, paths: Collection[str], values: Values) -> tuple[F
     return tuple(FieldProblem(path, message) for path, message in first.items())
 
 
-def fit_notes(paths: Collection[str], values: Values) -> tuple[str, ...]:
+def value_notes(paths: Collection[str], values: Values) -> tuple[str, ...]:
     """What the values result in, one sentence each: iterations, parallel sizes, and settings without effect."""
     notes: list[str] = []
     if "recipe.train.tp" in paths:

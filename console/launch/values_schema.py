@@ -11,7 +11,7 @@ from console.errors import Unreadable
 from console.kube.nested_values import Value, get_path, merge_values
 from console.launch.field_values import quote_value
 from console.launch.recipes import Field, FieldKind, FieldProblem, Recipe
-from trainlog import is_confidential, looks_confidential, redact
+from trainlog import is_confidential, looks_confidential, redact_text
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -295,7 +295,7 @@ def without_secrets(fields: Sequence[Field], values: Mapping[str, Value]) -> tup
             path = f"{above}.{name}" if above else name
             variable = "" if path in known or above in references else name
             if (path in known and known[path].secret) or _is_secret(variable, value) or looks_confidential(name):
-                left_out.append(redact(path))
+                left_out.append(redact_text(path))
             else:
                 safe[name] = keep_plain(value, path) if isinstance(value, Mapping) else value
         return safe

@@ -43,11 +43,11 @@ def _map_lines(values: Mapping[str, Value]) -> list[str]:
 def entry_lines(name: str, value: Value) -> list[str]:
     key = _format_single(name)
     if isinstance(value, Mapping) and value:
-        return [f"{key}:", *_indent(_map_lines(value))]
+        return [f"{key}:", *_indent_lines(_map_lines(value))]
     if isinstance(value, Sequence) and not isinstance(value, str) and value:
-        return [f"{key}:", *_indent([line for item in value for line in item_lines(item)])]
+        return [f"{key}:", *_indent_lines([line for item in value for line in item_lines(item)])]
     first, *rest = _scalar_lines(value)
-    return [f"{key}: {first}", *_indent(rest)]
+    return [f"{key}: {first}", *_indent_lines(rest)]
 
 
 def item_lines(item: Value) -> list[str]:
@@ -57,10 +57,10 @@ def item_lines(item: Value) -> list[str]:
         inner = [line for each in item for line in item_lines(each)]
     else:
         inner = _scalar_lines(item)
-    return [f"- {inner[0]}", *_indent(inner[1:])]
+    return [f"- {inner[0]}", *_indent_lines(inner[1:])]
 
 
-def _indent(lines: Sequence[str], by: int = 2) -> list[str]:
+def _indent_lines(lines: Sequence[str], by: int = 2) -> list[str]:
     return [f"{' ' * by}{line}" if line else line for line in lines]
 
 
@@ -109,7 +109,7 @@ class _TextEdits:
 
     def insert(self, place: int, lines: Sequence[str], column: int) -> None:
         missing = "\n" if place and self.text[place - 1] != "\n" else ""
-        self.made.append((place, place, missing + "".join(f"{line}\n" for line in _indent(lines, column))))
+        self.made.append((place, place, missing + "".join(f"{line}\n" for line in _indent_lines(lines, column))))
 
     def apply_edits(self) -> str:
         text = self.text
@@ -185,7 +185,7 @@ def _replace_value(edits: _TextEdits, entry: YamlEntry, value: Value) -> None:
     first, *rest = entry_lines(entry.name, value)
     new = first.partition(":")[2] if not first.startswith('"') else first[len(_format_single(entry.name)) + 1 :]
     colon = edits.text.index(":", entry.key.end)
-    indented = "".join(f"\n{line}" for line in _indent(rest, entry.key.column))
+    indented = "".join(f"\n{line}" for line in _indent_lines(rest, entry.key.column))
     single = node.entries is None and node.items is None and "\n" not in edits.text[colon : node.end]
     if single and not rest and node.end > node.start:
         edits.replace(node.start, node.end, new.strip())

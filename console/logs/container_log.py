@@ -210,7 +210,7 @@ TAIL_EXTRA_LINES = 1000  # lines that may have come while the server looked for 
 
 
 class LogRequest(Struct, frozen=True):
-    """Which lines to fetch of which container."""
+    """The container and the lines of its log to fetch."""
 
     namespace: str
     pod: str
@@ -266,10 +266,7 @@ class LogStream:
         restarts: int = -1,
         backoff: Backoff = DEFAULT_BACKOFF,
     ) -> None:
-        """`memory`: what was given before; `clean` gets whole lines first; `restarts`: known ones, or -1.
-
-        `clean_text`: gets blocks of lines without their timestamps; a batch is then such a block instead of lines.
-        """
+        """`memory`: what was given before; `clean_text` gets blocks, `clean` whole lines; `restarts`: or -1."""
         self.state = StreamState.WAITING
         self.gaps: list[tuple[float, float]] = []  # between which moments lines may be lost
         self._received = self._broken = (

@@ -61,7 +61,7 @@ def _format_clock(moment: float) -> str:
     return f"{datetime.fromtimestamp(moment).astimezone():%H:%M:%S}"
 
 
-class Coverage(Struct, frozen=True):
+class LogCoverage(Struct, frozen=True):
     """How many ranks of a job are followed, and what is missing."""
 
     total: int = 0
@@ -185,7 +185,7 @@ async def fetch_older_lines(part: LogSegment, streams: OpenStream, pod: Pod, con
 
 def count_coverage(
     followed: Iterable[FollowedContainer], ranks: int, parts: Iterable[LogSegment], disk: str, *, gone: bool
-) -> Coverage:
+) -> LogCoverage:
     """The coverage of all ranks, judged by the newest main container of each."""
     states: dict[int, StreamState] = {}
     gaps: list[Gap] = []
@@ -200,7 +200,7 @@ def count_coverage(
     opened = [part for part in parts if part.opened_with]
     if gone and not states:
         number[StreamState.ENDED] = ranks
-    return Coverage(
+    return LogCoverage(
         ranks,
         number[StreamState.LIVE],
         number[StreamState.RECONNECTING],
@@ -514,6 +514,6 @@ class JobLog:
         return max((until for rank, until in every.items() if not ranks or rank in ranks), default=inf)
 
     @property
-    def coverage(self) -> Coverage:
+    def coverage(self) -> LogCoverage:
         found = count_coverage(self._followed.values(), self.ranks, self.parts, self.kept.trouble, gone=self.gone)
         return replace(found, once=self.once)

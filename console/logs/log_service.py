@@ -17,7 +17,7 @@ from console.kube.find_job import other_namespaces_hint, require_listed
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
-from console.logs.job_log import Coverage, Gap, JobLog
+from console.logs.job_log import Gap, JobLog, LogCoverage
 from console.logs.log_folder import JobLogStore, delete_old_logs, find_stored_job, logs_folder
 from console.logs.log_line import LogLine, PodLine, decode_line, sort_key
 from console.logs.log_segment import LogSegment
@@ -78,9 +78,9 @@ class PreviousLogs(Struct, frozen=True):
         )
 
     @property
-    def coverage(self) -> Coverage:
+    def coverage(self) -> LogCoverage:
         """The number of ranks with a previous container."""
-        return Coverage(self.ranks, ended=self.asked - len(self.without), once=True)
+        return LogCoverage(self.ranks, ended=self.asked - len(self.without), once=True)
 
 
 class _RankPods(Struct, frozen=True):
@@ -150,7 +150,7 @@ class LogService:
 
     @property
     def folder(self) -> Path:
-        """Where logs are stored; a practice cluster has its own folder, since the next one reuses the same uids."""
+        """The folder of stored logs; a practice cluster has its own, since the next one reuses the same uids."""
         if self._folder is not None:
             return self._folder
         practice = self._cluster.current_connection.target.cluster.practice_folder

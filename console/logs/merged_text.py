@@ -254,7 +254,7 @@ def normalize_line(text: str, pod: str = "") -> str:
 
 
 @dataclass(slots=True)
-class AgreedLine:
+class CommonLine:
     time: float  # when the first of them did
     text: str  # as the first of them printed it
     ranks: set[int] = field(default_factory=set)
@@ -291,12 +291,12 @@ def _format_pod_ranges(pods: Collection[int]) -> str:
     return text if text.count(",") < MAX_MINORITY_RANKS else str(len(pods))
 
 
-class Consensus:
+class CommonLineFinder:
     """Groups equal lines that different ranks print within some seconds; lines come in the order of time."""
 
     def __init__(self) -> None:
-        self.lines: list[AgreedLine] = []  # in the order in which they were first printed; their ranks grow
-        self._open: OrderedDict[str, list[AgreedLine]] = OrderedDict()
+        self.lines: list[CommonLine] = []  # in the order in which they were first printed; their ranks grow
+        self._open: OrderedDict[str, list[CommonLine]] = OrderedDict()
 
     def add(self, lines: Iterable[PodLine]) -> None:
         """Add lines; `lines` may change from the index on where it ended before."""
@@ -315,15 +315,15 @@ class Consensus:
             if group is not None:
                 group.ranks.add(line.rank)
                 continue
-            fresh = AgreedLine(line.time, line.text, {line.rank})
+            fresh = CommonLine(line.time, line.text, {line.rank})
             groups.append(fresh)
             if len(groups) > 1000:  # a line that one rank repeats: who says it again joins the later ones
                 del groups[0]
             self.lines.append(fresh)
 
 
-class AgreedText(ListText):
-    def __init__(self, consensus: Consensus, ranks: int, gaps: Callable[[], Sequence[Gap]]) -> None:
+class CommonLinesText(ListText):
+    def __init__(self, consensus: CommonLineFinder, ranks: int, gaps: Callable[[], Sequence[Gap]]) -> None:
         """`gaps`: returns the periods in which lines of ranks are missing at this moment."""
         super().__init__()
         self._consensus = consensus

@@ -124,7 +124,7 @@ class Alarm(Struct, frozen=True):
         return f"{shows}{frees}" if self.job else ""
 
     def with_finding(self, found: Alarm | None) -> Alarm:
-        """This alarm with the verdict that another console found in the same stall, if it has none."""
+        """The alarm with the verdict that another console found in the same stall, if it has none."""
         if found is None or self.kind is not AlarmKind.STALL or self.verdict or found.time <= self.since:
             return self
         return replace(self, more=found.more, nodes=found.nodes)

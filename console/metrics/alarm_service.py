@@ -16,7 +16,7 @@ from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.job_monitor import JobMonitor, MonitorSources
-from console.settings_file import config_in_force
+from console.settings_file import current_config
 from console.work_slices import WorkSlices
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class AlarmService:
     @property
     def thresholds(self) -> Thresholds:
         if self._thresholds is None:
-            self._thresholds = config_in_force().config.alarms
+            self._thresholds = current_config().config.alarms
         return self._thresholds
 
     def find(self, key: Key) -> JobMonitor | None:
@@ -180,19 +180,19 @@ class AlarmService:
         found = {each for each in every if (each.namespace, each.job) == (namespace, name) and each.time >= since}
         return tuple(sorted(found, key=lambda each: each.time))
 
-    def _stop(self) -> None:
+    def _stop_monitors(self) -> None:
         if self._rounds is not None:
             self._rounds.cancel()
         for job in list(self.jobs.values()):
             self._end_job(job)
 
     def on_context_changed(self) -> None:
-        self._stop()
+        self._stop_monitors()
         self._past, self._rounds, self.coverage, self.namespace = [], None, AlarmCoverage(), ""
 
     async def close(self) -> None:
         """Stop all monitors; the alarms so far stay in the history."""
-        self._stop()
+        self._stop_monitors()
         await asyncio.gather(*self._ending, *filter(None, [self._rounds]), return_exceptions=True)
 
     @asynccontextmanager

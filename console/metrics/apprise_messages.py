@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 
 from console.assets import CHILD_WORKING_FOLDER, module_command, module_environment
-from trainlog import redact
+from trainlog import redact_text
 
 SEND_TIMEOUT = 30  # seconds after which the process ends, whatever it waits for
 MAX_MESSAGES = 20  # alarms that wait while others are sent; of more only the number is sent
@@ -34,7 +34,7 @@ def mask_address(address: str) -> str:
 async def send_to_all(addresses: Sequence[str], title: str, text: str) -> dict[str, str]:
     """Send a message to all addresses, or only validate them if it is empty; errors by address."""
     clean_title, clean = (
-        "".join(each if each.isprintable() or each == "\n" else " " for each in redact(words))[:MAX_TEXT]
+        "".join(each if each.isprintable() or each == "\n" else " " for each in redact_text(words))[:MAX_TEXT]
         for words in (title, text)
     )
     asked = json.dumps({"to": list(addresses), "title": clean_title, "text": clean}).encode()
@@ -69,14 +69,14 @@ async def send_to_all(addresses: Sequence[str], title: str, text: str) -> dict[s
 
 
 def format_failures(addresses: Sequence[str], failed: dict[str, str]) -> str:
-    """Which addresses failed and why, phrased to end a sentence."""
+    """The addresses that failed with the reasons, phrased to end a sentence."""
     return (
         "; ".join(f"{mask_address(each)} (number {addresses.index(each) + 1}): {why}" for each, why in failed.items())
         + "."
     )
 
 
-class Outbox:
+class AlarmOutbox:
     """Sends alarms in order, batching those that arrive meanwhile; a failure is reported once."""
 
     def __init__(self) -> None:

@@ -64,10 +64,7 @@ def diagnose_hang(report: HangReport, uid: str) -> Diagnosis:
 
 
 def diagnose_slow_ranks(report: SlowReport, uid: str) -> tuple[Diagnosis, ...]:
-    """The diagnoses of the slowest rank and of the rank that launches latest; without words if there are none.
-
-    NCCL's RAS service alone knows of no slow GPU, so that it clears no rank that was measured to be slow.
-    """
+    """The diagnoses of the slowest rank and of the rank that launches latest; without words if there are none."""
     if report.slow:
         return (_diagnose_slow(report, uid),)
     if report.suspects:

@@ -203,7 +203,7 @@ class ChartLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class AxisScale:
     """Converts values to pixels."""
 
     low: float
@@ -247,10 +247,10 @@ def draw_line_chart(
     values = [value for _, value in points] + [value for _, low, high in band for value in (low, high)]
     places = [place for place, _ in points] + [place for place, *_ in band]
     low = 0.0 if from_zero else min(values, default=0.0)
-    across = Scale(
+    across = AxisScale(
         min(places, default=0.0), max(places, default=1.0), _LEFT, CHART_WIDTH - _RIGHT, 2.0 if log_x else 0.0
     )
-    up = Scale(low, max(values, default=1.0), CHART_HEIGHT - _BOTTOM, _TOP)
+    up = AxisScale(low, max(values, default=1.0), CHART_HEIGHT - _BOTTOM, _TOP)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {CHART_WIDTH} {CHART_HEIGHT}" font-family="sans-serif" '
         f'font-size="12" fill="#222"><rect width="{CHART_WIDTH}" height="{CHART_HEIGHT}" fill="#fff"/>',
@@ -266,7 +266,7 @@ def draw_line_chart(
     return "\n".join([*parts, "</svg>\n"])
 
 
-def _draw_axes(across: Scale, up: Scale, x: str, y: str, x_words: Callable[[float], str]) -> list[str]:
+def _draw_axes(across: AxisScale, up: AxisScale, x: str, y: str, x_words: Callable[[float], str]) -> list[str]:
     base = CHART_HEIGHT - _BOTTOM
     parts = [f'<path d="M{_LEFT} {_TOP}V{base}H{CHART_WIDTH - _RIGHT}" fill="none" stroke="#888"/>']
     for tick in up.ticks():
@@ -282,11 +282,11 @@ def _draw_axes(across: Scale, up: Scale, x: str, y: str, x_words: Callable[[floa
     return parts
 
 
-def _draw_path(points: Sequence[tuple[float, float]], across: Scale, up: Scale) -> str:
+def _draw_path(points: Sequence[tuple[float, float]], across: AxisScale, up: AxisScale) -> str:
     return " ".join(f"{across(place):.1f},{up(value):.1f}" for place, value in points)
 
 
-def _draw_line(line: ChartLine, number: int, across: Scale, up: Scale) -> str:
+def _draw_line(line: ChartLine, number: int, across: AxisScale, up: AxisScale) -> str:
     points = [point for point in line.points if math.isfinite(point[1])]
     colour = LINE_COLOURS[number % len(LINE_COLOURS)]
     style = 'stroke-opacity="0.35" stroke-width="1"' if line.faint else 'stroke-width="2"'

@@ -11,7 +11,7 @@ from msgspec import Struct
 from console.alarm_thresholds import Thresholds
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.step_cadence import StepCadence
-from console.metrics.time_spans import EVENT_SPANS, SeenTime, SpanKind, TimeSpan, cut_span
+from console.metrics.time_spans import EVENT_SPANS, RecordedSpans, SpanKind, TimeSpan, cut_span
 
 
 class LedgerBox(StrEnum):
@@ -93,7 +93,7 @@ def format_gpu_time(seconds: float, digits: int = 1) -> str:
     return f"{seconds / 60:,.1f} GPU-minutes" if seconds < 3600 else f"{seconds / 3600:,.{digits}f} GPU-hours"
 
 
-def compute_ledger(run: RunMoments, seen: SeenTime, alarms: Iterable[Alarm] = ()) -> Ledger:
+def compute_ledger(run: RunMoments, seen: RecordedSpans, alarms: Iterable[Alarm] = ()) -> Ledger:
     """The ledger of a run by its moments, its spans and its alarms."""
     begin = _to_milliseconds(run.created)
     end = max(begin, _to_milliseconds(run.end))
@@ -114,7 +114,7 @@ def _to_milliseconds(seconds: float) -> int:
 
 
 class _Reckoning:
-    def __init__(self, run: RunMoments, seen: SeenTime, alarms: Sequence[Alarm]) -> None:
+    def __init__(self, run: RunMoments, seen: RecordedSpans, alarms: Sequence[Alarm]) -> None:
         self._run, self._seen = run, seen
         spans = [span for span in seen.spans if span.kind not in EVENT_SPANS and span.start < run.end]
         self._spans = [cut_span(span, end=run.end) or span for span in spans]
@@ -175,10 +175,7 @@ class _Reckoning:
                 return self._standstill_parts(span)
 
     def _step_parts(self, span: TimeSpan, longer: float) -> list[Part]:
-        """Steps, with what a rank takes of each where one was found to be slow.
-
-        `longer`: the share that slow steps take longer than usual ones; steps that were slow from the first have none.
-        """
+        """The time of steps, with what a slow rank takes; `longer`: the share by which slow steps are longer."""
         named = [each for each in self._named if each[0] < span.end and span.start < each[1]]
         least = longer if named and span.kind is SpanKind.SLOW else 0.0
         cuts = [*((low, high) for low, high, _ in named), *self._lost]

@@ -29,7 +29,7 @@ class HealthLevel(StrEnum):
     BAD = "bad"  # something is wrong
 
 
-class Health(Struct, frozen=True):
+class JobHealth(Struct, frozen=True):
     state: str  # where its JobSet is in its life; "diverged", "stalled", "late" or "refused" where that says more
     level: HealthLevel
     words: str = ""  # what is wrong, why it waits, or what it does before its first step, as a phrase; empty: nothing
@@ -63,7 +63,7 @@ def job_health(
     is_slow_certain: bool = True,
     unread: bool = False,
     why: Why | None = None,
-) -> Health:
+) -> JobHealth:
     """The health of a job, from the snapshot, its alarms, and the end of its log.
 
     `unknown`: why nobody can say whether its next step is late;
@@ -77,7 +77,7 @@ def job_health(
         state = JobState.STARTING  # the JobSet's own count of its pods is ahead of them, or behind
     sentence = reason.sentence
     if reason.category is Category.REFUSED:
-        return Health("refused", HealthLevel.BAD, f"{sentence}. {reason.next}" if reason.next else sentence)
+        return JobHealth("refused", HealthLevel.BAD, f"{sentence}. {reason.next}" if reason.next else sentence)
     if state is JobState.FAILED:
         return _failed_health(jobset, fleet, sentence, job_progress)
     if is_kept(jobset, job_progress):
@@ -88,21 +88,21 @@ def job_health(
             state, late, job_progress, unknown, followed=followed
         )
         if found is None and faults:
-            found = Health(state, HealthLevel.BAD, faults[0])
+            found = JobHealth(state, HealthLevel.BAD, faults[0])
         if found is None and slow and is_slow_certain and state is JobState.RUNNING:
-            found = Health(state, HealthLevel.LATE, SLOW_RANK_HEALTH)
+            found = JobHealth(state, HealthLevel.LATE, SLOW_RANK_HEALTH)
         if found is not None:
             by_slow_rank = slow if found.state == JobState.RUNNING and found.level is HealthLevel.LATE else ""
             found = structs.replace(found, verdict=verdict if found.state in STEPLESS_WORDS else by_slow_rank)
             over = state is JobState.SUCCEEDED
             return structs.replace(found, over=over, code=0) if over else found
     if state is JobState.SUCCEEDED:
-        return Health(state, HealthLevel.WELL, code=0, over=True)
+        return JobHealth(state, HealthLevel.WELL, code=0, over=True)
     start = job_progress.start if job_progress is not None and job_progress.end is None else None
     phase = start.words(job_progress.at) if job_progress is not None and start else ""
     words = "; ".join(filter(None, (sentence, phase)))
     waits = bool(sentence) or state is not JobState.RUNNING or unread
-    return Health(state, HealthLevel.WAITS if waits else HealthLevel.WELL, words, verdict="" if waits else slow)
+    return JobHealth(state, HealthLevel.WAITS if waits else HealthLevel.WELL, words, verdict="" if waits else slow)
 
 
 def is_kept(jobset: JobSet, job_progress: JobProgress | None) -> bool:
@@ -111,16 +111,16 @@ def is_kept(jobset: JobSet, job_progress: JobProgress | None) -> bool:
     return end is not None and end.kept and jobset.state in _LIVE_STATES
 
 
-def _failed_health(jobset: JobSet, fleet: Fleet, why: str, job_progress: JobProgress | None) -> Health:
-    """The health of a failed job: the reason in its log, else the pod that failed."""
+def _failed_health(jobset: JobSet, fleet: Fleet, why: str, job_progress: JobProgress | None) -> JobHealth:
+    """The health of a failed job with the reason in its log, else the pod that failed."""
     first = first_failure(jobset, fleet)
     reason = job_progress.failure if job_progress is not None else ""
     words = "; ".join(filter(None, (reason, (why or jobset.failure).removeprefix("failed: "))))
     code, culprit = (first.exit_code, first.number) if first is not None else (None, None)
-    return Health(JobState.FAILED, HealthLevel.BAD, words, code=code, culprit=culprit, over=True)
+    return JobHealth(JobState.FAILED, HealthLevel.BAD, words, code=code, culprit=culprit, over=True)
 
 
-def _kept_health(jobset: JobSet, fleet: Fleet, job_progress: JobProgress, alarms: Sequence[Alarm]) -> Health:
+def _kept_health(jobset: JobSet, fleet: Fleet, job_progress: JobProgress, alarms: Sequence[Alarm]) -> JobHealth:
     end = job_progress.end
     assert end is not None
     state, level = ("failed", HealthLevel.BAD) if end.code else ("succeeded", HealthLevel.LATE)
@@ -132,10 +132,10 @@ def _kept_health(jobset: JobSet, fleet: Fleet, job_progress: JobProgress, alarms
     words = "; ".join(filter(None, (reason, kept_words(jobset, job_progress, fleet.at))))
     alarmed = any(each.is_active and each.kind in {AlarmKind.KEPT, AlarmKind.NAN, AlarmKind.BUSBW} for each in alarms)
     culprit = end.pod if end.code else None
-    return Health(state, level, words, alarmed and not end.code, code=end.code, culprit=culprit, kept=True)
+    return JobHealth(state, level, words, alarmed and not end.code, code=end.code, culprit=culprit, kept=True)
 
 
-def open_end(health: Health) -> str:
+def why_end_unknown(health: JobHealth) -> str:
     """Why the job's end cannot be forecast (stalled, kept, diverged); empty if it ends by itself."""
     if health.kept:
         return f"{health.state}, pods kept"
@@ -155,7 +155,7 @@ def kept_words(jobset: JobSet, job_progress: JobProgress, now: float) -> str:
     return f"pods kept, {jobset.gpus} GPUs {how} since {since}" if jobset.gpus else f"pods kept since {since}"
 
 
-def alarm_kind_of_health(health: Health) -> AlarmKind | None:
+def alarm_kind_of_health(health: JobHealth) -> AlarmKind | None:
     """The alarm kind that matches the job's health, to look up what to do next; None if there is none."""
     if health.kept:
         return AlarmKind.KEPT
@@ -163,34 +163,34 @@ def alarm_kind_of_health(health: Health) -> AlarmKind | None:
     return AlarmKind.SPIKE if slower else _ALARM_KINDS.get(health.state)
 
 
-def _health_by_alarms(state: JobState, alarms: Sequence[Alarm]) -> Health | None:
+def _health_by_alarms(state: JobState, alarms: Sequence[Alarm]) -> JobHealth | None:
     lasting = [each for each in alarms if each.is_active]
     for kind, word in _HEALTH_WORDS.items():
         found = next((each for each in lasting if each.kind is kind), None)
         if found is not None and (state in _LIVE_STATES or kind is AlarmKind.NAN):
-            return Health(word, HealthLevel.BAD, found.words, alarmed=True)
-    return Health(state, HealthLevel.BAD, lasting[-1].words, alarmed=True) if lasting else None
+            return JobHealth(word, HealthLevel.BAD, found.words, alarmed=True)
+    return JobHealth(state, HealthLevel.BAD, lasting[-1].words, alarmed=True) if lasting else None
 
 
 def _health_by_log(
     state: JobState, late: str, job_progress: JobProgress | None, unknown: str, *, followed: bool
-) -> Health | None:
+) -> JobHealth | None:
     if job_progress is not None and job_progress.nan:
-        return Health("diverged", HealthLevel.BAD, job_progress.nan_words)
+        return JobHealth("diverged", HealthLevel.BAD, job_progress.nan_words)
     if job_progress is not None and job_progress.fault:
-        return Health(state, HealthLevel.BAD, job_progress.fault)
+        return JobHealth(state, HealthLevel.BAD, job_progress.fault)
     if state not in _LIVE_STATES:
         return None
     if late or unknown:
-        return Health("late", HealthLevel.LATE, late) if late else Health(state, HealthLevel.WAITS, unknown)
+        return JobHealth("late", HealthLevel.LATE, late) if late else JobHealth(state, HealthLevel.WAITS, unknown)
     if job_progress is not None and job_progress.late and not followed:
         return (
-            Health("stalled", HealthLevel.BAD, job_progress.late)
+            JobHealth("stalled", HealthLevel.BAD, job_progress.late)
             if job_progress.stalled
-            else Health("late", HealthLevel.LATE, job_progress.late)
+            else JobHealth("late", HealthLevel.LATE, job_progress.late)
         )
     return (
-        Health(state, HealthLevel.LATE, job_progress.slower)
+        JobHealth(state, HealthLevel.LATE, job_progress.slower)
         if job_progress is not None and job_progress.slower
         else None
     )
@@ -204,6 +204,6 @@ def foreseen_ends(fleet: Fleet, known: Mapping[str, JobProgress]) -> tuple[dict[
             continue
         if (seconds := each.seconds_left) is not None:
             left[uid] = max(0.0, each.at + seconds - fleet.at)
-        if words := open_end(job_health(jobset, fleet, job_progress=each)):
+        if words := why_end_unknown(job_health(jobset, fleet, job_progress=each)):
             open_ends[uid] = words
     return left, open_ends

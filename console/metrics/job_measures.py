@@ -85,7 +85,7 @@ MAX_DISORDER_SECONDS = 60.0  # by which a line may come late; an older one is of
 
 
 class CatchUp:
-    """Whether a log's earlier lines are still being read: their times advance faster than the clock."""
+    """Tells whether earlier lines of a log are still being read: their times advance faster than the clock."""
 
     def __init__(self) -> None:
         self._read_to: tuple[float, float] | None = None  # when the newest line was printed, and read
@@ -162,10 +162,7 @@ class JobMeasures:
         return combine_ends(self.ends.values())
 
     def list_spans(self, until: float, limits: Thresholds) -> list[TimeSpan]:
-        """The job's time as spans by its log; `until`: the log is complete up to then, 0.0: up to its last line.
-
-        The next step or row is late from when the alarms say so.
-        """
+        """The uses of the job's time as spans by its log; `until`: the log is complete up to then (0.0: last line)."""
         track, end = self.track, self.end
         if end is not None and end.kept:
             spans = list_seen([self.tables, *(each.seen for each in self.tracks)], end.time)

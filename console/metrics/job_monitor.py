@@ -196,7 +196,7 @@ class _BackgroundWork:
         self.tasks[work] = asyncio.create_task(coroutine, name=f"{work}:{self._job}")
 
 
-async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:
+async def _cancel_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -305,7 +305,7 @@ class JobMonitor:
         why, at = self._uninspected
         return replace(found, blamed=f"not inspected: {why}", blamed_at=at) if at > found.blamed_at else found
 
-    def _evaluate(self, now: float, look: JobSample) -> None:
+    def _evaluate_alarms(self, now: float, look: JobSample) -> None:
         """Evaluate the alarms, and start the inspections that they call for.
 
         A late job is inspected at once, when its lateness becomes an alarm, and then after `INSPECTION_PAUSE`, each
@@ -367,7 +367,7 @@ class JobMonitor:
         except ConsoleError as error:
             self.trouble = error
         finally:
-            await _cancel(self._works.tasks.values())
+            await _cancel_tasks(self._works.tasks.values())
 
     async def _evaluate_periodically(self) -> None:
         self._works.begin("gpus", self._read_gpus_periodically())
@@ -382,7 +382,7 @@ class JobMonitor:
                     and self.measures.complete_until((rank,)) > time.monotonic() - SERVER_QUIET_SECONDS
                 }
             )
-            self._evaluate(SERVER_CLOCK.now(), replace(look, behind_log=self.is_lagging))
+            self._evaluate_alarms(SERVER_CLOCK.now(), replace(look, behind_log=self.is_lagging))
             if self.measures.trouble is not None:
                 raise self.measures.trouble
             if look.finished and self.measures.over:
@@ -426,7 +426,7 @@ class JobMonitor:
         found = replace(self._sample_job({}), behind_log=self.is_lagging)
         if not self.is_followed:
             found = replace(found, step=None, step_time=0.0)  # of a log that is not followed no step is awaited
-        self._evaluate(now, found)
+        self._evaluate_alarms(now, found)
         return not found.finished
 
     def _follow_logs(self, streams: int) -> None:
@@ -508,5 +508,5 @@ class JobMonitor:
 
     async def close(self) -> None:
         reading, self._tasks = [*self._tasks.values(), *filter(None, [self._following])], {}
-        await _cancel(reading)
-        await _cancel(self._works.tasks.values())
+        await _cancel_tasks(reading)
+        await _cancel_tasks(self._works.tasks.values())

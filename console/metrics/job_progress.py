@@ -15,7 +15,7 @@ from console.median import median
 from console.metrics.start_phase import StartPhase
 from console.metrics.step_cadence import StepCadence, cadence_of_rows, format_late_row, format_late_step, seconds_to_end
 from console.metrics.training_run import SLOWER_SHARE, SLOWER_SPREADS
-from console.settings_file import config_in_force
+from console.settings_file import current_config
 from trainlog import MetricColumn, NcclResult, RunPosition, judge_test
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def seconds_left(self) -> float | None:
-        """Like `eta`, but also for a diverged run, which goes on to its last step unless it is stopped."""
+        """The estimated time to the last step, also for a diverged run, which goes on unless it is stopped."""
         pace = self.step_time if self.pace is None else self.pace
         if self.step is None or self.total is None or pace is None or self.late or self.end is not None:
             return None
@@ -84,7 +84,7 @@ class JobProgress(Struct, frozen=True):
         if self.rhythm is None or not self.stepped or self.finished or self.end is not None:
             return ""
         quiet = self.at - self.stepped
-        if quiet <= self.rhythm.soonest_late or quiet <= self.rhythm.late_after(config_in_force().config.alarms):
+        if quiet <= self.rhythm.soonest_late or quiet <= self.rhythm.late_after(current_config().config.alarms):
             return ""
         if self.step is None and self.size is not None:
             return format_late_row(quiet, self.size, self.rhythm.pace)
@@ -92,19 +92,19 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def moved(self) -> float:
-        """When the job made its last step, or began its present start phase; 0.0 if unknown."""
+        """The time of the job's last step, or of the begin of its present start phase; 0.0 if unknown."""
         return self.start.since if self.start is not None else self.stepped
 
     @property
     def stalled(self) -> bool:
         """Whether the step was late enough for a stall alarm."""
         if self.start is not None:
-            return self.end is None and self.start.stalled(self.at, config_in_force().config.alarms)
+            return self.end is None and self.start.stalled(self.at, current_config().config.alarms)
         quiet = self.at - self.stepped
         return (
             self.rhythm is not None
             and bool(self.late)
-            and quiet > self.rhythm.alarm_after(config_in_force().config.alarms)
+            and quiet > self.rhythm.alarm_after(current_config().config.alarms)
         )
 
     def is_older_than(self, known: JobProgress | None) -> bool:

@@ -17,7 +17,7 @@ from console.decoding import DECODING_ERRORS
 from console.folders import atomic_write, make_private, read_own_file
 from console.metrics.job_measures import known_layouts
 from console.metrics.job_progress import JobProgress
-from console.settings_file import config_in_force, own_log_formats
+from console.settings_file import current_config, own_log_formats
 from trainlog import MAX_LAYOUTS, LineLayout, RunPosition, compile_stored_pattern
 
 MAX_JOBS = 200  # of which each is kept, the newest
@@ -29,8 +29,8 @@ class EndedJob(Struct, array_like=True, frozen=True):
     progress: JobProgress | None  # None: its log shows none
 
 
-class _Contents(Struct, array_like=True):
-    of: str = ""  # what reads logs here, see `_reader`
+class _CacheContents(Struct, array_like=True):
+    of: str = ""  # what reads logs here, see `_parsers_identity`
     layouts: Annotated[list[LineLayout], Meta(max_length=MAX_LAYOUTS)] = field(default_factory=list)
     ended: dict[str, EndedJob] = field(default_factory=dict)
     diverged: dict[str, RunPosition] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class _Contents(Struct, array_like=True):
 _BY_JOB = ("ended", "diverged", "tested", "printing")
 
 
-class LearnedLogs:
+class LogResultCache:
     """Cached results of jobs' logs by JobSet uid, and the line layouts of known programs."""
 
     def __init__(self, place: Path | None = None) -> None:
@@ -49,7 +49,7 @@ class LearnedLogs:
         self._place = place
         self._loaded, self._changed = place is None, False
         self._layouts: list[LineLayout] = []  # those on disk
-        self._known = _Contents()
+        self._known = _CacheContents()
 
     def ended(self, uid: str, of: bytes) -> EndedJob | None:
         """The cached result of a job that has ended; None: its log has to be read."""
@@ -98,7 +98,7 @@ class LearnedLogs:
             return
         layouts, others = known_layouts(own_log_formats()), self._read()
         self._changed, self._layouts = False, [*layouts]
-        self._known.of, self._known.layouts = _reader(), layouts
+        self._known.of, self._known.layouts = _parsers_identity(), layouts
         for name in _BY_JOB:
             every = getattr(others, name) | getattr(self._known, name)
             setattr(self._known, name, dict([*every.items()][-MAX_JOBS:]))
@@ -106,18 +106,18 @@ class LearnedLogs:
             make_private(self._place.parent)
             atomic_write(self._place, msgpack.encode(self._known, enc_hook=lambda pattern: pattern.pattern))
 
-    def _read(self) -> _Contents:
+    def _read(self) -> _CacheContents:
         with suppress(OSError, *DECODING_ERRORS):  # then the logs are read again
             data = read_own_file(self._place, MAX_FILE_BYTES) if self._place is not None else b""
-            found = msgpack.decode(data, type=_Contents, dec_hook=lambda _, stored: compile_stored_pattern(stored))
-            if found.of == _reader() and all(each.can_be_learned() for each in found.layouts):
+            found = msgpack.decode(data, type=_CacheContents, dec_hook=lambda _, stored: compile_stored_pattern(stored))
+            if found.of == _parsers_identity() and all(each.can_be_learned() for each in found.layouts):
                 return found
-        return _Contents()
+        return _CacheContents()
 
 
-def _reader() -> str:
+def _parsers_identity() -> str:
     """The identity of the parsers: when their modules were installed, and the log formats in the settings."""
     spec, metrics = find_spec("trainlog"), Path(__file__).parent
     logs = Path(spec.origin if spec and spec.origin else "").parent
     folders = logs, logs / "nccl", logs / "training", logs / "training" / "formats", metrics, metrics.parent / "logs"
-    return f"{[folder.stat().st_mtime_ns for folder in folders]} {metrics} {config_in_force().config.formats}"
+    return f"{[folder.stat().st_mtime_ns for folder in folders]} {metrics} {current_config().config.formats}"

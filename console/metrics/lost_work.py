@@ -9,7 +9,7 @@ from console.durations import format_duration
 from console.kube.objects.jobset import JobSet, RecipeKind, recipe_kind
 from console.metrics.gpu_time_ledger import format_gpu_time
 from console.metrics.time_spans import SpanKind, TimeSpan
-from console.settings_file import config_in_force
+from console.settings_file import current_config
 
 if TYPE_CHECKING:
     from console.errors import ConsoleError
@@ -120,7 +120,7 @@ def find_followed_lost_work(
         unread = unread_words(measures.unread[0])
     if measures.tests and not (folder is not None and folder.complete):
         return None
-    spans = measures.list_spans(now, config_in_force().config.alarms)
+    spans = measures.list_spans(now, current_config().config.alarms)
     return find_lost_work(jobset, fleet, spans, now, place=saved_folder(measures), folder=folder, unread=unread)
 
 
@@ -148,10 +148,7 @@ def has_checkpoint(jobset: JobSet, measures: JobMeasures | None, folder: SeenFol
 
 
 def _running_gpus(jobset: JobSet, fleet: Fleet) -> tuple[int, float, float]:
-    """GPUs that a job holds, and since when its pods and their containers run; 0.0: not known.
-
-    Where pods may not be listed its GPUs are those that it asks for, while it runs.
-    """
+    """The number of GPUs that a job holds, and since when its pods and containers run (0.0 if unknown)."""
     pods = fleet.pods_by_jobset.get(jobset.uid, ())
     holding = [pod for pod in pods if pod.holds_gpus]
     started = min((each for pod in holding if (each := pod.started)), default=0.0)

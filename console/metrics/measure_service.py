@@ -18,13 +18,13 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.logs.log_line import LogLine, PodLine
 from console.metrics.job_measures import JobMeasures, LogReader, choose_ranks
-from console.metrics.log_result_cache import LearnedLogs
+from console.metrics.log_result_cache import LogResultCache
 from console.metrics.nccl_history import MeasuredTest, NcclHistory, NodeBandwidth, default_path
 from console.metrics.progress_reader import JobProgressReader
 from console.metrics.training_run import TrainingRun
 from console.scheduling.pod_failure import PodFailure, rank_failures
 from console.scheduling.pod_slots import pod_slots
-from console.settings_file import config_in_force
+from console.settings_file import current_config
 from console.work_slices import WorkSlices
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ class UsualFigures(Protocol):
     async def phases(self, job: JobSet) -> Mapping[str, float]: ...
 
 
-class RunMemory(Protocol):
-    """The run history as measurements use it: they read earlier runs and record figures of current ones."""
+class UsedRunHistory(Protocol):
+    """The run history as measurements use it: earlier runs are read, and figures of current ones recorded."""
 
     @property
     def earlier(self) -> UsualFigures: ...
@@ -104,7 +104,7 @@ class MeasureService:
         self,
         cluster: WatchedCluster,
         logs: Callable[[], LogService],
-        runs: Callable[[], RunMemory],
+        runs: Callable[[], UsedRunHistory],
         find_monitored: Callable[[Key], JobMeasures | None] = lambda _: None,
         *,
         place: Path | None = None,
@@ -119,13 +119,13 @@ class MeasureService:
         self._read_again = 0.0
         self._read_last: tuple[Key, float, JobMeasures] | None = None  # the log that was read to its end last, and when
         self.find_monitored = find_monitored  # the measures of a job of which a log or two are followed
-        self._learned: dict[Path, LearnedLogs] = {}
+        self._learned: dict[Path, LogResultCache] = {}
         self.progress_reader = JobProgressReader(cluster, self, read_tail, None if read_tail else self._learned_logs)
 
     @property
     def pass_line(self) -> float:
         """The bus bandwidth (GB/s) that a test has to reach."""
-        return config_in_force().config.alarms.pass_line
+        return current_config().config.alarms.pass_line
 
     @property
     def test_history(self) -> NcclHistory:
@@ -136,10 +136,10 @@ class MeasureService:
             self._kept[place] = NcclHistory(place)
         return self._kept[place]
 
-    def _learned_logs(self) -> LearnedLogs:
+    def _learned_logs(self) -> LogResultCache:
         """The cached log results of this cluster."""
         folder = self._cluster.current_connection.target.cluster.practice_folder or state_folder()
-        return self._learned.setdefault(folder, LearnedLogs(folder / "logs-learned.msgpack"))
+        return self._learned.setdefault(folder, LogResultCache(folder / "logs-learned.msgpack"))
 
     def bandwidth_by_node(self) -> dict[str, NodeBandwidth]:
         """Each node's bandwidth in its latest tests, as last read; other consoles' tests appear with a delay."""

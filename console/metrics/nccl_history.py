@@ -52,10 +52,7 @@ class MeasuredTest(Struct, frozen=True):
 
 
 def comparable_tests(tests: Iterable[MeasuredTest], shown: MeasuredTest) -> list[MeasuredTest]:
-    """Finished tests like `shown` without wrong values, of other jobs or attempts, newest first.
-
-    Of a test without rows the data type is not known yet.
-    """
+    """Finished tests like `shown` without wrong values, of other jobs or attempts, newest first."""
     program, ranks, kind, gpu = shown.comparison_key
     keys = ((each, each.comparison_key) for each in tests if each.name != shown.name)
     others = (each for each, key in keys if key == (program, ranks, kind or key[2], gpu))

@@ -24,7 +24,7 @@ from console.logs.log_line import LogLine
 from console.metrics.health import foreseen_ends
 from console.metrics.job_measures import JobMeasures, read_lines
 from console.metrics.job_progress import JobProgress, compare_with_earlier, keep_previous_verdict, progress_of_measures
-from console.metrics.log_result_cache import EndedJob, LearnedLogs
+from console.metrics.log_result_cache import EndedJob, LogResultCache
 from console.metrics.nccl_history import MeasuredTest, NcclHistory
 from console.metrics.start_phase import PULL_PHASE, StartPhase, pull_phase
 from console.scheduling.pod_slots import PodSlot, first_failure, pod_slots
@@ -69,7 +69,7 @@ def _keep_only(uids: Collection[str], *kept: dict[str, Any]) -> None:
 class NanOnsetFinder:
     """Finds the step at which the loss became NaN by reading the log back, once for all readers."""
 
-    def __init__(self, read_tail: ReadTail, learned: Callable[[], LearnedLogs] = LearnedLogs) -> None:
+    def __init__(self, read_tail: ReadTail, learned: Callable[[], LogResultCache] = LogResultCache) -> None:
         self._read_tail, self._learned = read_tail, learned
         self._known: dict[str, RunPosition] = {}  # by the uid of the JobSet
         self._searched: set[str] = set()  # whose logs were read back to where the loss was lost, or as far as that goes
@@ -88,10 +88,7 @@ class NanOnsetFinder:
             measures.track.earlier = await self.find_onset(uid, pods, measures.track.position())
 
     async def find_onset(self, uid: str, pods: Sequence[Pod], where: RunPosition, since: float = 0.0) -> RunPosition:
-        """`where`, with the step at which the loss became NaN added if the log of one of these pods still has it.
-
-        `since`: when the oldest step read, whose loss is NaN already, was printed, in epoch seconds; 0.0: not known.
-        """
+        """`where` with the step at which the loss became NaN, if the log of one of these pods still has it."""
         async with self._locks[uid]:
             if uid in self._known:
                 where = where.with_nan_onset(self._known[uid])
@@ -137,7 +134,7 @@ class _ReadLogs(Struct):
 
 
 class ProgressSource(Protocol):
-    """Where `JobProgressReader` gets test history, earlier runs and measures of followed jobs."""
+    """The source of test history, earlier runs and measurements of followed jobs for `JobProgressReader`."""
 
     @property
     def pass_line(self) -> float: ...
@@ -156,11 +153,11 @@ class JobProgressReader:
         cluster: WatchedCluster,
         service: ProgressSource,
         read_tail: ReadTail | None = None,
-        learned: Callable[[], LearnedLogs] | None = None,
+        learned: Callable[[], LogResultCache] | None = None,
     ) -> None:
         self._cluster, self._service = cluster, service
         self._read_tail = read_tail or self._read_tail_of_log
-        self._unstored = LearnedLogs()
+        self._unstored = LogResultCache()
         self._learned = learned or (lambda: self._unstored)
         self.beginnings = NanOnsetFinder(self._read_tail, self._learned)
         self.known: dict[str, JobProgress] = {}  # by the uid of the JobSet
@@ -175,7 +172,7 @@ class JobProgressReader:
     def reset(self) -> None:
         """Drop everything, because the cluster has changed."""
         self.known, self._asked, self._over, self._failed, self._read = {}, {}, set(), Counter(), set()
-        self._looked, self._ends, self._unstored = {}, {}, LearnedLogs()
+        self._looked, self._ends, self._unstored = {}, {}, LogResultCache()
         self._believed.clear()
         self.beginnings.reset()
 
@@ -208,7 +205,7 @@ class JobProgressReader:
         return not was_read and self._service.find_followed(jobset.key) is None
 
     def foresee_ends(self, fleet: Fleet) -> tuple[dict[str, float], dict[str, str]]:
-        """As the function `foreseen_ends`, with this reader's progress; may run in a thread."""
+        """The expected ends of running jobs, by their progress; may run in a thread."""
         return foreseen_ends(fleet, dict(self.known))
 
     async def update(self, keys: Sequence[tuple[str, str]]) -> bool:
@@ -259,10 +256,7 @@ class JobProgressReader:
         return self._store_progress(jobset.uid, await self._find_end(jobset, found, tails))
 
     async def _find_end(self, jobset: JobSet, found: JobProgress, tails: Tails) -> JobProgress:
-        """The progress with how the program ended, searched in all pods once the reporting pod prints no more steps.
-
-        `tails`: lines at the ends of logs of its pods that were read just now.
-        """
+        """The progress with how the program ended, searched in the logs of all pods (`tails`: read just now)."""
         if not found.late or found.nan or jobset.finished:
             return found
         uid, now = jobset.uid, time.monotonic()

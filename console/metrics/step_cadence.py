@@ -69,10 +69,7 @@ class StepCadence(Struct, frozen=True):
 
 
 def pace_by_timestamps(numbers: Sequence[float], times: Sequence[float], paced_from: int) -> float | None:
-    """Seconds per step by the latest lines; a pause among them counts with as many steps as it is made for.
-
-    `numbers`, `times`: of all steps, and when each was printed; no pause counts before the step at `paced_from`.
-    """
+    """Seconds per step by the print times of the latest lines; a pause counts as the steps it is made for."""
     if len(times) < 3:
         return None
     first = max(1, len(times) - RECENT_STEPS)
@@ -101,10 +98,7 @@ def pace_by_timestamps(numbers: Sequence[float], times: Sequence[float], paced_f
 def _steady_pace(
     numbers: Sequence[float], times: Sequence[float], first: int, paced_from: int, longest: float
 ) -> float:
-    """Seconds per step by the lines from `first` on, and by those before that came as fast, none after `longest`.
-
-    By the latest alone one line that comes late would move an end that is hours away by minutes.
-    """
+    """Seconds per step by the lines from `first` on and by earlier ones of the same pace, none after `longest`."""
     pace = (times[-1] - times[first]) / (numbers[-1] - numbers[first])
     while first - RECENT_STEPS >= paced_from and len(times) - first < STEADY:
         before = first - RECENT_STEPS

@@ -184,7 +184,7 @@ class TimeRecorder:
         return found
 
 
-class _Table(Struct, frozen=True):
+class _TableProgress(Struct, frozen=True):
     begun: float  # when its first line was printed
     last: float  # its last row
     ended: float = 0.0  # 0.0: it goes on
@@ -197,7 +197,7 @@ class TableRecorder:
     def __init__(self, since: float = 0.0) -> None:
         """`since`: when the first line that was read was printed."""
         self._since = since
-        self._tables: dict[int, _Table] = {}  # by their place in the log
+        self._tables: dict[int, _TableProgress] = {}  # by their place in the log
 
     def feed_table(self, place: int, rows: int, begun: float, time: float, *, ended: bool) -> None:
         """Take the present state of a table; `begun`, `time`: print times of its first and last line."""
@@ -205,12 +205,12 @@ class TableRecorder:
         if known is None:
             if ended and not rows:  # a failure, and no table
                 return
-            known = _Table(begun, begun)
+            known = _TableProgress(begun, begun)
         last = time if rows > known.rows else known.last
-        self._tables[place] = _Table(known.begun, last, known.ended or (time if ended else 0.0), rows)
+        self._tables[place] = _TableProgress(known.begun, last, known.ended or (time if ended else 0.0), rows)
 
     def list_spans(self, until: float = 0.0, late_after: float = INFINITE_SECONDS) -> list[TimeSpan]:
-        """As `TimeRecorder.list_spans`, with rows instead of steps."""
+        """All spans of an NCCL test up to `until`, judged by its table rows."""
         found: list[TimeSpan] = []
         at = self._since
         ended = 0.0
@@ -232,10 +232,7 @@ class TableRecorder:
 def list_seen(
     recorders: Sequence[TimeRecorder | TableRecorder], until: float = 0.0, late_after: float = INFINITE_SECONDS
 ) -> list[TimeSpan]:
-    """The spans of the tests and trainings of one job, one after the other; `until`: up to when its log is known.
-
-    `late_after`: seconds after the last step or row after which the next one is late.
-    """
+    """The time spans of all tests and trainings of one job in order, judged late after `late_after` seconds."""
     found: list[TimeSpan] = []
     with_steps = [each for each in recorders if each.list_spans()]
     with_steps.sort(key=lambda each: each.list_spans()[-1].end)
@@ -257,7 +254,7 @@ def end_spans(spans: Iterable[TimeSpan], end: float, until: float, code: int) ->
     return [*before, *idle, TimeSpan(end, end, SpanKind.ENDED, last=code)]
 
 
-class SeenTime(Struct, frozen=True, omit_defaults=True):
+class RecordedSpans(Struct, frozen=True, omit_defaults=True):
     """The time spans of one run that consoles observed, as stored in its record."""
 
     created: float = 0.0  # seconds since the epoch; 0.0: not known
@@ -267,9 +264,9 @@ class SeenTime(Struct, frozen=True, omit_defaults=True):
     spans: tuple[TimeSpan, ...] = ()
     phases: dict[str, float] = {}  # how long each took before the first step, see `StartRecorder.took`
 
-    def merge(self, later: SeenTime) -> SeenTime:
+    def merge(self, later: RecordedSpans) -> RecordedSpans:
         """These spans with later observed ones, which replace overlapping parts."""
-        return SeenTime(
+        return RecordedSpans(
             self.created or later.created,
             self.ready or later.ready,
             later.nodes or self.nodes,
@@ -282,12 +279,12 @@ class SeenTime(Struct, frozen=True, omit_defaults=True):
         return json.encode(self).decode()
 
 
-def decode_seen_time(text: str) -> SeenTime:
+def decode_seen_time(text: str) -> RecordedSpans:
     """Decode spans stored by `encode`; empty for an unknown format, such as that of a newer console."""
     try:
-        return json.decode(text, type=SeenTime) if text else SeenTime()
+        return json.decode(text, type=RecordedSpans) if text else RecordedSpans()
     except ValueError:
-        return SeenTime()
+        return RecordedSpans()
 
 
 def merge_spans(before: Iterable[TimeSpan], later: Iterable[TimeSpan]) -> list[TimeSpan]:

@@ -26,7 +26,7 @@ from console.metrics.step_cadence import (
 )
 from console.metrics.time_spans import TimeRecorder
 from console.scheduling.pod_failure import PodFailure
-from console.settings_file import config_in_force
+from console.settings_file import current_config
 from trainlog import (
     STEP_METRICS,
     STEPS_IN_BLOCK,
@@ -519,7 +519,7 @@ class TrainingRun(RunReader):
         if rhythm is None or self.finished or not self.goes_on:
             return ""
         quiet = now - self.times[-1]
-        if quiet <= rhythm.soonest_late or quiet <= rhythm.late_after(config_in_force().config.alarms):
+        if quiet <= rhythm.soonest_late or quiet <= rhythm.late_after(current_config().config.alarms):
             return ""
         return format_late_step(quiet, self.last.step if self.last else None, rhythm.usual(self.pace()))
 

@@ -65,7 +65,7 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class LoggedRequest:
     at: str  # Kubernetes, Google or registry
     what: str  # what was asked: "GET /version", "container: cluster practice"
     outcome: str  # "answered", or why it was not
@@ -90,7 +90,7 @@ class Check:
     fix: str  # what to do about it; of a check that passes, what would mend it if it did not
     command: str = ""  # the same as a shell command, where there is one
     repair: Repair | None = None
-    looks: tuple[Observation, ...] = ()
+    looks: tuple[LoggedRequest, ...] = ()
     at: float = 0.0  # when, in seconds since the epoch; 0.0: it is under way
     seconds: float = 0.0
 
@@ -112,7 +112,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class ResultTally:
     """How many checks had each result, and which are worst."""
 
     counts: tuple[tuple[Result, int], ...]
@@ -166,7 +166,7 @@ def summarize_unanswered(checks: Iterable[Check]) -> tuple[str, ...]:
 _COUNTED_RESULTS = (Result.OK, Result.FAIL, Result.WARN, Result.NOT_ALLOWED, Result.COULD_NOT)
 
 
-def tally(checks: Iterable[Check]) -> Tally:
+def tally_results(checks: Iterable[Check]) -> ResultTally:
     """Count the checks by result; those that do not apply are left out."""
     found = tuple(checks)
     counted = Counter(each.result for each in found if each.over)
@@ -175,7 +175,7 @@ def tally(checks: Iterable[Check]) -> Tally:
     failing = tuple(each for each in over if each.result is Result.FAIL)
     warned = tuple(each for each in over if each.result is Result.WARN)
     unanswered = tuple(each for each in over if each.result is Result.COULD_NOT)
-    return Tally(counts, failing, sum(not each.over for each in found), warned, unanswered)
+    return ResultTally(counts, failing, sum(not each.over for each in found), warned, unanswered)
 
 
 DEFAULT_GPUS = 2 * MACHINE_GPUS  # where no recipe says otherwise: the two nodes that the documents ask for at least
@@ -365,7 +365,7 @@ class CheckContext:
 
     def __init__(self, requests: SharedRequests, needs: LaunchNeeds) -> None:
         self.questions, self.cluster, self.wish = requests, requests.cluster, needs
-        self.looks: list[Observation] = []
+        self.looks: list[LoggedRequest] = []
 
     async def send_request(self, at: str, what: str, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Send a request once for all checks, and log the outcome."""
@@ -379,7 +379,7 @@ class CheckContext:
             raise
         finally:
             if all(each.what != what for each in self.looks):
-                self.looks.append(Observation(at, what, outcome, round(time.monotonic() - started, 3)))
+                self.looks.append(LoggedRequest(at, what, outcome, round(time.monotonic() - started, 3)))
         return answer
 
     async def get(self, path: str, type_: type[_T], **params: str) -> _T:
@@ -409,7 +409,7 @@ class CheckContext:
         return await self.send_request(KUBERNETES, f"GET {path}?{shown} (metadata)", question)
 
     async def find(self, path: str, type_: type[_T], **params: str) -> _T | None:
-        """Like `get`; None if the object does not exist."""
+        """The object at a path of the API; None if it does not exist."""
         try:
             return await self.get(path, type_, **params)
         except NotFound:
@@ -445,7 +445,7 @@ class CheckContext:
         return await self.send_request(GOOGLE, f"container: cluster {place.cluster} in {place.location}", question)
 
     async def call_google(self, what: str, module: str, question: Callable[[Any, GoogleSession], Awaitable[_T]]) -> _T:
-        """Call a Google API through `Cloud.call`, once for all checks."""
+        """Call a Google API through `GoogleAccount.call`, once for all checks."""
         return await self.send_request(GOOGLE, what, lambda: self.cluster.google.cloud.call(module, question))
 
     async def granted_permissions(self, project: str, wanted: Collection[str]) -> frozenset[str]:

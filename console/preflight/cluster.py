@@ -56,7 +56,7 @@ _ADMIN_PERMISSIONS = (
 
 
 async def check_api_server(context: CheckContext) -> CheckVerdict:
-    running = (await context.get("/version", unwatched_kinds.BuildSchema)).git_version or "of an unknown version"
+    running = (await context.get("/version", unwatched_kinds.GitVersionSchema)).git_version or "of an unknown version"
     server = context.cluster.watch.current_connection.target.cluster.server
     found = ok(f"The API server {running} at {server} answers (context {context.cluster.watch.context}).")
     return combine_verdicts(
@@ -80,7 +80,7 @@ async def _check_cluster_status(context: CheckContext) -> CheckVerdict:
 
 
 async def _check_version_in_cluster(context: CheckContext) -> CheckVerdict:
-    plane = (await context.get("/version", unwatched_kinds.BuildSchema)).git_version or ""
+    plane = (await context.get("/version", unwatched_kinds.GitVersionSchema)).git_version or ""
     kubelets = sorted(
         {node.version for node in (await context.wait_for_kinds("nodes")).nodes.values() if node.version},
         key=parse_version,
@@ -228,7 +228,7 @@ async def _check_listed(context: CheckContext, kind: str, plural: str, name: str
 
 
 async def _check_priority_class(context: CheckContext, name: str) -> CheckVerdict:
-    group = await context.find(f"/apis/{KUEUE_GROUP}", unwatched_kinds.GroupSchema)
+    group = await context.find(f"/apis/{KUEUE_GROUP}", unwatched_kinds.ApiGroupSchema)
     version = next(iter(group.names), "") if group else ""
     path = f"/apis/{KUEUE_GROUP}/{version}/workloadpriorityclasses/{quote(name, safe='')}"
     found = await context.find(path, ObjectSchema) if version else None
@@ -274,7 +274,7 @@ async def _check_kinds_served(
     if absent:
         evidence = f"The cluster does not serve {', '.join(absent)} of {group}."
         return missing_verdict(need, evidence, f"{name} is not installed.")
-    served = await context.find(f"/apis/{group}", unwatched_kinds.GroupSchema)
+    served = await context.find(f"/apis/{group}", unwatched_kinds.ApiGroupSchema)
     there = served.names if served else tuple(sorted(set(versions.values())))
     evidence = f"{', '.join(plurals)} of {group} are served in {', '.join(there)}."
     if not set(there) & set(known):

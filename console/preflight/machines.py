@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from console.errors import ConsoleError, NotFound, Refused
 from console.google.builds import ImageReference
-from console.google.clusters import Firewall, GkePool, Nat, Reservation, is_port_open
+from console.google.clusters import CloudNat, FirewallRule, GkePool, Reservation, is_port_open
 from console.kube.nested_values import get_path as value_at
 from console.kube.objects import unwatched_kinds
 from console.kube.objects.meta import ObjectSchema
@@ -377,7 +377,7 @@ async def _check_nat(context: CheckContext) -> CheckVerdict:
     cluster = await context.gke()
     region = cluster.location if cluster.regional else cluster.location.rpartition("-")[0]
     network, subnet = (each.rpartition("/")[2] for each in (cluster.network, cluster.subnetwork))
-    found: tuple[Nat, ...] = await context.call_google(
+    found: tuple[CloudNat, ...] = await context.call_google(
         f"compute: Cloud NATs in {region}", "compute", lambda api, login: api.list_nats(login, cluster.project, region)
     )
     mine = [each for each in found if each.network == network and (not each.subnets or subnet in each.subnets)]
@@ -470,7 +470,7 @@ async def check_network_policies(context: CheckContext) -> CheckVerdict:
         return combine_verdicts(await verdict_of(_check_firewall(context)), shared, all_required=True)
     namespace, ports = context.wish.namespace, context.wish.ports
     path = f"/apis/networking.k8s.io/v1/namespaces/{quote(namespace, safe='')}/networkpolicies"
-    found = (await context.get(path, ListSchema[unwatched_kinds.PolicySchema])).items or []
+    found = (await context.get(path, ListSchema[unwatched_kinds.NetworkPolicySchema])).items or []
     words = " and ".join(map(str, ports))
     about = [each for each in found if _selects_launch(each)]
     if not about:
@@ -484,7 +484,7 @@ async def check_network_policies(context: CheckContext) -> CheckVerdict:
     return fail(text, f"They block traffic {', '.join(shut)}: pods cannot meet.")
 
 
-def _selects_launch(policy: unwatched_kinds.PolicySchema) -> bool:
+def _selects_launch(policy: unwatched_kinds.NetworkPolicySchema) -> bool:
     """Whether a policy selects the pods of a launch; an unclear selector counts as yes."""
     selector = policy.spec.pod_selector if policy.spec else None
     labels = (selector.match_labels if selector else None) or {}
@@ -492,7 +492,7 @@ def _selects_launch(policy: unwatched_kinds.PolicySchema) -> bool:
     return not labels or bool(expressions) or any(key in _CHART_LABELS for key in labels)
 
 
-def _is_port_open(policies: list[unwatched_kinds.PolicySchema], port: int, way: str) -> bool:
+def _is_port_open(policies: list[unwatched_kinds.NetworkPolicySchema], port: int, way: str) -> bool:
     """Whether a port is open between pods of the namespace; policies are additive."""
     kind = "Ingress" if way == "into" else "Egress"
     about = [each.spec for each in policies if each.spec and kind in (each.spec.policy_types or ["Ingress"])]
@@ -502,7 +502,7 @@ def _is_port_open(policies: list[unwatched_kinds.PolicySchema], port: int, way: 
     return any(_allows_port(rule, port, kind, policies[0].metadata.namespace or "") for rule in rules)
 
 
-def _allows_port(rule: unwatched_kinds.RuleSchema, port: int, kind: str, namespace: str) -> bool:
+def _allows_port(rule: unwatched_kinds.PolicyRuleSchema, port: int, kind: str, namespace: str) -> bool:
     peers = rule.from_ if kind == "Ingress" else rule.to
     if peers and not any(_includes_namespace(each, namespace) for each in peers):
         return False
@@ -513,7 +513,7 @@ def _allows_port(rule: unwatched_kinds.RuleSchema, port: int, kind: str, namespa
     )
 
 
-def _includes_namespace(peer: unwatched_kinds.PeerSchema, namespace: str) -> bool:
+def _includes_namespace(peer: unwatched_kinds.PolicyPeerSchema, namespace: str) -> bool:
     if peer.ip_block is not None:
         return peer.ip_block.get("cidr") in _POD_RANGES and not peer.ip_block.get("except")
     spaces = peer.namespace_selector
@@ -528,7 +528,7 @@ async def _check_firewall(context: CheckContext) -> CheckVerdict:
     cluster = await context.gke()
     network = cluster.network.rpartition("/")[2]
     what = f"compute: firewall rules of {network}"
-    rules: tuple[Firewall, ...] = await context.call_google(
+    rules: tuple[FirewallRule, ...] = await context.call_google(
         what, "compute", lambda api, login: api.list_firewalls(login, cluster.project, network)
     )
     shut = [str(port) for port in context.wish.ports if not is_port_open(rules, port)]

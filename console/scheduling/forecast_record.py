@@ -56,7 +56,7 @@ class RecordedWindow(Struct, frozen=True):
 
     @property
     def error(self) -> float:
-        """How far from the simulated middle it started: -1 to 1 are the ends of the simulated window."""
+        """The distance of the real start from the middle of the simulated window; -1 and 1 are its ends."""
         if not self.started:
             return math.inf
         start, middle, end = self.simulated or (self.start, self.middle, self.end)
@@ -64,7 +64,7 @@ class RecordedWindow(Struct, frozen=True):
         return off / max(end - middle if off > 0 else middle - start, least, 1.0)
 
 
-class Score(Struct, frozen=True):
+class WindowScore(Struct, frozen=True):
     """How many forecast windows contained the actual start (`held`), of those that are decided (`judged`)."""
 
     held: int
@@ -73,12 +73,12 @@ class Score(Struct, frozen=True):
     median_error: float | None  # seconds from the middle of the window to the start; None: none has started
 
 
-def score(recorded: Iterable[RecordedWindow]) -> Score:
+def score(recorded: Iterable[RecordedWindow]) -> WindowScore:
     listed = list(recorded)
     judged = [each for each in listed if each.judged]
     errors = [abs(each.started - each.middle) for each in judged if each.started]
     held = sum(each.held for each in judged)
-    return Score(held, len(judged), len(listed) - len(judged), median(errors) if errors else None)
+    return WindowScore(held, len(judged), len(listed) - len(judged), median(errors) if errors else None)
 
 
 def correct_windows(

@@ -19,14 +19,14 @@ from console.scheduling.topology import BLOCK, LEVELS, MACHINE_GPUS, SUBBLOCK, H
 from console.scheduling.why import Category, QuotaHolder, Why
 from kueue_rules import (
     HOSTNAME,
-    Domain,
     Flavor,
     SnapshotPodSet,
     Toleration,
+    TopologyDomain,
     TopologyRequest,
     TopologyTree,
     assign_topology,
-    fill,
+    count_fitting,
     first_untolerated_taint,
     sort_by_room,
     spread,
@@ -48,7 +48,7 @@ class TopologyDemand(Struct, frozen=True):
 
 
 def topology_demand_of(workload: Workload) -> TopologyDemand | None:
-    """The topology request of its largest pod set with GPUs; None if it requests no GPU."""
+    """The topology request of a workload's largest pod set with GPUs; None without GPUs."""
     groups: list[WorkloadPodSet] = [group for group in workload.pod_sets if group.total(GPU)]
     if not groups:
         return None
@@ -148,7 +148,7 @@ class EligibleNodes:
             for each in nodes
         }
         self._capacity: dict[str, dict[str, int]] = {}
-        self._places: dict[str, list[Domain]] = {}
+        self._places: dict[str, list[TopologyDomain]] = {}
         self._trees: dict[tuple[str, ...], TopologyTree] = {}
         self._count_fitting((BLOCK, SUBBLOCK, HOSTNAME))
         self.free, self.total = sum(self.slots("").values()), sum(self.capacity("").values())
@@ -161,16 +161,16 @@ class EligibleNodes:
             level: [each for each in places.values() if each.values[-1] != UNLABELLED_DOMAIN]
             for level, places in zip(levels, tree.by_level, strict=True)
         }
-        fill(tree, pod, empty=True)
+        count_fitting(tree, pod, empty=True)
         for level, places in named.items():
             self._capacity[level] = {each.values[-1]: each.state for each in places}
         for name, used in self._used.items():
             if used:
                 tree.add_usage((name,), {GPU: used}, 1)
-        fill(tree, pod)
+        count_fitting(tree, pod)
         self._places |= {level: sort_by_room(places) for level, places in named.items()}
 
-    def _domains_of(self, level: str) -> list[Domain]:
+    def _domains_of(self, level: str) -> list[TopologyDomain]:
         """The domains of a level, roomiest first; empty for an unknown level."""
         if level in LEVELS and level not in self._places:
             self._count_fitting((level, HOSTNAME))

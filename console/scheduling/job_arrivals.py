@@ -45,7 +45,7 @@ class SeenWorkload(Struct, frozen=True):
         return (self.recipe, self.owner, asked.namespace, asked.owner_kind, asked.queue, asked.priority, asked.pod_sets)
 
 
-def note_workloads(seen: Sequence[SeenWorkload], fleet: Fleet, server: str) -> list[SeenWorkload]:
+def add_seen_workloads(seen: Sequence[SeenWorkload], fleet: Fleet, server: str) -> list[SeenWorkload]:
     """The workloads seen in the last days, with new ones of the snapshot added."""
     found = [each for each in seen if each.server != server or each.seen > fleet.at - RECENT_SECONDS]
     known = {each.workload.uid for each in found if each.server == server}
@@ -101,6 +101,6 @@ def update_seen_workloads(path: Path, fleet: Fleet, server: str) -> None:
     """Add the snapshot's new workloads to the file; OSError if it cannot be written. Blocking."""
     with file_lock(path):
         before = read_seen_workloads(path)
-        seen = note_workloads(before, fleet, server)
+        seen = add_seen_workloads(before, fleet, server)
         if seen != before:
             atomic_write(path, msgspec.json.encode(seen))

@@ -70,7 +70,7 @@ def job_name(workload: Workload) -> str:
 
 
 def cluster_queue_name(workload: Workload, fleet: Fleet) -> str:
-    """The ClusterQueue that it is admitted to or waits for, existing or not; empty if unknown."""
+    """The ClusterQueue that admitted a workload or that it waits for; empty if unknown."""
     if workload.cluster_queue:
         return workload.cluster_queue
     door = fleet.local_queues.get((workload.namespace, workload.queue))

@@ -23,7 +23,7 @@ _IMPROVABLE_VERDICTS = {LaunchVerdict.WAITS, LaunchVerdict.NEVER, LaunchVerdict.
 MAX_ALTERNATIVES = 3
 
 
-class Alternative(Struct, frozen=True):
+class LaunchAlternative(Struct, frozen=True):
     """A change of one launch value, and the change in words."""
 
     path: str  # of the chart's value
@@ -31,19 +31,19 @@ class Alternative(Struct, frozen=True):
     words: str
 
 
-def launch_alternatives(fleet: Fleet, ask: LaunchDemand) -> tuple[Alternative, ...]:
+def launch_alternatives(fleet: Fleet, ask: LaunchDemand) -> tuple[LaunchAlternative, ...]:
     """Up to three changes that let a launch start now, cheapest first; empty if it fits or that is unknown."""
     if not ask.queue or ask.gpus <= 0 or forecast(fleet, ask).verdict not in _IMPROVABLE_VERDICTS:
         return ()
     return tuple(each for each, _ in zip(_iter_alternatives(fleet, ask), range(MAX_ALTERNATIVES), strict=False))
 
 
-def _iter_alternatives(fleet: Fleet, ask: LaunchDemand) -> Iterator[Alternative]:
+def _iter_alternatives(fleet: Fleet, ask: LaunchDemand) -> Iterator[LaunchAlternative]:
     if ask.topology == "required" and _would_start(fleet, replace(ask, topology="preferred")):
-        yield Alternative("topology.request", "preferred", "with topology preferred")
+        yield LaunchAlternative("topology.request", "preferred", "with topology preferred")
     queue = next((each for each in rank_queues(fleet, ask) if each != ask.queue), "")
     if queue and _would_start(fleet, replace(ask, queue=queue)):
-        yield Alternative("queue", queue, f"in queue {queue}")
+        yield LaunchAlternative("queue", queue, f"in queue {queue}")
     if ask.gpus <= MACHINE_GPUS or closed_queue_forecast(fleet, ask):
         return
     # Machines: a job of fewer fits wherever one of more does, and none fits of more than the quota that is free.
@@ -55,7 +55,7 @@ def _iter_alternatives(fleet: Fleet, ask: LaunchDemand) -> Iterator[Alternative]
         else:
             too_many = middle
     if fewer:
-        yield Alternative("gpus", fewer * MACHINE_GPUS, f"with {fewer * MACHINE_GPUS} GPUs")
+        yield LaunchAlternative("gpus", fewer * MACHINE_GPUS, f"with {fewer * MACHINE_GPUS} GPUs")
 
 
 def _would_start(fleet: Fleet, ask: LaunchDemand) -> bool:

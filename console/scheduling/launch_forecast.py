@@ -31,7 +31,7 @@ from console.scheduling.quota_ledger import (
     quota_holder_of,
     quota_holders,
     quota_ledger,
-    shortage,
+    quota_shortage,
 )
 from console.scheduling.topology import BLOCK, MACHINE_GPUS, level_name
 from console.scheduling.why import QuotaAccount, QuotaHolder, awaited_ends, free_when, frees_enough
@@ -214,7 +214,7 @@ def _without_queue(fleet: Fleet, demand: LaunchDemand) -> Forecast:
         return Forecast(LaunchVerdict.UNKNOWN, why)
     found = _eligible_nodes(fleet, "", demand)
     if found.total < demand.pods:
-        return Forecast(LaunchVerdict.NEVER, _too_few(demand, found))
+        return Forecast(LaunchVerdict.NEVER, _too_few_machines(demand, found))
     slots = f"{format_slots(demand.pods, demand.size, free=False)} {'is' if demand.pods == 1 else 'are'} free"
     return Forecast(LaunchVerdict.NO_QUEUE, f"no queue: it starts as soon as {slots}; {found.free} now")
 
@@ -260,7 +260,7 @@ def _forecast_in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: 
         return replace(draft, verdict=LaunchVerdict.NEVER, sentence=words, short_by=demand.gpus - have.total)
     found, why = _machines(fleet, queue, flavor, demand)
     if found and found.total < demand.pods:
-        return replace(draft, verdict=LaunchVerdict.NEVER, sentence=_too_few(demand, found))
+        return replace(draft, verdict=LaunchVerdict.NEVER, sentence=_too_few_machines(demand, found))
     if found and demand.topology == "required" and (never := found.why_never_fits(demand.pods, demand.level)):
         return replace(draft, verdict=LaunchVerdict.NEVER, sentence=never)
     if demand.gpus > have.free:
@@ -293,18 +293,18 @@ def _eligible_nodes(fleet: Fleet, flavor: str, demand: LaunchDemand) -> Eligible
     )
 
 
-def _too_few(demand: LaunchDemand, found: EligibleNodes) -> str:
+def _too_few_machines(demand: LaunchDemand, found: EligibleNodes) -> str:
     among = "the target nodes have" if demand.target_nodes else "the nodes it may use have"
     return f"needs {format_slots(demand.pods, demand.size, free=False)}, and {among} {found.total}"
 
 
 def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, demand: LaunchDemand, draft: Forecast) -> Forecast:
-    """The forecast if quota is short: who holds it, and whose end or eviction would suffice."""
+    """The forecast if quota is short: who holds it, and whose end or eviction would free enough."""
     short = demand.gpus - draft.free
     held = quota_holders(fleet, queue.name, draft.flavor)
     book = quota_ledger(fleet, draft.flavor)
     evicted = _find_victims(fleet, book, queue.name, demand)
-    words, unblocks = shortage(book, queue.name, demand.gpus, held, [each.gpus for each in draft.ahead], evicted)
+    words, unblocks = quota_shortage(book, queue.name, demand.gpus, held, [each.gpus for each in draft.ahead], evicted)
     if draft.ahead:
         words += f"; {len(draft.ahead)} ahead in the queue"
     if priority_of(fleet, demand) is None:

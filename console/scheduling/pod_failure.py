@@ -238,10 +238,10 @@ def rank_failures(jobset: JobSet, fleet: Fleet) -> list[PodFailure]:
     indexes = jobset.pod_indexes
     found = []
     for pod in fleet.pods_by_jobset.get(jobset.uid, ()):
-        ending = _of_pod(pod, indexes.get(pod.place, -1), fleet.nodes.get(("", pod.node)), fleet.at)
+        ending = _failure_of_pod(pod, indexes.get(pod.place, -1), fleet.nodes.get(("", pod.node)), fleet.at)
         if ending is not None:
             found.append(ending)
-    found += [each for each in (_taken_away(jobset, fleet), first_deletion(jobset, fleet)) if each]
+    found += [each for each in (_last_eviction(jobset, fleet), first_deletion(jobset, fleet)) if each]
     return sorted(deduplicate(found), key=_sort_key)
 
 
@@ -262,7 +262,7 @@ def _sort_key(ending: PodFailure) -> tuple[int, float, bool, int]:
     return ending.attempt, ending.time or float("inf"), ending.cause != "deletion", ending.rank
 
 
-def _of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> PodFailure | None:
+def _failure_of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> PodFailure | None:
     bad = min(
         (each for each in pod.containers if each.state == "terminated" and each.exit_code),
         key=lambda each: each.finished,
@@ -295,7 +295,7 @@ def _node_notes(node: Node | None, now: float) -> tuple[str, ...]:
     return (*node.faults(now), *([f"maintenance due {due:%Y-%m-%d %H:%M}"] if node.maintenance_at else ()))
 
 
-def _taken_away(jobset: JobSet, fleet: Fleet) -> PodFailure | None:
+def _last_eviction(jobset: JobSet, fleet: Fleet) -> PodFailure | None:
     """Kueue's last eviction of this job, if it happened since the job was created."""
     workload = fleet.workload_of(jobset)
     evicted = condition(workload.conditions, "Evicted") if workload else None

@@ -82,7 +82,7 @@ class PodSlot(Struct, frozen=True):
 
     @property
     def was_terminated(self) -> bool:
-        """Whether its pod is being deleted and its container ended by SIGTERM or SIGKILL."""
+        """Whether the pod is being deleted and its container ended by SIGTERM or SIGKILL."""
         return self.pod is not None and self.pod.deleting_since > 0 and self.exit_code in {143, 137}
 
 
@@ -146,7 +146,7 @@ def pod_fate(fleet: Fleet, pod: Pod) -> PodFate:
     return PodFate.REPLACED if jobset is not None and not jobset.finished else PodFate.OVER
 
 
-def successor(fleet: Fleet, pod: Pod) -> Pod | None:
+def find_successor(fleet: Fleet, pod: Pod) -> Pod | None:
     """The running pod that now has the same index in its job; None if there is none or it is the same."""
     jobset = fleet.jobsets.get((pod.namespace, pod.jobset)) if pod.jobset else None
     if jobset is None:

@@ -200,11 +200,11 @@ def explain_quota(workload: Workload, fleet: Fleet, message: KueueMessage, draft
         words = f"needs {gpus}; {have.sum_text}, but Kueue has not assigned them"
         return replace(answer, sentence=words)
     before = queue_order(fleet, queue).pending[: max(0, draft.position - 1)]
-    words, unblocks = shortage(book, queue, draft.need, held, [_gpus_of(each, draft.flavor) for each in before])
+    words, unblocks = quota_shortage(book, queue, draft.need, held, [_gpus_of(each, draft.flavor) for each in before])
     return replace(answer, sentence=words, short_by=short, unblocks=unblocks)
 
 
-def shortage(
+def quota_shortage(
     book: QuotaLedger,
     queue: str,
     need: int,

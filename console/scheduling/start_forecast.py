@@ -40,7 +40,7 @@ class PastRuns(Protocol):
     async def list_past_runs(self) -> list[PastRun]: ...
 
 
-def _forecast(
+def _simulate(
     fleet: Fleet, running: RunningJobs, past: Iterable[PastRun], folder: Path, server: str
 ) -> tuple[Starts, StartWindows]:
     left, open_ends = running.foresee_ends(fleet)
@@ -69,7 +69,7 @@ class StartForecast:
         self._noted: object = None  # the workloads that were noted last
 
     @property
-    def _folder(self) -> Path:
+    def _record_folder(self) -> Path:
         return self._given or self._cluster.current_connection.target.cluster.practice_folder or state_folder()
 
     async def expected_starts(self) -> Starts:
@@ -77,7 +77,7 @@ class StartForecast:
         async with self._one:
             fleet, now = self._cluster.fleet, asyncio.get_running_loop().time
             if fleet is not self._of and (began := now()) >= self._again:
-                self.starts, self.windows = await self._forecast(fleet)
+                self.starts, self.windows = await self._cached_forecast(fleet)
                 self._of, self._again = fleet, now() + max(FORECAST_SECONDS, REST_PER_FORECAST * (now() - began))
         return self.starts
 
@@ -92,13 +92,13 @@ class StartForecast:
         await self._read_running()
         fleet, key = with_waiting_launch(self._cluster.fleet, ask)
         async with self._one:
-            starts, _ = await self._forecast(fleet)
+            starts, _ = await self._cached_forecast(fleet)
         return starts.get(key)
 
-    async def _forecast(self, fleet: Fleet) -> tuple[Starts, StartWindows]:
+    async def _cached_forecast(self, fleet: Fleet) -> tuple[Starts, StartWindows]:
         server = self._cluster.server
         past = await self._runs().list_past_runs()
-        return await asyncio.to_thread(_forecast, fleet, self._running(), past, self._folder, server)
+        return await asyncio.to_thread(_simulate, fleet, self._running(), past, self._record_folder, server)
 
     async def _read_running(self) -> None:
         await self._running().update([job.key for job in self._cluster.fleet.jobsets.values() if not job.finished])
@@ -119,11 +119,11 @@ class StartForecast:
         """Store the start windows that were shown, and the actual starts of earlier ones; OSError."""
         windows = {key: each for key, each in self.windows.by_key.items() if not each.latest}
         await self._note_workloads()
-        record = self._folder / "forecasts.json"
+        record = self._record_folder / "forecasts.json"
         return await asyncio.to_thread(update_record, record, self._cluster.fleet, self._cluster.server, windows)
 
     async def _note_workloads(self) -> None:
         if (workloads := self._cluster.fleet.workloads) is not self._noted:
-            seen = self._folder / "workloads.json"
+            seen = self._record_folder / "workloads.json"
             await asyncio.to_thread(update_seen_workloads, seen, self._cluster.fleet, self._cluster.server)
             self._noted = workloads

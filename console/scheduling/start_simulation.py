@@ -42,7 +42,7 @@ def all_gpu_flavors(fleet: Fleet) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for queue in fleet.cluster_queues.values() for name in gpu_flavors(queue)))
 
 
-def tried_of(fleet: Fleet) -> dict[str, tuple[ClusterWorkload, ...]]:
+def first_waiting(fleet: Fleet) -> dict[str, tuple[ClusterWorkload, ...]]:
     """By open queue the workloads to simulate: an equal share of MAX_FORECAST_WORKLOADS, and unused shares."""
     open_queues = [each.name for each in fleet.cluster_queues.values() if not closed_reason(each)]
     by_length = sorted(
@@ -55,11 +55,11 @@ def tried_of(fleet: Fleet) -> dict[str, tuple[ClusterWorkload, ...]]:
     return tried
 
 
-def cluster_of(fleet: Fleet, flavors: tuple[str, ...]) -> VirtualCluster:
+def virtual_cluster_of(fleet: Fleet, flavors: tuple[str, ...]) -> VirtualCluster:
     """A copy of the cluster for simulations, with the workloads at the head of its open queues."""
     strict = (queue.name for queue in fleet.cluster_queues.values() if queue.strategy == "StrictFIFO")
     cluster = VirtualCluster(kueue_snapshot(fleet, flavors, places=True), strict)
-    for pending in tried_of(fleet).values():
+    for pending in first_waiting(fleet).values():
         for workload in (kueue_workload(each, fleet, flavors, holds=False) for each in pending):
             if workload.pod_sets:
                 cluster.submit(workload)
@@ -98,7 +98,7 @@ class _StartSimulation:
     def __init__(self, fleet: Fleet, left: Mapping[str, float], open_ends: Mapping[str, str]) -> None:
         self._fleet, self._open_ends = fleet, open_ends
         self._flavors = all_gpu_flavors(fleet)
-        self._cluster = cluster_of(fleet, self._flavors)
+        self._cluster = virtual_cluster_of(fleet, self._flavors)
         self._found: dict[Key, ExpectedStart] = {}
         self._ends: list[tuple[float, SnapshotWorkload]] = []
         self._limited: list[SnapshotWorkload] = []  # of which only the latest end is known
@@ -188,7 +188,7 @@ class _StartSimulation:
 
     def _not_tried(self) -> Iterator[tuple[Key, ExpectedStart]]:
         """Workloads in closed queues, and those too far behind in the others."""
-        tried = tried_of(self._fleet)
+        tried = first_waiting(self._fleet)
         for queue in self._fleet.cluster_queues.values():
             first = len(tried.get(queue.name, ()))
             words = closed_reason(queue) or f"only the first {first} that wait in queue {queue.name} are forecast"

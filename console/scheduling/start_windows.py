@@ -25,7 +25,7 @@ from console.kube.snapshot import Fleet
 from console.median import median
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.kueue_snapshot import job_name, queue_order
-from console.scheduling.start_simulation import NO_OPEN_ENDS, all_gpu_flavors, cluster_of, time_limit
+from console.scheduling.start_simulation import NO_OPEN_ENDS, all_gpu_flavors, time_limit, virtual_cluster_of
 from console.work_slices import WorkSlices
 from kueue_rules import Move, SnapshotWorkload as KueueWorkload, VirtualCluster
 
@@ -121,7 +121,7 @@ class PastTimes:
             finished = condition(done.conditions, "Finished")
             since = condition(done.conditions, "QuotaReserved")
             if finished and finished.is_true and finished.reason == "Succeeded" and since and since.is_true:
-                self._known[_likeness(done)].append(max(1.0, finished.since - since.since))
+                self._known[_likeness_key(done)].append(max(1.0, finished.since - since.since))
 
     def of_jobset(self, recipe: str, gpus: int, owner: str) -> RunTime | None:
         for like in ((recipe, gpus, owner), (recipe, gpus)):
@@ -131,7 +131,7 @@ class PastTimes:
         return None
 
     def of_workload(self, workload: Workload) -> RunTime | None:
-        return self._find_run_time(_likeness(workload)) if workload.owner_kind != "JobSet" else None
+        return self._find_run_time(_likeness_key(workload)) if workload.owner_kind != "JobSet" else None
 
     def _find_run_time(self, like: tuple[object, ...]) -> RunTime | None:
         times = self._known.get(like, ())
@@ -148,7 +148,7 @@ def run_times(fleet: Fleet, times: PastTimes) -> dict[str, RunTime]:
     return {uid: time for uid, time in found.items() if time is not None}
 
 
-def _likeness(workload: Workload) -> tuple[object, ...]:
+def _likeness_key(workload: Workload) -> tuple[object, ...]:
     """The key of workloads with similar run times: all but the numbers at the end of their jobs' names."""
     stem = _NUMBERS_AT_END.sub("", job_name(workload))
     return workload.namespace, workload.owner_kind, stem, workload.queue, workload.total(GPU)
@@ -178,7 +178,7 @@ def start_windows(
 
     Blocking: as long as the budget.
     """
-    return _Rollouts(fleet, left, times, arrivals, seed, open_ends).run(budget, rollouts)
+    return _Simulations(fleet, left, times, arrivals, seed, open_ends).run(budget, rollouts)
 
 
 def with_windows(starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> dict[Key, ExpectedStart]:
@@ -198,11 +198,11 @@ def with_windows(starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> 
     return found
 
 
-class _Situation(Struct):
+class _KnownMoves(Struct):
     """Kueue's moves after certain workloads have ended and arrived in a certain order."""
 
     moves: list[Move]
-    after: dict[tuple[Key | None, bool], _Situation] = {}
+    after: dict[tuple[Key | None, bool], _KnownMoves] = {}
     """By the workload that ends next, or that comes; None: nothing has happened yet."""
 
 
@@ -211,7 +211,7 @@ class _SharedCluster:
 
     def __init__(self, cluster: VirtualCluster) -> None:
         self._cluster, self._restore = cluster, cluster.checkpoint()
-        self._first, self._known = _Situation([]), 0
+        self._first, self._known = _KnownMoves([]), 0
         self.restart()
 
     def restart(self) -> None:
@@ -227,7 +227,7 @@ class _SharedCluster:
         self._behind.append((at, changed, comes))
         found = self._situation.after.get((key, comes))
         if found is None:
-            found = _Situation(self._catch_up())
+            found = _KnownMoves(self._catch_up())
             if self._known < MAX_KNOWN_SITUATIONS:
                 self._situation.after[key, comes] = found
                 self._known += 1
@@ -249,7 +249,7 @@ class _SharedCluster:
         return moves
 
 
-class _Rollouts:
+class _Simulations:
     def __init__(
         self,
         fleet: Fleet,
@@ -261,7 +261,7 @@ class _Rollouts:
     ) -> None:
         self.fleet, self._left, self.times, self.arrivals, self.dice = fleet, left, times, arrivals, Random(seed)
         self._seed, self._dice_of = seed, dict[str, Random]()
-        cluster = cluster_of(fleet, all_gpu_flavors(fleet))
+        cluster = virtual_cluster_of(fleet, all_gpu_flavors(fleet))
         self.waiting = {each.key for alike in cluster.waiting.values() for each in alike}
         self.cluster = _SharedCluster(cluster)
         self._endless = False
@@ -287,15 +287,15 @@ class _Rollouts:
 
     def run(self, budget: float, most: int) -> StartWindows:
         began, slices = time.thread_time(), WorkSlices()
-        _Rollout(self).run(math.inf, began + WARM_UP_SHARE * budget)
+        _Simulation(self).run(math.inf, began + WARM_UP_SHARE * budget)
         if time.thread_time() - began >= budget:
             return StartWindows({}, 0)
         seconds = budget / (ROLLOUTS_WITH_ARRIVALS if self.arrivals.kinds else TARGET_ROLLOUTS)
-        found, until = _Rollout(self).run(math.inf, time.thread_time() + seconds)  # says how far all can go
+        found, until = _Simulation(self).run(math.inf, time.thread_time() + seconds)  # says how far all can go
         rollouts = [found]
         while len(rollouts) < most and time.thread_time() - began < budget:
             stop = time.thread_time() + MAX_ROLLOUT_FACTOR * seconds  # in some one waits for ever while others come
-            found, reached = _Rollout(self).run(until, stop)
+            found, reached = _Simulation(self).run(until, stop)
             until = min(until, reached)
             rollouts.append(found)
             slices.pause_thread()
@@ -336,10 +336,10 @@ class _Rollouts:
         return middle * math.exp(dice.gauss(0.0, spread))
 
 
-class _Rollout:
+class _Simulation:
     """One simulated future: until when jobs run, and which jobs arrive."""
 
-    def __init__(self, all_of_them: _Rollouts) -> None:
+    def __init__(self, all_of_them: _Simulations) -> None:
         self._all, self._now = all_of_them, all_of_them.fleet.at
         self._found: dict[Key, float] = {}  # when each started first
         self._ends: list[tuple[float, int, KueueWorkload]] = []

@@ -105,7 +105,7 @@ class HostGroup(Struct, frozen=True, dict=True):
         return sum(each.free // MACHINE_GPUS for each in self.hosts)
 
 
-class Block(HostGroup, frozen=True):
+class TopologyBlock(HostGroup, frozen=True):
     subblocks: tuple[HostGroup, ...] = ()
 
 
@@ -118,10 +118,10 @@ class LargestFree(Struct, frozen=True):
     in_all: int = 0
 
 
-class Floor(HostGroup, frozen=True, dict=True):
+class PoolFloor(HostGroup, frozen=True, dict=True):
     """All hosts of a node pool (or another set of nodes), by block and subblock, sorted by name."""
 
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[TopologyBlock, ...] = ()
 
     @cached_property
     def subblocks(self) -> tuple[HostGroup, ...]:
@@ -188,19 +188,19 @@ def format_gpu_sum(floor: HostGroup) -> str:
     return f"{floor.total:,} GPUs{used}{out} = {floor.free:,} free"
 
 
-def floor(nodes: Iterable[Node], fleet: Fleet) -> Floor:
+def build_floor(nodes: Iterable[Node], fleet: Fleet) -> PoolFloor:
     """Arrange the hosts among these nodes (those with GPUs) by block and subblock."""
     placed: dict[str, dict[str, list[Host]]] = defaultdict(lambda: defaultdict(list))
     for node in sorted(nodes, key=lambda each: (each.host, each.name)):
         if max(node.gpus, node.gpu_capacity) or fleet.gpus_used.get(node.name):
             placed[node.block][node.subblock].append(host(node, fleet))
     blocks = tuple(_make_block(name, subblocks) for name, subblocks in sorted(placed.items()))
-    return Floor("", tuple(each for block in blocks for each in block.hosts), blocks)
+    return PoolFloor("", tuple(each for block in blocks for each in block.hosts), blocks)
 
 
-def _make_block(name: str, subblocks: dict[str, list[Host]]) -> Block:
+def _make_block(name: str, subblocks: dict[str, list[Host]]) -> TopologyBlock:
     made = tuple(HostGroup(each, tuple(hosts)) for each, hosts in sorted(subblocks.items()))
-    return Block(name, tuple(host for each in made for host in each.hosts), made)
+    return TopologyBlock(name, tuple(host for each in made for host in each.hosts), made)
 
 
 NO_POOL = "no pool"  # name of the group of nodes that have neither a pool label nor a machine type
@@ -219,14 +219,14 @@ class Pool(Struct, frozen=True):
     faults: tuple[tuple[str, str], ...] = ()  # Node and what is wrong with it, one entry per fault
     starting: tuple[str, ...] = ()  # nodes that are on their way
     maintenance: tuple[Node, ...] = ()  # nodes whose maintenance is announced or under way
-    floor: Floor = field(default_factory=lambda: Floor(""))
+    floor: PoolFloor = field(default_factory=lambda: PoolFloor(""))
 
     @property
     def nodes_total(self) -> int:
         return len(self.nodes)
 
 
-def pools(fleet: Fleet) -> tuple[Pool, ...]:
+def build_pools(fleet: Fleet) -> tuple[Pool, ...]:
     """All node pools, those with GPUs first, then by name."""
     grouped: dict[tuple[bool, str], list[Node]] = defaultdict(list)
     for node in fleet.nodes.values():
@@ -250,7 +250,7 @@ def _build_pool(name: str, labelled: bool, nodes: list[Node], fleet: Fleet) -> P
         faults=tuple((node.name, fault) for node in nodes for fault in node.faults(fleet.at)),
         starting=tuple(node.name for node in nodes if node.is_starting(fleet.at)),
         maintenance=tuple(node for node in nodes if node.maintenance_at or node.maintenance_active),
-        floor=floor(nodes, fleet),
+        floor=build_floor(nodes, fleet),
     )
 
 

@@ -27,9 +27,9 @@ from console.scheduling.kueue_snapshot import (
     queue_order,
     queue_timestamp,
 )
-from console.scheduling.start_simulation import all_gpu_flavors, cluster_of, tried_of
+from console.scheduling.start_simulation import all_gpu_flavors, first_waiting, virtual_cluster_of
 from console.scheduling.topology import MACHINE_GPUS
-from kueue_rules import Key, SnapshotPodSet, SnapshotWorkload, VirtualCluster, queue_order_key, queued_again
+from kueue_rules import Key, SnapshotPodSet, SnapshotWorkload, VirtualCluster, queue_order_key, without_quota
 
 MAX_NODES_TRIED = 64  # machines that are asked for, one after the other, to see who would be preempted
 
@@ -128,17 +128,17 @@ def what_if(fleet: Fleet, namespace: str, changes: Changes, classes: Mapping[str
 
     `classes`: values of the priority classes by name.
     """
-    return _Comparison(fleet, namespace, changes, classes).result()
+    return _TwoClusters(fleet, namespace, changes, classes).result()
 
 
-class _Comparison:
+class _TwoClusters:
     def __init__(self, fleet: Fleet, namespace: str, changes: Changes, classes: Mapping[str, int]) -> None:
         self._fleet, self._namespace, self._classes = fleet, namespace, classes
         self._drained = dict(_iter_drained(fleet, changes.drain))
         queues = _with_quotas(fleet, changes.quota)
         self._changed = replace(fleet, nodes={**fleet.nodes, **self._drained}, cluster_queues=queues)
         flavors = all_gpu_flavors(fleet)
-        self._now, self._then = cluster_of(fleet, flavors), cluster_of(self._changed, flavors)
+        self._now, self._then = virtual_cluster_of(fleet, flavors), virtual_cluster_of(self._changed, flavors)
         self._notes: list[str] = []
         self._new: list[SnapshotWorkload] = []
         self._closed: list[SnapshotWorkload] = []  # new ones of queues that admit nothing
@@ -154,7 +154,7 @@ class _Comparison:
         for workload in self._moved:
             if workload not in self._stopped:
                 self._take_out(workload)
-                self._then.submit(queued_again(workload))
+                self._then.submit(without_quota(workload))
         for number, text in enumerate(changes.submit, start=1):
             self._add_submission(text, f"new-{number}")
         anyway, self._preempted_by = (
@@ -171,7 +171,7 @@ class _Comparison:
                 name,
                 flavor,
                 *(max(0, each.snapshot.queues[name].available((flavor, GPU))) for each in both),
-                *(_on_machines(each, flavor) for each in both),
+                *(_free_on_machines(each, flavor) for each in both),
             )
             for name, queue in self._then.snapshot.queues.items()
             for group in queue.groups
@@ -248,7 +248,7 @@ class _Comparison:
         if _WHOLE_NUMBER.fullmatch(typed):
             return int(typed)
         if typed not in self._classes:
-            raise _not_there(flag, text, "WorkloadPriorityClass", typed, self._classes)
+            raise _not_found_error(flag, text, "WorkloadPriorityClass", typed, self._classes)
         return self._classes[typed]
 
     def _take_out(self, workload: SnapshotWorkload) -> None:
@@ -297,7 +297,7 @@ class _Comparison:
         if queue is None:
             mine = [each for where, each in self._fleet.local_queues if where == self._namespace]
             known = sorted({*mine, *(each for _, each in self._fleet.cluster_queues)})
-            raise _not_there("--submit", text, "queue", queue_name, known)
+            raise _not_found_error("--submit", text, "queue", queue_name, known)
         pods, each = max(1, gpus // MACHINE_GPUS), min(gpus, MACHINE_GPUS)
         group = SnapshotPodSet("main", pods, {GPU: gpus}, {GPU: each}, tolerations=ANY_TAINT)
         workload = SnapshotWorkload((self._namespace, name), name, target, priority, self._fleet.at, [group])
@@ -323,12 +323,12 @@ class _Comparison:
                     f"queue {queue.name} has the admission check {', '.join(queue.checks)}: what starts there has its "
                     "quota; then machines are provisioned, and when is not known"
                 )
-        for name, tried in tried_of(self._fleet).items():
+        for name, tried in first_waiting(self._fleet).items():
             if (waiting := len(queue_order(self._fleet, name).pending)) > len(tried):
                 self._notes.append(f"{waiting} jobs wait in queue {name}; the first {len(tried)} are tried")
 
 
-def _on_machines(cluster: VirtualCluster, flavor: str) -> int | None:
+def _free_on_machines(cluster: VirtualCluster, flavor: str) -> int | None:
     tree = cluster.snapshot.trees.get(flavor)
     return sum(max(0, each.free.get(GPU, 0) - each.used.get(GPU, 0)) for each in tree.leaves) if tree else None
 
@@ -361,10 +361,10 @@ def _with_quotas(fleet: Fleet, changes: Iterable[str]) -> Mapping[Key, ClusterQu
             raise BadInput(f"--quota {text}: GPUs have to be 0 or more.")
         queue = queues.get(("", name))
         if queue is None:
-            raise _not_there("--quota", text, "ClusterQueue", name, sorted(each for _, each in queues))
+            raise _not_found_error("--quota", text, "ClusterQueue", name, sorted(each for _, each in queues))
         known = [each.flavor for each in queue.quotas if each.resource == GPU]
         if flavor not in known:
-            raise _not_there("--quota", text, f"GPU quota in ClusterQueue {name} of flavor", flavor, known)
+            raise _not_found_error("--quota", text, f"GPU quota in ClusterQueue {name} of flavor", flavor, known)
         queues["", name] = structs.replace(
             queue,
             quotas=tuple(
@@ -375,7 +375,7 @@ def _with_quotas(fleet: Fleet, changes: Iterable[str]) -> Mapping[Key, ClusterQu
     return queues
 
 
-def _not_there(flag: str, text: str, kind: str, name: str, known: Iterable[str]) -> NotThere:
+def _not_found_error(flag: str, text: str, kind: str, name: str, known: Iterable[str]) -> NotThere:
     return NotThere(f"{flag} {text}: there is no {kind} {name}.", f"There are: {', '.join(known) or 'none'}.")
 
 

@@ -179,7 +179,7 @@ def why_job(jobset: JobSet, fleet: Fleet, start: ExpectedStart | None = None) ->
 
 def _why_failed(jobset: JobSet, fleet: Fleet) -> Why:
     first = first_failure(jobset, fleet)
-    after = f" after {_count(jobset.restarts, 'restart')}" if jobset.restarts else ""
+    after = f" after {_count_text(jobset.restarts, 'restart')}" if jobset.restarts else ""
     failure = jobset.failure
     deleted = first_deletion(jobset, fleet)
     ended = first.ended.finished if first and first.ended else float("inf")  # in whole seconds
@@ -294,7 +294,7 @@ def _explain_trouble(jobset: JobSet, trouble: _PodTrouble, hit: Sequence[tuple[P
         category = Category.RESTARTING if category is Category.STARTING else category
         again = f"; restart {jobset.restarts} of {jobset.max_restarts}" if jobset.restarts else ""
     verb = trouble.many if len(hit) > 1 else trouble.many.replace("are ", "is ").replace("their", "its")
-    words = f"{len(hit)} of {_count(of, 'pod')} {verb}: {text}" if verb else text
+    words = f"{len(hit)} of {_count_text(of, 'pod')} {verb}: {text}" if verb else text
     pod = rank.pod
     message = next((each.message for each in pod.containers if each.message), "") if pod else ""
     return Why(f"{words}{again}", category, api_text=(pod.message or pod.unschedulable or message) if pod else "")
@@ -313,5 +313,5 @@ def _on_node_text(node: str) -> str:
     return f" on {node}" if node else ""
 
 
-def _count(number: int, word: str) -> str:
+def _count_text(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"

@@ -179,7 +179,7 @@ def _why_admitted(workload: Workload, draft: Why) -> Why:
 
 
 def _why_queue(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
-    """The explanation if something is wrong with its queues; None if not, or if they may not be listed."""
+    """The explanation if something is wrong with the workload's queues; None if not, or if they are unknown."""
     door = fleet.local_queues.get((workload.namespace, workload.queue))
     name = cluster_queue_name(workload, fleet)
     queue = fleet.cluster_queues.get(("", name))
@@ -237,7 +237,7 @@ def _compared_with_message(answer: Why, message: KueueMessage, workload: Workloa
 
 
 def _strictly_behind(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why | None:
-    """The explanation in a StrictFIFO queue if it is not first: Kueue's message is then outdated."""
+    """The explanation for a workload that is not the first in a StrictFIFO queue."""
     queue = fleet.cluster_queue_of(workload)
     if not draft.ahead or queue is None or queue.strategy != "StrictFIFO" or message.category not in _QUEUE_WAITS:
         return None
@@ -316,7 +316,7 @@ def _why_quota(workload: Workload, fleet: Fleet, message: KueueMessage, draft: W
 
 
 def _other_flavor_lacks_places(workload: Workload, fleet: Fleet, wish: TopologyDemand, answer: Why) -> str:
-    """Of a workload that lacks quota in one flavor: another flavor of its queue that only lacks places; else empty."""
+    """The other flavor of a queue that only lacks topology domains, if quota lacks in one; else empty."""
     queue = fleet.cluster_queue_of(workload)
     for flavor in gpu_flavors(queue):
         if queue is None or flavor == answer.flavor or answer.need > flavor_account(fleet, queue.name, flavor).free:

@@ -39,22 +39,22 @@ def invalid(path: str, value: Any, detail: str) -> FieldCause:
     return FieldCause(path, f"Invalid value: {text}: {detail}", "FieldValueInvalid")
 
 
-def required(path: str, detail: str = "") -> FieldCause:
+def required_value(path: str, detail: str = "") -> FieldCause:
     return FieldCause(path, "Required value" + (f": {detail}" if detail else ""), "FieldValueRequired")
 
 
-def forbidden(path: str, detail: str) -> FieldCause:
+def forbidden_value(path: str, detail: str) -> FieldCause:
     """A value that may not be set."""
     return FieldCause(path, f"Forbidden: {detail}", "FieldValueForbidden")
 
 
-def unsupported(path: str, value: str, allowed: list[str]) -> FieldCause:
+def unsupported_value(path: str, value: str, allowed: list[str]) -> FieldCause:
     """A value that is not one of the allowed."""
     listed = ", ".join(f'"{item}"' for item in allowed)
     return FieldCause(path, f'Unsupported value: "{value}": supported values: {listed}', "FieldValueNotSupported")
 
 
-def duplicate(path: str, value: Any) -> FieldCause:
+def duplicate_value(path: str, value: Any) -> FieldCause:
     """A value that occurs twice."""
     shown = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return FieldCause(path, f"Duplicate value: {shown}", "FieldValueDuplicate")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from practice.admission.fields import IMMUTABLE, invalid, required, unsupported
+from practice.admission.fields import IMMUTABLE, invalid, required_value, unsupported_value
 from practice.admission.pod_faults import pod_faults, template_faults
 from practice.admission.pods import default_spec
 from practice.objects.api_error import FieldCause, Object
@@ -44,12 +44,12 @@ def job_faults(job: Object) -> list[FieldCause]:
         *pod_faults(template["spec"], "spec.template.spec", template=True),
     ]
     if spec["completionMode"] == "Indexed" and spec.get("completions") is None:
-        faults.append(required("spec.completions", "when completion mode is Indexed"))
+        faults.append(required_value("spec.completions", "when completion mode is Indexed"))
     policy = spec["template"]["spec"].get("restartPolicy")
     if policy == "Always":  # which is also what it is unless it is given
-        faults.append(required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
+        faults.append(required_value("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
     elif policy not in ("OnFailure", "Never"):
-        faults.append(unsupported("spec.template.spec.restartPolicy", str(policy), ["OnFailure", "Never"]))
+        faults.append(unsupported_value("spec.template.spec.restartPolicy", str(policy), ["OnFailure", "Never"]))
     for name in ("parallelism", "completions", "backoffLimit"):
         value = spec.get(name)
         if isinstance(value, int) and value < 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from practice.admission.fields import IMMUTABLE, internal, invalid, label_faults, required, subdomain_faults
+from practice.admission.fields import IMMUTABLE, internal, invalid, label_faults, required_value, subdomain_faults
 from practice.admission.pod_faults import duplicate_key_causes
 from practice.admission.pods import quantities_as_text
 from practice.controllers.jobset_children import coordinator_address
@@ -66,7 +66,7 @@ def jobset_faults(jobset: Object) -> list[FieldCause]:
         ]
         pod = replicated["template"]["spec"]["template"]["spec"]
         if not pod.get("containers"):
-            faults.append(required(f"spec.replicatedJobs[{at}].template.spec.template.spec.containers"))
+            faults.append(required_value(f"spec.replicatedJobs[{at}].template.spec.template.spec.containers"))
     for name in spec["successPolicy"].get("targetReplicatedJobs") or ():
         if name not in names:
             faults.append(internal(f"invalid replicatedJob name '{name}' does not appear in .spec.ReplicatedJobs"))

@@ -91,7 +91,7 @@ def managed_job_changes(new: Object, old: Object) -> list[FieldCause]:
     return faults
 
 
-def refuse(webhook: str, faults: list[FieldCause]) -> None:
+def raise_webhook_denial(webhook: str, faults: list[FieldCause]) -> None:
     """Raise what the API server says when one of Kueue's webhooks denies a request."""
     if not faults:
         return

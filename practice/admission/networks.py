@@ -18,7 +18,7 @@ POD_NETWORK = "default"  # the Network of every pod's own first interface, of wh
 _HOOK = "mutating-webhook.multi-network.gke.io"
 
 
-class _Interface(msgspec.Struct, rename="camel"):
+class _NetworkInterface(msgspec.Struct, rename="camel"):
     interface_name: str
     network: str
 
@@ -35,23 +35,23 @@ def add_network_resources(pod: Object, storage: Storage) -> None:
     if text is None or spec.get("hostNetwork"):
         return
     try:
-        asked = msgspec.json.decode(text, type=list[_Interface])
+        asked = msgspec.json.decode(text, type=list[_NetworkInterface])
     except msgspec.MsgspecError as error:
-        raise _denied(f"annotation {INTERFACES} cannot be read: {error}") from error
+        raise _denial_error(f"annotation {INTERFACES} cannot be read: {error}") from error
     names = [each.interface_name for each in asked]
     first = notes.get(DEFAULT)
     if first is not None and first not in names:
-        raise _denied(f'default interface "{first}" is none of the interfaces of the pod')
+        raise _denial_error(f'default interface "{first}" is none of the interfaces of the pod')
     if len(set(names)) < len(names):
-        raise _denied(f"annotation {INTERFACES} names an interface twice")
+        raise _denial_error(f"annotation {INTERFACES} names an interface twice")
     for each in asked:
         if storage.find(NETWORKS, "", each.network) is None:
-            raise _denied(f'networks.networking.gke.io "{each.network}" not found')
+            raise _denial_error(f'networks.networking.gke.io "{each.network}" not found')
     wanted = [name for each in asked if each.network != POD_NETWORK for name in resources_of(each.network)]
     resources = spec["containers"][0].setdefault("resources", {})
     for side in ("limits", "requests") if wanted else ():
         resources[side] = {**(resources.get(side) or {}), **dict.fromkeys(wanted, "1")}
 
 
-def _denied(why: str) -> ApiError:
+def _denial_error(why: str) -> ApiError:
     return ApiError(403, "Forbidden", f'admission webhook "{_HOOK}" denied the request: {why}')

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from practice.admission.fields import (
-    duplicate,
-    forbidden,
+    duplicate_value,
+    forbidden_value,
     invalid,
     label_value_faults,
     not_found,
     port_name_faults,
     qualified_name_faults,
-    required,
+    required_value,
     rfc1123_label_faults,
     subdomain_faults,
-    unsupported,
+    unsupported_value,
 )
 from practice.controllers.quantity import parse_milli
 from practice.objects.api_error import FieldCause, Object
@@ -73,14 +73,14 @@ def pod_faults(spec: Object, path: str, *, template: bool) -> Iterator[FieldCaus
 
 def _containers_causes(spec: Object, path: str, volumes: set[str], *, template: bool) -> Iterator[FieldCause]:
     if not spec.get("containers"):
-        yield required(f"{path}.containers")
+        yield required_value(f"{path}.containers")
     names: set[str] = set()
     for kind in ("containers", "initContainers"):
         for at, container in enumerate(spec.get(kind) or ()):
             place, name = f"{path}.{kind}[{at}]", container.get("name") or ""
             yield from _container_causes(container, place, volumes, template=template)
             if name in names:
-                yield duplicate(f"{place}.name", name)
+                yield duplicate_value(f"{place}.name", name)
             names.add(name)
 
 
@@ -94,34 +94,34 @@ def template_faults(meta: Object, path: str) -> Iterator[FieldCause]:
 
 def _enum_causes(node: Object, name: str, allowed: list[str], path: str) -> Iterator[FieldCause]:
     if node.get(name) is not None and node[name] not in allowed:
-        yield unsupported(f"{path}.{name}", str(node[name]), allowed)
+        yield unsupported_value(f"{path}.{name}", str(node[name]), allowed)
 
 
 def _volume_causes(volume: Object, path: str, known: set[str]) -> Iterator[FieldCause]:
     kinds = [kind for kind in volume if kind != "name"]
     for kind in kinds[1:]:
-        yield forbidden(f"{path}.{kind}", "may not specify more than 1 volume type")
+        yield forbidden_value(f"{path}.{kind}", "may not specify more than 1 volume type")
     for kind in kinds[:1]:
         field = _VOLUME_FIELDS.get(kind)
         if field and not (volume[kind] or {}).get(field):
-            yield required(f"{path}.{kind}.{field}")
+            yield required_value(f"{path}.{kind}.{field}")
     name = volume.get("name") or ""
     if not name:
-        yield required(f"{path}.name")
+        yield required_value(f"{path}.name")
         return
     yield from (invalid(f"{path}.name", name, why) for why in rfc1123_label_faults(name))
     if name in known:
-        yield duplicate(f"{path}.name", name)
+        yield duplicate_value(f"{path}.name", name)
 
 
 def _container_causes(container: Object, path: str, volumes: set[str], *, template: bool) -> Iterator[FieldCause]:
     name, image = container.get("name") or "", str(container.get("image") or "")
     if not name:
-        yield required(f"{path}.name")
+        yield required_value(f"{path}.name")
     else:
         yield from (invalid(f"{path}.name", name, why) for why in rfc1123_label_faults(name))
     if not image:
-        yield required(f"{path}.image")
+        yield required_value(f"{path}.image")
     elif image != image.strip() and not template:
         yield invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
     yield from _port_causes(container.get("ports") or (), f"{path}.ports")
@@ -139,10 +139,10 @@ def _port_causes(ports: Any, path: str) -> Iterator[FieldCause]:
         if name:
             yield from (invalid(f"{place}.name", name, why) for why in port_name_faults(name))
             if name in names:
-                yield duplicate(f"{place}.name", name)
+                yield duplicate_value(f"{place}.name", name)
             names.add(name)
         if not number:
-            yield required(f"{place}.containerPort")
+            yield required_value(f"{place}.containerPort")
         for kind in ("containerPort", "hostPort"):
             if port.get(kind) and not 1 <= port[kind] <= 65535:
                 yield invalid(f"{place}.{kind}", port[kind], "must be between 1 and 65535, inclusive")
@@ -160,7 +160,7 @@ def _host_port_causes(spec: Object, path: str) -> Iterator[FieldCause]:
 def _variable_causes(variable: Object, path: str) -> Iterator[FieldCause]:
     name = variable.get("name") or ""
     if not name:
-        yield required(f"{path}.name")
+        yield required_value(f"{path}.name")
     elif not (name.isascii() and name.isprintable()) or "=" in name:
         yield invalid(f"{path}.name", name, _VARIABLE_NAME)
     if variable.get("valueFrom") is not None:
@@ -179,14 +179,14 @@ def _value_source_causes(variable: Object, path: str) -> Iterator[FieldCause]:
         yield invalid(path, "", "may not have more than one field specified at a time")
     for kind in ("configMapKeyRef", "secretKeyRef"):
         if kind in given and not source[kind].get("key"):
-            yield required(f"{path}.{kind}.key")
+            yield required_value(f"{path}.{kind}.key")
     if "fieldRef" in given:
         yield from _field_path_causes(source["fieldRef"].get("fieldPath") or "", f"{path}.fieldRef.fieldPath")
 
 
 def _field_path_causes(named: str, path: str) -> Iterator[FieldCause]:
     if not named:
-        yield required(path)
+        yield required_value(path)
     elif named not in _FIELDS and not (named.startswith(_LABEL_AND_ANNOTATION_PATHS) and named.endswith("']")):
         yield invalid(path, named, f"error converting fieldPath: field label not supported: {named}")
 
@@ -196,11 +196,11 @@ def _mount_causes(mounts: Any, path: str, volumes: set[str]) -> Iterator[FieldCa
     for at, mount in enumerate(mounts):
         place, name, where = f"{path}[{at}]", mount.get("name") or "", mount.get("mountPath") or ""
         if not name:
-            yield required(f"{place}.name")
+            yield required_value(f"{place}.name")
         if name not in volumes:
             yield not_found(f"{place}.name", name)
         if not where:
-            yield required(f"{place}.mountPath")
+            yield required_value(f"{place}.mountPath")
         if where in taken:
             yield invalid(f"{place}.mountPath", where, "must be unique")
         taken.add(where)
@@ -219,7 +219,7 @@ def _resources_causes(resources: Object, path: str) -> Iterator[FieldCause]:
         yield from _quantity_causes(name, str(value), f"{path}.requests[{name}]")
         if name not in limits:
             if "/" in name:
-                yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+                yield required_value(f"{path}.limits", "Limit must be set for non overcommitable resources")
         elif "/" in name and parse_milli(str(value)) != parse_milli(str(limits[name])):
             yield invalid(f"{path}.requests", str(value), f"must be equal to {name} limit of {limits[name]}")
         elif "/" not in name and parse_milli(str(value)) > parse_milli(str(limits[name])):
@@ -247,12 +247,12 @@ def _node_affinity_causes(spec: Object, path: str) -> Iterator[FieldCause]:
         return
     place = f"{path}.affinity.nodeAffinity.{rule}.nodeSelectorTerms"
     if not wanted.get("nodeSelectorTerms"):
-        yield required(place, "must have at least one node selector term")
+        yield required_value(place, "must have at least one node selector term")
     for at, term in enumerate(wanted.get("nodeSelectorTerms") or ()):
         for number, one in enumerate(term.get("matchExpressions") or ()):
             if one.get("operator") in ("In", "NotIn") and not one.get("values"):
                 text = "must be specified when `operator` is 'In' or 'NotIn'"
-                yield required(f"{place}[{at}].matchExpressions[{number}].values", text)
+                yield required_value(f"{place}[{at}].matchExpressions[{number}].values", text)
 
 
 def _toleration_causes(toleration: Object, path: str) -> Iterator[FieldCause]:
@@ -267,7 +267,7 @@ def _toleration_causes(toleration: Object, path: str) -> Iterator[FieldCause]:
         text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
         yield invalid(f"{path}.effect", toleration.get("effect", ""), text)
     if toleration.get("effect") and toleration["effect"] not in EFFECTS:
-        yield unsupported(f"{path}.effect", toleration["effect"], EFFECTS)
+        yield unsupported_value(f"{path}.effect", toleration["effect"], EFFECTS)
 
 
 _POD_LIST_KEYS: dict[str, tuple[str, ...]] = {
@@ -299,5 +299,5 @@ def _duplicate_item_causes(items: Any, keys: tuple[str, ...], path: str) -> Iter
     for at, item in enumerate(items):
         mark = {key: item[key] for key in keys if key in item}
         if mark in seen:
-            yield duplicate(f"{path}[{at}]", mark)
+            yield duplicate_value(f"{path}[{at}]", mark)
         seen.append(mark)

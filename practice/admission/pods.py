@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from practice.admission.fields import invalid, qualified_name_faults, required, unsupported
+from practice.admission.fields import invalid, qualified_name_faults, required_value, unsupported_value
 from practice.admission.pod_faults import EFFECTS
 from practice.clock import Clock, format_timestamp
-from practice.objects.api_error import FieldCause, Object, forbidden
+from practice.objects.api_error import FieldCause, Object, forbidden_request
 from practice.objects.resources import PODS, PRIORITYCLASSES, SERVICEACCOUNTS
 from practice.objects.storage import Storage
 
@@ -101,9 +101,9 @@ def taint_faults(taints: Iterable[Object], path: str) -> list[FieldCause]:
         key, effect = taint.get("key") or "", taint.get("effect") or ""
         faults += [invalid(f"{path}[{at}].key", key, why) for why in qualified_name_faults(key)]
         if not effect:
-            faults.append(required(f"{path}[{at}].effect"))
+            faults.append(required_value(f"{path}[{at}].effect"))
         elif effect not in EFFECTS:
-            faults.append(unsupported(f"{path}[{at}].effect", effect, EFFECTS))
+            faults.append(unsupported_value(f"{path}[{at}].effect", effect, EFFECTS))
     return faults
 
 
@@ -134,7 +134,7 @@ def _check_service_account(pod: Object, storage: Storage) -> None:
     name, namespace = pod["spec"]["serviceAccountName"], pod["metadata"]["namespace"]
     if storage.find(SERVICEACCOUNTS, namespace, name) is None:
         why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
-        raise forbidden(PODS, _submitted_name(pod), why)
+        raise forbidden_request(PODS, _submitted_name(pod), why)
 
 
 def _submitted_name(pod: Object) -> str:
@@ -152,7 +152,7 @@ def _set_priority(pod: Object, storage: Storage) -> None:
         chosen = storage.find(PRIORITYCLASSES, "", name)
         if chosen is None and not name.startswith("system-"):
             why = f"no PriorityClass with name {name} was found"
-            raise forbidden(PODS, _submitted_name(pod), why)
+            raise forbidden_request(PODS, _submitted_name(pod), why)
     if chosen is not None:
         spec["priorityClassName"] = chosen["metadata"]["name"]
     spec["priority"] = int(chosen["value"]) if chosen is not None else 0

@@ -15,7 +15,7 @@ from practice.controllers.quantity import (
     parse_milli,
     pod_requests,
 )
-from practice.objects.api_error import Object, forbidden
+from practice.objects.api_error import Object, forbidden_request
 from practice.objects.resources import PODS, RESOURCEQUOTAS, RESOURCES, Resource
 from practice.objects.storage import Storage
 
@@ -34,7 +34,7 @@ def check_quotas(storage: Storage, resource: Resource, obj: Object) -> None:
         hard = parse_amounts(quota["spec"]["hard"])
         label = quota["metadata"]["name"]
         if lacking := _format_missing_amounts(resource, obj, hard):
-            raise forbidden(resource, name, f"failed quota: {label}: must specify {lacking}")
+            raise forbidden_request(resource, name, f"failed quota: {label}: must specify {lacking}")
         wanted = {key: value for key, value in _usage_of_object(resource, obj).items() if key in hard}
         if not wanted:
             continue
@@ -43,7 +43,7 @@ def check_quotas(storage: Storage, resource: Resource, obj: Object) -> None:
         if over:
             parts = (("requested", wanted), ("used", used), ("limited", hard))
             exceeded = ", ".join(f"{word}: {_format_listed(values, over)}" for word, values in parts)
-            raise forbidden(resource, name, f"exceeded quota: {label}, {exceeded}")
+            raise forbidden_request(resource, name, f"exceeded quota: {label}, {exceeded}")
 
 
 def compute_usage(storage: Storage, namespace: str, names: Iterable[str]) -> Amounts:

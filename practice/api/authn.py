@@ -18,14 +18,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from console.folders import make_private
-from practice.api.paths_and_versions import Target
+from practice.api.paths_and_versions import ApiPath
 from practice.objects.api_error import ApiError, Object
 
 _LIFETIME = timedelta(days=365)
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AccessRule:
     """A permission: verbs on kinds (``pods``, ``pods/exec``, ``jobs.batch``); ``*`` is any."""
 
     verbs: frozenset[str]
@@ -40,7 +40,7 @@ class Account:
     """A user, the token that proves it, and its rules."""
 
     name: str
-    rules: tuple[Rule, ...]
+    rules: tuple[AccessRule, ...]
     groups: tuple[str, ...] = ("system:authenticated",)
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     denied: set[tuple[str, str]] = field(default_factory=set)
@@ -56,21 +56,21 @@ class Account:
 
 
 def admin_account() -> Account:
-    everything = Rule(frozenset("*"), frozenset("*"))
+    everything = AccessRule(frozenset("*"), frozenset("*"))
     return Account("practice-admin", (everything,), ("system:masters", "system:authenticated"))
 
 
 def reader_account(*kinds: str, name: str = "practice-reader") -> Account:
     """Return an account that may only read some kinds; by default pods, nodes, logs and JobSets."""
     kinds = kinds or ("pods", "pods/log", "nodes", "jobs.batch", "jobsets.jobset.x-k8s.io", "events")
-    return Account(name, (Rule(frozenset({"get", "list", "watch"}), frozenset(kinds)),))
+    return Account(name, (AccessRule(frozenset({"get", "list", "watch"}), frozenset(kinds)),))
 
 
 ANONYMOUS = Account("system:anonymous", (), ("system:unauthenticated",), token="")
 """Who sends no token at all: known, and allowed nothing."""
 
 
-def check_access(account: Account, verb: str, target: Target) -> None:
+def check_access(account: Account, verb: str, target: ApiPath) -> None:
     """Raise ApiError 403, worded as by RBAC, if the account lacks the permission."""
     resource = f"{target.plural}/{target.subresource}" if target.subresource else target.plural
     if account.is_allowed(verb, target.group, resource):
@@ -89,9 +89,9 @@ class Certificates:
 
     def __init__(self, host: str) -> None:
         authority_key = ec.generate_private_key(ec.SECP256R1())
-        authority = _certificate("practice-ca", authority_key.public_key(), "practice-ca", authority_key, host="")
+        authority = _make_certificate("practice-ca", authority_key.public_key(), "practice-ca", authority_key, host="")
         key = ec.generate_private_key(ec.SECP256R1())
-        server = _certificate("practice-apiserver", key.public_key(), "practice-ca", authority_key, host=host)
+        server = _make_certificate("practice-apiserver", key.public_key(), "practice-ca", authority_key, host=host)
         self.authority = authority.public_bytes(serialization.Encoding.PEM)
         self._server = server.public_bytes(serialization.Encoding.PEM)
         self._key = key.private_bytes(
@@ -108,7 +108,7 @@ class Certificates:
         return context
 
 
-def _certificate(
+def _make_certificate(
     name: str, key: ec.EllipticCurvePublicKey, issuer: str, signer: ec.EllipticCurvePrivateKey, *, host: str
 ) -> x509.Certificate:
     now = datetime.now(UTC)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from practice.api.paths_and_versions import ServedKind, Target
+from practice.api.paths_and_versions import ApiPath, ServedKind
 from practice.api.protobuf import MEDIA, decode_protobuf
 from practice.objects.api_error import ApiError, Object, bad_request
 
@@ -20,7 +20,7 @@ def media_type(content_type: str) -> str:
     return content_type.split(";")[0].strip().lower() or _JSON
 
 
-def decode(body: bytes, content_type: str) -> Any:
+def decode_body(body: bytes, content_type: str) -> Any:
     """Read JSON, or YAML where the type says so; ApiError 400 or 415."""
     media = media_type(content_type)
     if media == MEDIA:
@@ -50,7 +50,7 @@ _PlainLoader.yaml_implicit_resolvers = {
 }
 
 
-def check_object(body: Any, served: ServedKind, target: Target) -> Object:
+def check_object(body: Any, served: ServedKind, target: ApiPath) -> Object:
     """Check that a body is an object of this kind, version, namespace and name, and return it."""
     if not isinstance(body, dict):
         raise bad_request("the object provided is unrecognized (must be of type Object)")

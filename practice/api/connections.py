@@ -10,7 +10,7 @@ from typing import Any
 _LIMIT = 2.0  # seconds that closing may take; a TLS farewell to a client of this machine takes milliseconds
 
 
-class Connections:
+class OpenConnections:
     """The open connections of the server."""
 
     def __init__(self) -> None:
@@ -30,9 +30,9 @@ class Connections:
                 transport.abort()
         with suppress(TimeoutError):
             async with asyncio.timeout(_LIMIT):
-                await self._closed()
+                await self._wait_until_closed()
 
-    async def _closed(self) -> None:
+    async def _wait_until_closed(self) -> None:
         while list(self._still_open()):  # noqa: ASYNC110 - a socket that closes tells nobody
             await asyncio.sleep(0.005)
 

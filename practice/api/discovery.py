@@ -60,11 +60,11 @@ class _Entry:
 
 
 @cache
-def _groups() -> dict[str, dict[str, list[_Entry]]]:
+def _group_entries() -> dict[str, dict[str, list[_Entry]]]:
     """Return group -> version -> entries, the preferred version first."""
     groups: dict[str, dict[str, list[_Entry]]] = {"": {"v1": []}}
     for (group, version, _), served in SERVED.items():
-        groups.setdefault(group, {}).setdefault(version, []).extend(_entries(served))
+        groups.setdefault(group, {}).setdefault(version, []).extend(_entries_of_kind(served))
     for group, reviews in _REVIEWS.items():
         groups[group] = {"v1": [_Entry(name, kind, False, ("create",), kind.lower()) for name, kind in reviews]}
     kind = "PendingWorkloadsSummary"
@@ -76,7 +76,7 @@ def _groups() -> dict[str, dict[str, list[_Entry]]]:
     return groups
 
 
-def _entries(served: ServedKind) -> list[_Entry]:
+def _entries_of_kind(served: ServedKind) -> list[_Entry]:
     one = served.resource
     found = [_Entry(one.plural, one.kind, one.namespaced, _ALL_VERBS, one.singular, one.short_names, one.categories)]
     if one.status:
@@ -96,25 +96,25 @@ def answer_discovery(path: str, accept: str) -> tuple[Object, int, str]:
     if parts == ["api"]:
         return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}, 200, _JSON
     if parts == ["apis"]:
-        listed = [_api_group(name) for name in _groups() if name]
+        listed = [_api_group(name) for name in _group_entries() if name]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}, 200, _JSON
     if parts == ["api", "v1"]:
         return _resource_list("", "v1"), 200, _JSON
-    if len(parts) == 2 and parts[0] == "apis" and parts[1] in _groups():
+    if len(parts) == 2 and parts[0] == "apis" and parts[1] in _group_entries():
         return {"kind": "APIGroup", "apiVersion": "v1", **_api_group(parts[1])}, 200, _JSON
-    if len(parts) == 3 and parts[0] == "apis" and parts[2] in _groups().get(parts[1], {}):
+    if len(parts) == 3 and parts[0] == "apis" and parts[2] in _group_entries().get(parts[1], {}):
         return _resource_list(parts[1], parts[2]), 200, _JSON
     raise no_such_path()
 
 
 def _api_group(name: str) -> Object:
-    versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in _groups()[name]]
+    versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in _group_entries()[name]]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
 def _resource_list(group: str, version: str) -> Object:
     resources = []
-    for entry in _groups()[group][version]:
+    for entry in _group_entries()[group][version]:
         line: Object = {
             "name": entry.name,
             "singularName": entry.singular,
@@ -135,7 +135,7 @@ def _resource_list(group: str, version: str) -> Object:
 
 def _aggregated_discovery(*, core: bool) -> Object:
     items = []
-    for group, versions in _groups().items():
+    for group, versions in _group_entries().items():
         if core != (group == ""):
             continue
         listed = [
@@ -180,7 +180,7 @@ def _openapi_answer(parts: list[str], accept: str) -> Object:
         raise no_such_path()
     names = {
         f"apis/{group}/{version}" if group else f"api/{version}": (group, version)
-        for group, versions in _groups().items()
+        for group, versions in _group_entries().items()
         for version in versions
     }
     if len(parts) == 1:
@@ -196,7 +196,7 @@ def _openapi_document(group: str, version: str) -> Object:
     prefix = f"/apis/{group}/{version}" if group else f"/api/{version}"
     parameters = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in ("dryRun", "fieldValidation")]
     paths, schemas = {}, {}
-    for entry in _groups()[group][version]:
+    for entry in _group_entries()[group][version]:
         if "/" in entry.name or "patch" not in entry.verbs:
             continue
         kind = {"group": group, "version": version, "kind": entry.kind}

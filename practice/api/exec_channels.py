@@ -24,7 +24,7 @@ _STDIN, _STDOUT, _STDERR, _STATUS, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 RunCommand = Callable[[Stdio], Awaitable[int]]
 
 
-class _Size(msgspec.Struct):
+class _TerminalSize(msgspec.Struct):
     Width: int = 0
     Height: int = 0
 
@@ -41,15 +41,15 @@ class ExecSession:
 
     async def run(self, command: RunCommand) -> None:
         """Run the command until it ends or the client leaves; then send its status."""
-        await self._send(_STDOUT if self._shown[_STDOUT] else _STATUS, b"")
-        running = asyncio.ensure_future(command(Stdio(self._write, self._stdin, self.tty, self.sizes)))
+        await self._send_on_channel(_STDOUT if self._shown[_STDOUT] else _STATUS, b"")
+        running = asyncio.ensure_future(command(Stdio(self._write_output, self._stdin, self.tty, self.sizes)))
         listening = asyncio.ensure_future(self._read_messages())
         try:
             await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
             if not running.done() and self._socket.closed:
                 return
             with suppress(ConnectionResetError):  # the client has gone
-                await self._send(_STATUS, msgspec.json.encode(await _wait_for_status(running)))
+                await self._send_on_channel(_STATUS, msgspec.json.encode(await _wait_for_status(running)))
         finally:
             for task in (running, listening):
                 task.cancel()
@@ -63,7 +63,7 @@ class ExecSession:
             if channel == _STDIN and self._stdin is not None and data:
                 self._stdin.feed_data(data)
             elif channel == _RESIZE:
-                self._resize(data)
+                self._set_terminal_size(data)
             elif channel == _CLOSE and data[:1] == bytes([_STDIN]):
                 self._end_input()
         self._end_input()
@@ -72,18 +72,18 @@ class ExecSession:
         if self._stdin is not None and not self._stdin.at_eof():
             self._stdin.feed_eof()
 
-    def _resize(self, data: bytes) -> None:
+    def _set_terminal_size(self, data: bytes) -> None:
         with suppress(msgspec.DecodeError):  # as the kubelet: what is no size changes nothing
-            size = msgspec.json.decode(data, type=_Size)
+            size = msgspec.json.decode(data, type=_TerminalSize)
             self.sizes.put_nowait((size.Width, size.Height))
 
-    async def _write(self, channel: int, data: bytes) -> None:
+    async def _write_output(self, channel: int, data: bytes) -> None:
         if self.tty:
             channel = _STDOUT
         if self._shown.get(channel) and data:
-            await self._send(channel, data)
+            await self._send_on_channel(channel, data)
 
-    async def _send(self, channel: int, data: bytes) -> None:
+    async def _send_on_channel(self, channel: int, data: bytes) -> None:
         await self._socket.send_bytes(bytes([channel]) + data)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Fault:
+class InjectedResponse:
     """A response to send instead of the right one, a given number of times."""
 
     status: int

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from practice.api.paths_and_versions import parse_number, parse_resource_version
-from practice.objects.api_error import ApiError, Object, bad_request, expired
+from practice.objects.api_error import ApiError, Object, bad_request, expired_version
 from practice.objects.resources import Resource
 from practice.objects.selectors import Predicate, field_predicate, label_predicate
 from practice.objects.storage import Storage
@@ -80,7 +80,7 @@ class ListPager:
         if query.get("resourceVersionMatch") == "Exact" and asked != newest:
             kept = self._snapshots.get((resource, namespace, asked))
             if kept is None:
-                raise expired(asked, newest)
+                raise expired_version(asked, newest)
             return kept, asked, 0
         return self._storage.list(resource, namespace), newest, 0
 
@@ -100,7 +100,7 @@ class ListPager:
                 meta = {"continue": _format_token(-1, key)}
                 raise PageGoneError(meta)
             objects = kept
-        start = next((at for at, obj in enumerate(objects) if _key(obj) >= key), len(objects))
+        start = next((at for at, obj in enumerate(objects) if _sort_key(obj) >= key), len(objects))
         return objects, version, start
 
     def _continue_metadata(
@@ -109,7 +109,7 @@ class ListPager:
         self._snapshots[resource, namespace, version] = objects
         while len(self._snapshots) > _MAX_SNAPSHOTS:
             self._snapshots.popitem(last=False)
-        meta: Object = {"continue": _format_token(version, _key(objects[at]))}
+        meta: Object = {"continue": _format_token(version, _sort_key(objects[at]))}
         if counted:
             meta["remainingItemCount"] = len(objects) - at
         return meta
@@ -127,7 +127,7 @@ class PageGoneError(ApiError):
         return {**super().to_status(), "metadata": self.meta}
 
 
-def _key(obj: Object) -> tuple[str, str]:
+def _sort_key(obj: Object) -> tuple[str, str]:
     return (obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
 
 

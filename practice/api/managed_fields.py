@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from practice.api.paths_and_versions import Target
+from practice.api.paths_and_versions import ApiPath
 from practice.objects.api_error import ApiError, Object
 from practice.objects.field_sets import (
     INTERIOR,
@@ -46,7 +46,7 @@ _NEVER_OWNED = frozenset(("f:metadata", f"f:{name}") for name in _SYSTEM.split()
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _ManagerEntry:
     """The fields that one manager owns by one operation."""
 
     manager: str
@@ -68,7 +68,7 @@ class _Entry:
             text += f' with subresource "{self.subresource}"'
         return f"{text} using {self.api_version}" if self.operation == UPDATE else text
 
-    def without(self, fields: Iterable[FieldPath]) -> _Entry:
+    def without(self, fields: Iterable[FieldPath]) -> _ManagerEntry:
         return replace(self, fields=self.fields.difference(fields))
 
     def to_json(self) -> Object:
@@ -80,14 +80,14 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Difference:
+class _VersionDifference:
     """The differences between two versions of an object."""
 
     changed: FieldSet  # added, or with another value
     removed: FieldSet
 
     @classmethod
-    def compare(cls, old: Object | None, new: Object, target: Target) -> _Difference:
+    def compare(cls, old: Object | None, new: Object, target: ApiPath) -> _VersionDifference:
         before, after = _ownable_nodes(old or {}, target), _ownable_nodes(new, target)
         changed = frozenset(steps for steps, value in after.items() if steps not in before or before[steps] != value)
         changed -= {steps for steps in changed if after[steps] is INTERIOR and steps in before}
@@ -96,18 +96,18 @@ class _Difference:
         return cls(changed, frozenset(before.keys() - after.keys()))
 
 
-def record_update(old: Object | None, new: Object, manager: str, target: Target) -> Object:
+def record_update(old: Object | None, new: Object, manager: str, target: ApiPath) -> Object:
     """Return the new object with managedFields that give all it changed to its manager."""
     given = new["metadata"].get("managedFields")
-    entries = [] if given in ([], [{}]) else _entries(new if given else old)
+    entries = [] if given in ([], [{}]) else _manager_entries(new if given else old)
     if old is not None and not entries:
         # Who set what is only kept for objects of which it is known from the beginning, or since the first apply.
         return new
-    difference = _Difference.compare(old, new, target)
+    difference = _VersionDifference.compare(old, new, target)
     if old is not None and given is not None and not difference.changed and not difference.removed:
         return new
     version, subresource = target.served.api_version, target.subresource
-    own = _Entry(manager, UPDATE, version, subresource, difference.changed, timestamp(time.time()))
+    own = _ManagerEntry(manager, UPDATE, version, subresource, difference.changed, timestamp(time.time()))
     kept = []
     for entry in entries:
         if entry.identity == own.identity:
@@ -118,38 +118,38 @@ def record_update(old: Object | None, new: Object, manager: str, target: Target)
     return _replace_entries(new, [*kept, own])
 
 
-def server_side_apply(old: Object | None, applied: Object, manager: str, target: Target, *, force: bool) -> Object:
+def server_side_apply(old: Object | None, applied: Object, manager: str, target: ApiPath, *, force: bool) -> Object:
     """Return the object with what a manager applies merged in, and without what it applied before and no longer does.
 
     ApiError 409 when others own fields with other values, unless ``force`` takes them over.
     """
     applied = copy_of(applied)
     owned = fields_of(_ownable_nodes(applied, target))
-    own = _Entry(manager, APPLY, target.served.api_version, target.subresource, owned, timestamp(time.time()))
+    own = _ManagerEntry(manager, APPLY, target.served.api_version, target.subresource, owned, timestamp(time.time()))
     if old is None:
         return _replace_entries(applied, [own])
-    entries = _entries(old) or [_before_first_apply(old, target)]
+    entries = _manager_entries(old) or [_before_first_apply(old, target)]
     others = [entry for entry in entries if entry.identity != own.identity]
     mine = next((entry for entry in entries if entry.identity == own.identity), None)
     merged = _merge_applied(copy_of(old), applied, ())
     _remove_dropped_fields(merged, mine.fields if mine else frozenset(), [own, *others])
-    difference = _Difference.compare(old, merged, target)
+    difference = _VersionDifference.compare(old, merged, target)
     conflicts = [(entry, steps) for entry in others for steps in sorted(entry.fields & difference.changed)]
     if conflicts and not force:
-        raise _conflict(conflicts)
+        raise _conflict_error(conflicts)
     if mine and mine.fields == owned and _without_managed_fields(merged) == _without_managed_fields(old):
         own = replace(own, time=mine.time)
     kept = [entry.without(difference.removed | {steps for _, steps in conflicts}) for entry in others]
     return _replace_entries(merged, [*kept, own])
 
 
-def _before_first_apply(old: Object, target: Target) -> _Entry:
+def _before_first_apply(old: Object, target: ApiPath) -> _ManagerEntry:
     """Return the owner of all fields of an object that had no managedFields before its first apply."""
-    fields = _Difference.compare(None, old, target).changed
-    return _Entry("before-first-apply", UPDATE, target.served.api_version, "", fields, timestamp(time.time()))
+    fields = _VersionDifference.compare(None, old, target).changed
+    return _ManagerEntry("before-first-apply", UPDATE, target.served.api_version, "", fields, timestamp(time.time()))
 
 
-def _remove_dropped_fields(obj: Object, before: FieldSet, entries: list[_Entry]) -> None:
+def _remove_dropped_fields(obj: Object, before: FieldSet, entries: list[_ManagerEntry]) -> None:
     """Remove fields that the manager set before and nobody owns now; list items are removed whole."""
     held = frozenset[FieldPath]().union(*(entry.fields for entry in entries))
     for steps in sorted(before - held, key=len):
@@ -157,21 +157,21 @@ def _remove_dropped_fields(obj: Object, before: FieldSet, entries: list[_Entry])
             _remove_field(obj, steps)
 
 
-def _entries(obj: Object | None) -> list[_Entry]:
+def _manager_entries(obj: Object | None) -> list[_ManagerEntry]:
     found = []
     for one in (obj or {}).get("metadata", {}).get("managedFields") or []:
         fields = from_fields_v1(one.get("fieldsV1") or {})
         names = (one.get("manager", ""), one.get("operation", UPDATE), one.get("apiVersion", ""))
-        found.append(_Entry(*names, one.get("subresource", ""), fields - {()}, one.get("time", "")))
+        found.append(_ManagerEntry(*names, one.get("subresource", ""), fields - {()}, one.get("time", "")))
     return found
 
 
-def _replace_entries(obj: Object, entries: list[_Entry]) -> Object:
+def _replace_entries(obj: Object, entries: list[_ManagerEntry]) -> Object:
     listed = [entry.to_json() for entry in entries if entry.fields]
     return {**obj, "metadata": {**obj["metadata"], "managedFields": listed}}
 
 
-def _ownable_nodes(obj: Object, target: Target) -> dict[FieldPath, Any]:
+def _ownable_nodes(obj: Object, target: ApiPath) -> dict[FieldPath, Any]:
     """Return the nodes of an object that a write to this target can own."""
     has_status = target.served.resource.status
     own = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
@@ -188,7 +188,7 @@ def _without_managed_fields(obj: Object) -> Object:
     return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key != "managedFields"}}
 
 
-def _conflict(conflicts: list[tuple[_Entry, FieldPath]]) -> ApiError:
+def _conflict_error(conflicts: list[tuple[_ManagerEntry, FieldPath]]) -> ApiError:
     causes = [
         {
             "reason": "FieldManagerConflict",

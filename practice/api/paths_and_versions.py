@@ -12,7 +12,7 @@ from practice.objects.resources import EVENTS, RESOURCES, Resource
 ObjectConverter = Callable[[Object], Object]
 
 
-def _unconverted(obj: Object) -> Object:
+def _same_object(obj: Object) -> Object:
     return obj
 
 
@@ -23,8 +23,8 @@ class ServedKind:
     resource: Resource
     group: str
     version: str
-    from_storage: ObjectConverter = _unconverted
-    to_storage: ObjectConverter = _unconverted
+    from_storage: ObjectConverter = _same_object
+    to_storage: ObjectConverter = _same_object
 
     @property
     def api_version(self) -> str:
@@ -48,7 +48,7 @@ SERVED = _index_served_kinds()  # (group, version, plural) -> how it is served
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ApiPath:
     """The parts of a path ``/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/SUBRESOURCE``."""
 
     group: str
@@ -82,7 +82,7 @@ def no_such_path(group: str | None = None) -> NoSuchPathError:
     return NoSuchPathError(group or "", known=built_in)
 
 
-def parse_path(path: str) -> Target | None:
+def parse_path(path: str) -> ApiPath | None:
     """Parse a path below ``/api/v1`` or ``/apis/GROUP/VERSION``; None for others."""
     parts = path.strip("/").split("/")
     if parts[:2] == ["api", "v1"]:
@@ -99,11 +99,11 @@ def parse_path(path: str) -> Target | None:
     if len(rest) > 3:
         rest = [*rest[:2], "/".join(rest[2:])]
     name, subresource = ([*rest[1:], "", ""])[:2]
-    return Target(group, version, rest[0], namespace, name, subresource)
+    return ApiPath(group, version, rest[0], namespace, name, subresource)
 
 
 def parse_flag(query: Mapping[str, str], name: str) -> bool:
-    """Read a boolean of a query. Raises ApiError 400 when it is neither."""
+    """Read a boolean parameter of a query. Raises ApiError 400 for anything but true and false."""
     text = query.get(name, "")
     if text in ("", "0", "false", "False", "f"):
         return False

@@ -39,14 +39,14 @@ class LogOptions:
         since_time = query.get("sinceTime", "")
         wrong: list[FieldCause] = []
         if tail is not None and tail < 0:
-            wrong.append(_invalid("tailLines", str(tail), "must be greater than or equal to 0"))
+            wrong.append(_invalid_option("tailLines", str(tail), "must be greater than or equal to 0"))
         if limit is not None and limit < 1:
-            wrong.append(_invalid("limitBytes", str(limit), "must be greater than 0"))
+            wrong.append(_invalid_option("limitBytes", str(limit), "must be greater than 0"))
         if seconds is not None and since_time:
             text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
             wrong.append(FieldCause("", f"Forbidden: {text}", "FieldValueForbidden"))
         if seconds is not None and seconds < 1:
-            wrong.append(_invalid("sinceSeconds", str(seconds), "must be greater than 0"))
+            wrong.append(_invalid_option("sinceSeconds", str(seconds), "must be greater than 0"))
         if wrong:
             raise _bad_options(wrong)
         since = _parse_time(since_time) if since_time else time.time() - seconds if seconds else 0.0
@@ -60,7 +60,7 @@ class LogOptions:
         )
 
 
-def _invalid(field: str, value: str, text: str) -> FieldCause:
+def _invalid_option(field: str, value: str, text: str) -> FieldCause:
     return FieldCause(field, f"Invalid value: {value}: {text}", "FieldValueInvalid")
 
 

@@ -15,7 +15,7 @@ from practice.objects.resources import PODS
 
 if TYPE_CHECKING:
     from practice.api.authn import Account
-    from practice.api.paths_and_versions import Target
+    from practice.api.paths_and_versions import ApiPath
     from practice.objects.storage import Storage
     from practice.runtime import Runtime
 
@@ -28,7 +28,7 @@ _TIMEOUT = 30.0
 
 
 async def proxy_request(
-    request: web.Request, target: Target, account: Account, storage: Storage, runtime: Runtime
+    request: web.Request, target: ApiPath, account: Account, storage: Storage, runtime: Runtime
 ) -> web.Response:
     """Forward one request to a pod and return its response. Raises ApiError 503 if nothing answers."""
     _, _, path = target.subresource.partition("/")

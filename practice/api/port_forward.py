@@ -43,7 +43,7 @@ class _Pipe:
         except ConnectionError as error:
             await self._fail(str(error).encode())
             return
-        writing = asyncio.ensure_future(self._write(writer))
+        writing = asyncio.ensure_future(self._write_to_pod(writer))
         try:
             while data := await reader.read(_CHUNK):
                 await self._send(data)
@@ -54,7 +54,7 @@ class _Pipe:
             writer.close()  # at once: whoever waits may be cancelled again
             await asyncio.gather(writing, return_exceptions=True)
 
-    async def _write(self, writer: asyncio.StreamWriter) -> None:
+    async def _write_to_pod(self, writer: asyncio.StreamWriter) -> None:
         try:
             with suppress(OSError):
                 while True:

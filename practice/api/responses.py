@@ -9,13 +9,13 @@ import msgspec
 from aiohttp import web
 
 from practice.api import discovery
-from practice.api.paths_and_versions import Target
+from practice.api.paths_and_versions import ApiPath
 from practice.objects.api_error import ApiError, Object
 
 _MIN_GZIP_BYTES = 128 * 1024  # bytes from which an answer is compressed for who asks for it
 
 
-def deletion_status(target: Target, uid: str) -> Object:
+def deletion_status(target: ApiPath, uid: str) -> Object:
     """Return the Status for an object that has been deleted."""
     details = {
         "name": target.name,

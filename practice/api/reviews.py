@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from practice.api.schema import normalize_request
 
 if TYPE_CHECKING:
-    from practice.api.authn import Account, Rule
-    from practice.api.paths_and_versions import Target
+    from practice.api.authn import AccessRule, Account
+    from practice.api.paths_and_versions import ApiPath
     from practice.objects.api_error import Object
 
 _REVIEWS = {
@@ -18,12 +18,12 @@ _REVIEWS = {
 }
 
 
-def is_review(target: Target) -> bool:
+def is_review(target: ApiPath) -> bool:
     """Whether a POST to this path is an access or token review."""
     return target.version == "v1" and (target.group, target.plural) in _REVIEWS
 
 
-def answer_review(target: Target, body: Any, account: Account) -> Object:
+def answer_review(target: ApiPath, body: Any, account: Account) -> Object:
     """Return the review with its answer in the status."""
     kind = _REVIEWS[target.group, target.plural]
     body = normalize_request(body, f"{target.group}/v1", kind)
@@ -42,7 +42,7 @@ def answer_review(target: Target, body: Any, account: Account) -> Object:
     return {**answer, "status": status}
 
 
-def _rule_entries(rule: Rule) -> list[Object]:
+def _rule_entries(rule: AccessRule) -> list[Object]:
     """Return a rule as RBAC lists it: one entry for the kinds of each API group."""
     groups: dict[str, list[str]] = {}
     for resource in sorted(rule.resources):

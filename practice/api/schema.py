@@ -9,7 +9,7 @@ from typing import Any
 
 from practice.api.api_fields import read_types, type_name
 from practice.api.paths_and_versions import ServedKind
-from practice.objects.api_error import ApiError, FieldCause, Object, bad_request, invalid
+from practice.objects.api_error import ApiError, FieldCause, Object, bad_request, invalid_object
 from practice.objects.resources import Resource
 
 _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?(\d+(\.\d*)?|\.\d+)))?")
@@ -56,7 +56,7 @@ def normalize_object(served: ServedKind, obj: Object, *, keep_empty: bool = Fals
         return []
     meta = obj.get("metadata")
     name = str(meta.get("name", "")) if isinstance(meta, dict) else ""
-    walk = _Normalizer(served.version, served.resource.kind, served.resource, name, keep_empty)
+    walk = _ObjectNormalizer(served.version, served.resource.kind, served.resource, name, keep_empty)
     walk.normalize_struct(obj, root, "")
     return walk.unknown
 
@@ -65,13 +65,13 @@ def normalize_request(body: Any, api_version: str, kind: str) -> Object:
     """Return the body of a request that is no stored object, such as DeleteOptions; ApiError 400 for wrong types."""
     if not isinstance(body, dict):
         raise bad_request(f"the object provided is unrecognized (must be of type {kind})")
-    walk = _Normalizer(api_version.rpartition("/")[2], kind, None, "", keep_empty=False)
+    walk = _ObjectNormalizer(api_version.rpartition("/")[2], kind, None, "", keep_empty=False)
     walk.normalize_struct(body, type_name(api_version, kind), "")
     return body
 
 
 @dataclass(slots=True)
-class _Normalizer:
+class _ObjectNormalizer:
     """Validates one object; ``resource`` is None for objects that are not stored."""
 
     version: str
@@ -126,11 +126,11 @@ class _Normalizer:
     def _custom_type_error(self, resource: Resource, value: Any, kind: str, path: str) -> ApiError:
         if kind == "quantity" and isinstance(value, str):
             text = f"Invalid value: \"{value}\": {path} in body should match '{_CRD_QUANTITY}'"
-            return invalid(resource, self.name, [FieldCause(path, text, "FieldValueInvalid")])
+            return invalid_object(resource, self.name, [FieldCause(path, text, "FieldValueInvalid")])
         given = _json_type_name(value, ("boolean", "integer", "number", "array", "object", "string", "null"))
         wanted = "array" if kind.startswith("[]") else _OPENAPI.get(kind, "string" if kind in _CHECKS else "object")
         text = f'Invalid value: "{given}": {path} in body must be of type {wanted}: "{given}"'
-        return invalid(resource, self.name, [FieldCause(path, text, "FieldValueTypeInvalid")])
+        return invalid_object(resource, self.name, [FieldCause(path, text, "FieldValueTypeInvalid")])
 
     def _builtin_type_error(self, value: Any, kind: str, path: str, owner: str) -> ApiError:
         name = self.kind

@@ -17,10 +17,10 @@ from practice.api.authn import (
     reader_account,
     write_kubeconfig,
 )
-from practice.api.bodies import decode
-from practice.api.connections import Connections
+from practice.api.bodies import decode_body
+from practice.api.connections import OpenConnections
 from practice.api.listing import ListPager, parse_selectors
-from practice.api.paths_and_versions import NoSuchPathError, Target, no_such_path, parse_flag, parse_path
+from practice.api.paths_and_versions import ApiPath, NoSuchPathError, no_such_path, parse_flag, parse_path
 from practice.api.representations import ObjectEncoder, negotiate_representation
 from practice.api.responses import (
     bytes_response,
@@ -30,7 +30,7 @@ from practice.api.responses import (
     status_response,
 )
 from practice.api.streams import PodStreams
-from practice.api.watching import Watch, WatchRequest
+from practice.api.watching import OpenWatch, WatchRequest
 from practice.api.writing import ObjectWriter, WriteRequest
 from practice.objects.api_error import ApiError, Object
 from practice.objects.definitions import define_custom_kinds
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from practice.api.injected_responses import Fault
+    from practice.api.injected_responses import InjectedResponse
     from practice.objects.storage import Storage
     from practice.runtime import Runtime
 
@@ -62,7 +62,7 @@ class ApiServer:
     ) -> None:
         self.admin = admin_account()
         self.reader = reader_account()
-        self.faults: list[Fault] = []
+        self.faults: list[InjectedResponse] = []
         self.listeners: list[Callable[[web.Request], object]] = []  # of each request, before it is answered
         self.url = ""
         self.extra_routes: dict[str, Callable[[], Awaitable[Object]]] = {}  # by path, for the administrator
@@ -74,8 +74,8 @@ class ApiServer:
         self._lists = ListPager(storage)
         self._changes = ObjectWriter(storage)
         self._streams = PodStreams(storage, runtime)
-        self._watches: set[Watch] = set()
-        self._connections = Connections()
+        self._watches: set[OpenWatch] = set()
+        self._connections = OpenConnections()
         self._certificates = Certificates(host)
         self._runner: web.AppRunner | None = None
 
@@ -88,7 +88,7 @@ class ApiServer:
         """Listen; sets ``url``."""
         define_custom_kinds(self._storage)
         application = web.Application(client_max_size=_LARGEST_BODY)
-        application.router.add_route("*", "/{path:.*}", self._handle)
+        application.router.add_route("*", "/{path:.*}", self._answer_or_refuse)
         self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.5)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._certificates.server_context())
@@ -126,12 +126,12 @@ class ApiServer:
         for watch in self._watches:
             watch.close()
 
-    async def _handle(self, request: web.Request) -> web.StreamResponse:
+    async def _answer_or_refuse(self, request: web.Request) -> web.StreamResponse:
         self._connections.add(request.transport)
         for listener in self.listeners:
             listener(request)
         try:
-            return self._inject_fault(request) or await self._dispatch(request)
+            return self._inject_fault(request) or await self._answer_request(request)
         except NoSuchPathError as refusal:
             if refusal.plain:
                 return web.Response(status=404, text="404 page not found\n")
@@ -152,7 +152,7 @@ class ApiServer:
                 return answer
         return None
 
-    async def _dispatch(self, request: web.Request) -> web.StreamResponse:
+    async def _answer_request(self, request: web.Request) -> web.StreamResponse:
         path = request.path
         if path in ("/healthz", "/livez", "/readyz", "/version", "/version/"):
             return health_or_version_response(path)
@@ -178,8 +178,8 @@ class ApiServer:
         if target.subresource and not _has_subresource(target):
             raise no_such_path(target.group)
         if request.method == "GET":
-            return await self._read(request, target, account)
-        return await self._write(request, target, account)
+            return await self._answer_read(request, target, account)
+        return await self._answer_write(request, target, account)
 
     def _authenticate(self, request: web.Request) -> Account:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -190,7 +190,7 @@ class ApiServer:
             raise ApiError(401, "Unauthorized", "Unauthorized")
         return account
 
-    async def _read(self, request: web.Request, target: Target, account: Account) -> web.StreamResponse:
+    async def _answer_read(self, request: web.Request, target: ApiPath, account: Account) -> web.StreamResponse:
         query, served = request.query, target.served
         watching = parse_flag(query, "watch")
         verb = "watch" if watching else "get" if target.name else "list"
@@ -210,7 +210,7 @@ class ApiServer:
     async def _watch(self, request: web.Request, wish: WatchRequest, writer: ObjectEncoder) -> web.StreamResponse:
         if self.gone_as_status and wish.version:
             self._storage.events_since(wish.resource, wish.version)
-        watch = Watch(self._storage, wish, writer, bookmark_every=self._bookmark_every)
+        watch = OpenWatch(self._storage, wish, writer, bookmark_every=self._bookmark_every)
         self._watches.add(watch)
         response = web.StreamResponse(
             headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
@@ -227,7 +227,7 @@ class ApiServer:
             self._watches.discard(watch)
         return response
 
-    async def _write(self, request: web.Request, target: Target, account: Account) -> web.StreamResponse:
+    async def _answer_write(self, request: web.Request, target: ApiPath, account: Account) -> web.StreamResponse:
         verb = _VERBS.get(request.method, "")
         if verb == "delete" and not target.name:
             verb = "deletecollection"
@@ -266,10 +266,10 @@ class ApiServer:
 
 
 async def _decode_body(request: web.Request) -> object:
-    return decode(await request.read(), request.headers.get("Content-Type", ""))
+    return decode_body(await request.read(), request.headers.get("Content-Type", ""))
 
 
-def _has_subresource(target: Target) -> bool:
+def _has_subresource(target: ApiPath) -> bool:
     resource = target.served.resource
     if target.subresource == "status":
         return resource.status

@@ -11,7 +11,7 @@ from aiohttp import web
 from practice.api import pod_log
 from practice.api.authn import Account, check_access
 from practice.api.exec_channels import EXEC_PROTOCOLS, ExecSession
-from practice.api.paths_and_versions import Target
+from practice.api.paths_and_versions import ApiPath
 from practice.api.pod_proxy import proxy_request
 from practice.api.port_forward import FORWARD_PROTOCOLS, ForwardedPorts
 from practice.objects.api_error import ApiError, Object, bad_request
@@ -33,7 +33,7 @@ class PodStreams:
         for socket in list(self._open_sockets):
             await socket.close()
 
-    async def answer(self, request: web.Request, target: Target, account: Account) -> web.StreamResponse:
+    async def answer(self, request: web.Request, target: ApiPath, account: Account) -> web.StreamResponse:
         """Answer one log, exec, port-forward or proxy request. Raises ApiError if that is impossible."""
         if target.subresource == "log":
             check_access(account, "get", target)
@@ -53,7 +53,7 @@ class PodStreams:
         except ConnectionResetError:  # the client has gone, even before the upgrade was answered: nobody reads this
             return web.Response()
 
-    async def _stream_log(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _stream_log(self, request: web.Request, target: ApiPath) -> web.StreamResponse:
         options = pod_log.LogOptions.from_query(request.query)
         pod = self._storage.get(PODS, target.namespace, target.name)
         container = choose_container(pod, request.query.get("container", ""))
@@ -69,7 +69,7 @@ class PodStreams:
             await response.write_eof()
         return response
 
-    async def _stream_exec(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
+    async def _stream_exec(self, request: web.Request, target: ApiPath, pod: Object) -> web.StreamResponse:
         query = request.query
         argv = query.getall("command", [])
         if not argv:
@@ -84,7 +84,7 @@ class PodStreams:
             await self._close_socket(socket)
         return socket
 
-    async def _stream_attach(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
+    async def _stream_attach(self, request: web.Request, target: ApiPath, pod: Object) -> web.StreamResponse:
         """Show what a container prints from now on, until it ends; input is ignored."""
         container = choose_container(pod, request.query.get("container", ""))
         check_running(pod, container)
@@ -102,7 +102,7 @@ class PodStreams:
             await self._close_socket(socket)
         return socket
 
-    async def _stream_port_forward(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
+    async def _stream_port_forward(self, request: web.Request, target: ApiPath, pod: Object) -> web.StreamResponse:
         if pod.get("status", {}).get("phase") != "Running":
             phase = pod.get("status", {}).get("phase", "Unknown")
             raise bad_request(f"unable to forward port because pod is not running. Current status={phase}")

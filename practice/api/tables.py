@@ -128,7 +128,7 @@ def _node_status(obj: Object) -> str:
     return f"{word},SchedulingDisabled" if obj.get("spec", {}).get("unschedulable") else word
 
 
-def _roles(obj: Object) -> str:
+def _node_roles(obj: Object) -> str:
     prefix = "node-role.kubernetes.io/"
     labels = obj["metadata"].get("labels") or {}
     return ",".join(sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))) or "<none>"
@@ -141,7 +141,7 @@ def _job_status(obj: Object) -> str:
     return "Terminating" if obj["metadata"].get("deletionTimestamp") else "Running"
 
 
-def _completions(obj: Object) -> str:
+def _job_completions(obj: Object) -> str:
     wanted = obj.get("spec", {}).get("completions")
     return f"{obj.get('status', {}).get('succeeded', 0)}/{wanted if wanted is not None else 1}"
 
@@ -200,7 +200,7 @@ _PODS = tuple(_pod_column(at) for at in range(len(_POD_HEADINGS)))
 _COLUMNS: dict[Resource, tuple[Column, ...]] = {
     kinds.NODES: (
         Column("Status", _node_status),
-        Column("Roles", _roles),
+        Column("Roles", _node_roles),
         _AGE,
         Column("Version", _text_cell("status.nodeInfo.kubeletVersion")),
         Column("Internal-IP", _typed_cell("addresses", "InternalIP", "address", "<none>"), 1),
@@ -211,7 +211,7 @@ _COLUMNS: dict[Resource, tuple[Column, ...]] = {
     ),
     kinds.JOBS: (
         Column("Status", _job_status),
-        Column("Completions", _completions),
+        Column("Completions", _job_completions),
         Column("Duration", _job_duration),
         _AGE,
         Column("Containers", _containers_cell("name"), 1),

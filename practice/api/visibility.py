@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 
-from practice.api.paths_and_versions import Target, no_such_path, parse_number
+from practice.api.paths_and_versions import ApiPath, no_such_path, parse_number
 from practice.objects.api_error import Object
 from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
 from practice.objects.storage import Storage
@@ -16,7 +16,7 @@ VERSIONS = ("v1beta2", "v1beta1")
 _DEFAULT_LIMIT = 1000
 
 
-def pending_workloads(storage: Storage, target: Target, query: Mapping[str, str]) -> Object:
+def pending_workloads(storage: Storage, target: ApiPath, query: Mapping[str, str]) -> Object:
     """Return one PendingWorkloadsSummary. Raises ApiError 404 when there is no such queue."""
     if target.subresource != "pendingworkloads" or target.version not in VERSIONS:
         raise no_such_path()

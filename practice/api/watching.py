@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from practice.api.paths_and_versions import parse_flag, parse_number, parse_resource_version
-from practice.objects.api_error import ApiError, Object, expired
+from practice.objects.api_error import ApiError, Object, expired_version
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -50,7 +50,7 @@ class WatchRequest:
         return cls(resource, namespace, matches, version, timeout, parse_flag(query, "allowWatchBookmarks"), initial)
 
 
-class Watch:
+class OpenWatch:
     """One open watch; iterates over chunks of event lines."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Watch:
 
     def expire(self) -> None:
         """End the watch with an ERROR event, code 410."""
-        self._ended = expired(self._request.version, self._storage.version)
+        self._ended = expired_version(self._request.version, self._storage.version)
         self._event_arrived.set()
 
     async def stream_chunks(self) -> AsyncIterator[bytes]:

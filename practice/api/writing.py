@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from practice.api import managed_fields, schema
-from practice.api.bodies import check_object, decode, media_type
+from practice.api.bodies import check_object, decode_body, media_type
 from practice.api.listing import parse_selectors
-from practice.api.paths_and_versions import SERVED, ServedKind, Target, parse_dry_run, parse_flag, parse_number
+from practice.api.paths_and_versions import SERVED, ApiPath, ServedKind, parse_dry_run, parse_flag, parse_number
 from practice.api.required import missing_fields
 from practice.objects import patch, validation
-from practice.objects.api_error import ApiError, Object, bad_request, conflict, invalid, not_found
+from practice.objects.api_error import ApiError, Object, bad_request, conflict_error, invalid_object, not_found
 from practice.objects.lifecycle import copy_of
 from practice.objects.resources import PODS
 from practice.objects.storage import Storage
@@ -23,7 +23,7 @@ from practice.objects.storage import Storage
 class WriteRequest:
     """One write request: target, query, body and user agent."""
 
-    target: Target
+    target: ApiPath
     query: Mapping[str, str]
     body: bytes
     content_type: str
@@ -66,36 +66,36 @@ class ObjectWriter:
         target, resource = change.target, change.served.resource
         if target.name:
             return self._bind_or_evict(change)
-        obj = self._decode_object(change, decode(change.body, change.content_type))
-        return WriteResult(self._create(change, resource, obj, managed_fields.UPDATE), created=True)
+        obj = self._decode_object(change, decode_body(change.body, change.content_type))
+        return WriteResult(self._store_new(change, resource, obj, managed_fields.UPDATE), created=True)
 
     def replace(self, change: WriteRequest) -> WriteResult:
         """PUT of a whole object."""
         target, resource = change.target, change.served.resource
-        obj = self._decode_object(change, decode(change.body, change.content_type))
+        obj = self._decode_object(change, decode_body(change.body, change.content_type))
         old = self._storage.find(resource, target.namespace, target.name)
         if old is None:
             raise not_found(resource, target.name)
-        return WriteResult(self._update(change, obj, old))
+        return WriteResult(self._store_update(change, obj, old))
 
     def patch(self, change: WriteRequest) -> WriteResult:
         """PATCH in the dialect its content type names; server-side apply creates what is not there."""
         target, resource = change.target, change.served.resource
         media = media_type(change.content_type)
         patch.check_media_type(media, resource)
-        body = decode(change.body, change.content_type)
+        body = decode_body(change.body, change.content_type)
         old = self._storage.find(resource, target.namespace, target.name)
         if media == patch.APPLY:
-            return self._apply(change, body, old)
+            return self._server_side_apply(change, body, old)
         if old is None:
             raise not_found(resource, target.name)
         seen = change.served.from_storage(old)
         patched = patch.apply_patch(media, copy_of(seen), body, resource)
         given = patched.get("metadata", {}).get("resourceVersion")
         if given and given != old["metadata"]["resourceVersion"]:
-            raise conflict(resource, target.name)
+            raise conflict_error(resource, target.name)
         new = self._decode_object(change, patched)
-        return WriteResult(self._update(change, new, old))
+        return WriteResult(self._store_update(change, new, old))
 
     def delete(self, change: WriteRequest) -> WriteResult:
         target, resource = change.target, change.served.resource
@@ -131,7 +131,7 @@ class ObjectWriter:
         _check_required_fields(served, obj, change.target)
         return served.to_storage(obj)
 
-    def _create(self, change: WriteRequest, resource: Any, obj: Object, operation: str) -> Object:
+    def _store_new(self, change: WriteRequest, resource: Any, obj: Object, operation: str) -> Object:
         meta = obj["metadata"]
         if meta.get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
@@ -140,14 +140,14 @@ class ObjectWriter:
             obj = managed_fields.record_update(None, obj, change.manager, change.target)
         return self._storage.create(resource, obj, dry_run=change.dry_run)
 
-    def _update(self, change: WriteRequest, new: Object, old: Object) -> Object:
+    def _store_update(self, change: WriteRequest, new: Object, old: Object) -> Object:
         target, resource = change.target, change.served.resource
         validation.check_update(resource, new, old, target.subresource)
         new = managed_fields.record_update(old, new, change.manager, target)
         subresource = target.subresource if target.subresource == "status" else ""
         return self._storage.update(resource, new, subresource=subresource, dry_run=change.dry_run)
 
-    def _apply(self, change: WriteRequest, body: Any, old: Object | None) -> WriteResult:
+    def _server_side_apply(self, change: WriteRequest, body: Any, old: Object | None) -> WriteResult:
         target, resource = change.target, change.served.resource
         if not change.query.get("fieldManager"):
             text = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
@@ -170,13 +170,13 @@ class ObjectWriter:
         merged = managed_fields.server_side_apply(old, applied, change.manager, target, force=force)
         _check_required_fields(SERVED[target.group, resource.version, target.plural], merged, target)
         if old is None:
-            return WriteResult(self._create(change, resource, merged, managed_fields.APPLY), created=True)
+            return WriteResult(self._store_new(change, resource, merged, managed_fields.APPLY), created=True)
         validation.check_update(resource, merged, old, target.subresource)
         subresource = target.subresource if target.subresource == "status" else ""
         return WriteResult(self._storage.update(resource, merged, subresource=subresource, dry_run=change.dry_run))
 
     def _parse_delete_options(self, change: WriteRequest) -> dict[str, Any]:
-        body = decode(change.body, change.content_type) if change.body.strip() else {}
+        body = decode_body(change.body, change.content_type) if change.body.strip() else {}
         body = schema.normalize_request(body, "v1", "DeleteOptions")
         preconditions = body.get("preconditions") or {}
         grace = body.get("gracePeriodSeconds")
@@ -197,12 +197,12 @@ class ObjectWriter:
         if resource is not PODS or target.subresource not in ("binding", "eviction"):
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         version, kind = ("v1", "Binding") if target.subresource == "binding" else ("policy/v1", "Eviction")
-        body = schema.normalize_request(decode(change.body, change.content_type), version, kind)
+        body = schema.normalize_request(decode_body(change.body, change.content_type), version, kind)
         pod = self._storage.get(PODS, target.namespace, target.name)
         if target.subresource == "binding":
             if pod["spec"].get("nodeName"):
                 why = f'pod {target.name} is already assigned to node "{pod["spec"]["nodeName"]}"'
-                raise conflict(PODS, target.name, why)
+                raise conflict_error(PODS, target.name, why)
             node = body.get("target", {}).get("name", "")
             return WriteResult(self._storage.modify(PODS, target.namespace, target.name, _bind_to(node)), created=True)
         grace = (body.get("deleteOptions") or {}).get("gracePeriodSeconds")
@@ -228,11 +228,11 @@ def _set_disruption_target(moment: str, pod: Object) -> None:
     pod["status"]["conditions"] = [*others, condition]
 
 
-def _check_required_fields(served: ServedKind, obj: Object, target: Target) -> None:
+def _check_required_fields(served: ServedKind, obj: Object, target: ApiPath) -> None:
     """Raise ApiError 422 if a custom object lacks required fields."""
     missing = missing_fields(served, obj, target.subresource)
     if missing:
-        raise invalid(served.resource, obj["metadata"].get("name", ""), missing)
+        raise invalid_object(served.resource, obj["metadata"].get("name", ""), missing)
 
 
 def _bind_to(node: str) -> Any:

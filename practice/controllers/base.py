@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from practice.clock import Clock, parse_timestamp
 from practice.controllers.objects import Key, Object, find_condition, is_being_deleted, key_of
-from practice.controllers.recorder import Recorder
+from practice.controllers.recorder import EventRecorder
 from practice.objects.api_error import ApiError
 from practice.objects.history import Event
 from practice.objects.resources import Resource
@@ -66,7 +66,7 @@ class ControlPlane:
     def __init__(self, storage: Storage, clock: Clock, seed: int = 0) -> None:
         self.storage = storage
         self.clock = clock
-        self.recorder = Recorder(storage, clock)
+        self.recorder = EventRecorder(storage, clock)
         self.random = random.Random(f"control plane {seed}")
         self._watchers: dict[Resource, list[tuple[Controller, Callable[[Object], Iterable[Key]]]]] = {}
         self._queue: dict[tuple[Controller, Key], None] = {}

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from practice.clock import Clock, Timer, format_timestamp
 from practice.controllers.objects import Object
-from practice.node.container_logs import Log
-from practice.programs.steps import Exit, Pause, PrintLine, Program, ProgramContext, Step, WaitForFact
+from practice.node.container_logs import PodLog
+from practice.programs.steps import ExitStep, PauseStep, PrintLine, Program, ProgramContext, Step, WaitForFact
 
 _MAX_STEPS_AT_ONCE = 2000
 
@@ -18,8 +18,8 @@ class ContainerRun:
     def __init__(self, spec: Object, clock: Clock, ended: Callable[[ContainerRun], None]) -> None:
         self.spec = spec
         self.name: str = spec["name"]
-        self.log: Log | None = None
-        self.previous: Log | None = None
+        self.log: PodLog | None = None
+        self.previous: PodLog | None = None
         self.restarts = 0
         self.state: Object = {"waiting": {"reason": "ContainerCreating"}}
         self.last_state: Object = {}
@@ -49,7 +49,7 @@ class ContainerRun:
         self._number += 1
         if self.log is not None:
             self.previous = self.log
-        self.log = Log()
+        self.log = PodLog()
         self.place = place
         self.state = {"running": {"startedAt": format_timestamp(self._clock.now())}}
         self._steps = program(place)
@@ -121,13 +121,13 @@ class ContainerRun:
             steps = self._steps
             if steps is None or self.log is None or self.place is None:
                 return
-            step = next(steps, Exit(0))
+            step = next(steps, ExitStep(0))
             if isinstance(step, PrintLine):
                 self.log.add(self._clock.now(), step.text)
-            elif isinstance(step, Exit):
+            elif isinstance(step, ExitStep):
                 self.end(step.code, step.reason)
                 return
-            elif isinstance(step, Pause):
+            elif isinstance(step, PauseStep):
                 self._timer = self._clock.call_later(step.seconds, self._resume_callback(number))
                 return
             elif isinstance(step, WaitForFact):

@@ -84,7 +84,7 @@ class GarbageCollector(Controller):
         return found if found is not None and found["metadata"]["uid"] == owner["uid"] else None
 
 
-class Namespaces(Controller):
+class NamespaceController(Controller):
     """Creates the default ServiceAccount of a namespace, and empties a namespace that is being deleted."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:

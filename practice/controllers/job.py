@@ -41,7 +41,7 @@ from practice.objects.resources import JOBS, PODS, Resource
 _RETRY_SECONDS, _RETRY_MOST = 1.0, 60.0
 
 
-class Jobs(Controller):
+class JobController(Controller):
     """Ports the Job controller of Kubernetes 1.36: Indexed and not, suspend, backoff limit, failure policy, TTL."""
 
     source = "job-controller"

@@ -12,7 +12,7 @@ from practice.controllers.jobset_children import (
     build_service,
     job_name,
     restart_count,
-    subdomain,
+    service_name,
 )
 from practice.controllers.jobset_status import ChildJobs, StatusDraft
 from practice.controllers.objects import (
@@ -30,7 +30,7 @@ from practice.objects.api_error import ApiError
 from practice.objects.resources import JOBS, JOBSETS, SERVICES, Resource
 
 
-class JobSets(Controller):
+class JobSetController(Controller):
     """Ports jobset v0.12, with the same order of steps and the same messages."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
@@ -93,7 +93,7 @@ class JobSets(Controller):
     def _create_service(self, jobset: Object) -> None:
         if not jobset["spec"].get("network", {}).get("enableDNSHostnames", True):
             return
-        if self.storage.find(SERVICES, jobset["metadata"]["namespace"], subdomain(jobset)) is None:
+        if self.storage.find(SERVICES, jobset["metadata"]["namespace"], service_name(jobset)) is None:
             self.storage.create(SERVICES, build_service(jobset))
 
     def _create_jobs(self, draft: StatusDraft, jobs: ChildJobs, counts: list[Object]) -> None:
@@ -105,7 +105,7 @@ class JobSets(Controller):
         for replicated in spec["replicatedJobs"]:
             if not _can_start_next(jobset, replicated, counts):
                 continue
-            if in_order and _started(replicated, counts):
+            if in_order and _has_started(replicated, counts):
                 continue
             for index in range(0 if waits else replicated.get("replicas", 1)):
                 if job_name(jobset, replicated, index) not in taken:
@@ -137,7 +137,7 @@ class JobSets(Controller):
         for replicated in jobset["spec"]["replicatedJobs"]:
             if not _can_start_next(jobset, replicated, counts):
                 continue
-            if _starts_in_order(jobset) and _started(replicated, counts):
+            if _starts_in_order(jobset) and _has_started(replicated, counts):
                 continue
             for job in active:
                 if labels_of(job).get(REPLICATED_JOB) == replicated["name"] and job["spec"].get("suspend"):
@@ -246,7 +246,7 @@ def _set_startup_in_progress(draft: StatusDraft) -> None:
     draft.set_condition("StartupPolicyInProgress", True, "InOrderStartupPolicyInProgress", text)
 
 
-def _started(replicated: Object, counts: list[Object]) -> bool:
+def _has_started(replicated: Object, counts: list[Object]) -> bool:
     row = next(row for row in counts if row["name"] == replicated["name"])
     return bool(replicated.get("replicas", 1) == row["failed"] + row["ready"] + row["succeeded"])
 

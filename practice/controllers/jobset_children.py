@@ -18,7 +18,7 @@ def job_name(jobset: Object, replicated: Object, index: int) -> str:
     return f"{jobset['metadata']['name']}-{replicated['name']}-{index}"
 
 
-def subdomain(jobset: Object) -> str:
+def service_name(jobset: Object) -> str:
     """Return the name of the headless Service, which is the domain of the pods' host names."""
     given: str = jobset["spec"].get("network", {}).get("subdomain") or jobset["metadata"]["name"]
     return given
@@ -41,7 +41,7 @@ def build_job(jobset: Object, replicated: Object, index: int) -> Object:
     pod_meta["labels"] = {**(pod_meta.get("labels") or {}), **marks}
     pod_meta["annotations"] = {**(pod_meta.get("annotations") or {}), **marks, **extra}
     if jobset["spec"].get("network", {}).get("enableDNSHostnames", True):
-        pod["spec"]["subdomain"] = subdomain(jobset)
+        pod["spec"]["subdomain"] = service_name(jobset)
     spec["suspend"] = bool(jobset["spec"].get("suspend"))
     return {
         "apiVersion": "batch/v1",
@@ -64,7 +64,7 @@ def build_service(jobset: Object) -> Object:
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
-            "name": subdomain(jobset),
+            "name": service_name(jobset),
             "namespace": jobset["metadata"]["namespace"],
             "ownerReferences": [owner_reference(jobset)],
         },
@@ -85,7 +85,7 @@ def coordinator_address(jobset: Object) -> str:
     if not chosen:
         return ""
     name, job, pod = jobset["metadata"]["name"], chosen.get("jobIndex", 0), chosen.get("podIndex", 0)
-    return f"{name}-{chosen['replicatedJob']}-{job}-{pod}.{subdomain(jobset)}"
+    return f"{name}-{chosen['replicatedJob']}-{job}-{pod}.{service_name(jobset)}"
 
 
 def _child_labels(jobset: Object, replicated: Object, index: int) -> dict[str, str]:

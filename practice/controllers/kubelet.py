@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from practice.controllers.base import ControlPlane
     from practice.controllers.container_run import ContainerRun
     from practice.controllers.objects import Key, Object
-    from practice.node.container_logs import Log
+    from practice.node.container_logs import PodLog
     from practice.objects.resources import Resource
 
 _CLEANUP_SECONDS = 1.0
@@ -132,7 +132,7 @@ class Kubelets(Controller):
             raise bad_request(f"container {container} is not valid for pod {pod}")
         return one
 
-    def find_log(self, namespace: str, pod: str, container: str, previous: bool) -> Log:
+    def find_log(self, namespace: str, pod: str, container: str, previous: bool) -> PodLog:
         """Return the log of a container, or of its previous run."""
         run = self.find_container(namespace, pod, container)
         found = run.previous if previous else run.log

@@ -65,14 +65,14 @@ class NodeReplacements(Controller):
         with suppress(ApiError):  # gone in the meantime
             self.storage.modify(NODES, *key, say)
         if word == "PodsEvicted":
-            evict(self.storage, key[1])
+            delete_pods_of_node(self.storage, key[1])
 
     def _replace_node(self, key: Key) -> None:
         """Delete the node and create another with the same name."""
         old = self.storage.find(NODES, *key)
         if old is None:
             return
-        evict(self.storage, key[1])
+        delete_pods_of_node(self.storage, key[1])
         pool = old["metadata"]["labels"][_POOL]
         with suppress(ApiError):  # gone in the meantime
             self.storage.delete(NODES, *key)
@@ -146,7 +146,7 @@ class NodeAgents(Controller):
         update_agent_status(self.storage)
 
 
-def evict(storage: Storage, node: str) -> None:
+def delete_pods_of_node(storage: Storage, node: str) -> None:
     """Delete the pods of a node with their grace period."""
     for pod in storage.list(PODS):
         if pod["spec"].get("nodeName") == node and not is_being_deleted(pod):

@@ -15,7 +15,7 @@ _CORDON = "node.kubernetes.io/unschedulable"
 _NOT_READY = "node.kubernetes.io/not-ready"
 
 
-class Nodes(Controller):
+class NodeController(Controller):
     """Keeps taints in step with cordoning and readiness, and evicts pods that do not tolerate them."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
@@ -34,9 +34,9 @@ class Nodes(Controller):
             node = self.storage.modify(NODES, *key, lambda obj: _set_taints(obj, wanted))
         for pod in self.storage.list(PODS) if _no_execute_taints(node) else ():
             if pod["spec"].get("nodeName") == key[1] and not is_being_deleted(pod):
-                self._evict(pod, _no_execute_taints(node))
+                self._evict_untolerating(pod, _no_execute_taints(node))
 
-    def _evict(self, pod: Object, taints: list[Object]) -> None:
+    def _evict_untolerating(self, pod: Object, taints: list[Object]) -> None:
         tolerations = pod["spec"].get("tolerations") or []
         for taint in taints:
             matching = [item for item in tolerations if is_tolerated([item], taint)]

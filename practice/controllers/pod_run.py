@@ -256,8 +256,8 @@ class PodRun:
         if self.init:
             status["initContainerStatuses"] = [_init_container_status(run) for run in self.init]
         status["containerStatuses"] = [run.status() for run in self.main]
-        kept = [item for item in status.get("conditions") or () if item.get("type") not in self._conditions()]
-        status["conditions"] = [self._condition(*item) for item in self._conditions().items()] + kept
+        kept = [item for item in status.get("conditions") or () if item.get("type") not in self._condition_states()]
+        status["conditions"] = [self._make_condition(*item) for item in self._condition_states().items()] + kept
 
     def phase(self) -> str:
         codes = [None if self._is_restarted(run) else run.exit_code for run in self.main]
@@ -278,7 +278,7 @@ class PodRun:
     def _never_restarts(self) -> bool:
         return bool(self.pod["spec"].get("restartPolicy") == "Never")
 
-    def _conditions(self) -> dict[str, tuple[str, str]]:
+    def _condition_states(self) -> dict[str, tuple[str, str]]:
         """Return, for each condition the kubelet keeps, its status and reason."""
         waiting = [run.name for run in self.init if run.exit_code != 0]
         ready = all(run.running for run in self.main)
@@ -295,7 +295,7 @@ class PodRun:
     def _is_terminal(self, phase: str) -> bool:
         return phase in ("Succeeded", "Failed")
 
-    def _condition(self, kind: str, value: tuple[str, str]) -> Object:
+    def _make_condition(self, kind: str, value: tuple[str, str]) -> Object:
         status, reason = value
         known = self._changed.get(kind)
         if known is None or known[0] != status:

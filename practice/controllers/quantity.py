@@ -60,13 +60,13 @@ def pod_requests(spec: dict[str, Any]) -> Amounts:
     """Return the requests of one pod: the sum of its containers, or its largest init container."""
     total: Amounts = {}
     for container in spec.get("containers") or ():
-        add_amounts(total, _container(container))
+        add_amounts(total, _container_requests(container))
     for container in spec.get("initContainers") or ():
-        for name, value in _container(container).items():
+        for name, value in _container_requests(container).items():
             total[name] = max(total.get(name, 0), value)
     return total
 
 
-def _container(container: dict[str, Any]) -> Amounts:
+def _container_requests(container: dict[str, Any]) -> Amounts:
     resources = container.get("resources") or {}
     return parse_amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})

@@ -11,7 +11,7 @@ from practice.controllers.quantity import parse_amounts
 from practice.objects.resources import EVENTS, RESOURCEQUOTAS, RESOURCES, Resource
 
 
-class Quotas(Controller):
+class QuotaController(Controller):
     """Recounts whenever something in a quota's namespace changes."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:

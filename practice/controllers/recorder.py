@@ -19,7 +19,7 @@ def _reports_series(source: str) -> bool:
     return source in _SERIES or source.endswith("-kueue-controller")
 
 
-class Recorder:
+class EventRecorder:
     """Records events, counts repetitions, and deletes them after an hour."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:

@@ -66,7 +66,7 @@ class Scheduler(Controller):
         if not fitting:
             self._set_unschedulable(pod, _format_no_node(list(reasons.values())))
             return
-        self._bind(pod, max(fitting, key=lambda node: (_free_gpus(used, node), node["metadata"]["name"])))
+        self._bind_pod(pod, max(fitting, key=lambda node: (_free_gpus(used, node), node["metadata"]["name"])))
 
     def _requested_per_node(self) -> dict[str, Amounts]:
         used: dict[str, Amounts] = {}
@@ -153,7 +153,7 @@ class Scheduler(Controller):
             )
             self.record(pod, "Warning", "FailedScheduling", message, source="default-scheduler", action="Scheduling")
 
-    def _bind(self, pod: Object, node: Object) -> None:
+    def _bind_pod(self, pod: Object, node: Object) -> None:
         name = node["metadata"]["name"]
         key = key_of(pod)
         places = {label: labels_of(node)[label] for label in _TOPOLOGY_LABELS if label in labels_of(node)}

@@ -14,7 +14,7 @@ _PROVISIONING_SECONDS = 4.0
 _NO_VOLUME = "no persistent volumes available for this claim and no storage class is set"
 
 
-class Volumes(Controller):
+class VolumeController(Controller):
     """The part of the volume controller that binds claims."""
 
     source = "persistentvolume-controller"
@@ -34,7 +34,7 @@ class Volumes(Controller):
         self._set_phase(PERSISTENTVOLUMECLAIMS, claim, "Pending")
         volume = self._find_volume(claim)
         if volume is not None:
-            self._bind(claim, volume)
+            self._bind_claim(claim, volume)
         elif not claim["spec"].get("volumeName"):
             self._provision_volume(claim)
 
@@ -84,7 +84,7 @@ class Volumes(Controller):
 
         self.clock.call_later(_PROVISIONING_SECONDS, made)
 
-    def _bind(self, claim: Object, volume: Object) -> None:
+    def _bind_claim(self, claim: Object, volume: Object) -> None:
         spec, meta = volume["spec"], claim["metadata"]
         kept = {
             "apiVersion": "v1",

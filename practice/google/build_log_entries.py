@@ -36,7 +36,7 @@ class LogEntries:
         self.entries.setdefault(build, []).append(entry)
 
 
-def methods(world: PracticeGoogle) -> dict[str, Method]:
+def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
     ledger = world.service_state(LogEntries)
 
     async def list_entries(request: ListLogEntriesRequest) -> ListLogEntriesResponse:

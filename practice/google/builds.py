@@ -86,7 +86,7 @@ class BuildStore:
             options=api.BuildOptions(machine_type="E2_HIGHCPU_32", logging="CLOUD_LOGGING_ONLY"),
         )
         if status is STATUS.SUCCESS:
-            made.results = api.Results(images=[api.BuiltImage(name=image, digest=self._digest(image))])
+            made.results = api.Results(images=[api.BuiltImage(name=image, digest=self._image_digest(image))])
         self.builds[PROJECT, REGION, number] = made
         begun = ((0, f'starting build "{number}"'), (2, "FETCHSOURCE"), (5, "BUILD"), (6, f"Step 1/6 : FROM {name}"))
         for at, text in begun:
@@ -96,7 +96,7 @@ class BuildStore:
         words = {"SUCCESS": "DONE", "CANCELLED": "CANCELLED"}.get(status.name, "ERROR")
         self.ledger.add(PROJECT, number, words, start + took)
 
-    def _digest(self, image: str) -> str:
+    def _image_digest(self, image: str) -> str:
         base, _, tag = image.rpartition(":")
         for each in self.shelf.images.values():
             if each.uri.startswith(f"{base}@") and tag in each.tags:
@@ -119,7 +119,7 @@ class BuildStore:
         made.status = STATUS.QUEUED
         made.create_time = _to_datetime(self.world.clock.now())
         made.log_url = f"https://console.cloud.google.com/cloud-build/builds;region={location}/{number}?project=1001"
-        _substitute(made)
+        _fill_in_substitutions(made)
         modes = api.BuildOptions.LoggingMode
         if made.options.logging in {modes.GCS_ONLY, modes.LEGACY, modes.LOGGING_UNSPECIFIED} and not made.logs_bucket:
             made.logs_bucket = "gs://1001.cloudbuild-logs.googleusercontent.com"
@@ -132,10 +132,10 @@ class BuildStore:
             api.BuildOperationMetadata(build=made),
         )
         self._works[number] = work
-        self._schedule(number, 2.0, lambda: self._run_build(made))
+        self._call_later(number, 2.0, lambda: self._run_build(made))
         return work
 
-    def _schedule(self, number: str, seconds: float, call: Callable[[], None]) -> None:
+    def _call_later(self, number: str, seconds: float, call: Callable[[], None]) -> None:
         self._timers[number] = self.world.clock.call_later(seconds, call)
 
     def _run_build(self, build: api.Build) -> None:
@@ -168,7 +168,7 @@ class BuildStore:
                 return
             self._print_lines(build, lines, left - line.seconds)
 
-        self._schedule(build.id, line.seconds, come)
+        self._call_later(build.id, line.seconds, come)
 
     def _output_lines(self, build: api.Build) -> Iterator[OutputLine]:
         source = build.source.storage_source
@@ -231,7 +231,7 @@ class BuildStore:
         return build
 
 
-def _substitute(build: api.Build) -> None:
+def _fill_in_substitutions(build: api.Build) -> None:
     """Fill in substitutions; INVALID_ARGUMENT for one without a value or use."""
     values = dict(build.substitutions)
     known = {**values, "PROJECT_ID": build.project_id, "BUILD_ID": build.id, "LOCATION": build.name.split("/")[3]}
@@ -258,7 +258,7 @@ def _to_datetime(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def methods(world: PracticeGoogle) -> dict[str, Method]:
+def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
     yard = world.service_state(BuildStore)
 
     def place_of(parent: str, project: str) -> tuple[str, str]:

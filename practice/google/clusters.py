@@ -90,7 +90,7 @@ class _ClusterManager:
         return cluster, self.work.find_pool(cluster, _split_pool_path(path)[4])
 
 
-def methods(world: PracticeGoogle) -> dict[str, Method]:
+def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
     manager = _ClusterManager(world)
     return {
         f"{SERVICE_PATH}/ListClusters": Method(api.ListClustersRequest, manager.list_clusters),

@@ -31,7 +31,7 @@ def docker_build_output(archive: bytes, args: list[str], tag: str) -> list[Outpu
     try:
         with tarfile.open(fileobj=io.BytesIO(gzip.decompress(archive))) as packed:
             names = [each.name.removeprefix("./") for each in packed.getmembers()]
-            wanted = _option(args, "--file", "-f") or "Dockerfile"
+            wanted = _option_value(args, "--file", "-f") or "Dockerfile"
             if wanted not in names:
                 words = f"unable to prepare context: lstat {wanted}: no such file or directory"
                 return [OutputLine(words, 0.5, words)]
@@ -39,9 +39,9 @@ def docker_build_output(archive: bytes, args: list[str], tag: str) -> list[Outpu
             text = member.read().decode(errors="replace") if member else ""
     except (OSError, tarfile.TarError, EOFError):
         return [OutputLine("error: the source is no gzipped tar archive", 0.5, "the source could not be unpacked")]
-    given = dict(each.split("=", 1) for each in _options(args, "--build-arg") if "=" in each)
+    given = dict(each.split("=", 1) for each in _option_values(args, "--build-arg") if "=" in each)
     lines = [OutputLine(f"Sending build context to Docker daemon  {len(archive) / 1000:.2f}kB", 0.5)]
-    steps = _instructions(text)
+    steps = _split_instructions(text)
     for number, step in enumerate(steps, 1):
         lines += _step_output(f"Step {number}/{len(steps)} : {step}", step, given, names)
         if lines[-1].failure:
@@ -89,7 +89,7 @@ def _step_output(head: str, step: str, given: dict[str, str], names: list[str]) 
     return [*lines, OutputLine(f" ---> {layer}", seconds / 4)]
 
 
-def _instructions(text: str) -> list[str]:
+def _split_instructions(text: str) -> list[str]:
     """The instructions, with continued lines joined and comments removed."""
     joined = ""
     found: list[str] = []
@@ -104,7 +104,7 @@ def _instructions(text: str) -> list[str]:
     return found
 
 
-def _options(args: list[str], *names: str) -> list[str]:
+def _option_values(args: list[str], *names: str) -> list[str]:
     found = []
     for number, each in enumerate(args):
         name, cut, value = each.partition("=")
@@ -113,8 +113,8 @@ def _options(args: list[str], *names: str) -> list[str]:
     return found
 
 
-def _option(args: list[str], *names: str) -> str:
-    return next(iter(_options(args, *names)), "")
+def _option_value(args: list[str], *names: str) -> str:
+    return next(iter(_option_values(args, *names)), "")
 
 
 def _installed_packages(command: str) -> list[str]:

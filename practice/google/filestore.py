@@ -39,5 +39,5 @@ def _new_instance(place: str, name: str, tier: Any, state: Any, share: str, gib:
     )
 
 
-def methods(world: PracticeGoogle) -> dict[str, Method]:
-    return instances.methods(world, SERVICE_PATH, api, world.service_state(FilestoreInstances).servers)
+def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
+    return instances.grpc_methods(world, SERVICE_PATH, api, world.service_state(FilestoreInstances).servers)

@@ -10,7 +10,7 @@ from practice.google.cloud import PracticeGoogle, not_found_error
 from practice.google.serving import Method
 
 
-def methods(world: PracticeGoogle, service: str, api: ModuleType, known: Mapping[str, Any]) -> dict[str, Method]:
+def grpc_methods(world: PracticeGoogle, service: str, api: ModuleType, known: Mapping[str, Any]) -> dict[str, Method]:
     """ListInstances and GetInstance of a service; `api` has its messages, `known` its instances."""
 
     async def list_instances(request: Any) -> Any:

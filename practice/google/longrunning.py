@@ -11,7 +11,7 @@ from practice.google.cloud import LongOperation, PracticeGoogle, not_found_error
 from practice.google.serving import Method
 
 
-def methods(world: PracticeGoogle) -> dict[str, Method]:
+def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
     async def get_operation(request: GetOperationRequest) -> Operation:
         if request.name not in world.operations:
             raise not_found_error(f"operation {request.name}")

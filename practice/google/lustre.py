@@ -43,5 +43,5 @@ def _new_instance(zone: str, name: str, state: Any, filesystem: str, address: st
     )
 
 
-def methods(world: PracticeGoogle) -> dict[str, Method]:
-    return instances.methods(world, SERVICE_PATH, api, world.service_state(LustreInstances).instances)
+def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
+    return instances.grpc_methods(world, SERVICE_PATH, api, world.service_state(LustreInstances).instances)

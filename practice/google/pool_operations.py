@@ -10,7 +10,7 @@ import grpc
 from google.cloud import container_v1 as api
 
 from practice.clock import format_timestamp
-from practice.controllers.machines import add_machine, evict, nodes_of
+from practice.controllers.machines import add_machine, delete_pods_of_node, nodes_of
 from practice.controllers.objects import is_true
 from practice.google.cloud import CLUSTER, PROJECT, REGION, PracticeGoogle, not_found_error
 from practice.google.initial_clusters import VERSION, all_clusters
@@ -210,7 +210,7 @@ class PoolWork:
             if pod["status"].get("phase") in ("Pending", "Running")
         }
         name = max(names, key=lambda each: (each not in busy, each))
-        evict(storage, name)
+        delete_pods_of_node(storage, name)
         storage.delete(NODES, "", name)
 
     # before the opening

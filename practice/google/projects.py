@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ENABLING = 20.0  # practice seconds that enabling a service takes
 
 
-def methods(world: PracticeGoogle) -> dict[str, Method]:
+def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
     async def search_projects(request: manager.SearchProjectsRequest) -> manager.SearchProjectsResponse:
         found = [
             manager.Project(
@@ -43,15 +43,15 @@ def methods(world: PracticeGoogle) -> dict[str, Method]:
         )
 
     async def get_service(request: usage.GetServiceRequest) -> usage.Service:
-        project, name = _split(world, request.name)
+        project, name = _split_service_name(world, request.name)
         return _service_message(project, name)
 
     async def batch_get_services(request: usage.BatchGetServicesRequest) -> usage.BatchGetServicesResponse:
-        found = [_service_message(*_split(world, name)) for name in request.names]
+        found = [_service_message(*_split_service_name(world, name)) for name in request.names]
         return usage.BatchGetServicesResponse(services=found)
 
     async def enable_service(request: usage.EnableServiceRequest) -> Operation:
-        project, name = _split(world, request.name)
+        project, name = _split_service_name(world, request.name)
 
         def enabled() -> usage.EnableServiceResponse:
             project.enabled.add(name)
@@ -99,7 +99,7 @@ def _is_allowed(project: PracticeProject, permission: str) -> None:
         raise RefusalError(grpc.StatusCode.PERMISSION_DENIED, words)
 
 
-def _split(world: PracticeGoogle, name: str) -> tuple[PracticeProject, str]:
+def _split_service_name(world: PracticeGoogle, name: str) -> tuple[PracticeProject, str]:
     parts = name.split("/")
     if len(parts) != 4 or not parts[3].endswith(".googleapis.com"):  # projects/P/services/S
         raise not_found_error(name)

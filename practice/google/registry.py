@@ -85,7 +85,7 @@ def _find_by_name(things: dict[str, ItemT], name: str) -> ItemT:
     return things[name]
 
 
-def methods(world: PracticeGoogle) -> dict[str, Method]:
+def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
     shelf = world.service_state(RegistryStore)
 
     async def list_repositories(request: api.ListRepositoriesRequest) -> api.ListRepositoriesResponse:

@@ -20,7 +20,7 @@ from practice.google import (
     registry,
     storage,
 )
-from practice.google.serving import NO_LOGIN, Method, is_login, serve
+from practice.google.serving import NO_LOGIN, Method, is_login, serve_grpc
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -50,8 +50,8 @@ class GoogleServer:
     async def start(self) -> None:
         methods: dict[str, Method] = {}
         for module in _GRPC:
-            methods |= module.methods(self.world)
-        self._server, self.grpc = await serve(methods, self.world.check_call, self.token)
+            methods |= module.grpc_methods(self.world)
+        self._server, self.grpc = await serve_grpc(methods, self.world.check_call, self.token)
         application = web.Application(client_max_size=64 * 1024 * 1024, middlewares=[self._check_route])
         for module in _HTTP:
             application.add_routes(module.routes(self.world))

@@ -71,7 +71,7 @@ class GrpcServices(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is unt
                 await context.abort(refusal.code, refusal.message)
 
         return grpc.unary_unary_rpc_method_handler(
-            answer, request_deserializer=_message_parser(method.request), response_serializer=_serialize
+            answer, request_deserializer=_message_parser(method.request), response_serializer=_serialize_message
         )
 
 
@@ -81,7 +81,7 @@ def _message_parser(kind: Any) -> Callable[[bytes], Any]:
     return read
 
 
-def _serialize(message: Any) -> bytes:
+def _serialize_message(message: Any) -> bytes:
     """The bytes of a protobuf or proto-plus message."""
     kind = type(message)
     written: bytes = kind.serialize(message) if hasattr(kind, "serialize") else message.SerializeToString()
@@ -101,7 +101,7 @@ def is_login(header: str, token: str) -> bool:
     return hmac.compare_digest(header.encode(), f"Bearer {token}".encode())
 
 
-async def serve(methods: Mapping[str, Method], first: CheckCall, token: str) -> tuple[aio.Server, str]:
+async def serve_grpc(methods: Mapping[str, Method], first: CheckCall, token: str) -> tuple[aio.Server, str]:
     """Serve these methods on a free loopback port: (server, address)."""
     server = aio.server(options=[("grpc.so_reuseport", 0)])
     server.add_generic_rpc_handlers((GrpcServices(methods, first, token),))

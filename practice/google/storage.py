@@ -81,7 +81,7 @@ class _StorageApi:
             for each in sorted(self.vault.buckets.values(), key=lambda each: each.name)
             if each.project == project and each.name.startswith(prefix)
         ]
-        page, following = self._page(request, found)
+        page, following = self._page_of(request, found)
         return web.json_response({"items": page, **following})
 
     async def create_bucket(self, request: web.Request) -> web.Response:
@@ -113,7 +113,7 @@ class _StorageApi:
                 continue
             rest, cut, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
             found[f"{prefix}{rest}{cut}" if cut else name] = bool(cut)
-        page, following = self._page(request, list(found))
+        page, following = self._page_of(request, list(found))
         items = [_object_json(bucket.name, each, bucket.objects[each]) for each in page if not found[each]]
         answer: dict[str, Any] = {"kind": "storage#objects", "items": items}
         if folders := [each for each in page if found[each]]:
@@ -174,7 +174,7 @@ class _StorageApi:
             _check_generation(wanted, there.generation if there else 0)
         return web.json_response(_object_json(bucket, name, self.vault.put(bucket, name, content, kind)))
 
-    def _page(self, request: web.Request, found: list[Any]) -> tuple[list[Any], dict[str, str]]:
+    def _page_of(self, request: web.Request, found: list[Any]) -> tuple[list[Any], dict[str, str]]:
         size, token = int(request.query.get("maxResults", 0)), request.query.get("pageToken", "")
         page, following = self.world.paginate(found, size, token)
         return page, {"nextPageToken": following} if following else {}

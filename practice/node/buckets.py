@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from practice.node.pod_volumes import Volumes
+from practice.node.pod_volumes import VolumeFiles
 from practice.objects.api_error import Object
 from practice.objects.resources import CSIDRIVERS
 from practice.objects.storage import Storage
@@ -26,7 +26,7 @@ class Buckets:
     """Bucket name -> its access policy; practice Google adds new buckets."""
 
     def __init__(self) -> None:
-        self.volumes = Volumes()
+        self.volumes = VolumeFiles()
         mine = f"{_PODS}/subject/ns/default/sa/default"
         self.bindings: dict[str, Bindings] = {
             OWN: [("roles/storage.objectAdmin", (mine,)), ("roles/storage.legacyBucketReader", (mine,))],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Log:
+class PodLog:
     """Lines with the epoch seconds they were printed at; they only grow, until the container has ended."""
 
     def __init__(self) -> None:

@@ -48,7 +48,7 @@ _METRICS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Tenant:
+class GpuTenant:
     """A pod that uses GPUs of the node; tenants get GPU indexes in order."""
 
     namespace: str
@@ -61,7 +61,7 @@ class Tenant:
     seed: int
 
 
-def list_tenants(kubelets: Kubelets, node: str) -> list[Tenant]:
+def list_tenants(kubelets: Kubelets, node: str) -> list[GpuTenant]:
     """Return the pods that use GPUs of a node, oldest first."""
     found = []
     for pod in kubelets.storage.list(PODS):
@@ -73,24 +73,24 @@ def list_tenants(kubelets: Kubelets, node: str) -> list[Tenant]:
         place = run.place
         doing, sick = (activity_of(place), faulty_gpu(place)) if place else ("idle", None)
         quiet = quiet_gpu(place, doing) if place else None
-        found.append((meta["creationTimestamp"], Tenant(
+        found.append((meta["creationTimestamp"], GpuTenant(
             meta["namespace"], meta["name"], run.name, gpus, doing, quiet, sick, place.rank if place else 0,
         )))  # fmt: skip
     return [tenant for _, tenant in sorted(found, key=lambda each: each[0])]
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _GpuReading:
     labels: str
     values: tuple[str, ...]  # in the order of the metrics
 
 
-async def metrics_page(node: str, tenants: Sequence[Tenant]) -> str:
-    readings: list[_Reading] = []
+async def metrics_page(node: str, tenants: Sequence[GpuTenant]) -> str:
+    readings: list[_GpuReading] = []
     for tenant in tenants:
         readings += await _read_tenant(node, tenant, len(readings))
     if len(readings) < GPUS:
-        nobody = Tenant("", "", "", GPUS - len(readings), "idle", None, None, len(node))
+        nobody = GpuTenant("", "", "", GPUS - len(readings), "idle", None, None, len(node))
         readings += await _read_tenant(node, nobody, len(readings))
     lines = []
     for place, (name, kind, help_) in enumerate(_METRICS):
@@ -99,7 +99,7 @@ async def metrics_page(node: str, tenants: Sequence[Tenant]) -> str:
     return "\n".join([*lines, ""])
 
 
-async def _read_tenant(node: str, tenant: Tenant, first: int) -> list[_Reading]:
+async def _read_tenant(node: str, tenant: GpuTenant, first: int) -> list[_GpuReading]:
     command = [
         "awk", "-v", f"fields=--query-gpu={_FIELDS}", "-v", f"doing={tenant.activity}", "-v", f"gpus={tenant.gpus}",
         "-v", f"stuck={'' if tenant.quiet is None else tenant.quiet}", "-v", f"seed={tenant.seed}",
@@ -111,7 +111,7 @@ async def _read_tenant(node: str, tenant: Tenant, first: int) -> list[_Reading]:
     return [_parse_reading(node, tenant, first + int(row[0]), row) for row in rows]
 
 
-def _parse_reading(node: str, tenant: Tenant, gpu: int, row: list[str]) -> _Reading:
+def _parse_reading(node: str, tenant: GpuTenant, gpu: int, row: list[str]) -> _GpuReading:
     local, name = int(row[0]), row[1]
     use, used, heat, power, clock, double, single = (float(cell.split()[0]) for cell in row[3:])
     labels = {
@@ -138,7 +138,7 @@ def _parse_reading(node: str, tenant: Tenant, gpu: int, row: list[str]) -> _Read
         f"{xid}",
         f"{use / 100:.6f}",
     )
-    return _Reading(",".join(f'{key}="{value}"' for key, value in labels.items()), values)
+    return _GpuReading(",".join(f'{key}="{value}"' for key, value in labels.items()), values)
 
 
 async def serve_metrics(

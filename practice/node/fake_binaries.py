@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from practice.node.counters import counter_scripts, nvlink_case
-from practice.node.proc_files import environment, mpi_program, test_command, write_proc_files, write_ras
+from practice.node.proc_files import mpi_program, process_environment, test_command, write_proc_files, write_ras
 from practice.node.ras_status import FIRST_PID, rank_count
 from practice.node.rootfs import rootfs_programs, write_rootfs
 from practice.programs import stacks
@@ -205,7 +205,7 @@ def write_fake_binaries(
     bin_folder = folder / ".bin"
     bin_folder.mkdir()
     state, sick = (shlex.quote(str(bin_folder / name)) for name in ("doing", "sick"))
-    proc, last = shlex.quote(environment(folder)["A4_PROC"]), FIRST_PID + place.gpus
+    proc, last = shlex.quote(process_environment(folder)["A4_PROC"]), FIRST_PID + place.gpus
     calls, training = {}, " ".join(stacks.program_command(place))
     for doing, recorded in stacks.PLACES.items():
         dump = (_DATA / f"pyspy_{recorded}.txt").read_text()

@@ -84,11 +84,11 @@ class FlightRecorders:
                     beside.replace(home / f"dump-{rank}")
 
             asyncio.get_running_loop().add_reader(door, dump)
-            ends.add(lambda: self._close(home))
+            ends.add(lambda: self._close_pipes(home))
         if (hung := find_hang(place)) is not None:
-            self._fall_silent(home, {rank: hung.recorder_of(rank) for rank in ranks})
+            self._replace_silent_pipes(home, {rank: hung.recorder_of(rank) for rank in ranks})
 
-    def _fall_silent(self, home: Path, recorders: dict[int, str]) -> None:
+    def _replace_silent_pipes(self, home: Path, recorders: dict[int, str]) -> None:
         """Replace pipes of recorders that must not answer: a deaf one's is open and never read, others are not open."""
         for rank, recorder in recorders.items():
             pipe = _pipe_of(home, rank)
@@ -99,7 +99,7 @@ class FlightRecorders:
             if recorder == DEAF:
                 self._open[home].append(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))
 
-    def _close(self, home: Path) -> None:
+    def _close_pipes(self, home: Path) -> None:
         if doors := self._open.pop(home, []):
             asyncio.get_running_loop().remove_reader(doors[0])
             for door in doors:
@@ -107,14 +107,14 @@ class FlightRecorders:
 
     def close(self) -> None:
         for home in list(self._open):
-            self._close(home)
+            self._close_pipes(home)
 
 
 def _pipe_of(home: Path, rank: int) -> Path:
     return home / f"pipe-{rank}.pipe"
 
 
-class _Group(NamedTuple):
+class _RecordedGroup(NamedTuple):
     name: str
     desc: str
     ranks: Sequence[int]
@@ -133,7 +133,7 @@ class _Recorder:
 
     def add(
         self,
-        group: _Group,
+        group: _RecordedGroup,
         number: int,
         at: float,
         *,
@@ -146,7 +146,7 @@ class _Recorder:
         p2p: bool = False,
     ) -> None:
         """Add an operation that was launched `at`, was over `each` seconds later, and took so long on the GPU."""
-        frames = self._called(op.partition(" ")[0], frame)
+        frames = self._stack_frames(op.partition(" ")[0], frame)
         ended, begun = state == "completed", state != "scheduled"
         self.entries.append({
             "record_id": len(self.entries), "pg_id": int(group.name), "process_group": (group.name, group.desc),
@@ -158,7 +158,7 @@ class _Recorder:
             "timeout_ms": 600000, "is_p2p": p2p, "frames": frames,
         } | ({"duration_ms": 1000 * took} if ended else {}))  # fmt: skip
 
-    def _called(self, call: str, frame: str) -> list[dict[str, Any]]:
+    def _stack_frames(self, call: str, frame: str) -> list[dict[str, Any]]:
         if (call, frame) not in self._frames:
             function, _, where = stack_frames(self._place, frame)[0].rstrip(")").partition(" (")
             file, _, line = where.partition(":")
@@ -173,7 +173,7 @@ def make_dump(place: ProgramContext, doing: str, rank: int, step: float, now: fl
     """Return what the recorder of a rank holds."""
     hung = find_hang(place)
     each, count = step / _A_STEP, min(_MOST, int(_SECONDS / step * _A_STEP))
-    every = _Group("0", "default_pg", range(place.nodes * place.gpus))
+    every = _RecordedGroup("0", "default_pg", range(place.nodes * place.gpus))
     recorder, groups = _Recorder(place), [every]
     if hung is not None and hung.hang.group != ALL_RANKS:
         groups += _own_groups(hung, rank)
@@ -190,7 +190,7 @@ def make_dump(place: ProgramContext, doing: str, rank: int, step: float, now: fl
 def _record_steps(
     recorder: _Recorder,
     place: ProgramContext,
-    every: _Group,
+    every: _RecordedGroup,
     rank: int,
     step: float,
     now: float,
@@ -226,7 +226,7 @@ class RecordedCall(NamedTuple):
         return max(0, self.took - self.its)
 
 
-class Recording(NamedTuple):
+class StepRecording(NamedTuple):
     """Some steps of a training, which repeat themselves."""
 
     seconds: float
@@ -255,24 +255,24 @@ class Recording(NamedTuple):
 
 
 @cache
-def find_recording(cause: str) -> Recording:
+def find_recording(cause: str) -> StepRecording:
     every = json.loads(_RECORDED.read_bytes())
     found = every.get(cause, every["none"])  # of a slow network all ranks are in collectives for longer
-    return Recording(found["seconds"], found["steps"], tuple(RecordedCall(*each) for each in found["calls"]))
+    return StepRecording(found["seconds"], found["steps"], tuple(RecordedCall(*each) for each in found["calls"]))
 
 
-def _own_groups(hung: HungJob, rank: int) -> list[_Group]:
+def _own_groups(hung: HungJob, rank: int) -> list[_RecordedGroup]:
     """Return the data group of a rank and, where one hangs in it, its pipeline, by Megatron's names."""
     several = hung.groups.data_groups()
     data, pipeline = hung.groups.data_group_of(rank), hung.groups.pipeline_of(rank)
-    found = [_Group(str(1 + several.index(data)), "DATA_PARALLEL_GROUP_WITH_CP", data)]
+    found = [_RecordedGroup(str(1 + several.index(data)), "DATA_PARALLEL_GROUP_WITH_CP", data)]
     if hung.hang.sends:
-        found.append(_Group(str(1 + len(several) + pipeline[0]), "PIPELINE_MODEL_PARALLEL_GROUP", pipeline))
+        found.append(_RecordedGroup(str(1 + len(several) + pipeline[0]), "PIPELINE_MODEL_PARALLEL_GROUP", pipeline))
     return found
 
 
 def _record_groups(
-    recorder: _Recorder, hung: HungJob, rank: int, groups: Sequence[_Group], now: float, each: float, steps: int
+    recorder: _Recorder, hung: HungJob, rank: int, groups: Sequence[_RecordedGroup], now: float, each: float, steps: int
 ) -> None:
     """Fill in steps of all groups of a rank, and how far it came in the one that hangs."""
     every, data, *pipeline = groups
@@ -300,7 +300,7 @@ def _record_groups(
 
 
 def _record_sends(
-    recorder: _Recorder, hung: HungJob, rank: int, group: _Group, step: int, at: float, each: float
+    recorder: _Recorder, hung: HungJob, rank: int, group: _RecordedGroup, step: int, at: float, each: float
 ) -> None:
     """Fill in what a pipeline stage receives and sends in a step; a late stage has only received its input."""
     stage, late, last = (*map(hung.groups.stage_of, (rank, hung.rank)), len(group.ranks) - 1)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from practice.node.ports import Ports
-from practice.node.shell import Shells
+from practice.node.ports import PodPorts
+from practice.node.shell import PodShells
 
 if TYPE_CHECKING:
     import asyncio
     from pathlib import Path
 
     from practice.controllers.kubelet import Kubelets
-    from practice.node.container_logs import Log
+    from practice.node.container_logs import PodLog
     from practice.runtime import Stdio
 
 
@@ -21,10 +21,10 @@ class PodRuntime:
 
     def __init__(self, kubelets: Kubelets, folder: Path) -> None:
         self._kubelets = kubelets
-        self._shells = Shells(kubelets, folder)
-        self._ports = Ports(self._shells, kubelets.storage)
+        self._shells = PodShells(kubelets, folder)
+        self._ports = PodPorts(self._shells, kubelets.storage)
 
-    def log(self, namespace: str, pod: str, container: str, previous: bool) -> Log:
+    def log(self, namespace: str, pod: str, container: str, previous: bool) -> PodLog:
         """Return what a container printed, or its previous run; ApiError when there is none."""
         return self._kubelets.find_log(namespace, pod, container, previous)
 

@@ -16,11 +16,11 @@ from practice.objects.resources import PODS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from practice.node.shell import Shells
+    from practice.node.shell import PodShells
     from practice.objects.api_error import Object
 
 
-class Knock(msgspec.Struct):
+class SshRequest(msgspec.Struct):
     """The first message of an ssh program: the host it wants, and its private key."""
 
     host: str
@@ -38,7 +38,7 @@ class Place(msgspec.Struct):
 class PodSsh:
     """An SSH server for pods, on a socket that only this account reaches."""
 
-    def __init__(self, shells: Shells, socket: Path) -> None:
+    def __init__(self, shells: PodShells, socket: Path) -> None:
         self.socket = socket
         self._shells = shells
         self._server: asyncio.Server | None = None
@@ -49,16 +49,16 @@ class PodSsh:
         async with self._starting:
             if self._server is None:
                 self.socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                self._server = await asyncio.start_unix_server(self._serve, self.socket)
+                self._server = await asyncio.start_unix_server(self._answer_ssh_program, self.socket)
 
     async def close(self) -> None:
         async with self._starting:
             if self._server is not None:
                 self._server.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer_ssh_program(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            knock = msgspec.json.decode(await reader.readline(), type=Knock)
+            knock = msgspec.json.decode(await reader.readline(), type=SshRequest)
             writer.write(msgspec.json.encode(self._find_place(knock)) + b"\n")
             await writer.drain()
         except (msgspec.MsgspecError, ValueError, ConnectionError):
@@ -66,7 +66,7 @@ class PodSsh:
         finally:
             writer.close()
 
-    def _find_place(self, knock: Knock) -> Place:
+    def _find_place(self, knock: SshRequest) -> Place:
         pods = [pod for pod in self._shells.kubelets.storage.list(PODS) if _is_called(pod, knock.host)]
         if not pods:
             return Place(why=f"ssh: Could not resolve hostname {knock.host}: Name or service not known")

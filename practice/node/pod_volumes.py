@@ -31,7 +31,7 @@ class StoredFile:
     updated: float
 
 
-class Volumes:
+class VolumeFiles:
     """The files of each bucket, claim and pod, by their path in it."""
 
     def __init__(self) -> None:
@@ -49,12 +49,12 @@ class Volumes:
 
 def write_file(place: ProgramContext, path: str, content: bytes) -> None:
     """Write a file as a program of the pod does: to what is mounted there."""
-    mounts = _mounts(place)
+    mounts = _mount_points(place)
     where = max((each for each in mounts if path.startswith(f"{each.rstrip('/')}/")), key=len)
     place.volumes.put(mounts[where], path[len(where) :].lstrip("/"), content, place.now())
 
 
-def _mounts(place: ProgramContext) -> dict[str, tuple[str, ...]]:
+def _mount_points(place: ProgramContext) -> dict[str, tuple[str, ...]]:
     """Return the volume at each mount point; all but buckets and claims goes with the pod."""
     meta = place.pod.get("metadata") or {}
     found = {}
@@ -66,7 +66,7 @@ def _mounts(place: ProgramContext) -> dict[str, tuple[str, ...]]:
 
 def write_files(folder: Path, place: ProgramContext, known: dict[str, int]) -> None:
     """Bring what the pod has below ``folder/.root``; `known` are the generations that are there already."""
-    for where, volume in _mounts(place).items():
+    for where, volume in _mount_points(place).items():
         if volume[0] != "pod":
             (folder / f".root{where}").mkdir(parents=True, exist_ok=True)
         for name, file in place.volumes.files(*volume).items():

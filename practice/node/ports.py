@@ -21,7 +21,7 @@ from practice.objects.resources import PODS
 if TYPE_CHECKING:
     import paramiko
 
-    from practice.node.shell import ShellPlace, Shells
+    from practice.node.shell import PodShells, ShellPlace
     from practice.objects.storage import Storage
 
 SSH_PORT = 2222
@@ -29,10 +29,10 @@ _LISTENS = "0A"  # the state of a socket in /proc/net
 TEST_ANNOTATION_PREFIX = "a4-lab/"
 
 
-class Ports:
+class PodPorts:
     """Connects to ports of all pods."""
 
-    def __init__(self, shells: Shells, storage: Storage) -> None:
+    def __init__(self, shells: PodShells, storage: Storage) -> None:
         self._shells = shells
         self._storage = storage
         self._host_keys = shells.host_keys

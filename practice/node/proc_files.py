@@ -31,7 +31,7 @@ Max open files            1048576              1048576              files
 """
 
 
-def environment(folder: Path) -> dict[str, str]:
+def process_environment(folder: Path) -> dict[str, str]:
     return {"A4_PROC": str(folder / ".proc"), "A4_RDMA": str(folder / ".rdma")}
 
 

@@ -51,7 +51,7 @@ class _Communicator(NamedTuple):
     operations: int  # that those who are not behind have launched
 
 
-class _Trouble(NamedTuple):
+class _RasFinding(NamedTuple):
     """The problem that NCCL's RAS service reports for one communicator."""
 
     status: str = "OK"
@@ -60,7 +60,7 @@ class _Trouble(NamedTuple):
     missing: int = 0
 
 
-class _Job:
+class _RasJob:
     """A job whose ranks RAS knows."""
 
     def __init__(self, place: ProgramContext) -> None:
@@ -87,30 +87,30 @@ class _Job:
         return "\n".join(lines) + "\n"
 
 
-def _launched(operations: int) -> str:
+def _format_launched(operations: int) -> str:
     return f"have launched up to operation {operations}" if operations else "have not launched any operations"
 
 
-def _behind(job: _Job, among: _Communicator, odd: Collection[int], by: int) -> _Trouble:
-    less = {rank: _launched(among.operations - by) for rank in odd}
-    lines = job.differ(among, "AllReduce operation counts", _launched(among.operations), less)
-    return _Trouble("MISMATCH", warnings=f"\n{among.name} MISMATCH\n{lines}")
+def _rank_behind(job: _RasJob, among: _Communicator, odd: Collection[int], by: int) -> _RasFinding:
+    less = {rank: _format_launched(among.operations - by) for rank in odd}
+    lines = job.differ(among, "AllReduce operation counts", _format_launched(among.operations), less)
+    return _RasFinding("MISMATCH", warnings=f"\n{among.name} MISMATCH\n{lines}")
 
 
-def _other_operation(job: _Job, among: _Communicator, rank: int) -> _Trouble:
-    lines = job.differ(among, "Broadcast operation counts", _launched(0), {rank: _launched(1)})
+def _other_operation(job: _RasJob, among: _Communicator, rank: int) -> _RasFinding:
+    lines = job.differ(among, "Broadcast operation counts", _format_launched(0), {rank: _format_launched(1)})
     error = f"Asynchronous error on 1 rank\n  Rank {among.ranks.index(rank)} reported Invalid usage {job.named(rank)}"
-    return _Trouble("ERROR,MISMATCH", f"\n{among.name} ERROR\n  {error}\n", f"\n{among.name} MISMATCH\n{lines}")
+    return _RasFinding("ERROR,MISMATCH", f"\n{among.name} ERROR\n  {error}\n", f"\n{among.name} MISMATCH\n{lines}")
 
 
-def _silent(job: _Job, among: _Communicator, rank: int) -> _Trouble:
+def _silent(job: _RasJob, among: _Communicator, rank: int) -> _RasFinding:
     local, pid, node = job.process_of(rank)
     missing = f"Missing communicator data from 1 rank\n  Rank {among.ranks.index(rank)} {job.named(rank)}"
     first = f"Missing communicator data from 1 job process\n  Process {pid} on node {node} managing GPU {local}"
-    return _Trouble("INCOMPLETE", f"\nINCOMPLETE\n  {first}\n\n{among.name} INCOMPLETE\n  {missing}\n", missing=1)
+    return _RasFinding("INCOMPLETE", f"\nINCOMPLETE\n  {first}\n\n{among.name} INCOMPLETE\n  {missing}\n", missing=1)
 
 
-def _remote_errors(job: _Job, among: _Communicator, rank: int) -> str:
+def _remote_errors(job: _RasJob, among: _Communicator, rank: int) -> str:
     """The errors that ranks report which were connected to a rank that has gone."""
     at = among.ranks.index(rank)
     beside = sorted({(at - 1) % len(among.ranks), (at + 1) % len(among.ranks)} - {at})
@@ -125,29 +125,29 @@ def _remote_errors(job: _Job, among: _Communicator, rank: int) -> str:
     return f"\n{among.name} ERROR\n  " + "\n  ".join(errors) + "\n"
 
 
-def _dead(job: _Job, among: _Communicator, rank: int) -> _Trouble:
+def _dead(job: _RasJob, among: _Communicator, rank: int) -> _RasFinding:
     silent = _silent(job, among, rank)
     return silent._replace(status="INCOMPLETE,ERROR", errors=silent.errors + _remote_errors(job, among, rank))
 
 
-def _without_communicator(job: _Job, among: _Communicator, rank: int) -> _Trouble:
+def _without_communicator(job: _RasJob, among: _Communicator, rank: int) -> _RasFinding:
     lines = job.differ(among, "status", "have status RUNNING", {rank: "has status NOCOMM"})
-    return _Trouble("ERROR,MISMATCH", _remote_errors(job, among, rank), f"\n{among.name} MISMATCH\n{lines}", 1)
+    return _RasFinding("ERROR,MISMATCH", _remote_errors(job, among, rank), f"\n{among.name} MISMATCH\n{lines}", 1)
 
 
 _OF_ONE_RANK = {"other": _other_operation, "silent": _silent, "dead": _dead, "no communicator": _without_communicator}
 
 
-def _find_trouble(job: _Job, hung: HungJob, among: _Communicator, group: str) -> _Trouble:
+def _find_trouble(job: _RasJob, hung: HungJob, among: _Communicator, group: str) -> _RasFinding:
     """Return what RAS finds in a communicator of all ranks, or of a data group."""
     odd = [rank for rank in hung.leaves_with() if rank in among.ranks]
     kind = hung.hang.ras
     if not odd or kind == "even" or (kind != "behind in both" and group != hung.hang.group):
-        return _Trouble()
+        return _RasFinding()
     if kind not in _OF_ONE_RANK:
-        return _behind(job, among, odd, 1 if group == ALL_RANKS else BUCKETS)
+        return _rank_behind(job, among, odd, 1 if group == ALL_RANKS else BUCKETS)
     if kind == "other" and not hung.fails:
-        return _Trouble("MISMATCH", warnings=_other_operation(job, among, hung.rank).warnings)
+        return _RasFinding("MISMATCH", warnings=_other_operation(job, among, hung.rank).warnings)
     return _OF_ONE_RANK[kind](job, among, hung.rank)
 
 
@@ -156,7 +156,7 @@ def format_ras(place: ProgramContext, doing: str) -> str:
     if doing == "idle":
         return ""
     nodes, here = 1 if is_single_process(place) else place.nodes, rank_count(place, doing)
-    world, hung, job = nodes * place.gpus, find_hang(place), _Job(place)
+    world, hung, job = nodes * place.gpus, find_hang(place), _RasJob(place)
     text = _HEAD.format(
         nodes=nodes,
         here=here,
@@ -172,7 +172,7 @@ def format_ras(place: ProgramContext, doing: str) -> str:
         ]
     errors = warnings = ""
     for number, (group, several) in enumerate(groups.items()):
-        found = [_Trouble() if hung is None else _find_trouble(job, hung, among, group) for among in several]
+        found = [_RasFinding() if hung is None else _find_trouble(job, hung, among, group) for among in several]
         size, missing = len(several[0].ranks), sum(each.missing for each in found)
         hosts = len({rank // place.gpus for rank in several[0].ranks})
         status = next((each.status for each in found if each.status != "OK"), "OK")

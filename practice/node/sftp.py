@@ -37,7 +37,7 @@ def _status_of(work: Callable[[], object]) -> int:
     return _result_of(done)
 
 
-class _File(SFTPHandle):
+class _OpenFile(SFTPHandle):
     """An open file with random access."""
 
     def __init__(self, descriptor: int, flags: int) -> None:
@@ -65,13 +65,13 @@ class _File(SFTPHandle):
 
     def chattr(self, attr: SFTPAttributes) -> int:
         """Change the size, mode or times of a file."""
-        return _status_of(lambda: _change(self._descriptor, attr))
+        return _status_of(lambda: _change_attributes(self._descriptor, attr))
 
     def close(self) -> None:
         os.close(self._descriptor)
 
 
-def _change(target: int | Path, attr: SFTPAttributes) -> None:
+def _change_attributes(target: int | Path, attr: SFTPAttributes) -> None:
     """Change size, mode and times; the owner is ignored, as in the pod all files are root's."""
     if attr.st_size is not None:
         os.truncate(target, attr.st_size)
@@ -108,7 +108,7 @@ class PodFiles(paramiko.SFTPServerInterface):
     def open(self, path: str, flags: int, attr: SFTPAttributes) -> SFTPHandle | int:
         """Open a file, creating it if requested."""
         mode = attr.st_mode & 0o7777 if attr.st_mode is not None else 0o644
-        return _result_of(lambda: _File(os.open(self._path(path), flags | os.O_CLOEXEC, mode), flags))
+        return _result_of(lambda: _OpenFile(os.open(self._path(path), flags | os.O_CLOEXEC, mode), flags))
 
     def remove(self, path: str) -> int:
         return _status_of(self._path(path).unlink)
@@ -134,7 +134,7 @@ class PodFiles(paramiko.SFTPServerInterface):
 
     def chattr(self, path: str, attr: SFTPAttributes) -> int:
         """Change the size, mode or times of a file."""
-        return _status_of(lambda: _change(self._path(path), attr))
+        return _status_of(lambda: _change_attributes(self._path(path), attr))
 
     def symlink(self, target_path: str, path: str) -> int:
         return _status_of(lambda: self._path(path).symlink_to(target_path))

@@ -22,7 +22,7 @@ from practice.node.flight_recorder import FlightRecorders
 from practice.node.host_keys import HostKeys
 from practice.node.pod_ssh import PodSsh
 from practice.node.pod_volumes import find_on_machine, write_files
-from practice.node.proc_files import environment, training_step_seconds
+from practice.node.proc_files import process_environment, training_step_seconds
 from practice.objects.api_error import ApiError
 from practice.objects.resources import PODS
 from practice.programs.recipes import SSHD_FACT, launcher_at
@@ -58,7 +58,7 @@ class ShellPlace:
         return f"practice cluster: this shell runs on your own machine, in {self.folder}"
 
 
-class Shells:
+class PodShells:
     """Starts commands in pods, and ends them all at shutdown."""
 
     def __init__(self, kubelets: Kubelets, folder: Path) -> None:
@@ -96,7 +96,7 @@ class Shells:
         self._recorders.listen(folder, place, lambda: activity_of(place), training_step_seconds(place), run.guests)
         env = {name: value for name, value in run.place.env.items() if not name.startswith("_")}
         env |= {name: os.environ[name] for name in _KEPT if name in os.environ}
-        env |= environment(folder)
+        env |= process_environment(folder)
         env["TMUX_TMPDIR"] = str(self._tmux_folder(folder))
         prompt = f"{pod} (practice, on this machine):\\w# "
         again = f"PS1={shlex.quote(prompt)}; unset PROMPT_COMMAND"  # after what the files of this machine's bash set
@@ -133,7 +133,7 @@ class Shells:
 
         def end() -> None:
             for process in begun:
-                _end(process)
+                _end_process(process)
 
         place.end_callbacks.add(end)
         try:
@@ -146,14 +146,14 @@ class Shells:
         await self._ssh.close()
         self._recorders.close()
         for process in list(self._processes):
-            _end(process)
+            _end_process(process)
         for process in list(self._processes):
             await process.wait()
         for socket in await asyncio.to_thread(lambda: list((self._folder / ".tmux").glob("*/tmux-*/default"))):
             argv = ("tmux", "-S", str(socket), "kill-server")
             await (await asyncio.create_subprocess_exec(*argv, stdout=DEVNULL, stderr=DEVNULL)).wait()
 
-    async def _start(
+    async def _start_process(
         self,
         place: ShellPlace,
         argv: list[str],
@@ -161,7 +161,7 @@ class Shells:
         output: int = PIPE,
         own: Callable[[], object] | None = None,
     ) -> asyncio.subprocess.Process:
-        """`own`: done in the process before it becomes the program."""
+        """Start a program; `own` is called in the child process before it becomes the program."""
         process = await asyncio.create_subprocess_exec(
             *argv,
             cwd=place.folder,
@@ -178,7 +178,7 @@ class Shells:
 
     async def _run_with_pipes(self, place: ShellPlace, argv: list[str], stdio: Stdio) -> int:
         stdin, write = stdio.stdin, stdio.write
-        process = await self._start(place, argv, PIPE if stdin else DEVNULL)
+        process = await self._start_process(place, argv, PIPE if stdin else DEVNULL)
         feeding = asyncio.ensure_future(_copy_to_process(process, stdin)) if stdin is not None else None
         try:
             await asyncio.gather(
@@ -186,32 +186,32 @@ class Shells:
             )
             return _exit_code(await process.wait())
         finally:
-            await self._finish(process, feeding)
+            await self._finish_process(process, feeding)
 
     async def _run_with_terminal(self, place: ShellPlace, argv: list[str], stdio: Stdio) -> int:
         master, slave = pty.openpty()
         _set_size(master, 80, 24)
-        process = await self._start(place, argv, slave, slave, lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        process = await self._start_process(place, argv, slave, slave, lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(slave)
         if _is_shell(argv):
             await stdio.write(1, place.notice.encode() + b"\r\n")
-        pipes = [asyncio.ensure_future(_resize(master, stdio.sizes))]
+        pipes = [asyncio.ensure_future(_resize_terminal(master, stdio.sizes))]
         if stdio.stdin is not None:
             pipes.append(asyncio.ensure_future(_copy_to_terminal(master, stdio.stdin)))
         try:
             await _copy_from_terminal(master, stdio.write)
             return _exit_code(await process.wait())
         finally:
-            await self._finish(process, *pipes)
+            await self._finish_process(process, *pipes)
             os.close(master)
 
-    async def _finish(self, process: asyncio.subprocess.Process, *pipes: asyncio.Future[None] | None) -> None:
+    async def _finish_process(self, process: asyncio.subprocess.Process, *pipes: asyncio.Future[None] | None) -> None:
         for helper in pipes:
             if helper is not None:
                 helper.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await helper
-        _end(process)
+        _end_process(process)
         await process.wait()
         self._processes.discard(process)
 
@@ -234,7 +234,7 @@ def _is_shell(argv: list[str]) -> bool:
     return name in ("sh", "bash", "dash", "zsh") and not any(part == "-c" for part in argv[1:])
 
 
-def _end(process: asyncio.subprocess.Process) -> None:
+def _end_process(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.killpg(process.pid, signal.SIGHUP)
@@ -249,7 +249,7 @@ def _set_size(master: int, columns: int, rows: int) -> None:
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
-async def _resize(master: int, sizes: asyncio.Queue[tuple[int, int]]) -> None:
+async def _resize_terminal(master: int, sizes: asyncio.Queue[tuple[int, int]]) -> None:
     while True:
         _set_size(master, *await sizes.get())
 

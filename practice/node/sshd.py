@@ -24,7 +24,7 @@ from practice.runtime import Stdio
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from practice.node.shell import ShellPlace, Shells
+    from practice.node.shell import PodShells, ShellPlace
 
 _BUFFER = 32768
 _LOG = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class SshServer(paramiko.ServerInterface):
     """The server side of one SSH connection to a pod."""
 
     def __init__(
-        self, shells: Shells, place: ShellPlace, keys: Callable[[], list[str]], loop: asyncio.AbstractEventLoop
+        self, shells: PodShells, place: ShellPlace, keys: Callable[[], list[str]], loop: asyncio.AbstractEventLoop
     ) -> None:
         self._shells = shells
         self._place = place

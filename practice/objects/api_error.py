@@ -48,7 +48,7 @@ class FieldCause:
     reason: str
 
 
-def _details(resource: Resource, name: str) -> Object:
+def _status_details(resource: Resource, name: str) -> Object:
     details: Object = {"name": name} if name else {}
     if resource.group:
         details["group"] = resource.group
@@ -57,22 +57,22 @@ def _details(resource: Resource, name: str) -> Object:
 
 
 def not_found(resource: Resource, name: str) -> ApiError:
-    return ApiError(404, "NotFound", f'{resource.qualified} "{name}" not found', _details(resource, name))
+    return ApiError(404, "NotFound", f'{resource.qualified} "{name}" not found', _status_details(resource, name))
 
 
 def already_exists(resource: Resource, name: str) -> ApiError:
     text = f'{resource.qualified} "{name}" already exists'
-    return ApiError(409, "AlreadyExists", text, _details(resource, name))
+    return ApiError(409, "AlreadyExists", text, _status_details(resource, name))
 
 
-def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
+def conflict_error(resource: Resource, name: str, why: str = "") -> ApiError:
     """409 for an outdated resourceVersion or a failed precondition."""
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
     text = f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}'
-    return ApiError(409, "Conflict", text, _details(resource, name))
+    return ApiError(409, "Conflict", text, _status_details(resource, name))
 
 
-def invalid(resource: Resource, name: str, causes: list[FieldCause]) -> ApiError:
+def invalid_object(resource: Resource, name: str, causes: list[FieldCause]) -> ApiError:
     """422 with all causes joined in one message."""
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     sentences = [f"{cause.field}: {cause.message}" for cause in causes]
@@ -87,12 +87,12 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
-def forbidden(resource: Resource, name: str, why: str) -> ApiError:
+def forbidden_request(resource: Resource, name: str, why: str) -> ApiError:
     """403 for a request that was understood and refused."""
     text = f'{resource.qualified} "{name}" is forbidden: {why}' if name else f"{resource.qualified} is forbidden: {why}"
-    return ApiError(403, "Forbidden", text, _details(resource, name))
+    return ApiError(403, "Forbidden", text, _status_details(resource, name))
 
 
-def expired(version: int, oldest: int) -> ApiError:
+def expired_version(version: int, oldest: int) -> ApiError:
     """410 for a resourceVersion whose events were dropped."""
     return ApiError(410, "Expired", f"too old resource version: {version} ({oldest})")

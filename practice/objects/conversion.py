@@ -29,7 +29,7 @@ def to_v1beta1(obj: Object) -> Object:
             spec["priorityClassSource"] = _PRIORITY_SOURCES[reference["group"], reference["kind"]]
         _rename_key(status, "accumulatedPastExecutionTimeSeconds", "accumulatedPastExexcutionTimeSeconds")
         for assignment in _topology_assignments(status):
-            assignment["domains"] = _domains(assignment.pop("slices", []))
+            assignment["domains"] = _to_domains(assignment.pop("slices", []))
     return obj
 
 
@@ -50,7 +50,7 @@ def from_v1beta1(obj: Object) -> Object:
                 spec["priorityClassRef"] = {"group": group, "kind": kind, "name": name}
         _rename_key(status, "accumulatedPastExexcutionTimeSeconds", "accumulatedPastExecutionTimeSeconds")
         for assignment in _topology_assignments(status):
-            assignment["slices"] = _slices(assignment.pop("domains", []), len(assignment["levels"]))
+            assignment["slices"] = _to_slices(assignment.pop("domains", []), len(assignment["levels"]))
     return obj
 
 
@@ -104,7 +104,7 @@ def _topology_assignments(status: Object) -> list[Object]:
     return [podset["topologyAssignment"] for podset in podsets if podset.get("topologyAssignment")]
 
 
-def _domains(slices: list[Object]) -> list[Object]:
+def _to_domains(slices: list[Object]) -> list[Object]:
     domains = []
     for part in slices:
         for at in range(part["domainCount"]):
@@ -122,7 +122,7 @@ def _level_value(level: Object, at: int) -> str:
     return f"{individual.get('prefix', '')}{individual['roots'][at]}{individual.get('suffix', '')}"
 
 
-def _slices(domains: list[Object], levels: int) -> list[Object]:
+def _to_slices(domains: list[Object], levels: int) -> list[Object]:
     if not domains:
         return []
     per_level = [{"individual": {"roots": [domain["values"][level] for domain in domains]}} for level in range(levels)]

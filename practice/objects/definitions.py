@@ -11,10 +11,10 @@ def define_custom_kinds(storage: Storage) -> None:
     """Store a definition for every custom kind that has none yet."""
     for resource in RESOURCES:
         if resource.is_custom and storage.find(CUSTOMRESOURCEDEFINITIONS, "", resource.qualified) is None:
-            storage.create(CUSTOMRESOURCEDEFINITIONS, _definition(resource), keep_status=True)
+            storage.create(CUSTOMRESOURCEDEFINITIONS, _make_definition(resource), keep_status=True)
 
 
-def _definition(resource: Resource) -> Object:
+def _make_definition(resource: Resource) -> Object:
     names: Object = {
         "plural": resource.plural,
         "singular": resource.singular,

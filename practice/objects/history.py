@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
-from practice.objects.api_error import ApiError, Object, expired
+from practice.objects.api_error import ApiError, Object, expired_version
 
 if TYPE_CHECKING:
     from practice.objects.resources import Resource
@@ -24,7 +24,7 @@ class Event:
     previous: Object | None = None
 
 
-class History:
+class EventHistory:
     """The last ``size`` events of each kind; older ones are forgotten, and asking for them is 410."""
 
     def __init__(self, size: int, oldest: int) -> None:
@@ -48,7 +48,7 @@ class History:
             raise ApiError(504, "Timeout", text, {"causes": [cause], "retryAfterSeconds": 1})
         forgotten = self._forgotten.get(resource, self._oldest)
         if version < forgotten:
-            raise expired(version, forgotten)
+            raise expired_version(version, forgotten)
         events = self._events.get(resource)
         if not events or events[-1].version <= version:
             return []

@@ -39,17 +39,17 @@ def _apply_operation(root: Object, operation: Object) -> None:
     path = _parse_pointer(operation.get("path"))
     match operation.get("op"):
         case "add":
-            _add(root, path, _value_of(operation))
+            _add_at(root, path, _value_of(operation))
         case "remove":
-            _remove(root, path)
+            _remove_at(root, path)
         case "replace":
-            _replace(root, path, _value_of(operation))
+            _replace_at(root, path, _value_of(operation))
         case "move":
-            _add(root, path, _remove(root, _parse_pointer(operation.get("from"))))
+            _add_at(root, path, _remove_at(root, _parse_pointer(operation.get("from"))))
         case "copy":
-            _add(root, path, copy_of({"": _find(root, _parse_pointer(operation.get("from")))})[""])
+            _add_at(root, path, copy_of({"": _find_at(root, _parse_pointer(operation.get("from")))})[""])
         case "test":
-            if _find(root, path, missing=None) != operation.get("value"):
+            if _find_at(root, path, missing=None) != operation.get("value"):
                 raise _invalid_patch()
         case unknown:
             raise bad_request(f"Unexpected kind: {unknown}")
@@ -67,10 +67,10 @@ def _value_of(operation: Object) -> Any:
     return operation["value"]
 
 
-def _find(root: Object, path: list[str], missing: Any = _MISSING) -> Any:
+def _find_at(root: Object, path: list[str], missing: Any = _MISSING) -> Any:
     place: Any = root
     for part in path:
-        place = _child(place, part)
+        place = _child_of(place, part)
         if place is _MISSING:
             if missing is _MISSING:
                 raise _invalid_patch()
@@ -78,7 +78,7 @@ def _find(root: Object, path: list[str], missing: Any = _MISSING) -> Any:
     return place
 
 
-def _child(place: Any, part: str) -> Any:
+def _child_of(place: Any, part: str) -> Any:
     if isinstance(place, dict):
         return place.get(part, _MISSING)
     if isinstance(place, list) and part.isdigit() and int(part) < len(place):
@@ -86,8 +86,8 @@ def _child(place: Any, part: str) -> Any:
     return _MISSING
 
 
-def _add(root: Object, path: list[str], value: Any) -> None:
-    place, last = _find(root, path[:-1]), path[-1]
+def _add_at(root: Object, path: list[str], value: Any) -> None:
+    place, last = _find_at(root, path[:-1]), path[-1]
     if isinstance(place, dict):
         place[last] = value
     elif isinstance(place, list) and last == "-":
@@ -98,17 +98,17 @@ def _add(root: Object, path: list[str], value: Any) -> None:
         raise _invalid_patch()
 
 
-def _replace(root: Object, path: list[str], value: Any) -> None:
+def _replace_at(root: Object, path: list[str], value: Any) -> None:
     """Replace a value; in a map the key may be new, as in the API server's patch library."""
-    place = _find(root, path[:-1])
+    place = _find_at(root, path[:-1])
     if isinstance(place, list):
-        _remove(root, path)
-    _add(root, path, value)
+        _remove_at(root, path)
+    _add_at(root, path, value)
 
 
-def _remove(root: Object, path: list[str]) -> Any:
-    place, last = _find(root, path[:-1]), path[-1]
-    if _child(place, last) is _MISSING:
+def _remove_at(root: Object, path: list[str]) -> Any:
+    place, last = _find_at(root, path[:-1]), path[-1]
+    if _child_of(place, last) is _MISSING:
         raise _invalid_patch()
     return place.pop(int(last) if isinstance(place, list) else last)
 

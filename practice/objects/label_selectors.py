@@ -17,10 +17,10 @@ _EXPECTED = "in, notin, =, ==, !=, gt, lt"
 
 def label_terms(text: str) -> list[Term]:
     """Return the terms of a selector, all of which must hold. Raises ApiError 400 when it cannot be read."""
-    return _Parser(text).parse_terms()
+    return _SelectorParser(text).parse_terms()
 
 
-class _Parser:
+class _SelectorParser:
     """Parses one selector."""
 
     def __init__(self, text: str) -> None:
@@ -29,29 +29,29 @@ class _Parser:
 
     def parse_terms(self) -> list[Term]:
         terms = []
-        while self._peek():
-            if not _is_word(self._peek()) and self._peek() != "!":
-                raise bad_request(f"found '{self._peek()}', expected: !, identifier, or 'end of string'")
+        while self._peek_token():
+            if not _is_word(self._peek_token()) and self._peek_token() != "!":
+                raise bad_request(f"found '{self._peek_token()}', expected: !, identifier, or 'end of string'")
             terms.append(self._parse_term())
-            separator = self._next()
+            separator = self._next_token()
             if separator not in ("", ","):
                 raise bad_request(f"found '{separator}', expected: ',' or 'end of string'")
-            if separator and not _is_word(self._peek()) and self._peek() != "!":
-                raise bad_request(f"found '{self._peek()}', expected: identifier after ','")
+            if separator and not _is_word(self._peek_token()) and self._peek_token() != "!":
+                raise bad_request(f"found '{self._peek_token()}', expected: identifier after ','")
         return terms
 
     def _parse_term(self) -> Term:
-        absent = self._peek() == "!"
+        absent = self._peek_token() == "!"
         if absent:
-            self._next()
-        key = self._next()
+            self._next_token()
+        key = self._next_token()
         if not _is_word(key):
             raise _parse_error(key, "identifier")
         if absent:
             return lambda labels: key not in labels
-        if self._peek() in ("", ","):
+        if self._peek_token() in ("", ","):
             return lambda labels: key in labels
-        operator = self._next()
+        operator = self._next_token()
         if operator not in _OPERATORS:
             raise _parse_error(operator, _EXPECTED)
         if operator in ("in", "notin"):
@@ -62,19 +62,19 @@ class _Parser:
         return _numeric_term(key, operator, self._parse_value())
 
     def _parse_value(self) -> str:
-        if self._peek() in ("", ","):
+        if self._peek_token() in ("", ","):
             return ""
-        value = self._next()
+        value = self._next_token()
         if not _is_word(value):
             raise _parse_error(value, "identifier")
         return value
 
     def _parse_values(self) -> set[str]:
-        opening = self._next()
+        opening = self._next_token()
         if opening != "(":
             raise bad_request(f"unable to parse requirement: found '{opening}' expected: '('")
         values, value = set(), ""
-        while (token := self._next()) != ")":
+        while (token := self._next_token()) != ")":
             if token == ",":
                 values.add(value)
                 value = ""
@@ -84,11 +84,11 @@ class _Parser:
                 raise _parse_error(token, "',' or ')'")
         return values | {value}
 
-    def _peek(self) -> str:
+    def _peek_token(self) -> str:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
-    def _next(self) -> str:
-        token = self._peek()
+    def _next_token(self) -> str:
+        token = self._peek_token()
         self._at += 1
         return token
 

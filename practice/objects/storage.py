@@ -12,8 +12,8 @@ from uuid import UUID
 
 import msgspec
 
-from practice.objects.api_error import ApiError, Object, already_exists, conflict, forbidden, not_found
-from practice.objects.history import Event, History
+from practice.objects.api_error import ApiError, Object, already_exists, conflict_error, forbidden_request, not_found
+from practice.objects.history import Event, EventHistory
 from practice.objects.lifecycle import (
     can_be_removed,
     check_preconditions,
@@ -57,7 +57,7 @@ class Storage:
         self._random = random.Random(seed)
         self._objects: dict[Resource, dict[Key, Object]] = {}
         self._sorted: dict[Resource, list[Key]] = {}
-        self._history = History(window, _FIRST_VERSION)
+        self._history = EventHistory(window, _FIRST_VERSION)
         self._listeners: list[Listener] = []
         self._undelivered: deque[Event] = deque()
         self._delivering = False
@@ -148,7 +148,7 @@ class Storage:
             raise already_exists(resource, meta["name"])
         meta["creationTimestamp"] = meta.get("creationTimestamp") if keep_status else None
         meta["creationTimestamp"] = meta["creationTimestamp"] or timestamp(self._now())
-        return obj if dry_run else self._store("ADDED", resource, obj, None)
+        return obj if dry_run else self._store_event("ADDED", resource, obj, None)
 
     def update(self, resource: Resource, obj: Object, *, subresource: str = "", dry_run: bool = False) -> Object:
         """Replace an object; ApiError 409 when its resourceVersion is given and stale. A write without change is none.
@@ -160,10 +160,10 @@ class Storage:
         before = old["metadata"]
         given = meta.get("resourceVersion")
         if given and given != before["resourceVersion"]:
-            raise conflict(resource, before["name"])
+            raise conflict_error(resource, before["name"])
         if meta.get("uid") and meta["uid"] != before["uid"]:
             why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {before['uid']}"
-            raise conflict(resource, before["name"], why)
+            raise conflict_error(resource, before["name"], why)
         new = with_new_status(old, copy_of(obj)) if subresource == "status" else with_old_status(resource, old, obj)
         copy_identity(resource, new, old)
         drop_empty_metadata(new["metadata"])
@@ -179,7 +179,7 @@ class Storage:
             return new
         if can_be_removed(new):
             return self._delete_stored(resource, new)
-        return self._store("MODIFIED", resource, new, old)
+        return self._store_event("MODIFIED", resource, new, old)
 
     def modify(
         self, resource: Resource, namespace: str | None, name: str, change: Change, subresource: str = ""
@@ -231,7 +231,7 @@ class Storage:
             meta["generation"] = meta.get("generation", 0) + 1
         if resource is NAMESPACES:
             draft["status"]["phase"] = "Terminating"
-        return self._store("MODIFIED", resource, draft, old)
+        return self._store_event("MODIFIED", resource, draft, old)
 
     def remove(self, resource: Resource, namespace: str | None, name: str) -> None:
         """Finish a deletion that waited for kubelet or controller; finalizers still hold the object."""
@@ -241,7 +241,7 @@ class Storage:
             return
         draft["metadata"].setdefault("deletionTimestamp", timestamp(self._now()))
         draft["metadata"]["deletionGracePeriodSeconds"] = 0
-        self._store("MODIFIED", resource, draft, self.get(resource, namespace, name))
+        self._store_event("MODIFIED", resource, draft, self.get(resource, namespace, name))
 
     # inside
 
@@ -258,9 +258,9 @@ class Storage:
             raise not_found(NAMESPACES, namespace)
         if found["metadata"].get("deletionTimestamp"):
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            raise forbidden(resource, name, why)
+            raise forbidden_request(resource, name, why)
 
-    def _store(
+    def _store_event(
         self, kind: Literal["ADDED", "MODIFIED", "DELETED"], resource: Resource, obj: Object, old: Object | None
     ) -> Object:
         self.version += 1
@@ -298,4 +298,4 @@ class Storage:
     def _delete_stored(self, resource: Resource, draft: Object) -> Object:
         meta = draft["metadata"]
         old = self.get(resource, meta.get("namespace"), meta["name"])
-        return self._store("DELETED", resource, draft, old)
+        return self._store_event("DELETED", resource, draft, old)

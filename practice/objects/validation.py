@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from practice.objects import resources as kinds
-from practice.objects.api_error import FieldCause, Object, invalid
+from practice.objects.api_error import FieldCause, Object, invalid_object
 from practice.objects.resources import Resource
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -42,7 +42,7 @@ def check_create(resource: Resource, obj: Object) -> None:
     """Raise ApiError 422 with every fault of a new object."""
     causes = [*_name_causes(resource, obj["metadata"]), *_label_causes(obj["metadata"]), *_spec_causes(resource, obj)]
     if causes:
-        raise invalid(resource, obj["metadata"].get("name", ""), causes)
+        raise invalid_object(resource, obj["metadata"].get("name", ""), causes)
 
 
 def check_update(resource: Resource, new: Object, old: Object, subresource: str) -> None:
@@ -51,7 +51,7 @@ def check_update(resource: Resource, new: Object, old: Object, subresource: str)
     if not subresource:
         causes += [*_spec_causes(resource, new), *_immutable_causes(resource, new, old)]
     if causes:
-        raise invalid(resource, old["metadata"]["name"], causes)
+        raise invalid_object(resource, old["metadata"]["name"], causes)
 
 
 def _name_causes(resource: Resource, meta: Object) -> Iterator[FieldCause]:

@@ -25,26 +25,26 @@ def checkpoint_folder(place: ProgramContext) -> str:
 
 def save_shards(place: ProgramContext, number: int) -> None:
     for name in _shard_names(place):
-        _write(place, f"iter_{number:07}/{name}", _SHARD)
+        _write_file(place, f"iter_{number:07}/{name}", _SHARD)
 
 
 def finish_checkpoint(place: ProgramContext, number: int) -> None:
     """Write what rank 0 writes last: only with it the checkpoint is complete."""
-    _write(place, f"iter_{number:07}/common.pt", _SHARD)
-    _write(place, f"iter_{number:07}/.metadata", _metadata(_shard_names(place)))
-    _write(place, f"iter_{number:07}/metadata.json", json.dumps(_BACKEND).encode())
-    _write(place, "latest_checkpointed_iteration.txt", str(number).encode())
+    _write_file(place, f"iter_{number:07}/common.pt", _SHARD)
+    _write_file(place, f"iter_{number:07}/.metadata", _pickled_metadata(_shard_names(place)))
+    _write_file(place, f"iter_{number:07}/metadata.json", json.dumps(_BACKEND).encode())
+    _write_file(place, "latest_checkpointed_iteration.txt", str(number).encode())
 
 
 def _shard_names(place: ProgramContext) -> list[str]:
     return [f"__{rank}_{part}.distcp" for rank in range(place.nodes * place.gpus) for part in range(2)]
 
 
-def _write(place: ProgramContext, name: str, content: bytes) -> None:
+def _write_file(place: ProgramContext, name: str, content: bytes) -> None:
     write_file(place.room.facts.get(FIRST_FACT, place), f"{checkpoint_folder(place)}/{name}", content)
 
 
-def _metadata(shards: list[str]) -> bytes:
+def _pickled_metadata(shards: list[str]) -> bytes:
     """Return the pickle of DCP's Metadata with a _StorageInfo for each shard."""
     info = b"ctorch.distributed.checkpoint.filesystem\n_StorageInfo\n)\x81"
     places = b"".join(

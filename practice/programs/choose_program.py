@@ -12,7 +12,7 @@ from practice.programs.steps import PrintLine, Program, ProgramContext, Step
 _PROGRAMS = {
     **launcher_stages.PROGRAMS,
     "all_reduce_perf": nccl.run_all_reduce,
-    "run_mcore_qwen3.sh": megatron.train,
+    "run_mcore_qwen3.sh": megatron.train_megatron,
     "megatron rlhf": megatron.train_swift,
     "megatron sft": megatron.train_swift,
 }

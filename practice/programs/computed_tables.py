@@ -55,12 +55,12 @@ def _table_row(size: int, ranks: int, share: float, chance: random.Random) -> st
 
 def _half_row(size: int, ranks: int, share: float) -> str:
     factor = 2 * (ranks - 1) / ranks
-    microseconds = _microseconds(size, factor) / share
+    microseconds = _estimated_time(size, factor) / share
     algbw = size / microseconds / 1000
     return f"  {_format_time(microseconds)}  {algbw:6.2f}  {algbw * factor:6.2f}  {0:6}"
 
 
-def _microseconds(size: int, factor: float) -> float:
+def _estimated_time(size: int, factor: float) -> float:
     """Return the time at the published bandwidth, extrapolated linearly below the smallest size."""
     busbw = expected_busbw(size)
     if busbw is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from practice.programs.failure_modes import fail_at_step
 from practice.programs.job_faults import step_seconds
 from practice.programs.recordings import lines
-from practice.programs.steps import Pause, PrintLine, ProgramContext, Step, WaitForFact
+from practice.programs.steps import PauseStep, PrintLine, ProgramContext, Step, WaitForFact
 
 _RECORDED = "practice cluster: these lines are as recorded on NVIDIA H200; ranks and times of steps are this job's"
 
@@ -21,14 +21,14 @@ def smoke_test(place: ProgramContext) -> Iterator[Step]:
     yield PrintLine(_RECORDED)
     for line in lines("ddp_smoke_h200x4.txt")[:4]:
         yield PrintLine(line)
-    yield Pause(3.0 + place.random.random())
+    yield PauseStep(3.0 + place.random.random())
     place.room.post(f"ready {place.rank}")
     for index in range(place.nodes):
         yield WaitForFact(f"ready {index}")
     for local in range(place.gpus):
         rank = place.rank * place.gpus + local
         yield PrintLine(f"[rank {rank}/{ranks}] local rank {local} device cuda:{local} NVIDIA H200")
-    yield Pause(1.5)
+    yield PauseStep(1.5)
     if place.rank == 0:
         total = ranks * (ranks - 1) / 2
         yield PrintLine(f"expected sum {total}, actual sum {total}: PASSED on {ranks} GPUs")
@@ -49,7 +49,7 @@ def replay_training(place: ProgramContext) -> Iterator[Step]:
     seconds = step_seconds(place, STEP_SECONDS)
     label = f"[rank{place.rank * place.gpus}]: " if place.nodes > 1 else ""
     for number in range(1, total + 1):
-        yield Pause(seconds)
+        yield PauseStep(seconds)
         yield from fail_at_step(place, number)
         line = recorded[min(number, len(recorded)) - 1]
         line = re.sub(r"step \d+/\d+", f"step {number}/{total}", line)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from practice.programs.hangs import ADDRESSES_FACT, DATA, HOW_FACT, HUNG_FACT
 from practice.programs.job_faults import parse_faults
 from practice.programs.stacks import stack_frames
-from practice.programs.steps import Exit, Pause, PrintLine
+from practice.programs.steps import ExitStep, PauseStep, PrintLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from practice.programs.job_faults import Fault
+    from practice.programs.job_faults import JobFault
     from practice.programs.steps import ProgramContext, Step
 
 SICK_FACT = "a GPU has a fault: pod"
@@ -39,19 +39,19 @@ def fail_at_step(place: ProgramContext, number: int) -> Iterator[Step]:
             if mine:
                 place.room.post(f"{SICK_FACT} {place.rank}")
         elif fault.kind == "oom":
-            yield Exit(_KILLED, "OOMKilled") if mine else Pause(_FOREVER)
+            yield ExitStep(_KILLED, "OOMKilled") if mine else PauseStep(_FOREVER)
         elif fault.kind == "fail":
-            yield from _print_cuda_error(place, number) if mine else iter((Pause(_FOREVER),))
+            yield from _print_cuda_error(place, number) if mine else iter((PauseStep(_FOREVER),))
         else:
             yield from _hang_until_timeout(place, fault, number, mine=mine)
 
 
-def _ends_training(place: ProgramContext, fault: Fault) -> bool:
+def _ends_training(place: ProgramContext, fault: JobFault) -> bool:
     # A container that was killed for its memory and started again in the same pod has it behind itself.
     return fault.kind in _KINDS and not (fault.kind == "oom" and place.attempt)
 
 
-def _is_in_pod(place: ProgramContext, fault: Fault) -> bool:
+def _is_in_pod(place: ProgramContext, fault: JobFault) -> bool:
     if fault.rank is None:
         return fault.kind == "oom" or place.rank == place.nodes - 1
     return fault.rank == place.rank
@@ -71,18 +71,18 @@ def _print_cuda_error(place: ProgramContext, number: int) -> Iterator[Step]:
     )
     yield PrintLine(f"  host      : {name}")
     yield PrintLine(f"  rank      : {rank} (local_rank: 0), at step {number}")
-    yield Exit(1)
+    yield ExitStep(1)
 
 
-def _hang_until_timeout(place: ProgramContext, fault: Fault, number: int, *, mine: bool) -> Iterator[Step]:
+def _hang_until_timeout(place: ProgramContext, fault: JobFault, number: int, *, mine: bool) -> Iterator[Step]:
     culprit = place.nodes - 1 if fault.rank is None else fault.rank
     address = (place.pod.get("status") or {}).get("podIP")
     place.room.facts.setdefault(ADDRESSES_FACT, {})[place.rank] = address
     place.room.post(HOW_FACT, fault.how or DATA)
     place.room.post(HUNG_FACT, culprit)
     if mine or fault.kind == "hang":
-        yield Pause(_FOREVER)
-    yield Pause(_WATCHDOG_SECONDS)
+        yield PauseStep(_FOREVER)
+    yield PauseStep(_WATCHDOG_SECONDS)
     rank, milliseconds = place.rank * place.gpus, int(_WATCHDOG_SECONDS * 1000)
     yield PrintLine(
         f"[rank{rank}]:[E{_format_clock(place)} ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught"
@@ -90,7 +90,7 @@ def _hang_until_timeout(place: ProgramContext, fault: Fault, number: int, *, min
         f" timeout: WorkNCCL(SeqNum={number * 97}, OpType=ALLREDUCE, NumelIn=67108864, NumelOut=67108864,"
         f" Timeout(ms)={milliseconds}) ran for {milliseconds + 31} milliseconds before timing out."
     )
-    yield Exit(1)
+    yield ExitStep(1)
 
 
 def _format_clock(place: ProgramContext) -> str:

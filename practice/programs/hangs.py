@@ -31,7 +31,7 @@ LISTENS, DEAF, CLOSED = "listens", "deaf", "closed"
 """Whether a flight recorder dumps, leaves what is written to its pipe unread, or has closed the pipe."""
 
 
-class Call(NamedTuple):
+class PendingCollective(NamedTuple):
     """A collective that a rank has launched and that has not ended."""
 
     group: str
@@ -40,7 +40,7 @@ class Call(NamedTuple):
     op: str = "all_reduce"
 
 
-class Hang(NamedTuple):
+class HangKind(NamedTuple):
     """The visible signs of a rank that hangs: stack, process state and GPU use."""
 
     what: str
@@ -50,7 +50,7 @@ class Hang(NamedTuple):
     wchan: str = ""
     idle: bool = False  # its GPU has nothing to do
     group: str = ALL_RANKS  # in which others wait for it
-    calls: tuple[Call, ...] = ()
+    calls: tuple[PendingCollective, ...] = ()
     recorder: str = LISTENS
     fails: bool = False  # NCCL reports an error, after which no rank of the job dumps its recorder any more
     needs: str = ""  # two and more of these
@@ -58,47 +58,47 @@ class Hang(NamedTuple):
     resizes: bool = False  # some steps before, it has reduced another size than the others
 
 
-_OF_ALL = Call(ALL_RANKS, "scheduled", "norm")
-_REDUCES = tuple(Call(DATA_GROUP, "scheduled", "grads") for _ in range(BUCKETS))
+_OF_ALL = PendingCollective(ALL_RANKS, "scheduled", "norm")
+_REDUCES = tuple(PendingCollective(DATA_GROUP, "scheduled", "grads") for _ in range(BUCKETS))
 _WAITS = (_REDUCES[0]._replace(state="started"), *_REDUCES[1:], _OF_ALL)
 _IS_THROUGH = (_OF_ALL._replace(state="started"),)
 
-HOW: dict[str, Hang] = {
-    DATA: Hang("in its data loader", "data", state="S", wchan="do_sys_poll", idle=True),
-    "checkpoint": Hang(
+HOW: dict[str, HangKind] = {
+    DATA: HangKind("in its data loader", "data", state="S", wchan="do_sys_poll", idle=True),
+    "checkpoint": HangKind(
         "in a checkpoint that it writes to storage that does not answer",
         "checkpoint", state="D", wchan="request_wait_answer", idle=True,
     ),
-    "lock": Hang("at a lock that is never released", "lock", state="S", wchan="futex_do_wait", idle=True),
-    "skip": Hang(
+    "lock": HangKind("at a lock that is never released", "lock", state="S", wchan="futex_do_wait", idle=True),
+    "skip": HangKind(
         "past an all_reduce of the data group that it never entered, in the next one of all ranks",
         group=DATA_GROUP, calls=_IS_THROUGH, needs=REPLICAS,
     ),
-    "order": Hang(
+    "order": HangKind(
         "at a broadcast where the others are at an all_reduce; with several pods NCCL stops there with an error",
         ras="other", group=DATA_GROUP,
-        calls=(Call(DATA_GROUP, "started", "params", "broadcast"), *_REDUCES, _OF_ALL), needs=REPLICAS,
+        calls=(PendingCollective(DATA_GROUP, "started", "params", "broadcast"), *_REDUCES, _OF_ALL), needs=REPLICAS,
     ),
-    "shape": Hang(
+    "shape": HangKind(
         "at an all_reduce, after one with another size than the others' three steps before",
         ras="even", group=DATA_GROUP, calls=_WAITS, needs=REPLICAS, resizes=True,
     ),
-    "epoch": Hang(
+    "epoch": HangKind(
         "with its replica behind the loop, in a barrier, while the others are in it",
-        "barrier", group=DATA_GROUP, calls=(Call(ALL_RANKS, "started", "barrier", "all_reduce_barrier"),),
+        "barrier", group=DATA_GROUP, calls=(PendingCollective(ALL_RANKS, "started", "barrier", "all_reduce_barrier"),),
         needs=REPLICAS,
     ),
-    "stage": Hang(
+    "stage": HangKind(
         "in a compiler, so that its pipeline stage never sends",
         "compile", "behind in both", "S", "do_wait", idle=True, group=DATA_GROUP, needs=STAGES, sends=True,
     ),
-    "dead": Hang("dead, and its pod goes on", "gone", "dead", idle=True, recorder=CLOSED, fails=True),
-    "stop": Hang("stopped by a signal", "stopped", "silent", "T", "do_signal_stop", idle=True, recorder=DEAF),
-    "gpu": Hang(
+    "dead": HangKind("dead, and its pod goes on", "gone", "dead", idle=True, recorder=CLOSED, fails=True),
+    "stop": HangKind("stopped by a signal", "stopped", "silent", "T", "do_signal_stop", idle=True, recorder=DEAF),
+    "gpu": HangKind(
         "behind a kernel on its GPU that does not end; all hosts have launched the next all_reduce",
         ras="even", group=DATA_GROUP, calls=(*_REDUCES, _OF_ALL), needs=REPLICAS,
     ),
-    "teardown": Hang(
+    "teardown": HangKind(
         "at the end of its program, after it destroyed its process group while the others train on",
         "teardown", "no communicator", "S", "do_wait", idle=True, recorder=CLOSED, fails=True,
     ),
@@ -113,7 +113,7 @@ def stuck_gpu(place: ProgramContext) -> int:
 class HungJob(NamedTuple):
     """The description of a job that hangs, shared by its pods."""
 
-    hang: Hang
+    hang: HangKind
     rank: int  # the one for which the others wait
     groups: ProcessGroups
     fails: bool
@@ -128,12 +128,12 @@ class HungJob(NamedTuple):
     def waits_to_receive(self, rank: int) -> bool:
         return self.hang.sends and rank != self.rank and rank in self.groups.pipeline_of(self.rank)
 
-    def calls_of(self, rank: int) -> tuple[Call, ...]:
+    def calls_of(self, rank: int) -> tuple[PendingCollective, ...]:
         """Return the collectives of the last step that a rank's host has launched and that have not ended."""
         if self.is_stuck(rank):
             return self.hang.calls
         if self.hang.group == ALL_RANKS:
-            return (Call(ALL_RANKS, "started", "nccl"),)
+            return (PendingCollective(ALL_RANKS, "started", "nccl"),)
         late = self.groups.pipeline_of(self.rank) if self.hang.sends else self.leaves_with()
         if self.waits_to_receive(rank):
             return (*_REDUCES, _OF_ALL)

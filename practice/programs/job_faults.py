@@ -64,7 +64,7 @@ _SLOW_RANK = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class JobFault:
     """One fault that a job was told to have, such as a hang at a step."""
 
     kind: str
@@ -73,12 +73,12 @@ class Fault:
     how: str = ""  # a rank hangs; empty: not said
 
 
-def parse_faults(place: ProgramContext) -> tuple[Fault, ...]:
+def parse_faults(place: ProgramContext) -> tuple[JobFault, ...]:
     """Return the faults of this attempt of the job in all its pods, without invalid ones and hangs it cannot have."""
     read = (_FAULT.fullmatch(text) for text in _split_faults(_requested_faults(place)))
     groups, recipe = process_groups(place), place.env.get("A4_RECIPE", "")
     return tuple(
-        Fault(found["kind"], int(found["step"]), int(found["pod"]) if found["pod"] else None, found["how"] or "")
+        JobFault(found["kind"], int(found["step"]), int(found["pod"]) if found["pod"] else None, found["how"] or "")
         for found in read
         if found is not None
         and found["attempt"] in (None, _attempt_id(place))

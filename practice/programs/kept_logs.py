@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from practice.node.pod_volumes import write_file
-from practice.programs.steps import Exit, Pause, PrintLine, Program, ProgramContext, Step
+from practice.programs.steps import ExitStep, PauseStep, PrintLine, Program, ProgramContext, Step
 
 _SECONDS = 300.0
 _OF_TEST = re.compile(r" *#| *[0-9]+ +[0-9]+ +[a-z]")
@@ -25,21 +25,21 @@ def keep_log(program: Program) -> Program:
             for step in program(place):
                 if isinstance(step, PrintLine):
                     lines.append(step.text)
-                elif isinstance(step, Exit) or place.now() - stored > _SECONDS or _outlasts(step):
-                    _store(place, lines)
+                elif isinstance(step, ExitStep) or place.now() - stored > _SECONDS or _outlasts_interval(step):
+                    _store_lines(place, lines)
                     stored = place.now()
                 yield step
         finally:
-            _store(place, lines)  # ended from outside, it keeps its log all the same
+            _store_lines(place, lines)  # ended from outside, it keeps its log all the same
 
     return kept
 
 
-def _outlasts(step: Step) -> bool:
-    return isinstance(step, Pause) and step.seconds > _SECONDS
+def _outlasts_interval(step: Step) -> bool:
+    return isinstance(step, PauseStep) and step.seconds > _SECONDS
 
 
-def _store(place: ProgramContext, lines: list[str]) -> None:
+def _store_lines(place: ProgramContext, lines: list[str]) -> None:
     folder = f"{place.env['A4_LOG_FOLDER']}/{place.env.get('JOB_IDENTIFIER', '')}"
     text = "".join(f"{line}\n" for line in lines)
     name = f"worker-{place.rank}" if place.rank else "coordinator"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from practice.programs import ddp
-from practice.programs.steps import Pause, PrintLine, ProgramContext, Step
+from practice.programs.steps import PauseStep, PrintLine, ProgramContext, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ def silent_work(what: str, seconds: float, then: Callable[[ProgramContext], Iter
         shown = [PrintLine(line) for line in then(place)] if then is not None else []
         if what:
             yield PrintLine(f"practice cluster: nothing is {what}")
-        yield Pause(seconds)
+        yield PauseStep(seconds)
         yield from shown
 
     return imitation
@@ -35,7 +35,7 @@ def run_own_script(place: ProgramContext) -> Iterator[Step]:
         yield from ddp.replay_training(place)
     else:
         yield PrintLine("practice cluster: scripts are not run")
-        yield Pause(3.0)
+        yield PauseStep(3.0)
 
 
 def own_script_trains(place: ProgramContext) -> bool:

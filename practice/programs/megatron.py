@@ -11,7 +11,7 @@ from practice.programs.checkpoints import FIRST_FACT, checkpoint_folder, finish_
 from practice.programs.failure_modes import fail_at_step, failing_steps
 from practice.programs.job_faults import fault_at, step_seconds
 from practice.programs.process_groups import model_parallel_sizes
-from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, Step, WaitForFact
+from practice.programs.steps import ExitStep, PauseStep, PrintLine, ProgramContext, Step, WaitForFact
 
 _LEAST_SECONDS = 2.8  # of a step that computes next to nothing: its kernels are still launched one by one
 _BEST_TFLOPS = 1180.0  # of a B200 in such a training, about half of what it can do at the most
@@ -32,7 +32,7 @@ def swift_iteration_count(place: ProgramContext) -> int:
     return 100 * int(place.env.get("A4_SWIFT_EPOCHS", "1"))
 
 
-def train(place: ProgramContext) -> Iterator[Step]:
+def train_megatron(place: ProgramContext) -> Iterator[Step]:
     """Imitate Megatron's output: start-up on rank 0, iterations on the last rank, NCCL lines elsewhere."""
     # Fine-tuning on JSON data may follow on the other training.
     again = "train started" in place.room.facts.setdefault("trainings", {}).setdefault(place.rank, [])
@@ -62,7 +62,7 @@ def _run_training(place: ProgramContext, name: str, total: int, line: Line) -> I
         yield from _run_quiet_rank(place, over, total)
         return
     for step in _run_iterations(place, total, line):
-        if isinstance(step, Exit):
+        if isinstance(step, ExitStep):
             place.room.post(over, step.code)
         yield step
     place.room.post(over, 0)
@@ -88,7 +88,7 @@ def seconds_per_step(place: ProgramContext) -> float:
 
 def _start_up(place: ProgramContext) -> Iterator[Step]:
     host, address = place.env.get("HOSTNAME", ""), place.pod.get("status", {}).get("podIP", "")
-    yield Pause(2.0)
+    yield PauseStep(2.0)
     yield PrintLine(f"{host}:{1200 + place.rank}:{1200 + place.rank} [0] NCCL INFO Bootstrap: Using eth0:{address}<0>")
     yield PrintLine(
         f"{host}:{1200 + place.rank}:{1260 + place.rank} [0] NCCL INFO NET/gIB: 8 devices, mlx5_0 to mlx5_7"
@@ -102,7 +102,7 @@ def _start_up(place: ProgramContext) -> Iterator[Step]:
         )
         yield PrintLine("building Qwen3Tokenizer tokenizer ...")
         yield PrintLine("> building the index map in 0.4 s")
-    yield Pause(6.0)
+    yield PauseStep(6.0)
     yield PrintLine(f"{host}:{1200 + place.rank}:{1260 + place.rank} [0] NCCL INFO ncclCommInitRank - Init COMPLETE")
 
 
@@ -110,17 +110,17 @@ def _run_quiet_rank(place: ProgramContext, over: str, total: int) -> Iterator[St
     rank, past = place.rank * place.gpus, 0.0
     yield PrintLine(f"[rank {rank}] ready; the last rank prints the iterations")
     seconds, failing = seconds_per_step(place), [step for step in failing_steps(place) if step <= total]
-    yield Pause(seconds * (1 + _START_SECONDS))
+    yield PauseStep(seconds * (1 + _START_SECONDS))
     if 1 not in failing:
         yield PrintLine(_format_memory(rank))
     for number in failing:
-        yield Pause(seconds * (number - past))
+        yield PauseStep(seconds * (number - past))
         past = number
         yield from fail_at_step(place, number)
     yield WaitForFact(over)
     code = int(place.room.facts[over])
     if code:
-        yield Exit(code)
+        yield ExitStep(code)
 
 
 def _run_iterations(place: ProgramContext, total: int, line: Line) -> Iterator[Step]:
@@ -131,7 +131,7 @@ def _run_iterations(place: ProgramContext, total: int, line: Line) -> Iterator[S
         yield from fail_at_step(place, number)
         factor = 1.0 + 0.01 * place.random.random() + (0.35 if slow is not None and number >= slow else 0.0)
         factor += _START_SECONDS if number == first else 0.0
-        yield Pause(seconds * factor)
+        yield PauseStep(seconds * factor)
         loss = _loss_at(number, place)
         if spike is not None and spike <= number < spike + 12:
             loss += 3.5 * math.exp(-(number - spike) / 4)
@@ -152,7 +152,7 @@ def _save_checkpoint(place: ProgramContext, number: int) -> Iterator[Step]:
     folder = checkpoint_folder(place)
     yield PrintLine(f"saving checkpoint at iteration {number:7d} to {folder} in torch_dist format")
     save_shards(place, number)
-    yield Pause(seconds_per_step(place) * 2)
+    yield PauseStep(seconds_per_step(place) * 2)
     finish_checkpoint(place, number)
     yield PrintLine(f"  successfully saved checkpoint from iteration {number:7d} to {folder}")
 

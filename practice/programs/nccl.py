@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from practice.programs import computed_tables
 from practice.programs.hangs import HUNG_FACT
-from practice.programs.job_faults import Fault, parse_faults, step_seconds, test_count
+from practice.programs.job_faults import JobFault, parse_faults, step_seconds, test_count
 from practice.programs.recipes import worker_host_names
 from practice.programs.recordings import NCCL_FILE, NCCL_SOURCE, all_reduce_header, all_reduce_rows, lines
-from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, Step
+from practice.programs.steps import ExitStep, PauseStep, PrintLine, ProgramContext, Step
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _ROW_SECONDS = 1.2
@@ -48,11 +48,11 @@ def _print_table(place: ProgramContext, hosts: Sequence[str]) -> Iterator[Step]:
         sizes = _test_sizes(place)
     except ValueError as error:
         yield PrintLine(f"invalid size specified: {error}")
-        yield Exit(1)
+        yield ExitStep(1)
         return
     note, header, rows = _calculated_table(place, hosts, sizes) or _recorded_table(sizes, hosts[0])
     yield PrintLine(f"# practice cluster: {note}")
-    yield Pause(1.5)
+    yield PauseStep(1.5)
     for line in header:
         yield PrintLine(_fill_settings(line, sizes, place))
     hang, fault, shown = _find_fault(place, "hang"), _find_fault(place, "wrong"), []
@@ -61,8 +61,8 @@ def _print_table(place: ProgramContext, hosts: Sequence[str]) -> Iterator[Step]:
         if hang is not None and number == hang.step:
             last = place.rank if is_single_process(place) else place.nodes - 1
             place.room.post(HUNG_FACT, last if hang.rank is None else hang.rank)
-            yield Pause(10.0**8)
-        yield Pause(step_seconds(place, _ROW_SECONDS) * (0.7 + 0.04 * number))
+            yield PauseStep(10.0**8)
+        yield PauseStep(step_seconds(place, _ROW_SECONDS) * (0.7 + 0.04 * number))
         shown.append(row if number != wrong else _with_wrong_values(row))
         yield PrintLine(shown[-1])
     if missing := len(sizes) - len(rows):
@@ -76,10 +76,10 @@ def _print_table(place: ProgramContext, hosts: Sequence[str]) -> Iterator[Step]:
     yield PrintLine("# Collective test concluded: all_reduce_perf")
     yield PrintLine("#")
     if spoilt:
-        yield Exit(1)
+        yield ExitStep(1)
 
 
-def _find_fault(place: ProgramContext, kind: str) -> Fault | None:
+def _find_fault(place: ProgramContext, kind: str) -> JobFault | None:
     """The first fault of that kind: of a test of all pods one pod prints the rows, whichever is at fault."""
     alone = is_single_process(place)
     found = (each for each in parse_faults(place) if each.kind == kind)

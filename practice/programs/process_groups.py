@@ -27,19 +27,19 @@ class ProcessGroups(NamedTuple):
         return 1 if self.ranks % (self.tensor * self.pipeline * self.context) else self.pipeline
 
     @property
-    def _a_stage(self) -> int:
+    def _ranks_per_stage(self) -> int:
         return self.ranks // self.stages
 
     def stage_of(self, rank: int) -> int:
-        return rank // self._a_stage
+        return rank // self._ranks_per_stage
 
     def data_group_of(self, rank: int) -> list[int]:
         """Return the ranks that reduce gradients together, those of context parallelism among them."""
-        first = rank // self._a_stage * self._a_stage
-        return list(range(first + rank % self.tensor, first + self._a_stage, self.tensor))
+        first = rank // self._ranks_per_stage * self._ranks_per_stage
+        return list(range(first + rank % self.tensor, first + self._ranks_per_stage, self.tensor))
 
     def pipeline_of(self, rank: int) -> list[int]:
-        return list(range(rank % self._a_stage, self.ranks, self._a_stage))
+        return list(range(rank % self._ranks_per_stage, self.ranks, self._ranks_per_stage))
 
     def replica_of(self, rank: int) -> list[int]:
         """Return the ranks that train on the same data."""
@@ -48,7 +48,7 @@ class ProcessGroups(NamedTuple):
 
     def data_groups(self) -> list[list[int]]:
         return [
-            self.data_group_of(stage * self._a_stage + each)
+            self.data_group_of(stage * self._ranks_per_stage + each)
             for stage in range(self.stages)
             for each in range(self.tensor)
         ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from practice.node.registries import Registries
 from practice.programs.recordings import recorded_launcher_steps
-from practice.programs.steps import Exit, Pause, PrintLine, WaitForFact
+from practice.programs.steps import ExitStep, PauseStep, PrintLine, WaitForFact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,12 +58,12 @@ class LauncherSteps:
 def launcher_program(recipe: str, programs: Mapping[str, Imitation]) -> Program:
     """Return the program of a pod that the chart starts: recorded steps with imitations of what they run."""
 
-    def program(place: ProgramContext) -> Iterator[Step]:
+    def run_launcher(place: ProgramContext) -> Iterator[Step]:
         steps = LauncherSteps()
         place.room.facts.setdefault("steps", {})[place.rank] = steps
         code, reason = 0, ""
         for step in _replay_recipe(recipe, place, steps, programs):
-            if isinstance(step, Exit):
+            if isinstance(step, ExitStep):
                 code, reason = step.code, step.reason
                 if code and steps.current and not reason:
                     yield steps.failed_line(steps.current, code)
@@ -75,12 +75,12 @@ def launcher_program(recipe: str, programs: Mapping[str, Imitation]) -> Program:
         if not reason and (place.env.get("SLEEP_INFINITY") == "true" or not has_work):
             how = f"ended with exit code {code}" if has_work else "has nothing to run"
             yield PrintLine(f"{recipe} {how}; the pod is kept until the job is stopped")
-            yield Pause(_FOREVER)
+            yield PauseStep(_FOREVER)
         if not reason:
             yield PrintLine(f"{recipe} ended with exit code {code}")
-        yield Exit(code, reason)
+        yield ExitStep(code, reason)
 
-    return program
+    return run_launcher
 
 
 def worker_host_names(place: ProgramContext) -> list[str]:
@@ -120,7 +120,7 @@ def _replay_recipe(
         else:
             if name == "ssh" and installs:
                 yield PrintLine("no sshd in this image: openssh-server is installed")
-                yield Pause(_SECONDS["install"])
+                yield PauseStep(_SECONDS["install"])
             yield from _replay_section(section, place, steps, programs)
         if name == "train" and not switch and place.env.get("USE_JSON_SFT") == "true" and "json" in known:
             yield from _replay_section(known["json"], place, steps, programs)
@@ -157,7 +157,7 @@ def _replay_section(
         else:
             yield PrintLine(_expand_variables(event["say"], place.env | {"ARGUMENTS": _format_arguments(place)}))
             yield from _wait_for_others(event["say"], name, place)
-    yield Pause(_SECONDS.get(name, 0.0))
+    yield PauseStep(_SECONDS.get(name, 0.0))
     if name == "ssh":
         place.room.post(f"{SSHD_FACT} {place.rank}")
     elif name and not place.rank:
@@ -172,7 +172,7 @@ def _wait_for_others(line: str, step: str, place: ProgramContext) -> Iterator[St
         yield WaitForFact(f"found {place.rank}" if step == "discovery" else f"{step} over")
     elif line == "waiting for index 0 to end":
         yield WaitForFact("exit code")
-        yield Exit(int(place.room.facts["exit code"]))
+        yield ExitStep(int(place.room.facts["exit code"]))
 
 
 def _print_recorded_event(event: Mapping[str, str], place: ProgramContext) -> Iterator[Step]:
@@ -181,7 +181,7 @@ def _print_recorded_event(event: Mapping[str, str], place: ProgramContext) -> It
         text = _expand_variables(event["each"], place.env | {"POD": name, "HOST": name.partition(".")[0]})
         if text.startswith("pong"):
             yield WaitForFact(f"{SSHD_FACT} {index}")
-            yield Pause(0.2)
+            yield PauseStep(0.2)
             place.room.post(f"found {index}")
         for _ in range(int(_expand_variables(event.get("times", "1"), place.env))):
             yield PrintLine(text)
@@ -194,7 +194,7 @@ def _format_arguments(place: ProgramContext) -> str:
 
 
 def launcher_at(argv: Sequence[str]) -> int | None:
-    """Return where the chart's launcher stands in the command line of a container; None if it is none of the chart."""
+    """Return the index of the chart's launcher in a container's command line; None if it has none."""
     return next((at for at, part in enumerate(argv) if part.endswith(_LAUNCHERS)), None)
 
 

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, Step
+from practice.programs.steps import ExitStep, PauseStep, PrintLine, ProgramContext, Step
 
 _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
 _FOREVER = 10.0**8
@@ -15,7 +15,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 def run_installer(place: ProgramContext) -> Iterator[Step]:
     yield PrintLine("practice cluster: nothing is copied; the real container installs the gIB NCCL plug-in here")
-    yield Pause(1.2)
+    yield PauseStep(1.2)
 
 
 def run_command(place: ProgramContext) -> Iterator[Step]:
@@ -38,9 +38,9 @@ def _run_simple_command(words: list[str], place: ProgramContext) -> Iterator[Ste
     elif name == "echo":
         yield PrintLine(" ".join(_expand_word(word, place) for word in words[1:]))
     elif name == "sleep":
-        yield Pause(_parse_seconds(words[1] if len(words) > 1 else "0"))
+        yield PauseStep(_parse_seconds(words[1] if len(words) > 1 else "0"))
     elif name in ("exit", "false"):
-        yield Exit(int(words[1]) if len(words) > 1 else int(name == "false"))
+        yield ExitStep(int(words[1]) if len(words) > 1 else int(name == "false"))
     elif name in ("true", ":", "set", "trap", "export"):
         return
     elif name == "hostname":
@@ -49,7 +49,7 @@ def _run_simple_command(words: list[str], place: ProgramContext) -> Iterator[Ste
         yield PrintLine(
             f"practice cluster: this command is not run here, the container only waits: {shlex.join(words)}"
         )
-        yield Pause(_FOREVER)
+        yield PauseStep(_FOREVER)
 
 
 def _expand_word(word: str, place: ProgramContext) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from practice.node.pod_volumes import Volumes
+from practice.node.pod_volumes import VolumeFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class PrintLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class PauseStep:
     """Pause while doing something silent."""
 
     seconds: float
@@ -32,14 +32,14 @@ class WaitForFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
+class ExitStep:
     """A program's step that ends it with an exit code and a reason such as OOMKilled."""
 
     code: int
     reason: str = ""
 
 
-Step = PrintLine | Pause | WaitForFact | Exit
+Step = PrintLine | PauseStep | WaitForFact | ExitStep
 
 
 class SharedFacts:
@@ -75,7 +75,7 @@ class ProgramContext:
     now: Callable[[], float]
     attempt: int = 0  # how often the container was restarted in place
     notes: dict[str, str] = field(default_factory=dict)  # the pod's annotations
-    volumes: Volumes = field(default_factory=Volumes)
+    volumes: VolumeFiles = field(default_factory=VolumeFiles)
 
     @property
     def rank(self) -> int:

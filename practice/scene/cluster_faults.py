@@ -35,7 +35,7 @@ TAKEN_NAME = "taken"  # the name that belongs to somebody else's job when P34 is
 _SYSTEM = "kube-system"
 
 
-def _remover(resource: Resource, namespace: str, name: str) -> Callable[[Storage], None]:
+def _make_remover(resource: Resource, namespace: str, name: str) -> Callable[[Storage], None]:
     def remove(storage: Storage) -> None:
         storage.remove(resource, namespace, name)
 
@@ -75,28 +75,28 @@ def _set_other_machine_type(node: Object) -> None:
 
 
 def _set_old_fuse_driver(storage: Storage) -> None:
-    def change(agent: Object) -> None:
+    def set_old_image(agent: Object) -> None:
         agent["spec"]["template"]["spec"]["containers"][0]["image"] = "gke.gcr.io/gcs-fuse-csi-driver:v1.15.0-gke.1"
 
-    storage.modify(DAEMONSETS, _SYSTEM, "gcsfusecsi-node", change)
+    storage.modify(DAEMONSETS, _SYSTEM, "gcsfusecsi-node", set_old_image)
 
 
 def _remove_quota(storage: Storage) -> None:
-    def change(queue: Object) -> None:
+    def set_no_quota(queue: Object) -> None:
         for group in queue["spec"]["resourceGroups"]:
             for resource in (each for flavor in group["flavors"] for each in flavor["resources"]):
                 resource["nominalQuota"] = "0"
 
     for queue in storage.list(CLUSTERQUEUES):
-        storage.modify(CLUSTERQUEUES, "", queue["metadata"]["name"], change)
+        storage.modify(CLUSTERQUEUES, "", queue["metadata"]["name"], set_no_quota)
 
 
 def _remove_topology(storage: Storage) -> None:
-    def change(flavor: Object) -> None:
+    def remove_topology_name(flavor: Object) -> None:
         flavor["spec"].pop("topologyName", None)
 
     for flavor in storage.list(RESOURCEFLAVORS):
-        storage.modify(RESOURCEFLAVORS, "", flavor["metadata"]["name"], change)
+        storage.modify(RESOURCEFLAVORS, "", flavor["metadata"]["name"], remove_topology_name)
     for each in storage.list(TOPOLOGIES):
         storage.remove(TOPOLOGIES, "", each["metadata"]["name"])
 
@@ -116,21 +116,21 @@ _CLUSTER_FAULTS: dict[str, Callable[[Storage], None]] = {
     "P07": _gpu_node_changer(
         lambda node: node["spec"]["taints"].append({"key": "team", "value": "b", "effect": "NoSchedule"})
     ),
-    "P08": _remover(DAEMONSETS, _SYSTEM, "gke-metadata-server"),
-    "P09": _remover(CSIDRIVERS, "", "gcsfuse.csi.storage.gke.io"),
+    "P08": _make_remover(DAEMONSETS, _SYSTEM, "gke-metadata-server"),
+    "P09": _make_remover(CSIDRIVERS, "", "gcsfuse.csi.storage.gke.io"),
     "P10": _set_old_fuse_driver,
-    "P13": _remover(DAEMONSETS, "gke-managed-system", "dcgm-exporter"),
-    "P14": _remover(DEPLOYMENTS, "jobset-system", "jobset-controller-manager"),
-    "P15": _remover(DEPLOYMENTS, "kueue-system", "kueue-controller-manager"),
-    "P16": _remover(LOCALQUEUES, "default", "a4"),
+    "P13": _make_remover(DAEMONSETS, "gke-managed-system", "dcgm-exporter"),
+    "P14": _make_remover(DEPLOYMENTS, "jobset-system", "jobset-controller-manager"),
+    "P15": _make_remover(DEPLOYMENTS, "kueue-system", "kueue-controller-manager"),
+    "P16": _make_remover(LOCALQUEUES, "default", "a4"),
     "P17": _remove_quota,
     "P18": _remove_topology,
-    "P21": _remover(CSIDRIVERS, "", "lustre.csi.storage.gke.io"),
-    "P27": _remover(NETWORKS, "", "rdma-3"),
+    "P21": _make_remover(CSIDRIVERS, "", "lustre.csi.storage.gke.io"),
+    "P27": _make_remover(NETWORKS, "", "rdma-3"),
     "P28": _deny_all_traffic,
     "P29": _label_remover("cloud.google.com/gke-ephemeral-storage-local-ssd"),
     "P34": _create_name_conflict,
-    "P36": _remover(WORKLOADPRIORITYCLASSES, "", "high"),
+    "P36": _make_remover(WORKLOADPRIORITYCLASSES, "", "high"),
 }
 
 

@@ -31,7 +31,7 @@ _FOLDERS: tuple[tuple[str, str, dict[str, str]], ...] = (
 
 
 @dataclass(frozen=True)
-class Job:
+class SceneJob:
     """One job of the opening scene."""
 
     name: str
@@ -50,11 +50,11 @@ class Job:
     backoff: int = 0
 
 
-def _label(name: str) -> str:
+def _valid_label(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:63].strip("-._")
 
 
-def build_jobset(job: Job) -> Object:
+def build_jobset(job: SceneJob) -> Object:
     """Return the JobSet, as the chart would render it without Helm's own marks."""
     nodes, gpus = max(1, job.gpus // 8), min(8, job.gpus)
     marks = {
@@ -62,7 +62,7 @@ def build_jobset(job: Job) -> Object:
         "app.kubernetes.io/instance": job.name,
         "app.kubernetes.io/component": "workload",
         f"{_ANNOTATION_PREFIX}recipe": job.recipe,
-        f"{_ANNOTATION_PREFIX}owner": _label(getuser()) if job.owner == OWN_USER else job.owner,
+        f"{_ANNOTATION_PREFIX}owner": _valid_label(getuser()) if job.owner == OWN_USER else job.owner,
     }
     kind, level = job.topology
     notes = {
@@ -91,7 +91,7 @@ def build_jobset(job: Job) -> Object:
     }
 
 
-def _pod_template(job: Job, nodes: int, gpus: int) -> Object:
+def _pod_template(job: SceneJob, nodes: int, gpus: int) -> Object:
     pod: Object = {
         "restartPolicy": "Never",
         "tolerations": [
@@ -105,7 +105,7 @@ def _pod_template(job: Job, nodes: int, gpus: int) -> Object:
                 "imagePullPolicy": "Always",
                 "command": ["bash", "/a4/launchers/run.sh"],
                 "ports": [{"name": "ssh", "containerPort": 2222}],
-                "env": _env(job, nodes, gpus),
+                "env": _job_environment(job, nodes, gpus),
                 "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
                 "volumeMounts": [{"name": name, "mountPath": path} for name, path, _ in _FOLDERS],
             }
@@ -129,7 +129,7 @@ def _nccl_env(*, small: bool) -> dict[str, str]:
     return {**values, "NCCL_NET": "gIB", "NCCL_INIT_SCRIPT": script, "NCCL_TUNER_CONFIG_PATH": tuner}
 
 
-def _env(job: Job, nodes: int, gpus: int) -> list[Object]:
+def _job_environment(job: SceneJob, nodes: int, gpus: int) -> list[Object]:
     domain = f"{job.name}.{job.namespace}.svc.cluster.local"
     values = {
         "A4_RECIPE": job.recipe,

@@ -24,7 +24,7 @@ MAINTENANCE, FAULTY, STARTING = 13, 15, 3
 
 
 @dataclass(frozen=True)
-class Machine:
+class SceneMachine:
     """The description of a node: pool, number in the pool, and topology."""
 
     pool: str
@@ -35,19 +35,19 @@ class Machine:
     host: str = ""
 
 
-def machines() -> list[Machine]:
+def all_machines() -> list[SceneMachine]:
     """Return all machines: 16 reserved in two blocks of two subblocks, 4 spot, 3 without GPUs."""
     found = []
     for number in range(16):
         block, subblock = number // 8, number // 4
         found.append(
-            Machine(RESERVED_POOL, number, "standard", f"blk-{block}", f"sub-{subblock}", f"host-{number:04d}")
+            SceneMachine(RESERVED_POOL, number, "standard", f"blk-{block}", f"sub-{subblock}", f"host-{number:04d}")
         )
-    found += [Machine(SPOT_POOL, at, "spot", "blk-9", f"sub-9{at // 2}", f"host-9{at:03d}") for at in range(4)]
-    return found + [Machine(SYSTEM_POOL, at, "standard") for at in range(3)]
+    found += [SceneMachine(SPOT_POOL, at, "spot", "blk-9", f"sub-9{at // 2}", f"host-9{at:03d}") for at in range(4)]
+    return found + [SceneMachine(SYSTEM_POOL, at, "standard") for at in range(3)]
 
 
-def machine_name(machine: Machine) -> str:
+def machine_name(machine: SceneMachine) -> str:
     suffix = {RESERVED_POOL: "79c66879", SPOT_POOL: "5f1d02ab", SYSTEM_POOL: "c3e7a914", FLEX_POOL: "e8a03c51"}[
         machine.pool
     ]
@@ -63,14 +63,14 @@ def new_node(pool: str, names: list[str], now: float) -> Object:
     block = {RESERVED_POOL: f"blk-{number // 8}", SPOT_POOL: "blk-9", FLEX_POOL: "blk-7"}.get(pool, "")
     subblock = {RESERVED_POOL: f"sub-{number // 4}", SPOT_POOL: f"sub-9{number // 2}", FLEX_POOL: f"sub-7{number // 4}"}
     provisioning = {SPOT_POOL: "spot", FLEX_POOL: "flex-start"}.get(pool, "standard")
-    machine = Machine(pool, number, provisioning, block, subblock.get(pool, ""), f"host-{block[-1:]}{number:03d}")
+    machine = SceneMachine(pool, number, provisioning, block, subblock.get(pool, ""), f"host-{block[-1:]}{number:03d}")
     node = build_node(machine, now, 0, faults=False)
     node["metadata"]["creationTimestamp"] = format_timestamp(now)
-    node["status"]["conditions"] = _conditions(now, now, ready=False)
+    node["status"]["conditions"] = _node_conditions(now, now, ready=False)
     return node
 
 
-def build_node(machine: Machine, now: float, seed: int, *, faults: bool) -> Object:
+def build_node(machine: SceneMachine, now: float, seed: int, *, faults: bool) -> Object:
     """Return the node of a machine with its status; ``faults`` says whether some have one."""
     choice = random.Random(f"{seed} {machine.pool} {machine.number}")
     place = (machine.pool, machine.number)
@@ -78,7 +78,7 @@ def build_node(machine: Machine, now: float, seed: int, *, faults: bool) -> Obje
     born = now - (41 * _DAY if machine.pool != SPOT_POOL else 1.5 * _DAY) - machine.number * 61
     if not ready:
         born = now - 100
-    labels = _labels(machine)
+    labels = _node_labels(machine)
     spec: Object = {
         "providerID": f"gce://practice/{_ZONE}/{machine_name(machine)}",
         "podCIDR": f"10.60.{machine.number}.0/24",
@@ -101,11 +101,11 @@ def build_node(machine: Machine, now: float, seed: int, *, faults: bool) -> Obje
             "annotations": {"node.gke.io/last-applied-node-taints": "nvidia.com/gpu=present:NoSchedule"},
         },
         "spec": spec,
-        "status": _status(machine, born, now, ready=ready),
+        "status": _node_status(machine, born, now, ready=ready),
     }
 
 
-def _labels(machine: Machine) -> dict[str, str]:
+def _node_labels(machine: SceneMachine) -> dict[str, str]:
     name = machine_name(machine)
     kind = "e2-standard-8" if machine.pool == SYSTEM_POOL else "a4-highgpu-8g"
     labels = {
@@ -142,7 +142,7 @@ def _labels(machine: Machine) -> dict[str, str]:
     return labels
 
 
-def _health_scan_labels(machine: Machine, now: float, choice: random.Random) -> dict[str, str]:
+def _health_scan_labels(machine: SceneMachine, now: float, choice: random.Random) -> dict[str, str]:
     """Return what the last health scan wrote on a machine; not all were scanned."""
     if machine.pool == SPOT_POOL or machine.number % 3 == 2:
         return {}
@@ -155,7 +155,7 @@ def _health_scan_labels(machine: Machine, now: float, choice: random.Random) -> 
     }
 
 
-def _status(machine: Machine, born: float, now: float, *, ready: bool) -> Object:
+def _node_status(machine: SceneMachine, born: float, now: float, *, ready: bool) -> Object:
     gpus = machine.pool != SYSTEM_POOL
     pool = {RESERVED_POOL: 1, SPOT_POOL: 2, SYSTEM_POOL: 3, FLEX_POOL: 4}[machine.pool]
     capacity = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "94Gi", "pods": "110"}
@@ -173,7 +173,7 @@ def _status(machine: Machine, born: float, now: float, *, ready: bool) -> Object
         ],
         "capacity": capacity,
         "allocatable": allocatable,
-        "conditions": _conditions(born, now, ready=ready),
+        "conditions": _node_conditions(born, now, ready=ready),
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
         "nodeInfo": {
             "architecture": "amd64",
@@ -192,7 +192,7 @@ def _status(machine: Machine, born: float, now: float, *, ready: bool) -> Object
 
 def make_ready(node: Object, now: float) -> None:
     """Mark a starting node as ready."""
-    changed = {each["type"]: each for each in _conditions(now, now, ready=True)}
+    changed = {each["type"]: each for each in _node_conditions(now, now, ready=True)}
     for found in node["status"]["conditions"]:
         new = changed[found["type"]]
         if found["status"] != new["status"]:
@@ -200,7 +200,7 @@ def make_ready(node: Object, now: float) -> None:
         found["lastHeartbeatTime"] = format_timestamp(now)
 
 
-def _conditions(born: float, now: float, *, ready: bool) -> list[Object]:
+def _node_conditions(born: float, now: float, *, ready: bool) -> list[Object]:
     """Return the conditions of a ready node, or of one that is starting and has no network yet."""
     route = ("False", "RouteCreated", "NodeController create implicit route")
     found = [

@@ -11,8 +11,8 @@ from practice.objects.resources import JOBSETS, NODES, PODS, PROVISIONINGREQUEST
 from practice.objects.storage import Storage
 from practice.programs.launcher_stages import SCRIPT, TRAINS
 from practice.scene.gke import gke_objects
-from practice.scene.jobs import Job, build_jobset
-from practice.scene.machines import SYSTEM_POOL, build_node, machines, make_ready
+from practice.scene.jobs import SceneJob, build_jobset
+from practice.scene.machines import SYSTEM_POOL, all_machines, build_node, make_ready
 from practice.scene.queues import SUBBLOCK, SYSTEM_PODS, base_objects, queue_objects
 from practice.scene.volumes import volume_objects
 
@@ -24,19 +24,19 @@ _TRAINS = {SCRIPT: TRAINS}
 _SPOT = {"cloud.google.com/gke-provisioning": "spot"}
 
 # minutes before the opening, and the job that someone started then
-_JOBS: tuple[tuple[float, Job], ...] = (
-    (465, Job("nccl-0411", "nccl-all-reduce", 16, "a4", "medium", "you", notes={"a4-practice/tests": "3"})),
-    (430, Job("ddp-smoke-3", "ddp-smoke", 16, "a4", "medium", "li")),
+_JOBS: tuple[tuple[float, SceneJob], ...] = (
+    (465, SceneJob("nccl-0411", "nccl-all-reduce", 16, "a4", "medium", "you", notes={"a4-practice/tests": "3"})),
+    (430, SceneJob("ddp-smoke-3", "ddp-smoke", 16, "a4", "medium", "li")),
     (
         340,
-        Job(
+        SceneJob(
             "sweep-7", "qwen3-30b-pretrain", 64, "research", "low", "you",
             env={"A4_TRAIN_ITERATIONS": "40000"}, notes={"a4-practice/pace": "60"},
         ),
     ),
     (
         250,
-        Job(
+        SceneJob(
             "sft-a3b", "qwen3-sft", 16, "a4", "medium", "li", restarts=1,
             env={"A4_TRAIN_ITERATIONS": "4000"},
             notes={"a4-practice/fault": "oom:28:1", "a4-practice/pace": "20"},
@@ -44,7 +44,7 @@ _JOBS: tuple[tuple[float, Job], ...] = (
     ),
     (
         192,
-        Job(
+        SceneJob(
             "llama-70b", "qwen3-30b-pretrain", 64, "a4", "high", "mira", topology=("required", _BLOCK),
             env={"A4_TRAIN_ITERATIONS": "10000", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": "/tmp/a4-recorder-"},
             notes={"a4-practice/fault": "spike:3980,slow:4060,slowrank:41:26%:gpu", "a4-practice/pace": "2.0424"},
@@ -52,7 +52,7 @@ _JOBS: tuple[tuple[float, Job], ...] = (
     ),
     (
         64,
-        Job(
+        SceneJob(
             "dpo-a3b", "qwen3-30b-pretrain", 16, "a4", "medium", "li", restarts=3,
             env={"A4_TRAIN_ITERATIONS": "1200"},
             notes={"a4-practice/fault": "oom:70:0@0,nan:118@1", "a4-practice/pace": "18"},
@@ -60,7 +60,7 @@ _JOBS: tuple[tuple[float, Job], ...] = (
     ),
     (
         52,
-        Job(
+        SceneJob(
             "rag-eval", "own-script", 8, "research", "medium", "jo", namespace="team-b", node_selector=_SPOT,
             env={"A4_TRAIN_ITERATIONS": "9000"},
             notes={"a4-practice/pace": "4", "a4-practice/fault": "hang:290", **_TRAINS}, backoff=3,
@@ -68,21 +68,21 @@ _JOBS: tuple[tuple[float, Job], ...] = (
     ),
     (
         45,
-        Job(
+        SceneJob(
             "ddp-ablation", "own-script", 32, "a4", "medium", "you",
             env={"A4_TRAIN_ITERATIONS": "126"}, notes={"a4-practice/pace": "20", **_TRAINS},
         ),
     ),
-    (23, Job("grpo-32", "qwen3-30b-pretrain", 32, "research", "low", "sam", topology=("required", _BLOCK))),
+    (23, SceneJob("grpo-32", "qwen3-30b-pretrain", 32, "research", "low", "sam", topology=("required", _BLOCK))),
     (
         9,
-        Job(
+        SceneJob(
             "nccl-0412", "nccl-all-reduce", 16, "a4", "medium", "you", topology=("required", SUBBLOCK),
             notes={"a4-practice/pace": "16", "a4-practice/tests": "60"},
         ),
     ),
-    (7.5, Job("dpo-b", "qwen3-30b-pretrain", 32, "a4", "medium", "li")),
-    (4, Job("eval-32", "own-script", 32, "a4", "low", "you", notes=_TRAINS)),
+    (7.5, SceneJob("dpo-b", "qwen3-30b-pretrain", 32, "a4", "medium", "li")),
+    (4, SceneJob("eval-32", "own-script", 32, "a4", "low", "you", notes=_TRAINS)),
 )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def create_seed_objects(storage: Storage, *, opening: float, seed: int, faults: 
     """Create the objects that precede the story: namespaces, queues and nodes, with or without faults."""
     for resource, obj in (*base_objects(), *gke_objects(SYSTEM_PODS), *queue_objects(), *volume_objects()):
         storage.create(resource, _with_creation_time(obj, opening), keep_status=True)
-    for machine in machines():
+    for machine in all_machines():
         storage.create(NODES, build_node(machine, opening, seed, faults=faults), keep_status=True)
 
 

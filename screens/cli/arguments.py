@@ -29,7 +29,7 @@ STEP_KEYS = "step, total, loss, grad_norm, lr, step_time_s, tflops_per_gpu, toke
 """JSON keys of a step of training."""
 
 
-class _Required:
+class _RequiredValue:
     """The default of a field that has to be typed."""
 
 
@@ -40,11 +40,11 @@ class OptionField(NamedTuple):
     same `apart` only one may be given; `group` is a heading of the help."""
 
 
-def word(metavar: str | None = None, *, default: Any = _Required, **given: Any) -> Any:
+def word(metavar: str | None = None, *, default: Any = _RequiredValue, **given: Any) -> Any:
     """A positional argument; `given` are keyword arguments of argparse's `add_argument`."""
-    optional = {"?": "", "*": ()}.get(given.get("nargs", ""), _Required)
-    default = optional if default is _Required else default
-    if default is not _Required:
+    optional = {"?": "", "*": ()}.get(given.get("nargs", ""), _RequiredValue)
+    default = optional if default is _RequiredValue else default
+    if default is not _RequiredValue:
         given["default"] = default
     elif "choices" not in given:
         given.setdefault("type", _not_empty)
@@ -71,7 +71,7 @@ def json_flag(help_text: str = "as JSON", **given: Any) -> Any:
     return flag("--json", help=help_text, **given)
 
 
-def confirmed(help_text: str = "do not ask for confirmation") -> Any:
+def yes_flag(help_text: str = "do not ask for confirmation") -> Any:
     return flag("-y", "--yes", help=help_text)
 
 
@@ -133,13 +133,13 @@ seconds_of_an_hour = _number_type(float, lambda number: 0 < number <= 3600, "sec
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-class _Typed:
+class _TypedOptions:
     """Collects the fields of each class of options. A dataclass would cost each command a millisecond a class."""
 
     fields: ClassVar[Mapping[str, OptionField]] = {}
 
     def __init_subclass__(cls) -> None:
-        own = {name: vars(cls).get(name, _Required) for name in cls.__annotations__}
+        own = {name: vars(cls).get(name, _RequiredValue) for name in cls.__annotations__}
         cls.fields = {
             **cls.fields,
             **{name: each if isinstance(each, OptionField) else OptionField(each) for name, each in own.items()},
@@ -147,7 +147,7 @@ class _Typed:
 
     def __init__(self, **given: Any) -> None:
         values = {name: each.default for name, each in self.fields.items()} | given
-        wrong = {*given} - {*self.fields} or {name for name, value in values.items() if value is _Required}
+        wrong = {*given} - {*self.fields} or {name for name, value in values.items() if value is _RequiredValue}
         if wrong:
             raise TypeError(f"{type(self).__name__}: unknown or missing: {', '.join(sorted(wrong))}")
         vars(self).update(values)
@@ -166,7 +166,7 @@ class _Typed:
         return type(self)(**{**vars(self), **changes})
 
 
-class Options(_Typed):
+class Options(_TypedOptions):
     """The options common to all commands; the module of a command adds those of that command."""
 
     command: str = ""

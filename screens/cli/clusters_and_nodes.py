@@ -20,17 +20,17 @@ from screens.cli.arguments import (
     Commands,
     JsonOptions,
     Options,
-    confirmed,
     count,
     flag,
     json_flag,
     option,
     word,
+    yes_flag,
 )
 from screens.cli.open_session import google_of, open_session
 from screens.cli.output import print_error, print_json, print_line, print_listing, print_result, print_table, warn
 from screens.cli.prompts import confirm
-from screens.columns.column import as_text
+from screens.columns.column import text_table
 from screens.columns.google import CLUSTERS, NODE_POOLS, OPERATIONS, ClusterRow, operation_state
 from screens.sanitize import one_line
 
@@ -58,7 +58,7 @@ async def enable(options: ClustersOptions) -> int:
     return print_result(options.json, fields, f"{GKE_SERVICE} is enabled in {project}.")
 
 
-async def clusters(options: ClustersOptions) -> int:
+async def run_clusters(options: ClustersOptions) -> int:
     if options.action != "list":
         return await {"token": _print_token, "connect": _connect_cluster, "enable": enable}[options.action](options)
     if options.words:
@@ -125,7 +125,7 @@ async def _connect_cluster(options: ClustersOptions) -> int:
     )
 
 
-async def nodepools(options: Options) -> int:
+async def run_nodepools(options: Options) -> int:
     snapshot = await _read_pools_once(options)
     cluster = snapshot.cluster
     if options.json:
@@ -142,7 +142,7 @@ async def nodepools(options: Options) -> int:
         return 0
     for name, why in snapshot.unread:
         warn(f"{name}: {why}")
-    print_table(*as_text(NODE_POOLS, snapshot.pools))
+    print_table(*text_table(NODE_POOLS, snapshot.pools))
     for each in snapshot.requests:
         print_line(f"DWS: {each.namespace}/{each.name} for {wording.count(each.pods, 'pod')}: {each.state}. {each.why}")
     if cluster.maintenance:
@@ -169,7 +169,7 @@ def _pool_json(facts: PoolStatus) -> dict[str, Any]:
     }
 
 
-async def operations(options: Options) -> int:
+async def run_operations(options: Options) -> int:
     snapshot = await _read_pools_once(options)
     if why := dict(snapshot.unread).get("operations"):
         raise ConsoleError(why)
@@ -182,7 +182,7 @@ async def _read_pools_once(options: Options) -> PoolsSnapshot:
         return await session.google.node_pools.read_snapshot()
 
 
-async def resize(options: ResizeOptions) -> int:
+async def run_resize(options: ResizeOptions) -> int:
     limits = _parse_limits(options.limits)
     if (options.nodes is None) == (limits is None):
         raise BadInput("Give the number of nodes, or --limits LEAST:MOST.", "a4 resize --help")
@@ -232,7 +232,7 @@ def _parse_limits(text: str) -> tuple[int, int] | None:
     return int(least), int(most)
 
 
-async def report(options: ReportOptions) -> int:
+async def run_report(options: ReportOptions) -> int:
     async with open_session(options, ("nodes", "pods")) as session:
         found = find_node(session.fleet.nodes, options.node)
         name = found.name if found is not None else options.node
@@ -256,7 +256,7 @@ def until_done() -> Any:
     return flag("--wait", help="until it is done; exit code 1 if it fails")
 
 
-async def set_cordon(options: UncordonOptions) -> int:
+async def run_cordon(options: UncordonOptions) -> int:
     """Cordon or uncordon each node; the first that is not there ends it before anything is changed."""
     on = options.command == "cordon"
     reason = options.reason if isinstance(options, CordonOptions) else ""
@@ -334,7 +334,7 @@ class ClustersOptions(Options):
         "--write-kubeconfig", nargs="?", const="", metavar="FILE", default=None, help="with connect: keep the entry"
     )
     """None: no; empty: where kubectl looks; else that file."""
-    yes: bool = confirmed("with enable: do not ask for confirmation")
+    yes: bool = yes_flag("with enable: do not ask for confirmation")
     json: bool = json_flag()
 
 
@@ -342,7 +342,7 @@ class ResizeOptions(Options):
     pool: str = word("POOL")
     nodes: int | None = word("N", type=count, nargs="?", default=None, help="machines that it is to have")
     limits: str = option("--limits", metavar="LEAST:MOST", help="between which the autoscaler keeps it")
-    yes: bool = confirmed()
+    yes: bool = yes_flag()
     wait: bool = until_done()
     json: bool = json_flag()
 
@@ -352,7 +352,7 @@ class ReportOptions(Options):
     fault: str = option(
         "--for", metavar="FAULT", default="unspecified", help="PERFORMANCE, SDC, XID or unspecified (default)"
     )
-    yes: bool = confirmed()
+    yes: bool = yes_flag()
     wait: bool = until_done()
     json: bool = json_flag()
 
@@ -372,7 +372,7 @@ class CordonOptions(UncordonOptions):
 
 COMMANDS: Commands = {
     "clusters": Command(
-        clusters,
+        run_clusters,
         ClustersOptions,
         usage="a4 clusters [--project ID ...] [--json] | a4 clusters connect NAME [--via dns|ip] "
         "[--write-kubeconfig [FILE]] | a4 clusters enable PROJECT [--yes]",
@@ -385,7 +385,7 @@ COMMANDS: Commands = {
         "why), missing_zones.",
     ),
     "nodepools": Command(
-        nodepools,
+        run_nodepools,
         JsonOptions,
         epilog="JSON: kind, cluster, maintenance, unread, items with name, status, sentences, machine_type, "
         "accelerator, how, target, ready, nodes, autoscaling (least, most; null: off), version, zones, placement, "
@@ -393,29 +393,29 @@ COMMANDS: Commands = {
         "why, pods, owner.",
     ),
     "operations": Command(
-        operations,
+        run_operations,
         JsonOptions,
         epilog="JSON: kind, items with name, kind, status, pool, detail, error, started, ended (seconds since the "
         "epoch), done, total (steps).",
     ),
     "resize": Command(
-        resize,
+        run_resize,
         ResizeOptions,
         usage="a4 resize POOL N [--yes] [--wait] [--json] | a4 resize POOL --limits LEAST:MOST [--yes] [--wait]",
         epilog="N is for each zone of the pool. --limits 0:0 turns autoscaling off.",
     ),
     "report": Command(
-        report,
+        run_report,
         ReportOptions,
         epilog="The host is taken out of service: its pods are evicted, its local disks are wiped, and another machine "
         "of the reservation takes its place in 10 to 12 minutes; the repair takes 3 to 14 days. Only for machines of a "
         "reservation.",
     ),
     "cordon": Command(
-        set_cordon,
+        run_cordon,
         CordonOptions,
         description="Keep new pods off nodes. Pods that run there stay; a4 report NODE has the host replaced.",
         epilog=_CORDON_KEYS,
     ),
-    "uncordon": Command(set_cordon, UncordonOptions, epilog=_CORDON_KEYS),
+    "uncordon": Command(run_cordon, UncordonOptions, epilog=_CORDON_KEYS),
 }

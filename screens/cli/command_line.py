@@ -21,7 +21,7 @@ from screens.cli.arguments import (
     word,
 )
 from screens.cli.output import print_line
-from screens.cli.parser import Parser
+from screens.cli.parser import CommandLineParser
 
 GROUPS = {
     "what is there and who waits": {
@@ -161,7 +161,7 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
     return COMMANDS
 
 
-def parse(argv: list[str] | None = None) -> Options:
+def parse_command_line(argv: list[str] | None = None) -> Options:
     """Parse a command line; argparse itself handles `--help` and errors (exit code 2)."""
     program: list[str] = []  # to run in a pod: what follows the first `--`
     if argv is not None and "--" in argv:
@@ -188,8 +188,8 @@ class CommandParser:
         self._given = given
 
     @cached_property
-    def parser(self) -> Parser:
-        made = Parser(**self._given)
+    def parser(self) -> CommandLineParser:
+        made = CommandLineParser(**self._given)
         command_of(self.command).add(made)
         return made
 
@@ -199,7 +199,7 @@ class CommandParser:
         return self.parser.parse_known_args(args, namespace)
 
 
-class _Grouped(argparse.HelpFormatter):
+class _GroupedHelpFormatter(argparse.HelpFormatter):
     """Omits argparse's flat list of commands; the help shows them in groups."""
 
     def _iter_indented_subactions(self, action: argparse.Action) -> Iterator[argparse.Action]:  # type: ignore[override]
@@ -207,9 +207,9 @@ class _Grouped(argparse.HelpFormatter):
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    parser = Parser(
+    parser = CommandLineParser(
         prog="a4",
-        formatter_class=_Grouped,
+        formatter_class=_GroupedHelpFormatter,
         argument_default=argparse.SUPPRESS,
         description="The console for training on A4 machines. Without a command it opens; a command does one thing.",
         epilog=ALL_EXIT_CODES,
@@ -225,7 +225,7 @@ def whole_parser() -> argparse.ArgumentParser:
     )
     parser.set_defaults(command="")
     parser.add_argument(
-        "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="which a4 this is, and its commit"
+        "--version", action=_VersionAction, nargs=0, default=argparse.SUPPRESS, help="which a4 this is, and its commit"
     )
     for title, group in GROUPS.items():
         listed = parser.add_argument_group(title)
@@ -251,7 +251,7 @@ def parser_of_line(line: str) -> tuple[argparse.ArgumentParser, list[argparse.Ac
     return parser, actions
 
 
-class _Version(argparse.Action):
+class _VersionAction(argparse.Action):
     """Determines the version only on demand, since it asks git for the commit."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
@@ -304,14 +304,14 @@ writes; docs/settings.md has all of them. A command of your own, by a key and in
   changes = false   # it only reads: no question, and there with --read-only too"""
 
 
-def _not_here(options: Options) -> int:
+def _refuse_main_command(options: Options) -> int:
     raise AssertionError(f"screens.__main__ runs {options.command}: it knows terminal programs too")
 
 
 APP_COMMANDS: Commands = {
-    "view": Command(_not_here, ViewOptions),
-    "tour": Command(_not_here, TourOptions),
-    "practice": Command(_not_here, PracticeOptions),
-    "config": Command(_not_here, ConfigOptions, description=SETTINGS_HELP),
-    "proxy": Command(_not_here, Options),
+    "view": Command(_refuse_main_command, ViewOptions),
+    "tour": Command(_refuse_main_command, TourOptions),
+    "practice": Command(_refuse_main_command, PracticeOptions),
+    "config": Command(_refuse_main_command, ConfigOptions, description=SETTINGS_HELP),
+    "proxy": Command(_refuse_main_command, Options),
 }

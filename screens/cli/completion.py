@@ -42,7 +42,7 @@ def print_script(options: CompletionOptions) -> int:
     return 0
 
 
-def complete(parser: argparse.ArgumentParser, actions: Iterable[argparse.Action]) -> None:
+def print_completions(parser: argparse.ArgumentParser, actions: Iterable[argparse.Action]) -> None:
     """Print the completions for the line in $COMP_LINE and end the process."""
     import argcomplete
 

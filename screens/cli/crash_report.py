@@ -14,18 +14,18 @@ MAX_REPORT_CHARACTERS = 20_000
 """Characters of a report: of more, the beginning and the end."""
 
 
-def report(error: BaseException) -> str:
+def format_crash(error: BaseException) -> str:
     import traceback
 
-    return cleaned("".join(traceback.format_exception(error)))
+    return clean_text("".join(traceback.format_exception(error)))
 
 
-def cleaned(text: str) -> str:
-    from trainlog import redact
+def clean_text(text: str) -> str:
+    from trainlog import redact_text
 
     if len(text) > MAX_REPORT_CHARACTERS:
         text = f"{text[: MAX_REPORT_CHARACTERS // 2]}\n…\n{text[-MAX_REPORT_CHARACTERS // 2 :]}"
-    return for_terminal(redact(text))
+    return for_terminal(redact_text(text))
 
 
 def _write_stderr(text: str) -> None:
@@ -37,10 +37,10 @@ def _write_stderr(text: str) -> None:
 def _report_unhandled(error: BaseException | None) -> None:
     """Report an unhandled exception, but not Ctrl-C or SystemExit."""
     if error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
-        _write_stderr(report(error))
+        _write_stderr(format_crash(error))
 
 
-def install() -> None:
+def install_hooks() -> None:
     import threading
 
     sys.excepthook = lambda kind, error, trace: _report_unhandled(error)
@@ -48,12 +48,12 @@ def install() -> None:
     threading.excepthook = lambda found: _report_unhandled(found.exc_value)
 
 
-def install_log() -> None:
+def install_log_handler() -> None:
     """Sanitize the log output of libraries, as `install` does for exceptions."""
     import logging
 
     class Cleaned(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            _write_stderr(cleaned(self.format(record)))
+            _write_stderr(clean_text(self.format(record)))
 
     logging.lastResort = Cleaned(logging.WARNING)

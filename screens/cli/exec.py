@@ -41,7 +41,7 @@ MAX_HELD_BYTES = 1 << 16
 _USAGE = "Write it after two dashes: a4 exec JOB POD -- nvidia-smi"
 
 
-async def execute(options: ExecOptions) -> int:
+async def run_exec(options: ExecOptions) -> int:
     """Run a program in one rank with live output, or in many; returns its exit code, or the worst one."""
     if not options.argv:
         raise BadInput("No command was given.", _USAGE)
@@ -54,15 +54,15 @@ async def execute(options: ExecOptions) -> int:
         fleet = session.fleet
         if many:
             ranks = chosen_ranks(fleet, session.namespace, options.job, options.ranks)
-            return await in_many(session, ranks, options)
+            return await run_in_many(session, ranks, options)
         rank = find_pod_slot(fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no command can run in it")
         container = container_of(pod, options.container)
         if options.json:
-            return await in_many(session, (rank,), options)
+            return await run_in_many(session, (rank,), options)
         stdin = read_stdin() if options.stdin else None
         running = session.watch.exec(
-            pod.namespace, pod.name, options.argv, container=container, stdin=stdin, on_output=pass_on
+            pod.namespace, pod.name, options.argv, container=container, stdin=stdin, on_output=write_output
         )
         try:
             async with asyncio.timeout(options.limit):
@@ -72,7 +72,7 @@ async def execute(options: ExecOptions) -> int:
             return 124
 
 
-async def in_many(session: Session, ranks: tuple[PodSlot, ...], options: ExecOptions) -> int:
+async def run_in_many(session: Session, ranks: tuple[PodSlot, ...], options: ExecOptions) -> int:
     """Run the program in these ranks and print the outputs as requested; returns the worst exit code."""
     on_terminal = sys.stdout.isatty()
     by_line = options.lines or not (options.json or options.grouped or on_terminal)
@@ -153,7 +153,7 @@ class RankOutputPrinter:
             self.add(output.rank, 2, f"{words}\n".encode())
 
 
-def pass_on(channel: int, data: bytes) -> None:
+def write_output(channel: int, data: bytes) -> None:
     """Write a program's output to stdout (1) or stderr (2)."""
     stream = sys.stdout.buffer if channel == 1 else sys.stderr.buffer
     stream.write(data)
@@ -180,13 +180,13 @@ async def shell(options: ShellOptions) -> int:
             if broken is None and (code == 0 or pod_fate(session.fleet, pod) is PodFate.HERE):
                 return code
             warn(broken.message if broken else f"The shell ended with its pod (exit code {code}).")
-            found = await replacing(session, pod, options)
+            found = await wait_for_replacement(session, pod, options)
             if found is None:
                 return code
             pod = found
 
 
-async def replacing(session: Session, pod: Pod, options: ShellOptions) -> Pod | None:
+async def wait_for_replacement(session: Session, pod: Pod, options: ShellOptions) -> Pod | None:
     """Wait for the pod that replaces a deleted one; None if none comes or the person interrupts."""
     warn("Waiting for the pod that replaces it; Ctrl-C stops waiting.")
     try:
@@ -215,7 +215,7 @@ async def replacing(session: Session, pod: Pod, options: ShellOptions) -> Pod | 
     return None
 
 
-async def facts(options: FactsOptions) -> int:
+async def run_facts(options: FactsOptions) -> int:
     """Print the facts of a container; returns 1 if one could not be read."""
     async with open_session(options, JOB_KINDS) as session:
         rank = find_pod_slot(session.fleet, session.namespace, options.job, options.rank_text)
@@ -230,7 +230,7 @@ async def facts(options: FactsOptions) -> int:
     return int(any(fact.state is FactState.FAILED for fact in found.facts))
 
 
-async def nccl_quick(options: NcclQuickOptions) -> int:
+async def run_nccl_quick(options: NcclQuickOptions) -> int:
     """Run `a4 nccl-quick`; returns 1 if the test failed or had wrong values."""
     from console.settings_file import own_log_formats
     from trainlog import (  # parsers of logs are of no use to the other commands
@@ -316,7 +316,7 @@ class NcclQuickOptions(PodOptions):
 
 COMMANDS: Commands = {
     "exec": Command(
-        execute,
+        run_exec,
         ExecOptions,
         usage="a4 exec [-i] [-c C] JOB (POD | --all | --pods 0-3,7) [--json] -- COMMAND [ARGUMENT ...]",
         description="Run a command in one pod of a job, or in many. a4 exits with its code, of many with the highest. "
@@ -329,9 +329,9 @@ COMMANDS: Commands = {
     "shell": Command(
         shell, ShellOptions, description="A shell in a pod. What it prints passes as it is, control characters too."
     ),
-    "facts": Command(facts, FactsOptions),
+    "facts": Command(run_facts, FactsOptions),
     "nccl-quick": Command(
-        nccl_quick,
+        run_nccl_quick,
         NcclQuickOptions,
         description="Run all_reduce_perf over the GPUs of one running pod, in one process and with gIB's environment, "
         "and print its rows as they come. It shares the GPUs with what runs there, which is slower meanwhile. Exit "

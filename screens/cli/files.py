@@ -24,7 +24,7 @@ from console.errors import BadInput, ConsoleError
 from console.kube.snapshot import Fleet
 from console.scheduling.pod_slots import PodSlot, find_pod_slot
 from screens import wording
-from screens.cli.arguments import Command, Commands, Options, confirmed, container_option, flag, json_flag, option, word
+from screens.cli.arguments import Command, Commands, Options, container_option, flag, json_flag, option, word, yes_flag
 from screens.cli.job_arguments import JOB_KINDS, chosen_ranks, container_of, pod_index_json, pod_words, running_pod
 from screens.cli.open_session import open_session
 from screens.cli.output import print_entries, print_json, print_line, print_result, raw_stream, warn
@@ -44,14 +44,14 @@ _USAGE = "Write a4 cp JOB:POD:PATH HERE, or a4 cp HERE JOB:POD:PATH; a path with
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class PlannedCopy:
     rank: PodSlot
     source: str
     target: str
     fetch: bool
 
 
-async def copy(options: CpOptions) -> int:
+async def run_cp(options: CpOptions) -> int:
     """Copy everything named; returns 1 if anything was left out."""
     sources = [parse_remote_path(each) for each in options.sources]
     target = parse_remote_path(options.target)
@@ -72,7 +72,7 @@ async def copy(options: CpOptions) -> int:
 
 def plan_copies(
     fleet: Fleet, namespace: str, source: str, place: RemotePath | None, target: RemotePath | None, options: CpOptions
-) -> list[Copy]:
+) -> list[PlannedCopy]:
     """The copies for one source: one, or one per rank, each with a folder of its own."""
     remote = place or target
     assert remote is not None
@@ -81,20 +81,20 @@ def plan_copies(
     else:
         ranks = (find_pod_slot(fleet, namespace, remote.job, remote.rank),)
     if target is not None:
-        return [Copy(rank, source, target.path, False) for rank in ranks]
+        return [PlannedCopy(rank, source, target.path, False) for rank in ranks]
     if not (remote.is_all_ranks or options.ranks):
-        return [Copy(ranks[0], remote.path, options.target, True)]
+        return [PlannedCopy(ranks[0], remote.path, options.target, True)]
     folder = options.target.rstrip("/") or "/"
-    return [Copy(rank, remote.path, f"{folder}/pod-{rank.number}/", True) for rank in ranks]
+    return [PlannedCopy(rank, remote.path, f"{folder}/pod-{rank.number}/", True) for rank in ranks]
 
 
-async def run_copies(session: Session, copies: list[Copy], job: str, options: CpOptions) -> int:
+async def run_copies(session: Session, copies: list[PlannedCopy], job: str, options: CpOptions) -> int:
     """Copy, a few at a time; a failure in one rank is reported and the others continue."""
     room = asyncio.Semaphore(MAX_CONCURRENT_COPIES)
     ended: dict[int, CopyReport | ConsoleError] = {}
     with progress_bars(len(copies), shown=sys.stderr.isatty() and not options.json) as bar:
 
-        async def run_one(number: int, each: Copy) -> None:
+        async def run_one(number: int, each: PlannedCopy) -> None:
             async with room:
                 try:
                     ended[number] = await run_copy(session, each, job, options, bar(pod_words(each.rank, job)))
@@ -121,7 +121,7 @@ def _outcome_json(slot: PodSlot, outcome: CopyReport | ConsoleError) -> dict[str
     return {**pod_index_json(slot), **asdict(outcome)}
 
 
-async def run_copy(session: Session, each: Copy, job: str, options: CpOptions, progress: Listener) -> CopyReport:
+async def run_copy(session: Session, each: PlannedCopy, job: str, options: CpOptions, progress: Listener) -> CopyReport:
     pod = running_pod(each.rank, job, "nothing can be copied")
     copies = session.copies.for_container(
         pod.namespace,
@@ -138,14 +138,14 @@ def print_outcome(outcome: CopyReport | ConsoleError, before: str) -> None:
     if isinstance(outcome, ConsoleError):
         warn(str(outcome))
         return
-    print_line(before + summary(outcome))
+    print_line(before + report_summary(outcome))
     for problem in outcome.problems:
         warn(f"{before}{problem.path}: {problem.why}" if problem.path else f"{before}{problem.why}")
     if outcome.note:
         warn(before + outcome.note)
 
 
-def summary(report: CopyReport) -> str:
+def report_summary(report: CopyReport) -> str:
     files = wording.count(report.files, "file")
     sent = report.bytes - report.resumed
     rate = f", {size(int(sent / report.seconds))}/s" if report.seconds > 0 and sent > 0 else ""
@@ -221,7 +221,7 @@ async def list_folder(place: RemotePath, options: Options, container: str) -> in
     return int(bool(found.complaints))
 
 
-async def delete(options: RmOptions) -> int:
+async def run_rm(options: RmOptions) -> int:
     """Delete a file or folder in a rank after confirmation; returns 1 if declined."""
     place = parse_remote_path(options.place)
     if place is None:
@@ -253,13 +253,13 @@ class CpOptions(Options):
 class RmOptions(Options):
     place: str = word("JOB:POD:PATH | pod/NAME:PATH")
     container: str = container_option()
-    yes: bool = confirmed()
+    yes: bool = yes_flag()
     json: bool = json_flag()
 
 
 COMMANDS: Commands = {
     "cp": Command(
-        copy,
+        run_cp,
         CpOptions,
         usage="a4 cp [-c C] JOB:POD:PATH ... HERE | a4 cp [-c C] HERE ... JOB:POD:PATH",
         description="Copy files and folders from or to pods: modes, times and links too. POD is the index of the pod "
@@ -268,7 +268,7 @@ COMMANDS: Commands = {
         "original.",
     ),
     "rm": Command(
-        delete,
+        run_rm,
         RmOptions,
         description="Delete a file of a pod, or a folder with all that is in it. Not deleted: folders of the root, and "
         "mounts.",

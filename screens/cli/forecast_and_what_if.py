@@ -21,7 +21,7 @@ from console.scheduling.kueue_snapshot import job_name, queue_position, workload
 from console.scheduling.what_if import Changes, Consequence, NextVictims, WhatIf, what_if as compare
 from console.scheduling.why import WAIT_KINDS
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
-from screens.cli.lists import expected_starts, unread
+from screens.cli.lists import expected_starts, unread_kinds
 from screens.cli.open_session import open_session
 from screens.cli.output import print_json, print_line, print_table, table_lines, warn
 from screens.columns.jobs import start_json, start_words
@@ -31,7 +31,7 @@ MAX_NAMED_VICTIMS = 5  # that are named
 FORECAST_KINDS = (*WAIT_KINDS, "topologies")
 
 
-async def forecast(options: ForecastOptions) -> int:
+async def run_forecast(options: ForecastOptions) -> int:
     async with open_session(options, FORECAST_KINDS, brief=True, only={"pods": gpu_pods}) as session:
         fleet, forecasts = session.fleet, session.forecasts
         await session.launch.recorder.update_open_runs()  # how long runs took that ended while no console was open
@@ -52,11 +52,11 @@ async def forecast(options: ForecastOptions) -> int:
         if options.job:
             found = [each for each in found if (each.namespace, job_name(each)) == (session.namespace, options.job)]
             if not found:
-                raise _no_wait(fleet, session.namespace, options.job)
+                raise _not_waiting_error(fleet, session.namespace, options.job)
         elif not found and namespace and not any(where == namespace for where, _ in fleet.jobsets):
             await session.watch.require_namespace(namespace)
     found.sort(key=lambda each: (not starts[each.key].at, starts[each.key].at, queue_position(each, fleet), each.key))
-    missing = unread(FORECAST_KINDS, fleet)
+    missing = unread_kinds(FORECAST_KINDS, fleet)
     if options.json:
         items = [_workload_json(each, fleet, start_json(starts[each.key], fleet.at)) for each in found]
         fields = {"kind": "forecast", "at": fleet.at, "unread": missing, "rollouts": forecasts.windows.rollouts}
@@ -96,7 +96,7 @@ def _rule_versions(fleet: Fleet) -> dict[str, str | None]:
     return {"kueue": fleet.kueue.number or None, "rules": f"0.{fleet.kueue.rules}"}
 
 
-def _no_wait(fleet: Fleet, namespace: str, name: str) -> NotFound:
+def _not_waiting_error(fleet: Fleet, namespace: str, name: str) -> NotFound:
     """The error for a job that does not wait; that of `find_job` is raised if there is none of that name."""
     if workload_of_job(fleet, namespace, name) is None:
         find_job(fleet, namespace, name)
@@ -145,7 +145,7 @@ def _workload_json(workload: Workload, fleet: Fleet, start: dict[str, Any]) -> d
     }
 
 
-async def what_if(options: WhatIfOptions) -> int:
+async def run_what_if(options: WhatIfOptions) -> int:
     drain = (*options.drain, *options.lose)
     changes = Changes(
         submit=tuple(options.submit),
@@ -158,7 +158,7 @@ async def what_if(options: WhatIfOptions) -> int:
         raise BadInput("Nothing to try.", "Name a change, as in a4 whatif --submit a4:32; a4 whatif --help has all.")
     async with open_session(options, FORECAST_KINDS, brief=True, only={"pods": gpu_pods}) as session:
         fleet = session.fleet
-        missing = unread(FORECAST_KINDS, fleet)
+        missing = unread_kinds(FORECAST_KINDS, fleet)
         classes = await session.priority_classes(changes.priority_classes)
         found = await session.launch.unsaved.add_losses(compare(fleet, session.namespace, changes, classes))
     if options.json:
@@ -274,7 +274,7 @@ class WhatIfOptions(Options):
 
 COMMANDS: Commands = {
     "forecast": Command(
-        forecast,
+        run_forecast,
         ForecastOptions,
         description="When waiting jobs would start, by Kueue's own rules and the progress of what runs. A "
         "forecast, not a promise: GPUs and places are counted, no other resource. A window holds the start in 80% of "
@@ -292,7 +292,7 @@ COMMANDS: Commands = {
         "three before the correction), started (0: it has not), late, held (null: open)",
     ),
     "whatif": Command(
-        what_if,
+        run_what_if,
         WhatIfOptions,
         description="Who would start, who would be preempted and what would be left free if something were changed, by "
         "Kueue's own rules on a copy of the cluster, against what they do without it. Nothing is changed on the "

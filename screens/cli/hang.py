@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 BUNDLE_KINDS = ("nodes", "events")  # kinds of which a bundle has facts
 
 
-async def hang(options: HangOptions) -> int:
+async def run_hang(options: HangOptions) -> int:
     """Print the report; returns 0 if no rank stands out, 1 if one does or nothing could be inspected."""
     await _check_files(options)
     async with open_session(options, (*JOB_KINDS, *BUNDLE_KINDS) if options.bundle else JOB_KINDS) as session:
         wanted = not (options.facts_of or options.record)
-        doubt = await _find_doubt(session, options.job)
+        doubt = await _why_not_own(session, options.job)
         # What is asked of one process needs no dump of all ranks.
         agreed = bool(wanted or options.bundle) and await _may_dump(doubt, options)
         if options.install:
@@ -93,7 +93,7 @@ async def _write_bundle(session: Session, report: HangReport | SlowReport, file:
     warn(f"{file}: {size:,} bytes, secrets redacted.")
 
 
-async def _find_doubt(session: Session, job: str) -> str:
+async def _why_not_own(session: Session, job: str) -> str:
     """The reason to ask before inspecting a job: another owner, or running well. NotFound if no pod runs."""
     await session.wait_until_listed(*JOB_KINDS)
     jobset = find_job(session.fleet, session.namespace, job)
@@ -150,7 +150,7 @@ def find_process(report: HangReport, rank: int | None) -> TracedProcess:
     return found
 
 
-async def slow(options: SlowOptions) -> int:
+async def run_slow(options: SlowOptions) -> int:
     """Print which ranks the others wait for; 0 if no rank is slow, 1 if one is or it is unknown."""
     await _check_files(options)
     async with open_session(options, (*JOB_KINDS, *BUNDLE_KINDS) if options.bundle else JOB_KINDS) as session:
@@ -158,7 +158,7 @@ async def slow(options: SlowOptions) -> int:
         job = find_job(session.fleet, session.namespace, options.job)
         if options.its_pace:
             return await _accept_pace(session, job, as_json=options.json)
-        recorder = options.recorder and await _may_dump(await _find_doubt(session, options.job), options)
+        recorder = options.recorder and await _may_dump(await _why_not_own(session, options.job), options)
         with ExitStack() as ended:
             ended.callback(show_progress, "")
             show_progress("Reading in the log how long a step takes…")
@@ -261,7 +261,7 @@ class HangOptions(Options):
 
 COMMANDS: Commands = {
     "hang": Command(
-        hang,
+        run_hang,
         HangOptions,
         description="""\
 Inspect a job that hangs: what PyTorch's flight recorder, NCCL RAS, the kernel (/proc) and the RDMA devices
@@ -284,7 +284,7 @@ frame; null: no rank waits by the dumps), ras (version, groups, odd, most, text,
 (pod_index, status: pods that do not run beside those that do).""",
     ),
     "slow": Command(
-        slow,
+        run_slow,
         SlowOptions,
         description="""\
 Find the rank for which the others wait: for 12 steps (10 to 300 s), or --seconds, one pod asks NCCL's RAS service (NCCL

@@ -32,7 +32,7 @@ from screens import wording
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
 from screens.cli.job_arguments import JOB_KINDS
 from screens.cli.lists import read_diagnoses, read_progress_of_jobs
-from screens.cli.logs import moment
+from screens.cli.logs import parse_moment
 from screens.cli.open_session import open_session
 from screens.cli.output import print_json, print_line, print_listing, print_result, print_table, warn
 from screens.columns.jobs import JobLine
@@ -43,10 +43,10 @@ from screens.wording import alarm_words, count, loss_words
 
 if TYPE_CHECKING:
     from console.launch.run_database import RunHistory
-    from console.metrics.health import Health
+    from console.metrics.health import JobHealth
 
 
-async def history(options: HistoryOptions) -> int:
+async def run_history(options: HistoryOptions) -> int:
     """List runs, show one, compare two, or delete some."""
     async with open_history(options) as (kept, _, healths):
         named, lists = options.recipe, not (options.forgotten or options.diff or options.run)
@@ -65,7 +65,7 @@ async def history(options: HistoryOptions) -> int:
         if lists and options.namespace:
             runs = tuple(run for run in runs if run.namespace == options.namespace)
         if options.forgotten:
-            code = await forget(kept, runs, options)
+            code = await delete_runs(kept, runs, options)
         elif options.diff:
             code = show_difference(*(require_run(runs, word) for word in options.diff), as_json=options.json)
         elif options.run:
@@ -90,12 +90,12 @@ async def runs_of(kept: RunHistory, recipe: str) -> tuple[RunRecord, ...]:
 @asynccontextmanager
 async def open_history(
     options: Options, *, read_logs: bool = False
-) -> AsyncIterator[tuple[RunHistory, Callable[[], Awaitable[str]], Mapping[int, Health]]]:
+) -> AsyncIterator[tuple[RunHistory, Callable[[], Awaitable[str]], Mapping[int, JobHealth]]]:
     """The run history with open runs updated, the account's name, and the health of jobs that run."""
     try:
         async with open_session(options, ()) as session:
             history = session.launch.runs.history
-            healths: Mapping[int, Health] = {}
+            healths: Mapping[int, JobHealth] = {}
             if await session.launch.runs.has_open_runs():
                 healths = await complete(session, read_logs=read_logs)
             yield history, session.watch.me, healths
@@ -110,9 +110,9 @@ async def open_history(
         yield RunHistory(default_path()), me, {}
 
 
-async def complete(session: Session, *, read_logs: bool = False) -> Mapping[int, Health]:
+async def complete(session: Session, *, read_logs: bool = False) -> Mapping[int, JobHealth]:
     """Complete the records of open runs and read their jobs' health; warn if the cluster does not answer."""
-    healths: dict[int, Health] = {}
+    healths: dict[int, JobHealth] = {}
     try:
         watching = await Session.open(session.watch.settings, kinds=JOB_KINDS)
         try:
@@ -128,7 +128,7 @@ async def complete(session: Session, *, read_logs: bool = False) -> Mapping[int,
     return healths
 
 
-async def _read_healths(session: Session) -> dict[int, Health]:
+async def _read_healths(session: Session) -> dict[int, JobHealth]:
     """The states of the jobs of open runs, by the ends of their logs, the same as in `a4 jobs`."""
     fleet, server = session.fleet, session.watch.server
     runs = [run for run in await session.launch.runs.list_runs() if run.open and run.server == server]
@@ -187,17 +187,17 @@ def show_difference(before: RunRecord, after: RunRecord, *, as_json: bool) -> in
         print_line(f"{names[1]} has the same values as {names[0]}.")
         return 0
     print_line(f"{names[1]} against {names[0]}:")
-    rows = [(each.path, default(each.before), default(each.after)) for each in found]
+    rows = [(each.path, value_or_default(each.before), value_or_default(each.after)) for each in found]
     print_table(("VALUE", f"RUN {before.number}", f"RUN {after.number}"), rows)
     return 0
 
 
-def default(text: str | None) -> str:
+def value_or_default(text: str | None) -> str:
     """A value on one line; None is shown as the default."""
     return "(default)" if text is None else one_line(text)
 
 
-async def forget(kept: RunHistory, runs: Sequence[RunRecord], options: HistoryOptions) -> int:
+async def delete_runs(kept: RunHistory, runs: Sequence[RunRecord], options: HistoryOptions) -> int:
     wanted = [require_run(runs, word) for word in options.forgotten]
     if going := await _running_runs(options, [run for run in wanted if run.open]):
         names = ", ".join(dict.fromkeys(run.name for run in going))
@@ -228,11 +228,11 @@ NO_OWNER = "not known"
 Rows = dict[str, list[Ledger]]
 
 
-async def ledger(options: LedgerOptions) -> int:
+async def run_ledger(options: LedgerOptions) -> int:
     """Print the ledger of one run, or of all that ran since a moment, in groups if asked for."""
     if options.job and options.by:
         raise BadInput("Either a job or --by.", "a4 ledger JOB, or a4 ledger --by owner.")
-    since = moment(options.since)
+    since = parse_moment(options.since)
     now = SERVER_CLOCK.now()  # up to when their logs are read, which takes a moment: nothing of it is "not seen"
     async with open_history(options, read_logs=True) as (kept, asks, _):
         runs = await kept.list_runs()
@@ -244,8 +244,8 @@ async def ledger(options: LedgerOptions) -> int:
     ledgers = {name: sum_ledgers(each) for name, each in rows.items()}
     title = (options.by or "run").upper()
     if options.json:
-        items = [{title.lower(): name, "runs": len(rows[name]), **ledger_item(each)} for name, each in ledgers.items()]
-        total = {"runs": len(runs), **ledger_item(sum_ledgers(ledgers.values()))}
+        items = [{title.lower(): name, "runs": len(rows[name]), **ledger_json(each)} for name, each in ledgers.items()]
+        total = {"runs": len(runs), **ledger_json(sum_ledgers(ledgers.values()))}
         print_json({"kind": "ledger", "since": since, "items": items, "total": total})
     elif options.csv:
         _write_csv(title.lower(), [(name, len(rows[name]), cost) for name, cost in ledgers.items()])
@@ -270,7 +270,7 @@ def _group_runs(runs: Iterable[RunRecord], by: str, now: float) -> Rows:
     return dict(sorted(found.items(), key=lambda each: -sum(cost.allocated for cost in each[1])))
 
 
-def ledger_item(cost: Ledger) -> dict[str, Any]:
+def ledger_json(cost: Ledger) -> dict[str, Any]:
     """A ledger as JSON, in GPU-seconds."""
     boxes = {str(box).replace(" ", "_"): cost.boxes.get(box, 0) / 1000 for box in LedgerBox}
     return {"gpus": cost.gpus, "allocated_gpu_seconds": cost.allocated / 1000, "gpu_seconds": boxes}
@@ -297,7 +297,7 @@ def _show_run(run: RunRecord, now: float, options: LedgerOptions) -> int:
     if options.json:
         alarms = [asdict(alarm) for alarm in run.alarms]
         report = {"name": run.name, "number": run.number, "outcome": run.outcome, "why": run.why, "alarms": alarms}
-        print_json({**report, "restarts": seen.restarts, "nodes": seen.nodes, **ledger_item(cost)})
+        print_json({**report, "restarts": seen.restarts, "nodes": seen.nodes, **ledger_json(cost)})
     elif options.csv:
         _write_csv("run", [(f"{run.number} {run.name}", 1, cost)])
     else:
@@ -353,7 +353,7 @@ class LedgerOptions(Options):
 
 COMMANDS: Commands = {
     "history": Command(
-        history,
+        run_history,
         HistoryOptions,
         epilog="""\
 RUN is a run's number, or a job's name for its latest run.
@@ -364,7 +364,7 @@ not known), seconds, gpus, queue, peak_busbw, average_busbw (GB/s), loss, step, 
 values, left_out.""",
     ),
     "ledger": Command(
-        ledger,
+        run_ledger,
         LedgerOptions,
         description="""\
 What the GPU-time of runs that were launched from this machine went into, as far as its consoles saw it; the boxes

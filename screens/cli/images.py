@@ -15,16 +15,16 @@ from console.errors import BadInput
 from console.google.builds import BUILD_MACHINES, Build, plan_problems
 from console.kube.stream_completeness import SERVER_CLOCK
 from screens import wording
-from screens.cli.arguments import Command, Commands, Options, confirmed, flag, json_flag, option, positive, word
+from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, positive, word, yes_flag
 from screens.cli.open_session import google_of
 from screens.cli.output import print_json, print_line, print_listing, print_result, print_table, warn
 from screens.cli.prompts import confirm
-from screens.columns.column import as_text
+from screens.columns.column import text_table
 from screens.columns.google import BUILDS, IMAGES
 from screens.sanitize import one_line
 
 if TYPE_CHECKING:
-    from console.google.images import Images
+    from console.google.images import GoogleImages
 
 _BUILD_TIME = re.compile(r"^(\d+)([smh]?)$")
 _SECONDS_PER_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -36,7 +36,7 @@ def project_of(projects: Sequence[str]) -> str:
     return projects[0] if projects else ""
 
 
-async def images(options: ImagesOptions) -> int:
+async def run_images(options: ImagesOptions) -> int:
     async with google_of(options) as google:
         if options.action == "create":
             images = google.images
@@ -68,7 +68,7 @@ async def images(options: ImagesOptions) -> int:
             }
         )
         return 0
-    print_table(*as_text(IMAGES, found.images))
+    print_table(*text_table(IMAGES, found.images))
     for address, why in found.unread:
         warn(f"{address}: {why}")
     print_line()
@@ -76,14 +76,14 @@ async def images(options: ImagesOptions) -> int:
     return 0
 
 
-def seconds_of(text: str) -> int:
+def parse_seconds(text: str) -> int:
     found = _BUILD_TIME.match(text.strip())
     if found is None:
         raise BadInput(f"{text} is not a valid time.", "Write 30m, 2h or seconds.")
     return int(found[1]) * _SECONDS_PER_UNIT[found[2]]
 
 
-async def build(options: BuildOptions) -> int:
+async def run_build(options: BuildOptions) -> int:
     async with google_of(options) as google:
         images = google.images
         if bool(options.name) == bool(options.file):
@@ -100,7 +100,7 @@ async def build(options: BuildOptions) -> int:
             plan,
             substitutions={**plan.substitutions, **given},
             machine=options.machine or BUILD_MACHINES[0],
-            time_out=seconds_of(options.time_out) if options.time_out else plan.time_out,
+            time_out=parse_seconds(options.time_out) if options.time_out else plan.time_out,
         )
         if wrong := plan_problems(plan):
             raise BadInput(
@@ -123,17 +123,17 @@ async def build(options: BuildOptions) -> int:
                 print_line(f"{begun.id} builds {plan.image}.")
             return await _follow_build(images, begun, options)
         line = f"{begun.id} builds {plan.image}; a4 build-log {begun.id} -f follows it."
-        return print_result(options.json, as_item(begun), line)
+        return print_result(options.json, build_json(begun), line)
 
 
-async def _follow_build(images: Images, begun: Build, options: BuildOptions) -> int:
+async def _follow_build(images: GoogleImages, begun: Build, options: BuildOptions) -> int:
     async with aclosing(images.follow_log(begun.id, project=begun.project, location=begun.location)) as lines:
         async for line in lines:
             if not options.json:
                 print_line(one_line(line.text))
     ended = await images.read_build(begun.id, begun.project, begun.location)
     if options.json:
-        print_json(as_item(ended))
+        print_json(build_json(ended))
     elif ended.succeeded:
         print_line(f"{', '.join(ended.images)} is there after {wording.age(ended.seconds(SERVER_CLOCK.now()))}.")
     else:
@@ -141,22 +141,22 @@ async def _follow_build(images: Images, begun: Build, options: BuildOptions) -> 
     return 0 if ended.succeeded else 1
 
 
-def as_item(build: Build) -> dict[str, Any]:
+def build_json(build: Build) -> dict[str, Any]:
     return {**asdict(build), "seconds": build.seconds(SERVER_CLOCK.now())}
 
 
-async def builds(options: BuildsOptions) -> int:
+async def run_builds(options: BuildsOptions) -> int:
     async with google_of(options) as google:
         project = project_of(options.projects)
         if options.name:
             found: Sequence[Build] = (await google.images.read_build(options.name, project, options.region),)
         else:
             found = await google.images.list_builds(options.most, project, options.region)
-    report = {"kind": "builds", "items": [as_item(each) for each in found]}
+    report = {"kind": "builds", "items": [build_json(each) for each in found]}
     return print_listing(options.json, report, BUILDS, found, "There are no builds.")
 
 
-async def build_log(options: BuildLogOptions) -> int:
+async def run_build_log(options: BuildLogOptions) -> int:
     async with google_of(options) as google:
         project, region = project_of(options.projects), options.region
         log = google.images.follow_log(options.name, follow=options.follow, project=project, location=region)
@@ -167,7 +167,7 @@ async def build_log(options: BuildLogOptions) -> int:
     return 0
 
 
-async def build_cancel(options: BuildCancelOptions) -> int:
+async def run_build_cancel(options: BuildCancelOptions) -> int:
     async with google_of(options) as google:
         images, project = google.images, project_of(options.projects)
         found = await images.read_build(options.name, project, options.region)
@@ -175,7 +175,7 @@ async def build_cancel(options: BuildCancelOptions) -> int:
         if not (options.yes or found.over or await confirm(lines, "Cancel this build?", "Add --yes.")):
             return 1
         ended = await images.cancel_build(options.name, project, options.region)
-    return print_result(options.json, as_item(ended), f"{ended.id} is cancelled.")
+    return print_result(options.json, build_json(ended), f"{ended.id} is cancelled.")
 
 
 EXIT_CODES = (
@@ -188,18 +188,18 @@ def projects_option() -> Any:
     return option("--project", action="append", metavar="ID", help="instead of the cluster's")
 
 
-class WhereOptions(Options):
+class ProjectOptions(Options):
     projects: tuple[str, ...] = projects_option()
     region: str = option("--region", metavar="R", help="instead of the cluster's")
     json: bool = json_flag()
 
 
-class ImagesOptions(WhereOptions):
+class ImagesOptions(ProjectOptions):
     action: str = word(choices=("list", "create"), nargs="?", default="list", help="default: list")
     name: str = word("NAME", nargs="?")
 
 
-class BuildOptions(WhereOptions):
+class BuildOptions(ProjectOptions):
     name: str = word("CONTEXT", nargs="?")
     file: str = option("--file", metavar="DIR", help="a folder with a Dockerfile, or a Dockerfile")
     set: tuple[str, ...] = option("--set", action="append", metavar="_NAME=VALUE", help="a substitution")
@@ -209,24 +209,24 @@ class BuildOptions(WhereOptions):
     dry_run: bool = flag("--dry-run", help="print the request, send nothing")
 
 
-class BuildsOptions(WhereOptions):
+class BuildsOptions(ProjectOptions):
     name: str = word("ID", nargs="?")
     most: int = option("--limit", type=positive, metavar="N", default=50, help="at most so many (default: 50)")
 
 
-class BuildLogOptions(WhereOptions):
+class BuildLogOptions(ProjectOptions):
     name: str = word("ID")
     follow: bool = flag("-f", "--follow", help="until the build is over")
 
 
-class BuildCancelOptions(WhereOptions):
+class BuildCancelOptions(ProjectOptions):
     name: str = word("ID")
-    yes: bool = confirmed()
+    yes: bool = yes_flag()
 
 
 COMMANDS: Commands = {
     "images": Command(
-        images,
+        run_images,
         ImagesOptions,
         usage="a4 images [--json] [--project ID] [--region R] | a4 images create NAME",
         epilog="create makes a repository for images. JSON: kind, repositories with address, format, bytes; items with "
@@ -234,7 +234,7 @@ COMMANDS: Commands = {
         "substitutions; unread (what could not be read, and why).",
     ),
     "build": Command(
-        build,
+        run_build,
         BuildOptions,
         usage="a4 build CONTEXT|--file DIR [--set _NAME=VALUE ...] [--machine M] [--timeout 2h] [--wait]",
         epilog="CONTEXT is one of those that a4 images lists; --file takes a folder of yours, with a Dockerfile or a "
@@ -243,16 +243,16 @@ COMMANDS: Commands = {
         f"follows its log to the end. JSON: as of a4 builds. {EXIT_CODES}",
     ),
     "builds": Command(
-        builds,
+        run_builds,
         BuildsOptions,
         epilog="JSON: kind, items with id, project, location, status (QUEUED, WORKING, SUCCESS, FAILURE, TIMEOUT, "
         "CANCELLED, ...), why, images, digests, substitutions, machine, time_out, created, started, ended (seconds "
         "since the epoch), seconds, log_bucket, log_entries, link, tags.",
     ),
     "build-log": Command(
-        build_log,
+        run_build_log,
         BuildLogOptions,
         epilog="JSON: one object a line, with time (seconds since the epoch; 0: not known) and text.",
     ),
-    "build-cancel": Command(build_cancel, BuildCancelOptions),
+    "build-cancel": Command(run_build_cancel, BuildCancelOptions),
 }

@@ -19,7 +19,7 @@ from trainlog import lazy_pattern
 if TYPE_CHECKING:
     from console.kube.watched_cluster import Selectors, WatchedCluster
     from console.metrics.alarm import Alarm
-    from console.metrics.health import Health
+    from console.metrics.health import JobHealth
     from console.metrics.job_monitor import JobMonitor
     from console.session import Session
 
@@ -97,7 +97,7 @@ def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
 ALARM_POLL_SECONDS = 0.5
 
 
-def health_code(health: Health) -> int:
+def health_code(health: JobHealth) -> int:
     """The exit code for a job's health: 5 for an alarm, 1 if it failed or cannot start, else 0."""
     from console.metrics.health import HealthLevel  # as below: of no use to commands that print no alarms
 

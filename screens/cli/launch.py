@@ -21,7 +21,7 @@ from console.launch.releases import DiffKind, format_unified
 from console.metrics.alarm import AlarmKind
 from console.metrics.health import is_kept, job_health
 from console.preflight.all_checks import LAUNCH_CHECKS_TIMEOUT
-from console.preflight.check import summarize_unanswered, tally
+from console.preflight.check import summarize_unanswered, tally_results
 from console.scheduling.launch_alternatives import launch_alternatives
 from console.scheduling.launch_forecast import FORECAST_NOTE, NO_QUEUE, QUEUE_KINDS, choose_queue, forecast
 from console.scheduling.why import WAIT_KINDS, Category
@@ -73,7 +73,7 @@ _MAX_FILE_CHARACTERS = 1 << 20
 """Bytes of a values file."""
 
 
-async def recipes(options: Options) -> int:
+async def run_recipes(options: Options) -> int:
     found = load_catalog().recipes()
     if options.json:
         print_json(found)
@@ -82,7 +82,7 @@ async def recipes(options: Options) -> int:
     return 0
 
 
-async def values(options: ValuesOptions) -> int:
+async def run_values(options: ValuesOptions) -> int:
     """Print a commented values file with a recipe's defaults."""
     if options.json:
         print_json(load_catalog().fields(options.recipe))
@@ -91,7 +91,7 @@ async def values(options: ValuesOptions) -> int:
     return 0
 
 
-async def launch(options: LaunchOptions) -> int:
+async def run_launch(options: LaunchOptions) -> int:
     """Launch a recipe or preview it; `--wait` follows it to its end."""
     kinds = DRY_RUN_KINDS if options.dry_run else (*LAUNCH_KINDS, *WAIT_KINDS) if options.wait else LAUNCH_KINDS
     async with open_session(options, kinds, listed=False) as session:
@@ -113,7 +113,7 @@ async def launch(options: LaunchOptions) -> int:
             return await print_difference(session, plan, options)
         if options.dry_run:
             await session.launch.launcher().dry_run(plan)
-            return await print_trial(session, plan, as_json=options.json)
+            return await print_dry_run(session, plan, as_json=options.json)
         if options.preflight:
             await check_before_launch(session, plan)
         name = await _launch_and_warn(session, plan)
@@ -167,7 +167,7 @@ async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
     checks = await session.preflight.before_launch(plan, show_waiting)
     for line in summarize_unanswered(checks):
         warn(line)
-    found = tally(checks)
+    found = tally_results(checks)
     if not (doubt := found.objections()):
         return
     for line in (line for check in found.failing for line in check.lines):
@@ -289,7 +289,7 @@ def merge_drafts(session: Session, laid: dict[str, Value], drafts: Sequence[tupl
     return laid
 
 
-async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
+async def print_dry_run(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
     manifests = await session.launch.launcher().render(plan)
     await read_priorities(session)
     fleet, ask = await session.wait_until_listed(*DRY_RUN_KINDS), session.launch.plan_texts.demand(plan)
@@ -405,7 +405,7 @@ async def _wait_until_ended(session: Session, namespace: str, name: str) -> JobS
 _FAULTS_HELP = "".join(f"\n  {kind:9}{what}" for kind, (_, what) in KINDS.items())
 
 
-async def profiles(options: ProfilesOptions) -> int:
+async def run_profiles(options: ProfilesOptions) -> int:
     from console.launch.profiles import Profiles
 
     kept = Profiles(load_catalog)
@@ -521,19 +521,19 @@ class ProfilesOptions(Options):
 
 
 COMMANDS: Commands = {
-    "recipes": Command(recipes, JsonOptions),
+    "recipes": Command(run_recipes, JsonOptions),
     "values": Command(
-        values, ValuesOptions, epilog="Change what differs, drop the rest, and launch it: a4 launch RECIPE -f FILE"
+        run_values, ValuesOptions, epilog="Change what differs, drop the rest, and launch it: a4 launch RECIPE -f FILE"
     ),
     "launch": Command(
-        launch,
+        run_launch,
         LaunchOptions,
         epilog=f"To make a job fail on the practice cluster: --set env.{FAULT_VARIABLE}=nan:20, which is "
         f"KIND:STEP\nor KIND:STEP:POD, several with \\, between. --set env.{PACE_VARIABLE}=0.2 makes its steps "
         f"shorter, in seconds.{_FAULTS_HELP}\n\n{textwrap.fill(EXIT_CODES, 118)}",
     ),
     "profiles": Command(
-        profiles,
+        run_profiles,
         ProfilesOptions,
         description="Profiles are named sets of default values for every form: queue, buckets, image, project. Each is "
         "a YAML file. Without options, list them, or show one.",

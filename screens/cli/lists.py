@@ -81,13 +81,13 @@ async def show_list(options: ListOptions) -> int:
         if of_jobs:
             namespace = None if options.all_namespaces else session.namespace
             await wait_with_pods(session, lambda: list_pods_of(session, _shown_jobs(session, namespace)))
-        refuse(layout, session.fleet)
+        raise_unreadable(layout, session.fleet)
         fleet = session.fleet
         rows = await _read_rows(session, fleet, layout, options)
     faulty = isinstance(options, NodesOptions) and options.faulty
     rows = [row for row in rows if row.faults] if faulty else rows
     code = EXIT_ALARM if faulty and rows else 0
-    missing = unread(kinds, fleet)
+    missing = unread_kinds(kinds, fleet)
     if options.json:
         print_json({"kind": options.command, "at": fleet.at, "unread": missing, "items": as_json(layout.columns, rows)})
         return code
@@ -211,7 +211,7 @@ async def read_progress_of_jobs(session: Session, jobs: Iterable[JobSet]) -> Map
     return progress_reader.known
 
 
-def refuse(layout: ListLayout[Any], fleet: Fleet) -> None:
+def raise_unreadable(layout: ListLayout[Any], fleet: Fleet) -> None:
     """Raise an error if the list's objects could not be read, which differs from an empty list."""
     link = fleet.links.get(layout.kind)
     if link is None or link.state in {WatchState.LIVE, WatchState.LISTING}:
@@ -222,7 +222,7 @@ def refuse(layout: ListLayout[Any], fleet: Fleet) -> None:
     raise kind(f"{layout.kind}: {link.why}", link.hint)
 
 
-def unread(kinds: tuple[str, ...], fleet: Fleet) -> dict[str, str]:
+def unread_kinds(kinds: tuple[str, ...], fleet: Fleet) -> dict[str, str]:
     """Kinds that could not be read, whose data is missing in the rows: kind -> reason."""
     return {
         kind: fleet.links[kind].why

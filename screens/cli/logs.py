@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from console.logs.container_log import LogRequest
     from console.logs.job_log import Gap, JobLog
     from console.logs.log_service import PreviousLogs
-    from console.logs.merged_text import AgreedLine
+    from console.logs.merged_text import CommonLine
     from console.session import Session
 
     PodLogReader = Callable[[Session, LogRequest], AsyncGenerator[tuple[str, str], None]]
@@ -123,7 +123,7 @@ AGREEMENT_SECONDS = 5.0
 """Seconds after which a line that is followed by consensus is printed, though not all ranks have printed it."""
 
 
-class Printer:
+class LinePrinter:
     """Prints each line, prefixed with its rank if there are several."""
 
     def __init__(self, log: JobLog | PreviousLogs, options: LogsOptions) -> None:
@@ -149,15 +149,15 @@ class Printer:
         return f'{{"pod_index":{line.rank},' + msgspec.json.encode(line).decode()[1:] + "\n"
 
 
-class AgreedPrinter:
+class CommonLinePrinter:
     """Prints lines that many ranks share once, when all have printed them or after a delay."""
 
     def __init__(self, log: JobLog | PreviousLogs, options: LogsOptions) -> None:
-        from console.logs.merged_text import Consensus
+        from console.logs.merged_text import CommonLineFinder
 
         self._log, self._options = log, options
-        self._consensus = Consensus()
-        self._held: list[tuple[float, AgreedLine]] = []
+        self._consensus = CommonLineFinder()
+        self._held: list[tuple[float, CommonLine]] = []
         self._taken = 0
         self._began = SERVER_CLOCK.now()
         self._until = time.monotonic() + CATCH_UP_SECONDS
@@ -179,7 +179,7 @@ class AgreedPrinter:
             # Date the earlier lines by their timestamps instead of their arrival.
             ago = SERVER_CLOCK.now() - time.monotonic()
             self._held = sorted(((min(came, line.time - ago), line) for came, line in self._held), key=itemgetter(0))
-        self._print(time.monotonic() - AGREEMENT_SECONDS)
+        self._print_before(time.monotonic() - AGREEMENT_SECONDS)
 
     def _is_caught_up(self, came: list[PodLine]) -> bool:
         """Whether all lines from before the start have arrived; until then ranks are out of step."""
@@ -188,9 +188,9 @@ class AgreedPrinter:
         return not came and not self._log.coverage.waiting and not self._log.coverage.reconnecting
 
     def end(self) -> None:
-        self._print(float("inf"))
+        self._print_before(float("inf"))
 
-    def _print(self, before: float) -> None:
+    def _print_before(self, before: float) -> None:
         of, gaps, at = self._log.ranks, self._log.gaps, 0
         for began, line in self._held:
             if began > before and len(line.ranks) < of:
@@ -202,7 +202,7 @@ class AgreedPrinter:
         sys.stdout.flush()
 
     @staticmethod
-    def _format_json(line: AgreedLine, of: int, gaps: Sequence[Gap]) -> str:
+    def _format_json(line: CommonLine, of: int, gaps: Sequence[Gap]) -> str:
         pods, unread = sorted(line.ranks), sorted(line.ranks_unread(gaps))
         report = {"time": line.time, "text": line.text, "pods": pods, "ranks": pods, "of": of, "not_read": unread}
         return msgspec.json.encode(report).decode()
@@ -226,7 +226,7 @@ async def print_previous(session: Session, options: LogsOptions, picks: Callable
         raise NotFound(f"{who} previous run: {reasons}.", f"Its last run: {now}")
     if runs.gone:
         warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.logs.folder}.")
-    printer = (AgreedPrinter if options.consensus else Printer)(runs, options)
+    printer = (CommonLinePrinter if options.consensus else LinePrinter)(runs, options)
     every = runs.lines
     while lines := list(islice(every, LINES_PER_BATCH)):
         printer.take([line for line in lines if picks(line)])
@@ -280,7 +280,7 @@ async def logs(options: LogsOptions, connect: Connect = open_session, read: PodL
             with suppress(NotFound):  # then there may be what was kept
                 pod = pod_of_rank(session.fleet, session.namespace, options.job, options.rank or 0)
                 hint_at_other_pods(session, options)
-                return await one_rank(session, pod, options, read)
+                return await print_one_rank(session, pod, options, read)
     async with connect(options, JOB_KINDS, brief=not options.follow) as session:
         if options.previous:
             return await print_previous(session, options, picks)
@@ -288,8 +288,8 @@ async def logs(options: LogsOptions, connect: Connect = open_session, read: PodL
             session.namespace, options.job, tail=options.tail, once=not options.follow
         ) as log:
             await log.ready.wait()
-            options = with_pod_that_is_there(log, session, options)
-            check_there(log, session, options)
+            options = with_existing_pod(log, session, options)
+            require_lines(log, session, options)
             if log.gone:
                 require_listed(session.fleet, "jobsets", f"Whether {options.job} is still in the cluster")
                 warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.logs.folder}.")
@@ -305,7 +305,7 @@ def hint_at_other_pods(session: Session, options: LogsOptions) -> None:
         warn(f"This is the log of pod 0 of {pods}; another: a4 logs {options.job} POD, all of them: --all.")
 
 
-def with_pod_that_is_there(log: JobLog, session: Session, options: LogsOptions) -> LogsOptions:
+def with_existing_pod(log: JobLog, session: Session, options: LogsOptions) -> LogsOptions:
     """Choose another pod, a failed one if any, if none was named and pod 0 of an ended job has no log."""
     job = session.fleet.jobsets.get((session.namespace, options.job))
     if options.all or options.rank is not None or job is None or not job.finished:
@@ -320,7 +320,7 @@ def with_pod_that_is_there(log: JobLog, session: Session, options: LogsOptions) 
     return options.replaced(rank=instead.number)
 
 
-def check_there(log: JobLog, session: Session, options: LogsOptions) -> None:
+def require_lines(log: JobLog, session: Session, options: LogsOptions) -> None:
     """Raise NotFound or another error if a job, its pods or the log of the chosen pod are missing."""
     if options.all:
         if not log.parts:
@@ -328,10 +328,10 @@ def check_there(log: JobLog, session: Session, options: LogsOptions) -> None:
             if not any(each.pod for each in pod_slots(job, session.fleet)):
                 raise NotFound(f"{options.job} has no pods: the job is {job.state}.", f"Why: a4 why {options.job}")
     elif not any(len(part) for part in log.segments_of(options.rank or 0)):
-        check_rank(log, session, options)
+        require_rank_lines(log, session, options)
 
 
-def check_rank(log: JobLog, session: Session, options: LogsOptions) -> None:
+def require_rank_lines(log: JobLog, session: Session, options: LogsOptions) -> None:
     """Raise the reason if the rank has no lines and will not get any."""
     rank, name = options.rank or 0, options.job
     if log.gone and log.ranks:
@@ -358,7 +358,7 @@ def others(log: JobLog, name: str, rank: int) -> str:
     return ". ".join(hints)
 
 
-async def one_rank(session: Session, pod: Pod, options: LogsOptions, read: PodLogReader) -> int:
+async def print_one_rank(session: Session, pod: Pod, options: LogsOptions, read: PodLogReader) -> int:
     """Print a rank's log directly from its pod."""
     from console.logs.container_log import LogRequest
 
@@ -381,7 +381,7 @@ class LineSelection:
     def __init__(self, options: LogsOptions) -> None:
         """Raises BadInput for invalid options."""
         self.needed = bool(options.since or options.grep or options.level or options.consensus or options.json)
-        self._since = moment(options.since) if options.since else 0.0
+        self._since = parse_moment(options.since) if options.since else 0.0
         self._level = options.level
         try:
             self._grep = re.compile(options.grep) if options.grep else None
@@ -396,7 +396,7 @@ class LineSelection:
         )
 
 
-def moment(text: str) -> float:
+def parse_moment(text: str) -> float:
     """Parse a time or a duration ago (90s, 5m, 2h, 1d) to seconds since the epoch. Raises BadInput."""
     span = _TIME_SPAN.fullmatch(text)
     if span:
@@ -410,7 +410,7 @@ def moment(text: str) -> float:
 async def print_all(log: JobLog, options: LogsOptions, picks: LineSelection) -> None:
     """Print every selected line, and at the end how many ranks were covered."""
     wanted = None if options.all else {options.rank or 0}
-    printer = (AgreedPrinter if options.consensus else Printer)(log, options)
+    printer = (CommonLinePrinter if options.consensus else LinePrinter)(log, options)
     async with aclosing(log.iter_lines(wanted)) as lines:
         tail = lines if options.tail is None else tail_then_follow(lines, log, options.tail, follow=options.follow)
         async with aclosing(with_pauses(tail) if options.consensus and options.follow else tail) as batches:

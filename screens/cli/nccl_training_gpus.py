@@ -20,7 +20,7 @@ from console.metrics.export_results import (
     training_json,
 )
 from console.metrics.gpu_metrics import DCGM, GPU_METRICS, NVIDIA_SMI, GpuBoard, GpuSource, find_metric, mfu
-from console.metrics.health import STEPLESS_WORDS, Health
+from console.metrics.health import STEPLESS_WORDS, JobHealth
 from console.metrics.job_progress import progress_of_runs
 from console.metrics.nccl_history import (
     MeasuredTest,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 MEASURED_KINDS = (*JOB_KINDS, "nodes")
 
 
-async def nccl(options: NcclOptions, connect: Connect = open_session) -> int:
+async def run_nccl(options: NcclOptions, connect: Connect = open_session) -> int:
     async with connect(options, MEASURED_KINDS, listed=False) as session:
         if options.by_node:
             await session.measures.test_history.load()
@@ -80,7 +80,7 @@ async def nccl(options: NcclOptions, connect: Connect = open_session) -> int:
     return int(failed) or _warn_unread_logs(job)
 
 
-async def training(options: TrainingOptions, connect: Connect = open_session) -> int:
+async def run_training(options: TrainingOptions, connect: Connect = open_session) -> int:
     async with connect(options, MEASURED_KINDS) as session:
         job = await _read_measures(session, options.job)
         track = job.track
@@ -103,7 +103,7 @@ async def training(options: TrainingOptions, connect: Connect = open_session) ->
                 write_text, options.svg, draw_training_svg(options.job, track, earlier, options.metric)
             )
         else:
-            _say_training(options.job, job, track, health)
+            _print_training(options.job, job, track, health)
         _warn_unreadable_lines(job, "training")
     unread, gone = _warn_unread_logs(job), EXIT_ALARM if track.nan else 0
     return (health_code(health) if health is not None else gone) or unread
@@ -178,7 +178,7 @@ async def _print_tests(
         )
     else:
         for number, each in enumerate(tests, start=1):
-            _say_test(options.job, f"test {number} of {len(tests)}", each, kept, other, line)
+            _print_test(options.job, f"test {number} of {len(tests)}", each, kept, other, line)
         if len(tests) > 1:
             _print_summary(tests, line)
 
@@ -209,7 +209,7 @@ def _test_json(
     return found
 
 
-def _say_test(
+def _print_test(
     job: str, number: str, each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredTest | None, line: float
 ) -> None:
     test, own = each.test, usual_bandwidth(comparable_tests(kept, each))
@@ -330,7 +330,7 @@ def _print_nodes(nodes: dict[str, NodeBandwidth], options: NcclOptions) -> int:
 # training
 
 
-def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Health | None) -> None:
+def _print_training(name: str, job: JobMeasures, track: TrainingRun, health: JobHealth | None) -> None:
     last = track.last
     assert last is not None
     total = f" of {track.total:,} ({wording.percent(last.step or 0, track.total)})" if track.total else ""
@@ -373,7 +373,7 @@ _TEST_TITLES = (
 )  # fmt: skip
 
 
-async def gpus(options: GpusOptions, connect: Connect = open_session) -> int:
+async def run_gpus(options: GpusOptions, connect: Connect = open_session) -> int:
     """Print one reading, or with --follow one after the other; returns 1 if a GPU has a fault or none can be read."""
     what = find_metric(options.metric)
     async with connect(options, JOB_KINDS) as session:
@@ -469,7 +469,7 @@ class GpusOptions(Options):
 
 COMMANDS: Commands = {
     "nccl": Command(
-        nccl,
+        run_nccl,
         NcclOptions,
         epilog="A test passes whose average over 2 to 8 GiB is over the pass line: --pass, busbw of the settings' "
         f"alarms, A4_NCCL_PASS, or {PASS_LINE:.0f} GB/s. "
@@ -478,14 +478,14 @@ COMMANDS: Commands = {
         "why, usual: GB/s by size of your own past, compared: job, faster, sizes).",
     ),
     "training": Command(
-        training,
+        run_training,
         TrainingOptions,
         epilog="Exit codes: as of a4 why: 5 where it diverged or stalled, 1 where it failed or printed no step. JSON: "
         "name, health (state, level, words, as of a4 jobs; null: the job is not in the cluster any more), "
         f"training (format, steps: {STEP_KEYS}; finished, step, total, eta_s, mfu, marks: kind, step, time, words).",
     ),
     "gpus": Command(
-        gpus,
+        run_gpus,
         GpusOptions,
         description="GPUs of all pods of a job, the worst first: nvidia-smi in every pod, or the DCGM exporter of its "
         "node where\nthere is no nvidia-smi and in read-only mode. Only DCGM reports the last Xid.",

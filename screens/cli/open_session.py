@@ -84,7 +84,7 @@ async def _name_slow_plugin(session: Session) -> None:
 
 
 async def _require_namespace(session: Session, error: NotFound) -> None:
-    """Replace the NotFound of an object by that of its namespace, if that does not exist."""
+    """Raise NotFound of the namespace in place of that of an object, if the namespace does not exist."""
     try:
         await session.watch.require_namespace(session.namespace)
     except NotFound as missing:

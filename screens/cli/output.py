@@ -107,12 +107,12 @@ def print_result(as_json: bool, value: Any, *lines: str) -> int:
 
 def print_listing(as_json: bool, value: Any, columns: Sequence[Column[Any]], rows: Iterable[Any], none: str) -> int:
     """Print the value as JSON if requested, else the rows as a table, or `none` if there are none."""
-    from screens.columns.column import as_text
+    from screens.columns.column import text_table
 
     if as_json:
         print_json(value)
         return 0
-    titles, cells = as_text(columns, rows)
+    titles, cells = text_table(columns, rows)
     if cells:
         print_table(titles, cells)
     else:

@@ -38,7 +38,7 @@ _HELP_COLORS = (
 """Titles are bold; options, and words that begin an entry, are cyan."""
 
 
-class Parser(argparse.ArgumentParser):
+class CommandLineParser(argparse.ArgumentParser):
     """An argument parser with a4's error messages; options may not be abbreviated."""
 
     _given: Sequence[str] = ()
@@ -79,14 +79,14 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             word = unknown[0].partition("=")[0]
             if word.startswith("-"):
-                self._no_option(word)
+                self._raise_unknown_option(word)
             self.error(f"{self.prog.removeprefix('a4 ')} has no use for {word!r}")
         return found, unknown
 
-    def _no_option(self, word: str) -> NoReturn:
+    def _raise_unknown_option(self, word: str) -> NoReturn:
         where = self.prog.removeprefix("a4 ")
         words = f"There is no option {word}" if where == "a4" else f"{where} has no option {word}"
-        self.error(f"{words}.{nearest(word, self._option_string_actions)}")
+        self.error(f"{words}.{suggest_word(word, self._option_string_actions)}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
@@ -96,11 +96,11 @@ class Parser(argparse.ArgumentParser):
             # The value of an option that is not known is taken for a command: the option is the mistake.
             for word in takewhile(lambda each: each != value, self._given):
                 if word.startswith("--") and word.partition("=")[0] not in self._option_string_actions:
-                    self._no_option(word.partition("=")[0])
-            self.error(f"There is no command {value}.{nearest(str(value), choices)}")
+                    self._raise_unknown_option(word.partition("=")[0])
+            self.error(f"There is no command {value}.{suggest_word(str(value), choices)}")
         name = "/".join(action.option_strings) or self.prog
         allowed = f"The allowed values are {', '.join(choices)}."
-        self.error(f"{value!r} is not a value of {name}. {allowed}{nearest(str(value), choices)}")
+        self.error(f"{value!r} is not a value of {name}. {allowed}{suggest_word(str(value), choices)}")
 
     def error(self, message: str) -> NoReturn:
         """Print the error and how to get help on standard error; exits with 2."""
@@ -112,7 +112,7 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(print_error(BadInput(f"{message}{end}", f"{self.prog} --help says more.")))
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def suggest_word(word: str, known: Iterable[str]) -> str:
     """The known word that was probably meant, as a question; empty if none is similar."""
     from difflib import get_close_matches
 

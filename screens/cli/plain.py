@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from console.kube.snapshot import Fleet
 from console.kube.stream_completeness import SERVER_CLOCK
-from console.scheduling.topology import Pool, pools
+from console.scheduling.topology import Pool, build_pools
 from screens import wording
 from screens.cli.arguments import Options
 from screens.cli.job_arguments import alarm_line
-from screens.cli.lists import read_progress_of_jobs, unread
+from screens.cli.lists import read_progress_of_jobs, unread_kinds
 from screens.cli.open_session import open_session
 from screens.cli.output import print_line, warn
 from screens.cli.wait_and_alarms import warn_of_settings
-from screens.columns.jobs import JOBS, JobLine, last_cell, progress_cell, reasons, start_words
+from screens.columns.jobs import JOBS, JobLine, progress_cell, reason_and_message, reason_cell, start_words
 from screens.columns.live_jobs import freshness_spans, live_line
 from screens.columns.nodes import POOLS, node_state, pool_state
 from screens.columns.queues import QUEUES, QueueLine, queue_line, queue_state
@@ -44,7 +44,7 @@ class PlainLine(NamedTuple):
 
 def plain_cell(cell: Cell) -> str:
     """The text of a table cell for `a4 --plain`, without bars and decorative marks."""
-    runs = wording.runs_of(cell)
+    runs = wording.spans_of(cell)
     words = [run for at, run in enumerate(runs) if run.text.strip() not in _GLYPHS or at == len(runs) - 1 > 0]
     return re.sub(r"\s{2,}", ", ", wording.plain_text(words).replace("‖ ", ""))
 
@@ -58,9 +58,9 @@ def _without_age(text: str) -> str:
 
 def _job_line(line: JobLine, namespace: str) -> PlainLine:
     jobset, start = line.jobset, line.start
-    words, own = reasons(line)
+    words, own = reason_and_message(line)
     state = "" if words.startswith(line.health.state) else f"{line.health.state}: "
-    parts = [words or plain_cell(last_cell(line)), plain_cell(progress_cell(line)) if start is None else "", own]
+    parts = [words or plain_cell(reason_cell(line)), plain_cell(progress_cell(line)) if start is None else "", own]
     if start is not None and line.health.state == "pending":
         parts.append(f"starts {start_words(start, line.fleet.at)}")
     about = ", ".join(filter(None, (line.owner, wording.count(jobset.gpus, "GPU"))))
@@ -91,7 +91,7 @@ def _iter_lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tup
     fresh = [run.text for run in freshness_spans(tuple(fleet.links.values()), now)][1:]
     state = fresh[0] if fresh[0] == "live" else "".join(fresh)
     yield ("cluster", ""), PlainLine(f"{session.context}: {state}", _without_age(state))
-    for pool in pools(fleet):
+    for pool in build_pools(fleet):
         yield ("pool", pool.name), _pool_line(pool, now)
     for node in sorted(fleet.nodes.values(), key=lambda each: each.name):
         words = plain_cell(node_state(node, now))
@@ -127,14 +127,14 @@ def _print_changes(lines: _Lines, before: _Lines) -> None:
             print_line(f"{clock} {kind}: {len(texts) - MAX_LINES_PER_KIND:,} more: {_COMMANDS[kind]}")
 
 
-async def follow(options: Options) -> int:
+async def run_plain(options: Options) -> int:
     """Print the state of the cluster and its jobs as lines, then each change, until Ctrl-C."""
     warn_of_settings()
     only, printed = options.namespace, _Lines()
     async with open_session(options, PLAIN_KINDS) as session:
         if only and not any(namespace == only for namespace, _ in session.fleet.jobsets):
             await session.watch.require_namespace(only)
-        for kind, reason in unread(PLAIN_KINDS, session.fleet).items():
+        for kind, reason in unread_kinds(PLAIN_KINDS, session.fleet).items():
             warn(f"{kind}: {reason}")
         await asyncio.gather(read_progress_of_jobs(session, session.fleet.jobsets.values()), session.watch.me())
         session.alarms.watch_namespace(only)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from console.errors import BadInput, ConsoleError
 from console.launch.recipes import LaunchPlan
-from console.preflight.check import Check, Result, lacks_all_permissions, tally
+from console.preflight.check import Check, Result, lacks_all_permissions, tally_results
 from console.session import Session
-from screens.cli.arguments import Command, Commands, confirmed, flag, json_flag, option, word
+from screens.cli.arguments import Command, Commands, flag, json_flag, option, word, yes_flag
 from screens.cli.launch import PlanOptions, make_plan, with_queue
 from screens.cli.open_session import open_session
 from screens.cli.output import print_hint, print_json, print_line, print_result, warn
@@ -19,7 +19,7 @@ CHECK_KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resou
 """What the checks see of the cluster by its watch."""
 
 
-async def preflight(options: PreflightOptions) -> int:
+async def run_preflight(options: PreflightOptions) -> int:
     async with open_session(options, CHECK_KINDS, listed=False) as session:
         plan = await make_plan(session, options) if options.recipe else None
         if plan is None and (options.set or options.values or options.name):
@@ -49,7 +49,7 @@ async def preflight(options: PreflightOptions) -> int:
             return 0 if again.result is not Result.FAIL else 1
         checks = await _run_checks(session, plan, options, options.checks)
         namespace, name = (plan.namespace, plan.name) if plan else (session.namespace, "")
-    found = tally(checks)
+    found = tally_results(checks)
     if options.json:
         print_json(
             {
@@ -76,7 +76,7 @@ async def _run_checks(
 
 
 def _same_command(options: PreflightOptions) -> str:
-    """The same command with its recipe and values, to run again; `print_hint` adds the cluster and the namespace."""
+    """The `a4 preflight` command that repeats the checks with the same recipe and values."""
     words = ["a4", "preflight", *filter(None, [options.recipe])]
     for name, values in (
         ("-f", options.values),
@@ -125,14 +125,14 @@ class PreflightOptions(PlanOptions):
     fix: str = option(
         "--fix", metavar="CHECK", help="fix this one (add-on, services, repository, LocalQueue); asks first"
     )
-    yes: bool = confirmed("with --fix: do not ask for confirmation")
+    yes: bool = yes_flag("with --fix: do not ask for confirmation")
     looks: bool = flag("--log", help="show the requests of each check and their results")
     json: bool = json_flag()
 
 
 COMMANDS: Commands = {
     "preflight": Command(
-        preflight,
+        run_preflight,
         PreflightOptions,
         epilog="JSON: kind, namespace, recipe, name, summary, items with id, title, area, result (ok, warn, fail, not "
         "allowed to look, could not look, not applicable), evidence, reason, fix, command, repair (null, or kind, "

@@ -44,7 +44,7 @@ _DEMO_OPTIONS = {"--seed", "--demo-speed"}
 _USAGE = "Usage: a4 proxy [--port PORT] JOB POD; `a4 proxy --help` says more."
 
 
-def proxied(argv: Sequence[str]) -> list[str] | None:
+def proxy_arguments(argv: Sequence[str]) -> list[str] | None:
     """The arguments without the word `proxy`; None for another command."""
     at = 0
     while at < len(argv) and argv[at].startswith("-"):
@@ -52,13 +52,13 @@ def proxied(argv: Sequence[str]) -> list[str] | None:
     return [*argv[:at], *argv[at + 1 :]] if argv[at : at + 1] == ["proxy"] else None
 
 
-def main(argv: Sequence[str]) -> int:
+def run_proxy_command(argv: Sequence[str]) -> int:
     try:
-        words, given = read(argv)
+        words, given = parse_arguments(argv)
         if words is None:
             sys.stdout.write(PROXY_HELP)
             return 0
-        asyncio.run(proxy(words, given))
+        asyncio.run(relay_to_rank(words, given))
         code = 0
     except ConsoleError as error:
         sys.stderr.write(f"a4: {error}\n")
@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> int:
     os._exit(code)  # there is nothing to put in order, and tearing the interpreter down takes as long as a handshake
 
 
-def read(argv: Sequence[str]) -> tuple[list[str] | None, dict[str, str]]:
+def parse_arguments(argv: Sequence[str]) -> tuple[list[str] | None, dict[str, str]]:
     """Parse the command line: (positional arguments, options); None for `--help`. Raises BadInput."""
     words: list[str] = []
     given: dict[str, str] = {}
@@ -94,7 +94,7 @@ def read(argv: Sequence[str]) -> tuple[list[str] | None, dict[str, str]]:
     return words, given
 
 
-async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
+async def relay_to_rank(words: Sequence[str], given: dict[str, str]) -> None:
     """Find the rank and relay the connection."""
     from console.attach.tunnel.local_forward import POD_TIMEOUT, PortForwarder
     from console.attach.tunnel.relay import load_login, relay_stdio

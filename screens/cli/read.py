@@ -11,7 +11,7 @@ from trainlog import UnreadableLog, print_log
 EXIT_INTERRUPTED = 130
 
 
-def read(options: ReadOptions) -> int:
+def run_read(options: ReadOptions) -> int:
     """Print the parsed log: as JSON at its end, else line by line."""
     try:
         printed = print_log(options.file, warn, own_log_formats(), as_json=options.json)
@@ -30,7 +30,7 @@ class ReadOptions(Options):
 
 COMMANDS: Commands = {
     "read": Command(
-        read,
+        run_read,
         ReadOptions,
         epilog=f"JSON: nccl ({TEST_KEYS}), training (format, steps: {STEP_KEYS}), failures (kind, rank, host, line, "
         "text, hint, times), restarts (run: its place in training, last and first: step before and after), ended (what "

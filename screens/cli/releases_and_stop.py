@@ -10,19 +10,19 @@ from msgspec.structs import asdict
 from console.errors import BadInput, ConsoleError, NotFound
 from console.kube.find_job import find_job
 from screens import wording
-from screens.cli.arguments import Command, Commands, Options, confirmed, flag, json_flag, word
+from screens.cli.arguments import Command, Commands, Options, flag, json_flag, word, yes_flag
 from screens.cli.open_session import open_session
 from screens.cli.output import print_error, print_json, print_line, print_listing, print_result, warn
 from screens.cli.prompts import confirm, is_interactive
 from screens.columns.runs import ORPHANED, RELEASES
-from screens.columns.stop_consequences import launched_by_others, stop_lines
+from screens.columns.stop_consequences import launched_by_others, stop_consequence_lines
 
 if TYPE_CHECKING:
     from console.launch.stop import OrphanedResource, StopPlan
     from console.session import Session
 
 
-async def releases(options: ReleasesOptions) -> int:
+async def run_releases(options: ReleasesOptions) -> int:
     async with open_session(options, ()) as session:
         found = await session.launch.launcher().releases("" if options.all_namespaces else session.namespace)
         if not found and not options.all_namespaces:
@@ -33,16 +33,16 @@ async def releases(options: ReleasesOptions) -> int:
 STOP_KINDS = ("jobsets", "pods")
 
 
-async def stop(options: StopOptions) -> int:
+async def run_stop(options: StopOptions) -> int:
     if options.orphaned:
-        return await orphaned(options)
+        return await run_orphaned(options)
     if not options.jobs:
         raise BadInput("No job was named.", "a4 jobs lists them; a4 stop --orphaned shows orphaned resources.")
     async with open_session(options, STOP_KINDS) as session:
         plans = [await plan_of(session, name) for name in dict.fromkeys(options.jobs)]
         await session.watch.me()  # without it nobody is "you"
         whose = session.watch.whose
-        lines = [line for plan in plans for line in stop_lines(plan, whose(plan.owner))]
+        lines = [line for plan in plans for line in stop_consequence_lines(plan, whose(plan.owner))]
         if options.dry_run:
             return print_result(options.json, plans[0] if len(plans) == 1 else plans, *lines)
         others = launched_by_others(plans, whose)
@@ -50,7 +50,7 @@ async def stop(options: StopOptions) -> int:
         what = plans[0].name if len(plans) == 1 else wording.count(len(plans), "job")
         if asks and not await confirm(lines, f"Stop {what}{others}?"):
             return 1
-        return await do_stop(session, plans, as_json=options.json)
+        return await stop_each(session, plans, as_json=options.json)
 
 
 async def plan_of(session: Session, name: str) -> StopPlan:
@@ -62,7 +62,7 @@ async def plan_of(session: Session, name: str) -> StopPlan:
         raise
 
 
-async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool) -> int:
+async def stop_each(session: Session, plans: Sequence[StopPlan], *, as_json: bool) -> int:
     """Stop each job; a failure does not keep the others from being stopped."""
     code = 0
     reports = []
@@ -85,7 +85,7 @@ async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool)
     return code
 
 
-async def orphaned(options: StopOptions) -> int:
+async def run_orphaned(options: StopOptions) -> int:
     """List orphaned resources; with --yes or confirmation remove them, running ones only if named."""
     async with open_session(options, ()) as session:
         found, hidden = await session.launch.job_stopper.list_orphaned(
@@ -126,15 +126,15 @@ class StopOptions(Options):
     orphaned: bool = flag("--orphaned", help="orphaned resources: what deleted releases left behind (of NAMEs, or all)")
     data: bool = flag("--data", help="with --orphaned: volumes and claims too")
     all_namespaces: bool = flag("-A", "--all-namespaces", help="with --orphaned: of all namespaces")
-    yes: bool = confirmed()
+    yes: bool = yes_flag()
     dry_run: bool = flag("--dry-run", help="show what would be deleted and what would stay; delete nothing")
     json: bool = json_flag()
 
 
 COMMANDS: Commands = {
-    "releases": Command(releases, ReleasesOptions),
+    "releases": Command(run_releases, ReleasesOptions),
     "stop": Command(
-        stop,
+        run_stop,
         StopOptions,
         description="Stop jobs: uninstall their releases, or delete their JobSets, and report what was deleted and "
         "what stays. One job of your own, or of an unknown owner, is stopped at once; a job that somebody else "

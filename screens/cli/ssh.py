@@ -13,7 +13,7 @@ from console.attach.ssh.editors import EDITORS, SetupStep, SshHost, StepState
 from console.errors import BadInput, ConsoleError, NotAllowed
 from console.kube.find_job import find_job
 from console.scheduling.pod_slots import find_pod_slot
-from screens.cli.arguments import Command, Commands, Options, confirmed, flag, json_flag, option, option_of_flags, word
+from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, option_of_flags, word, yes_flag
 from screens.cli.job_arguments import JOB_KINDS
 from screens.cli.open_session import open_session
 from screens.cli.output import print_json, print_line, print_result, warn, write_to_terminal
@@ -27,7 +27,7 @@ BANNER_SECONDS = 6  # seconds until an SSH server has named itself
 STEP_MARKS = {StepState.OK: "●", StepState.WARNING: "⚠", StepState.FAILED: "✗", StepState.SKIPPED: "○"}
 
 
-async def ssh(options: SshOptions) -> int:
+async def run_ssh(options: SshOptions) -> int:
     """Set up SSH to a rank and run ssh; or write, list or remove host entries."""
     if options.undo or options.forget or not (options.jobs or options.write_config):
         # Remove everything that a4 wrote for ssh, or these jobs' hosts; else list the hosts.
@@ -126,7 +126,7 @@ async def set_up(session: Session, options: SshOptions | CodeOptions, job: str, 
     return host
 
 
-async def code(options: CodeOptions) -> int:
+async def run_code(options: CodeOptions) -> int:
     """Open a rank in a local editor; without one, print its link and manual steps."""
     async with open_session(options, JOB_KINDS) as session:
         host = await set_up(session, options, options.job, options.rank_text)
@@ -157,7 +157,7 @@ async def code(options: CodeOptions) -> int:
     return 0
 
 
-async def doctor(options: DoctorOptions) -> int:
+async def run_doctor(options: DoctorOptions) -> int:
     """Diagnose SSH to a rank step by step; returns the exit code of the failed step."""
     found: list[SetupStep] = []
     async with open_session(options, ()) as session:
@@ -189,7 +189,7 @@ class KeyOptions(Options):
     identity: Path | None = option(
         "--identity", type=Path, metavar="FILE", help="a key to use instead of the one a4 chooses"
     )
-    yes: bool = confirmed("put the key into a pod that lacks it, unasked")
+    yes: bool = yes_flag("put the key into a pod that lacks it, unasked")
     quiet: bool = flag("-q", "--quiet", help="do not say what was set up")
     json: bool = json_flag("as JSON; nothing is started")
 
@@ -227,7 +227,7 @@ class DoctorOptions(Options):
 
 COMMANDS: Commands = {
     "ssh": Command(
-        ssh,
+        run_ssh,
         SshOptions,
         usage="a4 ssh JOB [POD] [-- COMMAND ...] | a4 ssh --write-config [JOB ...] | a4 ssh --forget JOB ... "
         "| a4 ssh --undo",
@@ -238,9 +238,9 @@ COMMANDS: Commands = {
         "command, …); of the list kind and items with these keys; of --write-config hosts and forgotten; of --forget "
         "forgotten; of --undo done.",
     ),
-    "code": Command(code, CodeOptions),
+    "code": Command(run_code, CodeOptions),
     "doctor": Command(
-        doctor,
+        run_doctor,
         DoctorOptions,
         epilog="JSON: kind, job, pod_index (and rank, its older name), items: the steps, each with name, title, state "
         "(ok, warning, failed, skipped), seconds, found, fix.",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from console.session import Session
 
 
-async def buckets(options: BucketsOptions) -> int:
+async def run_buckets(options: BucketsOptions) -> int:
     async with google_of(options) as google:
         region = await google.storage.cluster_region()
         found = await google.storage.list_buckets(project_of(options.projects))
@@ -43,7 +43,7 @@ async def buckets(options: BucketsOptions) -> int:
     return print_listing(options.json, report, STORAGE, places, "The project has no buckets.")
 
 
-async def list_place(options: LsOptions) -> int:
+async def run_ls(options: LsOptions) -> int:
     if (remote := parse_remote_path(options.place)) is not None:
         return await list_folder(remote, options, options.container)
     if not options.place.strip().startswith("gs:"):
@@ -74,7 +74,7 @@ async def list_place(options: LsOptions) -> int:
     return 0
 
 
-async def get(options: GetOptions) -> int:
+async def run_get(options: GetOptions) -> int:
     place = parse_gcs_address(options.place)
     async with google_of(options) as google:
         with progress_bars(1, shown=sys.stderr.isatty() and not options.json) as bar:
@@ -87,7 +87,7 @@ async def get(options: GetOptions) -> int:
     return int(bool(report.problems))
 
 
-async def store_logs(options: StoreLogsOptions) -> int:
+async def run_store_logs(options: StoreLogsOptions) -> int:
     place = parse_gcs_address(options.place)
     if not place.folder:
         raise BadInput(f"{place} is a whole bucket.", f"Name a folder, such as {place}testbed-logs.")
@@ -136,7 +136,7 @@ def _keys(own: str) -> str:
     )
 
 
-async def checkpoints(options: CheckpointsOptions) -> int:
+async def run_checkpoints(options: CheckpointsOptions) -> int:
     now = SERVER_CLOCK.now()
     if options.place.strip().startswith("gs:"):
         async with google_of(options) as google:
@@ -267,13 +267,13 @@ class CheckpointsOptions(Options):
 
 COMMANDS: Commands = {
     "buckets": Command(
-        buckets,
+        run_buckets,
         BucketsOptions,
         epilog="JSON: kind, region (the cluster's), items with name, location, location_type, match (same region, "
         "...), storage_class, uniform, hierarchical, created.",
     ),
     "ls": Command(
-        list_place,
+        run_ls,
         LsOptions,
         epilog="JSON: kind, place, note, more, items with name, bytes, updated, generation, crc32c, folder, iteration "
         "(of a checkpoint), latest (whether it is the checkpoint to go on from). Of a pod: kind, pod_index (and rank, "
@@ -281,13 +281,13 @@ COMMANDS: Commands = {
         "mode, modified, target (of a link).",
     ),
     "get": Command(
-        get,
+        run_get,
         GetOptions,
         epilog="What is there already, whole and the same, is kept; what broke off is gone on with. JSON: source, "
         "target, files, bytes, kept, seconds, problems (object, why). Exit code 1 if anything was left out.",
     ),
     "store-logs": Command(
-        store_logs,
+        run_store_logs,
         StoreLogsOptions,
         epilog="Under the folder: pod-logs/coordinator.log (pod 0), pod-logs/worker-N.log, and where pod 0 printed "
         "them nccl-test-results.txt and connectivity-test.log. JSON: place, objects (name, lines).",
@@ -295,7 +295,7 @@ COMMANDS: Commands = {
     "lustre": Command(instances, InstanceOptions, epilog=_keys("filesystem, mount_point, throughput, legacy_port")),
     "filestore": Command(instances, InstanceOptions, epilog=_keys("tier, share, address")),
     "checkpoints": Command(
-        checkpoints,
+        run_checkpoints,
         CheckpointsOptions,
         epilog="Judged by names, sizes and headers of the files; nothing is loaded. JSON: kind, place, last_complete "
         "(step), age (s), gpu_hours_at_risk (the most that would be lost; null where no running job is named), lost "

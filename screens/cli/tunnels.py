@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from console.attach.tunnel.tunnel_files import Tunnel
 
 
-async def forward(options: ForwardOptions) -> int:
+async def run_forward(options: ForwardOptions) -> int:
     """Open the ports until Ctrl-C or the job's end; returns at once for a background tunnel."""
     if options.demo and options.background:
         raise BadInput("The practice cluster ends with this command, so no tunnel to it can be kept.")
@@ -30,9 +30,9 @@ async def forward(options: ForwardOptions) -> int:
         kubeconfig = await asyncio.to_thread(practice.kubeconfig) if practice else options.kubeconfig
         order = await _make_request(options, kubeconfig)
         if options.background:
-            from console.attach.tunnel.background import start_detached
+            from console.attach.tunnel.background import start_detached_tunnel
 
-            tunnel, notes = await start_detached(order)
+            tunnel, notes = await start_detached_tunnel(order)
             for note in notes:
                 warn(note)
             ends = f"It runs in the background: a4 tunnels lists it, a4 tunnels stop {tunnel.name} ends it."
@@ -120,7 +120,7 @@ def _change_printer(first: Tunnel) -> Callable[[Tunnel], None]:
     return print_change
 
 
-async def tunnels(options: TunnelsOptions) -> int:
+async def run_tunnels(options: TunnelsOptions) -> int:
     from console.attach.tunnel import tunnel_files
 
     match options.action:
@@ -180,7 +180,7 @@ class TunnelsOptions(Options):
 
 COMMANDS: Commands = {
     "forward": Command(
-        forward,
+        run_forward,
         ForwardOptions,
         usage="a4 forward JOB POD [LOCAL:]REMOTE ... [--background] [--save NAME] [--json] | a4 forward --profile NAME",
         epilog="POD counts over the whole job (3) or in one replicated job (workers/3); pod/NAME without an index is a "
@@ -188,7 +188,7 @@ COMMANDS: Commands = {
         "ports are open on this machine only, and lead to whichever pod fills that place when somebody connects.",
     ),
     "tunnels": Command(
-        tunnels,
+        run_tunnels,
         TunnelsOptions,
         usage="a4 tunnels [--json] | a4 tunnels stop NAME ...|--all | a4 tunnels profiles | a4 tunnels forget NAME",
         epilog="JSON: kind, items with name, namespace, job, rank (index of the pod), context, server, state (ready, "

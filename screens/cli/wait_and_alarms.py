@@ -24,7 +24,7 @@ from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind, format_alarm
 from console.metrics.health import is_kept, job_health
 from console.scheduling.why import WAIT_KINDS
-from console.settings_file import config_in_force, with_thresholds
+from console.settings_file import current_config, with_thresholds
 from screens.cli.arguments import (
     EXIT_ALARM,
     Command,
@@ -42,7 +42,7 @@ from screens.cli.lists import read_diagnoses, read_progress_of_jobs
 from screens.cli.open_session import open_session
 from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.alarms import ALARMS
-from screens.columns.column import as_text
+from screens.columns.column import text_table
 from screens.columns.jobs import JobLine
 from screens.columns.live_jobs import alarm_by_log, alarms_of_session, with_diagnoses
 from screens.wording import count
@@ -87,7 +87,7 @@ class WaitCondition:
         return value is not None and self.holds(value)
 
 
-def conditions(texts: tuple[str, ...]) -> tuple[WaitCondition, ...]:
+def parse_conditions(texts: tuple[str, ...]) -> tuple[WaitCondition, ...]:
     """Parse the conditions. Raises BadInput for an invalid one."""
     found = []
     for text in texts or ("done",):
@@ -108,9 +108,9 @@ def _parse_comparison(text: str, what: str, sign: str, number: str) -> WaitCondi
     return WaitCondition(text.strip(), what, lambda value: compare(value, wanted))
 
 
-async def wait(options: WaitOptions) -> int:
+async def run_wait(options: WaitOptions) -> int:
     """Run `a4 wait`, whose help describes the exit codes."""
-    wanted = conditions(options.until)
+    wanted = parse_conditions(options.until)
     async with open_session(options, WATCHED_KINDS) as session:
         if (session.namespace, options.job) not in session.fleet.jobsets:
             await session.watch.require_namespace(session.namespace)
@@ -123,7 +123,7 @@ async def wait(options: WaitOptions) -> int:
         if options.without:
             given["off"] = tuple(options.without.split(","))
         thresholds = with_thresholds(session.alarms.thresholds, given)
-        replay = _Replay()
+        replay = _EarlierLog()
         async with session.alarms.open_monitor(session.namespace, options.job, thresholds) as watched:
             try:
                 async with asyncio.timeout(options.timeout):
@@ -151,7 +151,7 @@ async def wait(options: WaitOptions) -> int:
 
 def warn_of_settings() -> None:
     """Report problems of the alarm thresholds in the person's settings."""
-    loaded = config_in_force()
+    loaded = current_config()
     for each in loaded.problems:
         if each.path[:1] == ("alarms",):
             warn(f"{loaded.path}:{each.line}: {each.text}")
@@ -162,7 +162,7 @@ def _join_texts(wanted: tuple[WaitCondition, ...]) -> str:
 
 
 async def _wait_until(
-    session: Session, options: WaitOptions, wanted: tuple[WaitCondition, ...], watched: JobMonitor, replay: _Replay
+    session: Session, options: WaitOptions, wanted: tuple[WaitCondition, ...], watched: JobMonitor, replay: _EarlierLog
 ) -> tuple[int, str]:
     key, printed, last, gone_at = watched.key, "", None, time.monotonic() + JOB_APPEARS_SECONDS
     while True:
@@ -201,7 +201,7 @@ def _ended_badly(watched: JobMonitor) -> bool:
 
 
 @dataclass(slots=True)
-class _Replay:
+class _EarlierLog:
     """Tells whether old log lines are still being read, whose steps are not current."""
 
     last_step: float = 0.0  # when it was printed, seconds since the epoch; 0.0: none was
@@ -230,13 +230,13 @@ def _find_fulfilled(
     every = pod_slots(jobset, session.fleet) if jobset else ()
     up = bool(every) and all(rank.ready or rank.phase == "Succeeded" for rank in every)
     for each in wanted:
-        value = figure(each.what, measures)
+        value = latest_figure(each.what, measures)
         if each.is_reached(value, up=up, done=done):
             return each.text if value is None else f"{each.text} reached ({each.what} {value:g})"
     return ""
 
 
-def figure(what: str, measures: JobMeasures | None) -> float | None:
+def latest_figure(what: str, measures: JobMeasures | None) -> float | None:
     """The latest value of busbw (average of the last finished test), step or loss; None if unknown."""
     if measures is None:
         return None
@@ -296,7 +296,7 @@ def _final_outcome(
 
 def _print_progress(options: WaitOptions, measures: JobMeasures | None, printed: str) -> str:
     """Print one line on standard error when there is something new; returns that line."""
-    step, loss, busbw = (figure(what, measures) for what in ("step", "loss", "busbw"))
+    step, loss, busbw = (latest_figure(what, measures) for what in ("step", "loss", "busbw"))
     words = [f"step {step:g}"] if step is not None else []
     words += [f"loss {loss:.4g}"] if loss is not None else []
     words += [f"busbw {busbw:.4g} GB/s"] if busbw is not None else []
@@ -315,12 +315,12 @@ def _outcome_json(
         "code": code,
         "result": result,
         "words": words,
-        **{what: figure(what, measures) for what in ("step", "loss", "busbw")},
+        **{what: latest_figure(what, measures) for what in ("step", "loss", "busbw")},
         "alarms": alarms,
     }
 
 
-async def alarms(options: AlarmsOptions) -> int:
+async def run_alarms(options: AlarmsOptions) -> int:
     """Print active alarms, or each as it begins; returns 5 if there is one."""
     warn_of_settings()
     async with open_session(options, (*JOB_KINDS, "nodes"), listed=False) as session:
@@ -357,7 +357,7 @@ async def _active_alarms(session: Session, namespace: str) -> list[Alarm]:
 
 def show_alarms(found: Sequence[Alarm], listened: float, coverage: AlarmCoverage, namespace: str) -> None:
     if found:
-        print_table(*as_text(ALARMS, found))
+        print_table(*text_table(ALARMS, found))
     else:
         jobs = f"{coverage.read} of {count(coverage.running, 'running job')}"
         print_line(f"No alarms in {listened:g} s, in which lines of the log of {jobs} were read.")
@@ -434,7 +434,7 @@ class AlarmsOptions(Options):
 
 COMMANDS: Commands = {
     "wait": Command(
-        wait,
+        run_wait,
         WaitOptions,
         description="""\
 Wait for a state or metric of a job. An alarm ends the wait too, unless --ignore-alarms is given: no new
@@ -456,7 +456,7 @@ streams: logs that are followed of running jobs whose page is not open (running 
 JSON: job, code, result (reached, failed, alarm, timeout, ended), words, step, loss, busbw, alarms.""",
     ),
     "alarms": Command(
-        alarms,
+        run_alarms,
         AlarmsOptions,
         description="""\
 Alarms of all running jobs of the namespace. One or two logs of each are followed: the first and last pod,

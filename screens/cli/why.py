@@ -18,7 +18,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
 from console.metrics.alarm import INSPECTED_PREFIX, Alarm, AlarmKind, AlarmReport, next_step
-from console.metrics.health import STEPLESS_WORDS, Health, HealthLevel, alarm_kind_of_health
+from console.metrics.health import STEPLESS_WORDS, HealthLevel, JobHealth, alarm_kind_of_health
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.kueue_snapshot import workload_of_job
 from console.scheduling.what_if import next_victims
@@ -65,7 +65,7 @@ async def why(options: WhyOptions, connect: Connect = open_session) -> int:
         health = line.health if line is not None else None
         order, preempted = _preempted_next(fleet, job) if job is not None else (0, "")
         if job is None and other is None and card is None:
-            await _require_unknown(session, options.job)
+            await _raise_if_gone(session, options.job)
             find_job(fleet, session.namespace, options.job)
         waits = fleet.workload_of(job) if job is not None else other
         if options.json:
@@ -113,7 +113,7 @@ async def _list_pods(session: Session, name: str) -> None:
         await session.watch.select("pods", gpu_pods)
 
 
-def _explains_more(health: Health, sentence: str) -> bool:
+def _explains_more(health: JobHealth, sentence: str) -> bool:
     """Whether the job's health explains more than the reason why it does not run."""
     return health.over or not sentence or health.state in STEPLESS_WORDS
 
@@ -153,7 +153,7 @@ def _preempted_next(fleet: Fleet, job: JobSet) -> tuple[int, str]:
     return order, f"{job.name} is number {order} of those that Kueue would preempt {more}."
 
 
-def _exit_code(reason: Why | None, health: Health | None) -> int:
+def _exit_code(reason: Why | None, health: JobHealth | None) -> int:
     """The exit code: NotAllowed's if the reason may not be read, else by the job's health."""
     if reason is not None and reason.category is Category.NOT_ALLOWED:
         return NotAllowed.exit_code
@@ -192,7 +192,7 @@ def _next_steps(
     yield from advice or filter(None, [words])
 
 
-async def _require_unknown(session: Session, name: str) -> None:
+async def _raise_if_gone(session: Session, name: str) -> None:
     """Raise NotFound with the outcome of the latest run if the job is gone and the history knows it."""
     where = session.namespace, session.watch.server
     known = [
@@ -238,7 +238,7 @@ async def _read_health(
     return report, with_diagnoses(session, line)
 
 
-def _words(health: Health, report: AlarmReport) -> str:
+def _words(health: JobHealth, report: AlarmReport) -> str:
     state = {JobState.RUNNING: "runs", JobState.SUCCEEDED: "succeeded", "diverged": "diverged"}.get(
         health.state, f"is {health.state}"
     )

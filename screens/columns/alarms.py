@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from console.metrics.alarm import Alarm
 from screens import wording
-from screens.columns.column import PAGE, Column, since
+from screens.columns.column import PAGE, Column, age_column
 from screens.wording import Span
 
 ALARMS: tuple[Column[Alarm], ...] = (
-    since("AGO", lambda alarm: alarm.since),
+    age_column("AGO", lambda alarm: alarm.since),
     Column("", lambda alarm: wording.ALARM if alarm.is_active else wording.IDLE, only=PAGE, width=1),
     Column(
         "JOB",

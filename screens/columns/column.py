@@ -71,7 +71,7 @@ def fact(key: str, meaning: str, value: Callable[[RowT], Any]) -> Column[RowT]:
     return Column("", lambda row: "", key, meaning, value, only="json")
 
 
-def since(
+def age_column(
     title: str, moment: Callable[[RowT], float], key: str = "", meaning: str = "", *, drop: int = 0
 ) -> Column[RowT]:
     """A column with the time since a moment of each row; 0.0 is shown as empty, in JSON null."""
@@ -107,7 +107,7 @@ def as_json(columns: Iterable[Column[RowT]], rows: Iterable[RowT]) -> list[dict[
     return [{key: value(row) for key, value in keyed} for row in rows]
 
 
-def as_text(columns: Iterable[Column[RowT]], rows: Iterable[RowT]) -> tuple[list[str], list[list[str]]]:
+def text_table(columns: Iterable[Column[RowT]], rows: Iterable[RowT]) -> tuple[list[str], list[list[str]]]:
     """(titles, cells) of the table that a command prints; long sentences come last."""
     shown = sorted((column for column in columns if column.only in {"", COMMAND}), key=lambda column: column.fill)
     cells = [[plain_text(column.cell(row)) for column in shown] for row in rows]

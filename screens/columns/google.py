@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from console.errors import ApiDisabled, ConsoleError
 from console.kube.stream_completeness import SERVER_CLOCK
 from screens import wording
-from screens.columns.column import COMMAND, PAGE, Column, since
+from screens.columns.column import COMMAND, PAGE, Column, age_column
 from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Cell, Span, sentence
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ BUILDS: tuple[Column[Build], ...] = (
            least=12, most=60, cut="middle", sort=lambda build: build.images),
     Column("TOOK", lambda build: wording.age(_seconds_of(build)) if _seconds_of(build) else "", width=7, right=True,
            sort=_seconds_of, down=True, ages=True),
-    since("BEGAN", lambda build: build.created),
+    age_column("BEGAN", lambda build: build.created),
     Column("MACHINE", lambda build: build.machine, least=8, most=16, drop=5, style="dim"),
     Column("BUILD", lambda build: build.id[:8], only=PAGE, width=8, drop=6, style="dim"),
     Column("WHY", lambda build: Span(_IMAGE_PATH.sub("", sentence(build.why)), "bad") if build.why else "", fill=True,
@@ -165,7 +165,7 @@ IMAGES: tuple[Column[Image], ...] = (
     Column(
         "SIZE", lambda image: wording.size(image.bytes), width=9, right=True, down=True, sort=lambda image: image.bytes
     ),
-    since("AGE", lambda image: image.uploaded),
+    age_column("AGE", lambda image: image.uploaded),
     Column("DIGEST", lambda image: image.digest.removeprefix("sha256:")[:12], width=12, drop=5, style="dim"),
     Column("REPOSITORY", lambda image: image.repository, least=10, fill=True, drop=3, sort=True, style="dim"),
 )
@@ -273,6 +273,6 @@ STORAGE: tuple[Column[StoragePlace], ...] = (
     Column("STATE", _place_state, least=8, most=14, drop=2),
     Column("REGION", _match_cell, least=13, most=20),
     Column("SIZE", lambda place: place.size, least=4, most=12, right=True, drop=4),
-    since("AGE", lambda place: place.created, drop=6),
+    age_column("AGE", lambda place: place.created, drop=6),
     Column("DETAILS", _address_cell, fill=True, least=18, drop=3),
 )

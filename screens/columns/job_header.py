@@ -20,7 +20,7 @@ from screens.columns.jobs import (
     start_words,
     state_cell,
 )
-from screens.wording import Cell, Span, runs_of
+from screens.wording import Cell, Span, spans_of
 
 if TYPE_CHECKING:
     from console.kube.objects.event import Event
@@ -33,7 +33,7 @@ def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, now: float =
         return [glyph, Span(f"{key[1]} ", "strong"), Span(f"in {key[0]}: {'gone' if gone else 'not seen yet'}", "dim")]
     jobset = line.jobset
     at = line.fleet.at if gone else max(now, line.fleet.at)
-    runs = [Span("○ ", "dim"), Span("gone", "dim")] if gone else runs_of(state_cell(line))
+    runs = [Span("○ ", "dim"), Span("gone", "dim")] if gone else spans_of(state_cell(line))
     runs += [Span("  "), Span(jobset.name, "strong"), Span(f" in {jobset.namespace}".replace(" ", "\u00a0"), "dim")]
     left = wording.age(max(0.0, jobset.removed_at - at)) if jobset.removed_at and not gone else ""
     parts: list[tuple[str, Cell]] = [
@@ -48,7 +48,7 @@ def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, now: float =
         ("removed in", left),
     ]
     for label, cell in parts:
-        values = [run for run in runs_of(cell, "dim") if run.text]
+        values = [run for run in spans_of(cell, "dim") if run.text]
         # The spaces inside a part do not break, so a label stays with its value.
         runs += (
             [Span(" ·\u00a0", "faint"), Span(f"{label} ".replace(" ", "\u00a0") if label else "", "dim"), *values]
@@ -122,7 +122,7 @@ def _verdict_words(line: JobLine) -> str:
     return f"{wording.short_nodes(found)}. {act}" if found else ""
 
 
-def rank_waits(rank: int, pod: Pod | None, *, over: bool = False) -> str:
+def rank_log_waits_for(rank: int, pod: Pod | None, *, over: bool = False) -> str:
     """The reason why a rank has no log yet; empty once its container has started."""
     if pod is None:
         return f"pod {rank} was deleted, and its log with it" if over else f"pod {rank} has not been created yet"
@@ -133,21 +133,21 @@ def rank_waits(rank: int, pod: Pod | None, *, over: bool = False) -> str:
     return f"pod {rank} waits: {pod.status}" + (f" ({wording.sentence(why)})" if why else "")
 
 
-def _not_begun(line: JobLine, what: str, nothing: str) -> str:
+def _why_no_figures(line: JobLine, what: str, nothing: str) -> str:
     """Why a job has printed no figures yet, or `nothing` if it has ended; empty once its first pod runs."""
     jobset = line.jobset
     if jobset.state is JobState.PENDING:
         return f"{what} has not started: {wording.sentence(line.why.sentence) or 'the job waits in its queue'}"
     if jobset.finished or jobset.state is JobState.STOPPING:
         return nothing
-    waits = rank_waits(0, line.pod_slots[0].pod if line.pod_slots else None)
+    waits = rank_log_waits_for(0, line.pod_slots[0].pod if line.pod_slots else None)
     return f"{what} has not started: {waits}" if waits else ""
 
 
-def nccl_waits(line: JobLine) -> str:
+def why_no_table(line: JobLine) -> str:
     """Why the NCCL panel has no table yet."""
     jobset = line.jobset
-    if waits := _not_begun(line, "The test", "No NCCL table was printed in this job."):
+    if waits := _why_no_figures(line, "The test", "No NCCL table was printed in this job."):
         return waits
     up = f"{line.ready} of {wording.count(jobset.ranks, 'pod')} up"
     if recipe_kind(jobset.recipe) is RecipeKind.NCCL:
@@ -155,9 +155,9 @@ def nccl_waits(line: JobLine) -> str:
     return f"No NCCL table in the log of pod 0 so far ({up})."
 
 
-def training_waits(line: JobLine) -> str:
+def why_no_step(line: JobLine) -> str:
     """Why the training panel has no step yet."""
-    waits = _not_begun(line, "Training", "No training step was printed in this job.")
+    waits = _why_no_figures(line, "Training", "No training step was printed in this job.")
     up = f"{line.ready} of {wording.count(line.jobset.ranks, 'pod')} up"
     return waits or f"No training step in the log so far ({wording.sentence(line.health.words) or up})."
 

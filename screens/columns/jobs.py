@@ -16,12 +16,12 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import ALARM_GLYPH, Alarm
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
-from console.metrics.health import STEPLESS_WORDS, Health, HealthLevel, job_health
+from console.metrics.health import STEPLESS_WORDS, HealthLevel, JobHealth, job_health
 from console.scheduling.pod_slots import PodSlot, first_failure, pod_slots
 from console.scheduling.why import WAIT_KINDS, Why, awaited_ends, format_ends
 from console.scheduling.why_job import why_job
 from screens import wording
-from screens.columns.column import CREATED, Column, ListLayout, fact, since
+from screens.columns.column import CREATED, Column, ListLayout, age_column, fact
 from screens.wording import Cell, Span
 from trainlog import NcclResult
 
@@ -67,7 +67,7 @@ class JobLine(Struct, frozen=True, dict=True):
         return why_job(self.jobset, self.fleet, self.start)
 
     @cached_property
-    def health(self) -> Health:
+    def health(self) -> JobHealth:
         found = self.slow_rank
         slow = slow_rank_words(found, self.fleet.at) if found is not None else ""
         return job_health(
@@ -107,7 +107,7 @@ class JobLine(Struct, frozen=True, dict=True):
 
     @property
     def has_trouble(self) -> bool:
-        """Whether something can be done about it: it has an alarm, or its ranks wait for one that is known."""
+        """Whether the job has an alarm, or its ranks wait for a known slow rank."""
         stands = self.verdict and self.health.state in STEPLESS_WORDS
         return bool(self.alarms or stands or self.waits_for_slow_rank)
 
@@ -128,7 +128,7 @@ class JobLine(Struct, frozen=True, dict=True):
 
     @property
     def reported_slow_rank(self) -> Diagnosis | None:
-        """The slow or late rank that its health names; None where there is none, or something graver is known."""
+        """The slow or late rank of the job's health; None if there is none, or something graver is known."""
         return self.slow_rank if self.health.verdict and self.health.state not in STEPLESS_WORDS else None
 
     @property
@@ -149,10 +149,10 @@ def slow_rank_words(found: Diagnosis, now: float) -> str:
 
 def state_cell(line: JobLine) -> Cell:
     """The state as glyph and word, glyph first so that narrow columns keep it."""
-    return health_runs(line.health, line.style)
+    return health_spans(line.health, line.style)
 
 
-def health_runs(health: Health, style: str = "") -> list[Span]:
+def health_spans(health: JobHealth, style: str = "") -> list[Span]:
     """The health as glyph and word: ▲ during an alarm, ✗ once it is over, ⚠ while a step is late or slow."""
     if health.level is HealthLevel.BAD:
         glyph = wording.BAD if health.over or health.state == JobState.FAILED else wording.ALARM
@@ -205,15 +205,15 @@ def place_words(line: JobLine) -> str:
     return f"on {hosts} of {where}" if where else f"on {hosts}"
 
 
-def reasons(line: JobLine) -> tuple[str, str]:
+def reason_and_message(line: JobLine) -> tuple[str, str]:
     """The explanation, and the controller's message if it adds something or disagrees."""
     sentence = wording.sentence(line.health.words)
     return wording.short_nodes(sentence), wording.quotation(line.why, sentence, line.jobset.failure)
 
 
 def short_reasons(line: JobLine) -> tuple[str, str]:
-    """The same without what the figures of its queue and its expected start tell."""
-    sentence, own = reasons(line)
+    """A waiting job's reasons for a column, without what its queue figures and expected start already tell."""
+    sentence, own = reason_and_message(line)
     if line.health.words == line.why.sentence:
         sentence = wording.short_nodes(wording.sentence(line.why.without_figures(line.start)))
     return sentence, own
@@ -223,8 +223,8 @@ _DETAILS = re.compile(r" \([^()]*\)|, usually one takes .*|(?<=steps) take|(?<=a
 """What a sentence has that stands in the pane and on the page, and a list has no room for."""
 
 
-def last_cell(line: JobLine) -> Cell:
-    """The most important fact: why it waits, what failed first, its result, or where it runs."""
+def reason_cell(line: JobLine) -> Cell:
+    """The most important fact on a job: why it waits, what failed first, its result, or where it runs."""
     state, health = line.jobset.state, line.health
     slow = line.reported_slow_rank
     words = wording.sentence(slow.short if slow else _DETAILS.sub("", health.verdict or health.words))
@@ -326,7 +326,7 @@ def progress_words(job_progress: JobProgress) -> list[Span]:
 
 
 def left_words(line: JobLine) -> str:
-    """The time until its last step, and when that is if it is less than a day; empty: not known."""
+    """The text of the time until a training's last step, with the date if it is within a day; empty if unknown."""
     left, progress = line.seconds_left, line.job_progress
     if not left or progress is None:
         return ""
@@ -404,7 +404,7 @@ def _start_json(line: JobLine) -> dict[str, Any] | None:
     return start_json(start, line.fleet.at)
 
 
-def health_json(health: Health) -> dict[str, Any]:
+def health_json(health: JobHealth) -> dict[str, Any]:
     return {
         "state": health.state,
         "level": health.level,
@@ -476,7 +476,7 @@ JOBS: ListLayout[JobLine] = ListLayout(
                "loss over the steps that were read, or GB/s over the sizes of a test, in at most 8 means",
                lambda line: list(line.job_progress.trend) if line.job_progress else [],
                width=8, drop=5, style="accent"),
-        Column("STATUS", last_cell, "why",
+        Column("STATUS", reason_cell, "why",
                "why it does not run, what is wrong with it, or what it does before its first step, in one sentence",
                lambda line: line.health.words or line.why.sentence, fill=True, least=20),
         fact("verdict", "for whom the ranks of a late, stalled or slow job wait, if a console has looked; else empty",
@@ -487,6 +487,6 @@ JOBS: ListLayout[JobLine] = ListLayout(
              lambda line: line.jobset.removed_at or None),
         fact("finished", "when it ended, seconds since the epoch; null while it has not",
              lambda line: line.jobset.finished_at or None),
-        since("AGE", lambda line: line.jobset.created, *CREATED, drop=3),
+        age_column("AGE", lambda line: line.jobset.created, *CREATED, drop=3),
     ),
 )  # fmt: skip

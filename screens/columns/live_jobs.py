@@ -12,7 +12,7 @@ from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from console.metrics.alarm import INSPECTED_PREFIX, Alarm, AlarmKind
 from console.metrics.diagnosis import DiagnosisKind, judge_pace
 from console.metrics.health import HealthLevel, alarm_kind_of_health
-from console.settings_file import config_in_force
+from console.settings_file import current_config
 from screens.columns.jobs import JobLine
 from screens.wording import Span, duration, first_names, format_freshness, sentence
 
@@ -72,7 +72,7 @@ def alarm_by_log(line: JobLine) -> Alarm | None:
     """An alarm by the end of the job's log, before the log was followed for long enough for one."""
     kind, progress = alarm_kind_of_health(line.health), line.job_progress
     if kind is AlarmKind.KEPT and progress is not None and progress.end is not None:
-        held_for, limit = progress.at - progress.end.time, config_in_force().config.alarms.kept
+        held_for, limit = progress.at - progress.end.time, current_config().config.alarms.kept
         if progress.in_use or held_for <= limit or not line.jobset.gpus or line.health.alarmed:
             return None
         words, began = f"{line.health.state}: {line.health.words}", progress.end.time
@@ -88,7 +88,7 @@ def alarm_by_log(line: JobLine) -> Alarm | None:
 
 
 def alarms_of_session(session: Session, fleet: Fleet, namespace: str = "") -> list[Alarm]:
-    """This session's alarms and those by the ends of jobs' logs, the latest first."""
+    """The alarms of followed jobs and those found at the ends of jobs' logs, the latest first."""
     known = session.measures.progress_reader.known
     live = (each for each in fleet.jobsets.values() if not each.finished and namespace in {"", each.namespace})
     odd = (each for each in live if (found := known.get(each.uid)) and (found.end or found.nan or found.stalled))

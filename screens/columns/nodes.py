@@ -11,8 +11,8 @@ from console.google.node_pools import GooglePool
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
 from console.kube.stream_completeness import SERVER_CLOCK
-from console.scheduling.topology import GpuState, Host, Pool, host, pools
-from screens.columns.column import COMMAND, CREATED, PAGE, Column, ListLayout, fact, since
+from console.scheduling.topology import GpuState, Host, Pool, build_pools, host
+from screens.columns.column import COMMAND, CREATED, PAGE, Column, ListLayout, age_column, fact
 from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Span, bar_columns, count, duration, sentence
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _iter_nodes(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]
 POOLS: ListLayout[Pool] = ListLayout(
     "nodes",
     ("pods",),
-    lambda fleet, namespace, whose: pools(fleet),
+    lambda fleet, namespace, whose: build_pools(fleet),
     (
         Column("POOL", lambda pool: Span(pool.name, "strong" if pool.labelled else "dim"), "name",
                "the pool; a machine type in brackets where nodes belong to no pool", lambda pool: pool.name, least=8,
@@ -271,6 +271,6 @@ NODES: ListLayout[NodeRow] = ListLayout(
         fact("maintenance_at", "when maintenance is scheduled, seconds since the epoch",
              lambda row: row.node.maintenance_at or None),
         fact("version", "kubelet version", lambda row: row.node.version),
-        since("AGE", lambda row: row.node.created, *CREATED, drop=2),
+        age_column("AGE", lambda row: row.node.created, *CREATED, drop=2),
     ),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from screens.columns.column import COMMAND, CREATED, Column, ListLayout, fact, since
+from screens.columns.column import COMMAND, CREATED, Column, ListLayout, age_column, fact
 from screens.wording import Cell, Span, pod_glyph
 
 if TYPE_CHECKING:
@@ -66,6 +66,6 @@ PODS: ListLayout[Pod] = ListLayout(
                sort=True),
         Column("IP", attrgetter("ip"), "ip", "its address", width=15, drop=9, sort=True, style="dim"),
         fact("message", "what the API says of it", lambda pod: pod.message or pod.unschedulable),
-        since("AGE", attrgetter("created"), *CREATED),
+        age_column("AGE", attrgetter("created"), *CREATED),
     ),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet
 from console.kube.stream_completeness import SERVER_CLOCK
-from console.metrics.health import Health, HealthLevel
+from console.metrics.health import HealthLevel, JobHealth
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.kueue_snapshot import cluster_queue_name, gpu_flavors, queue_order
 from console.scheduling.quota_ledger import flavor_account, queue_account
@@ -22,7 +22,7 @@ from console.scheduling.why import QuotaAccount, QuotaHolder, Why
 from console.scheduling.why_workload import why_workload
 from screens import wording
 from screens.columns.column import COMMAND, Column, ListLayout, as_json, fact
-from screens.columns.jobs import health_runs, start_json, start_time
+from screens.columns.jobs import health_spans, start_json, start_time
 from screens.wording import Cell, Span
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class WorkloadLine:
     queue: str  # ClusterQueue; "": none
     owner: str
     fleet: Fleet
-    health: Health | None = None  # how its job is; None: it stands for none that is seen
+    health: JobHealth | None = None  # how its job is; None: it stands for none that is seen
     whose: str = ""  # its owner, "you" for whoever looks
     start: ExpectedStart | None = None  # when it would start, if it waits and somebody has asked
 
@@ -137,7 +137,7 @@ def _reason_cell(line: WorkloadLine) -> Cell:
     state = line.workload.state
     if not line.position and state is WorkloadState.ADMITTED:
         if line.health is not None and line.health.level in {HealthLevel.BAD, HealthLevel.LATE}:
-            glyph, word = health_runs(line.health)
+            glyph, word = health_spans(line.health)
             return [glyph, Span(f"{word.text} {_flavors_text(line.workload)}".rstrip(), word.style)]
         return [Span("● ", "ok"), Span(f"running {_flavors_text(line.workload)}".rstrip(), "dim")]
     sentence = wording.sentence(line.why.brief)
@@ -167,7 +167,7 @@ def _free_cell(line: QueueLine) -> Cell:
     return Span("+".join(f"{free:,}" for free in parts) or "0", "ok" if any(parts) else "dim")
 
 
-def stopped(queue: ClusterQueue | LocalQueue) -> str | None:
+def why_stopped(queue: ClusterQueue | LocalQueue) -> str | None:
     """Why a queue is stopped, by its policy or status; None if it is not stopped."""
     if queue.stop_policy not in {"", "None"}:
         return f"stopPolicy {queue.stop_policy}"
@@ -180,7 +180,7 @@ LOCAL_QUEUES: tuple[Column[LocalQueue], ...] = (
     fact("used", "", lambda queue: queue.in_use()),
     fact("admitted", "", lambda queue: queue.admitted),
     fact("pending", "", lambda queue: queue.pending),
-    fact("stopped", "", stopped),
+    fact("stopped", "", why_stopped),
 )
 
 
@@ -279,7 +279,7 @@ QUEUES: ListLayout[QueueLine] = ListLayout(
                "local_queues", "its LocalQueues: namespace, name, used, admitted, pending, stopped",
                lambda line: as_json(LOCAL_QUEUES, line.local_queues), COMMAND),
         Column("STATE", lambda line: queue_state(line.queue.stop_policy, line.queue.inactive_reason), "stopped",
-               "why it admits nothing", lambda line: stopped(line.queue), fill=True, least=8),
+               "why it admits nothing", lambda line: why_stopped(line.queue), fill=True, least=8),
     ),
 )  # fmt: skip
 

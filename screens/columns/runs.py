@@ -9,8 +9,8 @@ from console.kube.stream_completeness import SERVER_CLOCK
 from console.launch.run_record import STALLED_STATE, Outcome, RunRecord
 from console.metrics.gpu_time_ledger import LedgerBox, format_gpu_time
 from screens import wording
-from screens.columns.column import Column, since
-from screens.columns.jobs import health_runs
+from screens.columns.column import Column, age_column
+from screens.columns.jobs import health_spans
 from screens.sanitize import one_line
 from screens.wording import Cell, Fact, Span, alarm_words, loss_words
 from trainlog import find_nan_since
@@ -41,13 +41,13 @@ _OUTCOME_STYLES: dict[str, str] = {
 def outcome_cell(run: RunRecord) -> list[Span]:
     """The outcome as glyph and word; ▲ if an alarm is active, ✗ if one was at the end."""
     if run.now is not None and run.open:
-        return health_runs(run.now)
+        return health_spans(run.now)
     over = wording.BAD if run.ended else wording.ALARM
     glyph = over if run.had_problem else _OUTCOME_GLYPHS[run.outcome]
     return [glyph, Span(f" {run.state}", _OUTCOME_STYLES.get(run.state, ""))]
 
 
-def took_cell(run: RunRecord, now: float) -> Cell:
+def duration_cell(run: RunRecord, now: float) -> Cell:
     seconds = run.seconds(now)
     return "" if seconds is None else Span(wording.age(seconds), "" if run.open else "dim")
 
@@ -149,9 +149,9 @@ RUNS: tuple[Column[RunRecord], ...] = (
            down=True, drop=5),
     Column("RECIPE", lambda run: run.recipe, least=8, most=24, sort=True, drop=2),
     Column("NAME", lambda run: run.name, least=10, most=43, sort=True, style="strong", cut="middle"),
-    since("WHEN", lambda run: run.launched),
+    age_column("WHEN", lambda run: run.launched),
     Column("OUTCOME", outcome_cell, width=11, sort=lambda run: run.state),
-    Column("TOOK", lambda run: took_cell(run, SERVER_CLOCK.now()), width=6, right=True, ages=True, drop=3,
+    Column("TOOK", lambda run: duration_cell(run, SERVER_CLOCK.now()), width=6, right=True, ages=True, drop=3,
            sort=lambda run: run.seconds(SERVER_CLOCK.now()) or 0.0, down=True),
     Column("RESULT", measure_cell, least=7, most=28, sort=lambda run: run.peak_busbw or run.loss or 0.0, down=True),
     Column("GPUS", lambda run: f"{run.gpus or ''}", width=4, right=True, sort=lambda run: run.gpus, down=True, drop=4),
@@ -188,7 +188,7 @@ RELEASES: tuple[Column[Release], ...] = (
         down=True,
     ),
     Column("STATUS", _status_cell, least=12, most=20),
-    since("AGE", _updated_at),
+    age_column("AGE", _updated_at),
     Column("RECIPE", lambda each: each.recipe, least=8, most=30),
     Column("CHART", lambda each: each.chart, least=6, fill=True, style="dim"),
 )

@@ -21,12 +21,12 @@ def launched_by_others(plans: Sequence[StopPlan], whose: Callable[[str], str]) -
     return f", {which}launched by {', '.join(dict.fromkeys(owners))}, not by you"
 
 
-def what_stays(stays: Sequence[str], whose: str) -> str:
+def kept_objects_text(stays: Sequence[str], whose: str) -> str:
     """The text of what is kept when jobs are stopped, such as their checkpoints."""
     return ", ".join(stays) or f"none of {whose} files, as no volume and no bucket is mounted"
 
 
-def stop_lines(plan: StopPlan, owner: str, *, short: bool = False) -> list[str]:
+def stop_consequence_lines(plan: StopPlan, owner: str, *, short: bool = False) -> list[str]:
     """What stopping a job removes and keeps; `owner`: who launched it, "you" for this person."""
     goes = ", ".join(plan.goes)
     whose = f", launched by {owner}, not by you" if owner not in {"", OWN_NAME} else ""
@@ -40,4 +40,4 @@ def stop_lines(plan: StopPlan, owner: str, *, short: bool = False) -> list[str]:
         inside = "with the logs, files and checkpoints inside"
         lines.append(f"        {wording.count(plan.pods, 'pod')} {inside}{freed}")
     lines += [f"  lost: {plan.lost}"] if plan.lost else []
-    return [*lines, f"  stays: {what_stays(plan.stays, 'its')}"]
+    return [*lines, f"  stays: {kept_objects_text(plan.stays, 'its')}"]

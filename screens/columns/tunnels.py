@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from screens import wording
-from screens.columns.column import COMMAND, Column, since
+from screens.columns.column import COMMAND, Column, age_column
 from screens.wording import BAD, IDLE, OK, UNDER_WAY, Cell, Span
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _bytes_in(tunnel: Tunnel) -> int:
     return sum(each.received for each in tunnel.listeners)
 
 
-def open_now(tunnel: Tunnel) -> int:
+def open_connections(tunnel: Tunnel) -> int:
     return sum(each.open for each in tunnel.listeners)
 
 
@@ -45,7 +45,7 @@ def _bytes_cell(amount: int) -> Cell:
 
 def _connections_cell(tunnel: Tunnel) -> Cell:
     so_far = sum(each.connections for each in tunnel.listeners)
-    return [Span(f"{open_now(tunnel)}"), Span(f" of {so_far}", "dim")]
+    return [Span(f"{open_connections(tunnel)}"), Span(f" of {so_far}", "dim")]
 
 
 TUNNELS: tuple[Column[Tunnel], ...] = (
@@ -53,7 +53,7 @@ TUNNELS: tuple[Column[Tunnel], ...] = (
     Column("STATE", _state_cell, width=9, sort=lambda tunnel: tunnel.state),
     Column("TARGET", lambda tunnel: str(tunnel.address), least=12, most=48, sort=True, style="strong"),
     Column("PORTS", ports_cell, least=5, most=36),
-    Column("OPEN", _connections_cell, least=8, most=12, sort=open_now, down=True, drop=3),
+    Column("OPEN", _connections_cell, least=8, most=12, sort=open_connections, down=True, drop=3),
     Column("SENT", lambda tunnel: _bytes_cell(_bytes_out(tunnel)), width=9, right=True, sort=_bytes_out,
            down=True, drop=5),
     Column("RECEIVED", lambda tunnel: _bytes_cell(_bytes_in(tunnel)), width=9, right=True, sort=_bytes_in,
@@ -63,7 +63,7 @@ TUNNELS: tuple[Column[Tunnel], ...] = (
     Column("POD", lambda tunnel: tunnel.pod, least=10, most=50, cut="middle", drop=7, style="dim"),
     Column("NAMESPACE", lambda tunnel: tunnel.namespace, most=20, drop=8, style="dim"),
     Column("CLUSTER", lambda tunnel: tunnel.context, most=24, drop=9, cut="middle", style="dim"),
-    since("AGE", lambda tunnel: tunnel.since),
+    age_column("AGE", lambda tunnel: tunnel.since),
     Column("WHY", lambda tunnel: tunnel.words or tunnel.last_end, only=COMMAND, fill=True),
 )  # fmt: skip
 

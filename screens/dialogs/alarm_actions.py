@@ -32,20 +32,20 @@ from screens.wording import Span, first_names, short_node, short_nodes, short_pa
 
 
 @dataclass(frozen=True, slots=True)
-class Remedy:
+class RemedyKind:
     name: str
     key: str
     title: str
 
 
 REMEDIES = (
-    Remedy("without", "r", "Launch without the node"),
-    Remedy("again", "c", "Launch again"),
-    Remedy("cordon", "K", "Cordon"),
-    Remedy("report", "F", "Report the host"),
-    Remedy("bundle", "b", "Write the bundle"),
-    Remedy("stop", "x", "Stop"),
-    Remedy("pace", "p", "That is its pace now"),
+    RemedyKind("without", "r", "Launch without the node"),
+    RemedyKind("again", "c", "Launch again"),
+    RemedyKind("cordon", "K", "Cordon"),
+    RemedyKind("report", "F", "Report the host"),
+    RemedyKind("bundle", "b", "Write the bundle"),
+    RemedyKind("stop", "x", "Stop"),
+    RemedyKind("pace", "p", "That is its pace now"),
 )
 NOT_POSSIBLE = "not possible"  # the words for one that is listed, but cannot be done
 FROM_SAVED = "Launch from the checkpoint"  # what "Launch again" does where a complete one is known
@@ -93,7 +93,7 @@ def trouble_of(screen: LiveScreen, line: JobLine | None, report: HangReport | No
     return Trouble(jobset, line.slower, find_blame((), None), slower_since=slower) if slower is not None else None
 
 
-def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, str]]:
+def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[RemedyKind, str]]:
     """The actions offered for an alarm, each with its effect."""
     name, ended, blame = trouble.jobset.name, trouble.jobset.finished, trouble.blame
     where, innocent = _short_names(blame.nodes), _short_names(blame.innocent)
@@ -157,7 +157,7 @@ class ActDialog(Question[str]):
         *(Binding(each.key, f"dismiss('{each.name}')", each.title, id=f"act.{each.name}") for each in REMEDIES),
     ]
 
-    def __init__(self, trouble: Trouble, choices: Sequence[tuple[Remedy, str]]) -> None:
+    def __init__(self, trouble: Trouble, choices: Sequence[tuple[RemedyKind, str]]) -> None:
         super().__init__()
         self._trouble, self._choices = trouble, tuple(choices)
 

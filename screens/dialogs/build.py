@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 
 from console.errors import BadInput
 from console.google.builds import BUILD_MACHINES, Build, BuildContext, BuildPlan, plan_problems
-from screens.dialogs.question import Choice, Confirm, Pick, Prompt, Question
+from screens.dialogs.question import Confirm, Pick, PickEntry, Prompt, Question
 from screens.live_screen import LiveScreen
 from screens.widgets.form.form_model import LaunchRequest
 from screens.wording import whole_path
@@ -98,7 +98,7 @@ class AskBuild(Question["BuildPlan | None"]):
         self.query_one("#wrong", Static).update(self.plan()[1])
 
     @on(Input.Submitted)
-    def _submit(self) -> None:
+    def _submit_plan(self) -> None:
         self.action_take()
 
     def action_take(self) -> None:
@@ -123,8 +123,8 @@ async def start_build(screen: LiveScreen) -> Build | None:
     """Ask for context and settings and start a build; None if cancelled."""
     images = screen.app.google.images
     known = await images.list_contexts()
-    choices = [Choice(each.name, each.title) for each in known]
-    choices.append(Choice(OWN, "with a Dockerfile or a cloudbuild.yml"))
+    choices = [PickEntry(each.name, each.title) for each in known]
+    choices.append(PickEntry(OWN, "with a Dockerfile or a cloudbuild.yml"))
     picked = await screen.app.push_screen_wait(Pick("Build which image?", choices))
     if picked is None:
         return None
@@ -161,6 +161,6 @@ async def cancel_build(screen: LiveScreen, build: Build) -> Build | None:
     return await screen.app.google.images.cancel_build(build.id, build.project, build.location)
 
 
-def launch_with(screen: LiveScreen, image: str) -> None:
+def launch_with_image(screen: LiveScreen, image: str) -> None:
     text = f"{image.rpartition('/')[2]} is in the form."
     screen.app.open_launch(LaunchRequest("", {"image": image}, message=text, over=True))

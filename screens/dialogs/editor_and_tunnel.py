@@ -24,14 +24,14 @@ from screens.columns.column import Column
 from screens.columns.jobs import JobLine
 from screens.dialogs.question import Confirm, Question
 from screens.live_screen import LiveScreen
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import IDLE, OK, Span
 
 
 class EditorTable(ResourceTable[Editor]):
     NOUN = "editor"
-    EMPTY = Notice("No editors.")
+    EMPTY = EmptyNotice("No editors.")
     COLUMNS: ClassVar = (
         Column("", lambda each: OK if each.command else IDLE, width=1),
         Column("EDITOR", lambda each: each.title, least=18),
@@ -90,12 +90,12 @@ class EditorDialog(Question[Editor | None]):
         self.table.focus()
 
     @on(ResourceTable.Highlighted)
-    def _show(self, event: ResourceTable.Highlighted) -> None:
+    def _show_chosen_editor(self, event: ResourceTable.Highlighted) -> None:
         editor = self.table.row
         self.query_one("#by-hand", Static).update(manual_steps(editor) if editor else "")
 
     @on(ResourceTable.Opened)
-    def _open(self, event: ResourceTable.Opened) -> None:
+    def _answer_with_editor(self, event: ResourceTable.Opened) -> None:
         self.dismiss(self.table.row)
 
     def action_copy_command(self) -> None:
@@ -129,7 +129,7 @@ async def open_editor_in_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) 
         opens = (
             f"`ssh {plan.host}` connects then, and `code --remote ssh-remote+{plan.host}` or another editor opens it."
         )
-        lines = [opens, *consequences(plan)]
+        lines = [opens, *setup_consequences(plan)]
         question = Confirm(f"Set up SSH to {plan.job}?", lines, verb="Set up", keep="Leave")
         if not await screen.app.push_screen_wait(question):
             return
@@ -150,7 +150,7 @@ async def diagnose_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> Non
     screen.app.open_page("doctor", line.jobset.namespace, line.jobset.name, str(slot.number))
 
 
-def consequences(plan: SshPlan) -> list[str]:
+def setup_consequences(plan: SshPlan) -> list[str]:
     """What setting up SSH will do, for the confirmation."""
     lines = []
     if plan.makes_key:

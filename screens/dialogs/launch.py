@@ -17,7 +17,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
-from console.checkpoints.saved_state import STARTING_WEIGHT_FIELDS, starting_values
+from console.checkpoints.saved_state import STARTING_WEIGHT_FIELDS, values_to_resume
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, ReleaseFailed
 from console.kube.nested_values import Value, overlay_values
 from console.kube.objects.jobset import JobSet, recipe_kind
@@ -26,12 +26,12 @@ from console.launch.recipes import LaunchPlan, Manifest, join_manifests
 from console.launch.run_record import RunRecord, flatten_values
 from console.launch.service import avoid_nodes
 from console.preflight.all_checks import LAUNCH_CHECKS_TIMEOUT
-from console.preflight.check import Check, Tally, summarize_unanswered, tally
-from console.scheduling.launch_alternatives import MAX_ALTERNATIVES, Alternative, launch_alternatives
+from console.preflight.check import Check, ResultTally, summarize_unanswered, tally_results
+from console.scheduling.launch_alternatives import MAX_ALTERNATIVES, LaunchAlternative, launch_alternatives
 from console.session import Session
 from screens import wording
 from screens.columns.runs import run_reference
-from screens.dialogs.question import Choice, Confirm, Pick, Question
+from screens.dialogs.question import Confirm, Pick, PickEntry, Question
 from screens.live_screen import LiveScreen
 from screens.sanitize import one_line
 from screens.widgets.form.form_model import NAME, LaunchDraft, LaunchRequest
@@ -88,14 +88,14 @@ class Checked:
     words: Sequence[Span]
     manifests: Sequence[Manifest]
     checks: Sequence[Check] = ()
-    others: Sequence[Alternative] = ()
+    others: Sequence[LaunchAlternative] = ()
 
 
 MIN_READING_SECONDS = 1.0  # before a key launches despite a failed check: earlier, it cannot have been read
 KEY_REPEAT_SECONDS = 1.0  # seconds within which a key that is held down, or was pressed twice by mistake, comes again
 
 
-class LaunchLook(Question[bool | Alternative | ConsoleError]):
+class LaunchLook(Question[bool | LaunchAlternative | ConsoleError]):
     """The review dialog before a launch: shows what will be created, runs the checks, and asks for confirmation."""
 
     DEFAULT_CSS: ClassVar[str] = """
@@ -123,7 +123,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
         self._confirmed = False
         self._launch_key_at = time.monotonic()  # when it came last: it may have opened this
         self._refusal: ConsoleError | None = None
-        self._others: Sequence[Alternative] = ()
+        self._others: Sequence[LaunchAlternative] = ()
         self.launches_from: float | None = None  # monotonic; None while the checks run
 
     def compose(self) -> ComposeResult:
@@ -151,7 +151,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
             self._refusal = error
             self.on_screen_resume()
             return
-        found = tally(checked.checks)
+        found = tally_results(checked.checks)
         self.launches_from = time.monotonic() + (MIN_READING_SECONDS if found.objections() else 0)
         if self._confirmed and not found.objections() and self.is_active:
             self.dismiss(True)
@@ -167,7 +167,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
         words = f"The checks wait up to {LAUNCH_CHECKS_TIMEOUT:g} s for {', '.join(waiting)} …"
         self.query_one(SentenceLine).runs = (Span("◐ ", "waits"), Span(words))
 
-    def _show_checked(self, checked: Checked, found: Tally) -> None:
+    def _show_checked(self, checked: Checked, found: ResultTally) -> None:
         self._others = checked.others
         self.query_one(SentenceLine).runs = tuple(checked.words)
         self.query_one(YamlText).show(join_manifests(checked.manifests))
@@ -286,7 +286,7 @@ async def launch_plan(screen: DraftScreen, draft: LaunchDraft, plan: LaunchPlan)
         answer = await screen.app.push_screen_wait(LaunchLook(plan.name, partial(_check_launch, session, draft, plan)))
         if isinstance(answer, ConsoleError):
             raise answer
-        if isinstance(answer, Alternative):
+        if isinstance(answer, LaunchAlternative):
             _apply_alternative(screen, draft, answer)
         if answer is not True:
             screen.judge()
@@ -312,7 +312,7 @@ async def launch_plan(screen: DraftScreen, draft: LaunchDraft, plan: LaunchPlan)
         screen.app.notify(f"{why}.", title=title, severity="warning", timeout=12, markup=False)
 
 
-def _apply_alternative(screen: DraftScreen, draft: LaunchDraft, change: Alternative) -> None:
+def _apply_alternative(screen: DraftScreen, draft: LaunchDraft, change: LaunchAlternative) -> None:
     """Make a suggested change in the launch form, undoable at once, and open the review again."""
     path = draft.queue_path if change.path == "queue" else change.path
     screen.form.put_texts({**draft.model.texts, path: str(change.value)})
@@ -477,7 +477,7 @@ async def resume_values(session: Session, key: tuple[str, str], plan: LaunchPlan
     saved = session.jobs.saved_state(key)
     if saved is None or saved.survey is None:
         saved = await session.checkpoints.read_job(*key)
-    return starting_values(saved, paths, session.fleet.jobsets.get(key))
+    return values_to_resume(saved, paths, session.fleet.jobsets.get(key))
 
 
 def open_job(screen: LiveScreen, run: RunRecord) -> None:
@@ -498,7 +498,7 @@ async def pick_profile(screen: DraftScreen) -> None:
     if not names:
         screen.app.notify("There are no profiles. a4 profiles NAME --set queue=a4 makes one.", markup=False)
         return
-    choices = [Choice(name, "the default" if name == default else "", present=name == default) for name in names]
+    choices = [PickEntry(name, "the default" if name == default else "", present=name == default) for name in names]
     picked = await screen.app.push_screen_wait(Pick("Apply which profile to the form?", choices))
     if picked:
         await merge_profile(screen, draft, picked)

@@ -14,11 +14,11 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError, Unreachable
 from console.kube.objects.pod import HINT_AFTER_THE_END, Pod
-from console.scheduling.pod_slots import PodFate, PodSlot, pod_fate, pod_slots, successor
-from screens.columns.job_header import rank_waits
+from console.scheduling.pod_slots import PodFate, PodSlot, find_successor, pod_fate, pod_slots
+from screens.columns.job_header import rank_log_waits_for
 from screens.columns.jobs import JobLine
 from screens.dialogs.editor_and_tunnel import forward_pod
-from screens.dialogs.question import Choice, Confirm, Pick
+from screens.dialogs.question import Confirm, Pick, PickEntry
 from screens.dialogs.save_and_copy import copy_files
 from screens.live_screen import LiveScreen
 from screens.wording import count
@@ -195,7 +195,7 @@ class RankAction:
             return f"Pod {slot.number} has ended: {slot.status}{code}. {AFTER_THE_END_BY_KEY}"
         if not self.running or slot.phase == "Running":
             return ""
-        return rank_waits(slot.number, slot.pod)
+        return rank_log_waits_for(slot.number, slot.pod)
 
     async def perform(self, screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
         module, _, function = self.place.partition(":")
@@ -235,7 +235,7 @@ async def open_shell(screen: LiveScreen, namespace: str, pod: str, container: st
     """Run a shell in a pod on this terminal until it ends; asks which container if several run."""
     while True:
         found = screen.app.fleet.pods.get((namespace, pod))
-        chosen = container or await _choose(screen, found)
+        chosen = container or await _choose_container(screen, found)
         if chosen is None:
             return
         code, failure = await _lend_terminal(screen, namespace, pod, chosen, title)
@@ -249,20 +249,20 @@ async def open_shell(screen: LiveScreen, namespace: str, pod: str, container: st
                 raise failure
         if found is None or (failure is not None and not isinstance(failure, Unreachable)):
             return
-        heir = await _await_heir(screen, found)
+        heir = await _wait_for_replacement(screen, found)
         if heir is None:
             return
         pod = heir.name
 
 
-async def _choose(screen: LiveScreen, pod: Pod | None) -> str | None:
+async def _choose_container(screen: LiveScreen, pod: Pod | None) -> str | None:
     """The only running container, else the one that the person chooses; None if cancelled."""
     main = pod.main.name if pod and pod.main else ""
     running = [each for each in pod.containers if each.state == "running"] if pod else []
     if len(running) < 2 or pod is None:
         return main
     notes = {each.name: "init container" for each in running if each.init} | {main: "does the work"}
-    choices = [Choice(each.name, notes.get(each.name, ""), each.name == main) for each in running]
+    choices = [PickEntry(each.name, notes.get(each.name, ""), each.name == main) for each in running]
     return await screen.app.push_screen_wait(Pick(f"Shell in which container of {pod.name}?", choices))
 
 
@@ -292,7 +292,7 @@ async def _lend_terminal(
     return code, failure
 
 
-async def _await_heir(screen: LiveScreen, pod: Pod) -> Pod | None:
+async def _wait_for_replacement(screen: LiveScreen, pod: Pod) -> Pod | None:
     """The pod to continue a shell in, if the person agrees: the same if it still runs, else its successor."""
     over = f"{pod.name} has ended, and no pod replaces it."
     became = pod_fate(screen.app.fleet, pod)
@@ -311,6 +311,6 @@ async def _await_heir(screen: LiveScreen, pod: Pod) -> Pod | None:
         if became is PodFate.OVER:
             screen.notify(over, severity="warning", markup=False)
             return None
-        if (heir := successor(fleet, pod)) is not None:
+        if (heir := find_successor(fleet, pod)) is not None:
             return heir
     return None

@@ -14,7 +14,7 @@ from console.google.clusters import GkeOperation
 from console.google.node_pools import PoolsSnapshot, PoolStatus
 from console.kube.objects.node import Node
 from console.session import Session
-from screens.dialogs.question import Choice, Confirm, Pick, Prompt
+from screens.dialogs.question import Confirm, Pick, PickEntry, Prompt
 from screens.live_screen import LiveScreen
 from screens.wording import count, short_node
 
@@ -92,7 +92,7 @@ async def report_host(screen: LiveScreen, node: Node, *, reason: str = "") -> bo
     """Report the host of a node to Google as faulty after confirmation; returns whether it was reported."""
     from console.google.node_pools import HOST_FAULTS
 
-    choices = [Choice(fault, words) for fault, words in HOST_FAULTS.items()]
+    choices = [PickEntry(fault, words) for fault, words in HOST_FAULTS.items()]
     fault = await screen.app.push_screen_wait(Pick(f"What is wrong with the host of {node.name}?", choices))
     if not fault:
         return False
@@ -168,7 +168,7 @@ class PoolSizes(PoolsScreen):
     @property
     @abstractmethod
     def facts(self) -> PoolStatus | None:
-        """The selected pool as Google reports it; None while unknown."""
+        """The state of the selected node pool as Google reports it; None while unknown."""
 
     def offers(self) -> dict[str, object]:
         """The actions that Google allows for the pool: DWS sizes its pools itself."""

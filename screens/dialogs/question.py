@@ -19,7 +19,7 @@ from textual.widgets import Button, Input, Static
 from screens.columns.column import Column
 from screens.sanitize import one_line
 from screens.widgets.styled_text import AbstractWidgetMeta
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Span, whole_path
@@ -117,7 +117,7 @@ class FilePrompt(Prompt):
         self._show_path(self._value)
 
     @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
+    def _on_typed(self, event: Input.Changed) -> None:
         self._show_path(event.value)
 
     def _show_path(self, place: str) -> None:
@@ -126,7 +126,7 @@ class FilePrompt(Prompt):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PickEntry:
     """One entry of a list to pick from: its value, a note beside it, and whether it is chosen now."""
 
     value: str
@@ -134,16 +134,16 @@ class Choice:
     present: bool = False
 
 
-class ChoiceTable(ResourceTable[Choice]):
+class ChoiceTable(ResourceTable[PickEntry]):
     NOUN = "entry"
-    EMPTY = Notice("No choices.")
+    EMPTY = EmptyNotice("No choices.")
     COLUMNS: ClassVar = (
         Column("", lambda each: Span("●" if each.present else "", "ok"), width=1),
         Column("NAME", lambda each: each.value, least=12),
         Column("", lambda each: Span(each.note, "dim"), fill=True, least=0, most=120),
     )
 
-    def row_text(self, row: Choice) -> str:
+    def row_text(self, row: PickEntry) -> str:
         return f"{row.value} {row.note}"
 
 
@@ -160,7 +160,7 @@ class Pick(Question[str | None]):
         Binding("up", "step(-1)", "Up", show=False, priority=True),
     ]
 
-    def __init__(self, title: str, choices: Sequence[Choice], *, free: bool = False) -> None:
+    def __init__(self, title: str, choices: Sequence[PickEntry], *, free: bool = False) -> None:
         super().__init__()
         self._question, self._choices, self._free = title, choices, free
 
@@ -195,7 +195,7 @@ class Pick(Question[str | None]):
             self.dismiss(event.value.strip())
 
     @on(ResourceTable.Opened)
-    def _open(self, event: ResourceTable.Opened) -> None:
+    def _answer_with_row(self, event: ResourceTable.Opened) -> None:
         self.dismiss(event.key[0])
 
 

@@ -88,10 +88,10 @@ class ExecAll(WorkDialog):
         self.output.scroll_relative(y=way * max(1, self.output.size.height - 1), animate=False)
 
     def stopped_words(self) -> str:
-        return f"Stopped waiting; {self._answered()}. It may still run in the others."
+        return f"Stopped waiting; {self._answered_text()}. It may still run in the others."
 
     @on(Input.Submitted)
-    def _submit(self) -> None:
+    def _submit_command(self) -> None:
         text = self.command.value.strip()
         if not text:
             self.note("waits", "No command was given.")
@@ -105,28 +105,28 @@ class ExecAll(WorkDialog):
             return
         self._ended = []
         self.output.show("")
-        self._run(wanted, text)
+        self._run_in_ranks(wanted, text)
 
     @work(group="work", exclusive=True)
-    async def _run(self, ranks: tuple[int, ...], text: str) -> None:
+    async def _run_in_ranks(self, ranks: tuple[int, ...], text: str) -> None:
         self.busy = True
         self._wanted = len(ranks)
-        self.note("dim", f"{self._answered()}…")
+        self.note("dim", f"{self._answered_text()}…")
         try:
             await self._do(ranks, ("sh", "-c", text), self._show_result)
         except ConsoleError as error:
             self.note("bad", str(error))
         else:
             code = worst_exit_code(self._ended)
-            self.note("bad" if code else "ok", self._answered() + (f"; worst exit code {code}." if code else "."))
+            self.note("bad" if code else "ok", self._answered_text() + (f"; worst exit code {code}." if code else "."))
         self.busy = False
 
     def _show_result(self, output: RankOutput) -> None:
         self._ended.append(output)
-        self.note("dim", f"{self._answered()}…")
+        self.note("dim", f"{self._answered_text()}…")
         self.output.show("\n".join(line for group in group_outputs(self._ended) for line in group_lines(group)))
 
-    def _answered(self) -> str:
+    def _answered_text(self) -> str:
         kinds = len(group_outputs(self._ended))
         same = "" if not self._ended else ", all the same" if kinds == 1 else f", {kinds} different answers"
         return f"{len(self._ended)} of {count(self._wanted, 'pod')} answered{same if len(self._ended) > 1 else ''}"
@@ -164,10 +164,10 @@ class QuickNccl(WorkDialog):
     def action_measure(self) -> None:
         if not self.busy:
             self.busy = True
-            self._measure()
+            self._run_test()
 
     @work(group="work", exclusive=True)
-    async def _measure(self) -> None:
+    async def _run_test(self) -> None:
         self.note("dim", "It runs…")
         try:
             await self._do(self._show_result, self._note_last_line)

@@ -122,7 +122,7 @@ class CopyDialog(WorkDialog):
         return "Stopped. What was copied is kept: the same copy continues from there."
 
     @on(Input.Submitted)
-    def _submit(self) -> None:
+    def _submit_paths(self) -> None:
         if self.busy:
             return
         empty = next((each for each in (self.source, self.target) if not each.value.strip()), None)
@@ -130,22 +130,22 @@ class CopyDialog(WorkDialog):
             empty.focus()
             self.note("waits", "Both lines are needed; a folder ends with /.")
             return
-        self._copy(self.source.value.strip(), self.target.value.strip())
+        self._run_copy(self.source.value.strip(), self.target.value.strip())
 
     @work(group="work", exclusive=True)
-    async def _copy(self, source: str, target: str) -> None:
+    async def _run_copy(self, source: str, target: str) -> None:
         self.busy, self._began = True, time.monotonic()
         self.details.runs = ()
         self.note("dim", "Listing files…")
         try:
-            report = await self._do(source, target, self._progress)
+            report = await self._do(source, target, self._show_progress)
         except ConsoleError as error:
             self.note("bad", str(error))
         else:
             self._show_report(report)
         self.busy = False
 
-    def _progress(self, far: CopyProgress) -> None:
+    def _show_progress(self, far: CopyProgress) -> None:
         now = time.monotonic()
         if now - self._drawn < _PROGRESS_SECONDS:
             return

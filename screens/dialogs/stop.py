@@ -9,7 +9,7 @@ from dataclasses import replace
 from console.errors import Conflict, ConsoleError, ReleaseFailed
 from console.kube.objects.jobset import JobSet
 from console.launch.stop import StopPlan
-from screens.columns.stop_consequences import launched_by_others, stop_lines, what_stays
+from screens.columns.stop_consequences import kept_objects_text, launched_by_others, stop_consequence_lines
 from screens.dialogs.question import Confirm
 from screens.live_screen import LiveScreen
 from screens.wording import first_names
@@ -33,12 +33,12 @@ def question_lines(screen: LiveScreen, plans: Sequence[tuple[StopPlan, ConsoleEr
     lines, short = [], len(plans) > MAX_JOBS_IN_FULL
     for plan, error in plans:
         owner = screen.app.whose(plan.owner) if len(plans) > 1 else ""  # of one its title tells it
-        lines += stop_lines(plan, owner, short=short and error is None)
+        lines += stop_consequence_lines(plan, owner, short=short and error is None)
         lines += [f"  ⚠ {error.message}"] if error else []
     if not short:
         return lines
     stays = tuple(dict.fromkeys(each for plan, _ in plans for each in plan.stays))
-    return [*lines, f"Stays: {what_stays(stays, 'their')}."]
+    return [*lines, f"Stays: {kept_objects_text(stays, 'their')}."]
 
 
 async def _stops_what_has_ended(screen: LiveScreen, asked: Sequence[JobSet]) -> bool:

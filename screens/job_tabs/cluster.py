@@ -46,9 +46,9 @@ class YamlTab(JobTab):
         yield YamlText()
 
     def opened(self) -> None:
-        self._read()
+        self._read_yaml()
 
     @work(group="yaml", exclusive=True)
-    async def _read(self) -> None:
+    async def _read_yaml(self) -> None:
         with self.live.report_errors(f"Could not read JobSet {self.key[1]}"):
             self.text.show(await self.live.session.watch.manifest("JobSet", *self.key))

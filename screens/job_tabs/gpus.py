@@ -32,7 +32,7 @@ from screens.columns.column import Column, RowKey
 from screens.columns.jobs import JobLine
 from screens.job_tabs.tab import JobTab
 from screens.widgets.styled_text import CutLines
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Cell, Span, heat_bar, short_node
@@ -87,7 +87,7 @@ def _rdma_cell(row: GpuRow) -> Cell:
     return f"{received / 1e9:.1f} {sent / 1e9:6.1f}"
 
 
-def columns(gpus: int) -> Sequence[Column[GpuRow]]:
+def gpu_columns(gpus: int) -> Sequence[Column[GpuRow]]:
     return (
         Column("POD", lambda row: f"{row.gpus.rank}", least=4, right=True, sort=lambda row: row.gpus.rank),
         *(Column(f"GPU {at}", partial(gpu_cell, index=at), width=_CELL_COLUMNS, right=True) for at in range(gpus)),
@@ -107,13 +107,13 @@ def columns(gpus: int) -> Sequence[Column[GpuRow]]:
 
 class GpuTable(ResourceTable[GpuRow]):
     NOUN = "pod"
-    EMPTY = Notice("No GPU has been read yet.", "Each pod's nvidia-smi is asked every two seconds.")
+    EMPTY = EmptyNotice("No GPU has been read yet.", "Each pod's nvidia-smi is asked every two seconds.")
     _gpus = 0
 
     def fit_gpus(self, gpus: int) -> None:
         if gpus != self._gpus:
             self._gpus = gpus
-            self.set_columns(columns(max(MIN_GPU_COLUMNS, gpus)))
+            self.set_columns(gpu_columns(max(MIN_GPU_COLUMNS, gpus)))
 
     def on_mount(self) -> None:
         self.fit_gpus(MIN_GPU_COLUMNS)
@@ -209,9 +209,9 @@ class GpusTab(JobTab):
         self._show_board()
 
     def offers(self) -> dict[str, object]:
-        return {"source": self._exporter()}
+        return {"source": self._exporter_text()}
 
-    def _exporter(self) -> str:
+    def _exporter_text(self) -> str:
         if self.fleet is None or self.key not in self.fleet.jobsets or not self.live.app.connected:
             return ""
         return self.live.session.gpus.exporter_of(*self.key)

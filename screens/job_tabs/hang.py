@@ -35,10 +35,10 @@ from screens import wording
 from screens.columns.column import Column, RowKey
 from screens.columns.job_header import explanation
 from screens.columns.jobs import JobLine, slow_rank_words
-from screens.dialogs.question import Choice, Confirm, FilePrompt, Pick
+from screens.dialogs.question import Confirm, FilePrompt, Pick, PickEntry
 from screens.job_tabs.tab import JobTab
 from screens.sanitize import one_line
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine
 from screens.widgets.yaml import HEADING, OutputText
@@ -53,7 +53,7 @@ class HangGroupTable(ResourceTable["HangGroup"]):
     """Groups of processes at the same place; those that the others wait for come first."""
 
     NOUN = "group"
-    EMPTY = Notice("", glyph="")  # what is known, or what can be done, stands above it
+    EMPTY = EmptyNotice("", glyph="")  # what is known, or what can be done, stands above it
     COLUMNS: ClassVar = (
         Column("", lambda group: group_sign(group), width=1),
         Column("COUNT", lambda group: f"{len(group.members)}", width=5, right=True),
@@ -89,7 +89,7 @@ def _hide_known_verdict(tab: HangTab) -> None:
 
 
 def _key_of(group: HangGroup) -> RowKey:
-    """The row key of a group: its place, and whether the others wait for it."""
+    """The row key of a group of processes: its place, and whether the others wait for it."""
     return f"{group.doing}", group.label, "suspect" if group.suspect else ""
 
 
@@ -162,7 +162,7 @@ class HangTab(JobTab):
             elif made is None and self._makes_steps():
                 self._show_summary("dim", "○ ", f"Not inspected: it makes steps. H inspects it. {DUMPS_HALT}")
             else:
-                self._inspect(all_stacks=False, asked=False)
+                self._inspect_job(all_stacks=False, asked=False)
 
     def _find_hang_of_others(self) -> Diagnosis | None:
         """The hang report of this job that another console made."""
@@ -208,7 +208,7 @@ class HangTab(JobTab):
             "record": process and not process.program,
         }
 
-    async def _may_look(self, *, asked: bool = True) -> bool:
+    async def _may_inspect(self, *, asked: bool = True) -> bool:
         """Whether the job may be inspected now; a person is asked unless it is proven to hang."""
         if self.live.app.settings.read_only:
             self._show_summary("dim", "○ ", "Not inspected: in read-only mode no command runs in a pod.")
@@ -237,7 +237,7 @@ class HangTab(JobTab):
 
     @work(group="hang", exclusive=True)
     async def action_slow(self) -> None:
-        if not await self._may_look():
+        if not await self._may_inspect():
             return
         if self.line is not None and self.line.health.state in STEPLESS_WORDS:
             self._show_summary("dim", "○ ", f"{self.key[1]} makes no steps: H says for which rank the others wait.")
@@ -307,14 +307,14 @@ class HangTab(JobTab):
         self.advice.runs = tuple(Span(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(advice))
 
     def action_inspect(self) -> None:
-        self._inspect(all_stacks=False)
+        self._inspect_job(all_stacks=False)
 
     def action_stacks(self) -> None:
-        self._inspect(all_stacks=True)
+        self._inspect_job(all_stacks=True)
 
     @work(group="hang", exclusive=True)
-    async def _inspect(self, *, all_stacks: bool, asked: bool = True) -> None:
-        if not await self._may_look(asked=asked):
+    async def _inspect_job(self, *, all_stacks: bool, asked: bool = True) -> None:
+        if not await self._may_inspect(asked=asked):
             return
         doing = "Reading the stacks of all processes" if all_stacks else "Asking where the processes are"
         self._show_summary("waits", "◐ ", f"{doing}…")
@@ -343,7 +343,7 @@ class HangTab(JobTab):
 
     def _show_report(self, report: HangReport) -> None:
         self.report = report
-        self._show(report)
+        self._show_new_report(report)
         self.refresh_bindings()
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
@@ -359,7 +359,7 @@ class HangTab(JobTab):
         self.verdict.runs = (Span(glyph, style), Span(words, style if style == "bad" else ""))
         self.advice.runs = self.more.runs = ()
 
-    def _show(self, report: HangReport) -> None:
+    def _show_new_report(self, report: HangReport) -> None:
         _, *rest = report.verdict
         sign = wording.BAD if report.alarming else next(map(group_sign, report.groups), wording.IDLE)
         self.verdict.runs = (sign, Span(f" {report.short}", "bad" if report.alarming else "strong"))
@@ -430,7 +430,7 @@ class HangTab(JobTab):
             self.live.notify("There is no process in the list yet.", timeout=3)
             return
         who = f"{format_processes(process.sort_place)}, pid {process.pid}"
-        choices = [Choice(name, note) for name, note in FACT_NOTES.items()]
+        choices = [PickEntry(name, note) for name, note in FACT_NOTES.items()]
         what = await self.live.app.push_screen_wait(Pick(f"Of {who}", choices))
         if what is None:
             return
@@ -462,7 +462,7 @@ class HangTab(JobTab):
             if len(failed) < len(missing):
                 self.action_inspect()
             else:
-                self._show(report)
+                self._show_new_report(report)
 
 
 FACT_NOTES = {

@@ -15,7 +15,7 @@ from console.kube.snapshot import Fleet
 from console.logs.job_log import JobLog
 from console.logs.log_segment import LogSegment
 from console.logs.log_text import TextRow
-from console.logs.merged_text import AgreedText, Consensus
+from console.logs.merged_text import CommonLineFinder, CommonLinesText
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.log_search import (
     FoundLine,
@@ -28,7 +28,7 @@ from console.metrics.log_search import (
 from console.scheduling.pod_slots import first_failure
 from rankscope import format_pods
 from screens import wording
-from screens.columns.job_header import rank_waits
+from screens.columns.job_header import rank_log_waits_for
 from screens.columns.jobs import JobLine
 from screens.columns.live_jobs import alarm_by_log
 from screens.dialogs.save_and_copy import save_log
@@ -124,7 +124,7 @@ class LogTab(JobTab):
             failed = alarm is None and first_failure(line.jobset, line.fleet) is not None
             if not self.is_open or self.mode != "one" or self.rank != pod or len(line.pod_slots) < 2 or failed:
                 return
-            place = await asyncio.to_thread(locate_alarm, self._segments(), alarm)
+            place = await asyncio.to_thread(locate_alarm, self._segments_of(), alarm)
             if place is not None:
                 break
         self._led_to = alarm.kind if alarm is not None else None
@@ -147,7 +147,7 @@ class LogTab(JobTab):
         """Find out whether another pod's log has an error."""
         if self.mode != "one" or self._log is None:
             return
-        found = await asyncio.to_thread(find_first_matches, self._segments(), FIRST_ERROR)
+        found = await asyncio.to_thread(find_first_matches, self._segments_of(), FIRST_ERROR)
         found.pop(self.rank, None)
         if not found:
             self.view.show_answer("No line of any pod contains an error.", OFFER_SECONDS)
@@ -200,7 +200,7 @@ class LogTab(JobTab):
         if self._wanted is None:
             return
         (time, number), self._wanted = self._wanted, None
-        pods = pods_printing_at(self._segments(), time)
+        pods = pods_printing_at(self._segments_of(), time)
         if pods and self.mode == "agreed":
             self.action_mode()
         if pods and self.mode == "one" and self.rank not in pods:
@@ -279,20 +279,22 @@ class LogTab(JobTab):
         if again and isinstance(text, MergedText):
             text.set_segments()
         elif self.mode == "all":
-            self.view.lines.show_text(MergedText(self._segments, lambda part: str(part.rank)))
+            self.view.lines.show_text(MergedText(self._segments_of, lambda part: str(part.rank)))
         else:
             rank = self.rank
-            self.view.lines.show_text(MergedText(lambda: self._segments(rank), lambda part: self._segment_label(part)))
+            self.view.lines.show_text(
+                MergedText(lambda: self._segments_of(rank), lambda part: self._segment_label(part))
+            )
         self._update_status()
 
-    def _segments(self, rank: int | None = None) -> list[LogSegment]:
+    def _segments_of(self, rank: int | None = None) -> list[LogSegment]:
         if self._log is None:
             return []
         return self._log.parts if rank is None else self._log.segments_of(rank)
 
     def _segment_label(self, part: LogSegment) -> str:
         """The attempt and container of a line, if there are several."""
-        every = self._segments(part.rank)
+        every = self._segments_of(part.rank)
         parts = [f"attempt {part.attempt + 1}"] if len({each.attempt for each in every}) > 1 else []
         parts += [part.container] if len({each.container for each in every}) > 1 else []
         return " ".join(parts)
@@ -300,8 +302,8 @@ class LogTab(JobTab):
     @work(group="agreed", exclusive=True)
     async def _merge_common_lines(self, log: JobLog, *, again: bool = False) -> None:
         """Merge the common lines; `again`: keep showing the old result until that is complete."""
-        consensus = Consensus()
-        text, read = AgreedText(consensus, log.ranks, lambda: log.gaps), 0
+        consensus = CommonLineFinder()
+        text, read = CommonLinesText(consensus, log.ranks, lambda: log.gaps), 0
         if not again:
             self.view.lines.show_text(text)
         async with aclosing(log.iter_lines()) as batches:
@@ -355,7 +357,7 @@ class LogTab(JobTab):
         rank = self.line.pod_slots[self.rank] if self.line and self.rank < len(self.line.pod_slots) else None
         if rank is None:
             return f"pod {self.rank}"
-        waits = rank_waits(rank.number, rank.pod, over=bool(self.line and self.line.jobset.finished))
+        waits = rank_log_waits_for(rank.number, rank.pod, over=bool(self.line and self.line.jobset.finished))
         kept = self._log is not None and any(map(len, self._log.segments_of(rank.number)))
         if waits and not (kept and rank.pod is None):
             return waits

@@ -14,9 +14,9 @@ from console.kube.objects.jobset import JobState, RecipeKind, recipe_kind
 from console.kube.snapshot import Fleet
 from console.metrics.export_results import export_tests
 from console.metrics.health import STEPLESS_WORDS
-from screens.columns.job_header import nccl_waits, rank_waits
-from screens.columns.jobs import JobLine, health_runs
-from screens.dialogs.question import Choice, Pick
+from screens.columns.job_header import rank_log_waits_for, why_no_table
+from screens.columns.jobs import JobLine, health_spans
+from screens.dialogs.question import Pick, PickEntry
 from screens.dialogs.save_and_copy import save_export
 from screens.job_tabs.tab import JobTab
 from screens.widgets.charts.nccl_panel import NcclPanel, NcclTable
@@ -55,10 +55,10 @@ class NcclTab(JobTab):
         self._measured = ""  # the next snapshot, which comes at once, begins to read again
 
     def update_note(self, line: JobLine | None, fleet: Fleet) -> None:
-        self.panel.waiting = nccl_waits(line) if line else self.waits_to_appear()
+        self.panel.waiting = why_no_table(line) if line else self.waits_to_appear()
         self.panel.comparable = line is None or line.jobset.gpus >= REFERENCE_RANKS
         self.panel.over = line is None or line.jobset.finished or line.jobset.state is JobState.STOPPING
-        self.panel.late = tuple(health_runs(line.health)) if line and line.health.state in STEPLESS_WORDS else ()
+        self.panel.late = tuple(health_spans(line.health)) if line and line.health.state in STEPLESS_WORDS else ()
         if line is None:
             if self.is_open and not self._measured:
                 self._measured = "kept"
@@ -67,7 +67,7 @@ class NcclTab(JobTab):
         if not (self.is_open or recipe_kind(line.jobset.recipe) is RecipeKind.NCCL):
             return
         first = line.pod_slots[0].pod if line.pod_slots else None
-        started = not rank_waits(0, first) or line.jobset.finished
+        started = not rank_log_waits_for(0, first) or line.jobset.finished
         if self._measured != line.jobset.uid and started:
             self._measured = line.jobset.uid
             self._follow_measures()
@@ -103,11 +103,11 @@ class NcclTab(JobTab):
         panel = self.panel
         earlier = {f"{each.job or 'test'} {clock(each.at)}": each for each in panel.earlier}
         choices = [
-            Choice(name, f"{each.busbw:,.0f} GB/s" if each.busbw else "", each == panel.against)
+            PickEntry(name, f"{each.busbw:,.0f} GB/s" if each.busbw else "", each == panel.against)
             for name, each in earlier.items()
         ]
         if panel.against is not None:
-            choices.append(Choice("nothing", "no comparison"))
+            choices.append(PickEntry("nothing", "no comparison"))
         picked = await self.app.push_screen_wait(Pick("Compare with an earlier test of the same kind", choices))
         if picked is not None:
             panel.against = earlier.get(picked)

@@ -25,16 +25,16 @@ from console.scheduling.pod_failure import FailureCard, rank_failures
 from console.scheduling.pod_slots import PodSlot
 from rankscope import LateRank, SlowReport, describe_slow_rank, format_share
 from screens import wording
-from screens.columns.column import Column, RowKey, since
+from screens.columns.column import Column, RowKey, age_column
 from screens.columns.job_header import events_of
 from screens.columns.jobs import JobLine
 from screens.job_tabs.tab import JobTab
 from screens.widgets.job_pane import waiting_lines
 from screens.widgets.log.log_lines import printable
 from screens.widgets.side_pane import Lines
-from screens.widgets.styled_text import CutLines, Styled, wrap
+from screens.widgets.styled_text import CutLines, StyledWidget, wrap_text
 from screens.widgets.table.events import EventTable
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine, fold_spans
 from screens.wording import Cell, Span
@@ -63,7 +63,7 @@ def _ended_cell(slot: PodSlot) -> Cell:
 class RankTable(ResourceTable[PodSlot]):
     LIST = "job_pods"
     NOUN = "pod"
-    EMPTY = Notice("This job asks for no pods.")
+    EMPTY = EmptyNotice("This job asks for no pods.")
     COLUMNS: ClassVar = (
         Column("POD", lambda rank: str(rank.number), width=4, right=True, sort=lambda rank: rank.number),
         Column("STATUS", _status_cell, least=13, most=26, sort=lambda rank: rank.status),
@@ -80,7 +80,7 @@ class RankTable(ResourceTable[PodSlot]):
             drop=2,
         ),
         Column("EXIT", _ended_cell, width=4, right=True, drop=1),
-        since("AGE", lambda rank: rank.pod.created if rank.pod else 0.0),
+        age_column("AGE", lambda rank: rank.pod.created if rank.pod else 0.0),
     )
 
 
@@ -143,7 +143,7 @@ class PodCell:
         return Span(self.glyph.text, next(style for limit, style in FRESHNESS_STYLES if quiet < limit))
 
 
-class PodMatrix(Styled, can_focus=True):
+class PodMatrix(StyledWidget, can_focus=True):
     """A grid with one cell per pod and a cursor; Enter opens the pod's log."""
 
     DEFAULT_CSS: ClassVar[str] = "PodMatrix { height: auto; }"
@@ -225,7 +225,7 @@ def card_lines(card: FailureCard, width: int, room: int) -> list[str]:
     head = [
         line
         for part in text[: len(text) - printed]
-        for line in wrap(printable(wording.short_nodes(part)), max(1, width))
+        for line in wrap_text(printable(wording.short_nodes(part)), max(1, width))
     ]
     high = max(1, room - min(MIN_CARD_LOG_LINES, printed, room - 1))
     if len(head) > high:
@@ -331,7 +331,7 @@ class RanksTab(JobTab):
         # All ranks are listened to once they are too many to look at one by one and one of them runs.
         if not self._listening and many and any(rank.phase == "Running" for rank in line.pod_slots):
             self._listening = True
-            self._listen()
+            self._follow_lines()
         about = (line.jobset.restarts, len(rank_failures(line.jobset, line.fleet)))
         if any(about) and about != self._described:  # more has ended badly
             self._described = about
@@ -376,7 +376,7 @@ class RanksTab(JobTab):
         self.matrix.refresh()
 
     @work(group="pulse", exclusive=True)
-    async def _listen(self) -> None:
+    async def _follow_lines(self) -> None:
         with self.live.report_errors("The pods cannot be watched"):
             async with self.live.session.measures.open_job(*self.key) as job, aclosing(job.follow_changes()) as changes:
                 async for _ in changes:
@@ -387,7 +387,7 @@ class RanksTab(JobTab):
 
     def resume_after_reconnect(self) -> None:
         if self._listening:
-            self._listen()
+            self._follow_lines()
 
     @work(group="card", exclusive=True)
     async def _read_card(self) -> None:

@@ -16,8 +16,8 @@ from console.metrics.export_results import export_tracks
 from console.metrics.health import STEPLESS_WORDS
 from console.metrics.job_measures import JobMeasures
 from screens import wording
-from screens.columns.job_header import explanation, training_waits
-from screens.columns.jobs import JobLine, health_runs, left_words
+from screens.columns.job_header import explanation, why_no_step
+from screens.columns.jobs import JobLine, health_spans, left_words
 from screens.dialogs.save_and_copy import save_export
 from screens.job_tabs.tab import JobTab
 from screens.widgets.charts.training_panel import TrainingCharts, TrainingPanel
@@ -72,7 +72,7 @@ class TrainingTab(JobTab):
             self._follow_measures()
 
     def opened(self) -> None:
-        self._show()
+        self._show_measures()
 
     def update_note(self, line: JobLine | None, fleet: Fleet) -> None:
         health = line.health if line is not None else None
@@ -81,9 +81,9 @@ class TrainingTab(JobTab):
         if self.is_open:
             self.panel.known = "".join(run.text for run in explanation(line, gone=False)) if line is not None else ""
             self.panel.left = left_words(line) if line is not None else ""
-            self.panel.over = health_runs(health)[0] if health is not None and (health.over or health.kept) else None
+            self.panel.over = health_spans(health)[0] if health is not None and (health.over or health.kept) else None
             self.panel.reading = self._has_unread_log
-            self.panel.waiting = training_waits(line) if line else self.waits_to_appear()
+            self.panel.waiting = why_no_step(line) if line else self.waits_to_appear()
 
     @work(group="training", exclusive=True)
     async def _follow_measures(self) -> None:
@@ -93,7 +93,7 @@ class TrainingTab(JobTab):
                 async for _ in changes:
                     self._update_summary()
                     if self.is_open:
-                        self._show()
+                        self._show_measures()
         except ConsoleError as error:
             self.panel.waiting = f"The log cannot be read: {error}"
 
@@ -107,12 +107,12 @@ class TrainingTab(JobTab):
         track = self._job.track if self._job and not self._job.is_reading_old_lines else None
         if track is not None and track.last is not None:
             loss = track.latest_value("loss")
-            late = wording.plain_text(health_runs(self.panel.late)) if self.panel.late is not None else ""
+            late = wording.plain_text(health_spans(self.panel.late)) if self.panel.late is not None else ""
             done = wording.percent(track.last.step, track.total) if track.last.step and track.total else ""
             known = "  ".join(filter(None, (done, f"loss {loss:.4g}" if loss is not None else "")))
             self.note = f"{wording.ALARM.text} {track.position().what}" if track.nan else late or known
 
-    def _show(self) -> None:
+    def _show_measures(self) -> None:
         if self._job is not None:
             self.panel.reading = self._has_unread_log
             self.panel.gpu = self._job.accelerator
@@ -139,7 +139,7 @@ class TrainingTab(JobTab):
 
     def show_line(self, time: float, words: str) -> None:
         self._line = time, words
-        self._show()
+        self._show_measures()
 
     @work(group="earlier", exclusive=True)
     async def action_earlier(self) -> None:

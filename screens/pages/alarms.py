@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from console.hang.bundle import find_unasked_bundle
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import ALARM_GLYPH, Alarm
-from screens.alarm_toasts import line_of
+from screens.alarm_toasts import live_job_line
 from screens.columns.alarms import ALARMS
 from screens.columns.column import RowKey
 from screens.columns.live_jobs import alarms_of_session
@@ -20,7 +20,7 @@ from screens.dialogs.alarm_actions import (
     ACT,
     NOT_POSSIBLE,
     REMEDIES,
-    Remedy,
+    RemedyKind,
     Trouble,
     act_on_trouble,
     list_remedies,
@@ -28,7 +28,7 @@ from screens.dialogs.alarm_actions import (
 )
 from screens.live_screen import ONLY_MINE, LiveScreen
 from screens.session_app import SessionApp
-from screens.widgets.table.row_painter import Notice, cell_width
+from screens.widgets.table.row_painter import EmptyNotice, cell_width
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Span, short_path
@@ -40,7 +40,7 @@ TAB_OF_ALARM = {"stall": "hang", "busbw": "nccl", "gpu": "gpus", "failed": "log"
 class AlarmTable(ResourceTable[Alarm]):
     LIST = "alarms"
     NOUN = "alarm"
-    EMPTY = Notice("No alarms.", "Running jobs are watched until they end; one whose page was opened in full.")
+    EMPTY = EmptyNotice("No alarms.", "Running jobs are watched until they end; one whose page was opened in full.")
     COLUMNS: ClassVar = ALARMS
 
     @property
@@ -134,9 +134,9 @@ class AlarmsScreen(LiveScreen):
 
     def _remedy_words(self) -> list[Span]:
         """What can be done about the alarm, each with its key."""
-        trouble, alarm = self._trouble(), self.table.row
+        trouble, alarm = self._chosen_trouble(), self.table.row
         if trouble is None and alarm is not None and alarm.job and self.app.connected:
-            return [Span(self._what_is_left(alarm))]
+            return [Span(self._remaining_run_words(alarm))]
         if trouble is None or self.app.settings.read_only:
             return []
         runs = []
@@ -144,7 +144,7 @@ class AlarmsScreen(LiveScreen):
             runs += [Span(f"{each.key}\u00a0", "accent"), Span(f"{each.title.replace(' ', NO_BREAK_SPACE)}  ")]
         return runs
 
-    def _possible_remedies(self, trouble: Trouble) -> list[Remedy]:
+    def _possible_remedies(self, trouble: Trouble) -> list[RemedyKind]:
         return [each for each, does in list_remedies(self, trouble) if not does.startswith(NOT_POSSIBLE)]
 
     def _next_step(self, alarm: Alarm) -> str:
@@ -156,38 +156,38 @@ class AlarmsScreen(LiveScreen):
         sentence = alarm.next_step(owner, may_stop=may_stop, look="Enter", stop="Stop on that page")
         return f"{sentence or 'It is of no job'}. "
 
-    def _what_is_left(self, alarm: Alarm) -> str:
+    def _remaining_run_words(self, alarm: Alarm) -> str:
         """The run and the inspection that remain of an alarm's job after the job was deleted."""
         kept = find_unasked_bundle(self.session.watch, alarm.job, alarm.since)
         found = f" What was found of its processes is in {short_path(str(kept))}." if kept is not None else ""
         return f"Its job is gone; if you launched it, page 6 has its run, and n there launches it again.{found}"
 
-    def _trouble(self) -> Trouble | None:
+    def _chosen_trouble(self) -> Trouble | None:
         alarm = self.table.row
         if alarm is None or not self.app.connected:
             return None
         jobset = self.app.fleet.jobsets.get((alarm.namespace, alarm.job))
         if jobset is None:
             return None
-        return trouble_of(self, replace(line_of(self.app, jobset, self.app.fleet), alarms=(alarm,)))
+        return trouble_of(self, replace(live_job_line(self.app, jobset, self.app.fleet), alarms=(alarm,)))
 
     def offers(self) -> dict[str, object]:
-        there = self._trouble() is not None
+        there = self._chosen_trouble() is not None
         return super().offers() | {"act": there, "remedy": there}
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         allowed = super().check_action(action, parameters)
-        if action != "remedy" or not allowed or (trouble := self._trouble()) is None:
+        if action != "remedy" or not allowed or (trouble := self._chosen_trouble()) is None:
             return allowed
         return parameters[0] in {each.name for each in self._possible_remedies(trouble)}
 
     @work(group="actions")
     async def action_act(self) -> None:
-        await act_on_trouble(self, self._trouble())
+        await act_on_trouble(self, self._chosen_trouble())
 
     @work(group="actions")
     async def action_remedy(self, name: str) -> None:
-        await act_on_trouble(self, self._trouble(), name)
+        await act_on_trouble(self, self._chosen_trouble(), name)
 
     @on(AlarmTable.Opened)
     def open_job(self, event: AlarmTable.Opened) -> None:

@@ -12,7 +12,7 @@ from console.attach.ssh.editors import DOCTOR_STEPS, SetupStep, StepState
 from console.kube.snapshot import Fleet
 from screens.columns.column import Column
 from screens.live_screen import LiveScreen
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Span
@@ -22,7 +22,7 @@ STEP_STYLES = {StepState.FAILED: "bad", StepState.WARNING: "waits", StepState.SK
 StepRow = tuple[str, SetupStep | None]  # name of a step, and how it ended; None while it has not
 
 
-def milliseconds(row: StepRow) -> str:
+def duration_text(row: StepRow) -> str:
     step = row[1]
     return f"{1000 * step.seconds:,.0f}" if step and step.state is not StepState.SKIPPED else ""
 
@@ -34,11 +34,11 @@ def result_span(row: StepRow) -> Span:
 
 class StepTable(ResourceTable[StepRow]):
     NOUN = "step"
-    EMPTY = Notice("No steps.")
+    EMPTY = EmptyNotice("No steps.")
     COLUMNS: ClassVar = (
         Column("", lambda row: STEP_GLYPHS[row[1].state] if row[1] else UNDER_WAY, width=1),
         Column("STEP", lambda row: DOCTOR_STEPS[row[0]], least=16),
-        Column("MS", milliseconds, right=True, least=6),
+        Column("MS", duration_text, right=True, least=6),
         Column("FOUND", result_span, fill=True, least=20),
     )
 
@@ -75,11 +75,11 @@ class DoctorScreen(LiveScreen):
 
     def show_fleet(self, fleet: Fleet) -> None:
         """Only redraw: the steps do not come from the snapshot."""
-        self._draw()
+        self._draw_steps()
 
     def action_again(self) -> None:
         self._steps.clear()
-        self._diagnose()
+        self._run_diagnosis()
 
     @on(StepTable.Opened, "StepTable")
     def show_step(self, event: StepTable.Opened) -> None:
@@ -88,25 +88,25 @@ class DoctorScreen(LiveScreen):
             self.notify(f"{step.found} {step.fix}".strip(), title=step.title, timeout=8)
 
     @work(group="doctor", exclusive=True)
-    async def _diagnose(self) -> None:
+    async def _run_diagnosis(self) -> None:
         self._running = True
-        self._draw()
+        self._draw_steps()
         with self.report_errors(f"Could not check pod {self._rank}"):
             async for step in self.session.attach.diagnose(*self.key, self._rank):
                 self._steps[step.name] = step
-                self._draw()
+                self._draw_steps()
         self._running = False
-        self._draw()
+        self._draw_steps()
 
-    def _draw(self) -> None:
+    def _draw_steps(self) -> None:
         rows: dict[tuple[str, ...], StepRow] = {(name,): (name, self._steps.get(name)) for name in DOCTOR_STEPS}
         self.table.show_rows(rows, None)
-        self.who.runs = (Span(f"{self.key[1]} pod {self._rank}", "strong"), Span(f"  {self._verdict()}"))
+        self.who.runs = (Span(f"{self.key[1]} pod {self._rank}", "strong"), Span(f"  {self._verdict_text()}"))
         wrong = [step for step in self._steps.values() if step.fix]
         runs = [part for step in wrong for part in (Span("→ ", "head"), Span(f"{step.title}: {step.fix}  "))]
         self.fix.runs = tuple(runs)
 
-    def _verdict(self) -> str:
+    def _verdict_text(self) -> str:
         failed = next((step for step in self._steps.values() if step.state is StepState.FAILED), None)
         if failed:
             return f"cannot be reached by ssh: {failed.title} failed."

@@ -17,16 +17,16 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet, WatchState, per_snapshot
 from console.kube.stream_completeness import SERVER_CLOCK
 from console.scheduling.pod_slots import pod_slots
-from console.scheduling.topology import Floor, Holder, Host, Pool, format_gpu_sum, pools
-from screens.alarm_toasts import line_of
+from console.scheduling.topology import Holder, Host, Pool, PoolFloor, build_pools, format_gpu_sum
+from screens.alarm_toasts import live_job_line
 from screens.columns.nodes import POOLS, busbw_words, node_state
 from screens.dialogs.pool_actions import PoolsScreen
 from screens.list_and_pane import PanedScreen
-from screens.widgets.floor_map import PARTLY_USED, FloorMap, Zoom
-from screens.widgets.job_pane import entry, job_entry
+from screens.widgets.floor_map import PARTLY_USED, FloorMap, MapZoom
+from screens.widgets.job_pane import job_entry, pane_entry
 from screens.widgets.side_pane import Lines, event_lines
 from screens.widgets.styled_text import CutLines, as_last_known
-from screens.widgets.table.row_painter import Notice, cell_width
+from screens.widgets.table.row_painter import EmptyNotice, cell_width
 from screens.widgets.table.table import ResourceTable
 from screens.wording import IDLE, OK, Span, count, short_node
 
@@ -34,18 +34,18 @@ from screens.wording import IDLE, OK, Span, count, short_node
 class PoolTable(ResourceTable[Pool]):
     LIST = "pools"
     NOUN = "pool"
-    EMPTY = Notice("No nodes.", "Pools that scale from zero have none until a job waits for them.")
+    EMPTY = EmptyNotice("No nodes.", "Pools that scale from zero have none until a job waits for them.")
     COLUMNS: ClassVar = POOLS.columns
 
     def row_text(self, row: Pool) -> str:
         return f"{row.name} {row.machine_type} {' '.join(row.zones)} {row.provisioning} {row.reservation}"
 
 
-def heading(pool: Pool) -> tuple[Span, ...]:
-    return (Span(f"{pool.name}   ", "head"), *stretch_words(pool.floor))
+def pool_heading(pool: Pool) -> tuple[Span, ...]:
+    return (Span(f"{pool.name}   ", "head"), *largest_free_words(pool.floor))
 
 
-def stretch_words(floor: Floor) -> list[Span]:
+def largest_free_words(floor: PoolFloor) -> list[Span]:
     if not floor.total:
         return []
     largest = floor.largest
@@ -121,13 +121,13 @@ class FleetScreen(PanedScreen, PoolsScreen):
             names = dict.fromkeys(pip.holder.name for pip in host.pips if pip.holder)
             held = [Span(f"holds {', '.join(names)}", "dim")] if names else []
             if state[0] != OK:
-                odd += entry([Span(short_node(host.node.name), "strong")], [*state, *held], "", width, low=low)
+                odd += pane_entry([Span(short_node(host.node.name), "strong")], [*state, *held], "", width, low=low)
         found.append([[Span("hosts to look at", "head")], *odd, []] if odd else [])
         jobs = [job for job in fleet.jobsets.values() if not job.finished]
         wait = sorted((job for job in jobs if job.state is JobState.PENDING), key=lambda job: (-job.created, job.key))
-        run = (line_of(self.app, job, fleet) for job in jobs if job.state is not JobState.PENDING)
+        run = (live_job_line(self.app, job, fleet) for job in jobs if job.state is not JobState.PENDING)
         running = sorted(run, key=lambda line: line.sort_key)[:height]
-        waiting = [line_of(self.app, job, fleet) for job in wait[:height]]
+        waiting = [live_job_line(self.app, job, fleet) for job in wait[:height]]
         self._jobs = [line.jobset.key for line in (*running, *waiting)]
         for title, these in (("jobs on these hosts", running), ("wait for GPUs", waiting)):
             lines = [
@@ -149,7 +149,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
             self.action_google()
         if self.pools is not None and self.app.connected:
             self.pools = self.session.google.node_pools.with_current_nodes(self.pools)
-        found = merge_google_pools(pools(fleet), self.pools)
+        found = merge_google_pools(build_pools(fleet), self.pools)
         self.table.styles.height = max(2, min(len(found) + 1, self.size.height // 3)) if found else 4
         self.table.show_rows({(pool.name,): pool for pool in found}, fleet.links.get("nodes"))
         self._floors = [pool for pool in found if pool.floor.total]
@@ -158,7 +158,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
             held.update(dict(pool.floor.holders))
         self._holders = sorted(held.items(), key=lambda each: (-each[1], each[0].key))
         stale = any(link.state is WatchState.STALE for link in self.links(fleet))
-        headings = [as_last_known(heading(pool)) if stale else heading(pool) for pool in self._floors]
+        headings = [as_last_known(pool_heading(pool)) if stale else pool_heading(pool) for pool in self._floors]
         floors = [pool.floor for pool in self._floors]
         self.map.show_floors(list(zip(headings, floors, strict=True)), self.app.job_style)
         self._hosts = sum(len(floor.hosts) for floor in floors)
@@ -229,11 +229,11 @@ class FleetScreen(PanedScreen, PoolsScreen):
         if self.offers() != self._offered:
             self._offered = self.offers()
             self.refresh_bindings()
-        jobs = [] if self.has_class("-right") else [tuple(self._legend(self._holders, self.size.width - 4))]
+        jobs = [] if self.has_class("-right") else [tuple(self._holders_legend(self._holders, self.size.width - 4))]
         self.key.styles.height = 1 + len(jobs)
         self.key.lines = (*jobs, tuple(self._pool_details()))
 
-    def _legend(self, holders: Sequence[tuple[Holder, int]], width: int) -> list[Span]:
+    def _holders_legend(self, holders: Sequence[tuple[Holder, int]], width: int) -> list[Span]:
         """One line with the GPU holders and their owners, most GPUs first; those that do not fit are counted."""
         runs: list[Span] = []
         left = width
@@ -255,7 +255,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
     def _pool_details(self) -> list[Span]:
         hosts = self.map.hosts if self.map.has_focus else ()
         if hosts:
-            return self._about_subblock(hosts) if self.map.zoom is Zoom.SUBBLOCKS else self._about_host(hosts[0])
+            return self._about_subblock(hosts) if self.map.zoom is MapZoom.SUBBLOCKS else self._about_host(hosts[0])
         marks = (
             ("✗", "bad", "faulty"),
             ("⚠", "waits", "maintenance"),
@@ -263,7 +263,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
             ("◐", "waits", "starting"),
         )
         runs = [Span("◐ asking Google for all pools …   ", "waits")] if self._asking else []
-        partly = "" if self.map.zoom is Zoom.GPUS else f"{PARTLY_USED} partly used  "
+        partly = "" if self.map.zoom is MapZoom.GPUS else f"{PARTLY_USED} partly used  "
         runs.append(Span(f"■ a {self.map.zoom} of a job  {partly}· free  ", "dim"))
         for glyph, style, word in marks:
             runs += [Span(glyph, style), Span(f" {word}  ", "dim")]
@@ -271,7 +271,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
         return [*runs, *bars] if cell_width([*runs, *bars]) <= self.size.width - 4 else runs
 
     def _about_subblock(self, hosts: tuple[Host, ...]) -> list[Span]:
-        group = Floor(hosts[0].node.subblock, hosts)
+        group = PoolFloor(hosts[0].node.subblock, hosts)
         runs = [
             Span(f"{group.name or 'no subblock'} ", "strong"),
             Span(f"of {hosts[0].node.block or 'no block'}  "),
@@ -281,7 +281,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
         maintained = sum(bool(host.node.maintenance_active or host.node.maintenance_at) for host in hosts)
         runs += [Span(f"✗ {faulty} faulty  ", "bad")] if faulty else []
         runs += [Span(f"⚠ {maintained} with maintenance  ", "waits")] if maintained else []
-        return [*runs, *self._legend(group.holders, self.size.width)]
+        return [*runs, *self._holders_legend(group.holders, self.size.width)]
 
     def _about_host(self, host: Host) -> list[Span]:
         node, fleet = host.node, self.app.fleet

@@ -18,7 +18,7 @@ from textual.widgets import Input, TextArea
 
 from screens.dialogs.question import Question
 from screens.widgets.side_pane import Lines
-from screens.widgets.styled_text import Styled, line
+from screens.widgets.styled_text import StyledWidget, line
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.title_and_keys import verb_of
 from screens.widgets.wrapped_sentence import fold_spans
@@ -60,7 +60,7 @@ def _place_of(node: DOMNode) -> str:
     return "Rows" if isinstance(node, ResourceTable) else "This screen"
 
 
-class KeyLines(Styled):
+class KeyLines(StyledWidget):
     """Groups of keys, each beside what it does, wrapped at the widget's width."""
 
     DEFAULT_CSS = "KeyLines { height: auto; }"
@@ -70,16 +70,16 @@ class KeyLines(Styled):
         self._groups = groups
         self._wrapped: dict[int, Lines] = {}
 
-    def _lines(self, width: int) -> Lines:
+    def _fitting_lines(self, width: int) -> Lines:
         if width not in self._wrapped:
             self._wrapped = {width: [line for group in self._groups for line in group_lines(group, width)]}
         return self._wrapped[width]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._lines(width))
+        return len(self._fitting_lines(width))
 
     def render_line(self, y: int) -> Strip:
-        lines = self._lines(self.size.width)
+        lines = self._fitting_lines(self.size.width)
         return line(lines[y] if y < len(lines) else [], self.size.width, self.over(self.base_style))
 
 

@@ -17,13 +17,13 @@ from console.kube.snapshot import Fleet
 from console.kube.stream_completeness import SERVER_CLOCK
 from screens import wording
 from screens.columns.google import BUILD_GLYPHS, BUILDS, IMAGES
-from screens.dialogs.build import cancel_build, launch_with, start_build
+from screens.dialogs.build import cancel_build, launch_with_image, start_build
 from screens.dialogs.question import Prompt
 from screens.dialogs.save_and_copy import save_log
-from screens.google_pages import AskingScreen, InGoogleScreen, ProjectRegionScreen
+from screens.google_pages import GoogleScreen, InGoogleScreen, ProjectRegionScreen
 from screens.live_screen import error_notice, error_spans
 from screens.widgets.log.log_view import WAITING_FOR_CONNECTION, LogView
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine, SummaryLine
 from screens.wording import UNDER_WAY, Span, sentence
@@ -34,7 +34,7 @@ BUSY_POLL_SECONDS, IDLE_POLL_SECONDS = 3.0, 30.0  # between two looks while a bu
 class BuildTable(ResourceTable["Build"]):
     LIST = "builds"
     NOUN = "build"
-    EMPTY = Notice("No builds.", "b builds one that comes with the console, or one of yours.")
+    EMPTY = EmptyNotice("No builds.", "b builds one that comes with the console, or one of yours.")
     COLUMNS: ClassVar = BUILDS
 
     def row_text(self, row: Build) -> str:
@@ -44,14 +44,14 @@ class BuildTable(ResourceTable["Build"]):
 class ImageTable(ResourceTable["Image"]):
     LIST = "images"
     NOUN = "image"
-    EMPTY = Notice("No images.", "b builds one.")
+    EMPTY = EmptyNotice("No images.", "b builds one.")
     COLUMNS: ClassVar = IMAGES
 
     def row_text(self, row: Image) -> str:
         return f"{row.repository}/{row.name} {' '.join(row.tags)} {row.digest}"
 
 
-class ImagesScreen(ProjectRegionScreen, AskingScreen):
+class ImagesScreen(ProjectRegionScreen, GoogleScreen):
     crumb = "images"
     DEFAULT_CSS = """
     ImagesScreen BuildTable { height: 2fr; }
@@ -93,7 +93,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
     async def read(self) -> None:
         """Read builds at intervals, and images whenever a build has ended."""
         ended: set[str] | None = None
-        if not await self._know_where():
+        if not await self._require_place():
             return
         while True:
             pause = IDLE_POLL_SECONDS
@@ -108,7 +108,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
                     pause = BUSY_POLL_SECONDS
             await asyncio.sleep(pause if able else 0.5)
 
-    async def _know_where(self) -> bool:
+    async def _require_place(self) -> bool:
         """Whether the Google project and region are known; if not, the tables say why."""
         try:
             if await self.placed(region=True):
@@ -116,8 +116,8 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
             error: ConsoleError = BadInput("No cluster is connected, and no region was named.", "w asks for it.")
         except ConsoleError as why:
             error = why
-        self._refused(self.builds, self.summary, error)
-        self.images.show_trouble(Notice("", ""))
+        self._show_refusal(self.builds, self.summary, error)
+        self.images.show_trouble(EmptyNotice("", ""))
         return False
 
     async def _read_builds(self) -> tuple[Build, ...] | None:
@@ -126,7 +126,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
             found = await images.list_builds()
             project, location = await images.build_location()
         except ConsoleError as error:
-            self._refused(self.builds, self.summary, error)
+            self._show_refusal(self.builds, self.summary, error)
             return None
         self.builds.show_trouble(BuildTable.EMPTY)
         self.builds.show_rows({(each.id,): each for each in found})
@@ -144,7 +144,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
         try:
             found = await self.app.google.images.survey_registry()
         except ConsoleError as error:
-            self._refused(self.images, self.held, error)
+            self._show_refusal(self.images, self.held, error)
             return
         self.record_result("images")
         self.images.show_trouble(ImageTable.EMPTY)
@@ -154,7 +154,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
         runs += [Span(f"   {address}: {sentence(why)}", "waits") for address, why in found.unread]
         self.held.runs = tuple(runs)
 
-    def _refused(self, table: BuildTable | ImageTable, line: SummaryLine, error: ConsoleError) -> None:
+    def _show_refusal(self, table: BuildTable | ImageTable, line: SummaryLine, error: ConsoleError) -> None:
         self.record_result("builds" if table is self.builds else "images", error)
         table.show_trouble(error_notice(error, self.hint_of(error)))
         line.runs = error_spans(error.message)
@@ -173,7 +173,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
     def on_descendant_focus(self) -> None:
         self._show_explanation()
 
-    def _image(self) -> str:
+    def _chosen_image(self) -> str:
         if self.focused is self.images:
             return self.images.row.references[0] if self.images.row else ""
         build = self.builds.row
@@ -181,11 +181,11 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
 
     def offers(self) -> dict[str, object]:
         build = self.builds.row if self.focused is self.builds else None
-        image = self._image()
+        image = self._chosen_image()
         return super().offers() | {"cancel": build and not build.over, "launch": image, "copy": image}
 
     @on(ResourceTable.Opened, "BuildTable")
-    def _open(self, event: ResourceTable.Opened) -> None:
+    def _open_build(self, event: ResourceTable.Opened) -> None:
         event.stop()
         build = self.builds.row
         if build is not None:
@@ -200,11 +200,11 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
             self.action_launch()
 
     def action_launch(self) -> None:
-        if image := self._image():
-            launch_with(self, image)
+        if image := self._chosen_image():
+            launch_with_image(self, image)
 
     def action_copy(self) -> None:
-        if image := self._image():
+        if image := self._chosen_image():
             self.copy([image])
 
     @work(group="actions")
@@ -352,7 +352,7 @@ class BuildScreen(InGoogleScreen):
 
     def action_launch(self) -> None:
         if self.build and self.build.images:
-            launch_with(self, self.build.images[0])
+            launch_with_image(self, self.build.images[0])
 
     @work(group="actions")
     async def action_cancel(self) -> None:

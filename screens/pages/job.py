@@ -16,7 +16,7 @@ from console.kube.objects.jobset import JobState, RecipeKind, recipe_kind
 from console.kube.snapshot import Fleet, WatchState
 from console.kube.stream_completeness import SERVER_CLOCK
 from console.scheduling.pod_slots import PodSlot, first_failure
-from screens.alarm_toasts import has_changed, line_of
+from screens.alarm_toasts import has_changed, live_job_line
 from screens.columns.job_header import explanation, first_tab, head
 from screens.columns.jobs import JobLine
 from screens.dialogs.alarm_actions import ACT, act_on_trouble, trouble_of
@@ -35,9 +35,9 @@ from screens.job_tabs.training import TrainingTab
 from screens.list_and_pane import set_size
 from screens.live_screen import READ_CHECKPOINTS, LiveScreen
 from screens.widgets.job_pane import course_lines, reason_lines, saved_state_spans, should_read_unasked
-from screens.widgets.side_pane import Lines, Pane
+from screens.widgets.side_pane import Lines, SidePane
 from screens.widgets.styled_text import Backdrop, NeverScrolled, Room
-from screens.widgets.title_and_keys import Tab, TabStrip
+from screens.widgets.title_and_keys import TabLabel, TabStrip
 from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Span
 
@@ -47,7 +47,7 @@ MIN_COURSE = 8  # lines that a tab leaves from which on its page shows there how
 RANK_ACTION_BY_NAME = {action.name: action for action in RANK_ACTIONS}
 
 
-class Course(Pane):
+class JobCourse(SidePane):
     """A pane with the progress of the job, shown beside or below a tab where there is room."""
 
     def __init__(self, page: JobScreen) -> None:
@@ -115,7 +115,7 @@ class JobScreen(LiveScreen):
     saved = getters.query_one("#saved", SentenceLine)
     strip = getters.query_one(TabStrip)
     switcher = getters.query_one(ContentSwitcher)
-    course = getters.query_one("#course", Course)
+    course = getters.query_one("#course", JobCourse)
 
     def __init__(self, namespace: str, name: str, tab: str = "") -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class JobScreen(LiveScreen):
         with Room(id="rooms"):
             with Tabs(initial=self._first_tab):
                 yield from self.tabs.values()
-            yield Course(self)
+            yield JobCourse(self)
 
     def on_mount(self) -> None:
         for tab in self.tabs.values():
@@ -165,10 +165,10 @@ class JobScreen(LiveScreen):
             if not jobset.finished and connection not in {None, self._watched_by}:
                 self._watched_by = connection
                 self.app.session.alarms.watch_job(*self.key)
-            self.line = replace(line_of(self.app, jobset, fleet), faults=_tab_faults(self.tabs))
+            self.line = replace(live_job_line(self.app, jobset, fleet), faults=_tab_faults(self.tabs))
             if self._rank is None:
                 first = first_failure(jobset, fleet)
-                self._choose(first.number if first else 0)
+                self._choose_rank(first.number if first else 0)
             self._ended = ""
         elif fleet.links["jobsets"].state is WatchState.LIVE:
             self._find_end()
@@ -250,7 +250,7 @@ class JobScreen(LiveScreen):
         if self.line is not None and self.line.faults != _tab_faults(self.tabs):
             self.line = replace(self.line, faults=_tab_faults(self.tabs))
             self._show_header()
-        self.strip.tabs = tuple(Tab(tab.NAME, tab.KEY, tab.TITLE, tab.note) for tab in _filled_tabs(self))
+        self.strip.tabs = tuple(TabLabel(tab.NAME, tab.KEY, tab.TITLE, tab.note) for tab in _filled_tabs(self))
         self.strip.here = self.switcher.current or ""
 
     def on_resize(self, event: events.Resize) -> None:
@@ -287,7 +287,7 @@ class JobScreen(LiveScreen):
     def choose_rank(self, event: JobTab.Chosen) -> None:
         if not event.led and (event.open or event.rank != self.rank):
             self.query_one(LogTab).given = True
-        self._choose(event.rank)
+        self._choose_rank(event.rank)
         if event.open:
             self.action_tab(event.open)
         if event.line is not None:
@@ -295,9 +295,9 @@ class JobScreen(LiveScreen):
 
     def action_rank(self, step: int) -> None:
         if self.line is not None and self.line.pod_slots:
-            self._choose((self.rank + step) % len(self.line.pod_slots))
+            self._choose_rank((self.rank + step) % len(self.line.pod_slots))
 
-    def _choose(self, rank: int) -> None:
+    def _choose_rank(self, rank: int) -> None:
         self._rank = rank
         for tab in self.tabs.values():
             tab.rank = rank

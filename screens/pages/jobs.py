@@ -14,9 +14,9 @@ from console.kube.snapshot import Fleet
 from console.kube.stream_completeness import SERVER_CLOCK
 from console.scheduling.pod_slots import PodSlot
 from screens import wording
-from screens.alarm_toasts import has_changed, line_of
+from screens.alarm_toasts import has_changed, live_job_line
 from screens.columns.column import RowKey
-from screens.columns.jobs import JOBS, JobLine, place_words, progress_cell, reasons, state_cell
+from screens.columns.jobs import JOBS, JobLine, place_words, progress_cell, reason_and_message, state_cell
 from screens.dialogs.alarm_actions import ACT, act_on_trouble, trouble_of
 from screens.dialogs.editor_and_tunnel import open_editor_in_rank
 from screens.dialogs.launch import launch_like_job
@@ -27,9 +27,9 @@ from screens.list_and_pane import ReasonScreen
 from screens.live_screen import ONLY_MINE, READ_CHECKPOINTS, WHAT_IF
 from screens.widgets.job_pane import job_lines, reason_lines, tail_lines
 from screens.widgets.side_pane import Lines
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import MINE_MARK, Span, runs_of
+from screens.wording import MINE_MARK, Span, spans_of
 
 STILL_SECONDS = 3.0  # seconds after the last key in which no row moves, whatever becomes of its job
 TABS_BY_KEY = (
@@ -45,14 +45,14 @@ TABS_BY_KEY = (
 class JobTable(ResourceTable[JobLine]):
     LIST = "jobs"
     NOUN = "job"
-    EMPTY = Notice("No jobs.", "n launches one.")
+    EMPTY = EmptyNotice("No jobs.", "n launches one.")
     COLUMNS = JOBS.columns
     GROUPS = ((2, "NEEDS YOU"), (4, "RUNNING"), (5, "WAITING"), (6, "ENDED"))  # by the places of their rows
 
     def row_text(self, row: JobLine) -> str:
         jobset = row.jobset
         whose = wording.owner_words(row.owner, jobset.owner)
-        state = "".join(run.text for run in runs_of(state_cell(row)))
+        state = "".join(run.text for run in spans_of(state_cell(row)))
         return f"{jobset.namespace} {jobset.name} {whose} {jobset.recipe} {state} {jobset.queue}"
 
 
@@ -101,7 +101,7 @@ class JobsScreen(ReasonScreen):
 
     def _show_jobs(self, fleet: Fleet) -> None:
         jobsets = self.in_chosen_namespace(fleet.jobsets).values() if self.app.connected else ()
-        lines = [line_of(self.app, jobset, fleet) for jobset in jobsets]
+        lines = [live_job_line(self.app, jobset, fleet) for jobset in jobsets]
         stays = self._places if self.app.since_key < STILL_SECONDS else {}
         self._places = {line.jobset.key: stays.get(line.jobset.key) or line.sort_key for line in lines}
         lines.sort(key=lambda line: self._places[line.jobset.key])
@@ -139,10 +139,10 @@ class JobsScreen(ReasonScreen):
         if line is None:
             self.show_reason()
             return
-        glyph, state = runs_of(state_cell(line))
-        sentence, own = reasons(line)
+        glyph, state = spans_of(state_cell(line))
+        sentence, own = reason_and_message(line)
         # the bar says nothing that the share beside it does not say
-        progress = [Span("  "), *(run for run in runs_of(progress_cell(line)) if run.text.strip("█░"))]
+        progress = [Span("  "), *(run for run in spans_of(progress_cell(line)) if run.text.strip("█░"))]
         cause = (
             f"{wording.short_nodes(wording.sentence(line.health.verdict))}; " if line.health.verdict else ""
         )  # before how long it has been quiet

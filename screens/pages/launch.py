@@ -42,7 +42,7 @@ from screens.widgets.form.form_model import NAME, LaunchDraft
 from screens.widgets.form.launch_form import Form
 from screens.widgets.form.launch_texts import (
     LIST_HELP,
-    GoogleOffers,
+    GoogleChoices,
     LaunchHead,
     RecipeTable,
     choices_of,
@@ -98,7 +98,7 @@ class LaunchScreen(DraftScreen):
         self._starting = False
         self._listed: Mapping[str, FieldChoices] = {}
         self._listed_in = ""
-        self._google = GoogleOffers()
+        self._google = GoogleChoices()
 
     def body(self) -> ComposeResult:
         with Horizontal():
@@ -154,7 +154,7 @@ class LaunchScreen(DraftScreen):
     # what there is to choose from
 
     def _show_offers(self) -> None:
-        self._asked = self._demand(["gpus"])
+        self._asked = self._typed_demand(["gpus"])
         seen = choices_of(self.app.fleet, self.session.namespace, self._asked)
         self.form.offer(self._google.merge_into({**seen, **self._listed}))
 
@@ -270,9 +270,9 @@ class LaunchScreen(DraftScreen):
         self._check_soon()
         if self._views_due is not None:
             self._views_due.stop()
-        self._views_due = self.set_timer(TYPING_PAUSE_SECONDS, self._settled)
+        self._views_due = self.set_timer(TYPING_PAUSE_SECONDS, self._on_typing_paused)
 
-    def _settled(self) -> None:
+    def _on_typing_paused(self) -> None:
         self.pane.draw()
         self._follow_start()
 
@@ -283,21 +283,21 @@ class LaunchScreen(DraftScreen):
             return
         self._starting = True
         with suppress(Unreachable):  # the session was closed meanwhile, which the title says
-            while (ask := self._waiting_ask()) is not None:
+            while (ask := self._waiting_demand()) is not None:
                 start = await self.session.forecasts.launch_start(ask)
                 self._start = ask, start, time.monotonic()
                 self._show_forecast()
         self._starting = False
 
-    def _waiting_ask(self) -> LaunchDemand | None:
+    def _waiting_demand(self) -> LaunchDemand | None:
         """The GPUs requested by the typed plan, if its expected start has to be computed."""
-        ask = self._demand() if self.app.connected and self.is_current else None
+        ask = self._typed_demand() if self.app.connected and self.is_current else None
         if ask is None or forecast(self.app.fleet, ask).verdict is not LaunchVerdict.WAITS:
             return None
         known = self._start is not None and self._start[0] == ask and time.monotonic() < self._start[2] + START_CACHE
         return None if known else ask
 
-    def _demand(self, needed: Collection[str] = ("gpus", "queue")) -> LaunchDemand | None:
+    def _typed_demand(self, needed: Collection[str] = ("gpus", "queue")) -> LaunchDemand | None:
         """The demand of the typed plan; None while one of the needed fields is wrong."""
         planned = self.plan()
         if planned is None or any(problem.path in needed for problem in planned[1]):
@@ -316,14 +316,14 @@ class LaunchScreen(DraftScreen):
             return
         plan, problems = planned
         self.sum_line.runs = tuple(sum_words(plan, self.draft, problems))
-        ask, found = self._demand(), {problem.path: problem.message for problem in reversed(problems)}
+        ask, found = self._typed_demand(), {problem.path: problem.message for problem in reversed(problems)}
         closed = closed_queue_forecast(self.app.fleet, ask) if ask is not None and ask.queue else None
         if closed is not None and closed.verdict is LaunchVerdict.NEVER:
             found["queue"] = closed.sentence
         self.form.show_problems({**self.draft.server_problems, **found})
         start = self._start[1] if self._start is not None and self._start[0] == ask else None
         self.head.show_fit(self.app.fleet, ask, start)
-        if self._demand(["gpus"]) != self._asked:
+        if self._typed_demand(["gpus"]) != self._asked:
             self._show_offers()
 
     @on(Form.Entered)
@@ -446,10 +446,10 @@ class LaunchScreen(DraftScreen):
             self.notify(problems[0].message, title="Not yet", severity="warning", markup=False)
             self.form.go(problems[0].path)
         else:
-            self._launch(self.draft, plan)
+            self._review_and_launch(self.draft, plan)
 
     @work(group="actions", exclusive=True)
-    async def _launch(self, draft: LaunchDraft, plan: LaunchPlan) -> None:
+    async def _review_and_launch(self, draft: LaunchDraft, plan: LaunchPlan) -> None:
         await launch_plan(self, draft, plan)
 
     # the way back

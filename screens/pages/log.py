@@ -147,7 +147,7 @@ class LogFileApp(KeyOrderedApp):
             self.notify(f"{count(number, 'line')} in {place}.", title="Saved")
 
 
-def view(file: str) -> int:
+def view_log_file(file: str) -> int:
     app = LogFileApp(FileText(Path(file).expanduser()))
     app.run()
     return app.return_code or 0

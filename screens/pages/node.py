@@ -18,9 +18,9 @@ from screens.columns.nodes import busbw_words, maintenance_words, node_state
 from screens.dialogs.pod_actions import Key, PodActions
 from screens.dialogs.pool_actions import NodeActions
 from screens.pages.pods import PodTable
-from screens.widgets.side_pane import Facts
+from screens.widgets.side_pane import FactsWidget
 from screens.widgets.table.events import EventTable
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.wording import Fact, Span, clock, duration, moment, sentence, short_node
 from trainlog import PASS_LINE
 
@@ -83,7 +83,7 @@ OTHER_LINES = 5  # lines of the page beside its facts and pods: the bars, a blan
 
 
 class NodePodTable(PodTable):
-    EMPTY = Notice("No pods on this node.")
+    EMPTY = EmptyNotice("No pods on this node.")
     COLUMNS: ClassVar = tuple(column for column in PodTable.COLUMNS if column.title != "NODE")
 
 
@@ -97,7 +97,7 @@ class NodeScreen(NodeActions, PodActions):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("Y", "node_yaml", "Node YAML", show=False, key_display="Y", id="node.yaml"),
     ]
-    facts = getters.query_one(Facts)
+    facts = getters.query_one(FactsWidget)
     pods_here = getters.query_one(NodePodTable)
     events = getters.query_one(EventTable)
 
@@ -107,7 +107,7 @@ class NodeScreen(NodeActions, PodActions):
         self.crumb = short_node(name)
 
     def body(self) -> ComposeResult:
-        yield Facts(classes="of-snapshot")
+        yield FactsWidget(classes="of-snapshot")
         yield NodePodTable()
         yield EventTable()
 

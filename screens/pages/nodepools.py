@@ -22,7 +22,7 @@ from console.google.node_pools import (
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
 from console.kube.stream_completeness import SERVER_CLOCK
-from console.scheduling.topology import Pool, format_gpu_sum, host, pools
+from console.scheduling.topology import Pool, build_pools, format_gpu_sum, host
 from screens.columns.google import NODE_POOLS, POOL_GLYPHS
 from screens.columns.nodes import NODES, NodeRow, node_row
 from screens.columns.pods import status_cell
@@ -33,10 +33,10 @@ from screens.live_screen import error_notice, error_spans
 from screens.pages.node import events_of_node, node_facts
 from screens.widgets.side_pane import Lines, event_lines, fact_lines, whole_lines
 from screens.widgets.styled_text import CutLines
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine, SummaryLine, fold_spans
-from screens.wording import BAD, DONE, OK, UNDER_WAY, Span, age, count, runs_of, sentence, short_node
+from screens.wording import BAD, DONE, OK, UNDER_WAY, Span, age, count, sentence, short_node, spans_of
 
 BAR_COLUMNS = 16  # columns of a bar
 MOST = 6  # rows that are shown
@@ -47,10 +47,10 @@ def operation_row(operation: GkeOperation, words: str, now: float) -> tuple[Span
     began = Span(f"  began {age(now - operation.started)} ago" if operation.started else "", "dim")
     if operation.error:
         return (BAD, Span(f" {words} {sentence(operation.error)}", "bad"), began)
-    return (DONE if operation.over else UNDER_WAY, Span(f" {words}  ", "text"), *bar(operation), began)
+    return (DONE if operation.over else UNDER_WAY, Span(f" {words}  ", "text"), *progress_bar(operation), began)
 
 
-def bar(operation: GkeOperation) -> list[Span]:
+def progress_bar(operation: GkeOperation) -> list[Span]:
     done, total = operation.done or 0, operation.total or 0
     if not total:
         return []
@@ -92,7 +92,7 @@ RECENT_FAILURE_SECONDS = 86400.0  # seconds for which an operation that failed i
 
 class FactsTable(ResourceTable[PoolStatus]):
     NOUN = "pool"
-    EMPTY = Notice("No node pools.")
+    EMPTY = EmptyNotice("No node pools.")
     COLUMNS: ClassVar = NODE_POOLS
 
 
@@ -167,7 +167,7 @@ class NodepoolsScreen(PoolSizes):
 class NodeTable(ResourceTable[NodeRow]):
     LIST = "nodes"
     NOUN = "node"
-    EMPTY = Notice("This pool has no nodes now.")
+    EMPTY = EmptyNotice("This pool has no nodes now.")
     SORTED_BY = "NODE"
     COLUMNS: ClassVar = NODES.columns
 
@@ -261,7 +261,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
             self._show_google()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        pool = next((each for each in pools(fleet) if each.name == self._pool), None)
+        pool = next((each for each in build_pools(fleet) if each.name == self._pool), None)
         measured, nodes = self.bandwidth_of_nodes(), pool.nodes if pool else ()
         rows = [node_row(host(node, fleet), fleet, self.app.job_style, measured.get(node.name)) for node in nodes]
         self.table.show_rows({(row.node.name,): row for row in rows}, fleet.links.get("nodes"))
@@ -279,7 +279,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
         found += [[], [Span("pods", "head")]] if pods else []
         for pod in pods[:8]:
             gpus = f"{pod.gpus} GPUs  " if pod.gpus else ""
-            found.append([*runs_of(status_cell(pod)), Span(f"  {gpus}", "dim"), Span(pod.name)])
+            found.append([*spans_of(status_cell(pod)), Span(f"  {gpus}", "dim"), Span(pod.name)])
         found += [[Span(f"and {len(pods) - 8} more", "dim")]] if len(pods) > 8 else []
         return [*found, *event_lines(events_of_node(node, fleet), now, width, height - len(found))]
 

@@ -15,14 +15,14 @@ from console.kube.objects.pod import Container, Pod
 from console.kube.snapshot import Fleet
 from console.kube.stream_completeness import SERVER_CLOCK
 from console.work_slices import key_expected
-from screens.columns.column import Column, since
+from screens.columns.column import Column, age_column
 from screens.columns.pods import PODS, status_cell
 from screens.dialogs.pod_actions import Key, PodActions
 from screens.list_and_pane import PanedScreen
 from screens.live_screen import ONLY_MINE
-from screens.widgets.side_pane import Facts, Lines, event_lines, fact_lines, whole_lines
+from screens.widgets.side_pane import FactsWidget, Lines, event_lines, fact_lines, whole_lines
 from screens.widgets.table.events import EventTable
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SummaryLine
 from screens.wording import (
@@ -38,8 +38,8 @@ from screens.wording import (
     duration,
     moment,
     pod_glyph,
-    runs_of,
     sentence,
+    spans_of,
 )
 
 ROWS_AT_ONCE, ROWS_AT_ONCE_AMONG_KEYS = 4_000, 2_000
@@ -79,7 +79,7 @@ class PodTable(ResourceTable["Pod"]):
 
     LIST = "pods"
     NOUN = "pod"
-    EMPTY = Notice("No pods.", "5 launches a job.")
+    EMPTY = EmptyNotice("No pods.", "5 launches a job.")
     COLUMNS: ClassVar = PODS.columns
 
     def row_text(self, row: Pod) -> str:
@@ -128,9 +128,9 @@ class PodsScreen(PanedScreen, PodActions):
             return []
         found = [*whole_lines([Span(pod.name, "strong")], width), [], *fact_lines(pod_facts(pod, now), width), []]
         for each in pod.containers:
-            exit_code = runs_of(exit_cell(each))
+            exit_code = spans_of(exit_cell(each))
             label = [Span("exit code ", "dim")] if each.exit_code is not None else []
-            found.append([*runs_of(container_cell(each)), Span(f"  {each.name}  ", "dim"), *label, *exit_code])
+            found.append([*spans_of(container_cell(each)), Span(f"  {each.name}  ", "dim"), *label, *exit_code])
         events = reversed(self.app.fleet.events_by_object.get(pod.uid, ()))
         return [*found, *event_lines(events, now, width, height - len(found))]
 
@@ -156,14 +156,14 @@ def exit_cell(container: Container) -> Cell:
 
 class ContainerTable(ResourceTable[Container]):
     NOUN = "container"
-    EMPTY = Notice("No container has been reported yet.")
+    EMPTY = EmptyNotice("No container has been reported yet.")
     COLUMNS: ClassVar = (
         Column("CONTAINER", lambda each: Span(each.name, "strong"), least=9, most=40),
         Column("", lambda each: Span("init" if each.init else "", "dim"), width=4, drop=3),
         Column("STATE", container_cell, least=12, most=40),
         Column("EXIT CODE", exit_cell, least=9, most=40),
         Column("RESTARTS", lambda each: str(each.restarts), width=8, right=True, drop=2),
-        since("UP", lambda each: each.started if each.state == "running" else 0.0),
+        age_column("UP", lambda each: each.started if each.state == "running" else 0.0),
         Column("MESSAGE", lambda each: sentence(each.message), fill=True, least=8, drop=1),
     )
 
@@ -197,7 +197,7 @@ class PodScreen(PodActions):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "open_job", "Its job", id="pod.job"),
     ]
-    facts = getters.query_one(Facts)
+    facts = getters.query_one(FactsWidget)
     containers = getters.query_one(ContainerTable)
     events = getters.query_one(EventTable)
 
@@ -207,7 +207,7 @@ class PodScreen(PodActions):
         self.crumb = name
 
     def body(self) -> ComposeResult:
-        yield Facts(classes="of-snapshot")
+        yield FactsWidget(classes="of-snapshot")
         yield ContainerTable()
         yield EventTable()
 

@@ -12,12 +12,12 @@ from textual.binding import Binding, BindingType
 
 from console.kube.snapshot import Fleet
 from console.launch.recipes import LaunchPlan
-from console.preflight.check import WORST_FIRST, Check, Result, tally
+from console.preflight.check import WORST_FIRST, Check, Result, tally_results
 from screens import wording
 from screens.columns.column import Column, RowKey
 from screens.dialogs.question import Confirm
 from screens.live_screen import LiveScreen
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Span
@@ -33,7 +33,7 @@ RESULT_CELLS = {
 """Glyph and short word of each result: what is found has the room."""
 
 
-def found_cell(check: Check) -> Span:
+def result_span(check: Check) -> Span:
     if not check.over:
         return Span("…", "dim")
     if check.result is Result.NOT_APPLICABLE:
@@ -44,14 +44,14 @@ def found_cell(check: Check) -> Span:
 
 class CheckTable(ResourceTable["Check"]):
     NOUN = "check"
-    EMPTY = Notice("No checks.")
+    EMPTY = EmptyNotice("No checks.")
     COLUMNS: ClassVar = (
         Column("", lambda check: RESULT_CELLS[check.result][0] if check.over else UNDER_WAY, width=1),
         Column("CHECK", lambda check: Span(check.title, "strong"), least=14, most=30, sort=lambda check: check.title),
         Column("RESULT", lambda check: RESULT_CELLS[check.result][1] if check.over else Span("looking", "dim"),
                least=7, most=19, sort=lambda check: WORST_FIRST.index(check.result)),
         Column("FIX", lambda check: Span("f", "accent") if check.repair else "", width=3, drop=6),
-        Column("FOUND", found_cell, fill=True, least=20),
+        Column("FOUND", result_span, fill=True, least=20),
         Column("AREA", lambda check: Span(check.area, "dim"), most=8, drop=7, sort=lambda check: check.area),
         Column("TOOK", lambda check: Span(f"{check.seconds:.1f} s", "dim") if check.over else "", width=6, right=True,
                drop=8, sort=lambda check: check.seconds, down=True),
@@ -112,20 +112,20 @@ class PreflightScreen(LiveScreen):
         """Run the checks once a cluster is connected; new snapshots do not repeat them."""
         if self.app.connected and not self._begun:
             self.action_all_again()
-        self._draw()
+        self._draw_checks()
 
     def offers(self) -> dict[str, object]:
         row = self.table.row
         return {"fix": row and row.repair, "copy": row and row.command}
 
     def action_again(self) -> None:
-        self._look(tuple(key[0] for key in self.table.chosen))
+        self._run_checks(tuple(key[0] for key in self.table.chosen))
 
     def action_all_again(self) -> None:
         """Run all checks again; without a connected cluster the table says why not."""
         if self.app.connected:
             self._begun = True
-            self._look(())
+            self._run_checks(())
 
     def action_requests(self) -> None:
         self.toggle_class("-looks")
@@ -148,32 +148,32 @@ class PreflightScreen(LiveScreen):
             engine = self.session.preflight
             self.notify(await engine.repair(repair))
             self.checks[check.id] = replace(check, at=0.0)
-            self._draw()
+            self._draw_checks()
             self.checks[check.id] = await engine.recheck_after_repair(engine.launch_needs(self.plan), check.id)
-            self._draw()
+            self._draw_checks()
 
     @work(group="looking")
-    async def _look(self, ids: Collection[str]) -> None:
+    async def _run_checks(self, ids: Collection[str]) -> None:
         with self.report_errors("The checks could not be done"):
             engine = self.session.preflight
             for each in engine.pending_checks(ids):
                 self.checks[each.id] = replace(self.checks.get(each.id, each), at=0.0)
-            self._draw()
+            self._draw_checks()
             async for check in engine.run(engine.launch_needs(self.plan), ids):
                 self.checks[check.id] = check
-                self._draw()
+                self._draw_checks()
 
-    def _draw(self) -> None:
+    def _draw_checks(self) -> None:
         rows: dict[RowKey, Check] = {(check.id,): check for check in sorted(self.checks.values(), key=lambda c: c.id)}
         self.table.show_rows(rows)
-        found = tally(self.checks.values())
+        found = tally_results(self.checks.values())
         about = f"{self.plan.recipe} as {self.plan.name}" if self.plan else "the cluster and its project"
         style = "bad" if found.failing else "dim" if found.open else ""
         self.summary.runs = (Span(f"{about}: ", "strong"), Span(found.sentence, style))
         self._show_details()
 
     @on(ResourceTable.Opened)
-    def _opened(self, event: ResourceTable.Opened) -> None:
+    def _on_row_opened(self, event: ResourceTable.Opened) -> None:
         event.stop()
         self.action_requests()
 

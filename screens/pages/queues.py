@@ -16,7 +16,7 @@ from console.kube.snapshot import Fleet, WatchState
 from console.kube.stream_completeness import SERVER_CLOCK
 from console.scheduling.quota_ledger import queue_account
 from screens import wording
-from screens.alarm_toasts import has_changed, line_of
+from screens.alarm_toasts import has_changed, live_job_line
 from screens.columns.column import RowKey
 from screens.columns.jobs import JobLine, start_time, state_cell
 from screens.columns.queues import (
@@ -26,7 +26,7 @@ from screens.columns.queues import (
     WorkloadLine,
     name_of,
     queue_line,
-    stopped,
+    why_stopped,
     workload_lines,
 )
 from screens.dialogs.why import MANY_LINES, WHY, show_why
@@ -34,10 +34,10 @@ from screens.list_and_pane import ReasonScreen
 from screens.live_screen import ONLY_MINE, WHAT_IF
 from screens.widgets.job_pane import course_lines, job_entry, job_lines, reason_lines, start_lines, waiting_lines
 from screens.widgets.side_pane import Lines
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine, fold_spans
-from screens.wording import Span, runs_of
+from screens.wording import Span, spans_of
 
 WIDE_COLUMNS = 130  # screen columns from which bars are long
 
@@ -45,7 +45,7 @@ MIN_LINES_PER_JOB = 5  # lines of each job that holds quota
 
 
 class ClusterQueueTable(ResourceTable[QueueLine]):
-    EMPTY = Notice("This cluster has no ClusterQueues.", "Jobs without a queue start at once, or not at all.")
+    EMPTY = EmptyNotice("This cluster has no ClusterQueues.", "Jobs without a queue start at once, or not at all.")
     LIST = "cluster_queues"
     NOUN = "ClusterQueue"
     COLUMNS = QUEUES.columns
@@ -57,7 +57,7 @@ class ClusterQueueTable(ResourceTable[QueueLine]):
 
 
 class WorkloadTable(ResourceTable[WorkloadLine]):
-    EMPTY = Notice("Nothing waits and nothing runs in these queues.", "Launch a job with 5.")
+    EMPTY = EmptyNotice("Nothing waits and nothing runs in these queues.", "Launch a job with 5.")
     LIST = "workloads"
     COLUMNS = WORKLOADS.columns
     NOUN = "workload"
@@ -116,7 +116,7 @@ class QueuesScreen(ReasonScreen):
         self.cluster_queues.show_rows({(line.queue.name,): line for line in lines}, fleet.links.get("clusterqueues"))
         narrowed = self.app.only_namespace
         jobs: list[JobLine] = []
-        every = list(self._lines(fleet, jobs))
+        every = list(self._iter_workloads(fleet, jobs))
         self._jobs, self._courses = jobs, {}
         rows: dict[RowKey, WorkloadLine] = {
             line.workload.key: line for line in every if narrowed in {"", line.workload.namespace}
@@ -132,7 +132,7 @@ class QueuesScreen(ReasonScreen):
             return []
         jobset = row.fleet.jobset_by_uid.get(row.workload.owner_uid)
         if jobset is not None:
-            line = line_of(self.app, jobset, row.fleet)
+            line = live_job_line(self.app, jobset, row.fleet)
             measures = self.session.measures.find_followed(jobset.key) if self.app.connected else None
             return job_lines(line, measures, width, height, now, self.app.whose)
         return [[Span(name_of(row.workload), "strong")], *self._reason_lines(row, width, now)]
@@ -140,7 +140,7 @@ class QueuesScreen(ReasonScreen):
     def _reason_lines(self, row: WorkloadLine, width: int, now: float) -> Lines:
         jobset = row.fleet.jobset_by_uid.get(row.workload.owner_uid)
         if jobset is not None:
-            return reason_lines(line_of(self.app, jobset, row.fleet), width, now, self.app.whose)
+            return reason_lines(live_job_line(self.app, jobset, row.fleet), width, now, self.app.whose)
         words = wording.sentence(row.why.without_figures(row.start))
         own = wording.quotation(row.why, row.why.sentence)
         spans = [Span(words or "It does not wait."), Span(f"  {own}" if own else "", "dim")]
@@ -157,7 +157,7 @@ class QueuesScreen(ReasonScreen):
         found, row = list[list[Span]](), self.workloads.row
         for left, job in zip(range(len(self._jobs), 0, -1), self._jobs, strict=True):
             room = height - len(found) - MIN_LINES_PER_JOB * (left - 1) - 2
-            found += job_entry(job, runs_of(state_cell(job))[0], now, width, state=False)
+            found += job_entry(job, spans_of(state_cell(job))[0], now, width, state=False)
             if row is None or row.workload.owner_uid != job.jobset.uid:
                 place = (job.jobset.uid, width, room)
                 if place not in self._courses:
@@ -168,8 +168,8 @@ class QueuesScreen(ReasonScreen):
                 found += self._courses[place]
         return [[Span("hold quota", "head")], *found] if found else []
 
-    def _lines(self, fleet: Fleet, jobs: list[JobLine]) -> Iterable[WorkloadLine]:
-        """Yield the workloads that wait or hold quota, and store the jobs of these; deactivated ones do neither."""
+    def _iter_workloads(self, fleet: Fleet, jobs: list[JobLine]) -> Iterable[WorkloadLine]:
+        """Yield the rows of workloads that wait or hold quota, and remember the jobs of those that hold it."""
         starts = self.session.forecasts.starts if self.app.connected else None
         for line in workload_lines(fleet, None, self.app.whose, starts):
             if line.workload.state is not WorkloadState.DEACTIVATED and self.only in (None, (line.queue,)):
@@ -177,7 +177,7 @@ class QueuesScreen(ReasonScreen):
                 if jobset is None or line.position:
                     yield line
                 else:
-                    jobs.append(line_of(self.app, jobset, fleet))
+                    jobs.append(live_job_line(self.app, jobset, fleet))
                     yield replace(line, health=jobs[-1].health)
 
     def _count_local_queues(self) -> str:
@@ -191,7 +191,7 @@ class QueuesScreen(ReasonScreen):
             for each in fleet.local_queues.values()
             if self.app.only_namespace in {"", each.namespace} and self.only in (None, (each.cluster_queue,))
         ]
-        shut = sum(stopped(each) is not None for each in here)
+        shut = sum(why_stopped(each) is not None for each in here)
         return f"; {wording.count(len(here), 'LocalQueue')}" + (f", {shut} stopped" if shut else "")
 
     def _show_sums(self, lines: Iterable[WorkloadLine], elsewhere: int) -> None:

@@ -13,13 +13,13 @@ from console.connection_settings import OWN_NAME
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import Fleet
 from console.kube.stream_completeness import SERVER_CLOCK
-from console.launch.run_record import Difference, RunRecord, compare_values, find_run, last_success, running_runs
+from console.launch.run_record import RunRecord, ValueDifference, compare_values, find_run, last_success, running_runs
 from screens import wording
 from screens.alarm_toasts import with_jobs
 from screens.columns.column import Column, RowKey
 from screens.columns.runs import RUNS, cost_lines, cost_words, outcome_cell, run_facts, run_reference, run_sentence
 from screens.dialogs.launch import launch_like, open_job
-from screens.dialogs.question import Choice, Confirm, Pick
+from screens.dialogs.question import Confirm, Pick, PickEntry
 from screens.dialogs.save_and_copy import save_log
 from screens.list_and_pane import PanedScreen
 from screens.live_screen import LiveScreen
@@ -27,8 +27,8 @@ from screens.sanitize import one_line
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
 from screens.widgets.log.log_view import LogView
-from screens.widgets.side_pane import Facts, Lines, fact_lines
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.side_pane import FactsWidget, Lines, fact_lines
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine, fold_spans
 from screens.widgets.yaml import YamlText
@@ -42,7 +42,7 @@ ACTIONS_ON_RUNS = frozenset({"again", "difference", "job", "forget"})  # actions
 class RunTable(ResourceTable["RunRecord"]):
     LIST = "runs"
     NOUN = "run"
-    EMPTY = Notice("No runs in the history.", "Jobs launched from the form or with a4 launch appear here.")
+    EMPTY = EmptyNotice("No runs in the history.", "Jobs launched from the form or with a4 launch appear here.")
     COLUMNS: ClassVar = RUNS
 
     def row_text(self, row: RunRecord) -> str:
@@ -162,10 +162,10 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
     def action_forget(self) -> None:
         chosen = self.table.chosen_rows
         if chosen:
-            self._forget(chosen)
+            self._delete_runs(chosen)
 
     @work(group="actions")
-    async def _forget(self, runs: list[RunRecord]) -> None:
+    async def _delete_runs(self, runs: list[RunRecord]) -> None:
         going = running_runs(runs, self.app.fleet.jobsets, self.session.watch.server)
         if going:
             names = ", ".join(run.name for run in going[:4]) + (" …" if len(going) > 4 else "")
@@ -198,11 +198,11 @@ def value_span(text: str | None) -> Span:
     return Span("default", "dim") if text is None else Span(one_line(text))
 
 
-class DifferenceTable(ResourceTable["Difference"]):
+class DifferenceTable(ResourceTable["ValueDifference"]):
     """The values that differ between two runs."""
 
     NOUN = "value"
-    EMPTY = Notice("The same values.")
+    EMPTY = EmptyNotice("The same values.")
 
     def name_runs(self, before: RunRecord, after: RunRecord) -> None:
         """Set the two runs' names as column titles."""
@@ -219,7 +219,7 @@ class RunScreen(RunRecordsScreen):
     """A run's facts, values as YAML, and differences from the last successful or a chosen run."""
 
     DEFAULT_CSS = """
-    RunScreen Facts { margin: 1 0 0 0; }
+    RunScreen FactsWidget { margin: 1 0 0 0; }
     RunScreen #values-title, RunScreen #against, RunScreen #no-log { margin: 1 0 0 0; }
     RunScreen #no-log { display: none; }
     RunScreen.-unkept #no-log { display: block; }
@@ -230,7 +230,7 @@ class RunScreen(RunRecordsScreen):
     RunScreen.-trained TrainingPanel, RunScreen.-tested NcclPanel, RunScreen.-logged LogView { display: block; }
     RunScreen.-low TrainingPanel, RunScreen.-low NcclPanel { display: none; }
     RunScreen.-log TrainingPanel, RunScreen.-log NcclPanel { display: none; }
-    RunScreen.-log DifferenceTable, RunScreen.-log YamlText, RunScreen.-log Facts { display: none; }
+    RunScreen.-log DifferenceTable, RunScreen.-log YamlText, RunScreen.-log FactsWidget { display: none; }
     RunScreen.-log #values-title, RunScreen.-log #against { display: none; }
     RunScreen DifferenceTable.-none, RunScreen #against.-none { display: none; }
     """
@@ -247,7 +247,7 @@ class RunScreen(RunRecordsScreen):
     ]
 
     head = getters.query_one("#head", SentenceLine)
-    facts = getters.query_one(Facts)
+    facts = getters.query_one(FactsWidget)
     values = getters.query_one(YamlText)
     log_view = getters.query_one(LogView)
     against = getters.query_one("#against", SentenceLine)
@@ -277,7 +277,7 @@ class RunScreen(RunRecordsScreen):
 
     def body(self) -> ComposeResult:
         yield SentenceLine(id="head")
-        yield Facts()
+        yield FactsWidget()
         yield TrainingPanel()
         yield NcclPanel()
         yield SentenceLine(id="no-log")
@@ -295,9 +295,9 @@ class RunScreen(RunRecordsScreen):
 
     def show_runs(self, runs: tuple[RunRecord, ...]) -> None:
         self._runs = runs
-        self._draw()
+        self._draw_run()
 
-    def _draw(self) -> None:
+    def _draw_run(self) -> None:
         run = self.run
         if run is None:
             self.head.runs = (Span(f"Run {self._number} is no longer in the history.", "waits"),)
@@ -329,7 +329,7 @@ class RunScreen(RunRecordsScreen):
         if self._named != (other.number, run.number):
             self._named = other.number, run.number
             self.table.name_runs(other, run)
-        rows: dict[RowKey, Difference] = {(each.path,): each for each in compare_values(other, run)}
+        rows: dict[RowKey, ValueDifference] = {(each.path,): each for each in compare_values(other, run)}
         self.table.show_rows(rows)
 
     @work(group="log", exclusive=True)
@@ -417,14 +417,16 @@ class RunScreen(RunRecordsScreen):
         others = [each for each in self._runs if each.number != run.number]
         others.sort(key=lambda each: each.recipe != run.recipe)
         choices = [
-            Choice(str(each.number), f"{each.name}  {each.recipe}  {each.outcome} {wording.moment(each.launched, now)}")
+            PickEntry(
+                str(each.number), f"{each.name}  {each.recipe}  {each.outcome} {wording.moment(each.launched, now)}"
+            )
             for each in others
         ]
         picked = await self.app.push_screen_wait(Pick("Compare with which run?", choices))
         found = find_run(others, picked) if picked else None
         if found is not None:
             self._other_number = found.number
-            self._draw()
+            self._draw_run()
 
 
 def yaml_of(run: RunRecord) -> str:

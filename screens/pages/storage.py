@@ -14,14 +14,14 @@ from console.attach.files.copy_progress import CopyProgress
 from console.errors import BadInput, Conflict, ConsoleError
 from console.google.bucket_paths import GcsPlace, StoredObject, parse_gcs_address
 from screens import wording
-from screens.columns.column import Column, RowKey, since
+from screens.columns.column import Column, RowKey, age_column
 from screens.columns.google import BUCKET, FILESTORE, LUSTRE, STORAGE, StoragePlace, of_bucket, of_filestore, of_lustre
-from screens.dialogs.question import Choice, Confirm, Pick, Prompt
-from screens.google_pages import AskingScreen, InGoogleScreen, ProjectRegionScreen
+from screens.dialogs.question import Confirm, Pick, PickEntry, Prompt
+from screens.google_pages import GoogleScreen, InGoogleScreen, ProjectRegionScreen
 from screens.live_screen import error_notice, error_spans
 from screens.sanitize import one_line
 from screens.widgets.form.form_model import LaunchRequest
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine, SummaryLine
 from screens.wording import Cell, Span
@@ -29,14 +29,14 @@ from screens.wording import Cell, Span
 
 class PlaceTable(ResourceTable[StoragePlace]):
     NOUN = "place"
-    EMPTY = Notice("No storage.", "The project has no buckets, no Lustre and no Filestore.")
+    EMPTY = EmptyNotice("No storage.", "The project has no buckets, no Lustre and no Filestore.")
     COLUMNS: ClassVar = STORAGE
 
     def row_text(self, row: StoragePlace) -> str:
         return f"{row.kind} {row.name} {row.location} {row.match} {row.address}"
 
 
-class StorageScreen(ProjectRegionScreen, AskingScreen):
+class StorageScreen(ProjectRegionScreen, GoogleScreen):
     """All storage; Enter opens a bucket or mounts a file system."""
 
     crumb = "storage"
@@ -155,12 +155,12 @@ def name_cell(stored: StoredObject) -> Cell:
 
 class ObjectTable(ResourceTable["StoredObject"]):
     NOUN = "object"
-    EMPTY = Notice("Nothing is here.")
+    EMPTY = EmptyNotice("Nothing is here.")
     COLUMNS: ClassVar = (
         Column("NAME", name_cell, least=20, most=120, sort=lambda stored: stored.name),
         Column("SIZE", lambda stored: "" if stored.is_folder else wording.size(stored.bytes), width=10, right=True,
                sort=lambda stored: stored.bytes, down=True),
-        since("AGE", lambda stored: stored.updated),
+        age_column("AGE", lambda stored: stored.updated),
         Column("ITERATION", lambda stored: f"{stored.iteration:,}" if stored.iteration is not None else "", width=9,
                right=True, sort=lambda stored: stored.iteration or -1, down=True, drop=5),
     )  # fmt: skip
@@ -292,7 +292,7 @@ class BucketScreen(InGoogleScreen):
         """Ask for job and target and upload its logs; existing objects are replaced only if confirmed."""
         jobs = sorted(self.app.fleet.jobsets, key=lambda key: -self.app.fleet.jobsets[key].created)
         picked = await self.app.push_screen_wait(
-            Pick("Store the logs of which job?", [Choice(f"{namespace}/{name}") for namespace, name in jobs])
+            Pick("Store the logs of which job?", [PickEntry(f"{namespace}/{name}") for namespace, name in jobs])
         )
         if not picked:
             return

@@ -13,11 +13,11 @@ from console.kube.pod_address import PodAddress
 from console.kube.snapshot import Fleet
 from screens import wording
 from screens.columns.column import RowKey
-from screens.columns.tunnels import TUNNELS, open_now, ports_cell
+from screens.columns.tunnels import TUNNELS, open_connections, ports_cell
 from screens.dialogs.editor_and_tunnel import open_ports
-from screens.dialogs.question import Choice, Confirm, Pick, Prompt
+from screens.dialogs.question import Confirm, Pick, PickEntry, Prompt
 from screens.live_screen import LiveScreen
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Span
@@ -28,7 +28,7 @@ POLL_SECONDS = 1.0  # seconds between two looks: bytes run while one watches
 class TunnelTable(ResourceTable["Tunnel"]):
     LIST = "tunnels"
     NOUN = "tunnel"
-    EMPTY = Notice("No tunnel is open.", "f on a pod opens one; n here, by name.")
+    EMPTY = EmptyNotice("No tunnel is open.", "f on a pod opens one; n here, by name.")
     COLUMNS: ClassVar = TUNNELS
 
     def row_text(self, row: Tunnel) -> str:
@@ -80,7 +80,7 @@ class TunnelsScreen(LiveScreen):
         self.explanation.runs = tuple(_tunnel_sentence(tunnel)) if tunnel is not None else ()
 
     @on(ResourceTable.Opened)
-    def _opened(self, event: ResourceTable.Opened) -> None:
+    def _on_row_opened(self, event: ResourceTable.Opened) -> None:
         event.stop()
         for tunnel in self.table.chosen_rows[:1]:
             if self._is_of_other_context(tunnel):
@@ -106,7 +106,7 @@ class TunnelsScreen(LiveScreen):
         chosen = self.table.chosen_rows
         lines = [
             f"{each.address}: {ports_cell(each)}"
-            + (f", {wording.count(open_now(each), 'connection')} open" if open_now(each) else "")
+            + (f", {wording.count(open_connections(each), 'connection')} open" if open_connections(each) else "")
             for each in chosen
         ]
         title = f"Stop {wording.count(len(chosen), 'tunnel')}?"
@@ -131,7 +131,9 @@ class TunnelsScreen(LiveScreen):
             ports = [f"{each.local}:{each.remote}" for each in tunnel.listeners]
             question = f"Move {ports_cell(tunnel)} to a background process?"
             broken = (
-                [f"{wording.count(open_now(tunnel), 'connection')} through it will break."] if open_now(tunnel) else []
+                [f"{wording.count(open_connections(tunnel), 'connection')} through it will break."]
+                if open_connections(tunnel)
+                else []
             )
             if not broken or await self.app.push_screen_wait(Confirm(question, broken, verb="Move")):
                 with self.report_errors("Not moved"):
@@ -159,8 +161,8 @@ class TunnelsScreen(LiveScreen):
             ]
             name: str | None = ""
             if saved:
-                choices = [Choice(each.name, f"{each.job} {each.rank}: {' '.join(each.ports)}") for each in saved]
-                name = await self.app.push_screen_wait(Pick("Which one?", [*choices, Choice(OTHER_PORT, "by name")]))
+                choices = [PickEntry(each.name, f"{each.job} {each.rank}: {' '.join(each.ports)}") for each in saved]
+                name = await self.app.push_screen_wait(Pick("Which one?", [*choices, PickEntry(OTHER_PORT, "by name")]))
             if name is None:
                 return
             found = next((each for each in saved if each.name == name), None)

@@ -22,8 +22,8 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from console.scheduling.topology import Floor, GpuState, Host, HostGpu
-from screens.widgets.styled_text import PaintedLines, compact, cut_sentence, fit, fit_spans, line
+from console.scheduling.topology import GpuState, Host, HostGpu, PoolFloor
+from screens.widgets.styled_text import PaintedLines, cut_sentence, fit_spans, fit_text, line, merge_segments
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Span
 
@@ -34,7 +34,7 @@ MAX_HOST_COLUMNS = 6  # most columns of a host's short name
 MAX_PLACE_COLUMNS = 10  # most columns of a block's or subblock's name
 
 
-class Zoom(StrEnum):
+class MapZoom(StrEnum):
     """What one mark of the map stands for."""
 
     GPUS = "GPU"
@@ -42,22 +42,22 @@ class Zoom(StrEnum):
     SUBBLOCKS = "subblock"
 
 
-class Shape(NamedTuple):
+class MapShape(NamedTuple):
     """One way to draw the map."""
 
-    zoom: Zoom
+    zoom: MapZoom
     names: bool = False  # of the hosts, or of the subblocks where a mark is a host
     rows: int = 1  # lines of a host: its GPUs, its job, its last bandwidth, an empty one
 
 
 MAP_SHAPES = (
-    *(Shape(Zoom.GPUS, names=True, rows=rows) for rows in (4, 3, 2, 1)), Shape(Zoom.GPUS),
-    Shape(Zoom.HOSTS, names=True), Shape(Zoom.HOSTS), Shape(Zoom.SUBBLOCKS),
+    *(MapShape(MapZoom.GPUS, names=True, rows=rows) for rows in (4, 3, 2, 1)), MapShape(MapZoom.GPUS),
+    MapShape(MapZoom.HOSTS, names=True), MapShape(MapZoom.HOSTS), MapShape(MapZoom.SUBBLOCKS),
 )  # fmt: skip
 """From the one that takes most room to the one that takes least."""
 
 
-class Panel(NamedTuple):
+class MapPanel(NamedTuple):
     """The marks of one or several hosts, after the names of their block and subblock; without hosts, a gap."""
 
     block: str
@@ -69,7 +69,7 @@ class FloorLine(Struct, frozen=True):
     """One line of the map: a pool's heading, or panels side by side."""
 
     heading: tuple[Span, ...] = ()
-    panels: tuple[Panel, ...] = ()
+    panels: tuple[MapPanel, ...] = ()
     panel: int = 0  # columns of a panel
     mark: int = 1  # columns of a mark
 
@@ -79,24 +79,26 @@ def short_name(name: str) -> str:
     return name.rsplit("-", 1)[-1][-MAX_HOST_COLUMNS:]
 
 
-def panels(floor: Floor, shape: Shape) -> list[Panel]:
+def map_panels(floor: PoolFloor, shape: MapShape) -> list[MapPanel]:
     """A panel for each subblock, or for each block where subblocks have no names of their own."""
     found = []
     for block in floor.blocks:
         name = block.name or "─"
-        if shape.zoom is Zoom.SUBBLOCKS:
-            found.append(Panel(name, "", tuple(each.hosts for each in block.subblocks)))
-        elif shape.zoom is Zoom.HOSTS and not shape.names:
+        if shape.zoom is MapZoom.SUBBLOCKS:
+            found.append(MapPanel(name, "", tuple(each.hosts for each in block.subblocks)))
+        elif shape.zoom is MapZoom.HOSTS and not shape.names:
             parted = (mark for each in block.subblocks for mark in ((), *zip(each.hosts, strict=True)))
-            found.append(Panel(name, "", tuple(parted)[1:]))
+            found.append(MapPanel(name, "", tuple(parted)[1:]))
         else:
             for each in block.subblocks:
-                found.append(Panel(name, each.name or "─", tuple(zip(each.hosts, strict=True))))
+                found.append(MapPanel(name, each.name or "─", tuple(zip(each.hosts, strict=True))))
                 name = ""  # names appear where they change
     return found
 
 
-def lay_out(every: Sequence[Panel], shape: Shape, width: int, left: int, mark: int, wanted: int = 0) -> list[FloorLine]:
+def lay_out(
+    every: Sequence[MapPanel], shape: MapShape, width: int, left: int, mark: int, wanted: int = 0
+) -> list[FloorLine]:
     """The panels in lines, as many side by side as fit.
 
     `left`: columns of the names before the marks, `mark`: of a mark; up to `wanted` where there is room.
@@ -104,9 +106,9 @@ def lay_out(every: Sequence[Panel], shape: Shape, width: int, left: int, mark: i
     most = max(1, min((width - left) // mark, max((len(panel.marks) for panel in every), default=0)))
     across = max(1, min(width // (left + most * mark), len(every)))
     # GPUs take the whole width, so that their columns are those of other pools too; small marks are compared close by
-    panel = width // across if shape.zoom is Zoom.GPUS else left + most * mark
+    panel = width // across if shape.zoom is MapZoom.GPUS else left + most * mark
     cut = [
-        Panel("" if start else each.block, "" if start else each.subblock, each.marks[start : start + most])
+        MapPanel("" if start else each.block, "" if start else each.subblock, each.marks[start : start + most])
         for each in every
         for start in range(0, len(each.marks), most)
     ]
@@ -173,7 +175,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._floors: tuple[tuple[tuple[Span, ...], Floor], ...] = ()
+        self._floors: tuple[tuple[tuple[Span, ...], PoolFloor], ...] = ()
         self._job_styles: Mapping[str, str] = {}
         self._held: Mapping[str, Span] = {}
         self._lines: list[FloorLine] = []
@@ -185,17 +187,17 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self._place = (0, 0)
         self.lines_wanted = 1  # of the whole map as it would be drawn with room for each host's name and job
         self.columns_wanted = 0  # of the headings, whole
-        self._asked: Zoom | None = None
+        self._asked: MapZoom | None = None
         self._shape = MAP_SHAPES[0]
         self._starts = [0]
         self._drawn: dict[int, Strip] = {}
 
-    def show_floors(self, floors: Sequence[tuple[tuple[Span, ...], Floor]], style_of: Callable[[str], str]) -> None:
+    def show_floors(self, floors: Sequence[tuple[tuple[Span, ...], PoolFloor]], style_of: Callable[[str], str]) -> None:
         """Show these pools' floors; `style_of` gives the style for a holder's uid."""
         self._job_styles = {holder.uid: style_of(holder.uid) for _, floor in floors for holder, _ in floor.holders}
         self._held = {uid: Span(self.glyph(uid), style) for uid, style in self._job_styles.items()}
         self._floors = tuple(floors)
-        self._arrange()
+        self._lay_out_lines()
         self.repaint_changed()  # a snapshot changes few marks of a large floor
 
     def move_to(self, floor: int) -> None:
@@ -211,27 +213,27 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
     def go_to_next_fault(self) -> None:
         """Put the cursor on the next mark with a faulty host; after the last, and from elsewhere, on the first."""
         faulty = [n for n, spot in enumerate(self._spots) if any(host.faults for host in spot.hosts)]
-        here = self._index() if self.has_focus else None
+        here = self._cursor_index() if self.has_focus else None
         self.focus()
         self._move_cursor(next((n for n in faulty if here is not None and n > here), faulty[0]))
 
     @property
     def hosts(self) -> tuple[Host, ...]:
-        index = self._index()
+        index = self._cursor_index()
         return () if index is None else self._spots[index].hosts
 
     @property
-    def zoom(self) -> Zoom:
+    def zoom(self) -> MapZoom:
         return self._shape.zoom
 
     def change_zoom(self, step: int) -> None:
         """Show less of the map larger (-1), or more of it smaller (1)."""
-        zooms = list(Zoom)
+        zooms = list(MapZoom)
         self._asked = zooms[max(0, min(len(zooms) - 1, zooms.index(self.zoom) + step))]
         if self._choose_shape(None)[0].zoom is self._asked:
             self._asked = None  # so that it follows the size of the terminal again
-        self._arrange()
-        index = self._index()
+        self._lay_out_lines()
+        index = self._cursor_index()
         if index is not None:
             self._move_cursor(index)
         self.refresh()
@@ -252,7 +254,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
 
     # where things are
 
-    def _arrange(self) -> None:
+    def _lay_out_lines(self) -> None:
         width = self.size.width
         if not width:
             return
@@ -282,16 +284,16 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         ]
         self._drawn = {}
         self._numbers = {host.node.name: number for number, spot in enumerate(self._spots) for host in spot.hosts}
-        if self._index() is None:
+        if self._cursor_index() is None:
             self._cursor = self._spots[0].hosts[0].node.name if self._spots else ""
         self.virtual_size = Size(width, self._starts[-1])
         self.post_message(self.Moved())
 
-    def _choose_shape(self, zoom: Zoom | None) -> tuple[Shape, list[FloorLine]]:
+    def _choose_shape(self, zoom: MapZoom | None) -> tuple[MapShape, list[FloorLine]]:
         """The first shape of that zoom (or of any) in which the whole map is visible; else one that scrolls."""
         scanned = any(host.node.last_busbw for _, floor in self._floors for host in floor.hosts)
         shapes = [shape for shape in MAP_SHAPES if zoom in (None, shape.zoom) and shape.rows < 4 + scanned]
-        folded: dict[tuple[Zoom, bool], list[FloorLine]] = {}
+        folded: dict[tuple[MapZoom, bool], list[FloorLine]] = {}
         for shape in shapes:
             key = shape.zoom, shape.names
             lines = folded[key] = folded.get(key) or self._floor_lines(shape)
@@ -300,31 +302,34 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         shape = next(each for each in shapes if each.rows == 1) if zoom else shapes[-1]
         return shape, folded[shape.zoom, shape.names]
 
-    def _floor_lines(self, shape: Shape, wanted: int = 0) -> list[FloorLine]:
+    def _floor_lines(self, shape: MapShape, wanted: int = 0) -> list[FloorLine]:
         left, mark = self._name_width(shape), self._mark_columns(shape)
         return [
             line
             for heading, floor in self._floors
-            for line in (FloorLine(heading), *lay_out(panels(floor, shape), shape, self.size.width, left, mark, wanted))
+            for line in (
+                FloorLine(heading),
+                *lay_out(map_panels(floor, shape), shape, self.size.width, left, mark, wanted),
+            )
         ]
 
-    def _name_width(self, shape: Shape) -> int:
+    def _name_width(self, shape: MapShape) -> int:
         """Columns of the names before the marks."""
         block, subblock = self._place
-        if shape.zoom is Zoom.GPUS:
+        if shape.zoom is MapZoom.GPUS:
             return block + subblock + 5
         return block + 3 + (subblock + 1 if shape.names else 0)
 
-    def _mark_columns(self, shape: Shape) -> int:
+    def _mark_columns(self, shape: MapShape) -> int:
         """Columns that a mark takes at least."""
-        if shape.zoom is not Zoom.GPUS:
+        if shape.zoom is not MapZoom.GPUS:
             return 1
         return (self._label + 1 if shape.names else 0) + 1 + self._pips + GAP_COLUMNS
 
     # drawing
 
     def on_resize(self) -> None:
-        self._arrange()
+        self._lay_out_lines()
         self.refresh()
 
     def on_focus(self) -> None:
@@ -338,7 +343,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         at = y + self.scroll_offset.y
         if at >= self._starts[-1]:
             return Strip.blank(self.size.width, self.rich_style)
-        index = self._index()
+        index = self._cursor_index()
         if self.has_focus and index is not None and 0 <= at - self._spots[index].y < self._shape.rows:
             return self._draw_row(at)
         if at not in self._drawn:
@@ -360,16 +365,16 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         left = self._name_width(self._shape)
         segments: list[Segment] = []
         for panel in row.panels:
-            within = fit(panel.subblock, subblock) if panel.subblock else ""
-            names = [Span(f"  {fit(panel.block, block)} ", "head"), Span(within, "dim")]
+            within = fit_text(panel.subblock, subblock) if panel.subblock else ""
+            names = [Span(f"  {fit_text(panel.block, block)} ", "head"), Span(within, "dim")]
             segments += fit_spans([] if part else names, left, self.over(back))
-            if self.zoom is Zoom.GPUS:
+            if self.zoom is MapZoom.GPUS:
                 for (host,) in panel.marks:
                     segments += self._host_segments(host, part, row.mark)
             else:
                 segments += self._panel_segments(panel)
             segments += fit_spans([], row.panel - left - len(panel.marks) * row.mark, self.over(back))
-        return Strip(compact(segments)).adjust_cell_length(width, back)
+        return Strip(merge_segments(segments)).adjust_cell_length(width, back)
 
     def _host_segments(self, host: Host, part: int, width: int) -> list[Segment]:
         plain = self.rich_style.background_style
@@ -379,14 +384,14 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
             scan = f"{host.node.last_busbw:,.0f} GB/s" if self._shape.rows > 3 and host.node.last_busbw else ""
             runs = [Span(host_caption(host), "text") if part == 1 else Span(scan if part == 2 else "", "dim")]
         else:
-            runs = [Span(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._shape.names else []
+            runs = [Span(fit_text(short_name(host.node.name), self._label) + " ", "dim")] if self._shape.names else []
             pips = groupby(self.gpu_mark(pip, host) for pip in host.pips)  # fewer runs: many hosts are redrawn at once
             runs += [host_mark(host), *(Span(pip.text * len(list(same)), pip.style) for pip, same in pips)]
         return [*fit_spans(runs, width - GAP_COLUMNS, back), *fit_spans([], GAP_COLUMNS, self.over(plain))]
 
-    def _panel_segments(self, panel: Panel) -> list[Segment]:
+    def _panel_segments(self, panel: MapPanel) -> list[Segment]:
         """A mark for each host or subblock; those of one colour are one run: thousands are drawn at once."""
-        plain, index = self.rich_style.background_style, self._index() if self.has_focus else None
+        plain, index = self.rich_style.background_style, self._cursor_index() if self.has_focus else None
         cursor = self._spots[index].hosts if index is not None else None
         segments: list[Segment] = []
         marks = ((hosts is cursor, self._mark_of(hosts)) for hosts in panel.marks)
@@ -426,12 +431,12 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
     # moving
 
     def action_step(self, hosts: int) -> None:
-        index = self._index()
+        index = self._cursor_index()
         if index is not None:
             self._move_cursor(max(0, min(len(self._spots) - 1, index + hosts)))
 
     def action_line(self, lines: int) -> None:
-        index = self._index()
+        index = self._cursor_index()
         if index is None:
             return
         here = self._spots[index]
@@ -440,7 +445,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self._move_cursor(min((abs(spot.x - here.x), n) for n, spot in enumerate(self._spots) if spot.y == y)[1])
 
     def action_open(self) -> None:
-        if self.zoom is Zoom.SUBBLOCKS:
+        if self.zoom is MapZoom.SUBBLOCKS:
             self.change_zoom(-1)
         elif self._cursor:
             self.post_message(self.Opened(self._cursor))
@@ -454,11 +459,11 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
                 if event.chain == 2:
                     self.action_open()
 
-    def _index(self) -> int | None:
+    def _cursor_index(self) -> int | None:
         return self._numbers.get(self._cursor)
 
     def _move_cursor(self, index: int) -> None:
-        before, spot = self._index(), self._spots[index]
+        before, spot = self._cursor_index(), self._spots[index]
         self._cursor = spot.hosts[0].node.name
         height = max(1, self.size.height)
         top = self.scroll_offset.y

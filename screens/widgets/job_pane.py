@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from console.checkpoints.saved_state import list_faults
+from console.checkpoints.saved_state import list_checkpoint_faults
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
 from console.metrics.alarm import ALARM_GLYPH
@@ -27,25 +27,25 @@ from screens.columns.job_header import events_of
 from screens.columns.jobs import (
     JobLine,
     attempt_cell,
-    last_cell,
     place_words,
     progress_cell,
     progress_words,
+    reason_cell,
     short_reasons,
     start_words,
     state_cell,
 )
 from screens.sanitize import one_line
-from screens.widgets.charts.braille import DOTS_WIDE, Box, Canvas
-from screens.widgets.charts.nccl_panel import draw, measured_points, reference_band
+from screens.widgets.charts.braille import DOTS_WIDE, Canvas, PlotBox
+from screens.widgets.charts.nccl_panel import draw_curve, measured_points, reference_band
 from screens.widgets.charts.training_chart import TrainingChartData, View, clock_words, draw_chart
 from screens.widgets.charts.training_panel import value_words
-from screens.widgets.side_pane import WIDE_COLUMNS, Lines, beside, event_lines
+from screens.widgets.side_pane import WIDE_COLUMNS, Lines, event_lines, side_by_side
 from screens.widgets.styled_text import cut_sentence, folded_at_spaces
 from screens.widgets.table.row_painter import cell_width
 from screens.widgets.wrapped_sentence import cut_spans, fold_spans
-from screens.wording import Span, runs_of
-from trainlog import STEP_METRICS, is_comparable, redact, shorten_iteration_line
+from screens.wording import Span, spans_of
+from trainlog import STEP_METRICS, is_comparable, redact_text, shorten_iteration_line
 
 if TYPE_CHECKING:
     from console.checkpoints.saved_state import SavedState
@@ -86,7 +86,7 @@ def job_lines(
 def reason_lines(job: JobLine, width: int, now: float, whose: Callable[[str], str]) -> Lines:
     """The state of a job with the reason, advice, and the queue figures of a waiting one."""
     found: Lines = []
-    state = runs_of(state_cell(job))
+    state = spans_of(state_cell(job))
     sentence, quoted = short_reasons(job)
     spans = [Span(f"  {sentence}")]
     for alarm in job.alarms:
@@ -129,7 +129,7 @@ def course_lines(
     right = _last_lines(log, width - left - 3, height + 1)[1:] if left < width else []
     left = left if right else width
     found = _progress_lines(job, measures, left, height, now, saved=saved, without=without)
-    return beside(found, right, left) if right else [*found, *_last_lines(log, width, height - len(found))]
+    return side_by_side(found, right, left) if right else [*found, *_last_lines(log, width, height - len(found))]
 
 
 def tail_lines(job: JobLine, measures: JobMeasures | None, width: int, room: int, now: float) -> Lines:
@@ -139,13 +139,13 @@ def tail_lines(job: JobLine, measures: JobMeasures | None, width: int, room: int
 def job_entry(job: JobLine, mark: Span, now: float, width: int, *, state: bool = True, low: bool = False) -> Lines:
     """The entry of one job in a list within a pane: name, reason, state, progress and owner."""
     jobset = job.jobset
-    reason = runs_of(last_cell(job)) if state or job.health.level in {HealthLevel.BAD, HealthLevel.LATE} else []
-    shown = [*runs_of(state_cell(job)), Span("  "), *reason, Span("  "), *runs_of(progress_cell(job))]
+    reason = spans_of(reason_cell(job)) if state or job.health.level in {HealthLevel.BAD, HealthLevel.LATE} else []
+    shown = [*spans_of(state_cell(job)), Span("  "), *reason, Span("  "), *spans_of(progress_cell(job))]
     about = " · ".join(filter(None, (job.owner, f"{jobset.gpus} GPUs", wording.age(now - jobset.created))))
-    return entry([mark, Span(f" {jobset.name}", "strong")], shown if state else reason, about, width, low=low)
+    return pane_entry([mark, Span(f" {jobset.name}", "strong")], shown if state else reason, about, width, low=low)
 
 
-def entry(name: list[Span], state: list[Span], about: str, width: int, *, low: bool = False) -> Lines:
+def pane_entry(name: list[Span], state: list[Span], about: str, width: int, *, low: bool = False) -> Lines:
     """An entry of a list within a pane: name, state and owner, on one line or below each other."""
     first, end = [*name, Span(" " * max(2, NAME_COLUMNS - cell_width(name)))], Span(about, "dim")
     room = width - cell_width([*first, end]) - 2
@@ -222,17 +222,17 @@ def _progress_lines(
         at_risk[most - 1 :] = [cut_spans(at_risk[most - 1], width - 2, " …")]
     pods += [*at_risk, *([cost] if cost and pods else [])]
     pods = pods[: max(1, room - len(figures))]
-    busy = [] if "gpus" in without else _gpus_busy(job, measures, width, now)[not curve :]
+    busy = [] if "gpus" in without else _gpu_use_lines(job, measures, width, now)[not curve :]
     if len(figures) + (least + 1) * curve + len(pods) + len(busy) > room:
         busy = []
     left = room - len(figures) - len(pods) - len(busy)
     high = max(left - 1, min(left, MIN_CURVE_LINES))  # without the line below it where there is room for no more
     curves = _curve_lines(measures, width, min(MAX_CURVE_LINES, high))[:left] if curve else []
-    steps = _steps(measures, width, left - len(curves)) if "steps" not in without else []
+    steps = _step_lines(measures, width, left - len(curves)) if "steps" not in without else []
     return [*figures, *curves, *pods, *busy, *steps]
 
 
-def _steps(measures: JobMeasures | None, width: int, room: int) -> Lines:
+def _step_lines(measures: JobMeasures | None, width: int, room: int) -> Lines:
     """An empty line, and the figures of steps at even distances up to the last one."""
     track = measures.track if measures is not None else None
     if track is None or not len(track) or room < MIN_STEP_LINES:
@@ -290,7 +290,7 @@ def _curve_lines(measures: JobMeasures | None, width: int, high: int) -> Lines:
             if shown != about or not 0 <= (values - before) * width * DOTS_WIDE < values:
                 canvas = Canvas(width, high)
                 for at, each in enumerate(known):
-                    draw_chart(canvas, Box(0, at * part, width, part), data, each, View(), "", large=False)
+                    draw_chart(canvas, PlotBox(0, at * part, width, part), data, each, View(), "", large=False)
                 lines = canvas.rows()
                 drawn[width, high] = values, about, lines
         titles = {at * part: [Span(f"{each.title}, {steps}"[:width], "dim")] for at, each in enumerate(known)}
@@ -298,7 +298,7 @@ def _curve_lines(measures: JobMeasures | None, width: int, high: int) -> Lines:
     if test is None or len(test.test.rows) < 2 or high < MIN_BUSBW_LINES:
         return []
     band = reference_band() if is_comparable(test.test, test.accelerator) else ()
-    return [*draw(measured_points(test.test), band, width, high).rows(), []]
+    return [*draw_curve(measured_points(test.test), band, width, high).rows(), []]
 
 
 def _pod_lines(job: JobLine, width: int) -> Lines:
@@ -306,7 +306,7 @@ def _pod_lines(job: JobLine, width: int) -> Lines:
     slots = job.pod_slots
     ready = f"{job.ready}/{len(slots)} pods"
     where = place_words(job)
-    tries = [Span("   attempt ", "dim"), *runs_of(attempt_cell(job))] if job.jobset.max_restarts else []
+    tries = [Span("   attempt ", "dim"), *spans_of(attempt_cell(job))] if job.jobset.max_restarts else []
     found: Lines = [[Span(ready, "ok" if job.ready == len(slots) else "waits"), Span(f"  {where}", "dim"), *tries]]
     if len(slots) <= (width // 2) * MAX_POD_LINES:
         glyphs = [
@@ -320,7 +320,7 @@ def _pod_lines(job: JobLine, width: int) -> Lines:
     return found
 
 
-def _gpus_busy(job: JobLine, measures: JobMeasures | None, width: int, now: float) -> Lines:
+def _gpu_use_lines(job: JobLine, measures: JobMeasures | None, width: int, now: float) -> Lines:
     """GPU utilization by rank and node; empty without an exporter, or after the job's end."""
     pods = {rank.name for rank in job.pod_slots if rank.pod}
     read = [each for each in measures.gpus if each.pod in pods] if measures is not None else []
@@ -384,7 +384,7 @@ def _last_lines(measures: JobMeasures | None, width: int, room: int) -> Lines:
     texts = measures.last_lines(max(12, room)) if measures is not None and room > 2 else []
     if measures is None or not texts or measures.is_reading_old_lines:
         return []
-    *before, newest = [shorten_iteration_line(text) or redact(text) for text in texts]
+    *before, newest = [shorten_iteration_line(text) or redact_text(text) for text in texts]
     folded = folded_at_spaces(one_line(newest), width)[: room - 2]
     before = before[max(0, len(before) - (room - 2 - len(folded))) :]
     return [[], [Span("last lines", "head")], *([Span(text, "dim")] for text in (*before, *folded))]
@@ -427,7 +427,7 @@ def should_read_unasked(line: JobLine, measures: JobMeasures | None, now: float,
 def _fault_spans(saved: SavedState) -> list[Span]:
     if saved.survey is None:
         return []
-    faults = list_faults(saved.survey)
+    faults = list_checkpoint_faults(saved.survey)
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return [Span(f"{faults[0][:1].upper()}{one_line(faults[0][1:])}{more}. ", "waits")] if faults else []
 

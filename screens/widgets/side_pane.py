@@ -17,12 +17,12 @@ from screens import wording
 from screens.widgets.styled_text import NeverScrolled, SnapshotText, as_last_known, cut_sentence, dim_spans, line
 from screens.widgets.table.row_painter import cell_width
 from screens.widgets.wrapped_sentence import fold_spans
-from screens.wording import Fact, Span, runs_of
+from screens.wording import Fact, Span, spans_of
 
 GAP_COLUMNS = 3
 
 
-def arrange(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
+def lay_out_facts(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
     """The facts in lines, as many per line as fit."""
     width = max(1, width)
     known = [fact for fact in facts if cell_width(fact[1])]
@@ -45,19 +45,19 @@ NAME_COLUMNS = 14  # columns of a fact's name
 STALE_FACT: Fact = ("Connection", Span("lost: last known", "waits"))
 
 
-class Facts(SnapshotText):
-    DEFAULT_CSS = "Facts { height: auto; padding: 0 0; }"
+class FactsWidget(SnapshotText):
+    DEFAULT_CSS = "FactsWidget { height: auto; padding: 0 0; }"
     facts: reactive[tuple[Fact, ...]] = reactive((), layout=True)
 
     @property
-    def _shown(self) -> tuple[Fact, ...]:
+    def _shown_facts(self) -> tuple[Fact, ...]:
         """The facts, after one that marks an outdated snapshot."""
         if not self.stale:
             return self.facts
-        return (STALE_FACT, *((name, dim_spans(runs_of(cell))) for name, cell in self.facts))
+        return (STALE_FACT, *((name, dim_spans(spans_of(cell))) for name, cell in self.facts))
 
     def lines_at(self, width: int) -> Lines:
-        return fact_lines(self._shown, width - 4, beside=0, style="head")
+        return fact_lines(self._shown_facts, width - 4, beside=0, style="head")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self.lines_at(width))
@@ -87,7 +87,7 @@ def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE_COLUMNS,
     `style`: of the names.
     """
     found: Lines = []
-    lines = arrange(tuple(facts), width if width >= beside else 0)
+    lines = lay_out_facts(tuple(facts), width if width >= beside else 0)
     column = width // max(map(len, lines), default=1)
     for row in lines:
         if len(row) > 1:
@@ -97,19 +97,19 @@ def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE_COLUMNS,
                     for name, cell in row
                     for run in (
                         Span(f"{name:<{NAME_COLUMNS}}", style),
-                        *runs_of(cell),
+                        *spans_of(cell),
                         Span(" " * (column - _fact_width((name, cell)))),
                     )
                 ]
             )
             continue
         name, cell = row[0]
-        folded = whole_lines(runs_of(cell), width - NAME_COLUMNS)
+        folded = whole_lines(spans_of(cell), width - NAME_COLUMNS)
         found += [[Span(f"{name if not at else '':<{NAME_COLUMNS}}", style), *runs] for at, runs in enumerate(folded)]
     return found
 
 
-def beside(one: Lines, other: Lines, width: int) -> Lines:
+def side_by_side(one: Lines, other: Lines, width: int) -> Lines:
     """Two texts side by side: the first in a given number of columns, the second to its right."""
     both = zip_longest((cut_sentence(runs, width) for runs in one), other, fillvalue=list[Span]())
     return [[*runs, Span(" " * (width - cell_width(runs))), Span(" │ ", "faint"), *right] for runs, right in both]
@@ -132,10 +132,10 @@ def event_lines(events: Iterable[Event], now: float, width: int, room: int, *, n
     return [[], [Span("events", "head")], *rows] if rows else []
 
 
-class Pane(SnapshotText, NeverScrolled):
+class SidePane(SnapshotText, NeverScrolled):
     """Shows the lines that its function returns for (width, height, now); `renew` calls it again."""
 
-    DEFAULT_CSS: ClassVar[str] = "Pane { padding: 0 1; }"
+    DEFAULT_CSS: ClassVar[str] = "SidePane { padding: 0 1; }"
     more = "… z shows more"  # in place of the lines that have no room
 
     def __init__(

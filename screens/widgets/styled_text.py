@@ -35,7 +35,7 @@ def call_after(pump: MessagePump, seconds: float, call: Callable[[], object]) ->
     return asyncio.get_running_loop().call_later(seconds, pump.call_next, call)
 
 
-def fit(text: str, width: int) -> str:
+def fit_text(text: str, width: int) -> str:
     """The text padded or cut (with an ellipsis) to exactly that many columns."""
     if text.isascii() and text.isprintable():
         length = len(text)
@@ -48,11 +48,11 @@ def fit(text: str, width: int) -> str:
         return text + " " * (width - length)
     if width <= 0:
         return ""
-    head = beginning(text, width - 1)
+    head = cut_text(text, width - 1)
     return f"{head}…" + " " * (width - 1 - cell_len(head))
 
 
-def beginning(text: str, width: int) -> str:
+def cut_text(text: str, width: int) -> str:
     """The beginning of a sanitized text, cut to that many columns."""
     if text.isascii():
         return text[: max(width, 0)]
@@ -92,13 +92,13 @@ def cut_sentence(runs: Iterable[Span], width: int) -> list[Span]:
         return clean
     end = max((at for at in phrase_ends(text) if cell_len(text[:at]) <= width), default=0)
     if 3 * end < width:
-        words = beginning(f"{text} ", width).split(" ")[:-1]
+        words = cut_text(f"{text} ", width).split(" ")[:-1]
         after, first = text[len(" ".join([*words, ""])) :], " ".join(words[:1])
         while words and (after[:1].isdigit() or OPEN_WORD.fullmatch(words[-1])):
             after = words.pop()
         end = max(end, len((" ".join(words) or first).rstrip(":,;")))
     if not end and text[:1].isalpha():
-        return [Span(f"{beginning(text, width - 1)}…", clean[0].style)]  # one word, which is no number
+        return [Span(f"{cut_text(text, width - 1)}…", clean[0].style)]  # one word, which is no number
     mark = "" if cell_len(text[:end]) > width - 2 else " …" if end else "…"
     return [*_beginning_of(clean, end), *([Span(mark, "dim")] if mark else [])]
 
@@ -123,7 +123,7 @@ def fit_spans(
         clean = text if text.isascii() and text.isprintable() else one_line(text)
         length = len(clean) if clean.isascii() else cell_len(clean)
         if length > left:
-            clean, length = fit(clean, left), left
+            clean, length = fit_text(clean, left), left
         if clean:
             segments.append(Segment(clean, style_of(style)))
         left -= length
@@ -146,11 +146,11 @@ def cut_name(runs: list[Span], width: int, *, node: bool) -> list[Span]:
         text = short_node(text)
         if cell_len(text) <= width:
             return [Span(text, runs[0].style)]
-    tail = beginning(text[::-1], max(1, (width - 1) * 3 // 5))[::-1]
-    return [Span(f"{beginning(text, width - 1 - cell_len(tail))}…{tail}", runs[0].style)]
+    tail = cut_text(text[::-1], max(1, (width - 1) * 3 // 5))[::-1]
+    return [Span(f"{cut_text(text, width - 1 - cell_len(tail))}…{tail}", runs[0].style)]
 
 
-def compact(segments: Iterable[Segment]) -> list[Segment]:
+def merge_segments(segments: Iterable[Segment]) -> list[Segment]:
     """A line in fewer segments: equal styles are merged, and blanks join the text before them."""
     found: list[Segment] = []
     for segment in segments:
@@ -191,15 +191,15 @@ _HELD_BLANK = re.compile(
 HELD = "\x1f"  # stands for such a blank while a text is split, since no sanitized text contains it
 
 
-def hold_together(text: str) -> str:
+def join_numbers_and_units(text: str) -> str:
     return _HELD_BLANK.sub(lambda found: f"{found[0][:-1]}{HELD}", text)
 
 
-def wrap(text: str, width: int) -> list[str]:
+def wrap_text(text: str, width: int) -> list[str]:
     """The text in lines of at most that many columns, broken at spaces if possible."""
     lines: list[str] = []
     rest = ""
-    for word in hold_together(one_line(text)).split(" "):
+    for word in join_numbers_and_units(one_line(text)).split(" "):
         word = word.replace(HELD, " ")
         longer = f"{rest} {word}" if rest else word
         if cell_len(longer) <= width:
@@ -208,7 +208,7 @@ def wrap(text: str, width: int) -> list[str]:
         if rest:
             lines.append(rest)
         while cell_len(word) > width > 0:
-            head = beginning(word, width)
+            head = cut_text(word, width)
             lines.append(head or "·")  # a letter that is wider than the line
             word = word[len(head) or 1 :]
         rest = word
@@ -276,16 +276,16 @@ class _Mixes(dict[str, Style]):
         return style
 
 
-class Styled(Widget):
+class StyledWidget(Widget):
     """A widget that draws its own lines in the named styles of the theme."""
 
     def style_of(self, name: str) -> Style:
         """The style of that name without a background; plain text for an unknown name."""
-        return self._style(name, "ink-")
+        return self._cached_style(name, "ink-")
 
     def ground(self, name: str) -> Style:
         """The background style "cursor", "cursor-blurred", "marked", "head", "bar" or "here"."""
-        return self._style(name, "ground-")
+        return self._cached_style(name, "ground-")
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
@@ -303,7 +303,7 @@ class Styled(Widget):
             mixes[ground] = _Mixes(lambda style: ground + self.style_of(style))
         return mixes[ground].__getitem__
 
-    def _style(self, name: str, kind: str) -> Style:
+    def _cached_style(self, name: str, kind: str) -> Style:
         mixed: dict[str, Style] = self.__dict__.setdefault("_mixed", {})
         style = mixed.get(kind + name)
         if style is None:
@@ -318,11 +318,11 @@ class Styled(Widget):
         return style
 
 
-class PaintedLines(Styled, metaclass=AbstractWidgetMeta):
+class PaintedLines(StyledWidget, metaclass=AbstractWidgetMeta):
     """A widget of many lines that repaints only the columns that have changed."""
 
     @cached_property
-    def _painted(self) -> dict[int, Strip]:
+    def _painted_strips(self) -> dict[int, Strip]:
         return {}
 
     @abstractmethod
@@ -330,12 +330,12 @@ class PaintedLines(Styled, metaclass=AbstractWidgetMeta):
         """One line as segments; returns the same object as before if it did not change."""
 
     def render_line(self, y: int) -> Strip:
-        strip = self._painted[y] = self.draw_line(y)
+        strip = self._painted_strips[y] = self.draw_line(y)
         return strip
 
     def repaint_changed(self) -> None:
         for y in range(self.size.height):
-            old, new = self._painted.get(y), self.draw_line(y)
+            old, new = self._painted_strips.get(y), self.draw_line(y)
             if old is new:
                 continue
             left, end = changed_columns(old, new) if old is not None else (0, self.size.width)
@@ -347,10 +347,10 @@ def forget_drawing(node: DOMNode) -> None:
     """Drop the lines that a widget has drawn: most of what a page is, and garbage is collected rarely."""
     if isinstance(node, Widget):
         node._styles_cache.clear()
-        vars(node).pop("_painted", None)
+        vars(node).pop("_painted_strips", None)
 
 
-class SnapshotText(Styled):
+class SnapshotText(StyledWidget):
     """A text from the cluster snapshot, marked when that may be out of date."""
 
     stale: reactive[bool] = reactive(False, layout=True)
@@ -365,7 +365,7 @@ def dim_spans(runs: Iterable[Span]) -> list[Span]:
     return [Span(run.text, "dim") for run in runs]
 
 
-class CutLines(Styled):
+class CutLines(StyledWidget):
     """Shows lines, each cut at the widget's width."""
 
     lines: reactive[tuple[tuple[Span, ...], ...]] = reactive(())

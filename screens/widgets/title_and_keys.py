@@ -23,12 +23,12 @@ from console.kube.snapshot import WatchState, WatchStatus
 from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.alarm import ALARM_GLYPH
 from screens.columns.live_jobs import freshness_spans
-from screens.widgets.styled_text import Styled, cut_name, cut_sentence, fit_spans
+from screens.widgets.styled_text import StyledWidget, cut_name, cut_sentence, fit_spans
 from screens.wording import Span
 
 
 @dataclass(frozen=True, slots=True)
-class Title:
+class TitleContents:
     tabs: tuple[tuple[str, str, str], ...] = ()  # mode, key and name of each main screen
     here: str = ""  # mode of the main screen that is open
     trail: tuple[str, ...] = ()  # names of the pages opened from it, outermost first
@@ -51,11 +51,11 @@ class TabShape(NamedTuple):
     trail: bool = True  # the whole way to the open page; else its end: where one is matters more than the way there
 
 
-class TitleBar(Styled):
+class TitleBar(StyledWidget):
     DEFAULT_CSS = "TitleBar { dock: top; height: 1; width: 1fr; }"
     NAME: ClassVar[str] = " a4 "
 
-    title: reactive[Title] = reactive(Title(), repaint=False)
+    title: reactive[TitleContents] = reactive(TitleContents(), repaint=False)
     """Painted by `tick` if its words are others: when a watch last got something changes with every object."""
 
     def render_line(self, y: int) -> Strip:
@@ -72,22 +72,22 @@ class TitleBar(Styled):
     def _words(self) -> object:
         """All that its line depends on, but for its width."""
         states = {each.state for each in self.title.links}
-        return replace(self.title, links=()), states, self._status(self.size.width)
+        return replace(self.title, links=()), states, self._status_spans(self.size.width)
 
     def _render_strip(self) -> Strip:
         width = self.size.width
         room = width - len(self.NAME) - 8
-        right = self._status(width)
+        right = self._status_spans(width)
         states = {each.state for each in self.title.links}
         is_live = not self.title.trouble and states <= {WatchState.LIVE, WatchState.ABSENT}
         # While it is live, how long it was quiet is worth less than a tab's key, which must not come and go with it
-        if _count_cells(right) > room or (is_live and not self._fits(TabShape(), width - _count_cells(right))):
-            right = self._status(width, brief=True)
-            if not self.title.narrowed and not self._fits(TabShape(names=False), width - _count_cells(right)):
-                right = self._status(width, brief=True, namespace=False)
+        if _count_cells(right) > room or (is_live and not self._fits_in(TabShape(), width - _count_cells(right))):
+            right = self._status_spans(width, brief=True)
+            if not self.title.narrowed and not self._fits_in(TabShape(names=False), width - _count_cells(right)):
+                right = self._status_spans(width, brief=True, namespace=False)
         right_width = _count_cells(right)
         if right_width > room:
-            right = self._status(0)
+            right = self._status_spans(0)
             right_width = min(_count_cells(right), max(0, width - len(self.NAME) - 1))
         left_width = max(0, width - right_width)
         left: list[Segment] = []
@@ -105,10 +105,10 @@ class TitleBar(Styled):
         """The tabs with names, else with keys only, else only the open one."""
         trail, alone = len(self.title.trail) > 1, TabShape(names=False, others=False)
         shapes = [TabShape(), TabShape(names=False), *[TabShape(names=False, trail=False)] * trail, alone]
-        shape = next((each for each in shapes if self._fits(each, room)), alone._replace(trail=not trail))
+        shape = next((each for each in shapes if self._fits_in(each, room)), alone._replace(trail=not trail))
         return [(Span(self.NAME, "accent"), self.ground("bar")), *self._tab_spans(shape)]
 
-    def _fits(self, shape: TabShape, room: int) -> bool:
+    def _fits_in(self, shape: TabShape, room: int) -> bool:
         return len(self.NAME) + _count_cells(run for run, _ in self._tab_spans(shape)) <= room
 
     def _tab_spans(self, shape: TabShape) -> list[tuple[Span, Style]]:
@@ -123,7 +123,7 @@ class TitleBar(Styled):
                 tabs.append((Span(f" {key} {name} " if shape.names else f" {key} ", "tab"), self.ground("bar") + click))
         return tabs
 
-    def _status(self, width: int, *, brief: bool = False, namespace: bool = True) -> list[Span]:
+    def _status_spans(self, width: int, *, brief: bool = False, namespace: bool = True) -> list[Span]:
         """The cluster and the freshness; `brief` leaves out the reason."""
         title = self.title
         where = title.namespace if namespace and width else ""
@@ -177,7 +177,7 @@ class KeyHint(NamedTuple):
 
 
 @runtime_checkable
-class Hides(Protocol):
+class HidesSomething(Protocol):
     """A widget with keys that show something and hide it again."""
 
     def hides(self) -> Mapping[str, str]:
@@ -186,11 +186,11 @@ class Hides(Protocol):
 
 def verb_of(active: ActiveBinding) -> str:
     """The label of what a key would do now."""
-    hidden = active.node.hides() if isinstance(active.node, Hides) else {}
+    hidden = active.node.hides() if isinstance(active.node, HidesSomething) else {}
     return hidden.get(active.binding.action, active.binding.description)
 
 
-class KeyBar(Styled):
+class KeyBar(StyledWidget):
     DEFAULT_CSS = "KeyBar { dock: bottom; height: 1; width: 1fr; }"
 
     hints: reactive[tuple[KeyHint, ...]] = reactive(())
@@ -226,7 +226,7 @@ def _hint_width(hint: KeyHint) -> int:
     return cell_len(hint.key) + 1 + cell_len(hint.verb)
 
 
-class Tab(NamedTuple):
+class TabLabel(NamedTuple):
     """One tab: internal name, key, title, and a note."""
 
     name: str
@@ -241,10 +241,10 @@ def _key_hint_texts(key: str, title: str, note: str) -> list[tuple[str, str]]:
     return texts if words else [(f" {key}", "key")]
 
 
-class TabStrip(Styled):
+class TabStrip(StyledWidget):
     DEFAULT_CSS: ClassVar[str] = "TabStrip { height: 1; }"
 
-    tabs: reactive[tuple[Tab, ...]] = reactive(())
+    tabs: reactive[tuple[TabLabel, ...]] = reactive(())
     here: reactive[str] = reactive("")
 
     @dataclass

@@ -16,10 +16,10 @@ from screens.widgets.styled_text import (
     OPEN_WORD,
     SnapshotText,
     as_last_known,
-    compact,
     cut_sentence,
-    hold_together,
+    join_numbers_and_units,
     line,
+    merge_segments,
 )
 from screens.wording import Span
 
@@ -58,7 +58,7 @@ def _split_words(runs: Sequence[Span]) -> list[tuple[int, list[Span]]]:
     """Words as spans (a word may have several styles), each with the number of spaces before it."""
     words: list[tuple[int, list[Span]]] = []
     gap, fresh, at = 0, True, 0
-    text = hold_together("".join(run.text for run in runs))
+    text = join_numbers_and_units("".join(run.text for run in runs))
     for run in runs:
         start, at = at, at + len(run.text)
         for number, part in enumerate(text[start:at].split(" ")):
@@ -73,7 +73,7 @@ def _split_words(runs: Sequence[Span]) -> list[tuple[int, list[Span]]]:
     return words
 
 
-class Heading(SnapshotText):
+class HeadingLine(SnapshotText):
     runs: reactive[tuple[Span, ...]] = reactive(())
 
     @property
@@ -81,7 +81,7 @@ class Heading(SnapshotText):
         return as_last_known(self.runs) if self.stale and self.runs else self.runs
 
 
-class SentenceLine(Heading):
+class SentenceLine(HeadingLine):
     DEFAULT_CSS: ClassVar[str] = "SentenceLine { height: auto; max-height: 3; padding: 0 1; }"
 
     cut = " …"  # stands at the end of what there is no room for
@@ -113,11 +113,11 @@ class SentenceLine(Heading):
         shown = lines[y]
         if y == self.size.height - 1 and len(lines) > self.size.height:
             shown = cut_spans(shown, width, self.cut)
-        segments = compact(Segment(run.text, ground + self.style_of(run.style)) for run in shown)
+        segments = merge_segments(Segment(run.text, ground + self.style_of(run.style)) for run in shown)
         return Strip(segments).adjust_cell_length(width, ground)
 
 
-class SummaryLine(Heading):
+class SummaryLine(HeadingLine):
     DEFAULT_CSS = "SummaryLine { height: 1; }"
 
     def render_line(self, y: int) -> Strip:

@@ -14,7 +14,7 @@ from textual.widgets import TextArea
 from console.logs.log_text import MemoryText
 from screens.widgets.form.editors import kept_bindings
 from screens.widgets.log.log_lines import MAX_MEMORY_LINES, LogLines
-from screens.widgets.styled_text import SelfSizedScrollView, Styled, folded_at_spaces
+from screens.widgets.styled_text import SelfSizedScrollView, StyledWidget, folded_at_spaces
 from screens.wording import Span
 
 _YAML_LINE = re.compile(r"(?P<lead>\s*(?:- )*)(?P<key>[^\s#'\"{}\[\]][^:#]*?:(?=\s|$))?(?P<rest>.*)")
@@ -63,7 +63,7 @@ class YamlText(LogLines, SelfSizedScrollView):
 WRONG_STYLE = Style(underline=True, bold=True)
 
 
-class YamlEditor(TextArea, SelfSizedScrollView, Styled, inherit_bindings=False):
+class YamlEditor(TextArea, SelfSizedScrollView, StyledWidget, inherit_bindings=False):
     """A YAML editor; Tab indents, Esc leaves."""
 
     DEFAULT_CSS: ClassVar[str] = """

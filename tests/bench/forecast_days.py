@@ -26,9 +26,9 @@ from console.kube.objects.queue import ClusterQueue, LocalQueue, Preemption, Quo
 from console.kube.objects.workload import PodSet, TopologyDomain, Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.forecast_record import RecordedWindow, compare, correct_windows
-from console.scheduling.job_arrivals import SeenWorkload, expected_arrivals, note_workloads
+from console.scheduling.job_arrivals import SeenWorkload, add_seen_workloads, expected_arrivals
 from console.scheduling.kueue_snapshot import kueue_workload
-from console.scheduling.start_simulation import cluster_of
+from console.scheduling.start_simulation import virtual_cluster_of
 from console.scheduling.start_windows import PastRun, PastTimes, StartWindow, run_times, start_windows
 from kueue_rules import SnapshotWorkload as KueueWorkload
 from tests.screens.scene import a4
@@ -159,7 +159,7 @@ class Days:
         self.arrived, self.later = Figures(), Figures()  # of windows told at the arrival, and later
         self.jobs = self.waited = self.preempted = self.windows = self.windowless = self.forecasts = 0
         self.now = self.counted = FIRST
-        self.cluster = cluster_of(self.fleet(), ("a4",))
+        self.cluster = virtual_cluster_of(self.fleet(), ("a4",))
 
     def fleet(self) -> Fleet:
         queues = {}
@@ -232,7 +232,7 @@ class Days:
         run = self.runs[workload.uid] = Run(job, workload, recipe, speeds, fails_at)
         fleet = self.fleet()
         self.cluster.submit(kueue_workload(workload, fleet, ("a4",), holds=False))
-        self.seen = note_workloads(self.seen, fleet, "s")
+        self.seen = add_seen_workloads(self.seen, fleet, "s")
         return run
 
     def _admit(self) -> list[Run]:

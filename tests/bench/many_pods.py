@@ -37,7 +37,7 @@ from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from practice.api.exec_channels import EXEC_PROTOCOLS, ExecSession
 from practice.node.fake_binaries import write_fake_binaries
-from practice.node.proc_files import environment, write_proc_files
+from practice.node.proc_files import process_environment, write_proc_files
 from practice.programs.hangs import HUNG_FACT
 from practice.programs.steps import ProgramContext, SharedFacts
 from practice.runtime import Stdio
@@ -99,7 +99,7 @@ class Pods:
             write_proc_files(place, context, doing)
             (place / ".bin" / "doing").write_text(doing)
             (place / ".bin" / "sick").write_text("")
-            self.env[pod.name] = {**environment(place), "PATH": f"{place}/.bin:{PATH}", "HOME": str(place)}
+            self.env[pod.name] = {**process_environment(place), "PATH": f"{place}/.bin:{PATH}", "HOME": str(place)}
 
     def make_keys(self) -> None:
         self.keys.mkdir()

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from console.metrics.training_run import TrainingRun
 from screens.widgets.charts.training_chart import TrainingChartData, View
-from screens.widgets.charts.training_panel import draw
+from screens.widgets.charts.training_panel import draw_charts
 from trainlog import STEP_METRICS, Step
 
 STEPS = 1_000_000
@@ -59,7 +59,7 @@ def main() -> int:
             for turn in range(TIMES):
                 fresh = replace(view, end=view.end - turn * 1e-7)  # nothing of the last drawing helps with this one
                 began = time.process_time()
-                draw(
+                draw_charts(
                     TrainingChartData(track, track.list_events()), fresh, STEP_METRICS, width, height, alone=False
                 ).rows()
                 took.append(1000 * (time.process_time() - began))

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from practice.programs.launcher_stages import SCRIPT, TRAINS
-from practice.scene.jobs import Job, build_jobset
+from practice.scene.jobs import SceneJob, build_jobset
 from tests.bench.consoles import A4
 from tests.bench.terminal import Terminal, cpu_of
 from tests.contract.client import Api
@@ -79,7 +79,7 @@ async def start_jobs(cluster: Cluster) -> list[str]:
         await add_machines(api, JOBS * PODS)
         await space.queue("q", 8 * PODS * JOBS)
         for at in range(JOBS):
-            job = Job(
+            job = SceneJob(
                 name(at), "own-script", 8 * PODS, "q", "medium", "you", namespace=space.name,
                 topology=("preferred", BLOCK), env=LONG, notes={SCRIPT: TRAINS},
             )  # fmt: skip

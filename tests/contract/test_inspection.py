@@ -21,11 +21,11 @@ from console.connection_settings import Settings
 from console.launch.run_record import RunRecord
 from console.session import Session
 from practice.node.fake_binaries import write_fake_binaries
-from practice.node.proc_files import environment, write_proc_files
+from practice.node.proc_files import process_environment, write_proc_files
 from practice.programs.hangs import HUNG_FACT
 from practice.programs.launcher_stages import SCRIPT, TRAINS
 from practice.programs.steps import ProgramContext, SharedFacts
-from practice.scene.jobs import Job, build_jobset
+from practice.scene.jobs import SceneJob, build_jobset
 from rankscope import Activity, HangReport
 from screens.app import ConsoleApp
 from screens.columns.jobs import JobLine
@@ -69,7 +69,7 @@ async def hanging(space: Space, folder: Path, recipe: str = TRAINING, step: int 
     """
     await space.queue("q", 8 * NODES)
     fault = f"hang:{step}:{STUCK}" if recipe == TRAINING else "hang:1"
-    job = Job(
+    job = SceneJob(
         "hung", recipe, 8 * NODES, "q", "medium", "you", namespace=space.name, topology=("preferred", BLOCK),
         env={"PRACTICE_FAULT": fault, "PRACTICE_PACE": pace}, notes={SCRIPT: TRAINS},
     )  # fmt: skip
@@ -113,7 +113,7 @@ def _put(folder: Path, pod: Object, number: int, recipe: str) -> dict[str, str]:
     write_proc_files(folder, place, doing)
     (folder / ".bin" / "doing").write_text(doing)
     (folder / ".bin" / "sick").write_text("")
-    return {**environment(folder), "PATH": f"{folder}/.bin:/usr/local/bin:/usr/bin:/bin", "HOME": str(folder)}
+    return {**process_environment(folder), "PATH": f"{folder}/.bin:/usr/local/bin:/usr/bin:/bin", "HOME": str(folder)}
 
 
 @pytest.mark.slow(reason="runs jobs on a whole cluster")

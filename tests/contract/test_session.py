@@ -16,7 +16,7 @@ from console.kube.pod_address import PodAddress
 from console.kube.snapshot import Fleet
 from console.launch.recipes import LaunchPlan
 from console.logs.container_log import LogRequest
-from console.scheduling.topology import pools
+from console.scheduling.topology import build_pools
 from console.scheduling.why import Category
 from console.scheduling.why_workload import why_workload
 from console.session import Session
@@ -40,7 +40,7 @@ async def seen(session: Session, true: Callable[[Fleet], bool], what: str) -> Fl
 
 
 async def test_pools_and_their_machines(session: Session) -> None:
-    found = pools(await session.wait_until_listed("nodes", "pods"))
+    found = build_pools(await session.wait_until_listed("nodes", "pods"))
     shape = [(pool.machine_type, pool.provisioning.value, pool.nodes_total, pool.floor.total) for pool in found]
     assert sorted(shape, key=lambda pool: -pool[3])[0][2:] == (16, 128)
     assert sorted(pool[2:] for pool in shape) == [(3, 0), (4, 32), (16, 128)]
@@ -54,7 +54,7 @@ async def test_gpus_of_a_pod_are_counted(session: Session, space: Space) -> None
     node = pod["spec"]["nodeName"]
     fleet = await seen(session, lambda fleet: any(pod.phase == "Running" for pod in fleet.pods_by_node.get(node, [])),
                        "the pod is on its node")  # fmt: skip
-    (pool,) = (pool for pool in pools(fleet) if any(each.name == node for each in pool.nodes))
+    (pool,) = (pool for pool in build_pools(fleet) if any(each.name == node for each in pool.nodes))
     assert pool.floor.used == 8
     assert pool.floor.free == pool.floor.total - 8
 

@@ -98,7 +98,7 @@ def usages(found: Callable[[Path], Iterator[str]]) -> list[object]:
 def test_command_lines_are_taken(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     code = 0
     try:
-        command_line.parse(arguments(line))
+        command_line.parse_command_line(arguments(line))
     except SystemExit as ended:  # 0: it asks for help
         code = int(ended.code or 0)
     assert code == 0, capsys.readouterr().err

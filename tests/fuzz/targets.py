@@ -23,7 +23,7 @@ from console.attach.files import scripts
 from console.attach.files.copy_progress import EntryKind
 from console.attach.ssh.pod_keys import MAX_PROBE_BYTES, parse_probe
 from console.checkpoints.completeness import StoredFile, read_needed_sizes, survey_checkpoints
-from console.checkpoints.saved_state import SavedState, list_faults, starting_values
+from console.checkpoints.saved_state import SavedState, list_checkpoint_faults, values_to_resume
 from console.errors import ConsoleError
 from console.google.builds import ImageReference
 from console.kube import websocket
@@ -44,7 +44,7 @@ from console.scheduling.launch_forecast import LaunchDemand, forecast
 from console.scheduling.pod_failure import first_of_latest_attempt, rank_failures
 from console.scheduling.pod_slots import PodSlot, pod_slots
 from console.scheduling.quota_ledger import queue_account
-from console.scheduling.topology import floor, pools
+from console.scheduling.topology import build_floor, build_pools
 from console.scheduling.why_job import why_job
 from console.scheduling.why_workload import why_workload
 from rankscope import (
@@ -62,7 +62,7 @@ from rankscope import (
     find_slow_ranks,
     format_report,
     format_slow_report,
-    judge,
+    judge_dumps,
     list_processes,
     parse_answer,
     parse_or_explain,
@@ -78,7 +78,7 @@ from rankscope import (
     slow_report_to_json,
 )
 from screens.sanitize import for_terminal, one_line
-from screens.widgets.styled_text import fit, wrap
+from screens.widgets.styled_text import fit_text, wrap_text
 from tests.fuzz import grammar, grammar_files
 from tests.hostile.payloads import PAYLOADS, RAW
 from trainlog import LogResults, Redactor, looks_confidential
@@ -121,8 +121,8 @@ def _snapshots(data: bytes) -> None:
     for kind in KINDS:
         found[FLEET_FIELDS[kind.plural]] = kind.reader.build_models(kind.reader.read_page(data).items)[0]
     fleet = Fleet(at=1.8e9, **found)
-    pools(fleet)
-    for node in floor(fleet.nodes.values(), fleet).blocks:
+    build_pools(fleet)
+    for node in build_floor(fleet.nodes.values(), fleet).blocks:
         assert node.name is not None
     for workload in fleet.workloads.values():
         why_workload(workload, fleet)
@@ -161,8 +161,8 @@ def _redacted(data: bytes) -> None:
 def _width(data: bytes) -> None:
     text = data.decode(errors="replace")[:300]
     for width in (0, 1, 2, 7, 80, 180):
-        assert cell_len(fit(text, width)) == width
-        assert width == 0 or all(cell_len(line) <= width for line in wrap(text, width))
+        assert cell_len(fit_text(text, width)) == width
+        assert width == 0 or all(cell_len(line) <= width for line in wrap_text(text, width))
     assert not RAW.search(one_line(text))
     assert not RAW.search(for_terminal(text))
 
@@ -240,7 +240,7 @@ def _hang(data: bytes, ras: RasReport = NO_REPORT) -> None:
     read_answer(b'{"found":[{"group":0,"seq":1,"op":"x","missing":[0,1]}]}', groups)
     ras = ras.with_job_ranks({(each.node, each.pid): number for number, each in enumerate(ras.odd)})
     report = HangReport(
-        "job", tuple(pods), tuple(processes), ras.with_node_names({}), recorded=judge(dumps),
+        "job", tuple(pods), tuple(processes), ras.with_node_names({}), recorded=judge_dumps(dumps),
         recorder_words=describe_dumps(dumps),
     )  # fmt: skip
     assert report.verdict
@@ -353,8 +353,8 @@ def _folder(data: bytes) -> None:
 def _survey(files: Sequence[StoredFile], contents: _Folder) -> None:
     found = asyncio.run(survey_checkpoints(files, contents, 1e9, "run"))
     assert sum(len(each.problems) for each in found.checkpoints) <= 1000 + 3 * len(files) + len(found.checkpoints)
-    list_faults(found)
-    starting_values(SavedState(1.0, "/runs", found), ("recipe.train.checkpoint",))
+    list_checkpoint_faults(found)
+    values_to_resume(SavedState(1.0, "/runs", found), ("recipe.train.checkpoint",))
 
 
 def _metadata(data: bytes) -> None:

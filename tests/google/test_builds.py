@@ -15,7 +15,7 @@ from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound
 from console.google import builds
 from console.google.bucket_paths import GcsPlace
 from console.google.builds import REGISTRY_KEY, TAG_KEY, Build, BuildPlan
-from console.google.images import Images
+from console.google.images import GoogleImages
 from console.google.services import GoogleServices
 from practice.google.bucket_store import BucketState, BucketStore
 from practice.google.builds import BuildStore
@@ -25,7 +25,7 @@ from practice.node.registries import STOCK
 from tests.google.practised import google
 
 
-async def printed(images: Images, build: Build) -> list[str]:
+async def printed(images: GoogleImages, build: Build) -> list[str]:
     async with aclosing(images.follow_log(build.id)) as lines:
         return [line.text async for line in lines]
 
@@ -37,7 +37,7 @@ def own(tmp_path: Path, dockerfile: str) -> Path:
     return folder
 
 
-async def own_plan(images: Images, folder: Path, **more: Any) -> BuildPlan:
+async def own_plan(images: GoogleImages, folder: Path, **more: Any) -> BuildPlan:
     return dataclasses.replace(await images.new_plan(await images.read_context(folder)), **more)
 
 

@@ -19,7 +19,7 @@ from console.session import Session
 from practice.cluster import PracticeCluster
 from practice.google.bucket_store import BUCKET, BucketStore
 from practice.objects.resources import PODS
-from screens.cli.command_line import parse
+from screens.cli.command_line import parse_command_line
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.cli.commands import perform
 
@@ -31,7 +31,7 @@ async def typed(scene: str = "empty", speed: float = 200.0) -> AsyncIterator[tup
     async with PracticeCluster(speed=speed, scene=scene) as cluster:  # type: ignore[arg-type]
 
         async def run(*argv: str) -> int:
-            return await perform(parse([*argv, "--kubeconfig", str(cluster.kubeconfig)]))
+            return await perform(parse_command_line([*argv, "--kubeconfig", str(cluster.kubeconfig)]))
 
         yield run, cluster
 

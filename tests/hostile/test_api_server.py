@@ -25,7 +25,7 @@ from console.kube.client import Client
 from console.kube.kubeconfig import User, load
 from console.kube.objects.pod import PodSchema, parse_pod
 from console.kube.raw_connection import open_connection
-from console.kube.watch import Change, Disconnected, HttpSource, Listed, Unparsable, follow
+from console.kube.watch import Change, Disconnected, HttpSource, Listed, ObjectUnparsable, follow_kind
 from console.kube.watched_kinds import KindReader
 from console.launch.helm import Helm
 from console.preflight.check import CheckContext, CheckedCluster, LaunchNeeds, SharedRequests
@@ -37,7 +37,7 @@ PATH = "/api/v1/pods"
 
 def pods(client: Client) -> AsyncGenerator[Change, None]:
     """The changes of all pods."""
-    return follow(HttpSource(client, PATH, "pods"), KindReader(PodSchema, parse_pod), Backoff(first=0))
+    return follow_kind(HttpSource(client, PATH, "pods"), KindReader(PodSchema, parse_pod), Backoff(first=0))
 
 
 MEMORY = 300 << 20
@@ -245,12 +245,12 @@ async def test_one_bad_line_of_a_watch_costs_no_more_than_itself(attack: str) ->
         async with (
             limited(),
             aclosing(
-                follow(HttpSource(client, PATH, "pods"), KindReader(PodSchema, parse_pod), Backoff(first=0))
+                follow_kind(HttpSource(client, PATH, "pods"), KindReader(PodSchema, parse_pod), Backoff(first=0))
             ) as changes,
         ):
             async for change in changes:
                 seen.append(type(change).__name__)
-                if isinstance(change, Disconnected | Unparsable) or seen.count("Listed") > 1 or "Changed" in seen:
+                if isinstance(change, Disconnected | ObjectUnparsable) or seen.count("Listed") > 1 or "Changed" in seen:
                     break
         assert "Listed" in seen
 
@@ -279,7 +279,7 @@ async def test_a_line_of_a_watch_without_end_is_given_up() -> None:
         async with (
             limited(),
             aclosing(
-                follow(HttpSource(client, PATH, "pods"), KindReader(PodSchema, parse_pod), Backoff(first=0))
+                follow_kind(HttpSource(client, PATH, "pods"), KindReader(PodSchema, parse_pod), Backoff(first=0))
             ) as changes,
         ):
             async for change in changes:

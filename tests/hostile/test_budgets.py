@@ -20,7 +20,7 @@ import pytest
 from console.checkpoints.completeness import CheckpointState, read_needed_sizes, survey_checkpoints
 from console.decoding import decode_apart
 from console.errors import NotFound, Unreadable
-from rankscope import UnreadableAnswer, find_slow_ranks, judge, parse_or_explain, parse_polls, probe, read_times
+from rankscope import UnreadableAnswer, find_slow_ranks, judge_dumps, parse_or_explain, parse_polls, probe, read_times
 from tests.hostile.test_checkpoints import Lies, header
 
 SECONDS, MEMORY = 2.0, 300 << 20
@@ -56,7 +56,7 @@ def judge_recorder(output: bytes) -> str:
     answer = parse_or_explain(output)
     if isinstance(answer, str):
         return answer
-    found = judge(answer.recorder)
+    found = judge_dumps(answer.recorder)
     return "" if found is None else found.what
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from console.attach.files import local, scripts, single_copy
-from console.attach.files.copy_progress import EntryKind, FileEntry, Verification
+from console.attach.files.copy_progress import CopyVerification, EntryKind, FileEntry
 from console.attach.files.pod_files import PodFiles
 from console.errors import ConsoleError, CopyFailed, Unreadable
 from tests.console.attach.files.pod import Pod
@@ -230,7 +230,7 @@ async def test_a_lie_changes_nothing_outside_the_target(attack: str, tmp_path: P
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert outside(tmp_path) == before
-    assert {name for name in names(here) if not local.is_part(name)} <= {".bashrc", "results"}
+    assert {name for name in names(here) if not local.is_partial_file(name)} <= {".bashrc", "results"}
     check_kinds(here)
     assert written(here) < 1 << 20
     assert peak < 200 << 20
@@ -256,7 +256,7 @@ async def test_a_sum_that_was_not_reported_is_no_proof(tmp_path: Path, here: Pat
         "CHECKSUM": "",
     }
     report = await LyingPod(tmp_path / "pod", lies).fetch("/data/results", here)
-    assert report.proof is not Verification.SHA256 or report.problems
+    assert report.proof is not CopyVerification.SHA256 or report.problems
 
 
 async def test_a_folder_is_not_copied_through_a_link_of_an_earlier_copy(tmp_path: Path, here: Path) -> None:

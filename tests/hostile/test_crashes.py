@@ -19,7 +19,7 @@ from textual import work
 
 from console.connection_settings import Settings
 from screens.app import ConsoleApp
-from screens.cli.crash_report import MAX_REPORT_CHARACTERS, cleaned, report
+from screens.cli.crash_report import MAX_REPORT_CHARACTERS, clean_text, format_crash
 from screens.pages.log import LogFileApp
 from tests.fakes import FakeSession
 from tests.hostile.payloads import PAYLOADS, RAW
@@ -58,11 +58,11 @@ def check(text: str) -> None:
 
 
 def test_a_report_has_no_values() -> None:
-    check(report(failed()))
+    check(format_crash(failed()))
 
 
 def test_a_report_has_an_end() -> None:
-    assert len(cleaned("x" * 10 * MAX_REPORT_CHARACTERS)) < MAX_REPORT_CHARACTERS + 10
+    assert len(clean_text("x" * 10 * MAX_REPORT_CHARACTERS)) < MAX_REPORT_CHARACTERS + 10
 
 
 @pytest.mark.parametrize("where", ["key", "mount", "timer", "draw"])

@@ -24,7 +24,7 @@ from console.launch.profiles import _load_values
 from console.launch.run_database import RunHistory, default_path
 from console.logs import log_folder
 from console.logs.log_segment import LogSegment, append_to
-from console.metrics.log_result_cache import LearnedLogs
+from console.metrics.log_result_cache import LogResultCache
 from console.metrics.nccl_history import MeasuredTest, NcclHistory
 from console.scheduling.forecast_record import read_recorded_windows
 from console.scheduling.job_arrivals import read_seen_workloads
@@ -107,7 +107,7 @@ def nccl_note_of_writer(place: Path) -> str:
 
 
 def learned_logs(place: Path) -> str:
-    learned = LearnedLogs(place)
+    learned = LogResultCache(place)
     learned.load()
     learned.keep("uid", tested=1.0)
     learned.store()
@@ -165,7 +165,7 @@ async def test_logs_history_and_tunnels_lie_in_private_folders(
     log_folder.JobLogStore.open(log_folder.logs_folder(), log_folder.JobMetadata("uid", "default", "job")).segment_path(
         0, 0, "main", "pod"
     ).touch()
-    tunnel_files.remember_port("https://server", PodAddress("default", "job", 0), 8888, 18888)
+    tunnel_files.remember_local_port("https://server", PodAddress("default", "job", 0), 8888, 18888)
     await RunHistory(default_path()).list_runs()
     builds.record_builds(default_path().parent / "google" / "images.json", [])
     entry = kubeconfig.KubeconfigEntry("c", "https://server", "", "plugin")

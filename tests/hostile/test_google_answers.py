@@ -18,7 +18,7 @@ from console.google.api.calls import GoogleSession
 from console.google.bucket_paths import GcsPlace
 from practice.google import storage
 from practice.google.bucket_store import BUCKET, BucketStore
-from practice.google.serving import Method, RefusalError, serve
+from practice.google.serving import Method, RefusalError, serve_grpc
 from tests.google.practised import google
 
 
@@ -95,7 +95,7 @@ async def lying(lie: str) -> AsyncIterator[GoogleSession]:
         def get(self, *_: object) -> Method:
             return Method(Raw, answer)
 
-    server, address = await serve(Every(), allow, "t")
+    server, address = await serve_grpc(Every(), allow, "t")
     reach = GoogleSession(address, "http://127.0.0.1:1", "t", "p")
     try:
         yield reach

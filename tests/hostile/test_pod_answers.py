@@ -21,7 +21,7 @@ from rankscope import (
     RankDump,
     UnreadableAnswer,
     find_slow_ranks,
-    judge,
+    judge_dumps,
     list_dumps,
     list_processes,
     parse_or_explain,
@@ -221,7 +221,7 @@ async def test_what_a_gateway_says_of_others_is_read_as_their_own(kind: str, tmp
     traces, processes = list_processes(told)
     assert [bool(each.failure) for each in traces] == [True] * 4 + [False, True]
     assert processes == []
-    assert judge(list_dumps(told)) is None
+    assert judge_dumps(list_dumps(told)) is None
 
 
 def answers_of(*told: Sequence[int], gpus: int = 8) -> list[tuple[PodSlot, PodAnswer | str]]:
@@ -271,5 +271,5 @@ async def test_a_group_of_many_ranks_is_judged_in_time_that_grows_with_its_size(
     answer = parse_or_explain(said.encode())
     assert not isinstance(answer, str)
     begun = time.process_time()
-    assert judge(answer.recorder) is not None
+    assert judge_dumps(answer.recorder) is not None
     assert time.process_time() - begun < 4, "half a second or one; ranks times operations are many"

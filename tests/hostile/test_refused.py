@@ -11,7 +11,7 @@ from console.errors import NotAllowed, NotFound, Unreachable
 from console.kube.find_job import find_job, require_listed
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
-from screens.cli.command_line import parse
+from screens.cli.command_line import parse_command_line
 from tests.console.preflight.ground import ground
 from tests.fakes import fleet_of
 from tests.screens.cli.commands import perform
@@ -84,7 +84,7 @@ async def test_whoever_may_see_nothing_gets_exit_code_3(
         anonymous.write_text(yaml.safe_dump(content))
         for name, argv in COMMANDS.items():
             try:
-                ended[name] = await perform(parse([*argv, "--kubeconfig", str(anonymous)]))
+                ended[name] = await perform(parse_command_line([*argv, "--kubeconfig", str(anonymous)]))
             except NotAllowed as error:
                 ended[name] = error.exit_code
     assert ended == dict.fromkeys(COMMANDS, 3)

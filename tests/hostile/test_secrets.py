@@ -14,7 +14,7 @@ from console.launch.install import ChartCatalog
 from console.launch.plan_as_text import PlanTexts
 from console.launch.values_schema import without_secrets
 from tests.chart.plans import offline
-from trainlog import REDACTED, Redactor, is_confidential, looks_confidential, redact, redact_bytes, redact_tree
+from trainlog import REDACTED, Redactor, is_confidential, looks_confidential, redact_bytes, redact_text, redact_tree
 
 HEX = "0123456789abcdef0123456789abcdef01234567"
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhYmMifQ.c2lnbmF0dXJl"
@@ -299,8 +299,8 @@ def test_no_line_makes_it_slow(seed: str) -> None:
 
 def test_what_stands_far_from_the_word_of_a_secret_costs_nothing() -> None:
     lines = [b"2026-11-21T07:00:00Z " + b"-" * 32_000 + b" token "] * 20
-    redact("token=abcdefgh")
+    redact_text("token=abcdefgh")
     began = time.process_time()
     Redactor().redact_lines(lines)
-    redact("-" * 1_000_000 + " token ")
+    redact_text("-" * 1_000_000 + " token ")
     assert time.process_time() - began < 0.1

@@ -25,7 +25,7 @@ from screens.cli.output import GuardedStream, sanitized_output
 from screens.dialogs.run_in_ranks import ExecAll
 from screens.pages.job import JobScreen
 from screens.sanitize import for_terminal, one_line
-from screens.widgets.styled_text import beginning, fit, wrap
+from screens.widgets.styled_text import cut_text, fit_text, wrap_text
 from tests.fakes import FakeSession
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import console, press, screen_text, until
@@ -49,15 +49,15 @@ def test_nothing_of_it_is_left(attack: str) -> None:
 
 @given(WORDS, st.integers(0, 40))
 def test_a_text_has_the_width_it_is_given(text: str, width: int) -> None:
-    fitted = fit(text, width)
+    fitted = fit_text(text, width)
     assert cell_len(fitted) == width
     assert not RAW.search(fitted)
-    assert cell_len(beginning(one_line(text), width)) <= width
+    assert cell_len(cut_text(one_line(text), width)) <= width
 
 
 @given(WORDS, st.integers(1, 40))
 def test_wrapped_lines_are_no_wider_and_nothing_is_lost(text: str, width: int) -> None:
-    lines = wrap(text, width)
+    lines = wrap_text(text, width)
     assert all(cell_len(line) <= width for line in lines)
     if width > 1:
         assert "".join(lines).replace(" ", "") == one_line(text).replace(" ", "")
@@ -66,7 +66,7 @@ def test_wrapped_lines_are_no_wider_and_nothing_is_lost(text: str, width: int) -
 @pytest.mark.parametrize("width", [1, 2, 80, 180])
 def test_words_that_ended_the_console_once(width: int) -> None:
     words = " ".join("\u200d\u200d🙂" + "a" * length for length in range(max(width - 17, 0), width + 3))
-    assert all(cell_len(line) <= width for line in wrap(words, width))
+    assert all(cell_len(line) <= width for line in wrap_text(words, width))
 
 
 def test_a_stream_to_a_terminal_passes_the_gate() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from screens.dialogs.launch import LaunchLook
 from screens.pages.job import JobScreen
-from screens.widgets.charts.nccl_panel import Curve, NcclPanel
+from screens.widgets.charts.nccl_panel import CurveWidget, NcclPanel
 from tests.pictures.frozen import STILL, Still, still_console, without_ports
 
 FIRST_JOB = "first-job"
@@ -47,7 +47,7 @@ async def watch_run(still: Still, step: Callable[[str], Awaitable[None]]) -> Non
     still.cluster.clock.speed = PACE
     await still.press("enter")
     await still.until(
-        "the job's page", lambda: isinstance(still.app.screen, JobScreen) and still.app.screen.query(Curve)
+        "the job's page", lambda: isinstance(still.app.screen, JobScreen) and still.app.screen.query(CurveWidget)
     )
     panel = still.app.screen.query_one(NcclPanel)
     for rows in ROWS:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import WSServerHandshakeError
 
-from practice.api.injected_responses import Fault
+from practice.api.injected_responses import InjectedResponse
 from practice.objects import resources as kinds
 from tests.practice.api_client import MAPS, MERGE, PODS, QUEUES, Api, config_map, serving
 
@@ -174,7 +174,7 @@ async def test_a_kubeconfig_is_for_its_owner_only(tmp_path: Path, api: Api) -> N
 
 
 async def test_injected_faults(api: Api) -> None:
-    api.server.faults.append(Fault(429, "TooManyRequests", path="/pods", times=1, retry_after=3))
+    api.server.faults.append(InjectedResponse(429, "TooManyRequests", path="/pods", times=1, retry_after=3))
     refused = await api.get(PODS)
     assert (refused.status, refused.headers["Retry-After"]) == (429, "3")
     assert (await api.get(PODS)).status == 200

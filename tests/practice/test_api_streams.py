@@ -13,7 +13,7 @@ import pytest
 from aiohttp import ClientConnectionResetError, ClientWebSocketResponse, WSServerHandshakeError
 from aiohttp.web import BaseRequest, WebSocketResponse
 
-from practice.api.authn import Account, Rule
+from practice.api.authn import AccessRule, Account
 from practice.api.port_forward import _Pipe
 from tests.apiserver import listening
 from tests.practice.api_client import PODS, Api, serving
@@ -111,7 +111,7 @@ async def test_attaching_shows_what_comes(api: Api) -> None:
 
 
 async def test_exec_needs_both_verbs(tmp_path: Path) -> None:
-    half = Account("half", (Rule(frozenset({"get"}), frozenset({"pods/exec"})),))
+    half = Account("half", (AccessRule(frozenset({"get"}), frozenset({"pods/exec"})),))
     async with serving(tmp_path, half) as api:
         with pytest.raises(WSServerHandshakeError) as refused:
             await open_exec(api, "echo hi", "v5.channel.k8s.io")

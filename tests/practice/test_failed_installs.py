@@ -14,7 +14,7 @@ from console.launch import helm as helming
 from console.launch.helm import Helm
 from console.launch.install import Launcher
 from console.launch.recipes import LaunchPlan
-from practice.api.injected_responses import Fault
+from practice.api.injected_responses import InjectedResponse
 from tests.chart.plans import CATALOGUE
 from tests.practice.api_client import MAPS, Api, serving
 
@@ -46,7 +46,7 @@ async def launch(folder: Path) -> None:
 
 async def test_what_was_made_before_a_refusal_is_removed(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
-        api.server.faults.append(Fault(500, path="/jobsets", method="PATCH", times=9))
+        api.server.faults.append(InjectedResponse(500, path="/jobsets", method="PATCH", times=9))
         with pytest.raises(ConsoleError, match="anna could not be installed"):
             await launch(tmp_path)
         assert api.server.faults[0].times < 9
@@ -57,8 +57,8 @@ async def test_what_was_made_before_a_refusal_is_removed(tmp_path: Path) -> None
 async def test_a_server_that_comes_back_is_waited_for(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         api.server.faults += [
-            Fault(500, path="/jobsets", method="PATCH", times=9),
-            Fault(500, path="/secrets", method="DELETE", times=1),
+            InjectedResponse(500, path="/jobsets", method="PATCH", times=9),
+            InjectedResponse(500, path="/secrets", method="DELETE", times=1),
         ]
         with pytest.raises(ConsoleError, match="anna could not be installed"):
             await launch(tmp_path)
@@ -69,9 +69,9 @@ async def test_a_server_that_comes_back_is_waited_for(tmp_path: Path) -> None:
 async def test_what_cannot_be_removed_is_named(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         api.server.faults += [
-            Fault(500, path="/jobsets", method="PATCH", times=9),
-            Fault(500, path="/", method="DELETE", times=99),
-            Fault(500, path="/secrets", method="PUT", times=99),
+            InjectedResponse(500, path="/jobsets", method="PATCH", times=9),
+            InjectedResponse(500, path="/", method="DELETE", times=99),
+            InjectedResponse(500, path="/secrets", method="PUT", times=99),
         ]
         with pytest.raises(ReleaseFailed) as raised:
             await launch(tmp_path)

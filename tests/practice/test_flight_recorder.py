@@ -16,7 +16,7 @@ import pytest
 from practice.node import flight_recorder
 from practice.node.fake_binaries import write_fake_binaries
 from practice.node.flight_recorder import PIPE, FlightRecorders, find_recording, make_dump, recorder_variables
-from practice.node.proc_files import environment, write_proc_files
+from practice.node.proc_files import process_environment, write_proc_files
 from practice.node.ras_status import FIRST_PID, ras_arguments
 from practice.programs.hangs import HUNG_FACT
 from practice.programs.steps import ProgramContext
@@ -28,7 +28,7 @@ from rankscope import (
     SlowReport,
     add_samples,
     find_late_on_gpu,
-    judge,
+    judge_dumps,
     parse_samples,
     probe,
 )
@@ -66,7 +66,7 @@ def test_times_name_the_slow_rank_or_the_slow_nic(fault: str, tmp_path: Path, mo
         folder = tmp_path / str(number)
         (folder / ".bin").mkdir(parents=True)
         write_proc_files(folder, pod(number, fault), "train")
-        monkeypatch.setenv("A4_RDMA", environment(folder)["A4_RDMA"])
+        monkeypatch.setenv("A4_RDMA", process_environment(folder)["A4_RDMA"])
         told_here = {"ranks": ranks, "rdma": probe.read_rdma_state(), "clock": "of this machine"}
         pods[number] = msgspec.convert(told_here, PodTimes)
     found = find_late_on_gpu(pods, {})
@@ -118,13 +118,13 @@ def test_a_healthy_job_has_no_slow_rank_and_waits_for_nobody(tmp_path: Path) -> 
     found = find_late_on_gpu({number: msgspec.convert({"ranks": ranks}, PodTimes) for number, ranks in pods}, {})
     assert (found.late, found.has_verdict) == ((), True)
     told = ask_all(tmp_path, "", probe.read_dump)
-    assert judge([msgspec.convert(each, RankDump) for ranks in told for each in ranks]) is None
+    assert judge_dumps([msgspec.convert(each, RankDump) for ranks in told for each in ranks]) is None
 
 
 @pytest.mark.slow(reason="a practice cluster runs a job")
 def test_of_a_hang_they_name_who_never_entered_the_collective(tmp_path: Path) -> None:
     told = ask_all(tmp_path, "", probe.read_dump, {HUNG_FACT: 2})
-    found = judge([msgspec.convert(each, RankDump) for ranks in told for each in ranks])
+    found = judge_dumps([msgspec.convert(each, RankDump) for ranks in told for each in ranks])
     assert found is not None
     assert (found.kind, found.ranks, found.waiting) == (Desync.MISSED, (17,), 23)
     assert found.what == "never entered all_reduce #4,117 of the group of all ranks"
@@ -169,7 +169,7 @@ def test_py_spy_finds_a_rank_where_the_fault_has_it(fault: str, cause: str, plac
         (folder / ".bin" / "doing").write_text("train")
         write_proc_files(folder, where, "train")
         tool = str(folder / ".bin" / "py-spy")
-        told.append(probe.sample(tool, {"rank": number * 8 + 1, "pid": FIRST_PID + 1}, 1.0))
+        told.append(probe.sample_main_thread(tool, {"rank": number * 8 + 1, "pid": FIRST_PID + 1}, 1.0))
     late = LateRank(9, "10.0.0.2", 1202, 1, 0.08, 0.07, 0.09, suspect=True, timed=True, cause="host")
     report = add_samples(
         SlowReport(late=(late,), timed="16 of 16 ranks told"), parse_samples(msgspec.json.encode({"ranks": told}))

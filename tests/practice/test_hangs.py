@@ -20,7 +20,7 @@ from console.hang.inspector import JobInspector
 from console.kube.objects.pod import Pod
 from practice.node.fake_binaries import activity_of, write_activity, write_fake_binaries
 from practice.node.flight_recorder import PIPE, FlightRecorders
-from practice.node.proc_files import environment
+from practice.node.proc_files import process_environment
 from practice.programs.hangs import DATA_GROUP, HOW
 from practice.programs.steps import ProgramContext, SharedFacts
 from rankscope import (
@@ -86,10 +86,10 @@ class Pods:
             recorders.close()
 
     def _ask(self, home: Path, options: Sequence[str]) -> bytes:
-        for name, value in environment(home).items():
+        for name, value in process_environment(home).items():
             self._patch.setenv(name, value)
         self._patch.setenv("PATH", f"{home / '.bin'}:/usr/bin:/bin")
-        self._patch.setattr(probe, "PROC_FOLDER", environment(home)["A4_PROC"])
+        self._patch.setattr(probe, "PROC_FOLDER", process_environment(home)["A4_PROC"])
         self._patch.setattr(sys, "argv", ["probe", *options])
         with redirect_stdout(io.StringIO()) as said:
             probe.main()

@@ -16,7 +16,7 @@ from practice.programs.choose_program import RECIPES, choose_program
 from practice.programs.hangs import HOW, HUNG_FACT
 from practice.programs.job_faults import KINDS, TEST, TRAINING, impossible_faults, parse_faults, step_seconds
 from practice.programs.launcher_stages import SCRIPT, TRAINS
-from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, SharedFacts, WaitForFact
+from practice.programs.steps import ExitStep, PauseStep, PrintLine, ProgramContext, SharedFacts, WaitForFact
 from tests.practice.test_programs import place, printed
 from trainlog import RunReader, TrainingParser, find_run_position, parse_lm_eval, parse_nccl, parse_pyspy
 
@@ -38,17 +38,17 @@ def member(rank: int, room: SharedFacts | None = None, nodes: int = 2, **env: st
     return made
 
 
-def waits_for_ever(step: Pause | WaitForFact, where: ProgramContext) -> bool:
-    return step.seconds > FOREVER if isinstance(step, Pause) else step.fact not in where.room.facts
+def waits_for_ever(step: PauseStep | WaitForFact, where: ProgramContext) -> bool:
+    return step.seconds > FOREVER if isinstance(step, PauseStep) else step.fact not in where.room.facts
 
 
-def until_stuck(recipe: str, where: ProgramContext) -> tuple[list[str], Exit | Pause | WaitForFact | None]:
+def until_stuck(recipe: str, where: ProgramContext) -> tuple[list[str], ExitStep | PauseStep | WaitForFact | None]:
     """Lines until the pod ends, or waits for what never comes."""
     lines: list[str] = []
     for step in RECIPES[recipe](where):
         if isinstance(step, PrintLine):
             lines.append(step.text)
-        elif isinstance(step, Exit) or waits_for_ever(step, where):
+        elif isinstance(step, ExitStep) or waits_for_ever(step, where):
             return lines, step
     return lines, None
 
@@ -106,31 +106,31 @@ def test_every_pod_of_a_ddp_training_prints_under_its_label() -> None:
 
 def test_a_pod_that_fails_says_why_and_the_others_wait_for_it() -> None:
     lines, end = until_stuck("qwen3-30b-pretrain", member(0, PRACTICE_FAULT="fail:5:0"))
-    assert end == Exit(1)
+    assert end == ExitStep(1)
     assert "[rank0]: Traceback (most recent call last):" in lines
     assert lines[-2].endswith("train: failed with exit code 1")
     lines, end = until_stuck("qwen3-30b-pretrain", member(1, PRACTICE_FAULT="fail:5:0"))
-    assert isinstance(end, Pause)
+    assert isinstance(end, PauseStep)
     assert trained(lines).steps[-1].step == 4
 
 
 def test_a_hang_stops_every_pod_and_never_ends() -> None:
     for rank in (0, 1):
         lines, end = until_stuck("own-script", member(rank, PRACTICE_FAULT="hang:7:0"))
-        assert isinstance(end, Pause)
+        assert isinstance(end, PauseStep)
         assert trained(lines).steps[-1].step == 6
 
 
 def test_the_watchdog_ends_the_pods_that_wait() -> None:
     lines, end = until_stuck("qwen3-30b-pretrain", member(1, PRACTICE_FAULT="timeout:7:0"))
-    assert end == Exit(1)
+    assert end == ExitStep(1)
     assert any("[Rank 8] Watchdog caught collective operation timeout" in line for line in lines)
-    assert isinstance(until_stuck("qwen3-30b-pretrain", member(0, PRACTICE_FAULT="timeout:7:0"))[1], Pause)
+    assert isinstance(until_stuck("qwen3-30b-pretrain", member(0, PRACTICE_FAULT="timeout:7:0"))[1], PauseStep)
 
 
 def test_out_of_memory_hits_the_pod_that_is_meant() -> None:
-    assert until_stuck("own-script", member(1, PRACTICE_FAULT="oom:7:1"))[1] == Exit(137, "OOMKilled")
-    assert isinstance(until_stuck("own-script", member(0, PRACTICE_FAULT="oom:7:1"))[1], Pause)
+    assert until_stuck("own-script", member(1, PRACTICE_FAULT="oom:7:1"))[1] == ExitStep(137, "OOMKilled")
+    assert isinstance(until_stuck("own-script", member(0, PRACTICE_FAULT="oom:7:1"))[1], PauseStep)
 
 
 def inside(where: ProgramContext, folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -158,7 +158,7 @@ def test_the_stacks_of_a_hang_differ_where_it_hangs(tmp_path: Path) -> None:
     assert inside(pods[0], tmp_path / "0", "sh", "-c", "py-spy dump --pid 1201").returncode == 1, "it is not training"
     for program in running:
         for step in program:
-            if isinstance(step, Pause) and step.seconds > FOREVER:
+            if isinstance(step, PauseStep) and step.seconds > FOREVER:
                 break
     processes = inside(pods[1], tmp_path / "1", "sh", "-c", "pgrep -f 'python.*-u pretrain'").stdout.split()
     assert processes == [str(pid) for pid in range(1201, 1209)]
@@ -236,7 +236,7 @@ def test_a_test_of_nccl_with_wrong_values_fails() -> None:
 def test_a_test_hangs_in_its_row_whichever_pod_is_at_fault(fault: str, pod: int) -> None:
     where = member(0, PRACTICE_FAULT=fault)
     lines, end = until_stuck("nccl-all-reduce", where)
-    assert isinstance(end, Pause)
+    assert isinstance(end, PauseStep)
     assert waits_for_ever(end, where)
     assert sum(bool(re.match(r" +\d+ +\d+ +float", line)) for line in lines) == 3
     assert where.room.facts[HUNG_FACT] == pod
@@ -319,7 +319,7 @@ def test_how_a_rank_hangs_is_reported_with_its_pod_and_without() -> None:
 def test_a_fault_behind_the_last_iteration_keeps_no_pod_waiting() -> None:
     where = member(0, PRACTICE_FAULT="hang:21:1")
     where.room.post("train ended", 0)
-    assert until_stuck("qwen3-30b-pretrain", where)[1] == Exit(0)
+    assert until_stuck("qwen3-30b-pretrain", where)[1] == ExitStep(0)
 
 
 def test_the_log_begins_with_the_faults_that_never_happen() -> None:

@@ -15,7 +15,7 @@ from practice.programs import shell_commands
 from practice.programs.choose_program import RECIPES
 from practice.programs.job_faults import fault_at
 from practice.programs.recordings import all_reduce_rows
-from practice.programs.steps import Exit, Pause, PrintLine, Program, ProgramContext, SharedFacts, WaitForFact
+from practice.programs.steps import ExitStep, PauseStep, PrintLine, Program, ProgramContext, SharedFacts, WaitForFact
 from trainlog import A4_ALL_REDUCE, NcclResult, NcclTest, RowRating, judge_row, judge_test, parse_nccl
 
 
@@ -33,7 +33,7 @@ def printed(program: Program, where: ProgramContext) -> tuple[list[str], int]:
     for step in program(where):
         if isinstance(step, PrintLine):
             lines.append(step.text)
-        elif isinstance(step, Exit):
+        elif isinstance(step, ExitStep):
             return lines, step.code
         elif isinstance(step, WaitForFact):
             assert step.fact in where.room.facts, step.fact
@@ -173,7 +173,7 @@ def test_another_rank_ends_with_the_code_of_the_first() -> None:
 def test_a_kept_pod_does_not_end() -> None:
     last = ""
     for step in ALL_REDUCE(place(SLEEP_INFINITY="true")):
-        if isinstance(step, Pause) and step.seconds > 10**6:
+        if isinstance(step, PauseStep) and step.seconds > 10**6:
             break
         last = step.text if isinstance(step, PrintLine) else last
     assert last == "nccl-all-reduce ended with exit code 0; the pod is kept until the job is stopped"

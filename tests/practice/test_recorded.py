@@ -14,7 +14,7 @@ import pytest
 from practice.programs import launcher_stages, recipes
 from practice.programs.choose_program import RECIPES
 from practice.programs.recordings import recorded_launcher_steps
-from practice.programs.steps import Exit, PrintLine, ProgramContext, SharedFacts, Step, WaitForFact
+from practice.programs.steps import ExitStep, PrintLine, ProgramContext, SharedFacts, Step, WaitForFact
 from tests.chart.plans import CATALOGUE
 from tests.launchers.conftest import rendered
 from tests.rehearsal.cases import RECORDED_SCRIPT, SKIPPED, offered, recorded
@@ -38,7 +38,7 @@ def lines_of(recipe: str, env: dict[str, str], fails: dict[str, int], argv: list
         def imitation(place: ProgramContext) -> Iterator[Step]:
             code = fails.get(name, fails.get(name.split()[0], 0))
             if code:
-                yield Exit(code)
+                yield ExitStep(code)
 
         return imitation
 
@@ -54,7 +54,7 @@ def lines_of(recipe: str, env: dict[str, str], fails: dict[str, int], argv: list
                 break
         elif isinstance(step, WaitForFact):
             assert step.fact in where.room.facts, step.fact
-        elif isinstance(step, Exit):
+        elif isinstance(step, ExitStep):
             break
     return [line for line in found if not line.startswith("practice cluster:")]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from practice.scene.jobs import Job, build_jobset
+from practice.scene.jobs import SceneJob, build_jobset
 from tests.chart.test_render import container, environment, jobset, pod
 
-JOB = Job("anna", "own-script", 16, "a4", "medium", "anna")
+JOB = SceneJob("anna", "own-script", 16, "a4", "medium", "anna")
 
 
 def nccl(made: dict[str, Any]) -> dict[str, Any]:

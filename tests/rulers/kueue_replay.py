@@ -31,7 +31,7 @@ from kueue_rules import (
     assign_together,
 )
 from practice.controllers.kueue.assignment import decode_domains
-from practice.controllers.kueue.info import has_quota, read_pod_set, read_workload, refusal
+from practice.controllers.kueue.info import has_quota, read_pod_set, read_workload, why_not_tried
 from practice.controllers.kueue.snapshot import (
     gate,
     is_usable,
@@ -187,7 +187,7 @@ def _heads(
             one = replace(
                 read_workload(obj, queue, layers=layers),
                 namespace_labels=labels_of(storage.get(NAMESPACES, "", namespace)) if namespace else {},
-                refused=refusal(obj, storage.list(LIMITRANGES, namespace)),
+                refused=why_not_tried(obj, storage.list(LIMITRANGES, namespace)),
             )
             if queue not in first or one.order() < first[queue].order():
                 first[queue] = one

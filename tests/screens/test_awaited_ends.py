@@ -18,7 +18,7 @@ from console.scheduling.why import format_ends
 from console.scheduling.why_workload import why_workload
 from screens.columns.column import as_json
 from screens.columns.job_header import explanation
-from screens.columns.jobs import JOBS, JobLine, last_cell, start_words
+from screens.columns.jobs import JOBS, JobLine, reason_cell, start_words
 from screens.columns.queues import WORKLOADS, workload_lines
 from screens.widgets.form.launch_texts import fit_words
 from screens.widgets.job_pane import job_lines
@@ -63,7 +63,7 @@ def places(fleet: Fleet, name: str, start: ExpectedStart | None) -> dict[str, st
     (row,) = (each for each in workload_lines(fleet, None, str, known) if each.workload is workload)
     (column,) = (each for each in WORKLOADS.columns if each.title == "WHY")
     return {
-        "list": plain_text(last_cell(line)),
+        "list": plain_text(reason_cell(line)),
         "pane": " ".join(plain_text(each) for each in job_lines(line, None, 300, 60, fleet.at)),
         "page": plain_text(explanation(line, gone=False)),
         "jobs": as_json(JOBS.columns, [line])[0]["why"],

@@ -6,14 +6,14 @@ from msgspec import structs
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
 from console.logs.log_line import LogLine
-from console.scheduling.topology import pools
+from console.scheduling.topology import build_pools
 from screens.columns.nodes import gpu_bar
 from screens.dialogs.question import Confirm
 from screens.pages.fleet import FleetScreen
 from screens.pages.node import NodeScreen, node_facts
 from screens.pages.nodepools import PoolScreen
-from screens.widgets.floor_map import FloorMap, Zoom, short_name
-from screens.wording import runs_of
+from screens.widgets.floor_map import FloorMap, MapZoom, short_name
+from screens.wording import spans_of
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, press, screen_of, screen_text, text_of, until, until_shown
 from tests.screens.scene import NOW, a4, scene
@@ -137,7 +137,7 @@ async def test_five_thousand_hosts_fit_a_large_terminal(per_subblock: int, per_b
         await pilot.pause()
         floor = app.screen.query_one(FloorMap)
         assert floor.virtual_size.height <= floor.size.height
-        shown = {Zoom.HOSTS: 5000, Zoom.SUBBLOCKS: -(-5000 // per_subblock)}[floor.zoom]
+        shown = {MapZoom.HOSTS: 5000, MapZoom.SUBBLOCKS: -(-5000 // per_subblock)}[floor.zoom]
         assert "".join(text_of(floor).splitlines()[1:]).count("·") == shown
 
 
@@ -196,10 +196,10 @@ def test_a_health_scan_says_when_it_was_and_what_it_is_held_against() -> None:
                       ({"ready": False, "not_ready_reason": "NodeNotReady"}, "bad")],
 )  # fmt: skip
 def test_gpus_out_of_use_are_red_only_where_a_machine_has_a_fault(more: dict[str, object], style: str) -> None:
-    pool = pools(fleet_of(a4(0), structs.replace(a4(1), created=NOW - 60, **more)))[0]
+    pool = build_pools(fleet_of(a4(0), structs.replace(a4(1), created=NOW - 60, **more)))[0]
     assert [run.style for run in gpu_bar(pool, 30) if "▒" in run.text] == [style]
 
 
 def test_the_facts_of_a_node_say_maintenance_once() -> None:
     facts = dict(node_facts(a4(0, maintenance_at=NOW + 6 * 3600 + 60), Fleet(), NOW))
-    assert runs_of(facts["Maintenance"])[0].text.startswith("in 6 h ")
+    assert spans_of(facts["Maintenance"])[0].text.startswith("in 6 h ")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from console.errors import NotLoggedIn
 from console.google.node_pools import GooglePool, PoolsSnapshot, merge_google_pools
 from console.kube.objects.node import Provisioning
-from console.scheduling.topology import pools
+from console.scheduling.topology import build_pools
 from screens.pages.nodepools import PoolScreen
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, press, screen_text, toasts, until, until_shown
@@ -71,7 +71,7 @@ async def test_nodes_of_no_pool_have_nothing_to_ask_google() -> None:
 
 
 def test_the_lists_become_one() -> None:
-    found = merge_google_pools(pools(fleet_of(node(0), node(3, pool="", machine_type="e2"))), google_pools())
+    found = merge_google_pools(build_pools(fleet_of(node(0), node(3, pool="", machine_type="e2"))), google_pools())
     assert [each.name for each in found] == ["a4-pool", "e2", "a4-broken", "a4-flex", "a4-new", "a4-zero"]
     assert [each.nodes_total for each in found] == [3, 1, 2, 0, 0, 0]
     assert found[3].provisioning is Provisioning.QUEUED

@@ -16,7 +16,7 @@ from console.attach.files.copy_progress import (
     CopyProblem,
     CopyProgress,
     CopyReport,
-    Verification,
+    CopyVerification,
 )
 from console.connection_settings import Settings
 from console.errors import CopyFailed, NotFound, Unreachable
@@ -113,7 +113,7 @@ async def test_a_copy_shows_how_far_it_is_and_what_was_left_out() -> None:
     session.answers["hold"] = asyncio.Event()
     problem = CopyProblem("x.sock", "It is a socket.")
     session.answers["fetch"] = CopyReport(
-        "out", "./out", 9, 1 << 30, 0, 3.0, CopyMethod.SFTP, Verification.SHA256, "", (problem,)
+        "out", "./out", 9, 1 << 30, 0, 3.0, CopyMethod.SFTP, CopyVerification.SHA256, "", (problem,)
     )
     async with console_at(to_job, session) as (app, pilot, _):
         await press(pilot, "u", then=lambda: isinstance(app.screen, CopyDialog))

@@ -35,10 +35,10 @@ from screens.columns.jobs import (
     JOBS,
     RECENT_FAILURE_SECONDS,
     JobLine,
-    health_runs,
-    last_cell,
+    health_spans,
     progress_cell,
     progress_words,
+    reason_cell,
 )
 from screens.columns.live_jobs import live_line
 from screens.dialogs.question import Confirm, Prompt
@@ -50,7 +50,7 @@ from screens.widgets.job_pane import reason_lines
 from screens.widgets.log.log_view import LogView
 from screens.widgets.title_and_keys import KeyBar
 from screens.widgets.wrapped_sentence import fold_spans
-from screens.wording import plain_text, runs_of
+from screens.wording import plain_text, spans_of
 from tests.fakes import FakeSession, fleet_of, present
 from tests.screens.press import (
     console,
@@ -139,10 +139,10 @@ def test_a_job_that_runs_is_not_shown_as_well_before_its_log_was_read() -> None:
     running, waiting = (fleet.jobsets["default", name] for name in ("llama", "dpo-b"))
     for jobset, before, after in ((running, "◐ running", "● running"), (waiting, "○ pending", "○ pending")):
         line = live_line(cast(Session, session), jobset, fleet)
-        assert "".join(run.text for run in health_runs(line.health)) == before
+        assert "".join(run.text for run in health_spans(line.health)) == before
         session.measures.progress_reader.known[jobset.uid] = JobProgress(step=1, total=10)
         line = live_line(cast(Session, session), jobset, fleet)
-        assert "".join(run.text for run in health_runs(line.health)) == after
+        assert "".join(run.text for run in health_spans(line.health)) == after
 
 
 def test_the_filter_sees_the_state_that_is_shown() -> None:
@@ -488,7 +488,7 @@ def test_what_came_of_a_job_stays_in_the_list() -> None:
     fleet = queue_scene()
     done = next(job for job in fleet.jobsets.values() if job.state is JobState.SUCCEEDED)
     line = JobLine(done, fleet, JobProgress(size=2**34, busbw=684.0, average=412.0, passing=NcclResult.PASSED))
-    said = "".join(run.text for run in runs_of(last_cell(line)))
+    said = "".join(run.text for run in spans_of(reason_cell(line)))
     assert said.startswith("✓ peak 684 GB/s, avg 412 GB/s  done")
 
 
@@ -542,25 +542,25 @@ def test_a_job_that_waits_shows_the_bound_of_its_start(start: ExpectedStart, sho
     fleet = replace(queue_scene(), at=NOON - 60)
     waits = next(job for job in fleet.jobsets.values() if job.state is JobState.PENDING)
     line = JobLine(waits, fleet, start=start)
-    assert "".join(run.text for run in runs_of(progress_cell(line))) == shown
+    assert "".join(run.text for run in spans_of(progress_cell(line))) == shown
 
 
 def test_of_a_job_that_stalls_no_time_is_left() -> None:
     fleet = queue_scene()
     line = JobLine(fleet.jobsets["default", "llama"], fleet, JobProgress(step=40, total=100, step_time=2.0))
     stall = Alarm(AlarmKind.STALL, "no new iteration for 12 min", 1.0, "default", "llama")
-    assert "left" in "".join(run.text for run in runs_of(progress_cell(line)))
-    assert "".join(run.text for run in runs_of(progress_cell(replace(line, alarms=(stall,))))).endswith("40 %")
+    assert "left" in "".join(run.text for run in spans_of(progress_cell(line)))
+    assert "".join(run.text for run in spans_of(progress_cell(replace(line, alarms=(stall,))))).endswith("40 %")
 
 
 def test_a_step_that_was_read_long_ago_is_shown_with_its_age() -> None:
     fleet = queue_scene()
     progress = JobProgress(step=40, total=100, step_time=2.0, at=fleet.at - 300)
     line = JobLine(fleet.jobsets["default", "llama"], fleet, progress)
-    assert "40 % 5m00s ago" in "".join(run.text for run in runs_of(progress_cell(line)))
+    assert "40 % 5m00s ago" in "".join(run.text for run in spans_of(progress_cell(line)))
     assert "ago" not in "".join(
         run.text
-        for run in runs_of(progress_cell(replace(line, job_progress=structs.replace(progress, at=fleet.at - 9))))
+        for run in spans_of(progress_cell(replace(line, job_progress=structs.replace(progress, at=fleet.at - 9))))
     )
 
 

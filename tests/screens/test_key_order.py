@@ -13,7 +13,7 @@ from textual.widgets import Input
 from console.errors import Unreachable
 from console.launch.recipes import LaunchPlan
 from console.logs.log_line import LogLine
-from screens.dialogs.question import Choice, Pick
+from screens.dialogs.question import Pick, PickEntry
 from screens.job_tabs.ranks import RankTable
 from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
@@ -181,7 +181,7 @@ async def test_a_question_takes_its_first_answer_and_the_page_behind_it_stays() 
         app.open_page("log", "default", "nccl-0412-workload-0-0-x7k0")
         await until(pilot, lambda: isinstance(app.screen, LogScreen))
         page, answers = app.screen, list[str | None]()
-        app.push_screen(question := Pick("Which?", [Choice("a"), Choice("b")]), answers.append)
+        app.push_screen(question := Pick("Which?", [PickEntry("a"), PickEntry("b")]), answers.append)
         await until(pilot, lambda: app.screen is question and question.is_mounted)
         question.dismiss("a")
         question.dismiss("b")

@@ -151,7 +151,7 @@ async def test_when_it_would_start_follows_what_is_typed_and_one_forecast_runs_a
         assert "Waits (" in text_of(screen.head.query_one("#fit"))
         await pilot.press("backspace", "backspace", "8", "backspace", "3", "2")
         await until(pilot, lambda: screen.form.texts["gpus"] == "32")
-        screen._settled()
+        screen._on_typing_paused()
         await pilot.pause()
         assert asked == [16], "the first is still being worked out"
         answered[0].set()

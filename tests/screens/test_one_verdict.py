@@ -29,7 +29,7 @@ from console.logs.log_line import LogLine, PodLine
 from console.metrics.alarm import AlarmKind, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
-from console.metrics.health import Health, foreseen_ends
+from console.metrics.health import JobHealth, foreseen_ends
 from console.metrics.job_measures import JobMeasures, LogReader
 from console.metrics.job_monitor import sample_job
 from console.metrics.job_progress import JobProgress, progress_of_measures
@@ -38,16 +38,16 @@ from console.scheduling.start_simulation import expected_starts
 from console.scheduling.start_windows import MIN_ROLLOUTS, RunTime, start_windows, with_windows
 from practice.programs.choose_program import RECIPES
 from practice.programs.job_faults import KINDS
-from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, SharedFacts
+from practice.programs.steps import ExitStep, PauseStep, PrintLine, ProgramContext, SharedFacts
 from screens.cli.job_arguments import health_code
-from screens.cli.wait_and_alarms import _final_outcome, conditions
+from screens.cli.wait_and_alarms import _final_outcome, parse_conditions
 from screens.cli.why import _words
-from screens.columns.job_header import explanation, head, training_waits
-from screens.columns.jobs import JobLine, last_cell, start_words, state_cell
+from screens.columns.job_header import explanation, head, why_no_step
+from screens.columns.jobs import JobLine, reason_cell, start_words, state_cell
 from screens.columns.live_jobs import alarm_by_log
 from screens.columns.runs import RUNS, outcome_cell
 from screens.widgets.job_pane import job_lines
-from screens.wording import runs_of
+from screens.wording import spans_of
 from tests.fakes import fleet_of, present
 from tests.screens.queue_scene import claim, cluster_queue
 from tests.screens.scene import jobset, rank
@@ -97,7 +97,7 @@ CASES = (
 )
 
 
-def printed(case: Case) -> tuple[list[LogLine], Exit | None]:
+def printed(case: Case) -> tuple[list[LogLine], ExitStep | None]:
     """The log of its pod, the last line so many seconds ago, and how its container ended; None: it goes on."""
     pod = {"JOB_COMPLETION_INDEX": str(case.pod), "NNODES": str(case.pod + 1), "GPUS_PER_NODE": "8", "HOSTNAME": "pod"}
     asked = {"A4_RECIPE": case.recipe, "PRACTICE_FAULT": case.fault, "SLEEP_INFINITY": str(case.kept).lower()}
@@ -108,11 +108,11 @@ def printed(case: Case) -> tuple[list[LogLine], Exit | None]:
         if isinstance(step, PrintLine):
             lines.append(LogLine(now, step.text))
             steps += "elapsed time per iteration" in step.text
-        elif isinstance(step, Pause):
+        elif isinstance(step, PauseStep):
             if step.seconds > FOREVER:
                 break
             now += step.seconds
-        elif isinstance(step, Exit):
+        elif isinstance(step, ExitStep):
             end = step
             break
         if steps >= case.steps:
@@ -121,7 +121,7 @@ def printed(case: Case) -> tuple[list[LogLine], Exit | None]:
     return [structs.replace(line, time=line.time + shift) for line in lines], end
 
 
-def scene(end: Exit | None, at: float, number: int = 0) -> tuple[JobSet, Fleet]:
+def scene(end: ExitStep | None, at: float, number: int = 0) -> tuple[JobSet, Fleet]:
     job = jobset("train", number + 1)
     others, pod = [rank(job, each, f"n{each}") for each in range(number)], rank(job, number, f"n{number}")
     if end is not None:
@@ -177,7 +177,7 @@ def listen(job: JobSet, fleet: Fleet, measures: JobMeasures, lines: list[LogLine
 
 
 def text(*cells: Any) -> str:
-    return " ".join(" ".join(run.text for cell in cells for run in runs_of(cell)).split())
+    return " ".join(" ".join(run.text for cell in cells for run in spans_of(cell)).split())
 
 
 def places(line: JobLine, measures: JobMeasures) -> dict[str, str]:
@@ -191,7 +191,7 @@ def places(line: JobLine, measures: JobMeasures) -> dict[str, str]:
     here = finish_record(seen) if not seen.open else replace(seen, now=health)
     (reason,) = (column for column in RUNS if column.title == "WHY")
     rows = {
-        "list": text(state_cell(line), last_cell(line)),
+        "list": text(state_cell(line), reason_cell(line)),
         "page": text(head(line, line.jobset.key, gone=False), explanation(line, gone=False)),
         "pane": text(*job_lines(line, measures, 300, 60, now)),
         "jobs": f"{health.state} {health.words} {health.verdict}",
@@ -220,7 +220,7 @@ def forecast(line: JobLine) -> str:
     return start_words(with_windows(expected_starts(fleet, left, open_ends), windows)[waits.key], fleet.at)
 
 
-def facts(health: Health) -> tuple[str, int | None, int | None, bool]:
+def facts(health: JobHealth) -> tuple[str, int | None, int | None, bool]:
     return health.state, health.code, health.culprit, health.kept
 
 
@@ -243,7 +243,7 @@ async def test_every_place_tells_the_same(case: Case) -> None:
     named = {place: words for place, words in found.items() if not (place == "stopped" and holds)}
     named["list"] = named["list"].replace(" min after ", " min after step ")  # which a list has no room for
     assert {place: words for place, words in named.items() if case.reason not in words} == {}
-    assert case.fault != "hang:1" or case.reason in training_waits(by_tail)
+    assert case.fault != "hang:1" or case.reason in why_no_step(by_tail)
 
     alarms = {each.kind for each in listen(job, fleet, measures, lines).active}
     assert case.alarm is None or case.alarm in alarms
@@ -263,7 +263,7 @@ async def test_every_place_tells_the_same(case: Case) -> None:
     ends = progress is not None and progress.eta is not None
     assert ends == (case.state == "running" and case.fault != "hang:1")  # only of what goes on an end is foretold
     watched = cast("Any", SimpleNamespace(progress=progress, complete=True))
-    over = _final_outcome("train", job, fleet, True, watched, conditions(("loss<0",)))
+    over = _final_outcome("train", job, fleet, True, watched, parse_conditions(("loss<0",)))
     assert (over[0] if over else None) == {None: None, 0: 7}.get(case.code, 1)
 
 

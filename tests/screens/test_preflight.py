@@ -9,7 +9,7 @@ import pytest
 
 from console.connection_settings import Settings
 from console.errors import BadKubeconfig, NotAllowed
-from console.preflight.check import Check, Observation, Repair, RepairKind, Result
+from console.preflight.check import Check, LoggedRequest, Repair, RepairKind, Result
 from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm
 from screens.pages.preflight import PreflightScreen
@@ -33,7 +33,7 @@ def session(settings: Settings | None = None) -> FakeSession:
     made = FakeSession(scene(), settings=settings)
     made.preflight.found = {
         "P21": found("P21", "Lustre CSI driver", Result.FAIL, repair=REPAIR, command="gcloud services enable x",
-                     looks=(Observation("Google", "container: cluster a4", "answered", 0.31),)),
+                     looks=(LoggedRequest("Google", "container: cluster a4", "answered", 0.31),)),
         "P09": found("P09", "GCS FUSE CSI driver", Result.NOT_ALLOWED),
         "P03": found("P03", "Regional Standard cluster", Result.COULD_NOT),
         "P11": found("P11", "Bucket", Result.NOT_APPLICABLE, reason="No bucket was named."),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from screens.tour import Guide
+from screens.tour import TourGuide
 from tests.fakes import FakeSession
 from tests.screens.press import console
 from tests.screens.queue_scene import queue_scene
@@ -13,7 +13,7 @@ async def test_the_tour_waits_until_the_jobs_page_is_drawn(tmp_path: Path) -> No
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         watched = asyncio.Event()
 
-        class Watched(Guide):
+        class Watched(TourGuide):
             def step(self, keys: str, what: str) -> None:
                 watched.set()
 

@@ -40,9 +40,9 @@ from rankscope import (
     locate_compiled,
 )
 from screens import alarm_toasts
-from screens.alarm_toasts import notification
+from screens.alarm_toasts import escape_sequences
 from screens.app import ConsoleApp
-from screens.cli.wait_and_alarms import conditions
+from screens.cli.wait_and_alarms import parse_conditions
 from screens.columns.live_jobs import with_diagnoses
 from screens.dialogs.question import Confirm
 from screens.job_tabs.hang import HangTab
@@ -523,16 +523,16 @@ async def test_the_start_of_ones_own_job_that_waited_is_reported_once(monkeypatc
 
 
 def test_nothing_in_a_notification_ends_it_early() -> None:
-    text = notification("job\x1b]0;evil", "a;b\x07c\n")
+    text = escape_sequences("job\x1b]0;evil", "a;b\x07c\n")
     assert text.startswith("\x07\x1b]9;job ]0;evil: a;b c \x07")
     assert text.endswith("\x1b]777;notify;job ]0,evil;a,b c \x07")
     assert text.count("\x1b") == 2
-    once = notification("job", "stalled", both=False)
+    once = escape_sequences("job", "stalled", both=False)
     assert once == "\x07\x1b]9;job: stalled\x07", "a terminal that shows both would tell it twice"
 
 
 def test_what_can_be_waited_for() -> None:
-    busbw, step, loss, done = conditions(("busbw>250", " step = 100", "loss<2e0", "done"))
+    busbw, step, loss, done = parse_conditions(("busbw>250", " step = 100", "loss<2e0", "done"))
     assert busbw.is_reached(250.5)
     assert not busbw.is_reached(250.0)
     assert step.is_reached(110), "iterations are printed every tenth"

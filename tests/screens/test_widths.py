@@ -25,7 +25,7 @@ from screens.columns.queues import QUEUES, WORKLOADS
 from screens.columns.runs import RUNS
 from screens.widgets.styled_text import cut_sentence, phrase_ends
 from screens.widgets.table.row_painter import MARGIN, RowPainter
-from screens.wording import Span, runs_of, short_node
+from screens.wording import Span, short_node, spans_of
 from tests.fakes import fleet_of
 from tests.screens.queue_scene import claim, cluster_queue, job, queue_scene
 from tests.screens.scene import NOW, scene
@@ -69,7 +69,7 @@ def faults_at(rows: Sequence[Any], width: int, painter: RowPainter[Any]) -> list
     for number, row in enumerate(rows):
         line, left = painter.row((str(number),), row, here=False, marked=False).text, MARGIN
         for column, wide in painter.columns_now():
-            text = "".join(run.text for run in runs_of(column.draw_cell(row, wide)))
+            text = "".join(run.text for run in spans_of(column.draw_cell(row, wide)))
             shown = line[left : left + wide]
             first = next(iter(phrase_ends(f"{text}  ")), 0)
             lost = column.fill and first <= VERDICT and not shown.startswith(text[:first])

@@ -9,7 +9,7 @@ import pytest
 import screens
 from console.kube.snapshot import Store
 from console.kube.stream_completeness import SERVER_CLOCK
-from screens.columns.column import since as since_column
+from screens.columns.column import age_column as since_column
 from screens.sanitize import one_line
 from screens.wording import (
     JOB_COLOURS,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from textual.widget import Widget
 
-from screens.widgets.side_pane import Pane
+from screens.widgets.side_pane import SidePane
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.title_and_keys import KeyBar, TabStrip
 from tests.pictures.frozen import Still, still_console, stopped_clock
@@ -32,7 +32,7 @@ def parts_of(still: Still) -> dict[str, int]:
         if isinstance(widget, ResourceTable):
             found |= {f"{name}: column {column.name}": 1 for column, wide in widget._painter.columns_now() if wide}
             found[f"{name}: rows"] = min(len(widget.shown), widget.size.height - 1)
-        elif isinstance(widget, Pane):  # which pane is where depends on the room
+        elif isinstance(widget, SidePane):  # which pane is where depends on the room
             heads = (run.text.split(",")[0].strip() for runs in widget.lines for run in runs if run.style == "head")
             found |= {f"heading {each}": 1 for head in heads for each in re.split(r"\s{2,}|(?<=/s) ", head) if each}
         elif isinstance(widget, TabStrip):

@@ -18,7 +18,7 @@ from console.attach.files.single_copy import FetchCopy, SendCopy
 from console.errors import BadInput
 
 if TYPE_CHECKING:
-    from console.attach.ssh.client import Sftp
+    from console.attach.ssh.client import SftpConnection
     from console.kube.watched_cluster import WatchedCluster
 
 
@@ -87,7 +87,7 @@ class ContainerCopies:
                 yield SftpFiles(files.start, self._where, self._open_sftp, stack, only=self._way is CopyMethod.SFTP)
 
     @asynccontextmanager
-    async def _open_sftp(self) -> AsyncIterator[Sftp]:
+    async def _open_sftp(self) -> AsyncIterator[SftpConnection]:
         """An SFTP connection; paramiko is imported here, in a thread, since half of all copies do not need it."""
         await asyncio.to_thread(importlib.import_module, "console.attach.ssh.client")
         from console.attach.ssh import client as ssh

@@ -78,7 +78,7 @@ class CopyMethod(StrEnum):
     EXEC = "exec"  # `tar`, `head` and `tail` in the container
 
 
-class Verification(StrEnum):
+class CopyVerification(StrEnum):
     """How a copy was compared with the original."""
 
     SHA256 = "sha256"
@@ -110,7 +110,7 @@ class CopyReport:
     resumed: int  # bytes that had been there before
     seconds: float
     way: CopyMethod
-    proof: Verification
+    proof: CopyVerification
     note: str = ""  # why it did not go the better way; empty if it did
     problems: tuple[CopyProblem, ...] = ()
 

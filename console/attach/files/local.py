@@ -32,7 +32,7 @@ def part_name(name: str, entry: FileEntry, whose: str = "") -> str:
     return f".{name.encode(errors='replace')[:_MAX_NAME_BYTES].decode(errors='ignore')}.{mark}{PARTIAL_SUFFIX}"
 
 
-def is_part(path: str) -> bool:
+def is_partial_file(path: str) -> bool:
     """Whether the path is, or is inside, a temporary name of an unfinished copy."""
     return any(part.endswith(PARTIAL_SUFFIX) for part in path.split("/"))
 
@@ -72,14 +72,14 @@ def list_tree(top: Path) -> tuple[list[FileEntry], list[CopyProblem]]:
     own = read_entry(top, "", follow=True)
     entries, problems = [own] if own else [], []
 
-    def refuse(error: OSError) -> None:
+    def add_unreadable(error: OSError) -> None:
         problems.append(CopyProblem(str(error.filename or ""), f"It cannot be read: {error.strerror}."))
 
-    for folder, folders, files in os.walk(top, onerror=refuse):
+    for folder, folders, files in os.walk(top, onerror=add_unreadable):
         for name in sorted((*folders, *files)):
             path = Path(folder, name)
             relative = path.relative_to(top).as_posix()
-            entry = None if is_part(name) else read_entry(path, relative)
+            entry = None if is_partial_file(name) else read_entry(path, relative)
             if entry is None:
                 continue
             if entry.kind is EntryKind.OTHER:
@@ -283,11 +283,11 @@ async def _iter_content(path: Path, size: int) -> AsyncGenerator[bytes, None]:
     yield bytes(_padded_size(size) - size)
 
 
-class _Header(tarfile.TarInfo):
+class _TarHeader(tarfile.TarInfo):
     """A tar header with limited sizes: tarfile reads names and attributes into memory as a whole."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _TarHeader:
         """Parse a header; ReadError for overlong names, and for kinds that this program's commands never write."""
         header = super().frombuf(buf, encoding, errors)
         if header.type in _LONG_NAME_ENTRIES and 0 <= header.size <= _MAX_LONG_NAME_BYTES:
@@ -333,7 +333,7 @@ class TarUnpacker:
         with source:
             try:
                 with tarfile.open(
-                    fileobj=source, mode="r|", encoding="utf-8", errors="surrogateescape", tarinfo=_Header
+                    fileobj=source, mode="r|", encoding="utf-8", errors="surrogateescape", tarinfo=_TarHeader
                 ) as archive:
                     for member in archive:
                         self._unpack_member(archive, member, loop)

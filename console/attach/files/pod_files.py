@@ -14,7 +14,7 @@ from console.attach.files.copy_progress import CopyMethod, CopyProblem, EntryKin
 from console.errors import BadInput, Conflict, ConsoleError, CopyFailed, NotAllowed, NotFound, Unreachable, Unreadable
 
 if TYPE_CHECKING:
-    from console.attach.ssh.client import Sftp
+    from console.attach.ssh.client import SftpConnection
 
 
 _MAX_SHOWN_COMPLAINT = 4000
@@ -100,7 +100,7 @@ class PodFiles:
         """A script's stdout and stderr; raises if it fails or exceeds `limit` seconds."""
         from console.kube.exec import ANNOUNCE_START, START_TIMEOUT
 
-        answer, loop = self._new_output(what), asyncio.get_running_loop()
+        answer, loop = self._new_limited_output(what), asyncio.get_running_loop()
         ends, pieces, silent = loop.time() + (limit or 0.0), 0, limit is not None and limit > START_TIMEOUT
         try:
             async with (
@@ -134,7 +134,7 @@ class PodFiles:
         self._raise_if_failed(process.code, answer, path)
         return bytes(answer.out), answer.complaint
 
-    def _new_output(self, what: str) -> _LimitedOutput:
+    def _new_limited_output(self, what: str) -> _LimitedOutput:
         return _LimitedOutput(f"Could not {what} in {self.where}")
 
     def _raise_if_failed(self, code: int | None, answer: _LimitedOutput, path: str) -> None:
@@ -181,7 +181,7 @@ class PodFiles:
     async def list_tree(self, folder: str) -> tuple[list[FileEntry], list[CopyProblem]]:
         """All entries of a container's folder, recursively, and those that cannot be read."""
         what = f"list {folder}"
-        answer = self._new_output(what)
+        answer = self._new_limited_output(what)
         argv = ("sh", "-c", scripts.LIST_TREE, "sh", folder)
         async with self.start(argv, stdin=None, doing=f"{what} in {self.where}") as process:
             async for channel, data in process.output():
@@ -223,7 +223,7 @@ class PodFiles:
     async def _stream_output(
         self, argv: Sequence[str], stdin: bytes | None, what: str, path: str, *, lenient: bool = False
     ) -> AsyncGenerator[bytes, None]:
-        answer = self._new_output(what)
+        answer = self._new_limited_output(what)
         async with self.start(argv, stdin=stdin, doing=f"{what} in {self.where}") as process:
             async for channel, data in process.output():
                 if channel == 1:
@@ -267,7 +267,7 @@ class PodFiles:
                 listed = b"".join(f"./{name}".encode() + b"\0" for name in names)
                 argv = ("sh", "-c", scripts.CHECKSUMS, "sh", folder, str(len(listed)))
                 what = f"compare {folder}"
-                answer = self._new_output(what)
+                answer = self._new_limited_output(what)
                 async with aclosing(self._stream_output(argv, listed, what, folder, lenient=True)) as pieces:
                     async for data in pieces:
                         answer.add(1, data)
@@ -398,18 +398,18 @@ class SftpFiles(PodFiles):
         self,
         start: StartCommand,
         where: str,
-        connect: Callable[[], AbstractAsyncContextManager[Sftp]],
+        connect: Callable[[], AbstractAsyncContextManager[SftpConnection]],
         stack: AsyncExitStack,
         *,
         only: bool,
     ) -> None:
         super().__init__(start, where)
         self._connect, self._stack, self._only = connect, stack, only
-        self._sftp: Sftp | None = None
+        self._sftp: SftpConnection | None = None
         self.way = CopyMethod.SFTP if only else CopyMethod.EXEC
         self.together = not only
 
-    async def _sftp_if_worthwhile(self, size: int) -> Sftp | None:
+    async def _sftp_if_worthwhile(self, size: int) -> SftpConnection | None:
         """The SFTP connection for that many bytes; None if it is not worthwhile or not available."""
         if self._sftp is None and not self.note and (self._only or size >= SFTP_MIN_BYTES):
             try:

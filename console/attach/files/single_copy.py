@@ -14,9 +14,9 @@ from console.attach.files.copy_progress import (
     CopyMeter,
     CopyProblem,
     CopyReport,
+    CopyVerification,
     EntryKind,
     FileEntry,
-    Verification,
     format_size,
 )
 from console.attach.files.local import TarUnpacker, pack_tar, tar_length
@@ -34,11 +34,11 @@ def local_name(source: str) -> str:
     return "" if name in (".", "..", "~") else name
 
 
-class _Copy:
+class _ContainerCopy:
     def __init__(self, files: PodFiles, meter: CopyMeter) -> None:
         self._files, self._meter = files, meter
         self._problems: list[CopyProblem] = []
-        self._proof = Verification.SHA256
+        self._proof = CopyVerification.SHA256
         self._began = time.monotonic()
 
     def _make_report(self, source: str, target: str, entries: Sequence[FileEntry]) -> CopyReport:
@@ -66,7 +66,7 @@ class _Copy:
         self._meter.report("comparing checksums")
         theirs = await self._files.sha256(folder, [name])
         if not theirs:
-            self._proof = Verification.SIZE
+            self._proof = CopyVerification.SIZE
             return True
         return theirs.get(name) == await asyncio.to_thread(local.sha256_of, mine)
 
@@ -80,7 +80,7 @@ class _Copy:
             self._meter.report("comparing checksums")
             theirs = await self._files.sha256(folder, [each.path for each in batch])
             if not theirs:
-                self._proof = Verification.SIZE
+                self._proof = CopyVerification.SIZE
                 return []
             for entry in batch:
                 found.append(
@@ -89,7 +89,7 @@ class _Copy:
         return found
 
 
-class FetchCopy(_Copy):
+class FetchCopy(_ContainerCopy):
     async def run(self, source: str, target: str) -> CopyReport:
         """Copy `source` from the container to `target`, as `cp -a` does: into it, if it is a folder."""
         spot = await self._files.stat(source)
@@ -162,22 +162,22 @@ class FetchCopy(_Copy):
 
     async def _fetch_folder(self, top: str, final: Path) -> list[FileEntry]:
         entries, self._problems[:] = await self._files.list_tree(top)
-        entries = [each for each in entries if local.stays_inside(each.path) and not local.is_part(each.path)]
+        entries = [each for each in entries if local.stays_inside(each.path) and not local.is_partial_file(each.path)]
         files = self._list_files(entries)
         await asyncio.to_thread(self._make_folders, final, entries)
-        missing, present = await asyncio.to_thread(_split_complete, final, files)
+        missing, present = await asyncio.to_thread(_split_existing, final, files)
         for entry in present:
             self._meter.add_existing(entry.size, whole=True)
         await asyncio.to_thread(local.check_space, final, sum(each.size for each in missing))
         small = [each for each in missing if each.size < MIN_SINGLE_BYTES]
         if len(small) > 1 and self._files.together:
             await self._fetch_tar(top, final, small)
-            missing, _ = await asyncio.to_thread(_split_complete, final, missing)
+            missing, _ = await asyncio.to_thread(_split_existing, final, missing)
         for entry in missing:
             await self._fetch_single(entry, top, final)
         for entry, theirs, mine in await self._checksums(final, top, [each for each in files if each not in missing]):
             if theirs is None:
-                self._proof = Verification.SIZE
+                self._proof = CopyVerification.SIZE
             elif theirs != mine:
                 self._meter.done -= entry.size
                 self._meter.files -= 1
@@ -254,7 +254,7 @@ class FetchCopy(_Copy):
             self._problems.append(CopyProblem(entry.path, error.message))
 
 
-def _split_complete(final: Path, files: Sequence[FileEntry]) -> tuple[list[FileEntry], list[FileEntry]]:
+def _split_existing(final: Path, files: Sequence[FileEntry]) -> tuple[list[FileEntry], list[FileEntry]]:
     """Split files into those to copy and those that exist already with the same size and time."""
     missing: list[FileEntry] = []
     present: list[FileEntry] = []
@@ -266,7 +266,7 @@ def _split_complete(final: Path, files: Sequence[FileEntry]) -> tuple[list[FileE
 _CHUNK_SIZE = 1 << 17
 
 
-class SendCopy(_Copy):
+class SendCopy(_ContainerCopy):
     async def run(self, named: str, target: str) -> CopyReport:
         """Copy a local path to `target` in the container, as `cp -a` does: into it, if it is a folder."""
         source = await asyncio.to_thread(Path(named).expanduser)
@@ -364,7 +364,7 @@ class SendCopy(_Copy):
         files = self._list_files(entries)
         folder, name = posixpath.split(final)
         staging = posixpath.join(folder, local.part_name(name, FileEntry("", EntryKind.FOLDER), self._files.where))
-        staged, placed = await self._list_present(staging), await self._list_present(final)
+        staged, placed = await self._list_existing(staging), await self._list_existing(final)
         there = {
             each.path
             for each in files
@@ -392,7 +392,7 @@ class SendCopy(_Copy):
     def _fits_in_tar(self, entry: FileEntry) -> bool:
         return self._files.together and entry.size < MIN_SINGLE_BYTES
 
-    async def _list_present(self, path: str) -> dict[str, FileEntry]:
+    async def _list_existing(self, path: str) -> dict[str, FileEntry]:
         try:
             spot = await self._files.stat(path)
         except NotFound:
@@ -409,7 +409,7 @@ class SendCopy(_Copy):
             self._meter.add_file(size)
 
         async def attempt() -> bool:
-            present = await self._list_present(staging) if self._meter.done > begun else {}
+            present = await self._list_existing(staging) if self._meter.done > begun else {}
             left = [each for each in entries if not (each.file and each.seems_unchanged(present.get(each.path)))]
             self._meter.done = self._meter.landed = begun + sum(each.size for each in entries if each not in left)
             async with aclosing(pack_tar(source, left, count_sent)) as packed:

@@ -17,7 +17,7 @@ import paramiko
 
 from console.attach.ssh import identities, pod_keys
 from console.attach.ssh.identities import Identity, fingerprint
-from console.attach.ssh.pod_keys import Probe
+from console.attach.ssh.pod_keys import KeyProbe
 from console.attach.ssh.ssh_folder import SshPaths
 from console.attach.tunnel.local_forward import PortForwarder
 from console.errors import CopyFailed, HostKeyChanged, KeyRefused, NotAllowed, ProgramFailed, Unreachable, Unreadable
@@ -141,7 +141,7 @@ def count_home_entries(transport: paramiko.Transport) -> int:
         channel = transport.open_session(timeout=ANSWER_TIMEOUT)
         channel.settimeout(ANSWER_TIMEOUT)
         channel.invoke_subsystem("sftp")
-        with _Client(channel) as files:
+        with _LimitedSftpClient(channel) as files:
             return sum(1 for _ in islice(files.listdir_iter(".", read_aheads=1), MAX_FOLDER_ENTRIES))
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise Unreachable(f"The SSH server has no SFTP: {_format_error(error)}.") from error
@@ -153,7 +153,7 @@ async def open_transport(watched: WatchedCluster, namespace: str, pod: str) -> A
     client = watched.current_connection.client
     facts = await pod_keys.read_pod_identity(client, namespace, pod)
     expected = await pod_keys.read_release_keys(client, namespace, facts.secret)
-    probed: Probe | None = None
+    probed: KeyProbe | None = None
     try:
         probed = await pod_keys.probe_keys(client, namespace, pod)
     except NotAllowed:
@@ -203,7 +203,7 @@ _MAX_PACKET_BYTES = 1 << 20  # bytes; servers answer with a quarter of it at mos
 _UNWANTED_BLOCK_TIMEOUT = 2.0  # seconds for which a block that is no longer wanted is waited for
 
 
-class _Client(paramiko.SFTPClient):
+class _LimitedSftpClient(paramiko.SFTPClient):
     """An SFTP client that limits packet sizes: paramiko would read a packet of any announced length."""
 
     def _read_all(self, n: int) -> bytes:
@@ -212,7 +212,7 @@ class _Client(paramiko.SFTPClient):
         return super()._read_all(n)  # type: ignore[misc, no-any-return]
 
 
-class Sftp:
+class SftpConnection:
     def __init__(self, client: paramiko.SFTPClient) -> None:
         self._client = client
 
@@ -261,17 +261,17 @@ async def _run_uncancelled(work: Callable[..., bytes], *arguments: object) -> by
 
 
 @asynccontextmanager
-async def open_sftp(watched: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[Sftp]:
+async def open_sftp(watched: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[SftpConnection]:
     async with open_transport(watched, namespace, pod) as transport:
         with _translate_sftp_errors("SFTP"):
-            client = await asyncio.to_thread(_Client.from_transport, transport)
+            client = await asyncio.to_thread(_LimitedSftpClient.from_transport, transport)
         if client is None:
             raise Unreachable("The SSH server has no SFTP.")
         channel = client.get_channel()
         if channel is not None:
             channel.settimeout(ANSWER_TIMEOUT * 3)
         try:
-            yield Sftp(client)
+            yield SftpConnection(client)
         finally:
             await asyncio.to_thread(client.close)
 

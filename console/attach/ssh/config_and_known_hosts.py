@@ -50,7 +50,7 @@ def add_include(places: SshPaths) -> bool:
     remove_include(places)  # a line that leads elsewhere
     path = places.user_config
     there = path.exists()
-    content = _read_text(path)
+    content = _read_bytes(path)
     end = b"\r\n" if content.partition(b"\n")[0].endswith(b"\r") else b"\n"
     head = (INCLUDE_MARK if there else CREATED_MARK) + end + include_line(places).encode() + end
     try:
@@ -66,7 +66,7 @@ def add_include(places: SshPaths) -> bool:
 def remove_include(places: SshPaths) -> bool:
     """Remove the Include line, and the file if a4 created it; returns whether there was one. Raises BadInput."""
     path = places.user_config
-    content = _read_text(path)
+    content = _read_bytes(path)
     kept, made, found = [], False, False
     lines = content.splitlines(keepends=True)
     for at, each in enumerate(lines):
@@ -90,7 +90,7 @@ def remove_include(places: SshPaths) -> bool:
     return True
 
 
-def _read_text(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -182,17 +182,17 @@ def load_entries(places: SshPaths) -> list[SshHostEntry]:
 def save_entry(places: SshPaths, entry: SshHostEntry) -> None:
     list(format_job(places, entry))  # BadInput before the entry is kept, which is then in the way of all others
     atomic_write(places.jobs / f"{entry.name}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
-    write_files(places)
+    write_config_and_known_hosts(places)
 
 
 def remove_entry(places: SshPaths, names: list[str]) -> None:
     for name in names:
         (places.jobs / f"{name}.json").unlink(missing_ok=True)
     if names:
-        write_files(places)
+        write_config_and_known_hosts(places)
 
 
-def write_files(places: SshPaths) -> None:
+def write_config_and_known_hosts(places: SshPaths) -> None:
     """Write a4's ssh config and known_hosts file atomically."""
     entries = load_entries(places)
     known = [line for entry in entries for line in entry.known_hosts_lines()]

@@ -16,7 +16,7 @@ from console.attach.ssh.config_and_known_hosts import SshHostEntry
 from console.attach.ssh.editors import DOCTOR_STEPS, SetupStep, StepState
 from console.attach.ssh.host_key_check import ApiHostKeys, PodIdentity, verify_host_keys
 from console.attach.ssh.identities import fingerprint
-from console.attach.ssh.pod_keys import Probe
+from console.attach.ssh.pod_keys import KeyProbe
 from console.attach.ssh.ssh_folder import SshPaths
 from console.attach.tunnel.local_forward import PortForwarder
 from console.attach.tunnel.tunnel_files import list_tunnels
@@ -71,7 +71,7 @@ class DoctorRun:
         self.target: LivePod
         self.transport: paramiko.Transport
         self._facts: PodIdentity
-        self._probed: Probe
+        self._probed: KeyProbe
         self._first: asyncio.Task[bytes] | None = None
 
     @property

@@ -79,7 +79,7 @@ def fingerprint(public: str) -> str:
 
 
 def parse_public_key(line: str) -> tuple[str, str]:
-    """(public key, comment) of a line of a .pub file; two empty texts if it is none."""
+    """(public key, comment) of a line of a .pub file; two empty texts if it has no key."""
     words = line.split(None, 2)
     if len(words) < 2 or not fingerprint(" ".join(words[:2])):
         return "", ""
@@ -135,7 +135,7 @@ def _file_identities(places: SshPaths) -> Iterator[Identity]:
 
 
 def read_named_key(path: Path) -> Identity:
-    """The key in a private or public key file that the person named. Raises BadInput if it is none."""
+    """The key in a private or public key file that the person named. Raises BadInput if it holds no key."""
     path = path.expanduser().absolute()
     private = path.with_suffix("") if path.suffix == ".pub" else path
     public, comment = parse_public_key(_read_text(private.with_name(f"{private.name}.pub")))

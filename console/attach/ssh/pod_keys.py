@@ -70,30 +70,30 @@ _MAX_PATH = 4096
 MAX_PROBE_BYTES = 1 << 18  # bytes of an answer: keys of a thousand people are half of it
 
 
-class _Container(ApiSchema):
+class _ContainerSchema(ApiSchema):
     env: list[dict[str, Any]] | None = None
 
 
-class _Volume(ApiSchema):
+class _VolumeSchema(ApiSchema):
     name: str | None = None
     secret: dict[str, Any] | None = None
 
 
-class _Spec(ApiSchema):
-    containers: list[_Container] | None = None
-    volumes: list[_Volume] | None = None
+class _PodSpecSchema(ApiSchema):
+    containers: list[_ContainerSchema] | None = None
+    volumes: list[_VolumeSchema] | None = None
 
 
 class _PodSchema(ObjectSchema):
-    spec: _Spec | None = None
+    spec: _PodSpecSchema | None = None
 
 
-class _KeySecret(ApiSchema):
+class _KeySecretSchema(ApiSchema):
     data: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class KeyProbe:
     user: str
     folder: str  # working directory of its image
     authorized: tuple[str, ...]
@@ -105,7 +105,7 @@ async def read_pod_identity(client: Client, namespace: str, pod: str) -> PodIden
     """Read a pod's uid and the keys it was launched with. Raises NotFound and the errors of requests."""
     body = await client.request("GET", pod_path(namespace, pod), doing=f"read pod {pod}")
     found: Pod = reader_of("pods").read_object(body, f"Pod {pod}")
-    spec = read_object(body, _PodSchema).spec or _Spec()
+    spec = read_object(body, _PodSchema).spec or _PodSpecSchema()
     secrets = [each.secret.get("secretName") for each in spec.volumes or () if each.secret and each.name == "ssh"]
     variables = (spec.containers[0].env if spec.containers else None) or ()
     given = next((each.get("value") for each in variables if each.get("name") == "SSH_PUBLIC_KEY"), None)
@@ -128,14 +128,14 @@ async def read_release_keys(client: Client, namespace: str, secret: str) -> tupl
     except (NotFound, NotAllowed):
         return ()  # an account that may run commands in the pod can read the key there
     try:
-        data = msgspec.json.decode(body, type=_KeySecret).data or {}
+        data = msgspec.json.decode(body, type=_KeySecretSchema).data or {}
     except DECODING_ERRORS:
         raise Unreadable(f"The Secret {secret} cannot be read.") from None
     public = public_key_of(data.get("host_key", ""))
     return (public,) if public else ()
 
 
-async def probe_keys(client: Client, namespace: str, pod: str, *, container: str = "", add: str = "") -> Probe:
+async def probe_keys(client: Client, namespace: str, pod: str, *, container: str = "", add: str = "") -> KeyProbe:
     """Run the key probe in a pod; it also installs the authorized_keys line `add`. Raises ProgramFailed."""
     stdin = f"key={shlex.quote(add)}\n{SSHD_PROBE_SCRIPT}".encode()
     code, output, complaint = await executing.run_and_collect(
@@ -149,7 +149,7 @@ async def probe_keys(client: Client, namespace: str, pod: str, *, container: str
     return parse_probe(pod, answer)
 
 
-def parse_probe(pod: str, answer: str) -> Probe:
+def parse_probe(pod: str, answer: str) -> KeyProbe:
     """Parse the output of the key probe. Raises Unreadable for user or folder names that ssh could misread."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for line in answer.split("\n"):
@@ -163,7 +163,7 @@ def parse_probe(pod: str, answer: str) -> Probe:
     if not (folder.startswith("/") and folder.isprintable() and len(folder) <= _MAX_PATH and "\\" not in folder):
         why = f"Pod {pod} calls its folder {folder[:64]!r}: that is not a valid path, so nothing is set up for it."
         raise Unreadable(why)
-    return Probe(
+    return KeyProbe(
         user=user,
         folder=folder,
         authorized=tuple(key for each in found["authorized"] if (key := _key_of_line(each))),

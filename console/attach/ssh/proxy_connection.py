@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from console.attach.ssh.config_and_known_hosts import SshHostEntry
     from console.attach.ssh.host_key_check import PodIdentity
-    from console.attach.ssh.pod_keys import Probe
+    from console.attach.ssh.pod_keys import KeyProbe
     from console.connection_settings import Settings
     from console.kube.client import Client
     from console.kube.login import Login
@@ -67,7 +67,7 @@ async def prepare_entry(
     rank = target.number
     facts = facts or await pod_keys.read_pod_identity(client, target.namespace, target.pod)
     release = await pod_keys.read_release_keys(client, target.namespace, facts.secret)
-    probed: Probe | None = None
+    probed: KeyProbe | None = None
     if entry.install or not release:
         add = entry.public_key if entry.install else ""
         probed = await pod_keys.probe_keys(client, target.namespace, target.pod, container=target.container, add=add)

@@ -25,7 +25,7 @@ from console.kube.snapshot import WatchState
 
 if TYPE_CHECKING:
     from console.attach.ssh.host_key_check import PodIdentity
-    from console.attach.ssh.pod_keys import Probe
+    from console.attach.ssh.pod_keys import KeyProbe
     from console.attach.tunnel.local_forward import PortForwarder
     from console.kube.objects.jobset import JobSet
     from console.kube.watched_cluster import WatchedCluster
@@ -39,7 +39,7 @@ class RankAccess:
         rank: int,
         target: LivePod,
         facts: PodIdentity,
-        probed: Probe | None,
+        probed: KeyProbe | None,
         named: Path | None,
     ) -> None:
         """Choose the key (the file `named`, if given) and the host name, and describe the plan. Blocking."""

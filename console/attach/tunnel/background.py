@@ -128,7 +128,7 @@ async def start_tunnel(login_: Login, request: TunnelRequest, *, is_background: 
     return running
 
 
-async def start_detached(request: TunnelRequest) -> tuple[Tunnel, list[str]]:
+async def start_detached_tunnel(request: TunnelRequest) -> tuple[Tunnel, list[str]]:
     """Start a tunnel in another process; (state once its ports are open, notes). Raises the reason of a failure."""
     line = await asyncio.to_thread(_spawn_and_read_line, json.dumps(asdict(request)).encode() + b"\n")
     answer = json.loads(line or b'{"error": "The tunnel\'s process ended at once."}')
@@ -226,7 +226,7 @@ class Tunnels:
             address.namespace, address.job_text, address.rank_text, tuple(ports), self._watched.context, file
         )
         if keep:
-            return await start_detached(order)
+            return await start_detached_tunnel(order)
         login = self._watched.current_connection.client.login
         running = await start_task(start_tunnel(login, order, is_background=False), "tunnel:start")
         self._running[running.tunnel.name] = running

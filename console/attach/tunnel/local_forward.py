@@ -60,7 +60,7 @@ class SpareConnections(Generic[T]):
             self._made.pop(made).cancel()
             if made.exception() is None and self._part(made.result()).is_usable:
                 return made.result()
-            self._close(made)
+            self._close_once_made(made)
         return None
 
     def close(self) -> None:
@@ -71,9 +71,9 @@ class SpareConnections(Generic[T]):
     def _cancel_spare(self, made: asyncio.Future[T]) -> None:
         self._made.pop(made).cancel()
         made.cancel()
-        made.add_done_callback(self._close)
+        made.add_done_callback(self._close_once_made)
 
-    def _close(self, made: asyncio.Future[T]) -> None:
+    def _close_once_made(self, made: asyncio.Future[T]) -> None:
         if not made.cancelled() and made.exception() is None:
             self._part(made.result()).close()
 
@@ -213,7 +213,7 @@ class LocalForward:
             if taken:
                 self.notes.append(f"Port {choices[0]} of this machine {taken}: {door.local} forwards to {door.remote}.")
             await asyncio.to_thread(
-                tunnel_files.remember_port, self._tunnel.server, self._address, wanted.remote, door.local
+                tunnel_files.remember_local_port, self._tunnel.server, self._address, wanted.remote, door.local
             )
             return
 
@@ -306,7 +306,7 @@ class LocalForward:
 
     async def _poll_pod(self) -> None:
         while True:
-            await self._wait(POD_POLL_SECONDS if self._tunnel.state == "ready" else WAITING_POLL_SECONDS)
+            await self._wait_for_next_check(POD_POLL_SECONDS if self._tunnel.state == "ready" else WAITING_POLL_SECONDS)
             try:
                 await self._find_pod()
             except JobEnded as error:
@@ -317,7 +317,7 @@ class LocalForward:
                 self._set_state("lost", error.message)
             await asyncio.sleep(_MIN_POLL_SECONDS)
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait_for_next_check(self, seconds: float) -> None:
         """Wait until the next check is due, a connection has broken, or the machine woke up."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
@@ -411,7 +411,7 @@ class PortForwarder:
 
     @asynccontextmanager
     async def open_stream(self, address: PodAddress | LivePod, port: int) -> AsyncIterator[AsyncStream]:
-        """Like `open_pipe`, but as a stream with awaitable `send`, `receive` and `finish`."""
+        """Open a port-forward as a stream with awaitable `send`, `receive` and `finish`."""
         async with self._open_relay(address, port) as (ours, relay):
             reader, writer = await asyncio.open_connection(sock=ours)
             try:
@@ -423,7 +423,7 @@ class PortForwarder:
 
     @asynccontextmanager
     async def open_socket(self, address: PodAddress | LivePod, port: int) -> AsyncIterator[socket.socket]:
-        """Like `open_pipe`, but as a blocking socket for libraries that run in a thread."""
+        """Open a port-forward as a blocking socket for libraries that run in a thread."""
         async with self._open_relay(address, port) as (ours, _):
             yield ours
 

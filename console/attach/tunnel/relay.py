@@ -77,7 +77,7 @@ class Relay(asyncio.Protocol):
                 transport.abort()
             elif transport:
                 transport.close()
-        self._finish()
+        self._close_both_sides()
 
     def data_received(self, data: bytes) -> None:
         if self._pipe and not self._pipe.closed:
@@ -100,7 +100,7 @@ class Relay(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._sink is None or self._sink.is_closing():  # the end of the standard input is not that of the relay
-            self._finish()
+            self._close_both_sides()
 
     def data(self, data: bytes) -> None:
         if self._sink and not self._sink.is_closing():
@@ -125,7 +125,7 @@ class Relay(asyncio.Protocol):
             self._lingering.cancel()
         self._lingering = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.close)
 
-    def _finish(self) -> None:
+    def _close_both_sides(self) -> None:
         if self._lingering:
             self._lingering.cancel()
         if self._pipe and not self._pipe.closed:

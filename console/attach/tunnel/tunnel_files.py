@@ -113,7 +113,7 @@ def last_port(server: str, address: PodAddress, remote: int) -> int:
     return found if isinstance(found, int) else 0
 
 
-def remember_port(server: str, address: PodAddress, remote: int, local: int) -> None:
+def remember_local_port(server: str, address: PodAddress, remote: int, local: int) -> None:
     path = state_folder() / "ports.json"
     ports = read_json(path)
     key = _port_key(server, address, remote)

@@ -32,7 +32,7 @@ AnswerT = TypeVar("AnswerT")
 
 @contextmanager
 def translate_storage_errors(doing: str) -> Iterator[None]:
-    """Like `translate_errors`, and also for errors of the HTTP library."""
+    """Translate errors of Cloud Storage and of its HTTP library to ConsoleErrors during this block."""
     try:
         with translate_errors(doing):
             yield

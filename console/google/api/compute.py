@@ -13,7 +13,7 @@ from requests import RequestException
 
 from console.errors import TRY_AGAIN, ApiDisabled, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
 from console.google.api.calls import LOGIN_COMMAND, GoogleSession, quota_project_error, translate_errors
-from console.google.clusters import Firewall, Nat, Reservation
+from console.google.clusters import CloudNat, FirewallRule, Reservation
 from console.google.node_pools import InstanceGroup
 
 TIMEOUT = 15.0
@@ -22,12 +22,12 @@ _ERROR_CLASSES: dict[int, type[Refused]] = {401: NotLoggedIn, 403: NotAllowed, 4
 _MAX_PAGES = 20  # pages of one list, 500 each; nobody has more routers or rules
 
 
-async def list_nats(reach: GoogleSession, project: str, region: str) -> tuple[Nat, ...]:
+async def list_nats(reach: GoogleSession, project: str, region: str) -> tuple[CloudNat, ...]:
     path = f"/compute/v1/projects/{project}/regions/{region}/routers"
     with translate_errors(doing := f"list the Cloud NATs in {region}"):
         found = await asyncio.to_thread(_list_items, reach, path, doing)
         return tuple(
-            Nat(
+            CloudNat(
                 name=str(nat.get("name", "")),
                 network=_last_segment(router.get("network")),
                 subnets=tuple(_last_segment(each.get("name")) for each in nat.get("subnetworks", ())),
@@ -37,7 +37,7 @@ async def list_nats(reach: GoogleSession, project: str, region: str) -> tuple[Na
         )
 
 
-async def list_firewalls(reach: GoogleSession, project: str, network: str) -> tuple[Firewall, ...]:
+async def list_firewalls(reach: GoogleSession, project: str, network: str) -> tuple[FirewallRule, ...]:
     """Enabled ingress firewall rules of a network."""
     path = f"/compute/v1/projects/{project}/global/firewalls"
     with translate_errors(doing := f"list the firewall rules of {project}"):
@@ -51,9 +51,9 @@ async def list_firewalls(reach: GoogleSession, project: str, network: str) -> tu
         return tuple(sorted(rules, key=lambda rule: (rule.priority, rule.name)))
 
 
-def _parse_firewall(found: dict[str, Any]) -> Firewall:
+def _parse_firewall(found: dict[str, Any]) -> FirewallRule:
     rules = found.get("allowed") or found.get("denied") or ()
-    return Firewall(
+    return FirewallRule(
         name=str(found.get("name", "")),
         allows=bool(found.get("allowed")),
         priority=int(found.get("priority", 1000)),

@@ -12,7 +12,7 @@ from google.cloud import container_v1 as api
 
 from console.errors import ApiDisabled
 from console.google.api.calls import GoogleSession, name_of, seconds_of, translate_errors, translate_errors_within
-from console.google.clusters import Clusters, GkeCluster, GkeOperation, GkePool
+from console.google.clusters import ClusterList, GkeCluster, GkeOperation, GkePool
 from console.kube.objects.node import format_maintenance_exclusion, format_maintenance_window
 
 TIMEOUT = 30.0  # seconds for one call, retries of the library within
@@ -33,7 +33,7 @@ class Gke:
     def __init__(self, reach: GoogleSession) -> None:
         self._client = reach.client(api.ClusterManagerAsyncClient)
 
-    async def list_clusters(self, project: str) -> Clusters:
+    async def list_clusters(self, project: str) -> ClusterList:
         try:
             async with translate_errors_within(doing := f"list the clusters of {project}", TIMEOUT):
                 answer = await self._client.list_clusters(parent=f"projects/{project}/locations/-", timeout=TIMEOUT)
@@ -42,7 +42,7 @@ class Gke:
         except ApiDisabled as error:  # a project of its own: preflight looks only at the cluster's
             enable = f"Enable it: a4 clusters enable {project}"
             raise ApiDisabled(error.message, enable, service=error.service) from error
-        return Clusters(tuple(sorted(found, key=lambda each: each.path)), (), tuple(answer.missing_zones))
+        return ClusterList(tuple(sorted(found, key=lambda each: each.path)), (), tuple(answer.missing_zones))
 
     async def read_cluster(self, project: str, location: str, name: str) -> GkeCluster:
         async with translate_errors_within(f"read cluster {name}", TIMEOUT):

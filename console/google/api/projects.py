@@ -40,7 +40,7 @@ async def read_role_members(reach: GoogleSession, project: str) -> dict[str, fro
 
 
 async def granted_permissions(reach: GoogleSession, project: str, wanted: Sequence[str]) -> frozenset[str]:
-    """Which of these permissions ("cloudbuild.builds.create") the login has in a project."""
+    """The permissions ("cloudbuild.builds.create") of a list that the login has in a project."""
     client = reach.client(api.ProjectsAsyncClient)
     request = {"resource": f"projects/{project}", "permissions": list(wanted)}
     async with translate_errors_within(f"test the permissions of the login in {project}", TIMEOUT):
@@ -53,7 +53,7 @@ _SERVICES_PER_REQUEST = 30  # services that Google tells of in one answer
 
 
 async def enabled_services(reach: GoogleSession, project: str, services: Collection[str]) -> frozenset[str]:
-    """Which of these services ("container.googleapis.com") the project has enabled."""
+    """The services ("container.googleapis.com") of a list that the project has enabled."""
     client = reach.client(services_api.ServiceUsageAsyncClient)
     names = [f"projects/{project}/services/{each}" for each in services]
     found: set[str] = set()

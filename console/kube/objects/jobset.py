@@ -170,13 +170,13 @@ class JobSet(NamespacedObject, frozen=True):
 
     @property
     def failure(self) -> str:
-        """The message of its Failed condition; empty if it has not failed."""
+        """The message of the JobSet's Failed condition; empty if it has not failed."""
         end = condition(self.conditions, "Failed")
         return end.message if end and end.is_true else ""
 
     @property
     def state(self) -> JobState:
-        """The state that its conditions give; `starting` and `running` differ by whether all pods are up."""
+        """The state of a JobSet by its conditions, and by whether all pods are up."""
         if self.deleting_since:
             return JobState.STOPPING
         if self.terminal_state == "Completed" or is_condition_true(self.conditions, "Completed"):

@@ -140,7 +140,7 @@ class NodeSpecSchema(ApiSchema):
     taints: list[TaintSchema] | None = None
 
 
-class AddressSchema(ApiSchema):
+class NodeAddressSchema(ApiSchema):
     type: str | None = None
     address: str | None = None
 
@@ -153,7 +153,7 @@ class NodeStatusSchema(ApiSchema):
     capacity: Quantities | None = None
     allocatable: Quantities | None = None
     conditions: list[ConditionSchema] | None = None
-    addresses: list[AddressSchema] | None = None
+    addresses: list[NodeAddressSchema] | None = None
     node_info: NodeInfoSchema | None = None
 
 
@@ -173,7 +173,7 @@ class NodeSchema(ObjectSchema):
     status: NodeStatusSchema | None = None
 
 
-def _provisioning(labels: Mapping[str, str]) -> Provisioning:
+def _provisioning_of(labels: Mapping[str, str]) -> Provisioning:
     """How the machine was obtained; a queued machine is labelled flex-start too, and counts as queued."""
 
     def is_set(name: str) -> bool:
@@ -253,7 +253,7 @@ def parse_node(item: NodeSchema) -> Node:
         machine_type=intern_text(labels.get("node.kubernetes.io/instance-type")),
         zone=intern_text(labels.get("topology.kubernetes.io/zone")),
         accelerator=intern_text(labels.get(GKE_PREFIX + "gke-accelerator")),
-        provisioning=_provisioning(labels),
+        provisioning=_provisioning_of(labels),
         reservation=intern_text(labels.get(GKE_PREFIX + "reservation-name")),
         block=intern_text(labels.get(GKE_PREFIX + "gce-topology-block")),
         subblock=intern_text(labels.get(GKE_PREFIX + "gce-topology-subblock")),

@@ -139,7 +139,7 @@ class ContainerSpecSchema(ApiSchema):
     restart_policy: str | None = None
 
 
-class NamedSchema(ApiSchema):
+class NamedObjectSchema(ApiSchema):
     name: str | None = None
 
 
@@ -147,12 +147,12 @@ class PodSpecSchema(ApiSchema):
     node_name: str | None = None
     containers: list[ContainerSpecSchema] | None = None
     init_containers: list[ContainerSpecSchema] | None = None
-    scheduling_gates: list[NamedSchema] | None = None
+    scheduling_gates: list[NamedObjectSchema] | None = None
     priority_class_name: str | None = None
     active_deadline_seconds: int | None = None
 
 
-class TemplateSchema(ApiSchema):
+class PodTemplateSchema(ApiSchema):
     spec: PodSpecSchema | None = None
 
 
@@ -218,7 +218,7 @@ def _gpus_of_container(container: ContainerSpecSchema) -> int:
     return 0
 
 
-class StateSchema(ApiSchema):
+class ContainerStateSchema(ApiSchema):
     reason: str | None = None
     message: str | None = None
     started_at: str | None = None
@@ -226,18 +226,18 @@ class StateSchema(ApiSchema):
     exit_code: int | None = None
 
 
-class StatesSchema(ApiSchema):
-    waiting: StateSchema | None = None
-    running: StateSchema | None = None
-    terminated: StateSchema | None = None
+class ContainerStatesSchema(ApiSchema):
+    waiting: ContainerStateSchema | None = None
+    running: ContainerStateSchema | None = None
+    terminated: ContainerStateSchema | None = None
 
 
 class ContainerStatusSchema(ApiSchema):
     name: str | None = None
     ready: bool | None = None
     restart_count: int | None = None
-    state: StatesSchema | None = None
-    last_state: StatesSchema | None = None
+    state: ContainerStatesSchema | None = None
+    last_state: ContainerStatesSchema | None = None
 
 
 class PodStatusSchema(ApiSchema):
@@ -283,13 +283,13 @@ class PodSchema(ObjectSchema):
 
 
 def _container(item: ContainerStatusSchema, *, init: bool) -> Container:
-    state = item.state or StatesSchema()
+    state = item.state or ContainerStatesSchema()
     if state.running is not None:
         name, now = "running", state.running
     elif state.terminated is not None:
         name, now = "terminated", state.terminated
     else:
-        name, now = "waiting", state.waiting or StateSchema()
+        name, now = "waiting", state.waiting or ContainerStateSchema()
     before = item.last_state.terminated if item.last_state else None
     return Container(
         name=intern_text(item.name),
@@ -307,7 +307,7 @@ def _container(item: ContainerStatusSchema, *, init: bool) -> Container:
     )
 
 
-def _containers(
+def _build_containers(
     specs: list[ContainerSpecSchema] | None, statuses: list[ContainerStatusSchema] | None, *, init: bool
 ) -> list[Container]:
     """Build the containers in the order of the spec; one without a status yet counts as waiting."""
@@ -330,9 +330,9 @@ def parse_pod(item: PodSchema) -> Pod:
     taken = conditions.get("DisruptionTarget")
     if taken is None or taken.status != "True":
         taken = _NO_CONDITION
-    containers = _containers(spec.containers, status.container_statuses, init=False)
+    containers = _build_containers(spec.containers, status.container_statuses, init=False)
     if spec.init_containers or status.init_container_statuses:
-        containers = [*_containers(spec.init_containers, status.init_container_statuses, init=True), *containers]
+        containers = [*_build_containers(spec.init_containers, status.init_container_statuses, init=True), *containers]
     unschedulable = scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
     return Pod(
         namespace=intern_text(meta.namespace),

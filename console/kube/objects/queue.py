@@ -20,7 +20,7 @@ from console.kube.objects.meta import (
     namespaced_identity_of,
 )
 from console.kube.objects.node import TaintSchema, format_taint
-from console.kube.objects.pod import NamedSchema
+from console.kube.objects.pod import NamedObjectSchema
 from console.kube.objects.quantity import parse_amount, parse_quantity
 from kueue_rules import Requirement, Toleration
 
@@ -197,7 +197,7 @@ class FungibilitySchema(ApiSchema):
 
 
 class ChecksStrategySchema(ApiSchema):
-    admission_checks: list[NamedSchema] | None = None
+    admission_checks: list[NamedObjectSchema] | None = None
 
 
 class RequirementSchema(ApiSchema):
@@ -374,12 +374,12 @@ def parse_flavor(item: FlavorSchema) -> ResourceFlavor:
     )
 
 
-class LevelSchema(ApiSchema):
+class TopologyLevelSchema(ApiSchema):
     node_label: str | None = None
 
 
 class TopologySpecSchema(ApiSchema):
-    levels: list[LevelSchema] | None = None
+    levels: list[TopologyLevelSchema] | None = None
 
 
 class TopologySchema(ObjectSchema):

@@ -11,7 +11,7 @@ from console.kube.objects.meta import ApiSchema, ConditionSchema, ObjectSchema
 _T = TypeVar("_T")
 
 
-class BuildSchema(ApiSchema):
+class GitVersionSchema(ApiSchema):
     git_version: str | None = None
 
 
@@ -23,13 +23,13 @@ class AdmissionCheckSchema(ObjectSchema):
     spec: CheckSpecSchema | None = None
 
 
-class ImageSchema(ApiSchema):
+class ContainerImageSchema(ApiSchema):
     name: str | None = None
     image: str | None = None
 
 
 class PodOnDemandSchema(ApiSchema):
-    containers: list[ImageSchema] | None = None
+    containers: list[ContainerImageSchema] | None = None
 
 
 class PodObjectSchema(ObjectSchema):
@@ -76,13 +76,13 @@ class WorkloadControllerSchema(ObjectSchema):
         return any(each.type == "Available" and each.status == "True" for each in conditions)
 
 
-class VersionSchema(ApiSchema):
+class ApiVersionSchema(ApiSchema):
     version: str | None = None
 
 
-class GroupSchema(ApiSchema):
+class ApiGroupSchema(ApiSchema):
     name: str | None = None
-    versions: list[VersionSchema] | None = None
+    versions: list[ApiVersionSchema] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ class ServiceSelectorSchema(ApiSchema):
     match_expressions: list[dict[str, object]] | None = None
 
 
-class PortSchema(ApiSchema):
+class PolicyPortSchema(ApiSchema):
     """A port of a NetworkPolicy rule; named ports are treated as other ports."""
 
     port: int | str | None = None
@@ -112,7 +112,7 @@ class PortSchema(ApiSchema):
     protocol: str | None = None
 
 
-class PeerSchema(ApiSchema):
+class PolicyPeerSchema(ApiSchema):
     """A peer of a NetworkPolicy rule; only whether it means pods of the same namespace matters here."""
 
     pod_selector: ServiceSelectorSchema | None = None
@@ -120,20 +120,20 @@ class PeerSchema(ApiSchema):
     ip_block: dict[str, object] | None = None
 
 
-class RuleSchema(ApiSchema, rename={"from_": "from"}):
-    ports: list[PortSchema] | None = None
-    from_: list[PeerSchema] | None = None
-    to: list[PeerSchema] | None = None
+class PolicyRuleSchema(ApiSchema, rename={"from_": "from"}):
+    ports: list[PolicyPortSchema] | None = None
+    from_: list[PolicyPeerSchema] | None = None
+    to: list[PolicyPeerSchema] | None = None
 
 
 class PolicySpecSchema(ApiSchema):
     pod_selector: ServiceSelectorSchema | None = None
-    ingress: list[RuleSchema] | None = None
-    egress: list[RuleSchema] | None = None
+    ingress: list[PolicyRuleSchema] | None = None
+    egress: list[PolicyRuleSchema] | None = None
     policy_types: list[str] | None = None
 
 
-class PolicySchema(ObjectSchema):
+class NetworkPolicySchema(ObjectSchema):
     spec: PolicySpecSchema | None = None
 
 

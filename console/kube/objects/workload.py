@@ -23,11 +23,11 @@ from console.kube.objects.meta import (
     namespaced_identity_of,
     parse_time,
 )
-from console.kube.objects.pod import NamedSchema, TemplateSchema, requests_of
+from console.kube.objects.pod import NamedObjectSchema, PodTemplateSchema, requests_of
 
 
 class WorkloadState(StrEnum):
-    """Where a Workload is between submission and end."""
+    """The states of a Workload between submission and end."""
 
     PENDING = "pending"
     RESERVED = "reserved"  # has quota, still waits for its admission checks
@@ -148,7 +148,7 @@ class SliceSchema(ApiSchema):
     pod_counts: PodCountsSchema | None = None
 
 
-class DomainSchema(ApiSchema):
+class AssignmentDomainSchema(ApiSchema):
     values: list[str] | None = None
     count: int | None = None
 
@@ -156,7 +156,7 @@ class DomainSchema(ApiSchema):
 class AssignmentSchema(ApiSchema):
     """topologyAssignment: `domains` is v1beta1, `slices` is v1beta2."""
 
-    domains: list[DomainSchema] | None = None
+    domains: list[AssignmentDomainSchema] | None = None
     slices: list[SliceSchema] | None = None
 
 
@@ -172,7 +172,7 @@ class TopologyRequestSchema(ApiSchema):
 class PodSetSchema(ApiSchema):
     name: str | None = None
     count: int | None = None
-    template: TemplateSchema | None = None
+    template: PodTemplateSchema | None = None
     topology_request: TopologyRequestSchema | None = None
 
 
@@ -182,7 +182,7 @@ class WorkloadSpecSchema(ApiSchema):
     queue_name: str | None = None
     priority: int | None = None
     priority_class_name: str | None = None
-    priority_class_ref: NamedSchema | None = None
+    priority_class_ref: NamedObjectSchema | None = None
     active: bool | None = None
     pod_sets: list[PodSetSchema] | None = None
     maximum_execution_time_seconds: int | None = None

@@ -25,11 +25,11 @@ from kueue_rules import (
     TopologyRequest,
     TopologyTree,
     admission_cycle,
-    fatal_state,
     open_checks,
     refusal_words,
     required_checks,
     unadmitted_words,
+    worst_check_state,
 )
 
 GPU = "nvidia.com/gpu"
@@ -136,7 +136,7 @@ def test_which_checks_a_workload_needs_and_what_they_decide() -> None:
     again, never = AdmissionCheck("d", "Retry"), AdmissionCheck("c", "Rejected", "no capacity")
     assert open_checks([ready]) == []
     assert open_checks([waits, again, never, ready]) == [never, again, waits]
-    assert (fatal_state([waits, again]), fatal_state([again, never]), fatal_state([waits])) == (
+    assert (worst_check_state([waits, again]), worst_check_state([again, never]), worst_check_state([waits])) == (
         AdmissionVerdict.RETRY, AdmissionVerdict.REJECTED, None,
     )  # fmt: skip
     rejected = [never, AdmissionCheck("a", "Rejected")]

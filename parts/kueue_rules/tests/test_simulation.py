@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kueue_rules import Scenario, ScenarioError, SimulationResult, read_scenario, simulate
+from kueue_rules import Scenario, ScenarioError, SimulationResult, read_scenario, simulate_scenario
 from kueue_rules.__main__ import main
 from kueue_rules.scenario import MAX_SHOWN, format_duration, parse_duration
 
@@ -17,7 +17,7 @@ HOUR = 3600
 
 
 def run(name: str, seed: int = 0) -> SimulationResult:
-    return simulate(read_scenario((SCENARIOS / f"{name}.yaml").read_text()), seed)
+    return simulate_scenario(read_scenario((SCENARIOS / f"{name}.yaml").read_text()), seed)
 
 
 def happened(result: SimulationResult, what: str, job: str) -> list[float]:
@@ -74,14 +74,14 @@ def test_sums_agree_and_no_machine_is_used_twice(name: str) -> None:
 
 def test_a_job_that_waits_again_at_the_end_has_a_wait_that_is_not_known() -> None:
     text = (SCENARIOS / "two-teams.yaml").read_text().replace("until: 48h", "until: 4h")
-    research, product = simulate(read_scenario(text)).queues
+    research, product = simulate_scenario(read_scenario(text)).queues
     assert (research.waiting, research.waiting_longest, research.wait_longest) == (1, 2 * HOUR, None)
     assert (product.waiting, product.waiting_longest) == (0, None)
 
 
 def test_work_without_checkpoints_is_done_again() -> None:
     text = (SCENARIOS / "two-teams.yaml").read_text().replace("    checkpointEvery: 1h\n", "")
-    result = simulate(read_scenario(text))
+    result = simulate_scenario(read_scenario(text))
     assert happened(result, "ends", "pretrain") == [23.5]
     assert result.queues[0].lost_gpu_hours == 2 * 128
 
@@ -182,7 +182,7 @@ def test_whatever_arrives_ends_once_or_never_starts(jobs: list[tuple[int, int, i
     )
     text = f"flavors: [{{name: a, nodes: 4}}]\nqueues: [{{name: q, quota: {{a: 32}}, withinClusterQueue: {within}}}]\n"
     scenario: Scenario = read_scenario(f"{text}jobs:\n{listed}")
-    result = simulate(scenario)
+    result = simulate_scenario(scenario)
     (queue,) = result.queues
     too_large = [f"j{at}" for at, (gpus, _, _) in enumerate(jobs) if gpus == 40]
     assert list(result.never) == too_large

@@ -17,7 +17,6 @@ from kueue_rules import (
     Flavor,
     FlavorChoice,
     FlavorQuota,
-    FlavorTurns,
     Move,
     PodSetChoice,
     QueueNode,
@@ -28,10 +27,11 @@ from kueue_rules import (
     SnapshotWorkload,
     TopologyRequest,
     TopologyTree,
+    TriedFlavorMemory,
     TriedFlavors,
     VirtualCluster,
     admission_cycle,
-    queued_again,
+    without_quota,
 )
 from kueue_rules.virtual_cluster import MAX_PREEMPTION_ROUNDS
 
@@ -96,7 +96,7 @@ class PlainCluster:
                     self.end(victim)
                     victim.evicted = False
                 for victim in leaving:
-                    self.submit(queued_again(victim))
+                    self.submit(without_quota(victim))
                 leaving = []
                 rounds += 1
                 if rounds > MAX_PREEMPTION_ROUNDS:
@@ -343,7 +343,7 @@ def test_one_that_waits_for_its_victims_starts_when_they_are_gone_whichever_flav
 
 
 def test_a_try_begins_with_the_first_flavor_again_once_something_was_written() -> None:
-    turns, waiting = FlavorTurns(), job("waiting", "mine", 1)
+    turns, waiting = TriedFlavorMemory(), job("waiting", "mine", 1)
     first = FlavorChoice([PodSetChoice(waiting.pod_sets[0], tried={GPU: 0})])
     turns.note(waiting, "no room", first)
     assert turns.tried_flavors(waiting) == (), "the message was written to it"

@@ -162,7 +162,7 @@ def test_real_samples_are_those_of_the_main_thread(tmp_path: Path) -> None:
         try:
             assert process.stdout is not None
             process.stdout.readline()
-            told = probe.sample(tool, {"rank": 9, "pid": process.pid}, 1.0)
+            told = probe.sample_main_thread(tool, {"rank": 9, "pid": process.pid}, 1.0)
         finally:
             process.kill()
     (decoded,) = parse_samples(json.dumps({"ranks": [told]}).encode())
@@ -173,5 +173,5 @@ def test_real_samples_are_those_of_the_main_thread(tmp_path: Path) -> None:
 
 @pytest.mark.slow(reason="starts programs of its own")
 def test_why_py_spy_fails_is_reported() -> None:
-    told = probe.sample(probe.find_py_spy([]), {"rank": 9, "pid": 2**22 + 1}, 1.0)
+    told = probe.sample_main_thread(probe.find_py_spy([]), {"rank": 9, "pid": 2**22 + 1}, 1.0)
     assert told["why"].startswith("Error: "), told

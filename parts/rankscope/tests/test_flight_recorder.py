@@ -25,7 +25,7 @@ from rankscope.flight_recorder import (
     RankDump,
     describe_dumps,
     describe_group,
-    judge,
+    judge_dumps,
 )
 from rankscope.hang_report import HangReport, PodTrace, TracedProcess
 from rankscope.report_texts import format_report
@@ -205,7 +205,7 @@ CASES = [
 def test_each_case_of_a_hang_has_its_sentence(happens: Any, kind: Desync, ranks: tuple[int, ...], what: str) -> None:
     every = dumps()
     happens(every)
-    found = judge(tell_history(every).values())
+    found = judge_dumps(tell_history(every).values())
     assert found is not None
     assert (found.kind, found.ranks, found.what) == (kind, ranks, what)
     assert DESYNC_ADVICE[kind]
@@ -216,20 +216,20 @@ def test_of_ranks_that_gave_no_dump_those_that_wait_are_not_at_fault() -> None:
     skipped(every)
     every |= {rank: RankDump(rank, "its recorder wrote no dump") for rank in (8, 9, 10, 11)}
     gathered = tell_history(every).values()
-    found = judge(gathered)
+    found = judge_dumps(gathered)
     assert found is not None
     assert (found.ranks, found.what.partition(" all_reduce")[0]) == (
         (8, 9, 10, 11), "gave no dump, and one or more did not enter",
     )  # fmt: skip
-    narrow = judge(gathered, waiting={8, 10, 11}, working={9})
+    narrow = judge_dumps(gathered, waiting={8, 10, 11}, working={9})
     assert narrow is not None
     assert (narrow.kind, narrow.ranks) == (Desync.NO_DUMP, (9,))
 
 
 def test_every_kind_is_among_the_cases_and_a_job_that_goes_on_is_none() -> None:
     assert {kind for _, kind, _, _ in CASES} == set(Desync) == set(DESYNC_ADVICE)
-    assert judge([]) is None
-    assert judge(tell_history(dumps()).values()) is None
+    assert judge_dumps([]) is None
+    assert judge_dumps(tell_history(dumps()).values()) is None
 
 
 def test_1024_ranks_are_judged_in_less_than_two_seconds_of_a_processor() -> None:
@@ -240,7 +240,7 @@ def test_1024_ranks_are_judged_in_less_than_two_seconds_of_a_processor() -> None
         told.kinds = [Call("nccl:all_reduce", "16, Float"), Call("nccl:all_gather", "16, Float")]
         told.history = {name: [1, *([0, 1] * 100)] for name in told.groups}
     began = time.process_time()
-    found = judge(every.values())
+    found = judge_dumps(every.values())
     assert time.process_time() - began < 2
     assert found is not None
     assert (found.ranks, found.waiting) == ((9,), 1023)
@@ -399,7 +399,7 @@ TENSOR = "megatron/core/tensor_parallel/mappings.py _reduce < torch/autograd/fun
 def test_the_calls_to_a_collective_tell_whether_the_computation_waits_for_it(calls: str, overlap: bool) -> None:
     frames = [{"filename": SITE + file, "name": name, "line": 1}
               for file, _, name in (each.partition(" ") for each in calls.split(" < ") if each)]  # fmt: skip
-    assert probe.overlaps(frames) is overlap
+    assert probe.overlaps_computation(frames) is overlap
 
 
 def test_tensors_that_are_too_many_are_not_reported_in_part(tmp_path: Path) -> None:
@@ -415,7 +415,7 @@ def test_a_history_that_cannot_be_is_no_mismatch() -> None:
     tell_history(every)
     every[9].history["0"] = [10**15, 7, -3, 10**12]
     every[10].kinds = []
-    found = judge(every.values())
+    found = judge_dumps(every.values())
     assert found is not None
     assert found.kind is Desync.NETWORK
 
@@ -553,7 +553,7 @@ def test_of_two_ranks_that_wait_for_each_other_the_one_whose_operation_is_over_e
         name = group_of(every, rank, "d")
         every[rank].operations.append(Operation(name, 201, "nccl:all_reduce", "completed"))
     enters(every, every.keys() - {13}, "0", "all_reduce")
-    found = judge(tell_history(every).values())
+    found = judge_dumps(tell_history(every).values())
     assert found is not None
     assert (found.kind, found.ranks, found.waiting) == (Desync.MISSED, (9,), 31)
     assert found.what == (

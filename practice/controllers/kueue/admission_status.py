@@ -96,7 +96,7 @@ def next_check_retry_at(workload: Object) -> float:
     )
 
 
-def unreserve(workload: Object, reason: str, message: str, now: float, release: KueueRelease) -> None:
+def release_quota(workload: Object, reason: str, message: str, now: float, release: KueueRelease) -> None:
     """Record why a Workload has no quota, releasing it if it had any."""
     workload.setdefault("status", {}).pop("admission", None)
     set_workload_condition(workload, "QuotaReserved", False, reason, message, now)
@@ -114,7 +114,7 @@ def record_requests(workload: Object, info: SnapshotWorkload) -> None:
     ]
 
 
-def evict(workload: Object, reason: str, message: str, now: float, *, cause: str = "") -> None:
+def mark_evicted(workload: Object, reason: str, message: str, now: float, *, cause: str = "") -> None:
     """Mark a Workload as evicted; its job is stopped, and then its quota is free."""
     full = f"{reason}DueTo{cause}" if cause else reason
     set_workload_condition(workload, "Evicted", True, full, message, now)

@@ -20,7 +20,7 @@ from practice.controllers.kueue import admission_status as status
 from practice.controllers.kueue.assignment import encode_assignment
 from practice.controllers.kueue.info import has_quota
 from practice.controllers.kueue.label_names import JOB_UID
-from practice.controllers.kueue.queues import Queues
+from practice.controllers.kueue.queues import WaitingQueues
 from practice.controllers.kueue.snapshot import read_release, read_snapshot
 from practice.controllers.objects import is_true, key_of, labels_of
 from practice.controllers.quantity import format_quantity
@@ -48,14 +48,14 @@ _ANY_KEY: Key = ("", "cycle")
 _WIDE = (CLUSTERQUEUES, LOCALQUEUES, RESOURCEFLAVORS, TOPOLOGIES, COHORTS, NAMESPACES)
 
 
-class Admission(Controller):
+class AdmissionController(Controller):
     """Runs the library of Kueue's rules and records its decisions."""
 
     source = "kueue-admission"
 
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
-        self.queues = Queues(self.storage, self.clock)
+        self.queues = WaitingQueues(self.storage, self.clock)
         self.storage.subscribe(self._on_event)
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
@@ -101,24 +101,24 @@ class Admission(Controller):
     def _apply_decision(self, decision: Decision, snapshot: Snapshot) -> bool:
         """Apply a decision; return whether it admitted or evicted a Workload."""
         if decision.workload.second_pass and decision.verdict is not CycleVerdict.ADMIT:
-            return self._leave_without_nodes(decision)
+            return self._evict_or_wait_without_nodes(decision)
         left = decision.verdict is CycleVerdict.HOPELESS and decision.choice.flavors_left
         self.queues.turns.note(decision.workload, decision.message, decision.choice if left else None)
         again = left and self.queues.turns.meet_anew([decision.workload])
         match decision.verdict:
             case CycleVerdict.ADMIT:
-                self._admit(decision, snapshot)
+                self._apply_admission(decision, snapshot)
                 self.queues.turns.admitted(decision.workload)
                 return True
             case CycleVerdict.PREEMPT:
-                return self._preempt(decision, snapshot)
+                return self._evict_targets(decision, snapshot)
             case CycleVerdict.WAIT | CycleVerdict.HOPELESS:
                 self._record_reason(decision)
                 if not again:
                     self._set_aside(decision, hopeless=decision.verdict is CycleVerdict.HOPELESS and not left)
         return False
 
-    def _leave_without_nodes(self, decision: Decision) -> bool:
+    def _evict_or_wait_without_nodes(self, decision: Decision) -> bool:
         """Evict a workload with quota but no nodes if a node failed (returns True), or set it aside until a change."""
         workload = decision.workload
         obj = self.storage.get(WORKLOADS, *workload.key)
@@ -127,15 +127,15 @@ class Admission(Controller):
             return False
         now, text = self.clock.now(), decision.message
         self.storage.modify_status(
-            WORKLOADS, *workload.key, lambda draft: status.evict(draft, "NodeFailures", text, now)
+            WORKLOADS, *workload.key, lambda draft: status.mark_evicted(draft, "NodeFailures", text, now)
         )
         self.record_event(obj, "EvictedDueToNodeFailures", text)
         return True
 
-    def _admit(self, decision: Decision, snapshot: Snapshot) -> None:
+    def _apply_admission(self, decision: Decision, snapshot: Snapshot) -> None:
         now, key, name = self.clock.now(), decision.workload.key, decision.workload.cluster_queue
         waited = status.queued_seconds(self.storage.get(WORKLOADS, *key), now)
-        admission = {"clusterQueue": name, "podSetAssignments": _assignments(decision.choice, snapshot)}
+        admission = {"clusterQueue": name, "podSetAssignments": _pod_set_assignments(decision.choice, snapshot)}
         flavors = {flavor for flavor, _ in decision.choice.usage()}
         required = required_checks(snapshot.queues[name], flavors)
         obj = self.storage.modify_status(
@@ -151,16 +151,16 @@ class Admission(Controller):
         if is_true(obj, "Admitted"):
             self.record_event(obj, "Admitted", f"Admitted by ClusterQueue {name}, wait time since reservation was 0s")
 
-    def _preempt(self, decision: Decision, snapshot: Snapshot) -> bool:
+    def _evict_targets(self, decision: Decision, snapshot: Snapshot) -> bool:
         targets = [target for target in decision.targets if not target.workload.evicted]
         for target in targets:
-            self._evict(decision.workload, target, snapshot)
+            self._evict_target(decision.workload, target, snapshot)
             self.queues.turns.written(target.workload.cluster_queue)
         self._record_reason(decision)
         self.queues.hold_head(decision.workload.key, decision.workload.cluster_queue)
         return bool(targets)
 
-    def _evict(self, preemptor: SnapshotWorkload, target: PreemptionTarget, snapshot: Snapshot) -> None:
+    def _evict_target(self, preemptor: SnapshotWorkload, target: PreemptionTarget, snapshot: Snapshot) -> None:
         now, victim = self.clock.now(), target.workload
         preempting, leaving = (self.storage.get(WORKLOADS, *each.key) for each in (preemptor, victim))
         paths = [snapshot.queues[item.cluster_queue].path() for item in (preemptor, victim)]
@@ -172,7 +172,7 @@ class Admission(Controller):
 
         def change(draft: Object) -> None:
             status.set_workload_condition(draft, "Preempted", True, target.reason, text, now)
-            status.evict(draft, "Preempted", text, now)
+            status.mark_evicted(draft, "Preempted", text, now)
 
         self.storage.modify_status(WORKLOADS, *victim.key, change)
         priorities = (
@@ -195,14 +195,14 @@ class Admission(Controller):
         now, release = self.clock.now(), read_release(self.storage)
 
         def change(draft: Object) -> None:
-            status.unreserve(draft, decision.reason(release), decision.message, now, release)
+            status.release_quota(draft, decision.reason(release), decision.message, now, release)
             status.record_requests(draft, decision.workload)
 
         obj = self.storage.modify_status(WORKLOADS, *decision.workload.key, change)
         self.record_event(obj, "Pending", decision.message, "Warning")
 
 
-def _assignments(choice: FlavorChoice, snapshot: Snapshot) -> list[Object]:
+def _pod_set_assignments(choice: FlavorChoice, snapshot: Snapshot) -> list[Object]:
     found = []
     for one in choice.pod_sets:
         usage = {name: format_quantity(one.pod_set.requests[name]) for name in sorted(one.flavors)}

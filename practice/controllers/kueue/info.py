@@ -66,7 +66,7 @@ def lacks_places(obj: Object) -> bool:
     )
 
 
-def refusal(obj: Object, ranges: Iterable[Object]) -> str:
+def why_not_tried(obj: Object, ranges: Iterable[Object]) -> str:
     """Why Kueue does not try a Workload, by its own limits and by LimitRanges of its namespace; empty: nothing."""
     most: Amounts = {}
     least: Amounts = {}
@@ -76,7 +76,7 @@ def refusal(obj: Object, ranges: Iterable[Object]) -> str:
         for name, value in parse_amounts(limit.get("min")).items():
             least[name] = max(value, least.get(name, value))
     over, outside = [], []
-    for path, container in _containers(obj):
+    for path, container in _iter_containers(obj):
         resources = container.get("resources") or {}
         wanted, limits = (parse_amounts(resources.get(each)) for each in ("requests", "limits"))
         asked = wanted | limits
@@ -85,11 +85,11 @@ def refusal(obj: Object, ranges: Iterable[Object]) -> str:
         outside += [f"{path}{names}: requests must not be above the limitRange max" for names in _above(asked, most)]
         outside += [f"{path}{names}: requests must not be below the limitRange min" for names in _above(floor, asked)]
     if over:
-        return f"resources validation failed: {_listed(over)}"
-    return f"resources didn't satisfy LimitRange constraints: {_listed(outside)}" if outside else ""
+        return f"resources validation failed: {_format_go_list(over)}"
+    return f"resources didn't satisfy LimitRange constraints: {_format_go_list(outside)}" if outside else ""
 
 
-def _containers(obj: Object) -> Iterator[tuple[str, Object]]:
+def _iter_containers(obj: Object) -> Iterator[tuple[str, Object]]:
     """The containers of a Workload, and how Kueue begins a message on each."""
     for number, pod_set in enumerate(obj["spec"]["podSets"]):
         for kind in ("initContainers", "containers"):
@@ -98,12 +98,12 @@ def _containers(obj: Object) -> Iterator[tuple[str, Object]]:
 
 
 def _above(amounts: Amounts, bounds: Amounts) -> list[str]:
-    """The names of what is above its bound, as one text; nothing where nothing is."""
+    """The names of resources whose use is above the quota, as one text."""
     found = [name for name, value in sorted(amounts.items()) if value > bounds.get(name, value)]
     return [json.dumps(found)] if found else []
 
 
-def _listed(faults: list[str]) -> str:
+def _format_go_list(faults: list[str]) -> str:
     return faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
 
 
@@ -131,7 +131,7 @@ def _pod_sets(obj: Object, admission: Object | None, *, layers: bool) -> list[Sn
                 one.places = tuple(decode_domains(given["topologyAssignment"]))
         for update in (each for each in updates if each["name"] == pod_set["name"]):
             one.selector = {**one.selector, **(update.get("nodeSelector") or {})}
-            one.tolerations = (*one.tolerations, *tolerations(update.get("tolerations")))
+            one.tolerations = (*one.tolerations, *parse_tolerations(update.get("tolerations")))
         found.append(one)
     return found
 
@@ -150,7 +150,7 @@ def read_pod_set(pod_set: Object, *, layers: bool = False) -> SnapshotPodSet:
         selector=spec.get("nodeSelector") or {},
         affinity=_node_affinity_terms(affinity),
         has_affinity=bool(affinity),
-        tolerations=tolerations(spec.get("tolerations")),
+        tolerations=parse_tolerations(spec.get("tolerations")),
         min_count=pod_set.get("minCount"),
     )
 
@@ -176,16 +176,16 @@ def _node_affinity_terms(affinity: Object) -> tuple[tuple[Requirement, ...], ...
     if not required:
         return None
     return tuple(
-        requirements([*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())])
+        parse_requirements([*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())])
         for term in required.get("nodeSelectorTerms") or ()
     )
 
 
-def requirements(listed: Iterable[Object]) -> tuple[Requirement, ...]:
+def parse_requirements(listed: Iterable[Object]) -> tuple[Requirement, ...]:
     return tuple(Requirement(each["key"], each["operator"], tuple(each.get("values") or ())) for each in listed)
 
 
-def tolerations(listed: Iterable[Object] | None) -> tuple[Toleration, ...]:
+def parse_tolerations(listed: Iterable[Object] | None) -> tuple[Toleration, ...]:
     return tuple(
         Toleration(
             each.get("key") or "", each.get("operator") or "Equal", each.get("value") or "", each.get("effect") or ""

@@ -55,7 +55,7 @@ class ManagedJobs(Controller):
     def reconcile(self, key: Key) -> None:
         job = self.storage.find(self.resource, *key)
         if job is None or is_being_deleted(job):
-            self._finalize(key)
+            self._release_deleted(key)
             return
         if self.resource is JOBS and self._is_managed_child(job):
             return
@@ -117,7 +117,7 @@ class ManagedJobs(Controller):
         def change(draft: Object) -> None:
             back = reason in ("Preempted", "NodeFailures")
             status.set_requeued(draft, reason, text, back, now)
-            status.unreserve(draft, "Pending", text, now, release)
+            status.release_quota(draft, "Pending", text, now, release)
 
         self.storage.modify_status(WORKLOADS, *key_of(workload), change)
 
@@ -223,7 +223,7 @@ class ManagedJobs(Controller):
                 self.record_event(job, "Suspended", "Kueue managed child job suspended")
         return True
 
-    def _finalize(self, key: Key) -> None:
+    def _release_deleted(self, key: Key) -> None:
         for workload in self.storage.list(WORKLOADS, key[0]):
             if key in owner_keys(workload, self.resource):
                 release_orphan(self.storage, workload, self.clock.now())

@@ -45,7 +45,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def hold_pod(pod: Object) -> None:
-    """As Kueue's webhook: a new pod with a queue, that belongs to no job, waits for its admission."""
+    """Gate a new pod that has a queue and belongs to no job until its admission, as Kueue's webhook does."""
     if not queue_name(pod) or controller_of(pod) is not None:
         return
     meta, spec = pod["metadata"], pod["spec"]
@@ -72,14 +72,14 @@ class ManagedPods(Controller):
         members = [pod for pod in self.storage.list(PODS, key[0]) if self._workload_keys(pod) == [key]]
         workload = self.storage.find(WORKLOADS, *key)
         if workload is not None and is_being_deleted(workload):
-            self._end(members)
+            self._end_pods(members)
             self.storage.modify(WORKLOADS, *key, lambda draft: drop_finalizer(draft, IN_USE))
         elif not members and workload is not None:
             release_orphan(self.storage, workload, self.clock.now())
         elif members and workload is None:
-            self._create(members)
+            self._create_workload(members)
         elif workload is not None:
-            self._finish(members, workload)
+            self._finish_workload(members, workload)
             self._run_or_stop(members, self.storage.get(WORKLOADS, *key))
         workload = self.storage.find(WORKLOADS, *key)
         for pod in members:
@@ -88,7 +88,7 @@ class ManagedPods(Controller):
             if gone or (workload is not None and is_true(workload, "Finished")):
                 self.storage.modify(PODS, *key_of(pod), lambda draft: drop_finalizer(draft, MANAGED))
 
-    def _create(self, members: list[Object]) -> None:
+    def _create_workload(self, members: list[Object]) -> None:
         """Once all of a group are there."""
         alive = [pod for pod in members if not is_being_deleted(pod) and pod["status"].get("phase") not in _ENDED]
         if not alive or len(alive) < int(annotations_of(alive[0]).get(GROUP_COUNT, 1)):
@@ -96,13 +96,13 @@ class ManagedPods(Controller):
         first = alive[0]
         made = build_workload(first, self.storage)
         if GROUP_NAME in labels_of(first):
-            roles = sorted({_role(pod) for pod in alive})
-            kinds = [next(pod for pod in alive if _role(pod) == role) for role in roles]
+            roles = sorted({_group_role(pod) for pod in alive})
+            kinds = [next(pod for pod in alive if _group_role(pod) == role) for role in roles]
             made["spec"]["podSets"] = [
                 {
                     **build_workload(pod, self.storage)["spec"]["podSets"][0],
                     "name": role,
-                    "count": sum(_role(each) == role for each in alive),
+                    "count": sum(_group_role(each) == role for each in alive),
                 }
                 for role, pod in zip(roles, kinds, strict=True)
             ]
@@ -118,7 +118,7 @@ class ManagedPods(Controller):
         created = self.storage.create(WORKLOADS, made)
         self.record_event(first, "CreatedWorkload", f"Created Workload: {'/'.join(key_of(created))}")
 
-    def _finish(self, members: list[Object], workload: Object) -> None:
+    def _finish_workload(self, members: list[Object], workload: Object) -> None:
         phases = [pod["status"].get("phase") for pod in members]
         count = sum(pod_set["count"] for pod_set in workload["spec"]["podSets"])
         is_group = _IS_GROUP in annotations_of(workload)
@@ -137,7 +137,7 @@ class ManagedPods(Controller):
         if is_true(workload, "Finished"):
             return
         if evicted is not None and evicted["status"] == "True":
-            self._end([pod for pod in members if GATE not in gates_of(pod)])
+            self._end_pods([pod for pod in members if GATE not in gates_of(pod)])
             if has_quota(workload) and all(GATE in gates_of(pod) for pod in members):
                 self._release_quota(workload, evicted)
             return
@@ -148,10 +148,10 @@ class ManagedPods(Controller):
         queue = workload["status"]["admission"]["clusterQueue"]
         for pod in members:
             if GATE in gates_of(pod):
-                self._let_go(pod, info.get(_role(pod)) or info[names[0]])
+                self._remove_gates(pod, info.get(_group_role(pod)) or info[names[0]])
                 self.record_event(pod, "Started", f"Admitted by clusterQueue {queue}")
 
-    def _let_go(self, pod: Object, info: Object) -> None:
+    def _remove_gates(self, pod: Object, info: Object) -> None:
         """Remove Kueue's gates from a pod; that of the topology comes back where the topology places it."""
 
         def change(draft: Object) -> None:
@@ -168,11 +168,11 @@ class ManagedPods(Controller):
         def change(draft: Object) -> None:
             back = evicted["reason"] in ("Preempted", "NodeFailures")
             status.set_requeued(draft, evicted["reason"], evicted["message"], back, now)
-            status.unreserve(draft, "Pending", evicted["message"], now, release)
+            status.release_quota(draft, "Pending", evicted["message"], now, release)
 
         self.storage.modify_status(WORKLOADS, *key_of(workload), change)
 
-    def _end(self, pods: list[Object]) -> None:
+    def _end_pods(self, pods: list[Object]) -> None:
         for pod in pods:
             if not is_being_deleted(pod):
                 self.storage.delete(PODS, *key_of(pod))
@@ -182,7 +182,7 @@ def _workload_name(pod: Object) -> str:
     return str(labels_of(pod).get(GROUP_NAME) or workload_name(pod))
 
 
-def _role(pod: Object) -> str:
+def _group_role(pod: Object) -> str:
     return str(annotations_of(pod)[ROLE])
 
 

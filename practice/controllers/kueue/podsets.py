@@ -44,7 +44,7 @@ def build_workload(job: Object, storage: Storage) -> Object:
     pod_sets = [_pod_set(*parts) for parts in iter_templates(job)]
     if allows_partial_admission(job):
         pod_sets[0]["minCount"] = int(annotations_of(job)[label_names.MIN_PARALLELISM])
-    priority, class_ref = _priority(job, pod_sets, storage)
+    priority, class_ref = _priority_of(job, pod_sets, storage)
     spec: Object = {
         "active": True,
         "podSets": pod_sets,
@@ -202,7 +202,7 @@ def _template_requests(template: Object) -> object:
     return [(item["name"], (item.get("resources") or {}).get("requests")) for item in spec["containers"]]
 
 
-def _priority(job: Object, pod_sets: list[Object], storage: Storage) -> tuple[int, Object | None]:
+def _priority_of(job: Object, pod_sets: list[Object], storage: Storage) -> tuple[int, Object | None]:
     name = labels_of(job).get(label_names.PRIORITY_CLASS)
     if name:
         found = storage.get(WORKLOADPRIORITYCLASSES, "", name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kueue_rules import FlavorTurns, SnapshotWorkload
+from kueue_rules import SnapshotWorkload, TriedFlavorMemory
 from practice.clock import Clock
 from practice.controllers.kueue.admission_status import requeue_at
 from practice.controllers.kueue.info import (
@@ -11,7 +11,7 @@ from practice.controllers.kueue.info import (
     local_queue_of,
     needs_second_pass,
     read_workload,
-    refusal,
+    why_not_tried,
 )
 from practice.controllers.kueue.snapshot import gate
 from practice.controllers.objects import Key, Object, find_condition, is_being_deleted, is_true, key_of, labels_of
@@ -19,7 +19,7 @@ from practice.objects.resources import CLUSTERQUEUES, LIMITRANGES, LOCALQUEUES, 
 from practice.objects.storage import Storage
 
 
-class Queues:
+class WaitingQueues:
     """The waiting Workloads; those tried in vain are set aside until something changes."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
@@ -30,7 +30,7 @@ class Queues:
         """ClusterQueue -> shapes that do not fit; the same shape is not tried again."""
         self._blocked: set[str] = set()  # ClusterQueues whose head must come first and cannot yet
         self._sticky: set[Key] = set()  # workloads that wait for the Workloads they evict: they stay first
-        self.turns = FlavorTurns()
+        self.turns = TriedFlavorMemory()
 
     def retry_all(self) -> None:
         self.turns.changed()
@@ -100,7 +100,7 @@ class Queues:
                 continue
             found = read_workload(obj, name, layers=layers)
             if found.shape() not in hopeless:
-                found.refused = refusal(obj, self._storage.list(LIMITRANGES, found.key[0]))
+                found.refused = why_not_tried(obj, self._storage.list(LIMITRANGES, found.key[0]))
                 return found
             self._set_aside_keys[found.key] = _retry_key(obj)
         return None

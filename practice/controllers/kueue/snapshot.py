@@ -21,7 +21,7 @@ from kueue_rules import (
     SnapshotNode,
     TopologyTree,
 )
-from practice.controllers.kueue.info import has_quota, read_workload, requirements, tolerations
+from practice.controllers.kueue.info import has_quota, parse_requirements, parse_tolerations, read_workload
 from practice.controllers.kueue.podsets import requests_topology
 from practice.controllers.matching import format_taint
 from practice.controllers.objects import Object, is_true, labels_of
@@ -69,7 +69,7 @@ def read_snapshot(storage: Storage, *, places: bool) -> Snapshot:
     return Snapshot(queues, cohorts, flavors, trees, holding, _fair_sharing(storage), read_release(storage))
 
 
-def _configuration(storage: Storage) -> Object:
+def _kueue_configuration(storage: Storage) -> Object:
     """Kueue's configuration; changes take effect at once."""
     found = storage.find(CONFIGMAPS, "kueue-system", "kueue-manager-config") or {}
     text = (found.get("data") or {}).get("controller_manager_config.yaml")
@@ -78,7 +78,7 @@ def _configuration(storage: Storage) -> Object:
 
 def _fair_sharing(storage: Storage) -> tuple[str, ...]:
     """The preemption strategies, if fair sharing is on."""
-    fair = _configuration(storage).get("fairSharing")
+    fair = _kueue_configuration(storage).get("fairSharing")
     if fair is None or not fair.get("enable", True):  # v1beta1 has `enable`
         return ()
     return tuple(fair.get("preemptionStrategies") or DEFAULT_STRATEGIES)
@@ -96,7 +96,7 @@ def read_release(storage: Storage) -> KueueRelease:
 
 def gate(storage: Storage, name: str, *, default: bool) -> bool:
     """Whether a feature gate of Kueue is on."""
-    return bool((_configuration(storage).get("featureGates") or {}).get(name, default))
+    return bool((_kueue_configuration(storage).get("featureGates") or {}).get(name, default))
 
 
 def _fair_weight(obj: Object) -> float:
@@ -125,7 +125,7 @@ def read_queue(obj: Object, late: Collection[str] = ()) -> QueueNode:
         borrow_within=int(borrow.get("maxPriorityThreshold", -1)) if borrow.get("policy", "Never") != "Never" else None,
         next_if_preempting=fungibility.get("whenCanPreempt", "TryNextFlavor") == "TryNextFlavor",
         next_if_borrowing=fungibility.get("whenCanBorrow", "MayStopSearch") == "TryNextFlavor",
-        namespaces=_selector(spec.get("namespaceSelector")),
+        namespaces=_parse_selector(spec.get("namespaceSelector")),
         preempts_before_borrowing=fungibility.get("preference") == "PreemptionOverBorrowing",
         checks={each["name"]: frozenset(each.get("onFlavors") or ()) for each in strategy},
         provisioned=frozenset(
@@ -134,11 +134,11 @@ def read_queue(obj: Object, late: Collection[str] = ()) -> QueueNode:
     )
 
 
-def _selector(selector: Object | None) -> tuple[Requirement, ...] | None:
+def _parse_selector(selector: Object | None) -> tuple[Requirement, ...] | None:
     if selector is None:
         return None
     labels = (Requirement(key, "In", (value,)) for key, value in (selector.get("matchLabels") or {}).items())
-    return (*labels, *requirements(selector.get("matchExpressions") or ()))
+    return (*labels, *parse_requirements(selector.get("matchExpressions") or ()))
 
 
 def _quotas(obj: Object) -> dict[FlavorResource, FlavorQuota]:
@@ -160,7 +160,7 @@ def flavor_of(obj: Object) -> Flavor:
         obj["metadata"]["name"],
         labels=spec.get("nodeLabels") or {},
         taints=tuple(format_taint(taint) for taint in spec.get("nodeTaints") or ()),
-        tolerations=tolerations(spec.get("tolerations")),
+        tolerations=parse_tolerations(spec.get("tolerations")),
         topology=spec.get("topologyName") or "",
     )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kueue_rules import Quantities, SnapshotWorkload
     from practice.controllers.base import ControlPlane
-    from practice.controllers.kueue.queues import Queues
+    from practice.controllers.kueue.queues import WaitingQueues
     from practice.controllers.objects import Key, Object
     from practice.objects.resources import Resource
 
@@ -35,7 +35,7 @@ _ALL: Key = ("", "queues")
 class QueueStatus(Controller):
     """Recounts everything whenever a Workload or a queue changes."""
 
-    def __init__(self, plane: ControlPlane, queues: Queues) -> None:
+    def __init__(self, plane: ControlPlane, queues: WaitingQueues) -> None:
         super().__init__(plane)
         self._queues = queues
 

@@ -34,15 +34,15 @@ class TopologyUngater(Controller):
         for assignment in workload["status"]["admission"]["podSetAssignments"]:
             if assignment.get("topologyAssignment"):
                 name = assignment["name"]
-                mine = [pod for pod in pods if labels_of(pod).get(label_names.PODSET) == name and not _ended(pod)]
-                self._ungate(mine, assignment, requests[name])
+                mine = [pod for pod in pods if labels_of(pod).get(label_names.PODSET) == name and not _has_ended(pod)]
+                self._assign_and_ungate(mine, assignment, requests[name])
 
-    def _ungate(self, pods: list[Object], assignment: Object, request: Object) -> None:
+    def _assign_and_ungate(self, pods: list[Object], assignment: Object, request: Object) -> None:
         topology = assignment["topologyAssignment"]
         places = [values for values, count in decode_domains(topology) for _ in range(count)]
         levels = topology["levels"]
         gated = [pod for pod in pods if label_names.TOPOLOGY_GATE in gates_of(pod)]
-        ranks = [_rank(pod, request, assignment["count"]) for pod in pods]
+        ranks = [_rank_in_pod_set(pod, request, assignment["count"]) for pod in pods]
         ranked = (
             None not in ranks and len(set(ranks)) == len(ranks) and all((rank or 0) < len(places) for rank in ranks)
         )
@@ -71,7 +71,7 @@ class TopologyUngater(Controller):
         self.storage.modify(PODS, *key_of(pod), change)
 
 
-def _rank(pod: Object, request: Object, count: int) -> int:
+def _rank_in_pod_set(pod: Object, request: Object, count: int) -> int:
     """Return a pod's number within its pod set, -1 if its labels do not show it."""
     marks = labels_of(pod)
     index = marks.get(request.get("podIndexLabel", ""))
@@ -81,5 +81,5 @@ def _rank(pod: Object, request: Object, count: int) -> int:
     return int(group) * (count // int(request.get("subGroupCount", 1))) + int(index)
 
 
-def _ended(pod: Object) -> bool:
+def _has_ended(pod: Object) -> bool:
     return is_being_deleted(pod) or pod["status"].get("phase") in ("Succeeded", "Failed")

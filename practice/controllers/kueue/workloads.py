@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kueue_rules import AdmissionVerdict, fatal_state, open_checks, refusal_words, required_checks
+from kueue_rules import AdmissionVerdict, open_checks, refusal_words, required_checks, worst_check_state
 from practice.clock import format_timestamp, parse_timestamp
 from practice.controllers.base import Controller
 from practice.controllers.kueue import admission_status as status
@@ -16,7 +16,7 @@ from practice.controllers.objects import Key, Object, find_condition, is_being_d
 from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS, Resource
 
 
-class Workloads(Controller):
+class WorkloadController(Controller):
     """Ports the Workload reconciler of Kueue 0.18."""
 
     source = "kueue-workload-controller"
@@ -25,11 +25,11 @@ class Workloads(Controller):
         """Follow Workloads and the queues they are in."""
         return {
             WORKLOADS: lambda obj: [key_of(obj)],
-            LOCALQUEUES: self._in_local_queue,
+            LOCALQUEUES: self._workloads_in_queue,
             CLUSTERQUEUES: lambda _: [key_of(obj) for obj in self.storage.list(WORKLOADS)],
         }
 
-    def _in_local_queue(self, queue: Object) -> list[Key]:
+    def _workloads_in_queue(self, queue: Object) -> list[Key]:
         name, namespace = queue["metadata"]["name"], queue["metadata"]["namespace"]
         items = self.storage.list(WORKLOADS, namespace)
         return [key_of(obj) for obj in items if local_queue_of(obj) == name]
@@ -46,12 +46,12 @@ class Workloads(Controller):
         if is_true(workload, "Finished") or is_being_deleted(workload):
             return
         if not is_active(workload):
-            self._deactivate(workload)
+            self._evict_deactivated(workload)
             return
         if is_true(workload, "DeactivationTarget"):
             self.storage.modify(WORKLOADS, *key, lambda draft: draft["spec"].update(active=False))
             return
-        if self._waits_for_retry(workload) or self._requeue(workload) or self._sync_checks(workload):
+        if self._waits_for_retry(workload) or self._requeue_if_possible(workload) or self._sync_checks(workload):
             return
         if has_quota(workload):
             if self._evict_if_check_failed(workload):
@@ -61,7 +61,7 @@ class Workloads(Controller):
         else:
             self._record_inadmissible(workload)
 
-    def _deactivate(self, workload: Object) -> None:
+    def _evict_deactivated(self, workload: Object) -> None:
         if is_true(workload, "Evicted") or not has_quota(workload):
             if not is_true(workload, "Evicted"):
                 self._evict(workload, "Deactivated", "The workload is deactivated", quiet=True)
@@ -82,7 +82,7 @@ class Workloads(Controller):
             self.requeue(key_of(workload), before - now)
         return max(again, before) > now
 
-    def _requeue(self, workload: Object) -> bool:
+    def _requeue_if_possible(self, workload: Object) -> bool:
         """Put a Workload back into its queue if the obstacle is over; return whether it was."""
         again = find_condition(workload, "Requeued")
         if again is None or again["status"] == "True":
@@ -135,7 +135,7 @@ class Workloads(Controller):
     def _evict_if_check_failed(self, workload: Object) -> bool:
         """Evict a Workload that a check refuses; return whether one did."""
         checks = admission_checks(workload)
-        state = fatal_state(checks)
+        state = worst_check_state(checks)
         if state is None or is_true(workload, "Evicted"):
             return False
         release, now = read_release(self.storage), self.clock.now()
@@ -191,7 +191,7 @@ class Workloads(Controller):
         if text:
             now, release = self.clock.now(), read_release(self.storage)
             reason = reason if release.observability else "Inadmissible"
-            self._modify_status(workload, lambda draft: status.unreserve(draft, reason, text, now, release))
+            self._modify_status(workload, lambda draft: status.release_quota(draft, reason, text, now, release))
 
     def _evict(self, workload: Object, reason: str, text: str, *, cause: str = "", quiet: bool = False) -> None:
         now = self.clock.now()
@@ -201,7 +201,7 @@ class Workloads(Controller):
             draft["status"]["conditions"] = [item for item in conditions if item.get("type") != "DeactivationTarget"]
             if reason != "AdmissionCheck":
                 draft["status"].pop("requeueState", None)
-            status.evict(draft, reason, text, now, cause=cause)
+            status.mark_evicted(draft, reason, text, now, cause=cause)
 
         self._modify_status(workload, change)
         if not quiet:

@@ -13,7 +13,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from screens import wording
-from screens.widgets.styled_text import AbstractWidgetMeta, NeverScrolled, Room, Styled
+from screens.widgets.styled_text import AbstractWidgetMeta, NeverScrolled, Room, StyledWidget
 from screens.wording import Span
 from trainlog import UnparsedLines
 
@@ -25,7 +25,7 @@ SHADE = "░"
 _BRAILLE_LETTERS = (" ", *(chr(_BRAILLE + bits) for bits in range(1, 256)))
 
 
-def _range(side: int, top: int, bottom: int, *, sparse: bool) -> int:
+def _dot_steps(side: int, top: int, bottom: int, *, sparse: bool) -> int:
     rows = [row for row in range(top, bottom + 1) if not sparse or row in (top, bottom) or row % 2 == 0]
     return sum(_BRAILLE_BITS[row][side] for row in rows)
 
@@ -33,7 +33,8 @@ def _range(side: int, top: int, bottom: int, *, sparse: bool) -> int:
 _BRAILLE_RANGES = tuple(
     tuple(
         tuple(
-            tuple(_range(side, top, bottom, sparse=sparse) for bottom in range(DOTS_HIGH)) for top in range(DOTS_HIGH)
+            tuple(_dot_steps(side, top, bottom, sparse=sparse) for bottom in range(DOTS_HIGH))
+            for top in range(DOTS_HIGH)
         )
         for side in range(DOTS_WIDE)
     )
@@ -130,9 +131,9 @@ class Canvas:
 
     def rows(self) -> list[list[Span]]:
         """The drawing as lines of spans; neighbours of one style are joined."""
-        return [self._row(y) for y in range(self.height)]
+        return [self._row_spans(y) for y in range(self.height)]
 
-    def _row(self, y: int) -> list[Span]:
+    def _row_spans(self, y: int) -> list[Span]:
         start, end = y * self.width, (y + 1) * self.width
         dots, styles = self._dots[start:end], self._dot_styles[start:end]
         letters = [_BRAILLE_LETTERS[bits] for bits in dots]
@@ -178,7 +179,7 @@ def tick_words(value: float) -> str:
     return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-class Box(NamedTuple):
+class PlotBox(NamedTuple):
     x: int
     y: int
     width: int
@@ -190,7 +191,7 @@ class PlotFrame:
 
     def __init__(
         self,
-        box: Box,
+        box: PlotBox,
         low: float,
         high: float,
         *,
@@ -200,9 +201,7 @@ class PlotFrame:
         gap: int = 0,
         margin: int = 0,
     ) -> None:
-        """`ticks`: y values, round ones by default; `below`: lines kept below the plot; `gap`: cells between labels
-        and axis; `margin`: free cells on the right.
-        """
+        """Prepare a plot area with axis `ticks`, lines `below` it, a `gap` before and a `margin` after it, in cells."""
         self.box, self.log = box, log and low > 0
         self.low, self.high = (log10(low), log10(high)) if self.log else (low, high)
         if self.high - self.low < 1e-12 * max(1.0, abs(self.high)):
@@ -211,14 +210,16 @@ class PlotFrame:
         self.lines = max(1, box.height - 1 - below)
         self._first, self._last = (box.y + 1) * DOTS_HIGH, self.lines * DOTS_HIGH - 1
         self._per_unit = self._last / (self.high - self.low)
-        self.ticks = self._spaced(ticks or self._ticks(max(1, self.lines // 4 if self.lines > 6 else 1)))
+        self.ticks = self._without_crowding(
+            ticks or self._tick_values(max(1, self.lines // 4 if self.lines > 6 else 1))
+        )
         self._words, self._gap = [tick_words(tick) for tick in self.ticks], gap
         self.left = box.x + max(map(len, self._words), default=0) + 1 + gap
         self.columns = max(1 + (not margin), box.x + box.width - self.left - margin)
         self.top = box.y + 1
         self.base = self.top + self.lines
 
-    def _ticks(self, parts: int) -> list[float]:
+    def _tick_values(self, parts: int) -> list[float]:
         if self.log:
             found = [
                 factor * 10.0**power
@@ -226,15 +227,15 @@ class PlotFrame:
                 for factor in ((1, 2, 5) if self.high - self.low < 2.5 else (1,))
             ]
             inside = [each for each in found if self.low - 1e-9 <= log10(each) <= self.high + 1e-9]
-            return inside if len(inside) > 1 else self._round(10.0**self.low, 10.0**self.high, parts)
-        return self._round(self.low, self.high, parts)
+            return inside if len(inside) > 1 else self._round_or_ends(10.0**self.low, 10.0**self.high, parts)
+        return self._round_or_ends(self.low, self.high, parts)
 
-    def _round(self, low: float, high: float, parts: int) -> list[float]:
+    def _round_or_ends(self, low: float, high: float, parts: int) -> list[float]:
         """Round the values at the ends of an axis."""
         found = round_values(low, high, parts)
         return found if len(found) > 1 else [low, high]
 
-    def _spaced(self, ticks: Sequence[float]) -> list[float]:
+    def _without_crowding(self, ticks: Sequence[float]) -> list[float]:
         rows = {(self.row(tick) or 0) // DOTS_HIGH: tick for tick in reversed(ticks)}
         return list(reversed(rows.values()))
 
@@ -274,7 +275,7 @@ class PlotFrame:
                 taken = start + len(words)
 
 
-class Plot(Styled, NeverScrolled, metaclass=AbstractWidgetMeta):
+class PlotWidget(StyledWidget, NeverScrolled, metaclass=AbstractWidgetMeta):
     """A widget that draws a canvas of its own size, once per change."""
 
     _rows: list[Strip] | None = None

@@ -31,16 +31,16 @@ from screens.columns.nodes import busbw_words
 from screens.widgets.charts.braille import (
     DOTS_HIGH,
     DOTS_WIDE,
-    Box,
     Canvas,
     MeasuresPanel,
-    Plot,
+    PlotBox,
     PlotFrame,
+    PlotWidget,
     round_ticks,
 )
-from screens.widgets.side_pane import Lines, Pane
+from screens.widgets.side_pane import Lines, SidePane
 from screens.widgets.styled_text import cut_name
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine
 from screens.wording import Cell, Span
@@ -62,7 +62,7 @@ OUT_OF_PLACE_MARK, IN_PLACE_MARK, BOTH_MARK = "●", "○", "◉"
 OUT_STYLE, IN_STYLE = "accent", "waits"
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple):
     """Bus bandwidth (GB/s) of both halves at one message size; None if not measured."""
 
     size: int
@@ -70,7 +70,7 @@ class Point(NamedTuple):
     in_place: float | None = None
 
 
-class Band(NamedTuple):
+class ExpectedRange(NamedTuple):
     """The expected range of bus bandwidth (GB/s) at one message size."""
 
     size: int
@@ -78,7 +78,7 @@ class Band(NamedTuple):
     high: float
 
 
-class Overlay(NamedTuple):
+class OtherCurve(NamedTuple):
     """Another test's curve for comparison: (size, GB/s) points."""
 
     name: str
@@ -87,7 +87,7 @@ class Overlay(NamedTuple):
     points: tuple[tuple[int, float], ...]
 
 
-def expected(band: Sequence[Band], size: float) -> tuple[float, float] | None:
+def expected_at_size(band: Sequence[ExpectedRange], size: float) -> tuple[float, float] | None:
     """The expected bandwidth range at a message size, interpolated between known sizes; None outside them."""
     for left, right in pairwise(band):
         if left.size <= size <= right.size:
@@ -100,7 +100,12 @@ class SizeFrame(PlotFrame):
     """Axes of a bandwidth curve: linear from 0 for bandwidth, logarithmic for message size."""
 
     def __init__(
-        self, points: Sequence[Point], band: Sequence[Band], width: int, height: int, overlays: Sequence[Overlay] = ()
+        self,
+        points: Sequence[CurvePoint],
+        band: Sequence[ExpectedRange],
+        width: int,
+        height: int,
+        overlays: Sequence[OtherCurve] = (),
     ) -> None:
         laid = [point for each in overlays for point in each.points]
         sizes = [point.size for point in points if point.size > 0] + [each.size for each in band]
@@ -110,7 +115,7 @@ class SizeFrame(PlotFrame):
         self.first, self.last = min(sizes, default=1), max(sizes, default=1)
         ticks = round_ticks(max([*values, *(each.high for each in band)], default=1.0) or 1.0, max(1, height // 4))
         uneven = (height - 4) % (len(ticks) - 1)  # lines by which one distance between ticks would be larger
-        super().__init__(Box(0, 0, width, height - uneven), 0.0, ticks[-1], ticks=ticks, gap=1, margin=1)
+        super().__init__(PlotBox(0, 0, width, height - uneven), 0.0, ticks[-1], ticks=ticks, gap=1, margin=1)
 
     def column(self, size: float) -> float:
         """The size's column in dots from the y axis."""
@@ -138,13 +143,13 @@ class SizeFrame(PlotFrame):
         return x // DOTS_WIDE, y // DOTS_HIGH
 
 
-def draw(
-    points: Sequence[Point],
-    band: Sequence[Band],
+def draw_curve(
+    points: Sequence[CurvePoint],
+    band: Sequence[ExpectedRange],
     width: int,
     height: int,
     marked: int | None = None,
-    overlays: Sequence[Overlay] = (),
+    overlays: Sequence[OtherCurve] = (),
 ) -> Canvas:
     """Draw the chart: legend, axes with units, reference band, and both halves as lines with marks."""
     canvas = Canvas(width, height)
@@ -172,12 +177,12 @@ def draw(
     return canvas
 
 
-def _shade_band(canvas: Canvas, frame: SizeFrame, band: Sequence[Band]) -> None:
+def _shade_band(canvas: Canvas, frame: SizeFrame, band: Sequence[ExpectedRange]) -> None:
     for column in range(frame.columns):
         dots = column * DOTS_WIDE + 0.5
         span = log2(frame.last) - log2(frame.first)
         size = 2 ** (log2(frame.first) + span * dots / (frame.columns * DOTS_WIDE - 1))
-        reach = expected(band, size)
+        reach = expected_at_size(band, size)
         if reach is None:
             continue
         (_, top), (_, bottom) = (frame.cell(size, value) for value in reversed(reach))
@@ -193,7 +198,7 @@ def _draw_half(
         canvas.line(start, end, style, every=every)
 
 
-def _draw_marks(canvas: Canvas, frame: SizeFrame, points: Sequence[Point]) -> bool:
+def _draw_marks(canvas: Canvas, frame: SizeFrame, points: Sequence[CurvePoint]) -> bool:
     """Draw the in-place and out-of-place marks of each message size; returns whether two share a cell."""
     both = False
     for point in points:
@@ -211,7 +216,7 @@ def _draw_marks(canvas: Canvas, frame: SizeFrame, points: Sequence[Point]) -> bo
     return both
 
 
-def _draw_legend(canvas: Canvas, *, both: bool, with_band: bool, overlays: Sequence[Overlay]) -> None:
+def _draw_legend(canvas: Canvas, *, both: bool, with_band: bool, overlays: Sequence[OtherCurve]) -> None:
     canvas.text(0, 0, "busbw GB/s", "dim")
     room = canvas.width - 12
     entries = [(OUT_OF_PLACE_MARK, OUT_STYLE, "out-of-place"), (IN_PLACE_MARK, IN_STYLE, "in-place")]
@@ -233,23 +238,23 @@ def _draw_legend(canvas: Canvas, *, both: bool, with_band: bool, overlays: Seque
 _SHORT_NAMES = {"out-of-place": "out", "in-place": "in", "A4 reference": "A4"}
 
 
-class Curve(Plot):
+class CurveWidget(PlotWidget):
     """A widget that draws the curve at its own size: out-of-place as a full line, in-place dotted."""
 
-    DEFAULT_CSS: ClassVar[str] = "Curve { height: 1fr; width: 1fr; min-height: 6; }"
+    DEFAULT_CSS: ClassVar[str] = "CurveWidget { height: 1fr; width: 1fr; min-height: 6; }"
 
-    points: reactive[tuple[Point, ...]] = reactive(())
-    band: reactive[tuple[Band, ...]] = reactive(())
-    overlays: reactive[tuple[Overlay, ...]] = reactive(())
+    points: reactive[tuple[CurvePoint, ...]] = reactive(())
+    band: reactive[tuple[ExpectedRange, ...]] = reactive(())
+    overlays: reactive[tuple[OtherCurve, ...]] = reactive(())
     marked: reactive[int | None] = reactive(None)  # message size to point out, bytes
 
-    watch_points = Plot.redraw
-    watch_band = Plot.redraw
-    watch_overlays = Plot.redraw
-    watch_marked = Plot.redraw
+    watch_points = PlotWidget.redraw
+    watch_band = PlotWidget.redraw
+    watch_overlays = PlotWidget.redraw
+    watch_marked = PlotWidget.redraw
 
     def plot(self, width: int, height: int) -> Canvas:
-        return draw(self.points, self.band, width, height, self.marked, self.overlays)
+        return draw_curve(self.points, self.band, width, height, self.marked, self.overlays)
 
 
 _VERDICT_STYLES = {
@@ -281,9 +286,9 @@ def average_so_far(test: NcclTest) -> float | None:
     return test.avg_busbw if test.avg_busbw is not None or not values else sum(values) / len(values)
 
 
-def measured_points(test: NcclTest) -> tuple[Point, ...]:
+def measured_points(test: NcclTest) -> tuple[CurvePoint, ...]:
     return tuple(
-        Point(row.size, *(half.busbw if half else None for half in (row.out_of_place, row.in_place)))
+        CurvePoint(row.size, *(half.busbw if half else None for half in (row.out_of_place, row.in_place)))
         for row in test.rows
         if row.size > 0
     )
@@ -374,11 +379,11 @@ def difference_style(share: float) -> str:
 def value_cell(half: str, name: str, style: str = "") -> Callable[[NcclLine], Cell]:
     """A cell function for a figure of one half, in GB/s or microseconds."""
 
-    def cell(line: NcclLine) -> Cell:
+    def figure_cell(line: NcclLine) -> Cell:
         value: float | None = getattr(getattr(line.row, half), name, None)
         return "" if value is None else Span(f"{value:,.1f}" if value < 10_000 else f"{value:,.0f}", style)
 
-    return cell
+    return figure_cell
 
 
 def wrong_cell(line: NcclLine) -> Cell:
@@ -428,7 +433,7 @@ class NcclTable(ResourceTable[NcclLine]):
         Column(_USUAL_COLUMN, lambda line: share_cell(line, line.usual), width=6, right=True, drop=2),
         Column(_EARLIER_COLUMN, lambda line: share_cell(line, line.other, change=True), width=7, right=True, drop=1),
     )
-    EMPTY = Notice("No row yet.")
+    EMPTY = EmptyNotice("No row yet.")
     NOUN = "size"
     _without: frozenset[str] = frozenset()
 
@@ -443,14 +448,14 @@ class NcclPanel(MeasuresPanel):
     DEFAULT_CSS: ClassVar[str] = """
     NcclPanel { layout: vertical; height: 1fr;
         & > Container { layout: vertical; height: 1fr; }
-        & Curve { height: 1fr; padding: 0 1; }
+        & CurveWidget { height: 1fr; padding: 0 1; }
         & #figures { layout: vertical; height: 1fr; width: 68; }
         & NcclTable { height: 1fr; width: 100%; }
         & #before { display: none; }
         &.-wide > Container { layout: horizontal; }
-        &.-wide Curve { width: 1fr; }
+        &.-wide CurveWidget { width: 1fr; }
         &.-huge #figures { width: 107; }
-        &.-low Curve { display: none; }
+        &.-low CurveWidget { display: none; }
     }
     """
 
@@ -459,9 +464,9 @@ class NcclPanel(MeasuresPanel):
         Binding("greater_than_sign", "turn(1)", "Test after", key_display=">", id="nccl.after"),
     ]
 
-    curve = query_one(Curve)
+    curve = query_one(CurveWidget)
     table = query_one(NcclTable)
-    before = query_one(Pane)
+    before = query_one(SidePane)
     sentence = query_one(SentenceLine)
     measured: reactive[tuple[MeasuredTest, ...]] = reactive(())
     kept: reactive[tuple[MeasuredTest, ...]] = reactive(())  # tests that were measured before
@@ -477,10 +482,10 @@ class NcclPanel(MeasuresPanel):
     def compose(self) -> ComposeResult:
         yield SentenceLine()
         with Container():
-            yield Curve()
+            yield CurveWidget()
             with Container(id="figures"):
                 yield NcclTable()
-                yield Pane(self._lines_of_before, id="before")
+                yield SidePane(self._lines_of_before, id="before")
 
     @property
     def tests(self) -> tuple[NcclTest, ...]:
@@ -533,11 +538,11 @@ class NcclPanel(MeasuresPanel):
         found = []
         if own is not None:
             points = tuple((size, middle) for size, (_, middle, _) in own.sizes.items())
-            found.append(Overlay(f"usual ({wording.count(own.tests, 'test')})", "·", "dim", points))
+            found.append(OtherCurve(f"usual ({wording.count(own.tests, 'test')})", "·", "dim", points))
         if self.against is not None:
             measured = self.against.test.rows
             points = tuple((row.size, row.best_busbw) for row in measured if row.size > 0 and row.best_busbw)
-            found.append(Overlay(self.against.job or "earlier", "△", "text", points))
+            found.append(OtherCurve(self.against.job or "earlier", "△", "text", points))
         self.curve.overlays, self.curve.points = tuple(found), measured_points(test)
         other = {row.size: row.best_busbw for row in self.against.test.rows} if self.against else {}
         at_end = self.table.cursor is None or self.table.cursor in self.table.shown[-1:]
@@ -551,7 +556,7 @@ class NcclPanel(MeasuresPanel):
         self.table.show_rows(rows)
         if at_end and rows:
             self.table.move_to(list(rows)[-1])
-        self._mark()
+        self._mark_row()
         self._make_room()
         self.refresh_bindings()
 
@@ -571,9 +576,9 @@ class NcclPanel(MeasuresPanel):
     @on(ResourceTable.Highlighted)
     def _follow_cursor(self, event: ResourceTable.Highlighted) -> None:
         event.stop()
-        self._mark()
+        self._mark_row()
 
-    def _mark(self) -> None:
+    def _mark_row(self) -> None:
         line = self.table.row
         self.curve.marked = line.row.size if line else None
 
@@ -585,7 +590,7 @@ class NcclPanel(MeasuresPanel):
         self._make_room()
 
 
-def reference_band(largest: int = 0) -> tuple[Band, ...]:
+def reference_band(largest: int = 0) -> tuple[ExpectedRange, ...]:
     """The range that counts as reaching the reference, at its known sizes and extended to `largest`."""
     low, high = REFERENCE_BAND
-    return tuple(Band(size, low * value, high * value) for size, value in reference_curve(largest))
+    return tuple(ExpectedRange(size, low * value, high * value) for size, value in reference_curve(largest))

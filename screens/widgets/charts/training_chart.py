@@ -15,7 +15,7 @@ from math import ceil, floor, inf
 from typing import NamedTuple
 
 from console.metrics.training_run import RunEvent, RunEventKind, TrainingRun
-from screens.widgets.charts.braille import DOTS_HIGH, DOTS_WIDE, Box, Canvas, PlotFrame, round_step, tick_words
+from screens.widgets.charts.braille import DOTS_HIGH, DOTS_WIDE, Canvas, PlotBox, PlotFrame, round_step, tick_words
 from trainlog import MetricColumn, StepMetric
 
 
@@ -86,7 +86,7 @@ class AxisRange(NamedTuple):
     high: float
 
 
-def reach(tracks: Sequence[TrainingRun], view: View) -> AxisRange:
+def visible_range(tracks: Sequence[TrainingRun], view: View) -> AxisRange:
     """The visible range of the x axis, which covers all of these runs."""
     low, high = inf, -inf
     for track in tracks:
@@ -113,19 +113,19 @@ class TrainingChartData:
 
 
 def draw_chart(
-    canvas: Canvas, box: Box, chart: TrainingChartData, metric: StepMetric, view: View, title: str, *, large: bool
+    canvas: Canvas, box: PlotBox, chart: TrainingChartData, metric: StepMetric, view: View, title: str, *, large: bool
 ) -> None:
     """Draw the chart of a metric into its box; `title` is its first line."""
     column = chart.track.columns.get(metric.name)
     canvas.text(box.x, box.y, title[: box.width], "text" if large else "dim")
     if column is None or not column.known or box.height < 3 or box.width < 12:
         return
-    sight = reach([chart.track, *chart.earlier], view)
+    sight = visible_range([chart.track, *chart.earlier], view)
     every = [
         (chart.track, column),
         *((each, other) for each in chart.earlier if (other := each.columns.get(metric.name))),
     ]
-    low, high = _extent(every, sight, view)
+    low, high = _value_range(every, sight, view)
     if low > high:
         return
     if metric.speed and not view.log:
@@ -149,7 +149,9 @@ def _column_edges(track: TrainingRun, sight: AxisRange, view: View, columns: int
     return track.column_edges(sight.low + start, sight.high + start, columns, by_time=view.by_time)
 
 
-def _extent(every: Sequence[tuple[TrainingRun, MetricColumn]], sight: AxisRange, view: View) -> tuple[float, float]:
+def _value_range(
+    every: Sequence[tuple[TrainingRun, MetricColumn]], sight: AxisRange, view: View
+) -> tuple[float, float]:
     """Lowest and highest visible value of all these runs; only positive values on a log scale."""
     low, high = inf, -inf
     for track, column in every:

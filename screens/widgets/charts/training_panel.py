@@ -16,12 +16,12 @@ from textual.reactive import reactive
 
 from console.kube.stream_completeness import SERVER_CLOCK
 from console.metrics.gpu_metrics import mfu, peak_tflops
-from console.metrics.health import Health
+from console.metrics.health import JobHealth
 from console.metrics.log_search import SAME_TIME_SECONDS, names_number
 from console.metrics.training_run import RunEvent, RunEventKind, TrainingRun
 from screens import wording
-from screens.columns.jobs import health_runs
-from screens.widgets.charts.braille import Box, Canvas, MeasuresPanel, Plot, tick_words
+from screens.columns.jobs import health_spans
+from screens.widgets.charts.braille import Canvas, MeasuresPanel, PlotBox, PlotWidget, tick_words
 from screens.widgets.charts.training_chart import (
     EARLIER_LETTERS,
     EVENT_MARKS,
@@ -29,7 +29,7 @@ from screens.widgets.charts.training_chart import (
     View,
     clock_words,
     draw_chart,
-    reach,
+    visible_range,
     x_origin,
 )
 from screens.widgets.wrapped_sentence import SentenceLine
@@ -43,12 +43,12 @@ MIN_MARK_COLUMNS = 12  # letters of a mark's words
 READING_LOG = (Span("◐ ", "waits"), Span("Reading the log up to now …"))
 
 
-def summary(
+def run_summary(
     track: TrainingRun,
     gpu: str = "",
     *,
     left: str = "",
-    late: Health | None = None,
+    late: JobHealth | None = None,
     over: Span | None = None,
     short: bool = False,
 ) -> list[Span]:
@@ -56,7 +56,7 @@ def summary(
     last = track.last
     if last is None:
         return [Span("◐ ", "waits"), Span("Training has begun; its first step is on the way.")]
-    at_work = health_runs(late)[0] if late is not None else wording.OK
+    at_work = health_spans(late)[0] if late is not None else wording.OK
     glyph = over or (wording.ALARM if track.nan else wording.DONE if track.finished else at_work)
     runs = [glyph, Span(" ")]
     total = track.total
@@ -128,31 +128,35 @@ _SCROLL_SHARE = 0.25  # share of what is in sight by which it is moved
 _SMALL_CHART_LINES, _SMALL_CHART_COLUMNS = 5, 26
 
 
-def boxes(width: int, height: int, metrics: Sequence[StepMetric], *, alone: bool) -> list[Box]:
+def chart_boxes(width: int, height: int, metrics: Sequence[StepMetric], *, alone: bool) -> list[PlotBox]:
     """The rectangles of the charts, the large one first; metrics without room get none."""
     others = 0 if alone else len(metrics) - 1
     if width >= 110 and height >= 10 and others:
         beside = min(others, max(1, height // _SMALL_CHART_LINES))
         large, high = width * 62 // 100, height // beside
-        return [Box(0, 0, large - 2, height)] + [
-            Box(large, at * high, width - large, high if at < beside - 1 else height - at * high)
+        return [PlotBox(0, 0, large - 2, height)] + [
+            PlotBox(large, at * high, width - large, high if at < beside - 1 else height - at * high)
             for at in range(beside)
         ]
     if height >= 14 and others:
         below = min(others, max(1, width // _SMALL_CHART_COLUMNS), 4)
         low = max(5, height // 3)
         wide = width // below
-        return [Box(0, 0, width, height - low)] + [Box(at * wide, height - low, wide - 1, low) for at in range(below)]
-    return [Box(0, 0, width, height)]
+        return [PlotBox(0, 0, width, height - low)] + [
+            PlotBox(at * wide, height - low, wide - 1, low) for at in range(below)
+        ]
+    return [PlotBox(0, 0, width, height)]
 
 
-def draw(
+def draw_charts(
     picture: TrainingChartData, view: View, metrics: Sequence[StepMetric], width: int, height: int, *, alone: bool
 ) -> Canvas:
     """Draw all charts on one canvas; the first metric gets the large chart."""
     canvas = Canvas(width, height)
     with picture.track.lock:
-        for at, (metric, box) in enumerate(zip(metrics, boxes(width, height, metrics, alone=alone), strict=False)):
+        for at, (metric, box) in enumerate(
+            zip(metrics, chart_boxes(width, height, metrics, alone=alone), strict=False)
+        ):
             own = view if metric.name == "loss" or at == 0 else replace(view, log=False)
             title = _chart_title(picture, metric, own, large=at == 0)
             draw_chart(canvas, box, picture, metric, own, title, large=at == 0)
@@ -162,7 +166,7 @@ def draw(
 def pointed_step(picture: TrainingChartData, view: View) -> int | None:
     if view.cursor is None:
         return None
-    sight = reach([picture.track, *picture.earlier], view)
+    sight = visible_range([picture.track, *picture.earlier], view)
     where = x_origin(picture.track, view) + sight.low + (sight.high - sight.low) * view.cursor
     return picture.track.index_at(where, by_time=view.by_time)
 
@@ -184,7 +188,7 @@ def _chart_title(picture: TrainingChartData, metric: StepMetric, view: View, *, 
     return "  ".join([f"{metric.title} {value_words(value)}{unit}", *extra])
 
 
-class TrainingCharts(Plot, can_focus=True):
+class TrainingCharts(PlotWidget, can_focus=True):
     """Draws the charts once per change; keys select, zoom, scroll and move the pointer."""
 
     DEFAULT_CSS: ClassVar[str] = "TrainingCharts { height: 1fr; width: 1fr; padding: 0 1; }"
@@ -212,10 +216,10 @@ class TrainingCharts(Plot, can_focus=True):
     chosen: reactive[str] = reactive("loss")  # name of the metric that is large
     alone: reactive[bool] = reactive(False)
 
-    watch_picture = Plot.redraw
-    watch_view = Plot.redraw
-    watch_chosen = Plot.redraw
-    watch_alone = Plot.redraw
+    watch_picture = PlotWidget.redraw
+    watch_view = PlotWidget.redraw
+    watch_chosen = PlotWidget.redraw
+    watch_alone = PlotWidget.redraw
 
     @property
     def metrics(self) -> list[StepMetric]:
@@ -226,7 +230,7 @@ class TrainingCharts(Plot, can_focus=True):
     def plot(self, width: int, height: int) -> Canvas:
         if self.picture is None or width < 12 or height < 3:
             return Canvas(width, 0)
-        return draw(self.picture, self.view, self.metrics, width, height, alone=self.alone)
+        return draw_charts(self.picture, self.view, self.metrics, width, height, alone=self.alone)
 
     @property
     def pointed(self) -> int | None:
@@ -238,10 +242,10 @@ class TrainingCharts(Plot, can_focus=True):
             return
         track, view = self.picture.track, self.view
         where = track.x_axis(by_time=view.by_time)[at] - x_origin(track, view)
-        sight = reach([track, *self.picture.earlier], view)
+        sight = visible_range([track, *self.picture.earlier], view)
         if not sight.low <= where <= sight.high:
             view = replace(view, span=1.0, end=1.0)
-            sight = reach([track, *self.picture.earlier], view)
+            sight = visible_range([track, *self.picture.earlier], view)
         self.view = replace(view, cursor=(where - sight.low) / ((sight.high - sight.low) or 1.0))
 
     # keys
@@ -275,7 +279,7 @@ class TrainingCharts(Plot, can_focus=True):
 
     def action_point(self, step: int) -> None:
         old = self.view.cursor
-        large = boxes(self.size.width, self.size.height, self.metrics, alone=self.alone)[0]
+        large = chart_boxes(self.size.width, self.size.height, self.metrics, alone=self.alone)[0]
         at = (1.0 if step < 0 else 0.0) if old is None else old + step / max(1, large.width - 8)
         self.view = replace(self.view, cursor=min(1.0, max(0.0, at)))
 
@@ -284,7 +288,7 @@ class TrainingCharts(Plot, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """Move the pointer to the click, and enlarge a small chart."""
-        found = boxes(self.size.width, self.size.height, self.metrics, alone=self.alone)
+        found = chart_boxes(self.size.width, self.size.height, self.metrics, alone=self.alone)
         x, y = event.get_content_offset_capture(self)
         for metric, box in zip(self.metrics, found, strict=False):
             if box.x <= x < box.x + box.width and box.y <= y < box.y + box.height:
@@ -312,7 +316,7 @@ class TrainingPanel(MeasuresPanel):
     happened = query_one("#happened", SentenceLine)
     waiting: reactive[str] = reactive("No training step has been printed in this job.")
     gpu: reactive[str] = reactive("")  # label of the GPUs, for the MFU
-    late: reactive[Health | None] = reactive(None)  # of a job that makes no steps
+    late: reactive[JobHealth | None] = reactive(None)  # of a job that makes no steps
     over: reactive[Span | None] = reactive(None)  # sign of a job that has ended
     left: reactive[str] = reactive("")  # the time until its last step
     reading: reactive[bool] = reactive(False)  # whether the log was not yet read up to now
@@ -374,7 +378,7 @@ class TrainingPanel(MeasuresPanel):
             marks = track.list_events()
             latest = track is self.tracks[-1]
             late, over = (self.late, self.over) if latest else (None, None if track.finished else wording.IDLE)
-            spans = self._read_so_far(track) or summary(
+            spans = self._read_so_far(track) or run_summary(
                 track, self.gpu, left=self.left, late=late, over=over, short=self._width < 100
             )
             self.sentence.runs = (*self.ordinal("run"), *(run for run in spans if self._is_new(run.text.lstrip("; "))))
@@ -390,7 +394,7 @@ class TrainingPanel(MeasuresPanel):
         return len(words) < MIN_MARK_COLUMNS or not (words in self.known or since in self.known)
 
     def _read_so_far(self, track: TrainingRun) -> list[Span]:
-        """The last step read, of a log that is still being read: neither the current step nor the run's state."""
+        """The text on the last step read, while the log is still being read."""
         if not self.reading or track is not self.tracks[-1]:
             return []
         step = track.last.step if track.last is not None else None

@@ -18,7 +18,7 @@ from textual.widgets import Input, TextArea
 
 from console.launch.field_choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
-from screens.widgets.styled_text import Styled, fit, line
+from screens.widgets.styled_text import StyledWidget, fit_text, line
 from screens.widgets.title_and_keys import StillInput
 from screens.wording import Span
 
@@ -77,14 +77,14 @@ class FormActions(Protocol):
     def leave_search(self, *, drop: bool) -> None: ...
 
 
-class Line(StillInput, Styled, inherit_bindings=False):
+class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
     """The editor of one form line: text with completion, a choice of few words, or no value but a cursor.
 
     One widget for all three, because moving the focus to another one repaints the whole screen.
     """
 
     DEFAULT_CSS: ClassVar[str] = """
-    Line { border: none; height: 1; padding: 0; background: $panel;
+    LineEditor { border: none; height: 1; padding: 0; background: $panel;
         &:focus { border: none; background: $panel; }
     }
     """
@@ -154,14 +154,14 @@ class Line(StillInput, Styled, inherit_bindings=False):
         self.typed = self._words[(at + step) % len(self._words)]
 
     @property
-    def _names(self) -> tuple[str, ...]:
+    def _shown_words(self) -> tuple[str, ...]:
         """The words of a choice as they are shown."""
         return ("yes", "no") if self._words == YES_OR_NO else self._words
 
     def check_consume_key(self, key: str, character: str | None = None) -> bool:
         """On lines without text digits are commands, unless a word begins with it."""
         if (self._words or self.is_handle) and character is not None and character.isdigit():
-            return any(name.startswith(character) for name in self._names)
+            return any(name.startswith(character) for name in self._shown_words)
         return super().check_consume_key(key, character)
 
     def on_key(self, event: events.Key) -> None:
@@ -181,7 +181,7 @@ class Line(StillInput, Styled, inherit_bindings=False):
             letter = event.character.lower()
             at = self._words.index(self.value) + 1 if self.value in self._words else 0
             order = [*range(at, len(self._words)), *range(at)]
-            found = (self._words[place] for place in order if self._names[place].lower().startswith(letter))
+            found = (self._words[place] for place in order if self._shown_words[place].lower().startswith(letter))
             self.typed = next(found, self.value)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -221,9 +221,9 @@ class Line(StillInput, Styled, inherit_bindings=False):
         return Strip(segments).adjust_cell_length(width, ground)
 
 
-class Lines(TextArea, inherit_bindings=False):
+class LinesEditor(TextArea, inherit_bindings=False):
     DEFAULT_CSS: ClassVar[str] = """
-    Lines { border: none; height: 1; padding: 0; scrollbar-size-horizontal: 0; background: $panel;
+    LinesEditor { border: none; height: 1; padding: 0; scrollbar-size-horizontal: 0; background: $panel;
         &:focus { border: none; background: $panel; }
     }
     """
@@ -267,13 +267,13 @@ class Lines(TextArea, inherit_bindings=False):
             super().action_cursor_down(select)
 
 
-Editor = Line | Lines
+Editor = LineEditor | LinesEditor
 
 
 MAX_NAMES_SHOWN = 8  # names in view at once
 
 
-class ChoiceList(Styled):
+class ChoiceList(StyledWidget):
     """A list of names that match the typed text, with a cursor; if empty, it says why."""
 
     DEFAULT_CSS: ClassVar[str] = "ChoiceList { display: none; position: absolute; height: 1; background: $panel; }"
@@ -345,7 +345,7 @@ class ChoiceList(Styled):
         if not self._names or self._offer is None:
             lines = self._reason_lines(width)
             return Strip(
-                [Segment(fit(f" {lines[y]}" if y < len(lines) else "", width), ground + self.style_of("waits"))]
+                [Segment(fit_text(f" {lines[y]}" if y < len(lines) else "", width), ground + self.style_of("waits"))]
             )
         at = self._top + y
         if at >= len(self._names):
@@ -357,8 +357,10 @@ class ChoiceList(Styled):
         mark = "▸" if at == self._at else " "
         return Strip(
             [
-                Segment(fit(f"{mark}{name}", left), ground + self.style_of("strong" if at == self._at else "text")),
-                Segment(fit(f" {about}", width - left) if about else "", ground + self.style_of("dim")),
+                Segment(
+                    fit_text(f"{mark}{name}", left), ground + self.style_of("strong" if at == self._at else "text")
+                ),
+                Segment(fit_text(f" {about}", width - left) if about else "", ground + self.style_of("dim")),
             ]
         ).adjust_cell_length(width, ground)
 
@@ -380,7 +382,7 @@ def part_typed(field: Field, text: str) -> str:
     return after.partition("/")[0] if field.choices_from == "secrets" else before
 
 
-def completed(field: Field, text: str, name: str) -> str:
+def complete_text(field: Field, text: str, name: str) -> str:
     if field.kind is not FieldKind.MAP or field.choices_from == "nodelabels":
         return name
     before, _, after = text.partition("=")

@@ -22,7 +22,15 @@ from console.launch.field_choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
 from screens import wording
 from screens.sanitize import one_line
-from screens.widgets.form.editors import YES_OR_NO, ChoiceList, Editor, FormActions, Line, Lines, picked_pieces
+from screens.widgets.form.editors import (
+    YES_OR_NO,
+    ChoiceList,
+    Editor,
+    FormActions,
+    LineEditor,
+    LinesEditor,
+    picked_pieces,
+)
 from screens.widgets.form.form_model import (
     CHOICE_KINDS,
     COLLECTION_KINDS,
@@ -32,7 +40,7 @@ from screens.widgets.form.form_model import (
     FormRow,
     RowKind,
 )
-from screens.widgets.styled_text import PaintedLines, SelfSizedScrollView, cut_name, cut_sentence, fit, line
+from screens.widgets.styled_text import PaintedLines, SelfSizedScrollView, cut_name, cut_sentence, fit_text, line
 from screens.widgets.title_and_keys import SearchLine, StillInput
 from screens.wording import Span, sentence
 from trainlog import is_confidential
@@ -43,7 +51,7 @@ HAS_CHOICES = "▾"  # behind a value for which the cluster has something to cho
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class FormColumns:
     width: int
 
     @property
@@ -60,7 +68,7 @@ class Columns:
         return max(0, self.width - self.value - self.room - 2)
 
 
-def room_for(model: FormModel, row: FormRow, offers: Mapping[str, FieldChoices], columns: Columns) -> int:
+def room_for(model: FormModel, row: FormRow, offers: Mapping[str, FieldChoices], columns: FormColumns) -> int:
     """Columns for the value on a line; a problem sentence gets the rest."""
     field = model.by_path[row.path]
     whole = columns.width - columns.value
@@ -72,7 +80,7 @@ def room_for(model: FormModel, row: FormRow, offers: Mapping[str, FieldChoices],
     return columns.room if field_note(model, field, offers, columns.spare).text else whole
 
 
-def placeholder(field: Field) -> str:
+def placeholder_text(field: Field) -> str:
     example = field.examples[0] if field.examples else ""
     if field.kind in COLLECTION_KINDS:
         plain = "NAME=text" if field.kind is FieldKind.MAP else "one"
@@ -111,7 +119,7 @@ def row_spans(
         return [Span(" ── ", "faint"), Span(f"{row.path} ", "head"), Span(rule, "faint"), *end]
     if row.kind is RowKind.MORE:
         return [Span(" " * 3), Span(f"+ {wording.count(row.number, 'more field')}", "dim"), Span("  ⏎", "dim")]
-    field, columns = model.by_path[row.path], Columns(width)
+    field, columns = model.by_path[row.path], FormColumns(width)
     room = room_for(model, row, offers, columns)
     value = _value_spans(model, row, field, room)
     if row.number:
@@ -125,7 +133,7 @@ def row_spans(
     return [*runs, *end, *cut_sentence([note], left)] if note.text and left > 0 else [*runs, *end]
 
 
-def _title_spans(model: FormModel, row: FormRow, columns: Columns, *, here: bool) -> list[Span]:
+def _title_spans(model: FormModel, row: FormRow, columns: FormColumns, *, here: bool) -> list[Span]:
     problem, changed = model.problems.get(row.path), model.is_changed(row.path)
     cursor = Span("▸" if here else " ", "accent")
     mark = Span("✗", "bad") if problem else Span("•" if changed else " ", "accent")
@@ -134,7 +142,7 @@ def _title_spans(model: FormModel, row: FormRow, columns: Columns, *, here: bool
         cursor,
         mark,
         Span(" "),
-        Span(fit(model.by_path[row.path].title, columns.value - 4), style),
+        Span(fit_text(model.by_path[row.path].title, columns.value - 4), style),
         Span("▕", "faint"),
     ]
 
@@ -148,11 +156,11 @@ def _value_spans(model: FormModel, row: FormRow, field: Field, room: int) -> lis
         if row.number == MAX_TEXT_LINES - 1 and len(lines) > MAX_TEXT_LINES:
             return [Span(f"… {wording.count(len(lines) - MAX_TEXT_LINES + 1, 'line')} more", "dim")]
         if not model.texts[row.path]:
-            return [Span(placeholder(model.by_path[row.path]), "faint")]
+            return [Span(placeholder_text(model.by_path[row.path]), "faint")]
         return [Span(lines[row.number], "strong" if model.is_changed(row.path) else "text")]
     text = model.text_at(row)
     if not text:
-        return [Span(placeholder(field), "faint")]
+        return [Span(placeholder_text(field), "faint")]
     had = model.defaults[row.path].split("\n")
     differs = text not in had if row.kind is RowKind.ENTRY else model.is_changed(row.path)
     return cut_name([Span(shown_text(field, text), "strong" if differs else "text")], room, node=False)
@@ -209,7 +217,7 @@ def _cut_to_width(runs: Sequence[Span], width: int) -> list[Span]:
     for run in runs:
         text = one_line(run.text)
         if cell_len(text) > left:
-            text = fit(text, left)
+            text = fit_text(text, left)
         if text:
             kept.append(Span(text, run.style))
         left -= cell_len(text)
@@ -256,9 +264,9 @@ class FormLines(SelfSizedScrollView, PaintedLines):
         """Repaint the visible lines that have changed, once per key press."""
         if not self._looking:
             self._looking = True
-            self.call_later(self._repaint)
+            self.call_later(self._repaint_lines)
 
-    def _repaint(self) -> None:
+    def _repaint_lines(self) -> None:
         self._looking = False
         super().repaint_changed()
 
@@ -299,7 +307,7 @@ class FormLines(SelfSizedScrollView, PaintedLines):
             self.post_message(self.Scrolled())
 
     def on_resize(self) -> None:
-        self._painted.clear()
+        self._painted_strips.clear()
         self.measure()
 
 
@@ -352,7 +360,7 @@ class FormPage(Widget):
     DEFAULT_CSS: ClassVar[str] = """
     FormPage { height: 1fr; layers: below above top; overflow: hidden;
         & > FormLines { layer: below; }
-        & > Line, & > Lines { layer: above; position: absolute; display: none; }
+        & > LineEditor, & > LinesEditor { layer: above; position: absolute; display: none; }
         & > ChoiceList { layer: top; }
         & > .-changed { text-style: bold; }
     }
@@ -365,7 +373,7 @@ class FormPage(Widget):
         self.row: FormRow | None = None  # the line with the cursor
         self.lines = FormLines()
         self.choices = ChoiceList()
-        self._line, self._text = Line(form), Lines(form)
+        self._line, self._text = LineEditor(form), LinesEditor(form)
         self._editor: Editor | None = None
         self.offer_was_shown = False  # whether the list has dropped down since the cursor came here
 
@@ -457,9 +465,9 @@ class FormPage(Widget):
             self._line.load(text, field.choices or YES_OR_NO)
             return self._line
         if row.kind is RowKind.TEXT:
-            self._text.load(text, placeholder=placeholder(field))
+            self._text.load(text, placeholder=placeholder_text(field))
             return self._text
-        self._line.load(text, names=self._offered_names(), secret=field.secret, placeholder=placeholder(field))
+        self._line.load(text, names=self._offered_names(), secret=field.secret, placeholder=placeholder_text(field))
         return self._line
 
     def _offered_names(self) -> tuple[str, ...]:
@@ -489,7 +497,7 @@ class FormPage(Widget):
             return
         editor.display = True
         width = self.lines.room
-        columns = Columns(width)
+        columns = FormColumns(width)
         y = self.model.rows.index(row) - int(self.lines.scroll_y)
         if row.path not in self.model.by_path:
             self._load_editor(row)
@@ -498,16 +506,16 @@ class FormPage(Widget):
             room = room_for(self.model, row, self.offers, columns)
             place = (columns.value, y, room, self._row_height(row))
             editor.set_class(self.model.is_changed(row.path), "-changed")
-        self._put_at(editor, *place)
+        self._place_widget(editor, *place)
         if self.choices.is_open:
             wide = max(20, self.size.width - columns.value - 2)
             high = self.choices.lines_in(wide)
             below = self.size.height - y - 1
             top = y + 1 if below >= high or below >= y else max(0, y - high)
-            self._put_at(self.choices, columns.value, top, wide, high)
+            self._place_widget(self.choices, columns.value, top, wide, high)
 
     @staticmethod
-    def _put_at(widget: Widget, x: int, y: int, width: int, height: int) -> None:
+    def _place_widget(widget: Widget, x: int, y: int, width: int, height: int) -> None:
         styles = widget.styles
         if (styles.offset.x.value, styles.offset.y.value) != (x, y):
             styles.offset = (x, y)

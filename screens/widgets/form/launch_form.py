@@ -14,7 +14,7 @@ from textual.message import Message
 
 from console.launch.field_choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
-from screens.widgets.form.editors import ChoiceList, Edited, Pasted, completed, part_typed
+from screens.widgets.form.editors import ChoiceList, Edited, Pasted, complete_text, part_typed
 from screens.widgets.form.form_lines import FormLines, FormPage, FormSearch
 from screens.widgets.form.form_model import CHOICE_KINDS, COLLECTION_KINDS, FormModel, FormRow, RowKind
 from screens.wording import count
@@ -94,7 +94,7 @@ class Form(Vertical):
     def stops(self) -> list[FormRow]:
         return [row for row in self.page.model.rows if row.can_have_cursor]
 
-    def _first(self) -> FormRow | None:
+    def _first_field_row(self) -> FormRow | None:
         return next(iter(self.stops), None)
 
     def go_to(self, row: FormRow | None) -> None:
@@ -110,7 +110,7 @@ class Form(Vertical):
         if to is None and row is None:
             return
         here = row if row in model.rows and row is not None and path in {"", row.path} else None
-        target = to or here or model.row_of(path) or model.row_of(row.path if row else "") or self._first()
+        target = to or here or model.row_of(path) or model.row_of(row.path if row else "") or self._first_field_row()
         if target is not None:
             self.page.go(target, keys=self.page.has_keys)
             self.show_field_help()
@@ -173,7 +173,7 @@ class Form(Vertical):
 
     def resume(self) -> None:
         """Focus the line that last had the focus, else the first field."""
-        self.go_to(self.page.row if self.page.row in self.stops else self._first())
+        self.go_to(self.page.row if self.page.row in self.stops else self._first_field_row())
 
     def set_advanced(self, advanced: bool) -> None:
         self.model.set_advanced(advanced, self.here)
@@ -274,7 +274,7 @@ class Form(Vertical):
                 self.changed()
             self.post_message(self.Filled(name, len(texts)))
             return
-        if model.put(row, completed(field, model.text_at(row), name)):
+        if model.put(row, complete_text(field, model.text_at(row), name)):
             self.page.reload()
             self.page.redraw()
             self.changed(field.path)
@@ -283,16 +283,16 @@ class Form(Vertical):
 
     # entries
 
-    def _entry(self) -> FormRow | None:
+    def _entry_row(self) -> FormRow | None:
         row = self.page.row
         return row if row is not None and row.kind is RowKind.ENTRY else None
 
     def action_add(self) -> None:
-        if (row := self._entry()) is not None:
+        if (row := self._entry_row()) is not None:
             self.place_cursor(to=self.model.add_entry(row))
 
     def action_remove(self) -> None:
-        if (row := self._entry()) is not None:
+        if (row := self._entry_row()) is not None:
             self.place_cursor(to=self.model.remove_entry(row))
             self.changed(row.path)
 
@@ -312,7 +312,7 @@ class Form(Vertical):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in {"add", "remove"}:
-            return self._entry() is not None
+            return self._entry_row() is not None
         if action == "as_text":
             field = self.page.field
             return field is not None and field.kind in COLLECTION_KINDS
@@ -335,7 +335,7 @@ class Form(Vertical):
         row = self.page.row
         if drop:
             self.search("")
-        target = row if drop and row in self.page.model.rows else self._first()
+        target = row if drop and row in self.page.model.rows else self._first_field_row()
         if target is not None:
             self.page.go(target)
             self.show_field_help()
@@ -364,7 +364,7 @@ class Form(Vertical):
     @on(Pasted)
     def accept_paste(self, event: Pasted) -> None:
         """Paste several lines into a list or map as entries; pass anything else on to the screen."""
-        row = self._entry()
+        row = self._entry_row()
         lines = [text.strip() for text in event.text.strip().splitlines() if text.strip()]
         other = any(text.startswith("helm ") or text.endswith(("\\", ":")) or ": " in text for text in lines)
         if row is None or other:

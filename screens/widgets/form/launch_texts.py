@@ -16,7 +16,7 @@ from console.launch.field_choices import GOOGLE_KINDS, ChoicesState, FieldChoice
 from console.launch.field_values import format_value
 from console.launch.recipes import Draft, Field, FieldProblem, LaunchPlan, Recipe
 from console.scheduling.expected_start import ExpectedStart
-from console.scheduling.launch_alternatives import Alternative
+from console.scheduling.launch_alternatives import LaunchAlternative
 from console.scheduling.launch_forecast import FORECAST_NOTE, LaunchDemand, LaunchVerdict, forecast, rank_queues
 from console.scheduling.topology import level_name
 from console.session import Session
@@ -24,7 +24,7 @@ from screens import wording
 from screens.columns.column import Column
 from screens.columns.jobs import start_time
 from screens.widgets.form.form_model import LaunchDraft
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.wrapped_sentence import SentenceLine, fold_spans
 from screens.wording import Span
@@ -206,7 +206,7 @@ def fit_words(fleet: Fleet, ask: LaunchDemand, start: ExpectedStart | None = Non
     return [light, Span(word, style), Span(f" ({FORECAST_NOTE}): ", "dim"), Span(f"{reason}.")]
 
 
-def alternative_words(others: Sequence[Alternative]) -> list[Span]:
+def alternative_words(others: Sequence[LaunchAlternative]) -> list[Span]:
     """The changes with which a launch would start now, each with its key."""
     words = ", or ".join(f"{each.words} ({key})" for key, each in enumerate(others, start=1))
     return [Span(f" It would fit now {words}.", "accent")] if others else []
@@ -294,7 +294,7 @@ class RecipeTable(ResourceTable[Recipe]):
     """The recipes; the filter also searches what each does, needs and yields, and its code."""
 
     NOUN = "recipe"
-    EMPTY = Notice("No recipes.", "The chart lists them.")
+    EMPTY = EmptyNotice("No recipes.", "The chart lists them.")
     COLUMNS: ClassVar = (Column("RECIPE", lambda each: each.title, least=12, fill=True, drawn=title_and_id),)
 
     def filter_by(self, text: str) -> None:
@@ -312,7 +312,7 @@ class RecipeTable(ResourceTable[Recipe]):
 ASK_GOOGLE_AGAIN = 30.0  # seconds
 
 
-class GoogleOffers:
+class GoogleChoices:
     """The choices from Google that one form has requested so far."""
 
     def __init__(self) -> None:

@@ -22,13 +22,13 @@ from console.launch.helm_command import HelmCommand
 from console.launch.recipes import FieldProblem, LaunchPlan, Remark, join_manifests
 from console.launch.releases import DiffKind, ObjectDiff
 from console.launch.service import LaunchService
-from console.preflight.check import Check, Result, tally
+from console.preflight.check import Check, Result, tally_results
 from console.session import Session
 from screens import wording
 from screens.widgets.form.form_model import LaunchDraft
 from screens.widgets.form.launch_form import Form
-from screens.widgets.styled_text import wrap
-from screens.widgets.title_and_keys import Tab, TabStrip
+from screens.widgets.styled_text import wrap_text
+from screens.widgets.title_and_keys import TabLabel, TabStrip
 from screens.widgets.wrapped_sentence import SentenceLine
 from screens.widgets.yaml import YamlEditor, YamlText, yaml_spans
 from screens.wording import BAD, CARE, OK, Span, sentence
@@ -153,7 +153,7 @@ class LaunchPane(Vertical):
     def _turn_to(self, view: str) -> None:
         self.here = view
         strip = self.query_one(TabStrip)
-        strip.tabs = tuple(Tab(name, key.upper(), title) for name, key, title in VIEWS)
+        strip.tabs = tuple(TabLabel(name, key.upper(), title) for name, key, title in VIEWS)
         strip.here = view
         self.query_one(ContentSwitcher).current = view
         self.screen.refresh_bindings()
@@ -243,10 +243,10 @@ class LaunchPane(Vertical):
     def draw(self) -> None:
         """Redraw the visible view in the background."""
         if self.is_open:
-            self._draw()
+            self._draw_view()
 
     @work(group="views", exclusive=True)
-    async def _draw(self) -> None:
+    async def _draw_view(self) -> None:
         planned, draft = self._plan(), self._draft
         if planned is None or draft is None:
             return
@@ -255,7 +255,7 @@ class LaunchPane(Vertical):
             if view == "yaml":
                 self._draw_yaml(plan)
             elif problems:
-                self._show_instead(view, f"Not rendered: {wording.sentence(problems[0].message)}")
+                self._show_sentence(view, f"Not rendered: {wording.sentence(problems[0].message)}")
             elif view == "preview":
                 self.preview.show(join_manifests(await launch.launcher().render(plan)))
             elif view == "diff":
@@ -263,11 +263,11 @@ class LaunchPane(Vertical):
             else:
                 self.command.show_command(launch.plan_texts.helm_command(plan))
         except ConsoleError as error:
-            self._show_instead(view, wording.sentence(str(error)))
+            self._show_sentence(view, wording.sentence(str(error)))
 
-    def _show_instead(self, view: str, sentence: str) -> None:
+    def _show_sentence(self, view: str, sentence: str) -> None:
         page = {"preview": self.preview, "diff": self.diff, "command": self.command}[view]
-        page.show("\n".join(f"# {line}" for line in wrap(sentence, max(20, page.size.width - 4))))
+        page.show("\n".join(f"# {line}" for line in wrap_text(sentence, max(20, page.size.width - 4))))
 
     async def _draw_diff(self, plan: LaunchPlan, draft: LaunchDraft) -> None:
         diffs = await self._launch().plan_texts.diff_with(plan, draft.against)
@@ -338,7 +338,7 @@ class PreflightLine(SentenceLine):
             return
         if self._due is not None:
             self._due.stop()
-        self._due = self.set_timer(TYPING_PAUSE_SECONDS, lambda: self._look(session, plan))
+        self._due = self.set_timer(TYPING_PAUSE_SECONDS, lambda: self._run_checks(session, plan))
 
     def wait(self) -> None:
         """Postpone a pending check, because the person is moving in the form."""
@@ -346,7 +346,7 @@ class PreflightLine(SentenceLine):
             self._due.reset()
 
     @work(group="preflight", exclusive=True)
-    async def _look(self, session: Session, plan: LaunchPlan) -> None:
+    async def _run_checks(self, session: Session, plan: LaunchPlan) -> None:
         try:
             engine = session.preflight
             self.checks = tuple([check async for check in engine.run(engine.launch_needs(plan))])
@@ -354,7 +354,7 @@ class PreflightLine(SentenceLine):
             self.runs = (CARE, Span(f" preflight: {error.message}", "dim"))
         else:
             self._plan, self._looked_at = plan, time.monotonic()
-            found = tally(self.checks)
+            found = tally_results(self.checks)
             mark = BAD if found.failing else CARE if dict(found.counts).get(Result.WARN) else OK
             self.runs = (mark, Span(" preflight: ", "dim"), Span(found.sentence), Span("  f9 shows all", "dim"))
         self.display = True

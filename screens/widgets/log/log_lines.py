@@ -21,7 +21,7 @@ from textual.strip import Strip
 from console.logs.log_text import LineFilter, LogText, MemoryText, TextRow
 from console.metrics.log_search import SAME_TIME_SECONDS, names_number
 from screens.sanitize import one_line
-from screens.widgets.styled_text import Styled, StyleOf, call_after
+from screens.widgets.styled_text import StyledWidget, StyleOf, call_after
 from screens.wording import Span
 from trainlog import MAX_HEAD_CHARACTERS, detect_level, shorten_iteration_line
 
@@ -58,7 +58,7 @@ def pattern(query: str) -> re.Pattern[str] | None:
 
 
 def byte_pattern(query: str) -> re.Pattern[bytes] | None:
-    """Like `pattern`, for lines that are not decoded."""
+    """Compile a search text as a regular expression for bytes; None if it is empty."""
     found = pattern(query)
     return re.compile(found.pattern.encode(), found.flags & re.IGNORECASE) if found else None
 
@@ -94,7 +94,7 @@ MAX_LABEL = 34  # columns of the longest label that is shown
 MAX_LETTERS_PER_CELL = 5  # at most, with the accents that one letter may carry
 
 
-class LogLines(ScrollView, Styled, can_focus=True):
+class LogLines(ScrollView, StyledWidget, can_focus=True):
     """A widget that shows the lines of a log or of a text; the scroll bar counts lines."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -192,7 +192,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
         """The lines in sight: the marked one, then the others from the last one up."""
         top = round(self.scroll_y)
         high = len({number for number, _, _ in self._folds}) if self.wrap else self._rows_high()
-        rows = list(self._lines(top, top + high))
+        rows = list(self._read_lines(top, top + high))
         marked = rows[self.match_line - top :][:1] if self.match_line >= top else []
         return [*marked, *reversed(rows)]
 
@@ -226,9 +226,9 @@ class LogLines(ScrollView, Styled, can_focus=True):
     def remeasure(self) -> None:
         self.shown, self.total = len(self.text), self.text.line_count()
         self._page = (0, [])
-        self._measure()
+        self._measure_lines()
 
-    def _measure(self) -> None:
+    def _measure_lines(self) -> None:
         height = self.shown
         if self.wrap:
             height = self._max_top() + max(1, self._rows_high())
@@ -236,7 +236,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
         self.virtual_size = Size(width, height)
         if self.follow:
             self._scroll_to_row(self.max_scroll_y)
-        self._fold()
+        self._fold_lines()
         self.refresh()
 
     # what is drawn
@@ -250,7 +250,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
     def _text_width(self) -> int:
         return max(1, self.scrollable_content_region.width - self._left_columns())
 
-    def _lines(self, start: int, stop: int) -> Sequence[TextRow]:
+    def _read_lines(self, start: int, stop: int) -> Sequence[TextRow]:
         """The lines from start to stop, from the last page that was read if it contains them."""
         first, rows = self._page
         stop = min(stop, self.shown)
@@ -276,19 +276,19 @@ class LogLines(ScrollView, Styled, can_focus=True):
     def _max_top(self) -> int:
         high, width = self._rows_high(), self._text_width()
         top, rows = self.shown, 0
-        for row in reversed(self._lines(max(0, self.shown - high), self.shown)):
+        for row in reversed(self._read_lines(max(0, self.shown - high), self.shown)):
             rows += len(self.fold(row.text, width))
             if rows > high and top < self.shown:
                 break
             top -= 1
         return max(0, top)
 
-    def _fold(self) -> None:
+    def _fold_lines(self) -> None:
         self._folds = []
         if not self.wrap:
             return
         top, width = round(self.scroll_y), self._text_width()
-        for number, row in enumerate(self._lines(top, top + self._rows_high()), top):
+        for number, row in enumerate(self._read_lines(top, top + self._rows_high()), top):
             pieces, high = list(enumerate(self.fold(row.text, width))), self._rows_high()
             if number == self.match_line and len(pieces) > high and self.marks is not None:  # it begins at its match
                 pieces = [*dropwhile(lambda each: self.marks and not self.marks.search(each[1]), pieces)] or pieces
@@ -303,7 +303,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
             number, piece, first = top + y, "", True
         if number >= self.shown:
             return Strip.blank(width, ground)
-        found = self._lines(top, top + max(1, self._rows_high()))[number - top : number - top + 1]
+        found = self._read_lines(top, top + max(1, self._rows_high()))[number - top : number - top + 1]
         if not found:
             return Strip.blank(width, ground)
         row, ground = found[0], ground + self.ground("cursor") if number == self.match_line else ground
@@ -331,7 +331,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
 
     def on_resize(self, event: events.Resize) -> None:
         self._page = (0, [])
-        self._measure()
+        self._measure_lines()
         self._show_columns()  # what was found before the log was in front had no width to be shown in
 
     # following
@@ -345,7 +345,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Scrolling up pauses following; scrolling to the end resumes it."""
         super().watch_scroll_y(old_value, new_value)
-        self._fold()
+        self._fold_lines()
         if self._jumping:
             return
         if new_value < old_value and new_value < self.max_scroll_y:
@@ -362,7 +362,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
         if self.wrap or self.marks is None or self.match_line < 0:
             return
         top = round(self.scroll_y)
-        rows = self._lines(top, top + max(1, self._rows_high()))
+        rows = self._read_lines(top, top + max(1, self._rows_high()))
         if not 0 <= self.match_line - top < len(rows):
             return
         text = rows[self.match_line - top].text
@@ -398,10 +398,10 @@ class LogLines(ScrollView, Styled, can_focus=True):
         """Wrap or unwrap the lines; the first visible line stays."""
         top = self.scroll_y
         self._page, self._widest = (0, []), 0
-        self._measure()
+        self._measure_lines()
         if not self.follow:
             self._scroll_to_row(top)
-            self._fold()
+            self._fold_lines()
 
     def watch_times(self) -> None:
         self.watch_wrap()
@@ -503,7 +503,7 @@ class LogLines(ScrollView, Styled, can_focus=True):
         self.follow = False
         middle = 0 if self.wrap else self._rows_high() // 2
         self._scroll_to_row(number - middle)
-        self._fold()
+        self._fold_lines()
         self.refresh()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

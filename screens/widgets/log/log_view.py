@@ -181,7 +181,7 @@ class LogView(Vertical):
             self.lines.wanted = ""
         else:
             self.lines.keep = None
-        self._close()
+        self._close_box()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Escape is enabled only while there is a search or a filter."""
@@ -197,31 +197,31 @@ class LogView(Vertical):
     def accept_search(self, wanted: str) -> None:
         if self._filtering:
             without = wanted.startswith("!")
-            self._keep(replace(self._kept, pattern=byte_pattern(wanted[without:]), without=without))
+            self._set_filter(replace(self._current_filter, pattern=byte_pattern(wanted[without:]), without=without))
         else:
             self.lines.wanted = wanted
-        self._close()
+        self._close_box()
 
-    def _close(self) -> None:
+    def _close_box(self) -> None:
         self.remove_class("-searching")
         self.screen.set_focus(self.lines)
 
     # filters
 
     @property
-    def _kept(self) -> LineFilter:
+    def _current_filter(self) -> LineFilter:
         return self.lines.keep or LineFilter()
 
-    def _keep(self, keep: LineFilter) -> None:
+    def _set_filter(self, keep: LineFilter) -> None:
         self.lines.keep = None if keep == LineFilter() else keep
 
     def action_level(self) -> None:
-        level = LEVEL_FILTERS[(LEVEL_FILTERS.index(self._kept.level) + 1) % len(LEVEL_FILTERS)]
-        self._keep(replace(self._kept, level=level))
+        level = LEVEL_FILTERS[(LEVEL_FILTERS.index(self._current_filter.level) + 1) % len(LEVEL_FILTERS)]
+        self._set_filter(replace(self._current_filter, level=level))
 
     def action_nccl(self) -> None:
-        nccl = NCCL_FILTERS[(NCCL_FILTERS.index(self._kept.nccl) + 1) % len(NCCL_FILTERS)]
-        self._keep(replace(self._kept, nccl=nccl))
+        nccl = NCCL_FILTERS[(NCCL_FILTERS.index(self._current_filter.nccl) + 1) % len(NCCL_FILTERS)]
+        self._set_filter(replace(self._current_filter, nccl=nccl))
 
     def action_first_error(self) -> None:
         self.lines.find_first(FIRST_ERROR)

@@ -11,8 +11,8 @@ from textual import on
 from console.kube.objects.event import Event
 from console.kube.snapshot import WatchStatus
 from screens import wording
-from screens.columns.column import Column, since
-from screens.widgets.table.row_painter import Notice
+from screens.columns.column import Column, age_column
+from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 
@@ -21,9 +21,9 @@ class EventTable(ResourceTable[Event]):
     """The events of one job or of all objects; Enter shows the whole message as a toast."""
 
     NOUN = "event"
-    EMPTY = Notice("No events.", "The API server forgets them after an hour.")
+    EMPTY = EmptyNotice("No events.", "The API server forgets them after an hour.")
     COLUMNS: ClassVar = (
-        since("AGO", lambda event: event.last),
+        age_column("AGO", lambda event: event.last),
         Column("", lambda event: Span("⚠", "waits") if event.type == "Warning" else Span("·", "dim"), width=1),
         Column("REASON", lambda event: event.reason, least=8, most=28, sort=lambda event: event.reason),
         Column(

@@ -14,17 +14,17 @@ from textual.strip import Strip
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column, RowKey, RowT
 from screens.widgets.styled_text import (
-    Styled,
+    StyledWidget,
     StyleOf,
-    compact,
     cut_name,
     cut_sentence,
     fit_spans,
     line,
+    merge_segments,
     phrase_ends,
-    wrap,
+    wrap_text,
 )
-from screens.wording import Cell, Span, plain_text, runs_of, sentence, short_node
+from screens.wording import Cell, Span, plain_text, sentence, short_node, spans_of
 
 SENTENCE_COLUMNS = 40  # columns that a sentence at the end of a line is worth
 MIN_SENTENCE = 12  # columns to which it shrinks before other texts are cut: those tell rows apart
@@ -43,7 +43,7 @@ def cell_width(cell: Cell) -> int:
     return sum(cell_width(run.text) for run in cell)
 
 
-def share(
+def share_width(
     columns: Sequence[Column[RowT]],
     wants: Sequence[int],
     room: int,
@@ -142,7 +142,7 @@ class _DrawnRow(Generic[RowT]):
 class RowPainter(Generic[RowT]):
     """Draws rows as columns, in the width and styles of a widget."""
 
-    def __init__(self, widget: Styled) -> None:
+    def __init__(self, widget: StyledWidget) -> None:
         self._widget = widget
         self.columns: tuple[Column[Any], ...] = ()
         self.stale = False  # whether what is drawn may be out of date: it is drawn dim
@@ -175,7 +175,7 @@ class RowPainter(Generic[RowT]):
     def columns_now(self) -> list[tuple[Column[Any], int]]:
         if not self._layout:
             room = self._widget.size.width - MARGIN - 1
-            self._layout = share(self.columns, self._wants, room, self._whole, self._idle_columns, self._phrase)
+            self._layout = share_width(self.columns, self._wants, room, self._whole, self._idle_columns, self._phrase)
         return self._layout
 
     @property
@@ -217,7 +217,7 @@ class RowPainter(Generic[RowT]):
         grew = self._find_differing(new) if new else False
         for number, column in enumerate(self.columns):
             if column.fill and self._phrase < PHRASE_COLUMNS:
-                texts = ["".join(run.text for run in runs_of(column.cell(row))) for row in new]
+                texts = ["".join(run.text for run in spans_of(column.cell(row))) for row in new]
                 wide = min(PHRASE_COLUMNS, max((next(iter(phrase_ends(f"{text}  ")), 0) for text in texts), default=0))
                 self._phrase, grew = max(wide, self._phrase), grew or wide > self._phrase
             if column.width or not new or self._wants[number] >= column.most:
@@ -259,7 +259,7 @@ class RowPainter(Generic[RowT]):
             room -= width
             after = max(0, room) if column is layout[-1][0] else GAP
             if known is None or column.ages:
-                runs = runs_of(column.draw_cell(row, width), column.style)
+                runs = spans_of(column.draw_cell(row, width), column.style)
                 named = column.cut != "end" and len(runs) == 1
                 runs = cut_name(runs, width, node=column.cut == "node") if named else cut_sentence(runs, width)
                 cells.append(fit_spans(runs, width, style_of, right=column.right, after=after))
@@ -267,7 +267,7 @@ class RowPainter(Generic[RowT]):
                 cells.append(known.cells[number])
             segments += cells[-1]
             room -= GAP
-        strip = Strip(compact(segments)).adjust_cell_length(self._widget.size.width, style_of(""))
+        strip = Strip(merge_segments(segments)).adjust_cell_length(self._widget.size.width, style_of(""))
         if len(self._drawn) >= MAX_CACHED_LINES:
             self._drawn.clear()
         self._drawn[key, here] = _DrawnRow(row, look, ages, cells, strip)
@@ -290,10 +290,10 @@ class RowPainter(Generic[RowT]):
         runs = [Span(f" {title} ", "head"), Span("─" * (width - cell_len(title) - 3), "faint")]
         return line(runs, width, self._styles_on(""))
 
-    def notice_lines(self, notice: Notice) -> list[list[Span]]:
+    def notice_lines(self, notice: EmptyNotice) -> list[list[Span]]:
         return notice.lines(max(1, self._widget.size.width - 2 * MARGIN))
 
-    def notice(self, notice: Notice, y: int) -> Strip:
+    def notice(self, notice: EmptyNotice, y: int) -> Strip:
         """A line of the notice shown when there are no rows."""
         lines = self.notice_lines(notice)
         return line(
@@ -320,7 +320,7 @@ class RowPainter(Generic[RowT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class EmptyNotice:
     """A sentence on why there are no rows, and a hint on what to do."""
 
     text: str
@@ -334,16 +334,18 @@ class Notice:
         found: list[list[Span]] = [[]]
         found += [
             [Span(f"{self.glyph if not number else ' '} ", self.style), Span(text, "text")]
-            for number, text in enumerate(wrap(self.text, inner))
+            for number, text in enumerate(wrap_text(self.text, inner))
         ]
-        return found + [[Span("  "), Span(text, "dim")] for text in wrap(self.hint, inner) if self.hint]
+        return found + [[Span("  "), Span(text, "dim")] for text in wrap_text(self.hint, inner) if self.hint]
 
 
-def notice_for(link: WatchStatus | None, empty: Notice) -> Notice:
+def notice_for(link: WatchStatus | None, empty: EmptyNotice) -> EmptyNotice:
     """The notice for a kind without rows, from the state of its watch."""
     if link is None or link.state is WatchState.LISTING:
         kind = link.kind if link else ""
-        return Notice(f"Listing {kind} …" if kind else "Connecting …", sentence(link.why) if link else "", "◐", "waits")
+        return EmptyNotice(
+            f"Listing {kind} …" if kind else "Connecting …", sentence(link.why) if link else "", "◐", "waits"
+        )
     if link.state is WatchState.LIVE:
         return empty
     glyph, style = {
@@ -351,4 +353,4 @@ def notice_for(link: WatchStatus | None, empty: Notice) -> Notice:
         WatchState.FORBIDDEN: ("✗", "bad"),
         WatchState.ABSENT: ("○", "dim"),
     }[link.state]
-    return Notice(sentence(f"{link.kind}: {link.why or link.state}"), sentence(link.hint), glyph, style)
+    return EmptyNotice(sentence(f"{link.kind}: {link.why or link.state}"), sentence(link.hint), glyph, style)

@@ -22,7 +22,7 @@ ROWS_SEARCHED_PER_SLICE = 4000
 """Rows whose texts are made before others get their turn."""
 
 
-class Listing(Generic[RowT]):
+class SortedRows(Generic[RowT]):
     """Rows by key, filtered and sorted.
 
     The cost of an update depends on the new rows: nothing is called for each row of a table that grows without an end.
@@ -59,7 +59,7 @@ class Listing(Generic[RowT]):
             self.changes = []
             return False
         going_on = self.behind and rows is self._given
-        gone = set[RowKey]() if going_on else self._compare(rows)
+        gone = set[RowKey]() if going_on else self._changed_keys(rows)
         before = self.rows
         touched = list(islice(self._due, at_once))
         self.behind = len(touched) == at_once
@@ -77,7 +77,7 @@ class Listing(Generic[RowT]):
             return self._arrange_all()
         return self._arrange_anew(touched, gone)
 
-    def _compare(self, rows: Mapping[RowKey, RowT]) -> Set[RowKey]:
+    def _changed_keys(self, rows: Mapping[RowKey, RowT]) -> Set[RowKey]:
         """Compare the given rows with the known ones and note the differences; returns the keys that are gone."""
         before, self._given = self.rows, rows
         known = len(before)
@@ -93,7 +93,7 @@ class Listing(Generic[RowT]):
         return set()
 
     def sort_by(self, sort: Callable[[RowT], Any] | None, *, descending: bool = False) -> None:
-        """Sort by that value of a row; None keeps the given order."""
+        """Sort rows by a column; None keeps the given order."""
         self._sort, self._descending = sort, descending
         self._sort_anew()
         self._show_matches(self._order)
@@ -200,7 +200,7 @@ class Listing(Generic[RowT]):
                 self._values[place] = sort(row)
             if texts:
                 before, texts[place] = texts[place], self._text_of(row)
-                differs |= self._matches(before) != self._matches(texts[place])
+                differs |= self._matches_filter(before) != self._matches_filter(texts[place])
         self._all += new
         self._order += range(known, len(self._all))
         if texts:
@@ -215,7 +215,7 @@ class Listing(Generic[RowT]):
                 self._order.sort(key=self._values.__getitem__, reverse=self._descending)
         return bool(moved or new or gone or differs) and self._show_matches(self._order)
 
-    def _matches(self, text: str) -> bool:
+    def _matches_filter(self, text: str) -> bool:
         return all(word in text for word in self._wanted) and not any(word in text for word in self._unwanted)
 
     def _show_matches(self, among: list[int]) -> bool:

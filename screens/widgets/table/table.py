@@ -33,9 +33,9 @@ from console.kube.snapshot import WatchState, WatchStatus
 from console.settings_file import ListConfig
 from screens.columns.column import PAGE, Column, RowKey, RowT
 from screens.widgets.styled_text import PaintedLines, call_after
-from screens.widgets.table.row_painter import GAP, MARGIN, Notice, RowPainter, notice_for
-from screens.widgets.table.sorted_rows import Listing
-from screens.wording import runs_of
+from screens.widgets.table.row_painter import GAP, MARGIN, EmptyNotice, RowPainter, notice_for
+from screens.widgets.table.sorted_rows import SortedRows
+from screens.wording import spans_of
 
 _UNWATCHED_STATUS = WatchStatus("", WatchState.LIVE)  # of rows that no watch brings
 
@@ -64,7 +64,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
     COLUMNS: ClassVar[Sequence[Column[Any]]] = ()
     SORTED_BY: ClassVar[str] = ""
     """Column that orders the rows at first; empty: the order in which they are given."""
-    EMPTY: ClassVar[Notice] = Notice("Nothing here.")  # what stands in place of the rows when there are none
+    EMPTY: ClassVar[EmptyNotice] = EmptyNotice("Nothing here.")  # what stands in place of the rows when there are none
     NOUN: ClassVar[str] = "row"
     GROUPS: ClassVar[Sequence[tuple[int, str]]] = ()
     """Headings of rows in their given order: each with the place before which its rows stand, by `place_of`."""
@@ -98,7 +98,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self.listing: Listing[RowT] = Listing(self.row_text)
+        self.listing: SortedRows[RowT] = SortedRows(self.row_text)
         self.marks: set[RowKey] = set()
         self.moved: Callable[[], None] = lambda: None  # called when the cursor is on another row
         self.place_of: Callable[[RowKey], int] = lambda _: 0
@@ -113,7 +113,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self._cursor_before: RowKey | None = None
         """Where the cursor was when the last row went: it returns there with the rows, as after a new connection."""
         self._link: WatchStatus | None = None
-        self._trouble: Notice | None = None
+        self._trouble: EmptyNotice | None = None
         self._painter: RowPainter[RowT] = RowPainter(self)
         self._own = ListConfig()
         self._hidden: list[str] = []  # titles of chosen columns that had no room when it was reported
@@ -125,7 +125,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
 
     def row_text(self, row: RowT) -> str:
         """The text that the filter searches: by default all cells."""
-        return " ".join(run.text for column in self._painter.columns for run in runs_of(column.cell(row)))
+        return " ".join(run.text for column in self._painter.columns for run in spans_of(column.cell(row)))
 
     def set_columns(self, columns: Sequence[Column[Any]]) -> None:
         self._declared = columns
@@ -200,7 +200,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
             self._keep_in_place()
             self.refresh()
 
-    def show_trouble(self, trouble: Notice | None) -> None:
+    def show_trouble(self, trouble: EmptyNotice | None) -> None:
         """Show a sentence in place of the rows while there are none."""
         self._trouble = trouble
         self.refresh()
@@ -212,7 +212,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
     @property
     def lines_wanted(self) -> int:
         """Lines that the titles and all rows take, or what stands in place of rows."""
-        return 1 + (len(self.shown) + len(self._heads) or len(self._painter.notice_lines(self._notice())))
+        return 1 + (len(self.shown) + len(self._heads) or len(self._painter.notice_lines(self._empty_notice())))
 
     @property
     def columns_wanted(self) -> int:
@@ -365,7 +365,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self._laid_out_in = self.size
         self._painter.lay_out()
         self._report_hidden()
-        self._painted.clear()
+        self._painted_strips.clear()
         self._keep_in_place()
         self.refresh()
 
@@ -383,7 +383,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         if y == 0:
             return self._painter.titles(self.sorted_by, descending=self.descending)
         if not self.shown:
-            return self._painter.notice(self._notice(), y - 1)
+            return self._painter.notice(self._empty_notice(), y - 1)
         index = _at_line(self._heads, y - 1 + self.scroll_offset.y)
         if isinstance(index, str):
             return self._painter.heading(index)
@@ -394,11 +394,11 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         apart = focused is not self and isinstance(focused, ResourceTable)
         return self._painter.row(key, self.listing.rows[key], here=key == self._cursor, marked=marked, apart=apart)
 
-    def _notice(self) -> Notice:
+    def _empty_notice(self) -> EmptyNotice:
         if self.listing.searching and self.filter_text:
-            return Notice(f"Searching for “{self.filter_text}” …", glyph="◐", style="waits")
+            return EmptyNotice(f"Searching for “{self.filter_text}” …", glyph="◐", style="waits")
         if self.listing.rows and self.filter_text:
-            return Notice(f"No {self.NOUN} matches “{self.filter_text}”.", "Esc clears the filter.")
+            return EmptyNotice(f"No {self.NOUN} matches “{self.filter_text}”.", "Esc clears the filter.")
         return self._trouble or notice_for(self._link, self.EMPTY)
 
     # where things are

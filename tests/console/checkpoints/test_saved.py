@@ -18,7 +18,7 @@ import pytest
 from console.checkpoints import reader as reading
 from console.checkpoints.completeness import Checkpoint, CheckpointState, Survey
 from console.checkpoints.reader import CheckpointReader
-from console.checkpoints.saved_state import REREAD_SECONDS, SavedState, list_faults, starting_values
+from console.checkpoints.saved_state import REREAD_SECONDS, SavedState, list_checkpoint_faults, values_to_resume
 from console.kube.objects.jobset import Mount
 from console.metrics.job_measures import JobMeasures
 from console.metrics.lost_work import CHECKPOINTS_IN_PODS
@@ -60,7 +60,7 @@ def test_faults_are_the_newest_first_and_end_with_wrong_pointers() -> None:
         ),
         ("latest names step 300, which is not there",),
     )  # fmt: skip
-    assert list_faults(survey) == [
+    assert list_checkpoint_faults(survey) == [
         "step 60 is being written", "step 20 is incomplete: a.distcp is empty",
         "latest names step 300, which is not there",
     ]  # fmt: skip
@@ -95,7 +95,7 @@ TENSORS = replace(WHOLE, path="checkpoint-40", format="safetensors")
 def test_a_launch_begins_with_the_last_complete_checkpoint_or_says_why_not(
     saved: SavedState, paths: set[str], folder: str
 ) -> None:
-    values, words = starting_values(saved, paths)
+    values, words = values_to_resume(saved, paths)
     if folder:
         (path,) = paths
         _, part, name = path.split(".")
@@ -108,13 +108,13 @@ def test_a_launch_begins_with_the_last_complete_checkpoint_or_says_why_not(
 
 def test_no_launch_begins_with_what_goes_with_the_pods() -> None:
     scratch = job("llama", 2, mounts=(Mount("/out", stays=False),))
-    values, words = starting_values(read(MEGATRON), {"recipe.train.checkpoint"}, scratch)
+    values, words = values_to_resume(read(MEGATRON), {"recipe.train.checkpoint"}, scratch)
     assert (values, words) == ({}, f"It begins as the job did: {CHECKPOINTS_IN_PODS}.")
-    assert starting_values(read(MEGATRON), {"recipe.train.checkpoint"}, job("llama", 2))[0]
+    assert values_to_resume(read(MEGATRON), {"recipe.train.checkpoint"}, job("llama", 2))[0]
 
 
 def test_a_wrong_pointer_in_the_folder_to_begin_with_is_reported() -> None:
-    _, words = starting_values(read(MEGATRON, notes=("run/latest names step 60, which is incomplete",)), ())
+    _, words = values_to_resume(read(MEGATRON, notes=("run/latest names step 60, which is incomplete",)), ())
     assert words.endswith("But run/latest names step 60, which is incomplete.")
 
 

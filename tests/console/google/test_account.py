@@ -13,7 +13,7 @@ import yaml
 
 from console.connection_settings import Settings
 from console.errors import BadInput, BadKubeconfig, Conflict, ConsoleError, NotAllowed, NotFound, Unreachable
-from console.google.account import parse_place
+from console.google.account import parse_context_name
 from console.google.clusters import ClusterPlace
 from console.google.node_pools import PoolsSnapshot
 from console.kube.kubeconfig import Cluster, Target, User
@@ -84,7 +84,7 @@ async def test_who_may_not_list_projects_sees_those_of_the_own_project() -> None
     ],
 )
 def test_a_place_by_the_name_of_its_context(context: str, place: ClusterPlace | None) -> None:
-    assert parse_place(context) == place
+    assert parse_context_name(context) == place
 
 
 @pytest.mark.parametrize(

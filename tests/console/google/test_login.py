@@ -11,7 +11,7 @@ from google.auth.exceptions import RefreshError, TransportError
 
 from console.connection_settings import Settings
 from console.errors import BadKubeconfig, NotFound, NotLoggedIn, Unreachable
-from console.google.account import Cloud
+from console.google.account import GoogleAccount
 from console.google.api.calls import GoogleSession
 from console.google.clusters import ClusterPlace
 from console.session import Session
@@ -51,7 +51,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("nobody")
 async def test_no_credentials() -> None:
-    cloud = Cloud()
+    cloud = GoogleAccount()
     with pytest.raises(NotLoggedIn, match="gcloud auth application-default login"):
         await cloud.clusters()
     with pytest.raises(NotFound, match="No cluster is connected"):
@@ -81,7 +81,7 @@ async def test_a_login_that_has_ended(error: type[Exception], kind: type[Excepti
 
 
 async def test_a_login_that_has_ended_is_reported_at_once_not_after_all_tries() -> None:
-    cloud = Cloud()
+    cloud = GoogleAccount()
     ended: Any = RefreshError
     cloud._reaches[""] = reach(Credentials(-10, ended("invalid_grant: Token has been expired or revoked.")))
     with pytest.raises(NotLoggedIn, match="gcloud auth application-default login"):
@@ -107,6 +107,6 @@ async def test_a_renamed_context_is_found_by_its_machines_and_its_address() -> N
         context, current_connection = "renamed", Connected
 
     async with practice_google() as (_, practice):
-        cloud = Cloud(Watched())  # type: ignore[arg-type]
+        cloud = GoogleAccount(Watched())  # type: ignore[arg-type]
         cloud._reaches[""] = practice
         assert await cloud.place() == ClusterPlace("practice", "us-central1", "practice")

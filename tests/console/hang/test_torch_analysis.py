@@ -22,10 +22,10 @@ from console.hang import inspector
 from console.hang.inspector import ask_torch_analyser
 from rankscope import (
     Call,
-    Group,
     GroupRanks,
     HangReport,
     Operation,
+    ProcessGroup,
     RankDump,
     TorchAnalysis,
     build_question,
@@ -40,7 +40,7 @@ from tests.fakes import present
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "gloo" / "torch-analyser.tar.gz"
 TENSORS = '[[[512]],[[512]],["Float"],["Float"]]'
-GROUPS = [(Group("1", (0, 1)), "TENSOR_PARALLEL")]
+GROUPS = [(ProcessGroup("1", (0, 1)), "TENSOR_PARALLEL")]
 
 
 def read_member(name: str) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 from console.errors import NotAllowed
 from console.kube.client import Client
 from console.kube.gpu_pods import HOLDS_ITS_NODE, gpu_pods
-from console.kube.watch import LONG_LIST_OBJECTS, HttpSource, follow
+from console.kube.watch import LONG_LIST_OBJECTS, HttpSource, follow_kind
 from console.kube.watched_kinds import reader_of
 from tests.apiserver import first
 
@@ -89,7 +89,7 @@ async def test_pods_are_left_out_that_certainly_ask_for_no_gpu(server: Server, q
 )
 async def test_only_of_a_long_list_it_is_asked_which_are_needed(server: Server, asked: list[str]) -> None:
     source = HttpSource(server, PODS, "pods", query=gpu_pods)
-    async with aclosing(follow(source, reader_of("pods"))) as changes:
+    async with aclosing(follow_kind(source, reader_of("pods"))) as changes:
         _, listed = await first(2, changes)
     assert [each["limit"] for each in server.asked] == asked
     assert [name for _, name in listed.objects] == (["job"] if asked[-1] == "2000" else ["daemon", "job"])

@@ -16,7 +16,7 @@ from console.errors import BadKubeconfig, NotLoggedIn
 from console.kube.backoff import Backoff
 from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import REREAD_TOKEN_FILE_SECONDS, Login
-from console.kube.watch import Changed, Disconnected, HttpSource, follow
+from console.kube.watch import Changed, Disconnected, HttpSource, follow_kind
 from tests.apiserver import ApiServer, alive, eventually, gathered, named
 from tests.certificates import make_certificate
 from tests.console.kube.objects.recorded import kind
@@ -121,7 +121,7 @@ async def test_a_token_that_ends_while_a_watch_goes_on_is_renewed_when_that_is_m
         server.tokens = {"secret-1"}
         async with (
             server.client(User(exec=giving(tmp_path))) as client,
-            gathered(follow(HttpSource(client, path, "pods"), reader, Backoff(settled=0.0))) as changes,
+            gathered(follow_kind(HttpSource(client, path, "pods"), reader, Backoff(settled=0.0))) as changes,
         ):
             await eventually(lambda: server.watched(path))
             server.tokens = {"secret-2"}
@@ -144,7 +144,7 @@ async def test_a_server_with_another_certificate_is_asked_nothing_until_it_is_kn
     async with (
         before.client(certificate_authority=str(authority)) as client,
         gathered(
-            follow(HttpSource(client, path, "pods"), kind("pods").reader, Backoff(first=0.05, most=0.1))
+            follow_kind(HttpSource(client, path, "pods"), kind("pods").reader, Backoff(first=0.05, most=0.1))
         ) as changes,
     ):
         await eventually(lambda: before.watched(path))

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from console.errors import BadInput
-from console.kube.exec import best_shell, is_nested, shell
+from console.kube.exec import is_nested, shell, shell_command
 from tests.apiserver import ApiServer, eventually
 from tests.console.kube.kubelet import EXEC, Exec, ended
 
@@ -126,7 +126,7 @@ def test_the_status_line_of_tmux_tells_where_it_is_and_how_to_leave(tmp_path: Pa
     fake_tmux(tmp_path / "bin")
     name = "pod 1 of x'; touch hurt #(touch hurt) 100%"
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    subprocess.run(best_shell(tmux=True, name=name, nested=nested), cwd=tmp_path, env={"PATH": path}, check=True)
+    subprocess.run(shell_command(tmux=True, name=name, nested=nested), cwd=tmp_path, env={"PATH": path}, check=True)
     asked = (tmp_path / "bin/asked").read_text().splitlines()
     assert asked[:5] == ["-u", "new-session", "-A", "-s", "a4"]
     left, right = asked[asked.index("status-left") + 1], asked[asked.index("status-right") + 1]
@@ -149,7 +149,7 @@ def test_the_exit_code_of_the_shell_in_tmux_is_passed_on(tmp_path: Path, said: s
     )
     tmux.chmod(0o755)
     around = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMUX_TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
-    ended = subprocess.run(best_shell(tmux=True), input=f"{said}\n".encode(), env=around, check=False, timeout=60)
+    ended = subprocess.run(shell_command(tmux=True), input=f"{said}\n".encode(), env=around, check=False, timeout=60)
     assert ended.returncode == code
 
 

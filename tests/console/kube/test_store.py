@@ -14,7 +14,7 @@ from console.kube.objects.event import Event
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import FLEET_FIELDS, SNAPSHOT_SECONDS, Fleet, Store, WatchState, WatchStatus, complete_until
-from console.kube.stream_completeness import Arrivals, ServerClock
+from console.kube.stream_completeness import ReceiveTimes, ServerClock
 from tests.apiserver import eventually, first, gathered
 
 
@@ -168,7 +168,7 @@ def test_objects_that_cannot_be_read_are_counted_and_keep_their_last_form() -> N
 def test_what_of_a_watch_may_be_missing(
     state: WatchState, seen: float, since: float, pause: tuple[float, float], missing: float
 ) -> None:
-    wall, clock, arrivals = time.time(), time.monotonic(), Arrivals()
+    wall, clock, arrivals = time.time(), time.monotonic(), ReceiveTimes()
     arrivals.last, arrivals.pause = clock - 5.0, (clock - pause[0], clock - pause[1]) if any(pause) else (0.0, 0.0)
     link = WatchStatus("pods", state, since=wall - since, received=clock - seen)
     assert time.time() - complete_until([link], arrivals) == pytest.approx(missing, abs=0.5)

@@ -13,7 +13,7 @@ from msgspec import field
 
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
 from console.kube.backoff import Backoff
-from console.kube.stream_completeness import Arrivals
+from console.kube.stream_completeness import ReceiveTimes
 from console.kube.watch import (
     Changed,
     Disconnected,
@@ -21,9 +21,9 @@ from console.kube.watch import (
     Heartbeat,
     HttpSource,
     Listed,
+    ObjectUnparsable,
     Removed,
-    Unparsable,
-    follow,
+    follow_kind,
 )
 from console.kube.watched_kinds import MAX_PAGE_DECODED_AT_ONCE, peek_list_meta
 from tests.apiserver import ApiServer, eventually, first, gathered, named, status
@@ -98,7 +98,7 @@ class Script:
 
 
 async def watched(script: Script, count: int, backoff: Backoff | None = None, reader: Any = PODS) -> list[Any]:
-    async with aclosing(follow(script, reader, backoff or Recorded())) as changes:
+    async with aclosing(follow_kind(script, reader, backoff or Recorded())) as changes:
         return await first(count, changes)
 
 
@@ -255,7 +255,7 @@ async def test_watches_that_do_not_last_come_less_and_less_often_and_are_named(
 ) -> None:
     backoff = Recorded()
     script = Script([page("a", version=each) for each in range(1, 6)], [watch] * 4)
-    async with gathered(follow(script, PODS, backoff)) as changes:
+    async with gathered(follow_kind(script, PODS, backoff)) as changes:
         await eventually(lambda: len(script.versions) == 5)
     assert [failures for _, failures in backoff.waits] == [2, 3, 4]
     assert len(seen(changes, Listed)) == lists
@@ -265,7 +265,7 @@ async def test_watches_that_do_not_last_come_less_and_less_often_and_are_named(
 
 async def test_after_a_storm_a_list_and_a_watch_that_last_are_live_though_nothing_changes() -> None:
     script = Script([page("a", version=each) for each in range(1, 6)], [[GONE_LINE]] * 4)
-    async with gathered(follow(script, PODS, Recorded(settled=0.3))) as changes:
+    async with gathered(follow_kind(script, PODS, Recorded(settled=0.3))) as changes:
         await eventually(lambda: len(script.versions) == 5)
         assert isinstance(changes[-1], Disconnected)
         await eventually(lambda: isinstance(changes[-1], Heartbeat))
@@ -299,7 +299,7 @@ async def test_a_restored_server_lists_again_and_one_that_cannot_say_what_is_gon
 async def test_an_object_that_turns_to_nonsense_is_marked_unparsable() -> None:
     script = Script([page("a", version=5)], [[line("MODIFIED", pod("a", 6, status=[])), line("MODIFIED", pod("a", 7))]])
     changes = await watched(script, 4)
-    assert isinstance(changes[2], Unparsable)
+    assert isinstance(changes[2], ObjectUnparsable)
     assert changes[2].key == ("n", "a")
     assert isinstance(changes[3], Changed)
 
@@ -335,7 +335,7 @@ def test_waits_grow_but_not_beyond_bounds() -> None:
 
 
 def test_a_stream_is_complete_until_a_pause_of_the_server_that_it_has_brought_nothing_since() -> None:
-    arrivals = Arrivals()
+    arrivals = ReceiveTimes()
     arrivals.last, arrivals.pause = 130.0, (50.0, 100.0)
     assert [arrivals.complete_until(received) for received in (10.0, 50.0, 100.0, 120.0)] == [50.0, 50.0, 130.0, 130.0]
 
@@ -350,7 +350,7 @@ async def following(server: ApiServer, silence: float = 60.0) -> AsyncIterator[l
     """Changes of the pods as they come, without those that only say that the server is there."""
     async with (
         server.client() as client,
-        gathered(follow(HttpSource(client, PATH, "pods", silence=silence), PODS, Backoff(settled=0.0))) as changes,
+        gathered(follow_kind(HttpSource(client, PATH, "pods", silence=silence), PODS, Backoff(settled=0.0))) as changes,
     ):
         yield changes
 

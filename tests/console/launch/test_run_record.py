@@ -13,9 +13,9 @@ from console.kube.objects.meta import Condition
 from console.launch.install import ChartCatalog
 from console.launch.recipes import Field, FieldKind
 from console.launch.run_record import (
-    Difference,
     Outcome,
     RunRecord,
+    ValueDifference,
     compare_values,
     find_run,
     finish_record,
@@ -26,7 +26,7 @@ from console.launch.run_record import (
 )
 from console.launch.values_schema import without_secrets
 from console.metrics.alarm import JOB_STOPPED, Alarm, AlarmKind
-from console.metrics.time_spans import SeenTime, SpanKind, TimeSpan
+from console.metrics.time_spans import RecordedSpans, SpanKind, TimeSpan
 from tests.fakes import fleet_of
 
 RUN = RunRecord("nccl-all-reduce", "anna", "team", number=1, launched=1000.0)
@@ -48,7 +48,7 @@ def test_a_run_waits_runs_and_succeeds() -> None:
     ended = update_from_cluster(runs, job(queue="a4", conditions=(resumed, done)), fleet_of())
     assert (ended.outcome, ended.ended, ended.seconds(9999.0)) == (Outcome.SUCCEEDED, 1200.0, 150.0)
     assert not ended.open
-    kept = SeenTime(spans=(TimeSpan(1150.0, 1150.0, SpanKind.ENDED),)).encode()
+    kept = RecordedSpans(spans=(TimeSpan(1150.0, 1150.0, SpanKind.ENDED),)).encode()
     assert [replace(each, seen=kept).seconds(9999.0) for each in (runs, ended)] == [100.0, 100.0]
 
 
@@ -83,11 +83,11 @@ def test_differences_are_reported_by_path() -> None:
     before = RunRecord("a", "x", "t", {"gpus": 8, "env": {"A": "1", "B": None}, "list": ["a", "b"], "same": True})
     after = RunRecord("b", "y", "t", {"gpus": 16, "env": {"A": "1"}, "same": True, "empty": ""})
     assert compare_values(before, after) == (
-        Difference("empty", None, "(empty)"),
-        Difference("env.B", "(removed)", None),
-        Difference("gpus", "8", "16"),
-        Difference("list", "a, b", None),
-        Difference("recipe", "a", "b"),
+        ValueDifference("empty", None, "(empty)"),
+        ValueDifference("env.B", "(removed)", None),
+        ValueDifference("gpus", "8", "16"),
+        ValueDifference("list", "a, b", None),
+        ValueDifference("recipe", "a", "b"),
     )
     assert compare_values(after, after) == ()
 
@@ -210,4 +210,4 @@ def test_a_run_that_waited_again_ran_until_then_and_since() -> None:
              TimeSpan(150.0, 155.0, SpanKind.QUEUED))  # fmt: skip
     run = RunRecord("ddp-smoke", "a", "default", started=100.0, ended=200.0)
     assert run.run_seconds == (100.0, 0.0)
-    assert replace(run, seen=SeenTime(90.0, 100.0, ("n0",), 1, spans).encode()).run_seconds == (75.0, 30.0)
+    assert replace(run, seen=RecordedSpans(90.0, 100.0, ("n0",), 1, spans).encode()).run_seconds == (75.0, 30.0)

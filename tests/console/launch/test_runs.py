@@ -16,7 +16,7 @@ from console.launch.install import ChartCatalog
 from console.launch.jobs_interface import KnownJobs
 from console.launch.run_record import Outcome, RunRecord
 from console.launch.run_recorder import RunRecorder
-from console.launch.session_runs import Runs
+from console.launch.session_runs import SessionRuns
 from console.logs.log_line import PodLine
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.gpu_time_ledger import LedgerBox
@@ -30,12 +30,12 @@ SERVER = "https://10.0.0.1"
 RUN = RunRecord("qwen3-sft", "one", "team", server=SERVER, launched=1000.0, gpus=16, outcome=Outcome.SUCCEEDED)
 
 
-def history_of(folder: Path, jobs: KnownJobs, *objects: Any) -> tuple[Runs, RunRecorder]:
+def history_of(folder: Path, jobs: KnownJobs, *objects: Any) -> tuple[SessionRuns, RunRecorder]:
     target = SimpleNamespace(cluster=SimpleNamespace(practice_folder=folder, server=SERVER))
     cluster = SimpleNamespace(
         current_connection=SimpleNamespace(target=target), fleet=fleet_of(*objects), is_watched=lambda *_: True
     )
-    runs = Runs(cast("Any", cluster), jobs)
+    runs = SessionRuns(cast("Any", cluster), jobs)
     return runs, RunRecorder(cast("Any", cluster), jobs, runs, cast("Any", None), cast("Any", None))
 
 

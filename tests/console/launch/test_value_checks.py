@@ -9,7 +9,7 @@ from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
 from console.launch.run_record import RunRecord
 from console.launch.value_checks import measure_saves
-from console.metrics.time_spans import SeenTime, SpanKind, TimeSpan
+from console.metrics.time_spans import RecordedSpans, SpanKind, TimeSpan
 
 CATALOGUE = ChartCatalog.from_chart()
 NO_CLAIM: dict[str, Value] = {"storage.nfs.claim": ""}
@@ -251,7 +251,7 @@ def seen_run(name: str, gpus: int, save: float, step: float) -> RunRecord:
         TimeSpan(1000.0 + half, 1000.0 + half + save + step, SpanKind.CHECKPOINT, 50, 51),
         TimeSpan(1000.0 + half + save + step, 1000.0 + 2 * half + save, steps, 51, 100),
     )
-    return RunRecord("qwen3-30b-pretrain", name, "team", gpus=gpus, seen=SeenTime(spans=spans).encode())
+    return RunRecord("qwen3-30b-pretrain", name, "team", gpus=gpus, seen=RecordedSpans(spans=spans).encode())
 
 
 def test_a_run_that_would_save_nothing_before_its_end_is_warned_of_with_an_interval_that_was_measured() -> None:

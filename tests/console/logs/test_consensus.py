@@ -4,7 +4,7 @@ import pytest
 
 from console.logs.job_log import Gap
 from console.logs.log_line import PodLine
-from console.logs.merged_text import Consensus, normalize_line
+from console.logs.merged_text import CommonLineFinder, normalize_line
 from trainlog import detect_level
 
 
@@ -27,7 +27,7 @@ def test_steps_and_losses_count() -> None:
 
 
 def test_equal_lines_are_one_and_who_is_missing_is_named() -> None:
-    consensus = Consensus()
+    consensus = CommonLineFinder()
     consensus.add(PodLine(rank, 10.0 + rank, f"[rank{rank}] step 1") for rank in range(128) if rank != 41)
     consensus.add([PodLine(3, 200.0, "RuntimeError: broken")])
     first, odd = consensus.lines
@@ -40,7 +40,7 @@ def test_equal_lines_are_one_and_who_is_missing_is_named() -> None:
 
 
 def test_pods_whose_lines_of_that_time_were_not_read_do_not_count() -> None:
-    consensus = Consensus()
+    consensus = CommonLineFinder()
     consensus.add(PodLine(rank, 1000.0, "step 1 libraries: run") for rank in range(7))
     consensus.add(PodLine(rank, 5000.0, "iteration 9") for rank in range(8) if rank != 3)
     early, late = consensus.lines
@@ -55,7 +55,7 @@ def test_pods_whose_lines_of_that_time_were_not_read_do_not_count() -> None:
 
 
 def test_few_pods_are_named_and_many_are_counted() -> None:
-    consensus = Consensus()
+    consensus = CommonLineFinder()
     consensus.add(PodLine(rank, 1.0, "few") for rank in (1, 2, 9))
     consensus.add(PodLine(rank, 1.0, "many") for rank in range(0, 12, 2))
     consensus.add(PodLine(rank, 1.0, "most") for rank in range(2, 16))
@@ -63,14 +63,14 @@ def test_few_pods_are_named_and_many_are_counted() -> None:
 
 
 def test_a_line_that_is_repeated_is_paired_in_turn() -> None:
-    consensus = Consensus()
+    consensus = CommonLineFinder()
     for moment in range(3):
         consensus.add(PodLine(rank, float(moment), "tick") for rank in range(2))
     assert [line.ranks_text(2) for line in consensus.lines] == ["2/2"] * 3
 
 
 def test_hours_apart_is_not_the_same() -> None:
-    consensus = Consensus()
+    consensus = CommonLineFinder()
     consensus.add([PodLine(0, 0.0, "started"), PodLine(1, 7200.0, "started")])
     assert len(consensus.lines) == 2
 

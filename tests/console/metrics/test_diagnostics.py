@@ -14,17 +14,17 @@ from tests.parsing import LauncherStep, StepState, parse_launcher_step
 from trainlog import (
     EvalScore,
     Frame,
+    GpuFault,
     LmEvalParser,
     LogResults,
     NcclMessage,
     ProcessStacks,
     PySpyParser,
     ThreadStack,
-    Xid,
+    parse_gpu_fault,
     parse_lm_eval,
     parse_nccl_message,
     parse_pyspy,
-    parse_xid,
 )
 
 DATA = Path(__file__).parents[3] / "practice" / "data"
@@ -162,23 +162,23 @@ def test_the_last_of_repeated_readings_counts() -> None:
     [
         (
             "[ 123.4] NVRM: Xid (PCI:0000:04:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
-            Xid(79, "0000:04:00", text="GPU has fallen off the bus."),
+            GpuFault(79, "0000:04:00", text="GPU has fallen off the bus."),
         ),
         (
             "kernel: NVRM: Xid (PCI:0000:3b:00.0): 31, pid=1234, name=python3, Ch 00000010, MMU Fault",
-            Xid(31, "0000:3b:00.0", text="Ch 00000010, MMU Fault"),
+            GpuFault(31, "0000:3b:00.0", text="Ch 00000010, MMU Fault"),
         ),
-        ("NVRM: Xid (0000:03:00): 8, Channel 00000001", Xid(8, "0000:03:00", text="Channel 00000001")),
+        ("NVRM: Xid (0000:03:00): 8, Channel 00000001", GpuFault(8, "0000:03:00", text="Channel 00000001")),
         (
             "nvidia-nvswitch0: SXid (PCI:0000:84:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
-            Xid(20034, "0000:84:00.0", switch=True, text="Fatal, Link 30 LTSSM Fault Up"),
+            GpuFault(20034, "0000:84:00.0", switch=True, text="Fatal, Link 30 LTSSM Fault Up"),
         ),
         ("NVRM: GPU at PCI:0000:04:00: GPU-8f2b", None),
         ("what does Xid 79 mean?", None),
     ],
 )
-def test_faults(line: str, expected: Xid | None) -> None:
-    assert parse_xid(line) == expected
+def test_faults(line: str, expected: GpuFault | None) -> None:
+    assert parse_gpu_fault(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_no_bytes_break_them(data: bytes, before: str) -> None:
 def test_no_text_breaks_them(text: str) -> None:
     parse_nvidia_smi(text.encode())
     for line in text.splitlines():
-        parse_xid("NVRM: Xid (PCI:0000:04:00): " + line)
+        parse_gpu_fault("NVRM: Xid (PCI:0000:04:00): " + line)
         parse_launcher_step("step 3 " + line)
         parse_nccl_message(line + " NCCL INFO " + line)
 

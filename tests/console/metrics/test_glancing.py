@@ -25,7 +25,7 @@ from screens.columns.jobs import JobLine
 from screens.columns.live_jobs import alarm_by_log
 from screens.columns.runs import run_facts
 from screens.job_tabs.hang import group_sign
-from screens.widgets.charts.training_panel import summary
+from screens.widgets.charts.training_panel import run_summary
 from screens.wording import BAD, HELD
 from tests.fakes import FakeSession, present
 from tests.screens.queue_scene import queue_scene, table_text
@@ -208,7 +208,7 @@ async def test_all_say_the_same_of_a_loss_that_was_lost_before_what_was_read() -
     track = measures.tracks[0]
     run = RunRecord("own-script", "llama", "default", **training_figures(track.position()))
     assert (run.nan_words, dict(run_facts(run, 0.0))["No number"]) == (f"loss is {words}", "since step 230 or earlier")
-    assert f"; loss is {words};" in "".join(each.text for each in summary(track))
+    assert f"; loss is {words};" in "".join(each.text for each in run_summary(track))
     assert [mark.words for mark in track.list_events()] == ["loss is NaN at 230 or earlier"]
     track.add_checkpoint(240, 1400.0)
     track.earlier = track.position()
@@ -264,7 +264,7 @@ async def test_a_finished_job_is_read_once_more_after_its_log_could_not_be_read(
 def test_a_job_that_has_ended_neither_works_nor_has_time_left() -> None:
     _, (track,), _ = read_lines(_lines(1, 300, nan_from=900))
     for over, sign, has_end in ((None, "●", True), (HELD, "‖", False), (BAD, "✗", False)):
-        runs = summary(track, left="10 min left, at 12:10", over=over)
+        runs = run_summary(track, left="10 min left, at 12:10", over=over)
         assert (runs[0].text, "left" in "".join(each.text for each in runs)) == (sign, has_end)
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from console.kube.objects.meta import Condition
 from console.logs.log_end import LogEnd
 from console.metrics.alarm import Alarm, AlarmKind
-from console.metrics.health import Health, HealthLevel, job_health
+from console.metrics.health import HealthLevel, JobHealth, job_health
 from console.metrics.job_progress import JobProgress
 from console.metrics.step_cadence import StepCadence
 from tests.fakes import fleet_of
@@ -90,7 +90,7 @@ def test_what_waits_is_not_well_and_says_why() -> None:
 END = LogEnd(1, 1_000.0, 0, kept=True, stage="stage 9 train", reason="rank 8: CUDA error")
 
 
-def kept(now: float, end: LogEnd = END, **more: object) -> Health:
+def kept(now: float, end: LogEnd = END, **more: object) -> JobHealth:
     progress = JobProgress(end=end, at=now, **more)  # type: ignore[arg-type]
     return job_health(JOB, replace(FLEET, at=now), job_progress=progress)
 

@@ -18,7 +18,7 @@ from console.kube.snapshot import Fleet
 from console.logs.log_line import LogLine
 from console.metrics.job_measures import known_layouts, read_lines
 from console.metrics.job_progress import JobProgress
-from console.metrics.log_result_cache import LearnedLogs
+from console.metrics.log_result_cache import LogResultCache
 from console.metrics.progress_reader import NAN_SEARCH_LINES, TABLE_TAIL_LINES, JobProgressReader
 from tests.fakes import fleet_of, present
 from tests.screens.scene import jobset, rank
@@ -56,7 +56,7 @@ class Command:
         self.read: list[int] = []
 
     async def look(self, job: JobSet, fleet: Fleet, pass_line: float = 250.0) -> JobProgress:
-        learned = LearnedLogs(self.place)
+        learned = LogResultCache(self.place)
         service = SimpleNamespace(
             test_history=SimpleNamespace(tests=(), stored={}, store=AsyncMock()),
             pass_line=pass_line, find_followed=lambda _: None,
@@ -121,12 +121,12 @@ def test_what_lines_look_like_is_learned_once_from_all_logs(tmp_path: Path) -> N
     known_layouts(()).clear()
     first = read_lines(lines)[1][0].position()
     (layout,) = known_layouts(())
-    learned = LearnedLogs(tmp_path / "learned")
+    learned = LogResultCache(tmp_path / "learned")
     learned.load()
     learned.store()
     known_layouts(()).clear()
     written = (tmp_path / "learned").stat().st_mtime_ns
-    again = LearnedLogs(tmp_path / "learned")
+    again = LogResultCache(tmp_path / "learned")
     again.load()
     again.store()
     assert (tmp_path / "learned").stat().st_mtime_ns == written  # there was nothing new
@@ -157,7 +157,7 @@ def test_a_layout_that_no_line_has_is_not_used(tmp_path: Path, lie: str) -> None
     lines = [LogLine(float(at), MEGATRON.format(at, 900, 9 - at / 200)) for at in range(1, 400)]
     known_layouts(()).clear()
     first = read_lines(lines)[1][0].position()
-    learned = LearnedLogs(tmp_path / "learned")
+    learned = LogResultCache(tmp_path / "learned")
     learned.load()
     learned.store()
     of, (layout,), *others = msgpack.decode((tmp_path / "learned").read_bytes())
@@ -167,7 +167,7 @@ def test_a_layout_that_no_line_has_is_not_used(tmp_path: Path, lie: str) -> None
     for wrong in ([layout | changed], [layout] * 17):
         (tmp_path / "learned").write_bytes(msgpack.encode([of, wrong, *others]))
         known_layouts(()).clear()
-        LearnedLogs(tmp_path / "learned").load()
+        LogResultCache(tmp_path / "learned").load()
         assert known_layouts(()) == []
         assert read_lines(lines)[1][0].position() == first
 

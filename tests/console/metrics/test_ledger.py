@@ -13,7 +13,7 @@ from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.gpu_time_ledger import Ledger, LedgerBox, RunMoments, compute_ledger, format_gpu_time, sum_ledgers
 from console.metrics.job_measures import JobMeasures, LogReader
 from console.metrics.time_spans import (
-    SeenTime,
+    RecordedSpans,
     SpanKind,
     TimeSpan,
     decode_seen_time,
@@ -152,7 +152,7 @@ class Script:
         self.lines = [(time, text.replace("/  100000", f"/{self.step:8}")) for time, text in self.lines]
 
     def ledger(self, spans: list[TimeSpan], *, wasted: bool = False) -> Ledger:
-        seen = SeenTime(BEGIN, self.ready, ("n0",), 0, tuple(merge_spans(spans, self.moments)))
+        seen = RecordedSpans(BEGIN, self.ready, ("n0",), 0, tuple(merge_spans(spans, self.moments)))
         assert decode_seen_time(seen.encode()) == seen
         run = RunMoments(self.gpus, BEGIN, self.admitted, self.now, True, wasted)
         return compute_ledger(run, seen, self.alarms)
@@ -308,7 +308,7 @@ def test_a_rank_that_is_slow_from_the_first_step_takes_its_share_of_the_steps_ar
 def test_a_first_step_that_began_before_the_second_in_which_its_pods_ran_counts_once(ready: float) -> None:
     spans = (TimeSpan(99.5, 100.6, SpanKind.BEFORE), TimeSpan(100.6, 103.0, SpanKind.FIRST, 0, 1),
              TimeSpan(103.0, 123.0, SpanKind.STEPS, 1, 11))  # fmt: skip
-    found = compute_ledger(RunMoments(16, 99.0, 99.0, 123.0), SeenTime(99.0, ready, (), 0, spans))
+    found = compute_ledger(RunMoments(16, 99.0, 99.0, 123.0), RecordedSpans(99.0, ready, (), 0, spans))
     ran = min(ready, 100.6)
     told = {LedgerBox.PULL: ran - 99, LedgerBox.INIT: 100.6 - ran, LedgerBox.COMPILE: 0.4, LedgerBox.PRODUCTIVE: 22.0}
     assert {box: took / 16 for box, took in found.boxes.items()} == pytest.approx(
@@ -329,7 +329,7 @@ def test_no_box_is_negative_whatever_the_clocks_say(seed: int) -> None:
         alarm = Alarm(AlarmKind.STALL, "no step", 120.0, began=began, over=over)
         admitted, ready = (chance.choice([0.0, chance.uniform(0, 200)]) for _ in range(2))
         run = RunMoments(16, chance.uniform(1, 90), admitted, chance.uniform(0, 250), wasted=odd)
-        seen = SeenTime(run.created, ready, (), 0, tuple(merge_spans([], spans)))
+        seen = RecordedSpans(run.created, ready, (), 0, tuple(merge_spans([], spans)))
         found = compute_ledger(run, seen, [alarm][: chance.randint(0, 1)])
         assert min(found.boxes.values()) >= 0
         assert sum(found.boxes.values()) == 16 * max(0, round(1000 * run.end) - round(1000 * run.created))
@@ -360,7 +360,7 @@ def boxes_of(
     reader = LogReader(measures, 1)
     reader.feed_lines([PodLine(0, time, text, 0, "train-0", "main") for time, text in lines])
     reader.close()
-    seen = SeenTime(BEGIN, BEGIN + 5, (), 0, tuple(measures.list_spans(BEGIN + end, Thresholds())))
+    seen = RecordedSpans(BEGIN, BEGIN + 5, (), 0, tuple(measures.list_spans(BEGIN + end, Thresholds())))
     assert decode_seen_time(seen.encode()) == seen
     alarms = [Alarm(AlarmKind.STALL, "no step", BEGIN + end - 1, began=lines[-1][0])] if alarm else []
     found = compute_ledger(RunMoments(1, BEGIN, BEGIN, BEGIN + end, over, wasted), seen, alarms)
@@ -422,7 +422,7 @@ def test_a_run_is_starting_until_a_first_step_that_a_second_reading_puts_a_littl
         ]
         for at in (103.0, 103.1)
     )
-    seen = SeenTime(99.0, 101.0, (), 0, tuple(merge_spans(merge_spans(first, second), second)))
+    seen = RecordedSpans(99.0, 101.0, (), 0, tuple(merge_spans(merge_spans(first, second), second)))
     found = compute_ledger(RunMoments(16, 99.0, 99.0, 130.0), seen)
     assert (found.boxes[LedgerBox.INIT], found.boxes[LedgerBox.UNSEEN]) == (16 * 2000, 0)
 
@@ -446,7 +446,7 @@ def test_steps_that_are_slow_for_a_reason_nobody_found_are_productive() -> None:
 
 
 def test_a_run_that_never_left_its_queue_held_nothing() -> None:
-    found = compute_ledger(RunMoments(8, BEGIN, 0.0, BEGIN + 60), SeenTime())
+    found = compute_ledger(RunMoments(8, BEGIN, 0.0, BEGIN + 60), RecordedSpans())
     assert (found.boxes[LedgerBox.QUEUED], found.allocated) == (480_000, 0)
     assert sum_ledgers([found, found]).boxes[LedgerBox.QUEUED] == 960_000
 

@@ -15,7 +15,7 @@ import pytest
 from console.logs.log_line import PodLine
 from console.metrics.job_measures import JobMeasures, LogReader
 from console.metrics.training_run import MAX_STORED_STEPS, TrainingRun
-from trainlog import Rollback, Step
+from trainlog import Step, StepRollback
 
 POINTS = 2000
 LINE = (
@@ -79,7 +79,7 @@ def test_what_is_drawn_of_a_long_run_is_true_of_all_its_steps(seed: int) -> None
             gone = chance.randrange(1, 300)
             del every[-gone:]
             growing.truncate(len(growing) - gone)
-            run.rewinds += (Rollback(len(every) + gone, len(every) + 1),)
+            run.rewinds += (StepRollback(len(every) + gone, len(every) + 1),)
         elif chance.random() < 0.1 and every:
             at = chance.randrange(1, min(len(every), 400) + 1)
             every[-at] = growing[-at] = every[-at]._replace(lr=chance.random())

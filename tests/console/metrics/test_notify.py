@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from console.metrics.apprise_messages import MAX_MESSAGES, Outbox, format_failures, mask_address, send_to_all
+from console.metrics.apprise_messages import MAX_MESSAGES, AlarmOutbox, format_failures, mask_address, send_to_all
 from console.settings_file import LoadedConfig, load_config
 from tests.web_server import server
 
@@ -53,7 +53,7 @@ async def test_a_message_without_text_only_looks_at_addresses() -> None:
 @pytest.mark.slow(reason="starts the program that sends messages")
 async def test_alarms_that_come_while_others_are_sent_go_together_and_failures_are_reported_once() -> None:
     told: list[str] = []
-    outbox = Outbox()
+    outbox = AlarmOutbox()
     with server() as (host, got):
         addresses = [f"json://{host}", f"nonsense://{SECRET}"]
         outbox.add_message("one: stall", "no step")

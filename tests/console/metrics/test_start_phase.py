@@ -15,7 +15,7 @@ from console.metrics.job_measures import JobMeasures, read_lines
 from console.metrics.job_progress import JobProgress, progress_of_measures
 from console.metrics.start_phase import PULL_PHASE, StartPhase, StartRecorder, longest_phases, pull_phase, pull_seconds
 from console.scheduling.pod_slots import PodSlot
-from screens.columns.jobs import JobLine, last_cell
+from screens.columns.jobs import JobLine, reason_cell
 from screens.columns.live_jobs import alarm_by_log
 from screens.wording import plain_text
 from tests.fakes import fleet_of, present
@@ -136,13 +136,13 @@ def test_the_state_of_a_job_that_is_late_before_its_first_step(quiet: float, sta
     line = JobLine(job, fleet, JobProgress(start=start, at=1460.0, printed=start.printed))
     words = "in stage 12 train since 23 min, at most 4 min before"
     assert (line.health.state, line.health.words) == (state, words)
-    assert plain_text(last_cell(line)) == words
+    assert plain_text(reason_cell(line)) == words
     alarm = alarm_by_log(line)
     assert (alarm.words, alarm.began) == (f"{words} (by its log)", 80.0) if alarm else state == "late"
     for fresh in (replace(start, longest=0.0), replace(start, since=1400.0)):
         well = replace_line(line, job_progress=JobProgress(start=fresh, at=1460.0))
         assert (well.health.state, well.health.level) == ("running", HealthLevel.WELL)
-        assert plain_text(last_cell(well)) == fresh.words(1460.0)
+        assert plain_text(reason_cell(well)) == fresh.words(1460.0)
 
 
 def test_what_prints_lines_is_late_but_has_not_stalled() -> None:

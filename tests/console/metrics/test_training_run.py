@@ -21,7 +21,7 @@ from screens.wording import clock_time
 from tests.fakes import fleet_of, present
 from tests.parsing import run_of
 from tests.screens.scene import jobset, rank
-from trainlog import STEPS_IN_BLOCK, MetricColumn, Rollback, Step
+from trainlog import STEPS_IN_BLOCK, MetricColumn, Step, StepRollback
 
 
 def steps(number: int, *, total: int = 0, nan_from: int = 0, spike_at: int = 0, flat: bool = False) -> list[Step]:
@@ -172,7 +172,7 @@ def test_restarts_checkpoints_and_evictions_are_on_one_axis() -> None:
     made = track(steps(100))
     made.add_checkpoint(50, 1000.0 + 7 * 50)
     made.add_checkpoint(50, 1000.0 + 7 * 51)
-    made.rewinds += (Rollback(80, 51),)
+    made.rewinds += (StepRollback(80, 51),)
     made.sync(1000.0 + 7 * 80)
     made.add_failures([
         PodFailure(0, 1, reason="Evicted", cause="eviction", time=1000.0 + 7 * 60.5),

@@ -25,7 +25,7 @@ from console.preflight.check import (
     combine_verdicts,
     fail,
     ok,
-    tally,
+    tally_results,
     warn,
 )
 from console.preflight.cluster import MIN_GKE_VERSION, RECOMMENDED_GKE_VERSION
@@ -43,7 +43,7 @@ async def test_every_check_answers_with_evidence_and_a_fix() -> None:
         assert sorted(ended) == [check.id for check in checks] == [f"P{number:02d}" for number in range(1, 37)]
         assert all(check.evidence and check.fix and check.over for check in checks)
         assert all(check.reason for check in checks if check.result is not Result.OK)
-        assert not tally(checks).failing
+        assert not tally_results(checks).failing
         asked = [look for check in checks for look in check.looks]
         assert {look.at for look in asked} == {"Kubernetes", "Google", "registry"}
         calls = [method for method, _ in here.world.calls if method.endswith("GetCluster")]

@@ -18,8 +18,8 @@ from console.scheduling.job_arrivals import (
     HOUR,
     RECENT_SECONDS,
     SeenWorkload,
+    add_seen_workloads,
     expected_arrivals,
-    note_workloads,
     read_seen_workloads,
     update_seen_workloads,
 )
@@ -59,8 +59,8 @@ def test_each_workload_is_noted_once_as_it_asked_and_forgotten_after_two_weeks(t
     old = structs.replace(
         running, seen=fleet.at - RECENT_SECONDS - 1, workload=structs.replace(running.workload, uid="old")
     )
-    assert old not in note_workloads([old, *first], fleet, "s")
-    assert old in note_workloads([old, *first], fleet, "another"), "another cluster's clock says nothing"
+    assert old not in add_seen_workloads([old, *first], fleet, "s")
+    assert old in add_seen_workloads([old, *first], fleet, "another"), "another cluster's clock says nothing"
     path.write_text("{")
     assert read_seen_workloads(path) == []
 

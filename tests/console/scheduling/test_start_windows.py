@@ -17,7 +17,7 @@ from console.kube.snapshot import Fleet
 from console.scheduling import start_windows as module
 from console.scheduling.forecast_record import RecordedWindow, compare, read_recorded_windows, score, update_record
 from console.scheduling.launch_forecast import LaunchDemand, with_waiting_launch
-from console.scheduling.start_simulation import expected_starts, tried_of
+from console.scheduling.start_simulation import expected_starts, first_waiting
 from console.scheduling.start_windows import (
     PastRun,
     PastTimes,
@@ -194,7 +194,7 @@ def four_queues(*waiting: int) -> Fleet:
 )
 def test_each_queue_has_a_fair_share_of_what_is_forecast(waiting: tuple[int, ...], tried: tuple[int, ...]) -> None:
     fleet = four_queues(*waiting)
-    assert [len(tried_of(fleet)[f"q{number}"]) for number in range(4)] == list(tried)
+    assert [len(first_waiting(fleet)[f"q{number}"]) for number in range(4)] == list(tried)
     starts = expected_starts(fleet, {f"uid-q{number}-runs": 600.0 for number in range(4)})
     for number, many in enumerate(waiting):
         if many:

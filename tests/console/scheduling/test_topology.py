@@ -6,7 +6,7 @@ from console.kube.objects.jobset import JobSet
 from console.kube.objects.node import MAX_GPUS_PER_NODE, Node, Provisioning
 from console.kube.objects.pod import Pod
 from console.scheduling.free_slots import eligible_nodes
-from console.scheduling.topology import NO_POOL, GpuState, LargestFree, floor, host, pools
+from console.scheduling.topology import NO_POOL, GpuState, LargestFree, build_floor, build_pools, host
 from tests.fakes import fleet_of
 
 BLOCK, SUBBLOCK = (f"cloud.google.com/gce-topology-{level}" for level in ("block", "subblock"))
@@ -37,13 +37,13 @@ def test_pips_name_the_jobset_that_holds_them_and_its_owner() -> None:
 
 def test_a_host_that_takes_no_pods_has_nothing_free() -> None:
     tired = node(1, cordoned=True)
-    made = floor([tired], fleet_of(tired, pod("a", "n0001", 2)))
+    made = build_floor([tired], fleet_of(tired, pod("a", "n0001", 2)))
     assert (made.used, made.free, made.out_of_use, made.slots) == (2, 0, 6, 0)
 
 
 def test_a_lost_gpu_is_out() -> None:
     broken = node(1, gpus=7)
-    made = floor([broken], fleet_of(broken))
+    made = build_floor([broken], fleet_of(broken))
     assert (made.free, made.out_of_use, made.whole_free_gpus, made.slots) == (7, 1, 0, 0)
 
 
@@ -68,7 +68,7 @@ def sixteen() -> list[Node]:
 def test_the_largest_free_stretch_of_the_floor() -> None:
     nodes = sixteen()
     busy = [pod(f"p{number}", f"n{number:04}") for number in (0, 1, 2, 4, 8, 9, 10, 11)]
-    made = floor(nodes, fleet_of(*nodes, *busy))
+    made = build_floor(nodes, fleet_of(*nodes, *busy))
     assert made.largest == LargestFree("sub-3", 32, 32, 64)
     assert [(block.name, block.slots) for block in made.blocks] == [("blk-0", 4), ("blk-1", 4)]
     assert [(each.name, each.slots) for each in made.subblocks] == [
@@ -86,14 +86,14 @@ def test_where_pods_fit_together() -> None:
 
 
 def test_nothing_is_free_on_an_empty_floor() -> None:
-    made = floor([], fleet_of())
+    made = build_floor([], fleet_of())
     assert (made.largest, made.slots, made.holders) == (LargestFree(), 0, ())
 
 
 def test_who_holds_most_comes_first() -> None:
     nodes = sixteen()
     busy = [pod("p0", "n0000", jobset="small", jobset_uid="u2"), pod("p1", "n0001"), pod("p2", "n0002")]
-    assert [(each.name, gpus) for each, gpus in floor(nodes, fleet_of(*nodes, *busy)).holders] == [
+    assert [(each.name, gpus) for each, gpus in build_floor(nodes, fleet_of(*nodes, *busy)).holders] == [
         ("train", 16), ("small", 8),
     ]  # fmt: skip
 
@@ -107,7 +107,7 @@ def test_pools_by_label_with_what_they_have() -> None:
         *(node(100 + n, 9, pool="spot", provisioning=Provisioning.SPOT, zone=f"z{n}") for n in range(2)),
         Node("cpu-1", pool="system", machine_type="e2-standard-8", ready=True),
     ]
-    reserved, spot, system = pools(fleet_of(*nodes, pod("p", "n0000"), pod("q", "n0100", 4)))
+    reserved, spot, system = build_pools(fleet_of(*nodes, pod("p", "n0000"), pod("q", "n0100", 4)))
     assert (reserved.name, reserved.reservation, reserved.provisioning) == ("a4", "res-1", Provisioning.RESERVATION)
     assert (reserved.floor.used, reserved.floor.free, reserved.floor.total) == (8, 120, 128)
     assert reserved.floor.slots == 15
@@ -121,7 +121,7 @@ def test_faults_and_maintenance_are_named_by_node() -> None:
         node(2, ready=False, not_ready_reason="NodeStatusUnknown"),
         node(3, fault="XID"),
     ]
-    (pool,) = pools(fleet_of(*nodes))
+    (pool,) = build_pools(fleet_of(*nodes))
     assert pool.faults == (("n0002", "NodeStatusUnknown"), ("n0003", "reported faulty: XID"))
     assert [(each.name, each.maintenance_at, each.maintenance_active) for each in pool.maintenance] == [
         ("n0001", 99.0, False)
@@ -130,14 +130,14 @@ def test_faults_and_maintenance_are_named_by_node() -> None:
 
 
 def test_nodes_without_a_pool_go_by_machine_type() -> None:
-    found = pools(fleet_of(Node("a"), Node("b", machine_type="m1"), Node("c", machine_type="m1"), node(1)))
+    found = build_pools(fleet_of(Node("a"), Node("b", machine_type="m1"), Node("c", machine_type="m1"), node(1)))
     assert [(pool.name, pool.labelled, pool.nodes_total) for pool in found] == [
         ("a4", True, 1), ("m1", False, 2), (NO_POOL, False, 1),
     ]  # fmt: skip
 
 
 def test_no_nodes_no_pools() -> None:
-    assert pools(fleet_of()) == ()
+    assert build_pools(fleet_of()) == ()
 
 
 @given(
@@ -158,7 +158,7 @@ def test_pips_always_add_up(machines: list[tuple[int, int, int, bool, str]], bus
     ]
     pods = [pod(f"p{n}", f"n{on:04}", gpus, phase=phase) for n, (on, gpus, phase) in enumerate(busy)]
     fleet = fleet_of(*nodes, *pods)
-    found = pools(fleet)
+    found = build_pools(fleet)
     assert sum(pool.nodes_total for pool in found) == len(nodes)
     for pool in found:
         assert pool.floor.used + pool.floor.free + pool.floor.out_of_use == pool.floor.total
@@ -176,7 +176,7 @@ def test_room_in_a_subblock_is_room_in_its_block(pods: int, gpus: int) -> None:
     nodes = sixteen()
     fleet = fleet_of(*nodes, pod("a", "n0000", 3), pod("b", "n0009", 8))
     found = eligible_nodes(fleet, gpus, "")
-    owner = {sub.name: block.name for block in floor(nodes, fleet).blocks for sub in block.subblocks}
+    owner = {sub.name: block.name for block in build_floor(nodes, fleet).blocks for sub in block.subblocks}
     rooms = [{name for name, free in found.slots(level).items() if free >= pods} for level in (SUBBLOCK, BLOCK)]
     assert {owner[name] for name in rooms[0]} <= rooms[1]
     assert found.free >= pods or not rooms[1]

@@ -22,10 +22,10 @@ from msgspec import structs
 from kueue_rules import (
     CycleVerdict,
     FlavorChoice,
-    FlavorTurns,
     Move,
     Snapshot,
     SnapshotWorkload,
+    TriedFlavorMemory,
     VirtualCluster,
     admission_cycle,
 )
@@ -156,7 +156,7 @@ def _possible_timings(step: Step) -> Iterator[Timing]:
                 yield Timing(waits, late)
 
 
-class _LateTurns(FlavorTurns):
+class _LateTurns(TriedFlavorMemory):
     """Messages of some workloads come back too late for the next try to begin with the first flavor."""
 
     late: frozenset[str] = frozenset()

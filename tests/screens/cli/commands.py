@@ -20,7 +20,7 @@ from tests.fakes import FakeSession
 
 def parse(argv: list[str]) -> Any:
     """The options of one command line, of whatever class its command has."""
-    return command_line.parse(argv)
+    return command_line.parse_command_line(argv)
 
 
 async def perform(options: Options) -> int:

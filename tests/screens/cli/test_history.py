@@ -20,7 +20,7 @@ from console.launch.run_record import Outcome, RunRecord, finish_record
 from console.metrics.alarm import Alarm, AlarmKind
 from screens.__main__ import main
 from screens.cli.history import as_item, show_run
-from screens.columns.column import as_text
+from screens.columns.column import text_table
 from screens.columns.runs import RUNS, outcome_cell, run_sentence
 from tests.contract.client import Api
 from tests.screens.cli.commands import Commands
@@ -238,7 +238,7 @@ def test_a_stalled_run_is_shown_as_stopped(capsys: pytest.CaptureFixture[str]) -
     alarm = Alarm(AlarmKind.STALL, "no step for 5 min after step 1,240", 1100.0, "team", "far")
     ended = RunRecord("ddp-smoke", "far", "team", number=3, launched=1000.0, ended=1500.0, outcome=Outcome.STOPPED)
     stalled = finish_record(replace(ended, step=1240, alarms=(alarm,)))
-    titles, cells = as_text(RUNS, [stalled, ended])
+    titles, cells = text_table(RUNS, [stalled, ended])
     assert [(row[titles.index("OUTCOME")], row[titles.index("WHY")]) for row in cells] == [
         ("✗ stopped", "stopped by a person, stalled since step 1,240"),
         ("‖ stopped", ""),

@@ -17,7 +17,7 @@ from console.launch.run_record import Outcome, RunRecord
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.gpu_time_ledger import Ledger, LedgerBox
 from console.metrics.health import SLOW_RANK_HEALTH
-from console.metrics.time_spans import SeenTime, SpanKind, TimeSpan
+from console.metrics.time_spans import RecordedSpans, SpanKind, TimeSpan
 from screens.__main__ import main
 from screens.columns.runs import cost_lines, cost_words
 from tests.screens.cli.commands import Commands
@@ -37,7 +37,7 @@ def run(name: str, who: str, queue: str, nodes: tuple[str, ...], *, ago: float =
     return RunRecord(
         "ddp-smoke", name, "team", launched=begin, started=begin + 60, ended=begin + 1600, who=who, queue=queue,
         gpus=8 * len(nodes), outcome=Outcome.SUCCEEDED, alarms=(alarm,),
-        seen=SeenTime(begin, begin + 120, nodes, 0, tuple(spans)).encode(),
+        seen=RecordedSpans(begin, begin + 120, nodes, 0, tuple(spans)).encode(),
     )  # fmt: skip
 
 

@@ -18,12 +18,12 @@ from msgspec.structs import replace
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube.stream_completeness import SERVER_CLOCK
 from console.launch.run_record import Outcome, RunRecord
-from console.logs.job_log import Coverage, JobLog
+from console.logs.job_log import JobLog, LogCoverage
 from console.logs.log_line import LogLine, PodLine
 from console.metrics.alarm import AlarmKind
 from console.scheduling.why_job import why_job
 from screens.cli import logs, logs as log_printers, logs as log_tail, why
-from screens.cli.logs import moment, tail_then_follow
+from screens.cli.logs import parse_moment, tail_then_follow
 from tests.fakes import FakeSession
 from tests.screens.cli.commands import given, parse
 from tests.screens.queue_scene import queue_scene
@@ -103,7 +103,7 @@ async def test_following_begins_with_so_many_last_lines_of_each_rank(monkeypatch
         await more.wait()
         yield [PodLine(1, now + 101, "1 later"), PodLine(0, now - 1, "0 late")]
 
-    log = cast("JobLog", SimpleNamespace(coverage=Coverage(total=2, live=2)))
+    log = cast("JobLog", SimpleNamespace(coverage=LogCoverage(total=2, live=2)))
     monkeypatch.setattr(log_tail, "_PAUSE_SECONDS", 0.001)
     async with aclosing(printed()) as lines, aclosing(tail_then_follow(lines, log, 2, follow=True)) as tail:
         first = await anext(tail)
@@ -120,7 +120,7 @@ async def test_following_shows_what_is_there_though_ranks_wait_for_their_pods(mo
         yield [PodLine(0, 1.0, "one"), PodLine(0, 2.0, "two")]
         await asyncio.Event().wait()
 
-    log = cast("JobLog", SimpleNamespace(coverage=Coverage(total=2, live=1, waiting=1)))
+    log = cast("JobLog", SimpleNamespace(coverage=LogCoverage(total=2, live=1, waiting=1)))
     async with aclosing(printed()) as lines, aclosing(tail_then_follow(lines, log, 1, follow=True)) as tail:
         assert [line.text for line in await anext(tail)] == ["two"]
 
@@ -264,7 +264,7 @@ async def followed_by_consensus(
         gaps=(),
         iter_lines=lambda _: lines(),
         ranks=2,
-        coverage=Coverage(total=2, live=2 - waiting, waiting=waiting),
+        coverage=LogCoverage(total=2, live=2 - waiting, waiting=waiting),
     )
     options = parse(["logs", "llama", "--all", "-f", "--consensus"])
     task = asyncio.create_task(logs.print_all(cast("JobLog", log), options, logs.LineSelection(options)))
@@ -486,10 +486,10 @@ async def test_why_never_says_that_all_is_well(session: FakeSession, capsys: pyt
 
 
 def test_times_and_patterns_that_are_none() -> None:
-    assert moment("1970-01-01T00:00:10+00:00") == 10
-    assert time.time() - moment("2h") == pytest.approx(7200, abs=60)
+    assert parse_moment("1970-01-01T00:00:10+00:00") == 10
+    assert time.time() - parse_moment("2h") == pytest.approx(7200, abs=60)
     with pytest.raises(BadInput):
-        moment("yesterday")
+        parse_moment("yesterday")
     with pytest.raises(BadInput):
         logs.LineSelection(parse(["logs", "x", "--grep", "("]))
 

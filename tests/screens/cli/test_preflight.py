@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from screens.cli.command_line import parse
+from screens.cli.command_line import parse_command_line
 from tests.console.preflight.ground import ground
 from tests.screens.cli.commands import perform
 
@@ -17,7 +17,7 @@ KEYS = {
 
 async def a4(here: object, *argv: str) -> int:
     place = str(here.cluster.kubeconfig)  # type: ignore[attr-defined]
-    return await perform(parse([*argv, "--kubeconfig", place]))
+    return await perform(parse_command_line([*argv, "--kubeconfig", place]))
 
 
 async def test_json_has_every_check_with_evidence_and_fix(capsys: pytest.CaptureFixture[str]) -> None:

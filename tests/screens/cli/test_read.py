@@ -15,7 +15,7 @@ import pytest
 from screens.__main__ import main
 from screens.cli import output
 from tests.screens.cli.commands import loaded
-from trainlog import LogResults, ResultsPrinter, Step, Steps
+from trainlog import LogResults, ResultsPrinter, RunSteps, Step
 
 ROOT = Path(__file__).parents[3]
 FIXTURES = ROOT / "tests" / "fixtures"
@@ -136,7 +136,7 @@ def test_a_step_whose_bar_lags_is_reported_once_its_number_is_known(capsys: pyte
 def test_a_step_that_was_reported_is_not_reported_again(capsys: pytest.CaptureFixture[str]) -> None:
     told, steps = ResultsPrinter(output.print_line), [Step(number, 9, loss=float(number)) for number in range(1, 5)]
     for known, unsettled in ((0, True), (1, False), (2, True), (2, False), (3, False), (3, True), (4, False)):
-        run = SimpleNamespace(format="hf", steps=Steps(steps[:known]), rewinds=(), is_number_uncertain=unsettled)
+        run = SimpleNamespace(format="hf", steps=RunSteps(steps[:known]), rewinds=(), is_number_uncertain=unsettled)
         told.more(cast("LogResults", SimpleNamespace(growing_tests=(), training=(run,))))
     assert capsys.readouterr().out.splitlines() == ["training: hf", *(f"{at}/9  loss {at}" for at in range(1, 5))]
 

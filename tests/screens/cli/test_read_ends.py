@@ -19,7 +19,7 @@ import pytest
 
 from screens.__main__ import main
 from screens.cli import output
-from trainlog import LogResults, NcclParser, PackedSteps, ResultsPrinter, Step, Steps
+from trainlog import LogResults, NcclParser, PackedSteps, ResultsPrinter, RunSteps, Step
 
 ROOT = Path(__file__).parents[3]
 HEAD = (
@@ -182,14 +182,14 @@ def test_what_is_new_is_reported_without_a_copy_of_what_was(monkeypatch: pytest.
     reading, told = LogResults(), ResultsPrinter(output.print_line)
     monkeypatch.setattr(NcclParser, "tests", None)
     steps: list[int] = []
-    pieces = Steps.chunks
+    pieces = RunSteps.chunks
 
-    def counted(self: Steps, start: int, stop: int) -> Iterator[PackedSteps | list[Step]]:
+    def counted(self: RunSteps, start: int, stop: int) -> Iterator[PackedSteps | list[Step]]:
         for piece in pieces(self, start, stop):
             steps.append(len(piece))
             yield piece
 
-    monkeypatch.setattr(Steps, "chunks", counted)
+    monkeypatch.setattr(RunSteps, "chunks", counted)
     for number in range(1, 3001):
         reading.feed(f"step {number} loss 2.5\n".encode())
         told.more(reading)

@@ -36,9 +36,9 @@ from screens.cli import lists
 from screens.cli.launch import wait_for_end
 from screens.cli.lists import LISTS, MAX_SELECTED_JOBS, SELECTORS_OF_LIST, layout_of, list_pods_of, print_rows
 from screens.cli.why import _next_steps
-from screens.columns.column import as_json, as_text
+from screens.columns.column import as_json, text_table
 from screens.columns.job_header import explanation
-from screens.columns.jobs import JOBS, JobLine, last_cell, start_words
+from screens.columns.jobs import JOBS, JobLine, reason_cell, start_words
 from screens.columns.live_jobs import alarm_by_log, with_diagnoses
 from screens.wording import BAD, OK, Span, bar, plain_text
 from tests.fakes import FakeSession, fleet_of, monitor, present
@@ -85,7 +85,7 @@ async def test_a_job_with_a_slow_rank_that_a_console_found_is_listed_with_it() -
     assert (row["state"], row["health"]["level"]) == ("running", "late")
     assert row["why"] == "the others wait for one rank in each step"
     assert row["verdict"].startswith(f"{words} (measured at ")
-    assert plain_text(last_cell(line)) == "waits for rank 9", "a column has no room for more"
+    assert plain_text(reason_cell(line)) == "waits for rank 9", "a column has no room for more"
     lines = list(_next_steps(session, "one", None, line, AlarmReport()))  # type: ignore[arg-type]
     assert lines == [f"{line.health.verdict}.", *advice]
     slower = replace(line, job_progress=JobProgress(step=9, stepped=now, slower="step time up from 2 s to 3 s"))
@@ -339,13 +339,13 @@ def test_lists_say_of_the_pods_that_they_ask_for_what_they_would_of_all() -> Non
     for name in SELECTORS_OF_LIST.keys() - {"jobs"}:
         layout = layout_of(name)
         for few in (fleet, *([holding] if name in {"nodes", "pools"} else ())):
-            shown = [as_text(layout.columns, layout.of(each, None, str)) for each in (few, every)]
+            shown = [text_table(layout.columns, layout.of(each, None, str)) for each in (few, every)]
             assert shown[0] == shown[1]
     fleet = queue_scene()
     fleet = replace(fleet, jobsets={key: job for key, job in fleet.jobsets.items() if job.name in {"llama", "sweep"}})
     stranger = Pod("default", "stranger", uid="s", phase="Running", node=next(iter(fleet.nodes))[1], gpus=8)
     more = replace(fleet, pods={**fleet.pods, ("default", "stranger"): stranger})
-    shown = [as_text(JOBS.columns, JOBS.of(each, None, str)) for each in (fleet, more)]
+    shown = [text_table(JOBS.columns, JOBS.of(each, None, str)) for each in (fleet, more)]
     assert shown[0] == shown[1]
 
 

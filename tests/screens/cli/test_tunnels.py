@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from screens.__main__ import main
-from screens.cli.proxy import proxied, read
+from screens.cli.proxy import parse_arguments, proxy_arguments
 from tests.apiserver import ApiServer, status
 from tests.console.kube.kubelet import FORWARD, echo_port
 
@@ -66,11 +66,11 @@ async def test_what_is_wrong_is_reported_on_standard_error_and_by_the_exit_code(
 
 
 def test_where_the_word_proxy_is_the_command() -> None:
-    assert proxied(["proxy", "a", "0"]) == ["a", "0"]
-    assert proxied(["-n", "proxy", "jobs"]) is None
-    assert proxied(["--context", "c", "--read-only", "proxy", "a"]) == ["--context", "c", "--read-only", "a"]
-    assert proxied(["logs", "proxy"]) is None
-    words, given = read(["-nteam", "a", "--port=22", "workers/1", "--read-only"])
+    assert proxy_arguments(["proxy", "a", "0"]) == ["a", "0"]
+    assert proxy_arguments(["-n", "proxy", "jobs"]) is None
+    assert proxy_arguments(["--context", "c", "--read-only", "proxy", "a"]) == ["--context", "c", "--read-only", "a"]
+    assert proxy_arguments(["logs", "proxy"]) is None
+    words, given = parse_arguments(["-nteam", "a", "--port=22", "workers/1", "--read-only"])
     assert (words, given) == (["a", "workers/1"], {"namespace": "team", "port": "22"})
 
 

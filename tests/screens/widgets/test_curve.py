@@ -5,17 +5,17 @@ from itertools import pairwise
 import pytest
 
 from console.metrics.export_results import format_message_size
-from screens.widgets.charts.braille import DOTS_HIGH, Box, Canvas, PlotFrame, round_step, round_ticks
-from screens.widgets.charts.nccl_panel import Band, Point, draw, expected
+from screens.widgets.charts.braille import DOTS_HIGH, Canvas, PlotBox, PlotFrame, round_step, round_ticks
+from screens.widgets.charts.nccl_panel import CurvePoint, ExpectedRange, draw_curve, expected_at_size
 from screens.widgets.charts.training_chart import MIN_SPEED_AXIS_SHARE, AxisRange, View, _axis_labels, widen_speed_axis
 
 MIB = 1 << 20
-POINTS = [Point(MIB << shift, 40.0 * shift, 40.0 * shift - 25) for shift in range(1, 13)]
-BAND = (Band(8 * MIB, 90, 110), Band(512 * MIB, 500, 600))
+POINTS = [CurvePoint(MIB << shift, 40.0 * shift, 40.0 * shift - 25) for shift in range(1, 13)]
+BAND = (ExpectedRange(8 * MIB, 90, 110), ExpectedRange(512 * MIB, 500, 600))
 
 
-def picture(points: list[Point], width: int, height: int, marked: int | None = None) -> list[str]:
-    rows = draw(points, BAND, width, height, marked).rows()
+def picture(points: list[CurvePoint], width: int, height: int, marked: int | None = None) -> list[str]:
+    rows = draw_curve(points, BAND, width, height, marked).rows()
     return ["".join(run.text for run in row) for row in rows]
 
 
@@ -36,21 +36,21 @@ def test_halves_differ_without_colour_and_legend_explains_them() -> None:
 
 
 def test_equal_halves_share_one_mark() -> None:
-    legend, *rows = picture([Point(MIB, 10.0, 10.0)], 40, 10)
+    legend, *rows = picture([CurvePoint(MIB, 10.0, 10.0)], 40, 10)
     assert "\n".join(rows).count("◉") == 1
     assert "◉ both" in legend
-    unlike, *rows = picture([Point(MIB, 500.0, 10.0)], 40, 10)
+    unlike, *rows = picture([CurvePoint(MIB, 500.0, 10.0)], 40, 10)
     assert not {"◉"} & {*unlike, *"".join(rows)}
 
 
 def test_halves_that_are_alike_share_a_mark_wherever_a_line_ends() -> None:
     for value in range(40, 100):
-        rows = picture([Point(MIB, float(value), value + 0.1), Point(2 * MIB, 200.0, 200.0)], 40, 10)[1:]
+        rows = picture([CurvePoint(MIB, float(value), value + 0.1), CurvePoint(2 * MIB, 200.0, 200.0)], 40, 10)[1:]
         assert "○" not in "".join(rows), value
 
 
 def test_without_anything_measured_there_are_no_axes() -> None:
-    assert not any(run.text.strip() for row in draw([], (), 40, 10).rows() for run in row)
+    assert not any(run.text.strip() for row in draw_curve([], (), 40, 10).rows() for run in row)
 
 
 def test_axes_name_sizes_and_values() -> None:
@@ -83,14 +83,14 @@ def test_too_small_says_so_instead_of_drawing_a_smudge() -> None:
 
 def test_nothing_measured_and_missing_halves() -> None:
     assert len(picture([], 60, 12)) == 12
-    text = "\n".join(picture([Point(MIB, None, None), Point(2 * MIB, 5.0, None)], 60, 12))
+    text = "\n".join(picture([CurvePoint(MIB, None, None), CurvePoint(2 * MIB, 5.0, None)], 60, 12))
     assert text.count("●") == 2  # the point and the legend
     assert text.count("○") == 1  # only the legend
 
 
 def test_expected_between_known_sizes() -> None:
-    assert expected(BAND, 64 * MIB) == pytest.approx((295, 355))
-    assert expected(BAND, 4 * MIB) is None
+    assert expected_at_size(BAND, 64 * MIB) == pytest.approx((295, 355))
+    assert expected_at_size(BAND, 4 * MIB) is None
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_size_words(amount: float, text: str) -> None:
 @pytest.mark.parametrize("lines", [2, 3, 5, 8, 14, 30])
 @pytest.mark.parametrize(("low", "high"), [(2.1, 5.6), (3.9, 11.2), (0.999, 1.001), (77.0, 77.0), (0.0, 1e-9)])
 def test_an_axis_has_two_values_at_least_each_in_a_line_of_its_own(low: float, high: float, lines: int) -> None:
-    frame = PlotFrame(Box(0, 0, 60, lines + 1), low, high, below=0)
+    frame = PlotFrame(PlotBox(0, 0, 60, lines + 1), low, high, below=0)
     rows = [row // DOTS_HIGH for tick in frame.ticks if (row := frame.row(tick)) is not None]
     assert len(rows) == len(set(rows)) >= 2
     slack = 1e-9 * max(1.0, high)
@@ -120,7 +120,7 @@ def test_ticks_are_round_and_reach_the_top() -> None:
     ("sight", "labels"), [((1.0, 2.0), "1 2"), ((0.0, 10.0), "0 3 6 9"), ((0.0, 1000.0), "0 250 500 750 1,000")]
 )
 def test_the_axis_of_steps_has_whole_ones(sight: tuple[float, float], labels: str) -> None:
-    frame = PlotFrame(Box(0, 0, 64, 10), 0.0, 1.0, below=2)
+    frame = PlotFrame(PlotBox(0, 0, 64, 10), 0.0, 1.0, below=2)
     assert " ".join(label for _, label in _axis_labels(frame, AxisRange(*sight), View())) == labels
 
 

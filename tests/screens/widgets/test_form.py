@@ -16,7 +16,7 @@ from console.launch.field_values import parse_changes
 from console.launch.recipes import Field, FieldKind
 from console.scheduling.launch_forecast import QueueChoice
 from screens.theme import DARK
-from screens.widgets.form.editors import Line
+from screens.widgets.form.editors import LineEditor
 from screens.widgets.form.form_lines import FormLines
 from screens.widgets.form.form_model import FormModel, LaunchDraft, RowKind
 from screens.widgets.form.launch_form import Form
@@ -255,7 +255,7 @@ async def test_a_digit_that_a_choice_begins_with_chooses_it() -> None:
     numbered = Field("racks", "Racks", "Racks.", FieldKind.CHOICE, "1 rack", choices=("1 rack", "2 racks"), group="Job")
     async with form_of(*FIELDS, numbered) as (form, pilot, app):
         form.go("racks")
-        await until(pilot, lambda: isinstance(app.focused, Line) and form.here == "racks")
+        await until(pilot, lambda: isinstance(app.focused, LineEditor) and form.here == "racks")
         assert app.focused is not None
         assert app.focused.check_consume_key("2", "2")
         assert not app.focused.check_consume_key("3", "3")

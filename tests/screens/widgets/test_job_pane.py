@@ -21,7 +21,7 @@ from console.scheduling.why import Category, QuotaAccount, QuotaHolder, Why
 from screens.columns.jobs import JobLine
 from screens.pages.jobs import JobsScreen
 from screens.widgets.job_pane import job_lines, saved_state_spans
-from screens.widgets.side_pane import Pane
+from screens.widgets.side_pane import SidePane
 from tests.fakes import present
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.parsing import run_of
@@ -165,10 +165,10 @@ async def test_hostile_lines_are_drawn_without_control_sequences() -> None:
 
     class OnePane(App[None]):
         def compose(self) -> ComposeResult:
-            yield Pane(lambda *size: job_lines(job, measured(3, *PAYLOADS.values()), *size))
+            yield SidePane(lambda *size: job_lines(job, measured(3, *PAYLOADS.values()), *size))
 
     async with OnePane().run_test(size=(160, 45)) as pilot:
-        pane = pilot.app.query_one(Pane)
+        pane = pilot.app.query_one(SidePane)
         pane.renew()
         drawn = text_of(pane)
         assert "last lines" in drawn

@@ -5,7 +5,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from screens.widgets.styled_text import PaintedLines, changed_columns, compact, fit_spans
+from screens.widgets.styled_text import PaintedLines, changed_columns, fit_spans, merge_segments
 from screens.wording import Span
 
 RED, BLUE, ON_BLUE = Style(color="red"), Style(color="blue"), Style(bgcolor="blue")
@@ -24,7 +24,7 @@ def test_blanks_join_the_text_beside_them() -> None:
 
 def test_joined_lines_look_the_same() -> None:
     apart = [Segment("a", RED), Segment("b", RED), Segment("  ", BLUE), Segment("c", BLUE), Segment(" ", ON_BLUE)]
-    assert compact(apart) == [Segment("ab  ", RED), Segment("c", BLUE), Segment(" ", ON_BLUE)]
+    assert merge_segments(apart) == [Segment("ab  ", RED), Segment("c", BLUE), Segment(" ", ON_BLUE)]
 
 
 def test_a_widget_that_draws_no_line_cannot_be_made() -> None:

@@ -13,8 +13,8 @@ from screens.columns.queues import quota_bar
 from screens.job_tabs.ranks import PodCell, PodMatrix, late_mark, slow_lines
 from screens.theme import DARK
 from screens.widgets.side_pane import event_lines, fact_lines
-from screens.widgets.styled_text import cut_sentence, wrap
-from screens.widgets.title_and_keys import Tab, TabStrip
+from screens.widgets.styled_text import cut_sentence, wrap_text
+from screens.widgets.title_and_keys import TabLabel, TabStrip
 from screens.widgets.wrapped_sentence import cut_spans, fold_spans
 from screens.widgets.yaml import yaml_spans
 from screens.wording import OK, Span
@@ -56,7 +56,7 @@ TEXTS_WITH_FIGURES = (
 def test_no_figure_is_broken_over_lines(width: int) -> None:
     for text in TEXTS_WITH_FIGURES:
         spans = [Span(text[:9]), Span(text[9:30], "dim"), Span(text[30:])]
-        for lines in (wrap(text, width), ["".join(run.text for run in runs) for runs in fold_spans(spans, width)]):
+        for lines in (wrap_text(text, width), ["".join(run.text for run in runs) for runs in fold_spans(spans, width)]):
             assert " ".join(line.strip() for line in lines).split() == text.split()
             assert max(map(len, lines)) <= width
             for above, below in pairwise(lines):
@@ -106,7 +106,7 @@ class Host(App[None]):
         self.register_theme(DARK)
         self.theme = DARK.name
         self.query_one(PodMatrix).cells = tuple(PodCell(number, OK) for number in range(70))
-        self.query_one(TabStrip).tabs = (Tab("a", "r", "Ranks"), Tab("b", "l", "Log", "pod 0"))
+        self.query_one(TabStrip).tabs = (TabLabel("a", "r", "Ranks"), TabLabel("b", "l", "Log", "pod 0"))
 
     def on_pod_matrix_opened(self, event: PodMatrix.Opened) -> None:
         self.opened.append(event.number)

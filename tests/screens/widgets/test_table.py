@@ -14,8 +14,8 @@ from textual.pilot import Pilot
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column
-from screens.widgets.table.row_painter import MAX_MEASURED_ROWS, Notice, share
-from screens.widgets.table.sorted_rows import ROWS_SEARCHED_PER_SLICE, Listing
+from screens.widgets.table.row_painter import MAX_MEASURED_ROWS, EmptyNotice, share_width
+from screens.widgets.table.sorted_rows import ROWS_SEARCHED_PER_SLICE, SortedRows
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 from tests.screens.press import console, focus, press, screen_text, text_of, until
@@ -29,7 +29,7 @@ class Thing:
 
 class ThingTable(ResourceTable[Thing]):
     NOUN = "thing"
-    EMPTY = Notice("No things.", "Make one.")
+    EMPTY = EmptyNotice("No things.", "Make one.")
     COLUMNS: ClassVar = (
         Column("NAME", lambda thing: thing.name, sort=lambda thing: thing.name),
         Column(
@@ -256,11 +256,11 @@ def test_columns_share_the_line_by_their_worth() -> None:
         Column("C", lambda thing: thing.name, least=4, drop=9),
         Column("D", lambda thing: thing.name, least=4, fill=True),
     ]
-    wide = share(columns, [10, 10, 10, 20], 80)
+    wide = share_width(columns, [10, 10, 10, 20], 80)
     assert [(column.title, width) for column, width in wide] == [("A", 10), ("B", 10), ("C", 10), ("D", 44)]
-    extra_gone = share(columns, [10, 10, 10, 20], 32)  # C goes before A or B is cut
+    extra_gone = share_width(columns, [10, 10, 10, 20], 32)  # C goes before A or B is cut
     assert [(column.title, width) for column, width in extra_gone] == [("A", 10), ("B", 10), ("D", 8)]
-    short = share(columns, [10, 10, 10, 20], 11)
+    short = share_width(columns, [10, 10, 10, 20], 11)
     assert [column.title for column, _ in short] == ["A", "D"]
 
 
@@ -269,8 +269,8 @@ def test_names_of_nodes_are_whole_only_where_nothing_else_is_cut_for_them() -> N
         Column("NODE", lambda thing: thing.name, least=4, most=60, cut="node"),
         Column("STATE", lambda thing: thing.name, least=4, fill=True),
     ]
-    assert [width for _, width in share(columns, [12, 30], 60, {0: 40})] == [12, 46]
-    assert [width for _, width in share(columns, [12, 30], 72, {0: 40})] == [40, 30]
+    assert [width for _, width in share_width(columns, [12, 30], 60, {0: 40})] == [12, 46]
+    assert [width for _, width in share_width(columns, [12, 30], 72, {0: 40})] == [40, 30]
 
 
 def test_a_column_that_has_no_room_gets_none_for_its_whole_names_either() -> None:
@@ -280,7 +280,7 @@ def test_a_column_that_has_no_room_gets_none_for_its_whole_names_either() -> Non
         Column("NODE", str, least=8, most=48, cut="node", drop=2),
     )
     for room in range(60, 90):
-        shared = share(columns, [1, 4, 12], room, {2: 46})
+        shared = share_width(columns, [1, 4, 12], room, {2: 46})
         assert [column.title for column, _ in shared][:2] == ["POD", "GPU"]
 
 
@@ -296,7 +296,7 @@ def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pyte
     monkeypatch.setattr("screens.widgets.table.sorted_rows.ROWS_SEARCHED_PER_SLICE", 5)
     chance = random.Random(1)
     for number in range(300):
-        grown: Listing[Thing] = Listing(lambda thing: thing.name)
+        grown: SortedRows[Thing] = SortedRows(lambda thing: thing.name)
         at_once = chance.choice([3, 1000])
         sort = chance.choice([None, lambda thing: (thing.size, thing.name)])
         grown.filter_by(chance.choice(["", "1", "!2"]))
@@ -309,7 +309,7 @@ def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pyte
                 rows = dict(chance.sample(list(rows.items()), len(rows)))
             for name in map(str, chance.sample(range(60), chance.randrange(1, 9))):
                 rows["ns", name] = Thing(name, chance.randrange(20))
-            anew: Listing[Thing] = Listing(lambda thing: thing.name)
+            anew: SortedRows[Thing] = SortedRows(lambda thing: thing.name)
             anew.filter_by(" ".join(grown._wanted + [f"!{word}" for word in grown._unwanted]))
             anew.sort_by(sort, descending=number % 2 == 0)
             anew.update(rows)
@@ -350,7 +350,7 @@ def test_a_letter_asks_no_row_for_its_text_again() -> None:
         asked.append(thing.name)
         return thing.name
 
-    listing: Listing[Thing] = Listing(text)
+    listing: SortedRows[Thing] = SortedRows(text)
     names = [f"n{number:05d}" for number in range(ROWS_SEARCHED_PER_SLICE + 2)]
     rows: dict[tuple[str, ...], Thing] = {(name,): Thing(name) for name in names}
     listing.update(rows)
@@ -409,6 +409,6 @@ def test_what_went_for_a_wider_column_that_goes_too_comes_back() -> None:
         Column[str]("NAME", str, most=30), Column[str]("WAY", str, most=10, drop=7),
         Column[str]("WHY", str, fill=True, drop=6),
     ]  # fmt: skip
-    assert [column.title for column, _ in share(columns, [30, 8, 60], 100)] == ["NAME", "WAY", "WHY"]
-    assert [column.title for column, _ in share(columns, [30, 8, 60], 75)] == ["NAME", "WHY"]
-    assert [column.title for column, _ in share(columns, [30, 8, 60], 50)] == ["NAME", "WAY"]
+    assert [column.title for column, _ in share_width(columns, [30, 8, 60], 100)] == ["NAME", "WAY", "WHY"]
+    assert [column.title for column, _ in share_width(columns, [30, 8, 60], 75)] == ["NAME", "WHY"]
+    assert [column.title for column, _ in share_width(columns, [30, 8, 60], 50)] == ["NAME", "WAY"]

@@ -7,9 +7,9 @@ from .fair_sharing import (
 from .flavor_assignment import (
     FlavorAssigner as FlavorAssigner,
     FlavorChoice as FlavorChoice,
-    FlavorTurns as FlavorTurns,
     Mode as Mode,
     PodSetChoice as PodSetChoice,
+    TriedFlavorMemory as TriedFlavorMemory,
     places_every_pod as places_every_pod,
 )
 from .node_constraints import (
@@ -34,7 +34,7 @@ from .simulation import (
     JobEvent as JobEvent,
     QueueResult as QueueResult,
     SimulationResult as SimulationResult,
-    simulate as simulate,
+    simulate_scenario as simulate_scenario,
 )
 from .snapshot import (
     BACK_OF_QUEUE as BACK_OF_QUEUE,
@@ -53,22 +53,22 @@ from .snapshot import (
     SnapshotWorkload as SnapshotWorkload,
     TopologyRequest as TopologyRequest,
     TriedFlavors as TriedFlavors,
-    fatal_state as fatal_state,
     open_checks as open_checks,
     queue_order_key as queue_order_key,
     refusal_words as refusal_words,
     required_checks as required_checks,
     unadmitted_words as unadmitted_words,
+    worst_check_state as worst_check_state,
 )
 from .topology_assignment import (
     HOSTNAME as HOSTNAME,
-    Domain as Domain,
+    TopologyDomain as TopologyDomain,
     TopologyTree as TopologyTree,
     WantedPlaces as WantedPlaces,
     assign_together as assign_together,
     assign_topology as assign_topology,
-    fill as fill,
+    count_fitting as count_fitting,
     sort_by_room as sort_by_room,
     spread as spread,
 )
-from .virtual_cluster import Move as Move, VirtualCluster as VirtualCluster, queued_again as queued_again
+from .virtual_cluster import Move as Move, VirtualCluster as VirtualCluster, without_quota as without_quota

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import json
 
 from kueue_rules.scenario import ScenarioError, format_duration, read_scenario
-from kueue_rules.simulation import QueueResult, SimulationResult, simulate
+from kueue_rules.simulation import QueueResult, SimulationResult, simulate_scenario
 
 MAX_SCENARIO_BYTES = 1 << 20  # bytes of a scenario
 MAX_NAMED_JOBS = 5  # of jobs that never start
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument("--seed", type=int, default=0, help="of random arrivals and run times (default: 0)")
     options = parser.parse_args(arguments)
     try:
-        result = simulate(read_scenario(_read_text(options.scenario)), options.seed)
+        result = simulate_scenario(read_scenario(_read_text(options.scenario)), options.seed)
     except ScenarioError as error:
         sys.stderr.write(f"{error}\nscenarios.md beside the README of kueue-rules describes a scenario.\n")
         return 2
@@ -86,10 +86,10 @@ def _read_text(place: Path) -> str:
 
 
 def _result_lines(result: SimulationResult) -> list[str]:
-    shares = ", ".join(f"{name} {_percent(share)}" for name, share in result.flavors.items())
+    shares = ", ".join(f"{name} {_format_percent(share)}" for name, share in result.flavors.items())
     lines = [
-        f"{format_duration(result.span)} with {result.gpus} GPUs, {_percent(result.utilization)} of them in use on "
-        f"average ({shares}), seed {result.seed}"
+        f"{format_duration(result.span)} with {result.gpus} GPUs, {_format_percent(result.utilization)} of them in use "
+        f"on average ({shares}), seed {result.seed}"
     ]
     if result.busy:
         bars = "".join(_BAR_CHARACTERS[round(each * (len(_BAR_CHARACTERS) - 1))] for each in result.busy)
@@ -120,11 +120,11 @@ def _queue_row(queue: QueueResult) -> tuple[str, ...]:
         f"{queue.preempted}",
         f"{queue.gpu_hours:,.0f}",
         f"{queue.lost_gpu_hours:,.0f}",
-        _percent(queue.utilization),
+        _format_percent(queue.utilization),
     )
 
 
-def _percent(share: float | None) -> str:
+def _format_percent(share: float | None) -> str:
     """Never 100% of less than all, nor 0% of something."""
     if share is None:
         return "-"

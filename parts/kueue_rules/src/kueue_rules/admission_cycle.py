@@ -58,10 +58,10 @@ def admission_cycle(heads: Iterable[SnapshotWorkload], snapshot: Snapshot) -> li
     The snapshot holds what is admitted afterwards.
     """
     with snapshot.one_cycle():
-        return _decisions(heads, snapshot)
+        return _new_decisions(heads, snapshot)
 
 
-def _decisions(heads: Iterable[SnapshotWorkload], snapshot: Snapshot) -> list[Decision]:
+def _new_decisions(heads: Iterable[SnapshotWorkload], snapshot: Snapshot) -> list[Decision]:
     cycle = _Cycle(snapshot)
     refused, entries = [], []
     for head in heads:
@@ -191,7 +191,7 @@ class _Cycle:
             entry.message = NO_LONGER_FITS
             return
         if entry.choice.mode is Mode.FIT and all(one.places for one in entry.choice.placed()):
-            self._admit(entry)
+            self._record_admission(entry)
             return
         self._preempted += [target.workload for target in entry.targets]
         for at, value in entry.choice.usage().items():
@@ -203,7 +203,7 @@ class _Cycle:
         entry.verdict = CycleVerdict.PREEMPT
         entry.message += f". Pending the preemption of {len(entry.targets)} workload(s)"
 
-    def _admit(self, entry: Decision) -> None:
+    def _record_admission(self, entry: Decision) -> None:
         entry.verdict = CycleVerdict.ADMIT
         if entry.workload.second_pass:
             self._snapshot.remove_workload(entry.workload)

@@ -39,7 +39,7 @@ class Mode(IntEnum):
     FIT = 4
 
 
-class Obstacle(IntEnum):
+class FlavorObstacle(IntEnum):
     """Why a flavor cannot be used, least severe first; Kueue's reason."""
 
     TopologyPlacementFailed = 1
@@ -57,7 +57,7 @@ class FlavorAttempt(Struct):
     level: int = 0  # how high it borrows for what is hardest to get
     parts: dict[str, Mode] = field(default_factory=dict)  # by resource
     reasons: list[str] = field(default_factory=list)
-    obstacle: Obstacle = Obstacle.NoMatchingFlavor  # if it does not fit
+    obstacle: FlavorObstacle = FlavorObstacle.NoMatchingFlavor  # if it does not fit
     group: ResourceGroup | None = None
 
     def words(self) -> str:
@@ -122,19 +122,19 @@ class FlavorChoice(Struct):
                 parts.append(f"couldn't assign flavors to pod set {choice.pod_set.name}: {listed}")
         return "; ".join(parts)
 
-    def obstacle(self) -> Obstacle:
+    def obstacle(self) -> FlavorObstacle:
         """The reason why the workload cannot fit: the most severe obstacle of all resource groups."""
         found = []
         for choice in self.pod_sets:
-            least: dict[ResourceGroup | None, Obstacle] = {}
+            least: dict[ResourceGroup | None, FlavorObstacle] = {}
             for each in choice.attempts:
                 if each.mode is Mode.NO_FIT:
                     least[each.group] = min(each.obstacle, least.get(each.group, each.obstacle))
             if choice.mode is Mode.NO_FIT:
                 placed = choice.tree and choice.flavors
-                default = Obstacle.NoMatchingFlavor
-                found.append(Obstacle.TopologyPlacementFailed if placed else max(least.values(), default=default))
-        return max(found, default=Obstacle.NoMatchingFlavor)
+                default = FlavorObstacle.NoMatchingFlavor
+                found.append(FlavorObstacle.TopologyPlacementFailed if placed else max(least.values(), default=default))
+        return max(found, default=FlavorObstacle.NoMatchingFlavor)
 
     def describe_attempts(self) -> str:
         """The tried flavors that are not a plain fit, as event text."""
@@ -340,9 +340,9 @@ class FlavorAssigner:
         self._borrowing = max(self._borrowing, best.borrow)
 
     def _attempt_rank(self, tried: FlavorAttempt) -> tuple[bool, int, int]:
-        return self._preference(tried.mode, tried.level)
+        return self._preference_key(tried.mode, tried.level)
 
-    def _preference(self, mode: Mode, level: int) -> tuple[bool, int, int]:
+    def _preference_key(self, mode: Mode, level: int) -> tuple[bool, int, int]:
         """The rank of a flavor by the queue's preference between borrowing and preemption."""
         hopeful = mode is not Mode.NO_CANDIDATES or self._snapshot.release.minor < 19
         return (hopeful, -level, int(mode)) if self._queue.preempts_before_borrowing else (hopeful, int(mode), -level)
@@ -355,7 +355,7 @@ class FlavorAssigner:
             if why := self._why_unsuitable(flavor, pod_set, group):
                 tried.mode, tried.reasons = Mode.NO_FIT, [why]
                 return tried
-        tried.obstacle = Obstacle.WaitingForQuota
+        tried.obstacle = FlavorObstacle.WaitingForQuota
         for resource, value in sorted(wanted.items()):
             mode, height, text = self._fit_quota(tried, (flavor, resource), value)
             tried.parts[resource], tried.borrow = mode, max(tried.borrow, height)
@@ -363,7 +363,7 @@ class FlavorAssigner:
             if mode is Mode.NO_FIT:
                 tried.mode, tried.level = mode, height
                 break
-            if (height or mode is not Mode.FIT) and self._preference(mode, height) < self._attempt_rank(tried):
+            if (height or mode is not Mode.FIT) and self._preference_key(mode, height) < self._attempt_rank(tried):
                 tried.mode, tried.level = mode, height
         tried.reasons.sort()
         return tried
@@ -374,7 +374,7 @@ class FlavorAssigner:
         assumed = self._assumed.get(at, 0)
         total, most = assumed + value, self._queue.potential_available(at)
         if total > most:
-            tried.obstacle = Obstacle.ExceedsMaxQuota
+            tried.obstacle = FlavorObstacle.ExceedsMaxQuota
             text = (
                 f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
                 f"({format_quantity(resource, assumed)}) + current podset request ({format_quantity(resource, value)}) "
@@ -458,7 +458,7 @@ def format_quantity(resource: str, value: int) -> str:
     return str(whole)
 
 
-class FlavorTurns:
+class TriedFlavorMemory:
     """The flavors that each waiting workload has tried, by queue, as Kueue remembers them."""
 
     def __init__(self) -> None:

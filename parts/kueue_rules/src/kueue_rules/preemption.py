@@ -29,7 +29,7 @@ class PreemptionTarget(Struct, frozen=True):
     reason: str
 
 
-class _Candidate(Struct, frozen=True):
+class _PreemptionCandidate(Struct, frozen=True):
     workload: SnapshotWorkload
     top: QuotaNode | None  # the lowest cohort that holds both queues; None in the same queue
     hierarchical: bool
@@ -77,12 +77,12 @@ class PreemptionSearch:
             if resource in one.short
         }
         self._needed, self._usage, self._choice = needed, choice.requested(), choice
-        return self._find_targets()
+        return self._search_targets()
 
     def simulate(self, at: FlavorResource, value: int) -> tuple[Mode, int]:
         """Whether preemption could free the amount, and the borrowing height then."""
         self._needed, self._usage, self._choice = {at}, {at: value}, None
-        found = self._find_targets()
+        found = self._search_targets()
         if not found:
             return Mode.NO_CANDIDATES, self._queue.borrowing_height(at, value)[0]
         with self._snapshot.without_workloads([target.workload for target in found]):
@@ -90,7 +90,7 @@ class PreemptionSearch:
         own = any(target.workload.cluster_queue == self._queue.name for target in found)
         return Mode.PREEMPT if own else Mode.RECLAIM, height
 
-    def _find_targets(self) -> list[PreemptionTarget]:
+    def _search_targets(self) -> list[PreemptionTarget]:
         if self._snapshot.fair_sharing:
             return self._fair_search()
         own, hierarchy, priority = self._list_candidates()
@@ -108,7 +108,7 @@ class PreemptionSearch:
                 return found
         return []
 
-    def _remove_until_fits(self, candidates: list[_Candidate], *, borrow: bool) -> list[PreemptionTarget]:
+    def _remove_until_fits(self, candidates: list[_PreemptionCandidate], *, borrow: bool) -> list[PreemptionTarget]:
         removed: list[PreemptionTarget] = []
         try:
             for candidate in candidates:
@@ -117,14 +117,14 @@ class PreemptionSearch:
                 self._snapshot.remove_workload(candidate.workload)
                 removed.append(PreemptionTarget(candidate.workload, candidate.reason))
                 if self._fits_now(borrow=borrow):
-                    self._fill_back(removed, borrow=borrow)
+                    self._keep_unneeded_targets(removed, borrow=borrow)
                     return list(removed)
             return []
         finally:
             for item in removed:
                 self._snapshot.add_workload(item.workload)
 
-    def _fill_back(self, removed: list[PreemptionTarget], *, borrow: bool) -> None:
+    def _keep_unneeded_targets(self, removed: list[PreemptionTarget], *, borrow: bool) -> None:
         """Keep targets, from the last but one backwards, that need not be evicted after all."""
         for at in range(len(removed) - 2, -1, -1):
             self._snapshot.add_workload(removed[at].workload)
@@ -143,7 +143,7 @@ class PreemptionSearch:
         trees, placed = self._snapshot.trees, self._choice.placed() if self._choice else []
         return not assign_together(WantedPlaces(trees[one.tree], one.pod_set) for one in placed)[1]
 
-    def _is_valid(self, candidate: _Candidate, *, borrow: bool) -> bool:
+    def _is_valid(self, candidate: _PreemptionCandidate, *, borrow: bool) -> bool:
         if candidate.top is None:
             return True
         if borrow and not candidate.hierarchical and not candidate.while_borrowing:
@@ -158,11 +158,13 @@ class PreemptionSearch:
                 return False
         return True
 
-    def _list_candidates(self) -> tuple[list[_Candidate], list[_Candidate], list[_Candidate]]:
+    def _list_candidates(
+        self,
+    ) -> tuple[list[_PreemptionCandidate], list[_PreemptionCandidate], list[_PreemptionCandidate]]:
         """Candidates of the same queue, by hierarchy, and by priority."""
-        own = list(self._of_queue(self._queue, None, hierarchical=False))
-        hierarchy: list[_Candidate] = []
-        priority: list[_Candidate] = []
+        own = list(self._candidates_in_queue(self._queue, None, hierarchical=False))
+        hierarchy: list[_PreemptionCandidate] = []
+        priority: list[_PreemptionCandidate] = []
         if self._queue.parent is not None and self._queue.reclaim != "Never":
             left = dict(self._usage)
             advantage = self._queue.has_room(left)
@@ -170,33 +172,35 @@ class PreemptionSearch:
             for top in self._queue.ancestors():
                 left = {at: max(0, value - below.local_free(at)) for at, value in left.items()}
                 into = hierarchy if advantage else priority
-                into += self._of_subtree(top, top, below, hierarchical=advantage)
+                into += self._candidates_in_subtree(top, top, below, hierarchical=advantage)
                 advantage = advantage or top.has_room(left)
                 below = top
         for found in (own, hierarchy, priority):
             found.sort(key=lambda each: self._sort_key(each.workload))
         return own, hierarchy, priority
 
-    def _of_subtree(
+    def _candidates_in_subtree(
         self, node: QuotaNode, top: QuotaNode, skip: QuotaNode, *, hierarchical: bool
-    ) -> Iterator[_Candidate]:
+    ) -> Iterator[_PreemptionCandidate]:
         for child in node.children:
             if child is skip or child is self._queue or child.within_nominal(self._needed):
                 continue
             queue = self._snapshot.queues.get(child.name)
             if queue is child:
-                yield from self._of_queue(queue, top, hierarchical=hierarchical)
+                yield from self._candidates_in_queue(queue, top, hierarchical=hierarchical)
             else:
-                yield from self._of_subtree(child, top, skip, hierarchical=hierarchical)
+                yield from self._candidates_in_subtree(child, top, skip, hierarchical=hierarchical)
 
-    def _of_queue(self, queue: QueueNode, top: QuotaNode | None, *, hierarchical: bool) -> Iterator[_Candidate]:
+    def _candidates_in_queue(
+        self, queue: QueueNode, top: QuotaNode | None, *, hierarchical: bool
+    ) -> Iterator[_PreemptionCandidate]:
         policy = self._queue.within_queue if top is None else self._queue.reclaim
         if policy == "Never":
             return
         for workload in queue.workloads.values():
             if self._may_evict(policy, workload) and self._needed & workload.usage().keys():
-                borrowing = self._while_borrowing(workload)
-                yield _Candidate(workload, top, hierarchical, borrowing)
+                borrowing = self._is_victim_while_borrowing(workload)
+                yield _PreemptionCandidate(workload, top, hierarchical, borrowing)
 
     def _may_evict(self, policy: str, victim: SnapshotWorkload) -> bool:
         if policy == "Any":
@@ -206,7 +210,7 @@ class PreemptionSearch:
         newer = victim.queued > self._workload.queued
         return policy == "LowerOrNewerEqualPriority" and victim.priority == self._workload.priority and newer
 
-    def _while_borrowing(self, candidate: SnapshotWorkload) -> bool:
+    def _is_victim_while_borrowing(self, candidate: SnapshotWorkload) -> bool:
         policy = self._queue.borrow_within
         if policy is None or candidate.priority >= self._workload.priority:
             return False
@@ -222,7 +226,7 @@ class PreemptionSearch:
         with self._queue.with_usage(self._usage):  # shares are those that the preemptor has once it is admitted
             fits = any(self._fits_by_fairness(removed))
         if fits:
-            self._fill_back(removed, borrow=True)
+            self._keep_unneeded_targets(removed, borrow=True)
         for item in removed:
             self._snapshot.add_workload(item.workload)
         return removed if fits else []
@@ -267,11 +271,11 @@ class PreemptionSearch:
         for queue in self._snapshot.queues.values():
             own = queue is self._queue
             if own or (queue.root is self._queue.root and not queue.within_nominal(self._needed)):
-                may_go = self._of_queue(queue, None if own else queue.root, hierarchical=False)
+                may_go = self._candidates_in_queue(queue, None if own else queue.root, hierarchical=False)
                 found[queue.name] = sorted((each.workload for each in may_go), key=self._sort_key)
         return found
 
 
-def _evicted_first(*lists: Iterable[_Candidate]) -> list[_Candidate]:
+def _evicted_first(*lists: Iterable[_PreemptionCandidate]) -> list[_PreemptionCandidate]:
     every = [candidate for found in lists for candidate in found]
     return sorted(every, key=lambda candidate: not candidate.workload.evicted)

@@ -33,7 +33,7 @@ class FairShare(NamedTuple):
 
     @property
     def rounded(self) -> int:
-        """The share as a queue's status shows it."""
+        """The fair share, rounded as in the status of a ClusterQueue."""
         infinite, share = self.order
         return 2**63 - 1 if infinite else ceil(share)
 

@@ -104,31 +104,31 @@ def format_duration(seconds: float) -> str:
 
 
 def _whole_number_parser(least: int, most: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
+    def read_whole_number(text: str) -> int:
         number = int(text)
         if not least <= number <= most:
             raise ValueError(text)
         return number
 
-    return read
+    return read_whole_number
 
 
 def _number_parser(most: float) -> Callable[[str], float]:
-    def read(text: str) -> float:
+    def read_number(text: str) -> float:
         if not 0 <= float(text) <= most:
             raise ValueError(text)
         return float(text)
 
-    return read
+    return read_number
 
 
 def _choice_parser(*choices: str) -> tuple[str, Callable[[str], str]]:
-    def read(text: str) -> str:
+    def read_choice(text: str) -> str:
         if text not in choices:
             raise ValueError(text)
         return text
 
-    return f"one of {', '.join(choices)}", read
+    return f"one of {', '.join(choices)}", read_choice
 
 
 def _parse_name(text: str) -> str:
@@ -216,7 +216,7 @@ class ScenarioError(ValueError):
 def read_scenario(text: str) -> Scenario:
     """Parse a scenario; ScenarioError lists every invalid line and what is allowed there."""
     root = _compose_nodes(text)
-    reader = _Reader()
+    reader = _ScenarioReader()
     if root is None:
         raise ScenarioError("The scenario is empty.")
     found = reader.read_map(root, _SCENARIO_KEYS, "the scenario")
@@ -258,7 +258,7 @@ def _error_at(problem: str, mark: Any) -> ScenarioError:
     return ScenarioError(f"Line {mark.line + 1 if mark else 1}: {problem}.")
 
 
-def _quoted(node: yaml.Node) -> str:
+def _quote_node(node: yaml.Node) -> str:
     """A node as words of a sentence: its text, shortened and fit for a terminal, else its kind."""
     if not isinstance(node.value, str):
         return "(a list or map)"
@@ -268,7 +268,7 @@ def _quoted(node: yaml.Node) -> str:
     )
 
 
-class _Reader:
+class _ScenarioReader:
     def __init__(self) -> None:
         self.problems: list[tuple[int, str]] = []  # lines, and what is wrong there
         self._lines: dict[tuple[str, int, str], int] = {}  # where a key of the nth map of a list stands
@@ -283,7 +283,7 @@ class _Reader:
         found: dict[str, Any] = {each.field: each.default for each in keys.values()}
         seen: set[str] = set()
         for name, value in node.value:
-            at, word = name.start_mark.line + 1, _quoted(name)
+            at, word = name.start_mark.line + 1, _quote_node(name)
             self._lines[(*place, word)] = at
             key = keys.get(word)
             if key is None:
@@ -291,7 +291,7 @@ class _Reader:
             elif word in seen:
                 self.problems.append((at, f"Line {at}: {word} stands there twice."))
             else:
-                found[key.field] = self._value(value, key, word)
+                found[key.field] = self._read_value(value, key, word)
             seen.add(word)
         self.problems += [
             (line, f"Line {line}: {what} needs {name}: {key.allowed}.")
@@ -300,7 +300,7 @@ class _Reader:
         ]
         return found
 
-    def _value(self, node: yaml.Node, key: _Key, name: str) -> Any:
+    def _read_value(self, node: yaml.Node, key: _Key, name: str) -> Any:
         import yaml
 
         if not callable(key.read):
@@ -313,7 +313,10 @@ class _Reader:
             if not isinstance(node, yaml.MappingNode) or (not node.value and key.default is _REQUIRED):
                 return self._report_wrong_value(node, name, key)
             one = key._replace(of_flavors=False, allowed="a whole number of GPUs, not below 0")
-            return {_quoted(each): self._value(value, one, f"{name} of {_quoted(each)}") for each, value in node.value}
+            return {
+                _quote_node(each): self._read_value(value, one, f"{name} of {_quote_node(each)}")
+                for each, value in node.value
+            }
         if not isinstance(node, yaml.ScalarNode):
             return self._report_wrong_value(node, name, key)
         try:
@@ -325,7 +328,7 @@ class _Reader:
         import yaml
 
         line = node.start_mark.line + 1
-        instead = f", not {_quoted(node)}" if isinstance(node, yaml.ScalarNode) and node.value else ""
+        instead = f", not {_quote_node(node)}" if isinstance(node, yaml.ScalarNode) and node.value else ""
         self.problems.append((line, f"Line {line}: {name} has to be {key.allowed}{instead}."))
         return key.default
 
@@ -341,12 +344,12 @@ class _Reader:
                     )
         cohorts = {each["name"] for each in found["cohorts"]}
         for at, each in enumerate(found["cohorts"]):
-            self._flavors(("cohorts", at), each, {"quota": flavors})
+            self._read_flavors(("cohorts", at), each, {"quota": flavors})
             if each["parent"] and each["parent"] not in cohorts:
                 self._report_unknown(("cohorts", at, "parent"), "cohort", each["parent"], sorted(cohorts))
         for at, each in enumerate(found["queues"]):
             mine = list(each["quota"])
-            self._flavors(("queues", at), each, {"quota": flavors, "borrowing_limit": mine, "lending_limit": mine})
+            self._read_flavors(("queues", at), each, {"quota": flavors, "borrowing_limit": mine, "lending_limit": mine})
         self._check_jobs(found["jobs"], queues)
 
     def _check_jobs(self, jobs: Sequence[Mapping[str, Any]], queues: Sequence[str]) -> None:
@@ -364,7 +367,9 @@ class _Reader:
         if len(known) > MAX_JOBS:
             self._add_problem(("", 0, "jobs"), f"there are {len(known)} jobs in all; {MAX_JOBS} are allowed")
 
-    def _flavors(self, place: tuple[str, int], entry: Mapping[str, Any], allowed: Mapping[str, Sequence[str]]) -> None:
+    def _read_flavors(
+        self, place: tuple[str, int], entry: Mapping[str, Any], allowed: Mapping[str, Sequence[str]]
+    ) -> None:
         keys = _QUEUE_KEYS if place[0] == "queues" else _COHORT_KEYS
         for field, known in allowed.items():
             key = next(name for name, each in keys.items() if each.field == field)

@@ -78,7 +78,7 @@ class SimulationResult(Struct, frozen=True):
     never: tuple[str, ...]  # jobs that had not started by the end, in the order of their arrival
 
 
-class _Job(Struct, eq=False):
+class _SimulatedJob(Struct, eq=False):
     name: str
     plan: JobPlan
     arrival: float
@@ -94,11 +94,11 @@ class _Job(Struct, eq=False):
     finished: bool = False
 
 
-def simulate(scenario: Scenario, seed: int = 0) -> SimulationResult:
+def simulate_scenario(scenario: Scenario, seed: int = 0) -> SimulationResult:
     return _Simulation(scenario, seed).run()
 
 
-class _Usage(Struct, eq=False):
+class _GpuUsage(Struct, eq=False):
     """GPUs of a flavor in use over time."""
 
     gpus: int = 0
@@ -127,7 +127,7 @@ class _Simulation:
             _make_snapshot(scenario), (each.name for each in scenario.queues if each.strategy == "StrictFIFO")
         )
         self._jobs = {job.name: job for plan in scenario.jobs for job in _iter_arrivals(plan, seed)}
-        self._usage = {each.name: _Usage() for each in scenario.flavors}
+        self._usage = {each.name: _GpuUsage() for each in scenario.flavors}
         self._agenda: list[tuple[float, int, str, int]] = []  # moment, 0 an end or 1 an arrival, job, attempt
         self._events: list[JobEvent] = []
 
@@ -139,7 +139,7 @@ class _Simulation:
             now = self._agenda[0][0]
             while self._agenda and self._agenda[0][0] == now:
                 self._process_event(*heappop(self._agenda))
-            self._admit(now)
+            self._run_admission(now)
         span = end if math.isfinite(end) else now
         for job in self._jobs.values():
             if job.runs:
@@ -156,7 +156,7 @@ class _Simulation:
             self._end_job(job, now)
             self._record_event(now, "ends", job)
 
-    def _admit(self, now: float) -> None:
+    def _run_admission(self, now: float) -> None:
         for workload, by in self._cluster.admit(now):
             job = self._jobs[workload.key[1]]
             if by is not None:
@@ -175,15 +175,15 @@ class _Simulation:
             heappush(self._agenda, (now + job.left, 0, job.name, job.attempt))
             self._record_event(now, "starts", job)
 
-    def _end_job(self, job: _Job, now: float) -> None:
+    def _end_job(self, job: _SimulatedJob, now: float) -> None:
         job.gpu_hours += (now - job.since) * job.plan.gpus / 3600
         job.since, job.runs = now, False
         self._record_usage(job, now, -job.plan.gpus)
 
-    def _record_usage(self, job: _Job, now: float, gpus: int) -> None:
+    def _record_usage(self, job: _SimulatedJob, now: float, gpus: int) -> None:
         self._usage[_flavor_of(job.workload)].add(now, gpus)
 
-    def _record_event(self, now: float, what: str, job: _Job, by: str = "") -> None:
+    def _record_event(self, now: float, what: str, job: _SimulatedJob, by: str = "") -> None:
         plan = job.plan
         self._events.append(JobEvent(now, what, job.name, plan.queue, plan.gpus, _flavor_of(job.workload), by))
 
@@ -195,7 +195,7 @@ class _Simulation:
             return sum(each.seconds(start, end) for each in self._usage.values()) / (total * (end - start))
 
         edges = [span * at / TIME_SLICES for at in range(TIME_SLICES + 1)]
-        mine: dict[str, list[_Job]] = defaultdict(list)
+        mine: dict[str, list[_SimulatedJob]] = defaultdict(list)
         for job in self._jobs.values():
             if job.arrival <= span:
                 mine[job.plan.queue].append(job)
@@ -213,7 +213,7 @@ class _Simulation:
         )
 
 
-def _queue_result(plan: QueuePlan, jobs: Sequence[_Job], span: float) -> QueueResult:
+def _queue_result(plan: QueuePlan, jobs: Sequence[_SimulatedJob], span: float) -> QueueResult:
     waits = sorted(job.waited for job in jobs if job.runs or job.finished)
     waiting = [job.waited + span - job.since for job in jobs if not (job.runs or job.finished)]
     quota, hours = sum(plan.quota.values()), sum(job.gpu_hours for job in jobs)
@@ -223,9 +223,9 @@ def _queue_result(plan: QueuePlan, jobs: Sequence[_Job], span: float) -> QueueRe
         arrived=len(jobs),
         started=sum(job.attempt > 0 for job in jobs),
         finished=sum(job.finished for job in jobs),
-        wait_median=_percentile(waits, len(jobs), 0.5),
-        wait_p90=_percentile(waits, len(jobs), 0.9),
-        wait_longest=_percentile(waits, len(jobs), 1.0),
+        wait_median=_wait_percentile(waits, len(jobs), 0.5),
+        wait_p90=_wait_percentile(waits, len(jobs), 0.9),
+        wait_longest=_wait_percentile(waits, len(jobs), 1.0),
         waiting=len(waiting),
         waiting_longest=max(waiting, default=None),
         preempted=sum(job.preempted for job in jobs),
@@ -235,20 +235,20 @@ def _queue_result(plan: QueuePlan, jobs: Sequence[_Job], span: float) -> QueueRe
     )
 
 
-def _percentile(waits: Sequence[float], arrived: int, share: float) -> float | None:
+def _wait_percentile(waits: Sequence[float], arrived: int, share: float) -> float | None:
     """The waiting time that this share of all jobs does not exceed; jobs that wait at the end wait longest."""
     at = max(1, math.ceil(share * arrived)) - 1
     return waits[at] if at < len(waits) else None
 
 
-def _iter_arrivals(plan: JobPlan, seed: int) -> Iterator[_Job]:
+def _iter_arrivals(plan: JobPlan, seed: int) -> Iterator[_SimulatedJob]:
     """Yield the jobs; each plan has its own random generator, so that other lines do not affect it."""
     dice, at = Random(f"{seed} {plan.name}"), plan.at
     for number, name in enumerate(job_names(plan.name, plan.count)):
         if number:
             at += dice.expovariate(1 / plan.every) if plan.random else plan.every
         runs = plan.runs * math.exp(dice.gauss(0.0, plan.spread)) if plan.spread else plan.runs
-        yield _Job(name, plan, at, runs, _make_workload(plan, name, at), since=at)
+        yield _SimulatedJob(name, plan, at, runs, _make_workload(plan, name, at), since=at)
 
 
 def _make_workload(plan: JobPlan, name: str, at: float) -> SnapshotWorkload:

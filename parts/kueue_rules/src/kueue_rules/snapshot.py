@@ -340,7 +340,7 @@ def open_checks(checks: Iterable[AdmissionCheck]) -> list[AdmissionCheck]:
     return sorted(left, key=lambda each: (order.get(each.state, 2), each.name))
 
 
-def fatal_state(checks: Iterable[AdmissionCheck]) -> AdmissionVerdict | None:
+def worst_check_state(checks: Iterable[AdmissionCheck]) -> AdmissionVerdict | None:
     """REJECTED or RETRY if a check is in that state, which makes the workload lose its quota."""
     states = {each.state for each in checks}
     return next((each for each in (AdmissionVerdict.REJECTED, AdmissionVerdict.RETRY) if each in states), None)

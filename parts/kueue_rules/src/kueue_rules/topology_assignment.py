@@ -26,11 +26,11 @@ _ONE_POD = {"pods": 1000}
 _NO_USAGE: Mapping[tuple[str, ...], Amounts] = {}
 
 
-class Domain(Struct, eq=False):
+class TopologyDomain(Struct, eq=False):
     """One topology domain; a leaf is a node, or all nodes with the same labels if levels end above nodes."""
 
     values: tuple[str, ...]
-    children: list[Domain] = field(default_factory=list)
+    children: list[TopologyDomain] = field(default_factory=list)
     nodes: list[SnapshotNode] = field(default_factory=list)
     free: Amounts = field(default_factory=dict)  # what pods placed by topology may use in all (leaves only)
     used: Amounts = field(default_factory=dict)
@@ -60,15 +60,15 @@ class TopologyTree:
         """`others`: by node name, the usage of pods that are not scheduled by topology."""
         self.name, self.flavor, self.levels = name, flavor, list(levels)
         self.of_nodes = self.levels[-1] == HOSTNAME
-        self.by_level: list[dict[tuple[str, ...], Domain]] = [{} for _ in self.levels]
-        self.leaf_of: dict[tuple[str, ...], Domain] = {}
+        self.by_level: list[dict[tuple[str, ...], TopologyDomain]] = [{} for _ in self.levels]
+        self.leaf_of: dict[tuple[str, ...], TopologyDomain] = {}
         """By what an assignment calls it."""
         for node in nodes:
             if all(node.labels.get(key) == value for key, value in flavor.labels.items()):
                 self._add_node(node, others.get(node.name, {}))
 
     @property
-    def leaves(self) -> list[Domain]:
+    def leaves(self) -> list[TopologyDomain]:
         """The domains of the lowest level, in order."""
         return list(self.by_level[-1].values())
 
@@ -81,7 +81,7 @@ class TopologyTree:
         """The levels listed in an assignment: all, or only the last if that is the node."""
         return self.levels[-1:] if self.of_nodes else self.levels
 
-    def assigned_values(self, domain: Domain) -> tuple[str, ...]:
+    def assigned_values(self, domain: TopologyDomain) -> tuple[str, ...]:
         return domain.values[-1:] if self.of_nodes else domain.values
 
     def add_usage(self, values: tuple[str, ...], single: Amounts, pods: int) -> None:
@@ -103,11 +103,11 @@ class TopologyTree:
         values = tuple([node.labels.get(level, "") for level in self.levels])
         if not all(values):
             return
-        parent: Domain | None = None
+        parent: TopologyDomain | None = None
         for depth, known in enumerate(self.by_level):
             domain = known.get(values[: depth + 1])
             if domain is None:
-                domain = known[values[: depth + 1]] = Domain(values[: depth + 1])
+                domain = known[values[: depth + 1]] = TopologyDomain(values[: depth + 1])
                 if parent is not None:
                     parent.children.append(domain)
             parent = domain
@@ -123,7 +123,7 @@ def add_amounts(into: Amounts, more: Mapping[str, int], times: int = 1) -> None:
         into[name] = into.get(name, 0) + value * times
 
 
-class _Request(Struct):
+class _ResolvedRequest(Struct):
     """A pod set's topology request, resolved for a tree."""
 
     count: int
@@ -140,14 +140,14 @@ class _Request(Struct):
     weighed: bool = False  # whether the leader goes where it leaves room enough
 
 
-class _Exclusions(Struct):
+class _ExclusionCounts(Struct):
     """Counts why nodes were left out."""
 
     total: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
     def words(self) -> str:
-        """The counts as Kueue appends them to its message."""
+        """The counts of excluded nodes, as Kueue appends them to its message."""
         if not self.reasons:
             return ""
         listed = ", ".join(sorted(f"{reason}: {count}" for reason, count in self.reasons.items()))
@@ -323,17 +323,17 @@ def _assign_with_leader(
     return places, beside if leader is not None else [], ""
 
 
-def fill(tree: TopologyTree, pod_set: SnapshotPodSet, *, empty: bool = False) -> None:
+def count_fitting(tree: TopologyTree, pod_set: SnapshotPodSet, *, empty: bool = False) -> None:
     """Set the number of pods that fit in every domain now, or (`empty`) if nothing ran."""
-    _count_fitting_pods(tree, pod_set, _Request(pod_set.count, 0, len(tree.levels) - 1), empty=empty)
+    _count_fitting_pods(tree, pod_set, _ResolvedRequest(pod_set.count, 0, len(tree.levels) - 1), empty=empty)
 
 
-def sort_by_room(domains: Iterable[Domain]) -> list[Domain]:
+def sort_by_room(domains: Iterable[TopologyDomain]) -> list[TopologyDomain]:
     """Domains in the order of trying: most room first."""
     return sorted(domains, key=lambda domain: (-domain.slices, domain.state, domain.values))
 
 
-def _resolve_request(tree: TopologyTree, pod_set: SnapshotPodSet) -> tuple[_Request | None, str]:
+def _resolve_request(tree: TopologyTree, pod_set: SnapshotPodSet) -> tuple[_ResolvedRequest | None, str]:
     asked, last = pod_set.topology, len(tree.levels) - 1
     key = asked.required or asked.preferred or (tree.levels[0] if asked.slice_level else "")
     level = tree.level_of(key) if key else last
@@ -352,7 +352,7 @@ def _resolve_request(tree: TopologyTree, pod_set: SnapshotPodSet) -> tuple[_Requ
         return None, why
     free = bool(asked.unconstrained) or not (asked.required or asked.preferred)
     size = asked.slice_size if asked.slice_level else 1
-    return _Request(pod_set.count, level, slice_level, size, bool(asked.required), free, inner=inner), ""
+    return _ResolvedRequest(pod_set.count, level, slice_level, size, bool(asked.required), free, inner=inner), ""
 
 
 def _inner_layers(tree: TopologyTree, asked: TopologyRequest, above: int) -> tuple[dict[int, int], str]:
@@ -376,13 +376,13 @@ def _inner_layers(tree: TopologyTree, asked: TopologyRequest, above: int) -> tup
 def _count_fitting_pods(
     tree: TopologyTree,
     pod_set: SnapshotPodSet,
-    request: _Request,
+    request: _ResolvedRequest,
     *,
     empty: bool,
     taken: Mapping[tuple[str, ...], Amounts] = _NO_USAGE,
-) -> _Exclusions:
+) -> _ExclusionCounts:
     """Set the number of fitting pods in every domain; returns why nodes were left out."""
-    excluded = _Exclusions()
+    excluded = _ExclusionCounts()
     tolerations = (*pod_set.tolerations, *tree.flavor.tolerations)
     single = sorted((name, value) for name, value in {**pod_set.single, **_ONE_POD}.items() if value > 0)
     leader = request.leader and {**request.leader, **_ONE_POD}
@@ -434,7 +434,7 @@ def _count_pods_that_fit(free: Amounts, used: Amounts, single: Iterable[tuple[st
     return fewest, ""
 
 
-def _sum_up(domain: Domain, level: int, request: _Request) -> None:
+def _sum_up(domain: TopologyDomain, level: int, request: _ResolvedRequest) -> None:
     state = slices = 0  # a loop: in half the time of two sums, as most domains have few children
     for child in domain.children:
         if child.children:
@@ -445,12 +445,13 @@ def _sum_up(domain: Domain, level: int, request: _Request) -> None:
         together = request.inner.get(level + 1, 1) if request.inner else 1
         domain.state, domain.slices = state, slices
         if together > 1:
-            domain.state = sum(_slices(child.state, together) for child in domain.children)
+            domain.state = sum(_slice_count(child.state, together) for child in domain.children)
         if request.leader is not None:
             beside = [child for child in domain.children if child.leader]
             domain.leader = int(bool(beside))
             lost = min(
-                (_slices(child.state, together) - _slices(child.state_beside, together) for child in beside), default=0
+                (_slice_count(child.state, together) - _slice_count(child.state_beside, together) for child in beside),
+                default=0,
             )
             domain.state_beside = domain.state - lost if beside else 0
             lost = min((child.slices - child.slices_beside for child in beside), default=0)
@@ -460,13 +461,13 @@ def _sum_up(domain: Domain, level: int, request: _Request) -> None:
         domain.slices_beside = domain.state_beside // request.slice_size
 
 
-def _slices(pods: int, together: int) -> int:
+def _slice_count(pods: int, together: int) -> int:
     return pods // together * together
 
 
 def _find_level(
-    tree: TopologyTree, request: _Request, level: int, excluded: _Exclusions
-) -> tuple[int, list[Domain], str]:
+    tree: TopologyTree, request: _ResolvedRequest, level: int, excluded: _ExclusionCounts
+) -> tuple[int, list[TopologyDomain], str]:
     """The level and domains to start with: one domain that holds all, at this level or a wider one."""
     leaders = int(request.leader is not None)
     domains = _sort_by_room(list(tree.by_level[level].values()), request, leaders)
@@ -485,7 +486,7 @@ def _find_level(
     if level > 0 and not request.unconstrained:
         return _find_level(tree, request, level - 1, excluded)
     chosen, left = (
-        _spread_group(domains, request, slices)
+        _fewest_with_leader(domains, request, slices)
         if leaders
         else spread(domains, slices, unconstrained=request.unconstrained)
     )
@@ -494,7 +495,9 @@ def _find_level(
     return level, chosen, ""
 
 
-def _spread_group(domains: list[Domain], request: _Request, slices: int) -> tuple[list[Domain], int]:
+def _fewest_with_leader(
+    domains: list[TopologyDomain], request: _ResolvedRequest, slices: int
+) -> tuple[list[TopologyDomain], int]:
     """The domains for a pod set and its leader; the leader is placed in the first domain."""
     domains = _leader_first(domains, request, slices, by_slices=True)
     first = domains[0]
@@ -508,8 +511,8 @@ def _spread_group(domains: list[Domain], request: _Request, slices: int) -> tupl
 
 
 def spread(
-    domains: Iterable[Domain], needed: int, *, unconstrained: bool = False, by_slices: bool = True
-) -> tuple[list[Domain], int]:
+    domains: Iterable[TopologyDomain], needed: int, *, unconstrained: bool = False, by_slices: bool = True
+) -> tuple[list[TopologyDomain], int]:
     """The domains that together hold everything needed, and what remains if they are too few."""
     chosen, left, rest = [], needed, list(domains)
     while left > 0 and rest:
@@ -523,7 +526,9 @@ def spread(
     return chosen, left
 
 
-def _leader_first(domains: list[Domain], request: _Request, needed: int, *, by_slices: bool) -> list[Domain]:
+def _leader_first(
+    domains: list[TopologyDomain], request: _ResolvedRequest, needed: int, *, by_slices: bool
+) -> list[TopologyDomain]:
     """The domains, reordered: first the one in which the leader leaves enough room for all pods together."""
     spare = sum(_room_of(each, by_slices) for each in domains) - needed
     for each in domains if request.weighed else ():
@@ -533,11 +538,11 @@ def _leader_first(domains: list[Domain], request: _Request, needed: int, *, by_s
 
 
 def _place_in_order(
-    domains: list[Domain], request: _Request, pods: int, leaders: int, size: int, *, by_slices: bool
-) -> list[Domain]:
+    domains: list[TopologyDomain], request: _ResolvedRequest, pods: int, leaders: int, size: int, *, by_slices: bool
+) -> list[TopologyDomain]:
     """Take domains in order until all pods and leaders are placed; sets the pods taken in each domain."""
     left = pods // size if by_slices else pods
-    chosen: list[Domain] = []
+    chosen: list[TopologyDomain] = []
     at = 0
     if leaders:
         domains = _leader_first(domains, request, left, by_slices=by_slices)
@@ -560,14 +565,14 @@ def _place_in_order(
     return [] if left or leaders else chosen + rest  # up to 0.18 a leader may take a place that its workers lack then
 
 
-def _room_of(domain: Domain, by_slices: bool = True, leaders: int = 0) -> int:
+def _room_of(domain: TopologyDomain, by_slices: bool = True, leaders: int = 0) -> int:
     """How many slices or pods fit in a domain, beside the leader if that is not placed yet."""
     if leaders:
         return domain.slices_beside if by_slices else domain.state_beside
     return domain.slices if by_slices else domain.state
 
 
-def best_fit(domains: list[Domain], needed: int, *, by_slices: bool = True, leaders: int = 0) -> Domain:
+def best_fit(domains: list[TopologyDomain], needed: int, *, by_slices: bool = True, leaders: int = 0) -> TopologyDomain:
     """The domain with the least sufficient room; the first, which is the roomiest, if none suffices."""
     best, least = domains[0], None
     for domain in domains:
@@ -577,7 +582,7 @@ def best_fit(domains: list[Domain], needed: int, *, by_slices: bool = True, lead
     return best
 
 
-def _sort_by_room(domains: list[Domain], request: _Request, leaders: int = 0) -> list[Domain]:
+def _sort_by_room(domains: list[TopologyDomain], request: _ResolvedRequest, leaders: int = 0) -> list[TopologyDomain]:
     if leaders:
         sign = 1 if request.unconstrained else -1
         return sorted(domains, key=lambda one: (-one.leader, sign * one.slices_beside, one.state_beside, one.values))
@@ -586,7 +591,9 @@ def _sort_by_room(domains: list[Domain], request: _Request, leaders: int = 0) ->
     return sort_by_room(domains)
 
 
-def _not_fitting(tree: TopologyTree, level: int, fit: int, request: _Request, excluded: _Exclusions) -> str:
+def _not_fitting(
+    tree: TopologyTree, level: int, fit: int, request: _ResolvedRequest, excluded: _ExclusionCounts
+) -> str:
     unit = "pod" if request.slice_size == 1 else "slice"
     total = request.count // request.slice_size
     text = f'topology "{tree.name}" allows to fit only {fit} out of {total} {unit}(s)'
@@ -597,10 +604,10 @@ def _not_fitting(tree: TopologyTree, level: int, fit: int, request: _Request, ex
     return text + excluded.words()
 
 
-def _fitting_layers(tree: TopologyTree, level: int, request: _Request) -> str:
+def _fitting_layers(tree: TopologyTree, level: int, request: _ResolvedRequest) -> str:
     """For each layer of slices, how many fit in the roomiest domain."""
 
-    def slices(domain: Domain, at: int, size: int, below: int) -> int:
+    def slices(domain: TopologyDomain, at: int, size: int, below: int) -> int:
         if at == below:
             return domain.state // size
         return sum(slices(child, at + 1, size, below) for child in domain.children)

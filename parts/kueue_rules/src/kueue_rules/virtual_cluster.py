@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from kueue_rules.admission_cycle import PLACELESS, CycleVerdict, Decision, admission_cycle, failed_before
-from kueue_rules.flavor_assignment import FlavorTurns
+from kueue_rules.flavor_assignment import TriedFlavorMemory
 from kueue_rules.quota_tree import QuotaNode
 from kueue_rules.snapshot import Snapshot, SnapshotWorkload
 
@@ -48,7 +48,7 @@ class VirtualCluster:
         """By queue, the one that waits for its victims: the head until it starts."""
         self._leaving: list[SnapshotWorkload] = []
         self._refused: list[SnapshotWorkload] = []  # by the API server in the last cycle: the next of its queue comes
-        self._turns = FlavorTurns()
+        self._turns = TriedFlavorMemory()
         snapshot.failures = {}
 
     @property
@@ -96,7 +96,7 @@ class VirtualCluster:
             self._hopeless = {name: set(shapes) for name, shapes in hopeless.items()}
             self._freed.clear()
             self._first.clear()
-            self._leaving, self._turns = [], FlavorTurns()
+            self._leaving, self._turns = [], TriedFlavorMemory()
             for node, amounts in zip(self.snapshot.nodes, used, strict=True):
                 node.used = dict(amounts)
             for name, queue in self.snapshot.queues.items():
@@ -158,12 +158,12 @@ class VirtualCluster:
             node.used = before  # a cycle holds back quota for those that wait, until the next one
         changed = [self._apply_decision(each, moves, now) for each in decisions]
         self._refused = [each.workload for each in decisions if each.message == PLACELESS]
-        again = self._refused or any(_goes_on(each) for each in decisions)
+        again = self._refused or any(_is_tried_again(each) for each in decisions)
         return any(changed) or (bool(again) and self._turns.meet_anew(heads))
 
     def _apply_decision(self, decision: Decision, moves: list[Move], now: float) -> bool:
         workload, queue = decision.workload, self.snapshot.queues[decision.workload.cluster_queue]
-        self._turns.note(workload, decision.message, decision.choice if _goes_on(decision) else None)
+        self._turns.note(workload, decision.message, decision.choice if _is_tried_again(decision) else None)
         match decision.verdict:
             case CycleVerdict.ADMIT:
                 self.withdraw(workload)
@@ -186,7 +186,7 @@ class VirtualCluster:
                 if queue.name not in self._strict:
                     self._first[queue.name] = workload
                 return bool(victims)
-            case CycleVerdict.HOPELESS | CycleVerdict.WAIT if not _goes_on(decision):
+            case CycleVerdict.HOPELESS | CycleVerdict.WAIT if not _is_tried_again(decision):
                 return self._set_aside(workload, alike=decision.verdict is CycleVerdict.HOPELESS)
         return False
 
@@ -226,10 +226,10 @@ class VirtualCluster:
             self.end(victim)
             victim.evicted = False
         for victim in leaving:
-            self.submit(queued_again(victim))
+            self.submit(without_quota(victim))
 
 
-def _goes_on(decision: Decision) -> bool:
+def _is_tried_again(decision: Decision) -> bool:
     """Whether the workload is tried at once with the flavors that are left."""
     return decision.verdict is CycleVerdict.HOPELESS and decision.choice.flavors_left
 
@@ -238,7 +238,7 @@ def _copy_queues(where: Mapping[str, _WorkloadsByShape]) -> dict[str, _Workloads
     return {name: {shape: list(each) for shape, each in alike.items()} for name, alike in where.items()}
 
 
-def queued_again(workload: SnapshotWorkload) -> SnapshotWorkload:
+def without_quota(workload: SnapshotWorkload) -> SnapshotWorkload:
     """The workload without its quota, as it was before admission."""
     whole = [each.scaled(each.asked) if each.asked else each for each in workload.pod_sets]
     pod_sets = [replace(each, flavors={}, places=(), asked=0) for each in whole]

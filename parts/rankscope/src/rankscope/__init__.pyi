@@ -16,7 +16,7 @@ from .data_waits import (
 )
 from .decoding import (
     MAX_PROCESSES as MAX_PROCESSES,
-    check_cost as check_cost,
+    check_json_cost as check_json_cost,
 )
 from .errors import (
     UnreadableAnswer as UnreadableAnswer,
@@ -25,12 +25,12 @@ from .flight_recorder import (
     DESYNC_ADVICE as DESYNC_ADVICE,
     Desync as Desync,
     Finding as Finding,
-    Group as Group,
     GroupRanks as GroupRanks,
     Operation as Operation,
+    ProcessGroup as ProcessGroup,
     RankDump as RankDump,
     describe_dumps as describe_dumps,
-    judge as judge,
+    judge_dumps as judge_dumps,
 )
 from .hang_report import (
     FAILED_ADVICE as FAILED_ADVICE,

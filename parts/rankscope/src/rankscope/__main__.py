@@ -40,7 +40,7 @@ class PodFile:
     replicated_job: str = ""
 
 
-def inspect(files: Sequence[Path]) -> HangReport:
+def report_on_files(files: Sequence[Path]) -> HangReport:
     """The report on the job whose pods, in their order, gave these answers."""
     pods = [PodFile(number, path.stem) for number, path in enumerate(files)]
     answers = refuse_foreign_ranks(
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "script":
             lines = [SCRIPTS[options.which]]
         elif options.command == "hang":
-            lines = _output_lines(inspect(options.files), format_report, report_to_json, as_json=options.json)
+            lines = _output_lines(report_on_files(options.files), format_report, report_to_json, as_json=options.json)
         else:
             report = find_slow_ranks(parse_polls(options.file.read_bytes()))
             lines = _output_lines(report, format_slow_report, slow_report_to_json, as_json=options.json)

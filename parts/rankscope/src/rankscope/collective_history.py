@@ -40,7 +40,7 @@ class RankHistory:
         return self.kinds[place] if 0 <= place < len(self.kinds) else None
 
 
-class Mismatch(NamedTuple):
+class CollectiveMismatch(NamedTuple):
     """The first collective of a group that its ranks did not call alike."""
 
     seq: int
@@ -55,7 +55,7 @@ def collective_kind(op: str) -> str:
     return op.rpartition(":")[2].partition(" ")[0].lstrip("_")
 
 
-def find_mismatch(fields: Mapping[int, RankHistory], *, only_sizes: bool = False) -> Mismatch | None:
+def find_mismatch(fields: Mapping[int, RankHistory], *, only_sizes: bool = False) -> CollectiveMismatch | None:
     """The first collective that the ranks of a group called by other names, or with other sizes where these must agree.
 
     With `only_sizes` those of other names do not count.
@@ -63,7 +63,7 @@ def find_mismatch(fields: Mapping[int, RankHistory], *, only_sizes: bool = False
     marks: dict[tuple[str, str], int] = {}
     rows: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
     for rank, history in fields.items():
-        of = [marks.setdefault(_mark_of(call), len(marks)) for call in history.kinds]
+        of = [marks.setdefault(_comparison_key(call), len(marks)) for call in history.kinds]
         row = tuple(of[place] if 0 <= place < len(of) else -1 for place in history.calls)
         rows[history.first, row].append(rank)
     if len(rows) < 2:
@@ -86,10 +86,12 @@ def find_mismatch(fields: Mapping[int, RankHistory], *, only_sizes: bool = False
         assert mine is not None
         assert theirs is not None
         if undecided:
-            return Mismatch(seq, tuple(sorted(rank for ranks in here.values() for rank in ranks)), mine, theirs, 0)
-        return Mismatch(seq, tuple(odd), mine, theirs, len(here[usual]))
+            return CollectiveMismatch(
+                seq, tuple(sorted(rank for ranks in here.values() for rank in ranks)), mine, theirs, 0
+            )
+        return CollectiveMismatch(seq, tuple(odd), mine, theirs, len(here[usual]))
     return None
 
 
-def _mark_of(call: Call) -> tuple[str, str]:
+def _comparison_key(call: Call) -> tuple[str, str]:
     return call.kind, call.sizes if _EQUAL_SIZE_COLLECTIVE.fullmatch(call.kind) else ""

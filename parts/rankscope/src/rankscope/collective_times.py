@@ -27,7 +27,7 @@ import msgspec
 
 from rankscope.decoding import MAX_PROCESSES, RankNumber, Signed, Text, decode_answer
 from rankscope.errors import UnreadableAnswer
-from rankscope.flight_recorder import Group, GroupRanks, GroupTable
+from rankscope.flight_recorder import GroupRanks, GroupTable, ProcessGroup
 from rankscope.host_or_gpu import (
     MIN_PACE_SHARE,
     MIN_PART_OF_WAIT,
@@ -151,14 +151,14 @@ def read_times(answers: Mapping[int, bytes | str], addresses: Mapping[str, int])
 
 
 def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> TimesReport:
-    """Which ranks are late, by the answers of the pods by index; `addresses`: the pods' IP addresses."""
+    """The late ranks by the times of their collectives on the GPU; `addresses`: the pods' IP addresses."""
     ranks = [each for pod in pods.values() for each in pod.ranks]
     clocks = {each.rank: pod.clock for pod in pods.values() for each in pod.ranks}
-    several: dict[Group, dict[int, RankLaunches]] = defaultdict(dict)
+    several: dict[ProcessGroup, dict[int, RankLaunches]] = defaultdict(dict)
     spans: list[float] = []
     table = GroupTable()
-    overlapping: set[Group] = set()
-    gathering: set[Group] = set()
+    overlapping: set[ProcessGroup] = set()
+    gathering: set[ProcessGroup] = set()
     for each in ranks:
         for name, group in each.groups.items():
             if len(group.ranks) > 1 and each.rank in group.ranks and (rows := each.times.get(name)):
@@ -180,7 +180,11 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
     judged = {
         group: found
         for group, size in sizes.items()
-        if (found := _Lateness.of(several[group], span, size, overlap=group in overlapping, gathers=group in gathering))
+        if (
+            found := _GroupLateness.of(
+                several[group], span, size, overlap=group in overlapping, gathers=group in gathering
+            )
+        )
     }
     timed = sum(bool(each.times) for each in ranks)
     why = next((each.why for each in ranks if each.why), "")
@@ -230,7 +234,7 @@ def _estimate_cost(late: LateOnGpu, lost: float, *, gathers: bool) -> LateOnGpu:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lateness:
+class _GroupLateness:
     """The share of the time for which the other ranks of a group wait for each rank; negative if it waits."""
 
     shares: dict[int, float]
@@ -244,12 +248,12 @@ class _Lateness:
     @staticmethod
     def of(
         launches: Mapping[int, RankLaunches], span: float, size: int, *, overlap: bool, gathers: bool
-    ) -> _Lateness | None:
+    ) -> _GroupLateness | None:
         """The lateness of each rank of a group; None if no time has passed. `span` is in microseconds."""
         if span <= 0:
             return None
         times = {rank: each.on_gpu for rank, each in launches.items()}
-        timed, known = sorted(times), _known_to_all(launches)
+        timed, known = sorted(times), _common_collectives(launches)
         # Of the time, for each collective. The span begins and ends with one of the busiest group, not of others.
         own_part = _mean_interval(launches)
         every = len(set[int]().union(*times.values()))
@@ -266,12 +270,14 @@ class _Lateness:
         of_step = max if overlap else sum
         costs = {rank: list(map(of_step, several)) for rank, several in earlier.items()}
         # Where only a part of the collectives holds up the computation, the waits add up in part: they are a bound.
-        added = _beyond_others({rank: list(map(sum, several)) for rank, several in earlier.items()}) if gathers else {}
+        added = (
+            _cost_beyond_others({rank: list(map(sum, several)) for rank, several in earlier.items()}) if gathers else {}
+        )
         shares: dict[int, float] = {}
         middles: dict[int, float] = {}
         half: dict[int, float] = {}
         highs: dict[int, float] = {}
-        for rank, more in _beyond_others(costs).items():
+        for rank, more in _cost_beyond_others(costs).items():
             shares[rank], half[rank] = _mean_and_half(more, part * size)
             whole, scatter = _mean_and_half(added.get(rank, more), part * size)
             middles[rank] = (shares[rank] + whole) / 2
@@ -289,7 +295,7 @@ class _Lateness:
             if middles[rank] >= MIN_SHARE
             and share - half[rank] > max(MIN_LOWER_BOUND, ABOVE_OTHERS * median_of_others(positive, max(0.0, share)))
         )
-        return _Lateness(
+        return _GroupLateness(
             shares,
             {rank: share - half[rank] for rank, share in shares.items()},
             highs,
@@ -300,7 +306,7 @@ class _Lateness:
         )
 
 
-def _known_to_all(launches: Mapping[int, RankLaunches]) -> list[int]:
+def _common_collectives(launches: Mapping[int, RankLaunches]) -> list[int]:
     """The collectives of a group that all its ranks report."""
     first, *others = (each.on_gpu for each in launches.values())
     return sorted(number for number in first if all(number in each for each in others))
@@ -310,11 +316,13 @@ def _mean_interval(launches: Mapping[int, RankLaunches]) -> float:
     return statistics.median(each.mean_interval for each in launches.values())
 
 
-def _find_sizes(several: Mapping[Group, Mapping[int, RankLaunches]], overlapping: Set[Group]) -> dict[Group, int]:
+def _find_sizes(
+    several: Mapping[ProcessGroup, Mapping[int, RankLaunches]], overlapping: Set[ProcessGroup]
+) -> dict[ProcessGroup, int]:
     """The number of collectives in one step, for each group of which enough is known."""
-    found: dict[Group, int | None] = {}
+    found: dict[ProcessGroup, int | None] = {}
     for group, launches in several.items():
-        known = _known_to_all(launches)
+        known = _common_collectives(launches)
         if len(launches) > 1 and len(known) >= MIN_TIMED:
             found[group] = find_step(launches[min(launches)].launched, known)
     intervals = {group: _mean_interval(several[group]) for group in found}
@@ -323,7 +331,7 @@ def _find_sizes(several: Mapping[Group, Mapping[int, RankLaunches]], overlapping
         # Where waits overlap, those of several steps are not those of one.
         if group not in overlapping:
             by_others = round(longest / intervals[group]) if intervals[group] else 1
-            enough = by_others * MIN_STEPS <= len(_known_to_all(several[group]))
+            enough = by_others * MIN_STEPS <= len(_common_collectives(several[group]))
             found[group] = by_others if enough and by_others >= BATCHES_OF_STEP * (size or 1) else size or 1
     return {group: size for group, size in found.items() if size}
 
@@ -342,7 +350,7 @@ def find_step(launched: Mapping[int, int], numbers: Sequence[int]) -> int | None
     return next(by for by, each in enumerate(like, 1) if each >= 0.65 * best) if best >= MIN_CORRELATION else None
 
 
-def _beyond_others(costs: Mapping[int, Sequence[float]]) -> dict[int, list[float]]:
+def _cost_beyond_others(costs: Mapping[int, Sequence[float]]) -> dict[int, list[float]]:
     """The time that each rank costs beyond the median of the others, step by step."""
     ordered = [sorted(several) for several in zip(*costs.values(), strict=True)]
     return {
@@ -376,16 +384,16 @@ def _mean_and_half(values: Sequence[float], part: float) -> tuple[float, float]:
     return statistics.fmean(values) / part, STUDENT_T * statistics.stdev(means) / len(means) ** 0.5
 
 
-def _root_causes(judged: Mapping[Group, _Lateness]) -> dict[int, tuple[Group, LateOnGpu]]:
+def _root_causes(judged: Mapping[ProcessGroup, _GroupLateness]) -> dict[int, tuple[ProcessGroup, LateOnGpu]]:
     """The late ranks, with their group, that are no pipeline stage and whose lateness no other group explains."""
     own: dict[int, list[frozenset[int]]] = defaultdict(list)  # the members of each group of a rank
-    waits: dict[int, dict[Group, float]] = defaultdict(dict)
+    waits: dict[int, dict[ProcessGroup, float]] = defaultdict(dict)
     for group, lateness in judged.items():
         members = frozenset(group.ranks)
         for rank in members:
             own[rank].append(members)
             waits[rank][group] = lateness.waits.get(rank, 0.0)
-    found: dict[int, tuple[Group, LateOnGpu]] = {}
+    found: dict[int, tuple[ProcessGroup, LateOnGpu]] = {}
     for group, lateness in judged.items():
         if lateness.late and _is_stage(group, lateness.late, own):
             continue
@@ -404,7 +412,7 @@ def _root_causes(judged: Mapping[Group, _Lateness]) -> dict[int, tuple[Group, La
     return found
 
 
-def _is_stage(group: Group, late: frozenset[int], own: Mapping[int, Iterable[frozenset[int]]]) -> bool:
+def _is_stage(group: ProcessGroup, late: frozenset[int], own: Mapping[int, Iterable[frozenset[int]]]) -> bool:
     """Whether the late ranks are several that belong together: with each all of its smaller groups."""
     smaller = [each for rank in late for each in own[rank] if len(each) < len(group.ranks)]
     return len(late) > 1 and bool(smaller) and all(each <= late for each in smaller)
@@ -427,7 +435,7 @@ def _slow_link(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> Sl
                     _first_rank(pods[odd[0]]),
                     f"its {nic.name} has {nic.rate} ({nic.state}), unlike those of the other pods",
                 )
-    least_trips = _least_trips(pods, addresses)
+    least_trips = _shortest_round_trips(pods, addresses)
     of_pod: dict[int, float] = {}
     for ends, trip in least_trips.items():
         for end in ends:
@@ -444,7 +452,7 @@ def _slow_link(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> Sl
     return SlowLink(worst, _first_rank(pods[worst]), f"{text} ms")
 
 
-def _least_trips(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> dict[frozenset[int], float]:
+def _shortest_round_trips(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> dict[frozenset[int], float]:
     """The least round trip between two pods, in seconds."""
     trips: dict[frozenset[int], dict[int, float]] = defaultdict(dict)
     for number, pod in pods.items():

@@ -45,7 +45,7 @@ _FRAME = re.compile(r"(\S.{0,300}?) \(([^()]{1,500}?)(?::(\d{1,9}))?\)")
 
 
 class RankSamples(msgspec.Struct):
-    """Where the main thread of a rank was: how often, and the calls, the outermost first, separated by semicolons."""
+    """The stack samples of one rank's main thread: each call stack, and how often it was seen."""
 
     rank: RankNumber
     why: Text = ""  # why there is none
@@ -107,8 +107,8 @@ def choose_sampled(report: SlowReport, every: Sequence[PodRank]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sampled:
-    """How often a rank was in its data loader, and at which lines of the program."""
+class _LoaderSamples:
+    """The number of a rank's samples in its data loader and at each line of the program."""
 
     every: int
     loading: Counter[str]
@@ -138,7 +138,9 @@ def add_samples(report: SlowReport, samples: Iterable[RankSamples], why: str = "
     return replace(report, late=tuple(late), sampled=f"py-spy looked at ranks {format_ranges([*looked, usual[0]])}")
 
 
-def _judge_by_samples(late: LateRank, own: _Sampled, usual: tuple[int, _Sampled], *, timed: bool) -> LateRank:
+def _judge_by_samples(
+    late: LateRank, own: _LoaderSamples, usual: tuple[int, _LoaderSamples], *, timed: bool
+) -> LateRank:
     other, beside = usual
     # How long a rank launches late is no more than a bound of what it costs.
     enough = MIN_EXPLAINED * late.share if timed or late.slow else min(MIN_SHARE, MIN_EXPLAINED * late.share)
@@ -181,9 +183,9 @@ def _is_certain(share: float, samples: int, beside: float, samples_beside: int, 
     return share - beside > certain * scatter
 
 
-def _count_samples(stacks: Iterable[tuple[int, str]]) -> _Sampled | None:
+def _count_samples(stacks: Iterable[tuple[int, str]]) -> _LoaderSamples | None:
     """The number of samples in the data loader and by program line; None if there are too few."""
-    sampled = _Sampled(0, Counter(), Counter(), Counter())
+    sampled = _LoaderSamples(0, Counter(), Counter(), Counter())
     every = 0
     for count, calls in stacks:
         found = (_FRAME.fullmatch(call) for call in reversed(calls.split(";")))

@@ -27,7 +27,7 @@ Percent = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e7)]
 
 
-def check_cost(data: bytes, what: str) -> None:
+def check_json_cost(data: bytes, what: str) -> None:
     """Raise UnreadableAnswer if decoding a JSON text would take far too much memory."""
     if sum(data.count(mark) * cost for mark, cost in _MEMORY_COSTS.items()) > MAX_DECODED:
         raise UnreadableAnswer(f"{what} holds far more than is read here.")
@@ -36,7 +36,7 @@ def check_cost(data: bytes, what: str) -> None:
 def decode_answer(output: bytes, kind: type[T], what: str) -> T:
     """Decode the last JSON object that a script printed. Raises UnreadableAnswer."""
     line = output[max(0, output.rfind(b"\n{") + 1) :]
-    check_cost(line, what)
+    check_json_cost(line, what)
     try:
         return msgspec.json.decode(line, type=kind)
     except DECODING_ERRORS as error:

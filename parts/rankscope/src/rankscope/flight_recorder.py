@@ -116,7 +116,7 @@ _SEND_OR_RECEIVE = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Group:
+class ProcessGroup:
     """A process group of ranks; equal groups share one object (`GroupTable`)."""
 
     name: str
@@ -127,25 +127,27 @@ class GroupTable:
     """The process groups that several ranks list."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, tuple[int, ...]], Group] = {}
+        self._known: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
 
-    def find(self, name: str, of: GroupRanks) -> Group:
+    def find(self, name: str, of: GroupRanks) -> ProcessGroup:
         key = name, tuple(of.ranks)
-        return self._known.setdefault(key, Group(*key))
+        return self._known.setdefault(key, ProcessGroup(*key))
 
 
-class _Waits:
-    """Which ranks wait for which others."""
+class _WaitGraph:
+    """The graph of ranks that wait for other ranks, by their flight-recorder dumps."""
 
     def __init__(self, dumps: Iterable[RankDump], trusted: Collection[int] = ()) -> None:
-        """`trusted`: ranks without a dump that are taken to be where they should be; nothing is reported of them."""
+        """Build the graph; `trusted`: ranks without a dump that are taken to be where they should be."""
         self.known = {dump.rank: dump for dump in dumps if not dump.why}
         self.trusted = frozenset(trusted)
-        self.descs: dict[Group, str] = {}
-        self.entered: dict[Group, dict[int, int]] = defaultdict(dict)  # the last collective of each rank
-        self.history: dict[Group, dict[int, RankHistory]] = defaultdict(dict)
-        self.pending: dict[int, list[tuple[Group, Operation]]] = {}  # operations that have not ended, the oldest first
-        self._absent: dict[tuple[Group, int], frozenset[int]] = {}
+        self.descs: dict[ProcessGroup, str] = {}
+        self.entered: dict[ProcessGroup, dict[int, int]] = defaultdict(dict)  # the last collective of each rank
+        self.history: dict[ProcessGroup, dict[int, RankHistory]] = defaultdict(dict)
+        self.pending: dict[
+            int, list[tuple[ProcessGroup, Operation]]
+        ] = {}  # operations that have not ended, the oldest first
+        self._absent: dict[tuple[ProcessGroup, int], frozenset[int]] = {}
         # NCCL launches ahead: where it is told what a GPU has begun, the rest of what its host launched does not count.
         timed = any(each.state == "started" for dump in self.known.values() for each in dump.operations)
         table = GroupTable()
@@ -171,7 +173,7 @@ class _Waits:
         }
         self.of = {rank: self._ranks_waited_for(rank, *at) for rank, at in self.blocked.items()}
 
-    def _ranks_waited_for(self, rank: int, group: Group, at: Operation) -> frozenset[int]:
+    def _ranks_waited_for(self, rank: int, group: ProcessGroup, at: Operation) -> frozenset[int]:
         if at.p2p:
             peer = self.peer(group, at)
             there = (
@@ -187,18 +189,18 @@ class _Waits:
             self._absent[key] = absent - self.trusted
         return self._absent[key]
 
-    def launched(self, rank: int) -> list[tuple[Group, int]]:
+    def launched(self, rank: int) -> list[tuple[ProcessGroup, int]]:
         """The collectives that a rank's host has launched and that have not ended."""
         return [(group, each.seq) for group, each in self.pending.get(rank, ()) if not each.p2p]
 
     @staticmethod
-    def peer(group: Group, at: Operation) -> int | None:
+    def peer(group: ProcessGroup, at: Operation) -> int | None:
         """The rank to which a point-to-point operation sends, or from which it receives."""
         found = _SEND_OR_RECEIVE.search(at.op)
         number = int(found[4]) if found else -1
         return group.ranks[number] if 0 <= number < len(group.ranks) else None
 
-    def count_through(self, name: str, seq: int, apart: Collection[Group]) -> int:
+    def count_through(self, name: str, seq: int, apart: Collection[ProcessGroup]) -> int:
         """How many ranks have completed that collective in groups of that name, without those `apart`."""
         return sum(
             last >= seq
@@ -207,7 +209,7 @@ class _Waits:
             for last in entered.values()
         )
 
-    def group_name(self, group: Group) -> str:
+    def group_name(self, group: ProcessGroup) -> str:
         return describe_group(self.descs.get(group, ""), len(group.ranks))
 
 
@@ -219,7 +221,7 @@ def describe_group(desc: str, ranks: int) -> str:
     return f"the {name} group" if name else f"a group of {ranks} ranks"
 
 
-def judge(
+def judge_dumps(
     dumps: Iterable[RankDump],
     gone: Collection[int] = (),
     waiting: Collection[int] = (),
@@ -230,23 +232,29 @@ def judge(
     Stacks tell which ranks have no process any more (`gone`), wait for others (`waiting`), or do something else.
     """
     dumps = list(dumps)
-    waits = _Waits(dumps)
+    waits = _WaitGraph(dumps)
     if not waits.blocked:
         return None
-    found = _mismatch(waits, blocked=True)
+    found = _find_mismatch(waits, blocked=True)
     # Who lives and gave no dump in time is often as well as the others: those are asked for first who are known.
     late = {dump.rank for dump in dumps if dump.why} - set(gone)
     if found is None and late:
-        trusting = _Waits(dumps, late)
-        found = _find_awaited(trusting, frozenset(gone)) or _left_behind(trusting)
+        trusting = _WaitGraph(dumps, late)
+        found = _find_awaited(trusting, frozenset(gone)) or _find_skipped_collective(trusting)
     # Whose stack waits for others is no culprit, though it gave no dump.
-    found = found or _find_awaited(_Waits(dumps, late & set(waiting)), frozenset(gone))
+    found = found or _find_awaited(_WaitGraph(dumps, late & set(waiting)), frozenset(gone))
     if found is not None and found.kind is Desync.MISSED and working and set(found.ranks) <= set(waiting):
         return None  # they wait in what is not recorded, as sends of gloo are, for those who do something else
-    return found or _mismatch(waits, blocked=False) or _left_behind(waits) or _cycle(waits) or _network_finding(waits)
+    return (
+        found
+        or _find_mismatch(waits, blocked=False)
+        or _find_skipped_collective(waits)
+        or _find_wait_cycle(waits)
+        or _network_finding(waits)
+    )
 
 
-def _mismatch(waits: _Waits, *, blocked: bool) -> Finding | None:
+def _find_mismatch(waits: _WaitGraph, *, blocked: bool) -> Finding | None:
     """Ranks of a group that called, at some moment, different collectives of the same number.
 
     `blocked`: of the groups in which ranks wait; else of all, and only by sizes that differ.
@@ -285,7 +293,7 @@ def _mismatch(waits: _Waits, *, blocked: bool) -> Finding | None:
     return Finding(kind, odd, f"{verb} at {mine.kind} {here}{comma}{what}{lines}", waiting, mine.frame)
 
 
-def _find_awaited(waits: _Waits, gone: frozenset[int]) -> Finding | None:
+def _find_awaited(waits: _WaitGraph, gone: frozenset[int]) -> Finding | None:
     """The ranks that others wait for and that wait in no operation themselves; of several those without a process."""
     awaited = frozenset[int]().union(*waits.of.values())
     found = awaited - waits.blocked.keys()
@@ -321,11 +329,11 @@ _GroupCollective = tuple[str, str, int]
 """A collective by the name of its group, its kind and its number."""
 
 
-def _left_behind(waits: _Waits) -> Finding | None:
+def _find_skipped_collective(waits: _WaitGraph) -> Finding | None:
     """The ranks that skipped a collective, among ranks that wait for each other."""
     lacked: dict[_GroupCollective, set[int]] = defaultdict(set)
     unlaunched: dict[_GroupCollective, set[int]] = defaultdict(set)
-    stuck: dict[_GroupCollective, set[Group]] = defaultdict(set)
+    stuck: dict[_GroupCollective, set[ProcessGroup]] = defaultdict(set)
     for rank, awaited in waits.of.items():
         group, at = waits.blocked[rank]
         if awaited and not at.p2p:
@@ -345,7 +353,7 @@ def _left_behind(waits: _Waits) -> Finding | None:
     return None if undecided else _describe_left_out(waits, few, ranks)
 
 
-def _describe_left_out(waits: _Waits, few: _GroupCollective, ranks: set[int]) -> Finding | None:
+def _describe_left_out(waits: _WaitGraph, few: _GroupCollective, ranks: set[int]) -> Finding | None:
     """The finding that ranks skipped a collective and wait in another; None unless all wait in the same one."""
     if not ranks <= waits.blocked.keys():
         return None
@@ -359,7 +367,7 @@ def _describe_left_out(waits: _Waits, few: _GroupCollective, ranks: set[int]) ->
     return Finding(desync, tuple(sorted(ranks)), what, len(waits.blocked) - len(ranks), at.frame, True)
 
 
-def _cycle(waits: _Waits) -> Finding | None:
+def _find_wait_cycle(waits: _WaitGraph) -> Finding | None:
     """Ranks that wait for each other, directly or through others."""
     rank, seen = next((rank for rank, awaited in waits.of.items() if awaited), None), list[int]()
     while rank is not None and rank not in seen:
@@ -376,7 +384,7 @@ def _cycle(waits: _Waits) -> Finding | None:
     return Finding(Desync.CYCLE, tuple(sorted(ring)), f"wait for each other: {', '.join(parts)}", len(waits.blocked))
 
 
-def _network_finding(waits: _Waits) -> Finding:
+def _network_finding(waits: _WaitGraph) -> Finding:
     """An operation that all have entered and that does not end; of several the one with the lowest number."""
     group, at = min(waits.blocked.values(), key=lambda each: (each[1].p2p, each[1].seq))
     ranks = tuple(sorted(rank for rank, each in waits.blocked.items() if each[0] == group))

@@ -202,7 +202,7 @@ class HangGroup:
 
     @property
     def is_gone(self) -> bool:
-        """Whether its processes have ended or are stopped."""
+        """Whether the processes of the group have ended or are stopped."""
         gone = all(each.pid is None or each.state in HALTED_STATES for each in self.members)
         return gone and self.doing is Activity.UNKNOWN
 
@@ -321,7 +321,7 @@ class HangReport:
             subject, verb, them = (f"Pods {pods}", "do", "them") if several else (f"Pod {pods}", "does", "it")
             parts = [f"{subject} {verb} not run ({status}): ranks that need {them} in a collective wait forever."]
         if self.recorded is not None:
-            parts.append(self._of_recorded(self.recorded))
+            parts.append(self._recorder_verdict(self.recorded))
         elif self.groups:
             parts.append(self._format_suspects())
         else:
@@ -353,10 +353,10 @@ class HangReport:
     def short(self) -> str:
         """The first sentence of the verdict, without nodes and calls."""
         if self.recorded is not None and not self.absent:
-            return self._of_recorded(self.recorded, short=True)
+            return self._recorder_verdict(self.recorded, short=True)
         return self._format_suspects(short=True) if self.suspects and not self.absent else self.verdict[0]
 
-    def _of_recorded(self, found: Finding, *, short: bool = False) -> str:
+    def _recorder_verdict(self, found: Finding, *, short: bool = False) -> str:
         """The verdict by flight recorders, with the stack location of the ranks that others wait for."""
         places = [each.sort_place for each in self.processes if each.rank in set(found.ranks)]
         several = len(found.ranks) > 1

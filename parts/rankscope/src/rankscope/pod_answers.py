@@ -12,7 +12,7 @@ from msgspec import structs
 
 from rankscope.decoding import MAX_PROCESSES, Count, Percent, RankNumber, Text, decode_answer
 from rankscope.errors import UnreadableAnswer
-from rankscope.flight_recorder import Finding, RankDump, judge
+from rankscope.flight_recorder import Finding, RankDump, judge_dumps
 from rankscope.hang_report import HALTED_STATES, MpiLauncher, PodTrace, TracedProcess
 from rankscope.nccl_ras import RasReport
 from rankscope.stack_location import NO_STACK, STACK_NOT_ASKED, Activity, locate_compiled, locate_process
@@ -116,7 +116,7 @@ class PodAnswer(msgspec.Struct):
         return structs.replace(self, processes=processes)
 
 
-class Refusal(str):
+class AnswerRefusal(str):
     """The reason why a pod's answer is not used."""
 
     __slots__ = ()
@@ -156,7 +156,7 @@ def refuse_foreign_ranks(answers: Answers[R]) -> list[tuple[R, PodAnswer | str]]
             foreign = {each for each in foreign if times[each] > 1 or each >= most * len(answers)}
         ranks = f"rank{'s' if len(foreign) > 1 else ''} {format_ranges(foreign)}"
         theirs = "are not its own" if len(foreign) > 1 else "is not its own"
-        refusal = Refusal(f"pod {rank.number} answered for {ranks}, which {theirs}")
+        refusal = AnswerRefusal(f"pod {rank.number} answered for {ranks}, which {theirs}")
         found.append((rank, refusal if foreign else answer))
     return found
 
@@ -239,7 +239,7 @@ def list_processes(answers: Sequence[tuple[PodRank, PodAnswer | str]]) -> tuple[
         trace = PodTrace(rank.number, rank.name, rank.node)
         if isinstance(answer, str):
             why = answer if answer.endswith(".") else f"{answer}."
-            pods.append(replace(trace, failure=why, believed=not isinstance(answer, Refusal)))
+            pods.append(replace(trace, failure=why, believed=not isinstance(answer, AnswerRefusal)))
             continue
         pods.append(answer.to_trace(trace))
         found.append((rank, to_traced_processes(rank, answer)))
@@ -280,7 +280,7 @@ def rank_by_process(
 def judge_processes(dumps: Sequence[RankDump], processes: Sequence[TracedProcess]) -> Finding | None:
     """The verdict of the flight recorders' dumps, with the stacks taken into account."""
     stacks = [each for each in processes if each.where.doing not in (Activity.UNKNOWN, Activity.NOT_ASKED)]
-    return judge(
+    return judge_dumps(
         dumps,
         {each.rank for each in processes if each.pid is None or each.state in HALTED_STATES},
         {each.rank for each in stacks if each.where.doing.waits_for_ranks},

@@ -285,7 +285,7 @@ def refuse(reader: Any) -> None:
     raise pickle.UnpicklingError("it has a code that no dump has")
 
 
-def counted(code: bytes) -> Callable[[Any], None]:
+def counted_opcode(code: bytes) -> Callable[[Any], None]:
     """The function of a one-byte opcode, counted: a dump may have `MAX_COUNTED_OPCODES` of them in all."""
     read = pickle._Unpickler.dispatch[code[0]]
 
@@ -307,7 +307,7 @@ class NoClasses(pickle._Unpickler):
     dispatch: ClassVar = {
         **pickle._Unpickler.dispatch,
         **{code[0]: refuse for code in SET_OPCODES},
-        **{code[0]: counted(code) for code in COUNTED_OPCODES},
+        **{code[0]: counted_opcode(code) for code in COUNTED_OPCODES},
         pickle.SETITEMS[0]: with_text_keys(pickle.SETITEMS, slice(None, None, 2)),
         pickle.SETITEM[0]: with_text_keys(pickle.SETITEM, slice(-2, -1)),
     }
@@ -317,7 +317,7 @@ class NoClasses(pickle._Unpickler):
         raise pickle.UnpicklingError(f"it names {module[:80]}.{name[:80]}, and a dump has no classes")
 
 
-def short(value: Any, most: int) -> str:
+def short_text(value: Any, most: int) -> str:
     """The text of a plain value; empty for one that holds others, whose text may have no end."""
     return str(value)[:most] if isinstance(value, (str, int, float)) else ""
 
@@ -382,10 +382,13 @@ def load_dump(path: str) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
             raise ValueError(f"it has more than {MAX_DUMP_BYTES >> 20} MiB")
         found = NoClasses(file).load()
     groups = {
-        name[:200]: {"desc": short(each["desc"], 200), "ranks": [int(one) for one in RANK_TEXT.findall(each["ranks"])]}
+        name[:200]: {
+            "desc": short_text(each["desc"], 200),
+            "ranks": [int(one) for one in RANK_TEXT.findall(each["ranks"])],
+        }
         for name, each in found["pg_config"].items()
     }
-    return groups, with_states(found["entries"]), short(found.get("version", ""), 20)
+    return groups, with_states(found["entries"]), short_text(found.get("version", ""), 20)
 
 
 def with_states(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -396,7 +399,7 @@ def with_states(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     batches: dict[str, list[dict[str, Any]]] = {}
     kept = []
     for each in entries:
-        name = short(each["process_group"][0], 200)
+        name = short_text(each["process_group"][0], 200)
         if each.get("profiling_name") == "nccl:coalesced":
             for one in batches.pop(name, []):
                 one["state"] = each["state"]
@@ -424,13 +427,13 @@ def read_times(path: str, seconds: float) -> dict[str, Any]:
     gathering: set[str] = set()
     for each in entries:
         took, launched = each.get("duration_ms"), int(each["time_created_ns"]) - since
-        name = short(each["process_group"][0], 200)
+        name = short_text(each["process_group"][0], 200)
         if launched < 0 or each.get("is_p2p"):
             sending.update([name] if launched >= 0 else [])
             continue
-        if overlaps(each.get("frames") or []):
+        if overlaps_computation(each.get("frames") or []):
             overlapping.add(name)
-            gathering.update([name] if "gather" in short(each["profiling_name"], 100) else [])
+            gathering.update([name] if "gather" in short_text(each["profiling_name"], 100) else [])
         over = each.get("time_discovered_completed_ns")
         seen.setdefault(name, []).append((int(over) - since if over else math.inf, launched))
         if took is not None:
@@ -458,16 +461,16 @@ PART_OF_MODEL = re.compile(r"torch/(?:nn/modules/module|autograd/function)\.py")
 """Calls a module, or a function with its gradient: who is called by it belongs to the model, who calls it does not."""
 
 
-def overlaps(frames: list[dict[str, Any]]) -> bool:
+def overlaps_computation(frames: list[dict[str, Any]]) -> bool:
     """Whether a collective runs beside the computation, by the stack that launched it, the innermost frame first.
 
     Only frames inside the innermost part of the model count: DDP around the model says nothing of a tensor group in it.
     """
     for frame in frames:
-        file = short(frame.get("filename"), 4096)
+        file = short_text(frame.get("filename"), 4096)
         if PART_OF_MODEL.search(file):
             return False
-        if OVERLAPPING_CALL.search(file + " " + short(frame.get("name"), 200)):
+        if OVERLAPPING_CALL.search(file + " " + short_text(frame.get("name"), 200)):
             return True
     return not frames
 
@@ -498,8 +501,8 @@ def read_dump(path: str) -> dict[str, Any]:
     groups, entries, version = load_dump(path)
     several: dict[str, list[dict[str, Any]]] = {}
     for place, each in enumerate(entries):
-        known = several.setdefault(short(each["process_group"][0], 200), [])
-        known.append(dict(operation(each), place=place, tensors=tensors(each)))
+        known = several.setdefault(short_text(each["process_group"][0], 200), [])
+        known.append(dict(short_operation(each), place=place, tensors=tensor_sizes_json(each)))
     dumps = []
     for known in several.values():
         undone = [each for each in known[:-MAX_LAST_OPERATIONS] if each["state"] != "completed"]
@@ -531,42 +534,46 @@ def list_history(known: list[dict[str, Any]], kinds: dict[tuple[str, ...], int])
 RANK_TEXT = re.compile(r"\d{1,7}")
 
 
-def operation(each: dict[str, Any]) -> dict[str, Any]:
+def short_operation(each: dict[str, Any]) -> dict[str, Any]:
     """One entry of a dump, in short."""
     p2p, frames = bool(each.get("is_p2p")), each.get("frames") or [{}]
-    own = [frame for frame in frames if "/torch/" not in short(frame.get("filename"), 4096)]
+    own = [frame for frame in frames if "/torch/" not in short_text(frame.get("filename"), 4096)]
     frame = (own or frames)[0]
-    over = each.get("retired") and short(each["profiling_name"], 100).startswith("gloo:")  # gloo sets no other state
+    over = each.get("retired") and short_text(each["profiling_name"], 100).startswith(
+        "gloo:"
+    )  # gloo sets no other state
     sizes = [
         "x".join(str(int(read_number)) for read_number in one[:8]) or "scalar"
         for one in each.get("input_sizes", [])[:4]
     ]
     return {
-        "group": short(each["process_group"][0], 200),
+        "group": short_text(each["process_group"][0], 200),
         "seq": int(each["p2p_seq_id" if p2p else "collective_seq_id"]),
-        "op": short(each["profiling_name"], 100),
-        "state": "completed" if over else short(each["state"], 20),
-        "sizes": ", ".join(sizes + [short(one, 20) for one in each.get("input_dtypes", [])[:1]]),
-        "frame": f"{os.path.basename(short(frame['filename'], 4096))[:200]}:{int(frame['line'])}"
+        "op": short_text(each["profiling_name"], 100),
+        "state": "completed" if over else short_text(each["state"], 20),
+        "sizes": ", ".join(sizes + [short_text(one, 20) for one in each.get("input_dtypes", [])[:1]]),
+        "frame": f"{os.path.basename(short_text(frame['filename'], 4096))[:200]}:{int(frame['line'])}"
         if "line" in frame
         else "",
         "p2p": p2p,
     }
 
 
-def tensors(each: dict[str, Any]) -> str:
+def tensor_sizes_json(each: dict[str, Any]) -> str:
     """Sizes of the inputs and the outputs of an entry, then their types, as JSON; empty where these are too many."""
     sizes = [
         [[int(size) for size in one[:MAX_DIMENSIONS]] for one in each.get(name, [])[:MAX_TENSORS]]
         for name in ("input_sizes", "output_sizes")
     ]
-    kinds = [[short(one, 20) for one in each.get(name, [])[:MAX_TENSORS]] for name in ("input_dtypes", "output_dtypes")]
+    kinds = [
+        [short_text(one, 20) for one in each.get(name, [])[:MAX_TENSORS]] for name in ("input_dtypes", "output_dtypes")
+    ]
     text = json.dumps(sizes + kinds, separators=(",", ":"))
     return text if len(text) <= MAX_TENSORS else ""
 
 
 def find_links() -> list[list[Any]]:
-    """Of each TCP connection that has sent much: the peer, and the round trip in microseconds (smoothed, least)."""
+    """The TCP connections that have sent much: peer, and round trip in microseconds (smoothed, least)."""
     header = struct.Struct("=IHHII")
     query = struct.pack("=BBBxI48x", socket.AF_INET, socket.IPPROTO_TCP, 1 << (TCP_INFO - 1), 1 << ESTABLISHED)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as door:
@@ -599,7 +606,7 @@ def read_link(message: bytes, found: dict[str, list[list[Any]]]) -> None:
 
 
 def watch_links(find: Callable[[], list[list[Any]]] = find_links, pause: float = 0.15) -> list[list[Any]]:
-    """Of each peer on another machine the look with the shortest round trip: on a busy machine these scatter."""
+    """The shortest round trip to each peer on another machine, measured several times."""
     best: dict[str, list[Any]] = {}
     for at in range(LINK_LOOKS):
         time.sleep(pause * bool(at))
@@ -670,11 +677,11 @@ def print_samples(seconds: float, ranks: set[int]) -> None:
     answers: list[dict[str, Any]] = [{"rank": each["rank"], "why": "there is no py-spy in its pod"} for each in found]
     if tool:
         with ThreadPoolExecutor(1 + len(found)) as pool:
-            answers = list(pool.map(lambda each: sample(tool, each, seconds), found))
+            answers = list(pool.map(lambda each: sample_main_thread(tool, each, seconds), found))
     json.dump({"ranks": answers}, sys.stdout)
 
 
-def sample(tool: str, each: dict[str, Any], seconds: float) -> dict[str, Any]:
+def sample_main_thread(tool: str, each: dict[str, Any], seconds: float) -> dict[str, Any]:
     """How often the main thread of a process was in which calls."""
     import tempfile  # which most questions need not load
 

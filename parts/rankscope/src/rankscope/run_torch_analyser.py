@@ -107,9 +107,9 @@ def load_analyser() -> Tuple[Any, Any]:
     sys.exit(EXIT_NO_ANALYSER)
 
 
-def analyse(asked: Dict[str, Any]) -> Dict[str, Any]:
+def run_analyser(asked: Dict[str, Any]) -> Dict[str, Any]:
     build_db, args = load_analyser()
-    log = Log()
+    log = MessageCollector()
     own = logging.getLogger("Flight Recorder")
     own.handlers = [log]
     own.setLevel(logging.INFO)
@@ -117,7 +117,7 @@ def analyse(asked: Dict[str, Any]) -> Dict[str, Any]:
     for place, group in enumerate(asked["groups"]):
         log.note("group %s %s of ranks %s" % (group["name"], group["desc"], group["ranks"]))
         try:
-            database = build_db(expand(group, asked["kinds"], asked["version"]), args, asked["version"])
+            database = build_db(expand_dumps(group, asked["kinds"], asked["version"]), args, asked["version"])
             found += first_trouble(place, database.collectives)
         except Exception as error:  # an assertion, or whatever else a version of it meets
             failed[str(place)] = (str(error) or type(error).__name__)[:MAX_FINDING]
@@ -125,7 +125,7 @@ def analyse(asked: Dict[str, Any]) -> Dict[str, Any]:
     return {"torch": str(torch)[:40], "found": found, "failed": failed, "log": log.text}
 
 
-class Log(logging.Handler):
+class MessageCollector(logging.Handler):
     """Keeps the first words of the analyser."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class Log(logging.Handler):
         self.text += (text + "\n")[: MAX_LOG_BYTES - len(self.text)]
 
 
-def expand(group: Dict[str, Any], kinds: List[Any], version: str) -> Dict[str, Any]:
+def expand_dumps(group: Dict[str, Any], kinds: List[Any], version: str) -> Dict[str, Any]:
     """The full dump of each rank of a group, from the short form: the collectives it called there."""
     config = {group["name"]: {"desc": group["desc"], "ranks": str(group["ranks"])}}
     return {
@@ -149,7 +149,7 @@ def expand(group: Dict[str, Any], kinds: List[Any], version: str) -> Dict[str, A
             "version": version,
             "pg_config": config,
             "entries": [
-                entry(group, seq, kinds[kind], entries["states"].get(str(seq), "completed"))
+                dump_entry(group, seq, kinds[kind], entries["states"].get(str(seq), "completed"))
                 for seq, kind in enumerate(entries["calls"], entries["first"])
             ],
         }
@@ -157,7 +157,7 @@ def expand(group: Dict[str, Any], kinds: List[Any], version: str) -> Dict[str, A
     }
 
 
-def entry(group: Dict[str, Any], seq: int, kind: Any, state: str) -> Dict[str, Any]:
+def dump_entry(group: Dict[str, Any], seq: int, kind: Any, state: str) -> Dict[str, Any]:
     name, (inputs, outputs, input_types, output_types) = kind
     return {
         "record_id": seq, "pg_id": 0, "process_group": (group["name"], group["desc"]), "collective_seq_id": seq,
@@ -188,7 +188,7 @@ def first_trouble(place: int, collectives: List[Any]) -> List[Dict[str, Any]]:
 
 def main() -> None:
     if sys.argv[1:2] == ["analyse"]:
-        json.dump(analyse(json.loads(sys.stdin.buffer.read().decode())), sys.stdout)
+        json.dump(run_analyser(json.loads(sys.stdin.buffer.read().decode())), sys.stdout)
         return
     length, data = int(sys.argv[1]), sys.stdin.buffer.read(int(sys.argv[2]))
     why = "there is no other Python in the pod"

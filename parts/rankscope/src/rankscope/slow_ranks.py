@@ -24,7 +24,7 @@ from itertools import pairwise
 import msgspec
 
 from rankscope.collective_times import LateOnGpu, TimesReport, median_of_others
-from rankscope.decoding import DECODING_ERRORS, Count, RankNumber, Seconds, Signed, Text, check_cost
+from rankscope.decoding import DECODING_ERRORS, Count, RankNumber, Seconds, Signed, Text, check_json_cost
 from rankscope.errors import UnreadableAnswer
 from rankscope.pod_answers import PodRank
 from rankscope.slow_rank_texts import (
@@ -71,17 +71,17 @@ class PolledProcess(msgspec.Struct, array_like=True, frozen=True):
     communicators: list[Count] | None = None  # None: not told, as in text
 
 
-class Late(msgspec.Struct, array_like=True, frozen=True):
+class LateProcess(msgspec.Struct, array_like=True, frozen=True):
     communicator: Count
     size: RankNumber
     processes: list[tuple[Count, Count]]  # numbers, and how many operations behind the foremost
 
 
-class Poll(msgspec.Struct, array_like=True, frozen=True):
+class RasPoll(msgspec.Struct, array_like=True, frozen=True):
     at: Seconds
     took: Seconds  # in which the ranks were asked
     progress: Count | None  # operations launched in all communicators; None: not told
-    late: list[Late]
+    late: list[LateProcess]
 
 
 class _PollHeader(msgspec.Struct):
@@ -101,7 +101,7 @@ class RasPolls:
     form: str = ""  # json or text
     ranks: int = 0  # of the largest communicator
     processes: tuple[PolledProcess, ...] = ()  # those that were ever late
-    polls: tuple[Poll, ...] = ()
+    polls: tuple[RasPoll, ...] = ()
     over: str = ""  # why there are no more
     active: frozenset[int] = frozenset()  # communicators in which something was launched meanwhile
 
@@ -186,16 +186,16 @@ def parse_polls(output: bytes, most_ranks: int = MAX_RANKS) -> RasPolls:
 
     UnreadableAnswer if it is invalid, or tells of more ranks than the pods of the job can have.
     """
-    check_cost(output, "What the pod tells of NCCL")
+    check_json_cost(output, "What the pod tells of NCCL")
     head, over, active = _PollHeader(), "", frozenset[int]()
     processes: list[PolledProcess] = []
-    polls: list[Poll] = []
+    polls: list[RasPoll] = []
     try:
         for line in output.splitlines():
             if len(polls) > MAX_POLLS:
                 raise UnreadableAnswer("What the pod tells of NCCL is of more answers than are asked for.")
             if line.startswith(b"["):
-                polls.append(msgspec.json.decode(line, type=Poll))
+                polls.append(msgspec.json.decode(line, type=RasPoll))
                 continue
             read = msgspec.json.decode(line, type=_PollHeader)
             if read.process is not None:
@@ -279,7 +279,7 @@ def _why_no_verdict(report: SlowReport, over: str) -> str:
     return ""
 
 
-def _has_progressed(before: Poll, after: Poll) -> bool | None:
+def _has_progressed(before: RasPoll, after: RasPoll) -> bool | None:
     if before.progress is None or after.progress is None:
         return None
     return after.progress != before.progress
@@ -387,7 +387,7 @@ def add_times(report: SlowReport, times: TimesReport, nodes: Mapping[int, str]) 
             )
         ]
     else:
-        found = [_merge(each, asked.get(each.rank), nodes, report) for each in times.late]
+        found = [_merge_gpu_lateness(each, asked.get(each.rank), nodes, report) for each in times.late]
         known = {each.rank for each in found}
         # Whose launches are late and who comes to no collective late costs nobody anything.
         found += [each for each in report.suspects if each.rank not in known and each.rank not in times.highs]
@@ -406,10 +406,12 @@ def _without_cause(late: LateRank) -> LateRank:
     return replace(late, slow=False, suspect=False, runs_ahead=False, partly=False)
 
 
-def _merge(late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str], report: SlowReport) -> LateRank:
+def _merge_gpu_lateness(
+    late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str], report: SlowReport
+) -> LateRank:
     """Combine both measurements of one late rank: NCCL's answers and the times of collectives."""
     host, pid = (asked.host, asked.pid) if asked else (None, None)
-    cause = _cause_of(late, asked, report)
+    cause = _cause_by_launches(late, asked, report)
     # That a GPU is slow two instruments tell: the times on it, and the launches in time of its host.
     return LateRank(
         late.rank,
@@ -432,7 +434,7 @@ def _merge(late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str], re
     )
 
 
-def _cause_of(late: LateOnGpu, asked: LateRank | None, report: SlowReport) -> str:
+def _cause_by_launches(late: LateOnGpu, asked: LateRank | None, report: SlowReport) -> str:
     if late.by_host is not None:
         return "host" if late.by_host else "GPU"
     if asked is None or asked.share >= ALWAYS_LATE_SHARE:

@@ -117,7 +117,7 @@ _LIBRARY_FILE = re.compile(
 
 
 def locate_process(process: ProcessStacks) -> StackLocation:
-    """Where a process is, judged by its main thread or the thread that computes for it."""
+    """The location of a process, judged by its main thread or the thread that computes for it."""
     threads = sorted(process.threads, key=lambda thread: thread.name != "MainThread")
     if not threads or not threads[0].frames:
         return NO_STACK
@@ -130,7 +130,7 @@ def locate_process(process: ProcessStacks) -> StackLocation:
 
 
 def locate_thread(thread: ThreadStack) -> StackLocation:
-    """Where a thread is: its innermost call that is unambiguous, else recognised; of a wait for data, its own code."""
+    """The location of a thread: its innermost recognised call; while it waits for data, its own code."""
     if any(_IMPORT_FILE.match(frame.file) for frame in thread.frames):  # whatever it reads and calls for that
         return StackLocation(Activity.COMPUTE, "an import", find_own_code(thread.frames))
     for frame in thread.frames:

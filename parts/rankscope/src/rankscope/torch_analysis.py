@@ -17,7 +17,7 @@ import msgspec
 
 from rankscope.collective_history import Call, collective_kind
 from rankscope.decoding import Count, RankNumber, Signed, Text, decode_answer
-from rankscope.flight_recorder import Group, GroupTable, RankDump, describe_group
+from rankscope.flight_recorder import GroupTable, ProcessGroup, RankDump, describe_group
 from trainlog import format_ranges
 
 MAX_COLLECTIVES = 200_000  # collectives of all ranks together: 1,024 ranks in three groups take about 5 s and 2 MB
@@ -27,7 +27,7 @@ _Sizes = tuple[tuple[int, ...], ...]
 _Tensors = tuple[_Sizes, _Sizes, tuple[str, ...], tuple[str, ...]]  # inputs, outputs, then their types
 
 
-class _Found(msgspec.Struct):
+class _FoundCollective(msgspec.Struct):
     group: Count
     seq: Signed
     op: Text
@@ -35,7 +35,7 @@ class _Found(msgspec.Struct):
     culprits: dict[RankNumber, Text] = {}
 
 
-class _Entries(msgspec.Struct):
+class _RankEntries(msgspec.Struct):
     """The calls of one rank in a group."""
 
     first: int
@@ -43,10 +43,10 @@ class _Entries(msgspec.Struct):
     states: dict[int, str]  # of collectives that have not ended
 
 
-class _Answer(msgspec.Struct):
+class _AnalyserAnswer(msgspec.Struct):
     torch: Text = ""
     why: Text = ""
-    found: list[_Found] = []
+    found: list[_FoundCollective] = []
     failed: dict[int, Text] = {}
     log: str = ""
 
@@ -107,10 +107,10 @@ class TorchAnalysis:
         return f"{who}: {chosen.words}{rest}.{compared}{failed}"
 
 
-def build_question(dumps: Sequence[RankDump]) -> tuple[bytes, list[tuple[Group, str]]]:
+def build_question(dumps: Sequence[RankDump]) -> tuple[bytes, list[tuple[ProcessGroup, str]]]:
     """The input for PyTorch's flight-recorder analyser, and the process groups in it."""
-    members: dict[Group, dict[int, RankDump]] = defaultdict(dict)
-    descs: dict[Group, str] = {}
+    members: dict[ProcessGroup, dict[int, RankDump]] = defaultdict(dict)
+    descs: dict[ProcessGroup, str] = {}
     table = GroupTable()
     for dump in dumps:
         for name, of in dump.groups.items():
@@ -119,7 +119,7 @@ def build_question(dumps: Sequence[RankDump]) -> tuple[bytes, list[tuple[Group, 
                 members[group][dump.rank] = dump
                 descs[group] = of.desc
     most = max(MIN_COLLECTIVES_PER_RANK, MAX_COLLECTIVES // max(1, sum(map(len, members.values()))))
-    kinds = _Kinds()
+    kinds = _CallNumbers()
     asked, groups = [], []
     for group in sorted(members, key=lambda each: (len(each.ranks), each.name, each.ranks)):
         entries = _build_entries(group.name, members[group], most, kinds)
@@ -130,7 +130,7 @@ def build_question(dumps: Sequence[RankDump]) -> tuple[bytes, list[tuple[Group, 
     return msgspec.json.encode({"version": version, "kinds": list(kinds.places), "groups": asked}), groups
 
 
-class _Kinds:
+class _CallNumbers:
     """The distinct calls, numbered in the order in which they are first seen."""
 
     def __init__(self) -> None:
@@ -149,7 +149,9 @@ class _Kinds:
         return self._of[key]
 
 
-def _build_entries(name: str, members: Mapping[int, RankDump], most: int, kinds: _Kinds) -> dict[str, _Entries]:
+def _build_entries(
+    name: str, members: Mapping[int, RankDump], most: int, kinds: _CallNumbers
+) -> dict[str, _RankEntries]:
     """Each rank's collectives in a group, from the earliest that all ranks still remember; empty if there is none."""
     calls = {rank: _list_calls(dump, dump.history[name][1:], kinds) for rank, dump in members.items()}
     begins = {rank: dump.history[name][0] for rank, dump in members.items()}
@@ -172,18 +174,18 @@ def _build_entries(name: str, members: Mapping[int, RankDump], most: int, kinds:
         for seq in range(max(begin, min(undone, default=last + 1)), begin + len(own)):
             state = undone.get(seq, state)  # of many that have not ended only some are told
             states[seq] = state
-        entries[str(rank)] = _Entries(begin, [kind for kind in own if kind is not None], states)
+        entries[str(rank)] = _RankEntries(begin, [kind for kind in own if kind is not None], states)
     return entries if any(each.calls for each in entries.values()) else {}
 
 
-def _list_calls(dump: RankDump, places: Sequence[int], kinds: _Kinds) -> list[int | None]:
+def _list_calls(dump: RankDump, places: Sequence[int], kinds: _CallNumbers) -> list[int | None]:
     own = [kinds.place(each) for each in dump.kinds]
     return [own[place] if 0 <= place < len(own) else None for place in places]
 
 
-def read_answer(output: bytes, groups: Sequence[tuple[Group, str]]) -> TorchAnalysis:
+def read_answer(output: bytes, groups: Sequence[tuple[ProcessGroup, str]]) -> TorchAnalysis:
     """Parse the analyser script's output; UnreadableAnswer."""
-    answer = decode_answer(output, _Answer, "What the pod tells of PyTorch's analyser")
+    answer = decode_answer(output, _AnalyserAnswer, "What the pod tells of PyTorch's analyser")
     known = {
         number: (describe_group(desc, len(group.ranks)), frozenset(group.ranks))
         for number, (group, desc) in enumerate(groups)

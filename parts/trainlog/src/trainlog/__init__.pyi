@@ -1,10 +1,10 @@
 from .failure_kinds import (
+    GpuFault as GpuFault,
     LogFailure as LogFailure,
     NcclMessage as NcclMessage,
-    Xid as Xid,
     group_sentences as group_sentences,
+    parse_gpu_fault as parse_gpu_fault,
     parse_nccl_message as parse_nccl_message,
-    parse_xid as parse_xid,
 )
 from .failure_parser import (
     FailureParser as FailureParser,
@@ -67,9 +67,9 @@ from .redaction import (
     Redactor as Redactor,
     is_confidential as is_confidential,
     looks_confidential as looks_confidential,
-    redact as redact,
     redact_bytes as redact_bytes,
     redact_line as redact_line,
+    redact_text as redact_text,
     redact_tree as redact_tree,
 )
 from .regex import (
@@ -127,11 +127,11 @@ from .training.steps import (
     STEPS_IN_BLOCK as STEPS_IN_BLOCK,
     MetricColumn as MetricColumn,
     PackedSteps as PackedSteps,
-    Rollback as Rollback,
     RunPosition as RunPosition,
+    RunSteps as RunSteps,
     Step as Step,
     StepMetric as StepMetric,
-    Steps as Steps,
+    StepRollback as StepRollback,
     describe_nan as describe_nan,
     find_nan_since as find_nan_since,
     find_run_position as find_run_position,

@@ -23,20 +23,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     read.add_argument("--check", action="store_true", help="exit with 1 if a test failed or a failure is named")
     options = parser.parse_args(arguments)
     try:
-        printed = print_log(options.file, _note, as_json=options.json)
+        printed = print_log(options.file, _print_note, as_json=options.json)
     except UnreadableLog as error:
-        _note(str(error))
+        _print_note(str(error))
         return 2
     except BrokenPipeError:  # who read has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if printed.error is not None:
-        _note(str(printed.error))
+        _print_note(str(printed.error))
         return 2
     return EXIT_INTERRUPTED if printed.interrupted else int(options.check and not printed.results.is_well)
 
 
-def _note(text: str) -> None:
+def _print_note(text: str) -> None:
     sys.stderr.write(f"trainlog: {text}\n")
 
 

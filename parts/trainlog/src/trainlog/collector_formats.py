@@ -71,13 +71,13 @@ class CollectorUnwrapper:
             data = self._detect_encoding()
         elif self._decoder is not None:
             data = self._decoder.decode(data).encode()
-        return data if self._plain else self._unwrap(data)
+        return data if self._plain else self._unwrap_lines(data)
 
     def close(self) -> bytes:
         data = self._detect_encoding() if not self._begun else b""
         if self._decoder is not None:
             data += self._decoder.decode(b"", True).encode()
-        rest_text = self._unwrap(data) if not self._plain else data
+        rest_text = self._unwrap_lines(data) if not self._plain else data
         if self._whole is not None:
             return rest_text + _text_of_json_array(bytes(self._whole))
         rest, self._rest = self._rest, b""
@@ -101,7 +101,7 @@ class CollectorUnwrapper:
             self._whole = bytearray()
         return head
 
-    def _unwrap(self, data: bytes) -> bytes:
+    def _unwrap_lines(self, data: bytes) -> bytes:
         if self._whole is not None:
             self._whole += data
             if len(self._whole) <= MAX_DOCUMENT_BYTES:

@@ -156,7 +156,7 @@ EXCEPTIONS = (  # words of an exception and what they mostly mean
 )
 
 
-class Xid(Struct, frozen=True):
+class GpuFault(Struct, frozen=True):
     """A fault of a GPU (Xid) or of an NVSwitch (SXid), as the kernel log reports it."""
 
     number: int
@@ -171,12 +171,12 @@ _XID_LINE = lazy_pattern(
 )
 
 
-def parse_xid(line: str) -> Xid | None:
+def parse_gpu_fault(line: str) -> GpuFault | None:
     found = _XID_LINE.search(line) if "Xid" in line else None
     if found is None:
         return None
     switch, bus, number, text = found.groups()
-    return Xid(int(number), bus, bool(switch), (text or "").strip())
+    return GpuFault(int(number), bus, bool(switch), (text or "").strip())
 
 
 class NcclMessage(Struct, frozen=True):

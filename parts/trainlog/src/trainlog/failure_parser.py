@@ -23,8 +23,8 @@ from trainlog.failure_kinds import (
     WARNINGS,
     XIDS,
     LogFailure,
+    parse_gpu_fault,
     parse_nccl_message,
-    parse_xid,
 )
 from trainlog.failure_patterns import CONTINUATION, FailureForm, find_form
 from trainlog.plain_lines import split_label
@@ -120,7 +120,7 @@ class _LauncherReport(Struct):
     first: dict[str, str] | None = None
 
 
-class _Traceback(Struct):
+class _OpenTraceback(Struct):
     """A traceback whose last line has not come yet."""
 
     line: int
@@ -151,7 +151,7 @@ class FailureParser:
         self._found: dict[tuple[str, int | None, str, str], LogFailure] = {}
         self._ends: dict[str, tuple[int, str]] = {}  # kind -> where in the log a launcher last told its end so, and how
         self._reports: dict[str, _LauncherReport] = {}
-        self._raising: dict[str, _Traceback] = {}  # by label
+        self._raising: dict[str, _OpenTraceback] = {}  # by label
         self._naming: FailureForm | None = None  # whose next lines may each name one more
         self._lines, self._counted, self._bytes = 0, 0, 0
         self.more = 0  # failures that were not kept because there were too many
@@ -260,7 +260,7 @@ class FailureParser:
             if rank and not _RANK_PREFIX.search(label):
                 label += rank
             shape = re.compile(re.sub(r"\d+", r"\\d+", re.escape(prefix))) if prefix else None
-            self._raising[label] = _Traceback(
+            self._raising[label] = _OpenTraceback(
                 number, shape, group=bool(fields.get("gutter")) or "Exception Group" in before
             )
         else:
@@ -477,7 +477,7 @@ def _parse_elastic_agent(text: str, line: int) -> Iterator[LogFailure]:
 
 
 def _parse_xid_fault(text: str, line: int) -> Iterator[LogFailure]:
-    if found := parse_xid(text):
+    if found := parse_gpu_fault(text):
         what = f"{'SXid' if found.switch else 'Xid'} {found.number} on {found.bus}"
         words = f"{what}: {found.text}" if found.text else what
         hint = NVSWITCH if found.switch else XIDS.get(found.number, "")

@@ -24,8 +24,8 @@ class UnreadableLog(Exception):
         self.message, self.hint = message, hint
 
 
-class NoLog(UnreadableLog):
-    """The input is not a log: it has no line ends, or never begins."""
+class NotALog(UnreadableLog):
+    """Raised if the input is not a log: it has no line ends, or never begins."""
 
 
 def iter_pieces(name: str, note: Callable[[str], None]) -> Iterator[bytes]:
@@ -42,7 +42,7 @@ def iter_pieces(name: str, note: Callable[[str], None]) -> Iterator[bytes]:
             f"Could not open {name}: {error.strerror}.", "Name a file, or - for standard input."
         ) from error
     try:
-        yield from _require_line_breaks(_read(descriptor, name, note), name)
+        yield from _require_line_breaks(_read_descriptor(descriptor, name, note), name)
     except IsADirectoryError as error:
         raise UnreadableLog(f"{Path(name)} is a folder.", "Name a file in it.") from error
     finally:
@@ -50,7 +50,7 @@ def iter_pieces(name: str, note: Callable[[str], None]) -> Iterator[bytes]:
             os.close(descriptor)
 
 
-def _read(descriptor: int, name: str, note: Callable[[str], None]) -> Iterator[bytes]:
+def _read_descriptor(descriptor: int, name: str, note: Callable[[str], None]) -> Iterator[bytes]:
     if name != "-":
         if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
             yield _read_first(descriptor, name, note)
@@ -74,7 +74,7 @@ def _read_first(descriptor: int, name: str, note: Callable[[str], None]) -> byte
             poll.poll()
             return os.read(descriptor, _READ_BYTES)
         if not data:
-            raise NoLog(
+            raise NotALog(
                 f"No data was written to {name} for {PIPE_TIMEOUT:g} s.", "Start the program that writes the log first."
             )
         return data
@@ -91,7 +91,7 @@ def _require_line_breaks(data: Iterator[bytes], name: str) -> Iterator[bytes]:
         )
         if without > MAX_LINE_BYTES:
             what = "Standard input" if name == "-" else name
-            raise NoLog(
+            raise NotALog(
                 f"{what} is not a log: {MAX_LINE_BYTES >> 20} MiB without a line break.",
                 "What was read before that is shown.",
             )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from trainlog.log_file import NoLog, UnreadableLog, iter_pieces
+from trainlog.log_file import NotALog, UnreadableLog, iter_pieces
 from trainlog.log_results import LogResults
 from trainlog.results_json import iter_json
 from trainlog.results_text import ResultsPrinter
@@ -38,7 +38,7 @@ def print_log(
                     sys.stdout.flush()
         except KeyboardInterrupt:
             interrupted = True
-        except NoLog as failed:
+        except NotALog as failed:
             error = failed
         results.close()
         if as_json:

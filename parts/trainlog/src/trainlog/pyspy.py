@@ -87,7 +87,7 @@ _DUMP_DECODER = msgspec.json.Decoder(list[_JsonThread])
 
 
 @dataclass(slots=True)
-class _Process:
+class _DumpedProcess:
     pid: int | None = None
     command: str = ""
     python: str = ""
@@ -104,7 +104,7 @@ class PySpyParser:
 
     def __init__(self) -> None:
         self._lines = TextLineSplitter(MAX_JSON_BYTES)
-        self._read: list[_Process] = []
+        self._read: list[_DumpedProcess] = []
         self._indent = 0
         self._headed: int | None = None  # the process whose head came last
         self._json: list[str] | None = None  # lines of a dump in JSON, from its first on
@@ -151,9 +151,9 @@ class PySpyParser:
             threads = _DUMP_DECODER.decode(text)
         except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
             return
-        found: dict[int, _Process] = {}
+        found: dict[int, _DumpedProcess] = {}
         for each in threads:
-            process = found.setdefault(each.pid, _Process(each.pid))
+            process = found.setdefault(each.pid, _DumpedProcess(each.pid))
             process.threads.append(each.to_thread())
             if each.process_info is not None:
                 process.command = each.process_info.command_line
@@ -164,9 +164,9 @@ class PySpyParser:
         if found := _PID_HEAD.match(line):
             self._headed = int(found.group(1))
         elif found := _PROCESS_LINE.match(line):
-            self._read.append(_Process(int(found.group(1)), found.group(2).strip()))
+            self._read.append(_DumpedProcess(int(found.group(1)), found.group(2).strip()))
         elif found := _STACK_DUMP_LINE.match(line):
-            self._read.append(_Process(int(found.group(1)) if found.group(1) else None))
+            self._read.append(_DumpedProcess(int(found.group(1)) if found.group(1) else None))
         elif found := _THREAD_LINE.match(line):
             state = tuple(sorted({*(found.group(2) or "").split("+")} - {""}))
             if len(self._current_process().threads) < MAX_THREADS:
@@ -189,12 +189,12 @@ class PySpyParser:
 
     def _add_error(self, error: str) -> None:
         if not self._read or self._read[-1].threads or self._read[-1].error:  # what is there is another process
-            self._read.append(_Process(self._headed))
+            self._read.append(_DumpedProcess(self._headed))
         self._read[-1].error, self._headed = error, None
 
-    def _current_process(self) -> _Process:
+    def _current_process(self) -> _DumpedProcess:
         if not self._read:
-            self._read.append(_Process())
+            self._read.append(_DumpedProcess())
         return self._read[-1]
 
 

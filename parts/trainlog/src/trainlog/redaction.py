@@ -153,10 +153,10 @@ def is_confidential(name: str, value: object = None) -> bool:
 
 def looks_confidential(text: str) -> bool:
     """Whether a text contains a token, a key, or words that announce one."""
-    return redact(text) != text
+    return redact_text(text) != text
 
 
-def redact(text: str) -> str:
+def redact_text(text: str) -> str:
     """The text with recognisable secrets redacted, for this program's own messages; logs use `Redactor`."""
     clean = redact_bytes(text.encode("utf-8", "surrogatepass"))
     try:
@@ -168,7 +168,7 @@ def redact(text: str) -> str:
 def redact_tree(value: Any, name: str = "") -> Any:
     """A JSON value without the secrets in its texts, keys and options."""
     if isinstance(value, str):
-        return REDACTED if is_confidential(name, value) else redact(value)
+        return REDACTED if is_confidential(name, value) else redact_text(value)
     if isinstance(value, list | tuple):
         options = ["", *(each.lstrip("-") if isinstance(each, str) and each[:1] == "-" else "" for each in value)]
         return [redact_tree(each, option or name) for option, each in zip(options, value, strict=False)]
@@ -176,7 +176,7 @@ def redact_tree(value: Any, name: str = "") -> Any:
         return value
     clean: dict[Any, Any] = {}
     for key, each in value.items():
-        shown = redact(key) if isinstance(key, str) else key
+        shown = redact_text(key) if isinstance(key, str) else key
         while shown in clean:
             shown += "…"  # no entry is lost
         clean[shown] = redact_tree(each, str(value.get("name", "") if key == "value" else key))
@@ -288,7 +288,7 @@ def redact_bytes(text: bytes) -> bytes:
 
 def _redact_plain(text: bytes) -> bytes:
     text = _KEY.sub(REDACTED_BYTES, text) if _PRIVATE_KEY in text else text
-    for search, pattern, lower in _patterns():
+    for search, pattern, lower in _secret_patterns():
         if spans := search.find_spans(text, _BYTES_BEFORE_WORD, _BYTES_BEHIND_WORD):
             text = _redact_spans(text, spans, pattern, text.lower() if lower else text)
     return text
@@ -307,7 +307,7 @@ def _redact_spans(text: bytes, spans: list[tuple[int, int]], pattern: re.Pattern
 
 
 @cache
-def _patterns() -> tuple[tuple[WordSearch, re.Pattern[bytes], bool], ...]:
+def _secret_patterns() -> tuple[tuple[WordSearch, re.Pattern[bytes], bool], ...]:
     """The words around which each pattern is looked for, and whether in lower case.
 
     Compiled on first use, since that takes milliseconds that few commands need.

@@ -17,7 +17,7 @@ MAX_PATTERN_CHARACTERS = 2000
 RE2_MEMORY_BYTES = 4 << 20
 
 
-class Pattern:
+class Re2Pattern:
     """A regular expression in RE2's syntax, which never matches beyond the end of a line."""
 
     def __init__(self, text: str) -> None:
@@ -47,9 +47,9 @@ class Pattern:
 
 
 @lru_cache(maxsize=64)
-def compile_pattern(text: str) -> Pattern:
+def compile_pattern(text: str) -> Re2Pattern:
     """The pattern, made once. Raises ValueError."""
-    return Pattern(text)
+    return Re2Pattern(text)
 
 
 class _LazyPattern(Generic[AnyStr]):

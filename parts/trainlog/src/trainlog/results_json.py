@@ -70,13 +70,15 @@ def _iter_tests(reading: LogResults) -> Iterator[Iterable[bytes]]:
         before = {key: members[key] for key in ("program", "version", "ranks")}
         after = {key: value for key, value in members.items() if key not in before and key != "rows"}
         rows_json = _array_of(rows, indent="      ")
-        yield chain([b"{" + _members(before) + b', "rows": '], rows_json, [b", " + _members(after) + b"}"])
+        yield chain(
+            [b"{" + _encode_members(before) + b', "rows": '], rows_json, [b", " + _encode_members(after) + b"}"]
+        )
 
 
 def _iter_runs(reading: LogResults) -> Iterator[Iterable[bytes]]:
     for run in reading.training:
         steps = _array_of(run.steps, _json_steps, indent="      ")
-        yield chain([b"{" + _members({"format": run.format}) + b', "steps": '], steps, [b"}"])
+        yield chain([b"{" + _encode_members({"format": run.format}) + b', "steps": '], steps, [b"}"])
 
 
 def _failure_json(failure: LogFailure) -> dict[str, Any]:
@@ -91,7 +93,7 @@ def _failure_json(failure: LogFailure) -> dict[str, Any]:
     }
 
 
-class _Step(msgspec.Struct):
+class _FiniteStep(msgspec.Struct):
     """A step as JSON whose numbers are all finite."""
 
     step: int | None
@@ -108,15 +110,15 @@ class _Step(msgspec.Struct):
 
 
 def _json_steps(steps: list[Step]) -> list[Any]:
-    """Like `step_json`, but fast for many steps."""
+    """Yield training steps as JSON, faster than `step_json` for many steps."""
     columns = list(zip(*steps, strict=True))
     every = sum(sum(filter(None, column)) for column in columns[2:8]) + sum(sum(each.values()) for each in columns[11])
     if not isfinite(every) or any(columns[10]):
         return list(map(step_json, steps))
-    return list(map(_Step, *columns[:10], columns[11]))
+    return list(map(_FiniteStep, *columns[:10], columns[11]))
 
 
-def _members(members: dict[str, Any]) -> bytes:
+def _encode_members(members: dict[str, Any]) -> bytes:
     """The members of a JSON object, without braces."""
     return b", ".join(_encode(key) + b": " + _encode(value) for key, value in members.items())
 

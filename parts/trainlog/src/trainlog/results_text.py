@@ -86,7 +86,11 @@ class ResultsPrinter:
                 if at not in self._rows:
                     self._print(_test_title(test.to_test(with_rows=False)))
                 self._print(_test_end(test.to_test(with_rows=False), len(test.rows)))
-        lines = [*map(_run_end, reading.training), *map(_score_text, reading.scores), *map(_stacks, reading.stacks)]
+        lines = [
+            *map(_run_end, reading.training),
+            *map(_score_text, reading.scores),
+            *map(_stacks_text, reading.stacks),
+        ]
         lines += [*_failure_lines(reading), *([reading.ended] if reading.ended else ())]
         lines += [f"{what}: {unread.summary}: {unread.text}" for what, unread in reading.unreadable.items()]
         for each in lines:
@@ -117,7 +121,7 @@ def _score_text(score: EvalScore) -> str:
     return f"{'  ' * score.depth}{score.task}  {score.metric} {value}{error}{f'  ({more})' if more else ''}"
 
 
-def _stacks(process: ProcessStacks) -> str:
+def _stacks_text(process: ProcessStacks) -> str:
     lines = [f"process {'without a number' if process.pid is None else process.pid}: {process.command}".rstrip(" :")]
     lines += [f"  could not be read: {process.error}"] if process.error else []
     for thread in process.threads:
@@ -186,12 +190,12 @@ def _step_format(known_figures: tuple[bool, ...]) -> tuple[str, Callable[[Step],
 
 def _run_end(run: RunReader) -> str:
     last = run.steps[-1] if run.steps else None
-    steps, restarts = _count(len(run.steps), "step"), _count(len(run.rewinds), "restart")
+    steps, restarts = _count_text(len(run.steps), "step"), _count_text(len(run.rewinds), "restart")
     summary = f"{run.format}: {steps}, {restarts}, {run.steps.nans:,} with NaN"
     if run.finished or last is None or last.step is None or last.total is None or last.step >= last.total:
         return summary
     return f"{summary}, ended at step {last.step:,} of {last.total:,}"
 
 
-def _count(amount: int, noun: str) -> str:
+def _count_text(amount: int, noun: str) -> str:
     return f"{amount:,} {noun}{'' if amount == 1 else 's'}"

@@ -40,7 +40,7 @@ class WordSearch:
         self._bytes = 0  # that were searched
 
     @cached_property
-    def _search(self) -> BytesAhoCorasick | None:
+    def _full_search(self) -> BytesAhoCorasick | None:
         """Built on first use, and anew as a DFA, which takes milliseconds, once there is much to search."""
         kind = Implementation.DFA if self._bytes > _BYTES_WORTH_DFA else Implementation.ContiguousNFA
         return BytesAhoCorasick(self._longer, MatchKind.LeftmostFirst, kind) if self._longer else None
@@ -56,7 +56,7 @@ class WordSearch:
     def occurs_in(self, block: bytes) -> bool:
         if len(block) > _WINDOW_BYTES:
             return bool(self.find_lines(block))
-        if self._search and self._search.find_matches_as_indexes(block.lower() if self._fold else block):
+        if self._full_search and self._full_search.find_matches_as_indexes(block.lower() if self._fold else block):
             return True
         return bool(self._letters) and any(letter in block for letter in self._letters)
 
@@ -65,13 +65,13 @@ class WordSearch:
         found, size = dict[int, int](), len(block)
         before, self._bytes = self._bytes, self._bytes + size
         if before <= _BYTES_WORTH_DFA < self._bytes:
-            vars(self).pop("_search", None)
+            vars(self).pop("_full_search", None)
         for letter in self._letters:
             at = block.find(letter)
             while at >= 0:
                 end = _add_line(found, block, at, size)
                 at = block.find(letter, end)
-        at, window = 0 if self._search else size, _WINDOW_BYTES
+        at, window = 0 if self._full_search else size, _WINDOW_BYTES
         while at < size:
             known = self._search_window(found, block, at, window)
             at, window = max(known, at + window), _WINDOW_BYTES if known else min(2 * window, _MAX_WINDOW_BYTES)
@@ -79,18 +79,22 @@ class WordSearch:
 
     def find_word(self, text: bytes, number: int) -> int:
         """The offset of the n-th word of a text, from 0; the text's length if it has fewer."""
-        assert self._search is not None
-        found = self._search.find_matches_as_indexes(text.lower() if self._fold else text) if len(text) > number else ()
+        assert self._full_search is not None
+        found = (
+            self._full_search.find_matches_as_indexes(text.lower() if self._fold else text)
+            if len(text) > number
+            else ()
+        )
         return found[number][1] if len(found) > number else len(text)
 
     def find_spans(self, text: bytes, before: int, behind: int) -> list[tuple[int, int]]:
         """The parts of a text that contain all words, each with some text around."""
-        assert self._search is not None
+        assert self._full_search is not None
         spans: list[tuple[int, int]] = []
         at, text = 0, text.lower() if self._fold else text
         while at < len(text):
             piece = text[at : at + _FIRST_WORD_BYTES + self._further]
-            if not (found := self._search.find_matches_as_indexes(piece)):
+            if not (found := self._full_search.find_matches_as_indexes(piece)):
                 at += _FIRST_WORD_BYTES
                 continue
             begin = max(0, at + found[0][1] - before)
@@ -102,25 +106,25 @@ class WordSearch:
 
     def _search_window(self, found: dict[int, int], block: bytes, at: int, window: int) -> int:
         """Search the window at that offset; returns up to where the lines are known, 0 if it holds no word."""
-        assert self._search is not None
+        assert self._full_search is not None
         size, known = len(block), 0
         piece = block[at : at + window + self._further]
         piece = piece.lower() if self._fold else piece
         if self._stem_search is not None and not self._may_hold_word(self._stem_search, piece):
             return known
-        for _, start, _ in self._search.find_matches_as_indexes(piece):
+        for _, start, _ in self._full_search.find_matches_as_indexes(piece):
             if at + start >= known:
                 known = _add_line(found, block, at + start, size)
         return known
 
     def _may_hold_word(self, stem_search: BytesAhoCorasick, piece: bytes) -> bool:
         """Whether a word, or so many stems that they are not looked at, are in the piece."""
-        assert self._search is not None
+        assert self._full_search is not None
         stems = stem_search.find_matches_as_indexes(piece)
         if len(stems) * _BYTES_WORTH_STEMS > len(piece):
             return True
         ends = [piece[start : end + self._further] for _, start, end in stems]
-        return bool(ends and self._search.find_matches_as_indexes(b"\n".join(ends)))
+        return bool(ends and self._full_search.find_matches_as_indexes(b"\n".join(ends)))
 
 
 def _add_line(found: dict[int, int], block: bytes, at: int, size: int) -> int:

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from trainlog import LineLayout, parse_training
-from trainlog.training.formats.known_programs import Format
+from trainlog.training.formats.known_programs import LineFormat
 from trainlog.training.parser import TrainingParser
 from trainlog.training.values import unwrap_numbers
 
@@ -124,7 +124,7 @@ def test_wrappers_and_durations(text: str, read: str) -> None:
 
 def test_a_format_that_would_lose_its_figures_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^a: .*losss"):
-        Format.of_pattern("a", "x", r"step (?P<at>\d) (?P<losss>\d)")
+        LineFormat.of_pattern("a", "x", r"step (?P<at>\d) (?P<losss>\d)")
 
 
 BARS = "  1%|#  | {n}/90 [00:{n:02}<31:00,  1.01it/s]\n{{'loss': {x}, 'grad_norm': 0.5, 'epoch': {e}}}\n"

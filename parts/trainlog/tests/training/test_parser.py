@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from trainlog import parse_training
 from trainlog.training.parser import MAX_LINE_BYTES, STEP_SEARCH, TrainingParser
 from trainlog.training.run_reader import RunReader
-from trainlog.training.steps import Rollback, Step, find_run_position
+from trainlog.training.steps import Step, StepRollback, find_run_position
 
 DATA = Path(__file__).parents[4] / "practice" / "data"
 
@@ -325,7 +325,7 @@ def test_a_restart_from_a_checkpoint_does_steps_again() -> None:
     run = one(text)
     assert [each.step for each in run.steps] == list(range(1, 20))
     assert [each.loss for each in run.steps] == [2.5] * 10 + [2.0] * 9
-    assert run.rewinds == [Rollback(15, 11)]
+    assert run.rewinds == [StepRollback(15, 11)]
     assert [each.step for each in run.steps if each.warm_up] == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15]
 
 

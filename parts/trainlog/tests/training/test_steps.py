@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from trainlog.training import steps as module
-from trainlog.training.steps import Step, Steps, pack_columns
+from trainlog.training.steps import RunSteps, Step, pack_columns
 
 NUMBERS = st.one_of(st.none(), st.floats(-1e6, 1e6), st.just(math.inf))
 
@@ -40,7 +40,7 @@ def test_packed_steps_are_those_of_a_list(data: st.DataObject) -> None:
 
 
 def compare(data: st.DataObject) -> None:
-    ours, known, number = Steps(), list[Step](), 0
+    ours, known, number = RunSteps(), list[Step](), 0
     for _ in range(data.draw(st.integers(0, 30))):
         match data.draw(st.sampled_from(["append", "append", "append", "extend", "change", "insert", "cut"])):
             case "append":
@@ -79,7 +79,7 @@ def compare(data: st.DataObject) -> None:
 @pytest.mark.slow(reason="very many steps")
 def test_a_hundred_thousand_steps_take_ten_megabytes() -> None:
     tracemalloc.start()
-    steps = Steps(
+    steps = RunSteps(
         Step(n, 10**6, 2.5 + n, 1.5 * n, 1e-4, 0.5, None, 1e3 + n, extra={"mem": n / 7}) for n in range(100_000)
     )
     size, _ = tracemalloc.get_traced_memory()

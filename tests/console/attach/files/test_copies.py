@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from console.attach.files import local, single_copy, single_copy as send
-from console.attach.files.copy_progress import MAX_TRIES, Verification
+from console.attach.files.copy_progress import MAX_TRIES, CopyVerification
 from console.errors import BadInput, CopyFailed, NotFound
 from tests.console.attach.files.pod import Pod
 
@@ -63,7 +63,7 @@ def tree(top: Path) -> dict[str, tuple[object, ...]]:
 
 
 def parts(top: Path) -> list[Path]:
-    return [path for path in top.rglob("*") if local.is_part(path.name)]
+    return [path for path in top.rglob("*") if local.is_partial_file(path.name)]
 
 
 def program(folder: Path, name: str, text: str) -> Path:
@@ -76,7 +76,7 @@ def program(folder: Path, name: str, text: str) -> Path:
 async def test_a_folder_there_and_back_is_the_same(pod: Pod, here: Path) -> None:
     source = plant(here / "src")
     sent = await pod.send(source, "")
-    assert (sent.files, sent.proof, sent.problems) == (len(NAMES), Verification.SHA256, ())
+    assert (sent.files, sent.proof, sent.problems) == (len(NAMES), CopyVerification.SHA256, ())
     assert tree(pod.folder / "src") == tree(source)
     back = await pod.fetch("src", f"{here}/back/")
     assert tree(here / "back/src") == tree(source)
@@ -241,8 +241,8 @@ async def test_an_image_with_few_programs_will_do(tmp_path: Path, here: Path) ->
     plant(pod.folder / "src")
     report = await pod.fetch("src", here)
     assert tree(here / "src") == tree(pod.folder / "src")
-    assert report.proof is Verification.SIZE
-    assert (await pod.send(here / "src", "again")).proof is Verification.SIZE
+    assert report.proof is CopyVerification.SIZE
+    assert (await pod.send(here / "src", "again")).proof is CopyVerification.SIZE
     assert tree(pod.folder / "again") == tree(here / "src")
 
 

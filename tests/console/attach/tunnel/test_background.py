@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from console.attach.tunnel import tunnel_files, tunnel_files as memory
-from console.attach.tunnel.background import TunnelRequest, start_detached, start_tunnel
+from console.attach.tunnel.background import TunnelRequest, start_detached_tunnel, start_tunnel
 from console.attach.tunnel.tunnel_files import TunnelProfile
 from console.errors import BadInput, ConsoleError, NotFound
 from tests.apiserver import ApiServer, alive, eventually
@@ -52,7 +52,7 @@ async def test_a_tunnel_by_itself_is_listed_and_stopped_from_elsewhere(
     order = TunnelRequest(
         "default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path, token="secret-token"))
     )
-    made, notes = await start_detached(order)
+    made, notes = await start_detached_tunnel(order)
     assert (made.name, made.kept, made.state) == ("p", True, "ready")
     taken = [note for note in notes if note.startswith("Port 2222 of this machine is taken by another program")]
     assert notes == taken, "another program of this machine may have that port"
@@ -81,7 +81,7 @@ async def test_whoever_asked_reports_what_keeps_it_from_opening(tmp_path: Path, 
     server.refuse[POD] = web.json_response({"kind": "Status", "message": "no", "reason": "NotFound"}, status=404)
     order = TunnelRequest("default", "pod/p", "", ("2222",), "", str(server.kubeconfig(tmp_path)))
     with pytest.raises(ConsoleError, match="There is no pod p in namespace default") as error:
-        await start_detached(order)
+        await start_detached_tunnel(order)
     assert error.value.exit_code == 1
     assert await tunnel_files.list_tunnels() == ()
 
@@ -89,7 +89,7 @@ async def test_whoever_asked_reports_what_keeps_it_from_opening(tmp_path: Path, 
 async def test_it_ends_with_its_pod_and_says_why_afterwards(tmp_path: Path, server: ApiServer) -> None:
     serving(server)
     order = TunnelRequest("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path)))
-    made, _ = await start_detached(order)
+    made, _ = await start_detached_tunnel(order)
     server.refuse[POD] = pod("Succeeded")
     _, writer = await asyncio.open_connection("127.0.0.1", made.listeners[0].local)
     await eventually(lambda: not alive(made.pid))
@@ -102,7 +102,7 @@ async def test_it_ends_with_its_pod_and_says_why_afterwards(tmp_path: Path, serv
 
 async def test_a_process_that_was_killed_is_reported(tmp_path: Path, server: ApiServer) -> None:
     serving(server)
-    made, _ = await start_detached(
+    made, _ = await start_detached_tunnel(
         TunnelRequest("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path)))
     )
     os.kill(made.pid, 9)

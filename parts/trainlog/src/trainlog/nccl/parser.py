@@ -19,8 +19,8 @@ from msgspec import Struct, field
 from trainlog.nccl.row_formats import (
     ROW_SEARCH,
     TABLE_SEARCH,
+    ColumnUnits,
     PartialRow,
-    Units,
     complete_row,
     parse_number,
     parse_row,
@@ -61,11 +61,11 @@ _MAX_COMMENTS = 64  # comments, by their bytes
 _Words = tuple[str, str, tuple[str | None, ...], str]  # what a line says, the word that tells it, all such, the line
 _UNIQUE_WORDS = ("Avg", "failure", "Test timeout", "\x1b")
 _UNKNOWN_COMMENT: _Words = ("", "", (), "")  # of a comment that is not remembered
-_CURRENT_UNITS = Units()
+_CURRENT_UNITS = ColumnUnits()
 
 
 @lru_cache(maxsize=256)  # tests of one job print the same
-def _find_words(text: str) -> _Words | None:
+def _parse_comment(text: str) -> _Words | None:
     """The header, footer or failure that a comment line announces; None for other lines."""
     for word, pattern, what in _LINE_FORMS:
         if word in text and (found := pattern.search(text)):
@@ -75,18 +75,24 @@ def _find_words(text: str) -> _Words | None:
     return None
 
 
-def _is_same_again(comment: str) -> bool:
+def _is_cacheable(comment: str) -> bool:
     """Whether the line can be cached: other tests print it too, with the same meaning."""
     if comment.lstrip("# \t")[:1].isdigit() or any(map(comment.__contains__, _UNIQUE_WORDS)):
         return False
-    return (words := _find_words(comment)) is None or words[0] in {"version", "program", "settings", "table", "bounds"}
+    return (words := _parse_comment(comment)) is None or words[0] in {
+        "version",
+        "program",
+        "settings",
+        "table",
+        "bounds",
+    }
 
 
 class GrowingTest(Struct, eq=False):
     said: dict[str, str] = field(default_factory=dict)  # what was announced: version, program, settings
     command: str | None = None  # program named by a line before it
     ranks: set[int] = field(default_factory=set)
-    units: Units = field(default_factory=Units)
+    units: ColumnUnits = field(default_factory=ColumnUnits)
     headed: bool = False
     rows: Rows = field(default_factory=Rows)
     average: float | None = None
@@ -120,7 +126,7 @@ class ProcessParser:
     """The lines of one process, or of several that cannot be distinguished."""
 
     def __init__(self, tests: list[GrowingTest]) -> None:
-        """`tests`: all of the log, to which this adds those that begin here."""
+        """Parse the lines of one process; `tests`: the tests of the whole log, to which new ones are added."""
         self._tests = tests
         self.open: list[GrowingTest] = []  # those that have begun here and not ended
         self._last: GrowingTest | None = None
@@ -133,8 +139,8 @@ class ProcessParser:
         if failure:
             return self.add_failure(failure.group().strip())
         if text[:1] == "#" and self.torn is None and not text.lstrip("# \t")[:1].isdigit():
-            return self.add_words(_find_words(text))
-        return self._parse_table_line(text) or self.add_words(_find_words(text))
+            return self.add_words(_parse_comment(text))
+        return self._parse_table_line(text) or self.add_words(_parse_comment(text))
 
     def add_failure(self, text: str) -> GrowingTest:
         """Record a failure: of the current test, else of the last one, else of one that printed nothing else."""
@@ -215,7 +221,7 @@ class ProcessParser:
             case "rank":
                 return self._add_rank(int(word))
             case "table":
-                return self._begin_table(Units(word == "bytes", text.rstrip().endswith(_ERROR_COLUMNS)))
+                return self._begin_table(ColumnUnits(word == "bytes", text.rstrip().endswith(_ERROR_COLUMNS)))
             case "bounds" | "average":
                 return self._parse_footer(what, word, failed=found[1] == "FAILED")
             case "ended":
@@ -247,7 +253,7 @@ class ProcessParser:
         run.ranks.add(number_)
         return run
 
-    def _begin_table(self, units: Units) -> GrowingTest | None:
+    def _begin_table(self, units: ColumnUnits) -> GrowingTest | None:
         run = next((each for each in self.open if not each.headed and not each.rows), None)
         if run is None and any(not each.rows for each in self.open):
             return None
@@ -344,7 +350,7 @@ class NcclParser:
         return [run.to_test() for run in self.read(data, line)]
 
     def read(self, data: bytes, line: int | None = None) -> list[GrowingTest]:
-        """Like `feed`, but returns the changed tests without a copy of their rows, in order of their beginning."""
+        """Parse more bytes; returns the changed tests without a copy of their rows."""
         block, at = self._blocks.feed(data), 0
         self._puzzle.begin_block(block, line)
         changed: dict[GrowingTest, None] = {}
@@ -412,8 +418,8 @@ class NcclParser:
             else:
                 self._puzzle.set_offset(start)
                 run = self._parse_line(raw)
-                if len(self._comments) < _MAX_COMMENTS and _is_same_again(text := raw.decode("utf-8", "replace")):
-                    self._comments[raw] = _find_words(text.rstrip("\r"))
+                if len(self._comments) < _MAX_COMMENTS and _is_cacheable(text := raw.decode("utf-8", "replace")):
+                    self._comments[raw] = _parse_comment(text.rstrip("\r"))
             if run:
                 changed[run] = None
                 is_changed = True

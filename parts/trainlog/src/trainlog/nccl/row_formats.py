@@ -42,7 +42,7 @@ _NUMBER = lazy_pattern(r"[+-]?\d+\.?\d*(?:e[+-]?\d+)?")
 _RELATIVE_ERROR = lazy_pattern(r"\d(?:\.\d+)?e-\d+|[01]e\+00")  # of old tables; never like a count of elements
 
 
-class Units(Struct, frozen=True):
+class ColumnUnits(Struct, frozen=True):
     """The units of a table's values, from its column header."""
 
     milliseconds: bool = False
@@ -56,8 +56,8 @@ class PartialRow(Struct, frozen=True):
     values: tuple[str, ...] = ()
 
 
-def parse_row(text: str, units: Units) -> NcclRow | PartialRow | None:
-    """Parse a line as a row, complete or partial; None if it is none."""
+def parse_row(text: str, units: ColumnUnits) -> NcclRow | PartialRow | None:
+    """Parse a line as a table row, complete or partial; None if it is no row."""
     usual = _USUAL_ROW.fullmatch(text)
     if usual and usual.group(4) in _REDOPS and not units.milliseconds and not units.relative_error:
         # The row in a match of the usual format; None if its type is not one of nccl-tests'
@@ -82,7 +82,7 @@ def parse_row(text: str, units: Units) -> NcclRow | PartialRow | None:
     )
 
 
-def complete_row(torn: PartialRow, text: str, units: Units) -> NcclRow | PartialRow | None:
+def complete_row(torn: PartialRow, text: str, units: ColumnUnits) -> NcclRow | PartialRow | None:
     """The partial row with the values of this line added; None if the line has no values."""
     tokens = _drop_timestamp(text.split())
     tail: list[str] = []
@@ -98,7 +98,7 @@ def complete_row(torn: PartialRow, text: str, units: Units) -> NcclRow | Partial
     return _fill_row(torn.row, values, units) if len(values) in _COLUMNS_BY_VALUES and len(values) > 4 else None
 
 
-def row_without_in_place(torn: PartialRow, units: Units) -> NcclRow | None:
+def row_without_in_place(torn: PartialRow, units: ColumnUnits) -> NcclRow | None:
     """The partial row as a row with the out-of-place half only, for a row whose rest never came."""
     return _fill_row(torn.row, list(torn.values), units) if len(torn.values) == 4 else None
 
@@ -137,17 +137,17 @@ def _parse_root(values: list[str]) -> tuple[int | None, list[str]]:
     return None, values
 
 
-def _fill_row(row: NcclRow, values: list[str], units: Units) -> NcclRow:
+def _fill_row(row: NcclRow, values: list[str], units: ColumnUnits) -> NcclRow:
     out_of_place, in_place = _parse_halves(values, units)
     return replace(row, out_of_place=out_of_place, in_place=in_place)
 
 
-def _parse_halves(values: list[str], units: Units) -> tuple[NcclHalf, NcclHalf | None]:
+def _parse_halves(values: list[str], units: ColumnUnits) -> tuple[NcclHalf, NcclHalf | None]:
     width, halves = _COLUMNS_BY_VALUES[len(values)]
     return _parse_half(values[:width], units), _parse_half(values[width:], units) if halves == 2 else None
 
 
-def _parse_half(values: list[str], units: Units) -> NcclHalf:
+def _parse_half(values: list[str], units: ColumnUnits) -> NcclHalf:
     time = parse_number(values[0])
     return NcclHalf(
         time_us=time * 1000 if time is not None and units.milliseconds else time,
@@ -173,7 +173,7 @@ def _is_plain_number(text: str) -> bool:
     return text.replace(".", "", 1).isdecimal()
 
 
-def _parse_wrong_count(text: str, units: Units) -> int | None:
+def _parse_wrong_count(text: str, units: ColumnUnits) -> int | None:
     """The number of wrong elements; None if the column holds an error that is not a count."""
     value = parse_number(text)
     return None if value is None or units.relative_error or _RELATIVE_ERROR.fullmatch(text) else int(value)

@@ -161,11 +161,11 @@ class Rows(Sequence[NcclRow]):
 
     def extend(self, more: PackedRows) -> None:
         if self._tail:
-            self._add(self._tail)
+            self._append_chunk(self._tail)
             self._tail = []
-        self._add(more)
+        self._append_chunk(more)
 
-    def _add(self, chunk: PackedRows | list[NcclRow]) -> None:
+    def _append_chunk(self, chunk: PackedRows | list[NcclRow]) -> None:
         self._chunks.append(chunk)
         self._starts.append(self._starts[-1] + len(chunk))
 

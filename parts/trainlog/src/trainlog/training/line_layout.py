@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from trainlog.training.steps import PackedSteps, Step, is_same_step, pack_columns
-from trainlog.training.values import StepReport, finite_total, milliseconds_to_seconds, parse_number, reciprocal
+from trainlog.training.values import StepReport, finite_total, milliseconds_to_seconds, parse_number, to_reciprocal
 
 _MAX_LINE = 2000  # characters of a line of which a layout is made, below what is read of any line
 _MAX_NUMBERS = 48  # numbers of such a line
@@ -44,21 +44,23 @@ _BEFORE_SIGNED = re.compile(r"[\s=:|'\"(]")  # what stands before a number that 
 _ZERO_TEXT, _NEGATIVE_TEXT = "0", "-7.25"
 
 
-class _Kind(NamedTuple):
+class _NumberNotation(NamedTuple):
     """A notation of numbers: integer, decimal or exponent."""
 
     pattern: str
     tries: tuple[str, ...]
 
 
-_WHOLE_NUMBER = _Kind("[0-9]{1,12}", ("7", "31", "6250"))
+_WHOLE_NUMBER = _NumberNotation("[0-9]{1,12}", ("7", "31", "6250"))
 _NUMBER_KINDS = (
     _WHOLE_NUMBER,
-    _Kind(r"[0-9]{1,12}\.[0-9]{1,9}", ("7.25", "31.5", "6250.125", "0.000007031")),
-    _Kind(r"[0-9]{1,12}\.[0-9]{10,20}", ("7.2500000000001", "31.50000000000625")),
-    _Kind(r"[0-9]{1,3}(?:\.[0-9]{1,17})?[eE][-+]?[0-9]{1,2}", ("7.25e-05", "3e+01", "6.25E-03", "7.03125e-07")),
-    _Kind(r"[0-9]{1,3}(?:,[0-9]{3}){1,3}", ("7,250", "31,500,000")),
-    _Kind(r"[0-9]{1,3}(?:,[0-9]{3}){1,3}\.[0-9]{1,9}", ("7,250.5", "31,500.25")),
+    _NumberNotation(r"[0-9]{1,12}\.[0-9]{1,9}", ("7.25", "31.5", "6250.125", "0.000007031")),
+    _NumberNotation(r"[0-9]{1,12}\.[0-9]{10,20}", ("7.2500000000001", "31.50000000000625")),
+    _NumberNotation(
+        r"[0-9]{1,3}(?:\.[0-9]{1,17})?[eE][-+]?[0-9]{1,2}", ("7.25e-05", "3e+01", "6.25E-03", "7.03125e-07")
+    ),
+    _NumberNotation(r"[0-9]{1,3}(?:,[0-9]{3}){1,3}", ("7,250", "31,500,000")),
+    _NumberNotation(r"[0-9]{1,3}(?:,[0-9]{3}){1,3}\.[0-9]{1,9}", ("7,250.5", "31,500.25")),
 )
 _USUAL_KINDS = _NUMBER_KINDS[:4]
 _WHOLE_PATTERNS = {_WHOLE_NUMBER.pattern, f"-?(?:{_WHOLE_NUMBER.pattern})"}
@@ -69,7 +71,7 @@ _FIELD_RULES: dict[str, Callable[[float], object]] = {  # what a field may be of
     "total": lambda value: finite_total(int(value)),
     "milli": milliseconds_to_seconds,
     "thousand milli": lambda value: milliseconds_to_seconds(value * 1e3),
-    "inverse": lambda value: reciprocal(value) if value > 0 else None,
+    "inverse": lambda value: to_reciprocal(value) if value > 0 else None,
     "thousand": lambda value: value * 1e3,
     "million": lambda value: value * 1e6,
     "billion": lambda value: value * 1e9,
@@ -273,7 +275,7 @@ class _LayoutTrial:
             return None
         return NumberSlot(name, rule or rules[0], rule is None, _number_pattern(kinds, signed=signed))
 
-    def _free_slot(self, start: int, end: int, kinds: Sequence[_Kind]) -> NumberSlot | None:
+    def _free_slot(self, start: int, end: int, kinds: Sequence[_NumberNotation]) -> NumberSlot | None:
         """The slot of a number that no field depends on; None if one does where it is 0, as a count of nan."""
         if self._parsed[0].step.nan and self._changed_figures(start, end, _ZERO_TEXT) != {}:
             return None
@@ -323,7 +325,7 @@ def _step_values(step: Step) -> dict[str, object]:
     return fields | {f" {name}": value for name, value in step.extra.items()}
 
 
-def _number_pattern(kinds: Sequence[_Kind], *, signed: bool) -> str:
+def _number_pattern(kinds: Sequence[_NumberNotation], *, signed: bool) -> str:
     """One pattern for the three usual notations, which is faster than an alternation."""
     if _USUAL_KINDS[0] in kinds and _USUAL_KINDS[1] in kinds:
         decimals = 20 if _USUAL_KINDS[2] in kinds else 9

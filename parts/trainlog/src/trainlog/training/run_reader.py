@@ -17,7 +17,7 @@ from typing import Any
 
 from trainlog.plain_lines import split_label
 from trainlog.regex import lazy_pattern
-from trainlog.training.steps import PackedSteps, ProgressBar, Rollback, Step, Steps
+from trainlog.training.steps import PackedSteps, ProgressBar, RunSteps, Step, StepRollback
 from trainlog.training.values import StepReport
 
 WARM_UP_STEPS = 5  # steps after a start whose speed says nothing
@@ -33,8 +33,8 @@ class RunReader:
     """The steps of one training run, added line by line from a log that may still grow."""
 
     format: str  # which program's lines these are: "megatron", "hf", "torchtitan", "key-value", ...
-    steps: Steps = field(default_factory=Steps)  # in their order, each once; of steps done again the later value
-    rewinds: list[Rollback] = field(default_factory=list)
+    steps: RunSteps = field(default_factory=RunSteps)  # in their order, each once; of steps done again the later value
+    rewinds: list[StepRollback] = field(default_factory=list)
     finished: bool = False  # the program said that training is over
     _latest: dict[str, int] = field(default_factory=dict, compare=False)  # last step of each reporter
     _warm_from: int | None = field(default=None, compare=False)
@@ -84,7 +84,7 @@ class RunReader:
             self.confirm_number()
         number = step.step
         if number is None:
-            self._append(step)
+            self._append_step(step)
             return
         latest = self._latest.get(label)
         known = self.several and latest is not None and latest - number <= _MAX_STEPS_APART
@@ -99,7 +99,7 @@ class RunReader:
                 self.steps[place], step, later=latest == number and self.format != "each-rank"
             )
         elif self.number is None or number > self.number:
-            self._append(step)
+            self._append_step(step)
         else:
             # Insert a late report of an earlier step at its place
             at = len(self.steps)
@@ -152,7 +152,7 @@ class RunReader:
         if bar is not None and fresh and self._in_phase:
             self.add_step(step.with_number(bar.step, bar.total), "")
         else:
-            self._append(step)
+            self._append_step(step)
         self._guessed, self.guessing = bar, True
 
     def renumber_by_bar(self, bar: ProgressBar) -> bool:
@@ -170,7 +170,7 @@ class RunReader:
             return self.confirm_number()
         self.guessing = False
         if bar.step > (self.number or 0):
-            self._renumber(bar.step, bar.total)
+            self._renumber_last(bar.step, bar.total)
         self._compare_with_bar()
         return True
 
@@ -181,12 +181,12 @@ class RunReader:
         if bar is None or self.steps[-1].step is None:
             return False
         if _may_skip_steps(bar):
-            self._renumber(None, None)
+            self._renumber_last(None, None)
         else:
             self._compare_with_bar()
         return True
 
-    def _renumber(self, number: int | None, total: int | None) -> None:
+    def _renumber_last(self, number: int | None, total: int | None) -> None:
         last = self.steps[-1]
         if number is not None:
             self._latest[""] = self.number = number
@@ -209,7 +209,7 @@ class RunReader:
         )
         if self._an_epoch[0] > self._an_epoch[1]:
             self._in_phase = False
-            self.steps = Steps(step.with_number(None, None) for step in self.steps)
+            self.steps = RunSteps(step.with_number(None, None) for step in self.steps)
             self._latest.clear()
             self.number = None
 
@@ -220,9 +220,9 @@ class RunReader:
         self.steps.truncate(keep)
         self._latest.clear()
         self._warm_from, self.number = number, None
-        self.rewinds.append(Rollback(number if last is None else last, number))
+        self.rewinds.append(StepRollback(number if last is None else last, number))
 
-    def _append(self, step: Step) -> None:
+    def _append_step(self, step: Step) -> None:
         if step.step is None:
             self.steps.append(step if self.steps else step._replace(warm_up=True))
             return

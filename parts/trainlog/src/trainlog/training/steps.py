@@ -89,7 +89,7 @@ def find_nan_since(where: RunPosition) -> str:
 
 def find_run_position(steps: Sequence[Step], times: Sequence[float] = ()) -> RunPosition:
     """The last step, the last good loss, and where NaN began; `times`: when each step was printed, if that is known."""
-    at = steps.bad_from if isinstance(steps, Steps) else _bad_from(steps)
+    at = steps.bad_from if isinstance(steps, RunSteps) else _nan_begins_at(steps)
     first_bad = steps[at] if at < len(steps) else None
     bad_at = times[at] if at < len(times) else 0.0
     before = steps[at - 1] if at else None
@@ -111,7 +111,7 @@ def find_run_position(steps: Sequence[Step], times: Sequence[float] = ()) -> Run
     )
 
 
-def _bad_from(steps: Sequence[Step]) -> int:
+def _nan_begins_at(steps: Sequence[Step]) -> int:
     """The place of the first of the last steps in a row that are NaN; of the end, if the last one is not."""
     at = len(steps)
     while at and steps[at - 1].nan:
@@ -126,7 +126,7 @@ def describe_nan(step: Step) -> str:
     return f"loss is {step.loss}" if math.isinf(step.loss) else "gradients are NaN"
 
 
-class Rollback(Struct, frozen=True):
+class StepRollback(Struct, frozen=True):
     """A return to an earlier checkpoint, after which steps are repeated."""
 
     last: int  # last step before
@@ -157,7 +157,7 @@ class PackedSteps:
     def __init__(
         self, columns: dict[str, array[Any]], extra: dict[str, array[float]], size: int, *, whole: bool
     ) -> None:
-        """`columns`: of each field that any step has; `extra`: by name, for all; `whole`: no column has gaps."""
+        """`columns`: the values of each field; `extra`: those of extra figures by name; `whole`: no gaps."""
         self.columns, self.extra, self.size, self.whole = columns, extra, size, whole
         numbers = columns.get("step")
         self.first: int | None = next((each for each in numbers if each != _NO_COUNT), None) if numbers else None
@@ -241,7 +241,7 @@ def is_same_step(one: Step, other: Step) -> bool:
     return mine == its or all(a == b or (a != a and b != b) for a, b in zip(mine, its, strict=True))
 
 
-class Steps(Sequence[Step]):
+class RunSteps(Sequence[Step]):
     """The steps of a run, which a parser appends and corrects; readers ask which have changed."""
 
     __slots__ = ("_chunks", "_firsts", "_starts", "_tail", "_unchanged")
@@ -318,7 +318,7 @@ class Steps(Sequence[Step]):
     @property
     def bad_from(self) -> int:
         """The place of the first of the last steps in a row that are NaN; their number, if the last one is not."""
-        at = _bad_from(self._tail)
+        at = _nan_begins_at(self._tail)
         for chunk in reversed(self._chunks) if not at else ():
             bad = chunk.columns.get("nan") if isinstance(chunk, PackedSteps) else [step.nan for step in chunk]
             found = bytes(bad).rfind(0) + 1 if bad is not None else len(chunk)
@@ -339,16 +339,16 @@ class Steps(Sequence[Step]):
     def append(self, step: Step) -> None:
         self._tail.append(step)
         if len(self._tail) >= 2 * _PACKED_STEPS:
-            self._add(_pack_steps(self._tail[:_PACKED_STEPS]))
+            self._append_chunk(_pack_steps(self._tail[:_PACKED_STEPS]))
             del self._tail[:_PACKED_STEPS]
 
     def extend(self, more: PackedSteps) -> None:
         if self._tail:
-            self._add(_pack_steps(self._tail))
+            self._append_chunk(_pack_steps(self._tail))
             self._tail = []
-        self._add(more)
+        self._append_chunk(more)
 
-    def _add(self, chunk: PackedSteps | list[Step]) -> None:
+    def _append_chunk(self, chunk: PackedSteps | list[Step]) -> None:
         self._chunks.append(chunk)
         self._starts.insert(len(self._starts) - 1, self._starts[-1])
         self._starts[-1] += len(chunk)
@@ -376,7 +376,7 @@ class Steps(Sequence[Step]):
 
     def thin_out(self, firsts: Sequence[int], stop: int) -> None:
         """Keep the last step of each group; `firsts`: where the groups begin of which the last ends before `stop`."""
-        start, kept = firsts[0], Steps()
+        start, kept = firsts[0], RunSteps()
         old = self[start:stop]
         groups = _pack_steps([old[after - start - 1] for after in (*firsts[1:], stop)])
         for chunk in (*self.chunks(0, start), groups, *self.chunks(stop, len(self))):

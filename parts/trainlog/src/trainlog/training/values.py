@@ -44,7 +44,7 @@ class StepReport(Struct):
 
 
 def parse_number(text: str) -> float | None:
-    """Parse a number with commas, SI letter, percent sign or quotes; None if it is none."""
+    """Parse a number with commas, SI letter, percent sign or quotes; None for another text."""
     try:
         return float(text)
     except ValueError:
@@ -106,7 +106,7 @@ def parse_seconds(clock: str) -> int | None:
     return seconds if 1 <= len(parts) <= 3 else None
 
 
-def reciprocal(value: float | None) -> float | None:
+def to_reciprocal(value: float | None) -> float | None:
     """The reciprocal: seconds per item from a rate, or the reverse; None for 0."""
     return 1 / value if value else None
 
@@ -333,7 +333,7 @@ def make_step(number: int | None, total: int | None, figures: Mapping[str, float
             best[role[0]] = role[1], value
     known = {role: value for role, (_, value) in best.items()}
     loss, grad_norm = figures[loss_name], known.get("grad_norm")
-    time = known.get("s") or milliseconds_to_seconds(known.get("ms")) or reciprocal(known.get("rate"))
+    time = known.get("s") or milliseconds_to_seconds(known.get("ms")) or to_reciprocal(known.get("rate"))
     return Step(
         step=number,
         total=finite_total(total),

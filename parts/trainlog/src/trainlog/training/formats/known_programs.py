@@ -22,7 +22,7 @@ from trainlog.training.values import (
     parse_number,
     parse_positive,
     parse_seconds,
-    reciprocal,
+    to_reciprocal,
 )
 
 _TORCHTITAN_STEP = lazy_pattern(r"step:\s{1,12}(\d{1,12})\s{1,12}loss:\s{1,12}([-+\w.,]{1,40})")
@@ -178,7 +178,7 @@ def _parse_levanter(text: str) -> StepReport | None:
     if step is None:
         return None
     return StepReport(
-        "levanter", step._replace(step_time_s=reciprocal(speed) if unit == "it/s" else speed), found.start()
+        "levanter", step._replace(step_time_s=to_reciprocal(speed) if unit == "it/s" else speed), found.start()
     )
 
 
@@ -186,7 +186,7 @@ _COMMON_WORDS = ("loss", "Loss", "%|", "step")  # one of these stands in nearly 
 _GROUPS = frozenset({"at", "of", "epoch", "total", "loss", "grad_norm", "lr", "ms", "s", "mfu", "samples_per_s"})
 
 
-class Format(NamedTuple):
+class LineFormat(NamedTuple):
     """The line format of a known training program, and how its lines are parsed."""
 
     name: str
@@ -195,7 +195,7 @@ class Format(NamedTuple):
     gate: str = ""  # the common word in each of its lines; empty: its own word
 
     @classmethod
-    def of_pattern(cls, name: str, word: str, pattern: str, first_epoch: int = 0) -> Format:
+    def of_pattern(cls, name: str, word: str, pattern: str, first_epoch: int = 0) -> LineFormat:
         """A format whose lines match a regular expression with named groups. Raises ValueError."""
         _, *parts = re.split(r"\(\?P<(\w+)>", pattern)
         if unknown := {*parts[::2]} - _GROUPS:
@@ -244,23 +244,23 @@ def parse_keras(text: str, epoch: int, epochs: int) -> StepReport | None:
 _LOSS = rf"(?P<loss>{NUMBER})"
 _IN_EPOCH = r"(?P<at>\d{1,12})/(?P<of>\d{1,15})"
 FORMATS = (
-    Format("nemo", "Training epoch", parse_nemo_2, gate="step"),
-    Format("nemo", "DLLL {", parse_dllogger, gate="loss"),
-    Format("maxtext", "completed step", parse_maxtext),
-    Format("deepspeed", "step=", parse_deepspeed),
-    Format("torchtitan", "step:", parse_torchtitan),
-    Format.of_pattern(
+    LineFormat("nemo", "Training epoch", parse_nemo_2, gate="step"),
+    LineFormat("nemo", "DLLL {", parse_dllogger, gate="loss"),
+    LineFormat("maxtext", "completed step", parse_maxtext),
+    LineFormat("deepspeed", "step=", parse_deepspeed),
+    LineFormat("torchtitan", "step:", parse_torchtitan),
+    LineFormat.of_pattern(
         "nanogpt",
         "iter ",
         rf"\biter (?P<at>\d{{1,12}}): loss {_LOSS}, time (?P<ms>{NUMBER})ms(?:, mfu (?P<mfu>{NUMBER})%)?",
     ),
-    Format.of_pattern(
+    LineFormat.of_pattern(
         "modded-nanogpt",
         "train_loss:",
         rf"\bstep:(?P<at>\d{{1,12}})/(?P<total>\d{{1,15}}) .{{0,80}}?\btrain_loss:{_LOSS}"
         rf"(?:.{{0,80}}?step_avg:(?P<ms>{NUMBER})ms)?",
     ),
-    Format.of_pattern(
+    LineFormat.of_pattern(
         "loss-rows",
         " | loss ",
         r"\A(?>\s{0,16}(?:\[[^\]]{0,300}\](?:<\w{1,20}>)?:?|\([^)]{0,100}\)|[\w.-]{0,60}\d:(?!\S)"
@@ -268,35 +268,37 @@ FORMATS = (
         rf"\s{{0,16}}(?P<at>\d{{1,12}}) \| loss {_LOSS}"
         rf"(?: \| lr (?P<lr>{NUMBER}))?(?: \| (?P<ms>{NUMBER})ms)?(?: \| mfu\s{{1,9}}(?P<mfu>{NUMBER})%)?",
     ),
-    Format("picotron", "| Loss: ", _parse_picotron),
-    Format.of_pattern(
+    LineFormat("picotron", "| Loss: ", _parse_picotron),
+    LineFormat.of_pattern(
         "fsdp-sample",
         "samples/sec",
         rf"\bBatch (?P<at>\d{{1,12}}) Loss: {_LOSS}, Speed: (?P<samples_per_s>{NUMBER}) samples/sec"
         rf"(?:, lr: (?P<lr>{NUMBER}))?",
     ),
-    Format.of_pattern(
+    LineFormat.of_pattern(
         "minibatches", "] loss: ", rf"(?:^|\s)\[(?P<epoch>\d{{1,9}}),\s{{1,9}}(?P<at>\d{{1,12}})\] loss: {_LOSS}"
     ),
-    Format.of_pattern("each-rank", "] Loss : ", rf"(?:^|\s)\[(?P<at>\d{{1,12}})\] Loss : {_LOSS}"),
-    Format.of_pattern("torchtune", "|Loss: ", rf"(?:^|[\s\]:])\d{{1,9}}\|(?P<at>\d{{1,12}})\|Loss: {_LOSS}(?=:|\s)"),
-    Format.of_pattern(
+    LineFormat.of_pattern("each-rank", "] Loss : ", rf"(?:^|\s)\[(?P<at>\d{{1,12}})\] Loss : {_LOSS}"),
+    LineFormat.of_pattern(
+        "torchtune", "|Loss: ", rf"(?:^|[\s\]:])\d{{1,9}}\|(?P<at>\d{{1,12}})\|Loss: {_LOSS}(?=:|\s)"
+    ),
+    LineFormat.of_pattern(
         "pytorch-example",
         "Epoch: ",
         rf"Epoch: (?P<epoch>\d{{1,9}}) \[{_IN_EPOCH} \(\d{{1,3}}%\)\]\s+Loss: {_LOSS}",
         first_epoch=1,
     ),
-    Format.of_pattern(
+    LineFormat.of_pattern(
         "pytorch-example", "Epoch: ", rf"Epoch: \[(?P<epoch>\d{{1,9}})\]\[\s*{_IN_EPOCH}\].{{0,200}}?\bLoss {_LOSS}"
     ),
-    Format("fairseq", "| epoch ", _parse_fairseq, gate="loss"),
-    Format.of_pattern(
+    LineFormat("fairseq", "| epoch ", _parse_fairseq, gate="loss"),
+    LineFormat.of_pattern(
         "timm",
         "Train: ",
         rf"\bTrain: (?P<epoch>\d{{1,9}}) \[ *{_IN_EPOCH} \( *\d{{1,3}}%\)\] +Loss: +{_LOSS}"
         rf"(?:.{{0,40}}?\bTime: +(?P<s>{NUMBER})s,)?(?:.{{0,400}}?\bLR: (?P<lr>{NUMBER}))?",
     ),
-    Format("levanter", "Progress on:train", _parse_levanter, gate="loss"),
+    LineFormat("levanter", "Progress on:train", _parse_levanter, gate="loss"),
 )
 
 

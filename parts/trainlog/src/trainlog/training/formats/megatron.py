@@ -22,7 +22,7 @@ from trainlog.training.values import (
     normalize_key,
     parse_number,
     parse_positive,
-    reciprocal,
+    to_reciprocal,
     to_step_number,
 )
 
@@ -198,7 +198,7 @@ def _parse_bar(found: re.Match[str]) -> StepReport | None:
     rate = _BAR_RATE.search(rest)
     speed = parse_positive(rate.group(1)) if rate else None
     if speed is not None and rate and rate.group(2) == "it/s":
-        speed = reciprocal(speed)
+        speed = to_reciprocal(speed)
     kept = {name: value for name, value in step.extra.items() if name not in _NO_FIGURES}
     step = step._replace(step_time_s=step.step_time_s or speed, extra=kept)
     return StepReport("nemo" if "reduced_train_loss" in figures else "progress-bar", step, found.start())

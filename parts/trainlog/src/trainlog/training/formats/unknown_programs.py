@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from trainlog.regex import Pattern, lazy_pattern
+from trainlog.regex import Re2Pattern, lazy_pattern
 from trainlog.training import values
 from trainlog.training.steps import Step
 from trainlog.word_search import WordSearch
@@ -155,13 +155,13 @@ def _parse_step_time(pairs: dict[str, tuple[str, str, str]], text: str) -> float
     else:
         value, short = values.parse_positive(source.group(1)), values.is_milliseconds(source)
     if values.is_per_second(source):
-        return values.reciprocal(value)
+        return values.to_reciprocal(value)
     return values.milliseconds_to_seconds(value) if short else value
 
 
 class OwnFormat(NamedTuple):
     name: str
-    pattern: Pattern
+    pattern: Re2Pattern
 
     def parse_line(self, text: str) -> values.StepReport | None:
         """The step in this line; None if the pattern does not match."""
@@ -177,7 +177,7 @@ class OwnFormat(NamedTuple):
         times = (
             figures.pop("time", None),
             values.milliseconds_to_seconds(figures.pop("time_ms", None)),
-            values.reciprocal(figures.pop("steps_per_s", None)),
+            values.to_reciprocal(figures.pop("steps_per_s", None)),
         )
         step = Step(
             step=number,
