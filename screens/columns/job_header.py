@@ -105,11 +105,10 @@ def explanation(line: JobLine | None, *, gone: bool, ended: str = "", now: float
         style = {HealthLevel.BAD: "bad", HealthLevel.LATE: "waits"}.get(line.health.level, "")
         found = _verdict_words(line)
         runs.append(Span(f"{sentence}. {found}" if sentence and found else found or f"{sentence} ", style))
-    if own:
-        runs.append(Span(own, "dim"))
     if line.start is not None and line.jobset.state is JobState.PENDING:
         runs += [Span(" starts ", "dim"), Span(start_words(line.start, max(now, line.fleet.at)))]
-    return runs
+        own = f"  {own}" if own else ""  # it is the first to be cut
+    return [*runs, Span(own, "dim")] if own else runs
 
 
 def _verdict_words(line: JobLine) -> str:

@@ -93,6 +93,14 @@ def test_reason_and_expected_start_name_the_same_job(left: dict[str, float]) -> 
             assert named(words), (name, place, words)
 
 
+def test_a_narrow_page_tells_the_start_where_kueues_earlier_words_have_no_room() -> None:
+    fleet, wait = scene("first"), "insufficient unused quota for nvidia.com/gpu in flavor a4, 24 more needed"
+    earlier = claim(fleet.jobsets["default", "first"], waits=f"couldn't assign flavors to pod set workload: {wait}")
+    start = starts(fleet, dpo=600.0)["first"]
+    page = places(structs.replace(fleet, workloads={**fleet.workloads, earlier.key: earlier}), "first", start)["page"]
+    assert page.index("when dpo ends") < 3 * 70 < page.index("24 more needed")
+
+
 def test_the_launch_form_names_the_job_that_its_start_waits_for() -> None:
     fleet, ask = scene("first"), LaunchDemand("default", "a4", 32)
     assert forecast(fleet, ask).sentence.endswith("1 ahead in the queue; quota free when llama ends")
