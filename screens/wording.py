@@ -26,7 +26,7 @@ JOB_COLOURS = 8  # jobs have this many colours; the ninth shares one
 
 
 class Span(NamedTuple):
-    """Text in one style; styles are defined in widgets/line.py."""
+    """Text in one style; styles are defined in theme.py."""
 
     text: str
     style: str = ""
