@@ -20,9 +20,9 @@ from console.scheduling.why import Category, QuotaHolder, Why
 from kueue_rules import (
     HOSTNAME,
     Flavor,
+    SnapshotDomain,
     SnapshotPodSet,
     Toleration,
-    TopologyDomain,
     TopologyRequest,
     TopologyTree,
     assign_topology,
@@ -148,7 +148,7 @@ class EligibleNodes:
             for each in nodes
         }
         self._capacity: dict[str, dict[str, int]] = {}
-        self._places: dict[str, list[TopologyDomain]] = {}
+        self._places: dict[str, list[SnapshotDomain]] = {}
         self._trees: dict[tuple[str, ...], TopologyTree] = {}
         self._count_fitting((BLOCK, SUBBLOCK, HOSTNAME))
         self.free, self.total = sum(self.slots("").values()), sum(self.capacity("").values())
@@ -170,7 +170,7 @@ class EligibleNodes:
         count_fitting(tree, pod)
         self._places |= {level: sort_by_room(places) for level, places in named.items()}
 
-    def _domains_of(self, level: str) -> list[TopologyDomain]:
+    def _domains_of(self, level: str) -> list[SnapshotDomain]:
         """The domains of a level, roomiest first; empty for an unknown level."""
         if level in LEVELS and level not in self._places:
             self._count_fitting((level, HOSTNAME))

@@ -287,15 +287,15 @@ class _Simulations:
 
     def run(self, budget: float, most: int) -> StartWindows:
         began, slices = time.thread_time(), WorkSlices()
-        _Simulation(self).run(math.inf, began + WARM_UP_SHARE * budget)
+        _Rollout(self).run(math.inf, began + WARM_UP_SHARE * budget)
         if time.thread_time() - began >= budget:
             return StartWindows({}, 0)
         seconds = budget / (ROLLOUTS_WITH_ARRIVALS if self.arrivals.kinds else TARGET_ROLLOUTS)
-        found, until = _Simulation(self).run(math.inf, time.thread_time() + seconds)  # says how far all can go
+        found, until = _Rollout(self).run(math.inf, time.thread_time() + seconds)  # says how far all can go
         rollouts = [found]
         while len(rollouts) < most and time.thread_time() - began < budget:
             stop = time.thread_time() + MAX_ROLLOUT_FACTOR * seconds  # in some one waits for ever while others come
-            found, reached = _Simulation(self).run(until, stop)
+            found, reached = _Rollout(self).run(until, stop)
             until = min(until, reached)
             rollouts.append(found)
             slices.pause_thread()
@@ -336,7 +336,7 @@ class _Simulations:
         return middle * math.exp(dice.gauss(0.0, spread))
 
 
-class _Simulation:
+class _Rollout:
     """One simulated future: until when jobs run, and which jobs arrive."""
 
     def __init__(self, all_of_them: _Simulations) -> None:

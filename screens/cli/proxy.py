@@ -1,6 +1,6 @@
 """`a4 proxy`: connects standard input and output to a port of a rank, for ssh's ProxyCommand.
 
-Run straight from `main`, without the command line of everything else: ssh waits for this at every connection.
+Called by `run_proxy_command` without the rest of the command line: ssh waits for this at every connection.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ from .snapshot import (
 )
 from .topology_assignment import (
     HOSTNAME as HOSTNAME,
-    TopologyDomain as TopologyDomain,
+    SnapshotDomain as SnapshotDomain,
     TopologyTree as TopologyTree,
     WantedPlaces as WantedPlaces,
     assign_together as assign_together,

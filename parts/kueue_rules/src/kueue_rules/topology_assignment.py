@@ -26,11 +26,11 @@ _ONE_POD = {"pods": 1000}
 _NO_USAGE: Mapping[tuple[str, ...], Amounts] = {}
 
 
-class TopologyDomain(Struct, eq=False):
+class SnapshotDomain(Struct, eq=False):
     """One topology domain; a leaf is a node, or all nodes with the same labels if levels end above nodes."""
 
     values: tuple[str, ...]
-    children: list[TopologyDomain] = field(default_factory=list)
+    children: list[SnapshotDomain] = field(default_factory=list)
     nodes: list[SnapshotNode] = field(default_factory=list)
     free: Amounts = field(default_factory=dict)  # what pods placed by topology may use in all (leaves only)
     used: Amounts = field(default_factory=dict)
@@ -60,15 +60,15 @@ class TopologyTree:
         """`others`: by node name, the usage of pods that are not scheduled by topology."""
         self.name, self.flavor, self.levels = name, flavor, list(levels)
         self.of_nodes = self.levels[-1] == HOSTNAME
-        self.by_level: list[dict[tuple[str, ...], TopologyDomain]] = [{} for _ in self.levels]
-        self.leaf_of: dict[tuple[str, ...], TopologyDomain] = {}
+        self.by_level: list[dict[tuple[str, ...], SnapshotDomain]] = [{} for _ in self.levels]
+        self.leaf_of: dict[tuple[str, ...], SnapshotDomain] = {}
         """By what an assignment calls it."""
         for node in nodes:
             if all(node.labels.get(key) == value for key, value in flavor.labels.items()):
                 self._add_node(node, others.get(node.name, {}))
 
     @property
-    def leaves(self) -> list[TopologyDomain]:
+    def leaves(self) -> list[SnapshotDomain]:
         """The domains of the lowest level, in order."""
         return list(self.by_level[-1].values())
 
@@ -81,7 +81,7 @@ class TopologyTree:
         """The levels listed in an assignment: all, or only the last if that is the node."""
         return self.levels[-1:] if self.of_nodes else self.levels
 
-    def assigned_values(self, domain: TopologyDomain) -> tuple[str, ...]:
+    def assigned_values(self, domain: SnapshotDomain) -> tuple[str, ...]:
         return domain.values[-1:] if self.of_nodes else domain.values
 
     def add_usage(self, values: tuple[str, ...], single: Amounts, pods: int) -> None:
@@ -103,11 +103,11 @@ class TopologyTree:
         values = tuple([node.labels.get(level, "") for level in self.levels])
         if not all(values):
             return
-        parent: TopologyDomain | None = None
+        parent: SnapshotDomain | None = None
         for depth, known in enumerate(self.by_level):
             domain = known.get(values[: depth + 1])
             if domain is None:
-                domain = known[values[: depth + 1]] = TopologyDomain(values[: depth + 1])
+                domain = known[values[: depth + 1]] = SnapshotDomain(values[: depth + 1])
                 if parent is not None:
                     parent.children.append(domain)
             parent = domain
@@ -328,7 +328,7 @@ def count_fitting(tree: TopologyTree, pod_set: SnapshotPodSet, *, empty: bool = 
     _count_fitting_pods(tree, pod_set, _ResolvedRequest(pod_set.count, 0, len(tree.levels) - 1), empty=empty)
 
 
-def sort_by_room(domains: Iterable[TopologyDomain]) -> list[TopologyDomain]:
+def sort_by_room(domains: Iterable[SnapshotDomain]) -> list[SnapshotDomain]:
     """Domains in the order of trying: most room first."""
     return sorted(domains, key=lambda domain: (-domain.slices, domain.state, domain.values))
 
@@ -434,7 +434,7 @@ def _count_pods_that_fit(free: Amounts, used: Amounts, single: Iterable[tuple[st
     return fewest, ""
 
 
-def _sum_up(domain: TopologyDomain, level: int, request: _ResolvedRequest) -> None:
+def _sum_up(domain: SnapshotDomain, level: int, request: _ResolvedRequest) -> None:
     state = slices = 0  # a loop: in half the time of two sums, as most domains have few children
     for child in domain.children:
         if child.children:
@@ -467,7 +467,7 @@ def _slice_count(pods: int, together: int) -> int:
 
 def _find_level(
     tree: TopologyTree, request: _ResolvedRequest, level: int, excluded: _ExclusionCounts
-) -> tuple[int, list[TopologyDomain], str]:
+) -> tuple[int, list[SnapshotDomain], str]:
     """The level and domains to start with: one domain that holds all, at this level or a wider one."""
     leaders = int(request.leader is not None)
     domains = _sort_by_room(list(tree.by_level[level].values()), request, leaders)
@@ -496,8 +496,8 @@ def _find_level(
 
 
 def _fewest_with_leader(
-    domains: list[TopologyDomain], request: _ResolvedRequest, slices: int
-) -> tuple[list[TopologyDomain], int]:
+    domains: list[SnapshotDomain], request: _ResolvedRequest, slices: int
+) -> tuple[list[SnapshotDomain], int]:
     """The domains for a pod set and its leader; the leader is placed in the first domain."""
     domains = _leader_first(domains, request, slices, by_slices=True)
     first = domains[0]
@@ -511,8 +511,8 @@ def _fewest_with_leader(
 
 
 def spread(
-    domains: Iterable[TopologyDomain], needed: int, *, unconstrained: bool = False, by_slices: bool = True
-) -> tuple[list[TopologyDomain], int]:
+    domains: Iterable[SnapshotDomain], needed: int, *, unconstrained: bool = False, by_slices: bool = True
+) -> tuple[list[SnapshotDomain], int]:
     """The domains that together hold everything needed, and what remains if they are too few."""
     chosen, left, rest = [], needed, list(domains)
     while left > 0 and rest:
@@ -527,8 +527,8 @@ def spread(
 
 
 def _leader_first(
-    domains: list[TopologyDomain], request: _ResolvedRequest, needed: int, *, by_slices: bool
-) -> list[TopologyDomain]:
+    domains: list[SnapshotDomain], request: _ResolvedRequest, needed: int, *, by_slices: bool
+) -> list[SnapshotDomain]:
     """The domains, reordered: first the one in which the leader leaves enough room for all pods together."""
     spare = sum(_room_of(each, by_slices) for each in domains) - needed
     for each in domains if request.weighed else ():
@@ -538,11 +538,11 @@ def _leader_first(
 
 
 def _place_in_order(
-    domains: list[TopologyDomain], request: _ResolvedRequest, pods: int, leaders: int, size: int, *, by_slices: bool
-) -> list[TopologyDomain]:
+    domains: list[SnapshotDomain], request: _ResolvedRequest, pods: int, leaders: int, size: int, *, by_slices: bool
+) -> list[SnapshotDomain]:
     """Take domains in order until all pods and leaders are placed; sets the pods taken in each domain."""
     left = pods // size if by_slices else pods
-    chosen: list[TopologyDomain] = []
+    chosen: list[SnapshotDomain] = []
     at = 0
     if leaders:
         domains = _leader_first(domains, request, left, by_slices=by_slices)
@@ -565,14 +565,14 @@ def _place_in_order(
     return [] if left or leaders else chosen + rest  # up to 0.18 a leader may take a place that its workers lack then
 
 
-def _room_of(domain: TopologyDomain, by_slices: bool = True, leaders: int = 0) -> int:
+def _room_of(domain: SnapshotDomain, by_slices: bool = True, leaders: int = 0) -> int:
     """How many slices or pods fit in a domain, beside the leader if that is not placed yet."""
     if leaders:
         return domain.slices_beside if by_slices else domain.state_beside
     return domain.slices if by_slices else domain.state
 
 
-def best_fit(domains: list[TopologyDomain], needed: int, *, by_slices: bool = True, leaders: int = 0) -> TopologyDomain:
+def best_fit(domains: list[SnapshotDomain], needed: int, *, by_slices: bool = True, leaders: int = 0) -> SnapshotDomain:
     """The domain with the least sufficient room; the first, which is the roomiest, if none suffices."""
     best, least = domains[0], None
     for domain in domains:
@@ -582,7 +582,7 @@ def best_fit(domains: list[TopologyDomain], needed: int, *, by_slices: bool = Tr
     return best
 
 
-def _sort_by_room(domains: list[TopologyDomain], request: _ResolvedRequest, leaders: int = 0) -> list[TopologyDomain]:
+def _sort_by_room(domains: list[SnapshotDomain], request: _ResolvedRequest, leaders: int = 0) -> list[SnapshotDomain]:
     if leaders:
         sign = 1 if request.unconstrained else -1
         return sorted(domains, key=lambda one: (-one.leader, sign * one.slices_beside, one.state_beside, one.values))
@@ -607,7 +607,7 @@ def _not_fitting(
 def _fitting_layers(tree: TopologyTree, level: int, request: _ResolvedRequest) -> str:
     """For each layer of slices, how many fit in the roomiest domain."""
 
-    def slices(domain: TopologyDomain, at: int, size: int, below: int) -> int:
+    def slices(domain: SnapshotDomain, at: int, size: int, below: int) -> int:
         if at == below:
             return domain.state // size
         return sum(slices(child, at + 1, size, below) for child in domain.children)
