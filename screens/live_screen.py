@@ -375,6 +375,8 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
                 seen[binding.action] = (reading or place, hint)
         ranked = sorted(seen.values(), key=lambda pair: pair[0])
         self.query_one(KeyBar).hints = tuple(hint for _, hint in ranked)
+        typed_in = self.focused
+        self.query_one(TitleBar).digits_are_text = typed_in is not None and typed_in.check_consume_key("1", "1")
 
     # asking the cluster
 

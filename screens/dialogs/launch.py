@@ -395,6 +395,7 @@ def fill_from_request(screen: DraftScreen, wish: LaunchRequest) -> bool:
     else:
         draft.against, draft.against_name = wish.against, wish.against_name
     name = screen.suggest(draft.recipe.id, wish.name) if wish.name else ""
+    screen.form.show(draft.model)  # without what was searched in it
     screen.form.put_texts(draft.texts_for(values, name))
     unknown_keys = draft.unknown_keys(wish.values)
     lost = f" Not values of this chart, skipped: {', '.join(unknown_keys)}." if unknown_keys else ""

@@ -57,6 +57,7 @@ class TitleBar(StyledWidget):
 
     title: reactive[TitleContents] = reactive(TitleContents(), repaint=False)
     """Painted by `tick` if its words are others: when a watch last got something changes with every object."""
+    digits_are_text: reactive[bool] = reactive(False)  # typed into a field, where they open no page: drawn faint
 
     def render_line(self, y: int) -> Strip:
         self._shown = self._words()
@@ -120,7 +121,9 @@ class TitleBar(StyledWidget):
                 text = f" {key} {name}{''.join(f' › {each}' for each in pages)} "
                 tabs.append((Span(text, "here"), self.ground("here") + click))
             elif shape.others:
-                tabs.append((Span(f" {key} {name} " if shape.names else f" {key} ", "tab"), self.ground("bar") + click))
+                back = self.ground("bar") + click
+                tabs.append((Span(f" {key} ", "faint" if self.digits_are_text else "tab"), back))
+                tabs += [(Span(f"{name} ", "tab"), back)] if shape.names else []
         return tabs
 
     def _status_spans(self, width: int, *, brief: bool = False, namespace: bool = True) -> list[Span]:

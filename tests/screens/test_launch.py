@@ -32,6 +32,7 @@ from screens.pages.jobs import JobsScreen
 from screens.pages.launch import LaunchScreen
 from screens.widgets.form.form_model import LaunchRequest
 from screens.widgets.form.launch_texts import fit_words, free_name
+from screens.widgets.title_and_keys import TabShape, TitleBar
 from tests.fakes import FakeSession, present
 from tests.screens.press import console, console_at, press, screen_of, screen_text, text_of, toasts, until, until_shown
 from tests.screens.queue_scene import FIELDS, MANIFESTS, OTHER, RECIPE, cluster_queue, queue_scene
@@ -75,9 +76,12 @@ async def test_a_key_comes_between_the_first_picture_of_the_page_and_the_form() 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_digits_open_pages_from_a_form_where_no_text_is_typed() -> None:
     async with console_at(to_form, session_of()) as (app, pilot, screen):
+        bar = screen.query_one(TitleBar)
+        await until(pilot, lambda: (" 3 ", "faint") in [run for run, _ in bar._tab_spans(TabShape())])
         for path in ("keepAlive", "topology.request"):
             screen.form.go(path)
             await until(pilot, lambda path=path: screen.form.here == path)  # type: ignore[misc]
+            await until(pilot, lambda: not bar.digits_are_text)
             await press(pilot, "3", then=lambda: isinstance(app.screen, JobsScreen))
             await press(pilot, "5", then=lambda: app.screen is screen)
         screen.form.go("gpus")
@@ -572,6 +576,12 @@ async def test_what_is_launched_is_the_form_that_is_shown_whatever_was_searched_
         await until(pilot, lambda: screen.draft is not None and screen.draft.recipe.id == "ddp-smoke")
         assert screen.recipes.row is not None
         assert screen.recipes.row.id == "ddp-smoke", "the list shows it and the cursor is on it"
+        screen.form.finder.open()
+        screen.form.search("priority")
+        assert "gpus" not in screen.form.model.shown()
+        await app.action_switch_mode("jobs")
+        app.open_launch(LaunchRequest("ddp-smoke", {"gpus": 32}, "llama", {}, "llama"))
+        await until(pilot, lambda: "gpus" in screen.form.model.shown() and not screen.form.finder.display)
         await press(pilot, "ctrl+s", then=lambda: not isinstance(app.screen, LaunchScreen))
         assert screen.draft.recipe.id == "ddp-smoke"
         assert "llama-2" in screen_text(app)

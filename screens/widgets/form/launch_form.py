@@ -127,9 +127,11 @@ class Form(Vertical):
         return field.path if field is not None and self.page.has_keys else ""
 
     def show(self, model: FormModel, *, leave: bool = False) -> None:
-        """Show these fields; a focus inside the form moves to the first one, unless `leave` is set."""
+        """Show all these fields; a focus inside the form moves to the first one, unless `leave` is set."""
         keys = not leave and (self.page.has_keys or self.finder.input.has_focus)
         self.finder.close()
+        if model.wanted:
+            model.search("")
         self.page.show(model)
         if keys:
             self.resume()
