@@ -79,7 +79,12 @@ class EditorDialog(Question[Editor | None]):
                 yield Static("\n".join(f"• {note}" for note in host.notes), markup=False, id="notes")
             yield EditorTable()
             yield Static(id="by-hand")
-            yield Static("Enter opens it, c copies the ssh command, l the link, Esc closes.", classes="hint")
+            ways = [
+                "opens it" if one.command else f"copies its {'link' if one.link else 'name'}" for one in self._editors
+            ]
+            link = ", l the link" if any(each.link for each in self._editors) else ""
+            keys = f"Enter {' or '.join(dict.fromkeys(ways))}, c copies the ssh command{link}, Esc closes."
+            yield Static(keys, classes="hint")
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < 30, "-low")

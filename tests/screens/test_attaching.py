@@ -89,7 +89,7 @@ async def job_page(
 async def test_a_rank_that_is_ready_goes_straight_to_its_editors() -> None:
     async with job_page(FakeAttach()) as (app, pilot, attach):
         await press(pilot, "v", then=lambda: isinstance(app.screen, EditorDialog) and "Zed" in screen_text(app))
-        await until_shown(pilot, "ssh a4-llama-70b-1", "SHA256:host")
+        await until_shown(pilot, "ssh a4-llama-70b-1", "SHA256:host", "Enter opens it")
         await press(pilot, "enter", then=lambda: attach.started)
         assert attach.started == [ZED]
         await until(pilot, lambda: "Zed opens a4-llama-70b-1" in toasts(app))
@@ -142,6 +142,7 @@ async def test_without_the_editor_its_link_is_shown_and_copied() -> None:
             if segment.style is not None
         }
         assert CODE.link in links, "the link can be clicked (OSC 8)"
+        assert "Enter copies its link, c copies the ssh command, l the link, Esc" in screen_text(app)
         await press(pilot, "c", then=lambda: app.clipboard == "ssh a4-llama-70b-1")
         await press(pilot, "enter", then=lambda: isinstance(app.screen, JobScreen) and app.clipboard == CODE.link)
         assert attach.started == []
