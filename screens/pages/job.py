@@ -33,7 +33,7 @@ from screens.job_tabs.ranks import RanksTab
 from screens.job_tabs.tab import JobTab
 from screens.job_tabs.training import TrainingTab
 from screens.list_and_pane import set_size
-from screens.live_screen import READ_CHECKPOINTS, LiveScreen
+from screens.live_screen import READ_CHECKPOINTS, WHAT_IF, LiveScreen
 from screens.widgets.job_pane import course_lines, reason_lines, saved_state_spans, should_read_unasked
 from screens.widgets.side_pane import Lines, SidePane
 from screens.widgets.styled_text import Backdrop, NeverScrolled, Room
@@ -104,6 +104,7 @@ class JobScreen(LiveScreen):
         Binding("x", "stop", "Stop", id="job.stop", tooltip="Stop this job; asks first"),
         ACT,
         WHY,
+        WHAT_IF,
         Binding("n", "again", "Launch again", show=False, id="job.again", tooltip="Open the form with its values"),
         Binding("c", "checkpoints", "Checkpoints", show=False, id="job.checkpoints", tooltip=READ_CHECKPOINTS),
         Binding("less_than_sign", "rank(-1)", "Pod before", key_display="<", id="job.rank-before"),
@@ -348,6 +349,10 @@ class JobScreen(LiveScreen):
     async def action_again(self) -> None:
         if self.line is not None:
             await launch_like_job(self, self.line.jobset)
+
+    def action_what_if(self) -> None:
+        over = self.line is None or self.line.jobset.finished
+        self.app.open_page("what_if", self.key[0], "" if over else f"stop {self.key[1]}")
 
     @work(group="actions")
     async def action_stop(self) -> None:

@@ -34,6 +34,10 @@ async def test_what_follows_is_shown_as_the_command_prints_it() -> None:
         await press(pilot, "enter", then=lambda: "nobody" in screen_text(app) and "new-1" not in screen_text(app))
         await press(pilot, "escape", then=lambda: not isinstance(app.screen, WhatIfScreen))
         await press(pilot, "3", "W", then=lambda: isinstance(app.screen, WhatIfScreen))
+        await press(pilot, "escape", then=lambda: not isinstance(app.screen, WhatIfScreen))
+        app.open_page("job", "default", "llama", "pods")
+        await press(pilot, "W", then=lambda: isinstance(app.screen, WhatIfScreen))
+        assert app.screen.query_one(Input).value == "stop llama", "the job of the page"
 
 
 def test_changes_are_typed_as_the_options_of_the_command() -> None:
