@@ -71,10 +71,10 @@ def main(say: Callable[[str], None], ratio: Ratio) -> bool:
         ours = {
             "--help": (("--help",), "--help", 2.0),
             "pods": (("pods",), "get pods", 4.0),
-            "jobs": (("jobs",), "get pods", 7.0),
+            "jobs": (("jobs",), "get pods", 5.0),
             "queues": (("queues",), "get pods", None),
-            "why (of one that failed)": (("why", jobs["failed"]), "get pods", 6.0),
-            "why (of one that waits)": (("why", jobs["pending"]), "get pods", 7.0),
+            "why (of one that failed)": (("why", jobs["failed"]), "get pods", 4.5),
+            "why (of one that waits)": (("why", jobs["pending"]), "get pods", 5.0),
         }
         good = _measure(ours, environment, ROUNDS, "a command", say, ratio)
     finally:
@@ -83,10 +83,10 @@ def main(say: Callable[[str], None], ratio: Ratio) -> bool:
         environment = _environment(kubeconfig)
         jobs = _jobs(environment)
         ours = {
-            "jobs -A": (("jobs", "-A"), "get pods", 6.0),
-            "forecast -A": (("forecast", "-A"), "get pods", 6.0),
+            "jobs -A": (("jobs", "-A"), "get pods", 5.0),
+            "forecast -A": (("forecast", "-A"), "get pods", 5.0),
             "why (of one that failed)": (("why", jobs["failed"]), "get pods", 5.0),
-            "why (of one that waits)": (("why", jobs["pending"]), "get pods", 6.0),
+            "why (of one that waits)": (("why", jobs["pending"]), "get pods", 5.0),
         }
         return good & _measure(ours, environment, ROUNDS, f"{HOURS:g} hours old", say, ratio)
 
