@@ -148,7 +148,7 @@ async def compute():
             pass
     await asyncio.to_thread(endless)
 
-program.run = lambda _: program.run_to_end(compute())
+program.run_options = lambda _: program.run_to_end(compute())
 sys.exit(main(["jobs"]))
 """
 
