@@ -52,7 +52,7 @@ PARTS_OF_STEP = 1000  # in so many parts of a step `first` tells the share of a 
 
 
 class TimeSpan(Struct, frozen=True, array_like=True):
-    """What a job did from `start` to `end` (epoch seconds); step `first` was done at start, `last` at end."""
+    """The activity of a job from `start` to `end` (epoch seconds); step `first` was done at start, `last` at end."""
 
     start: float
     end: float

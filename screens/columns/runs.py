@@ -118,7 +118,7 @@ def cost_lines(cost: Ledger) -> list[str]:
 
 
 def box_shares(cost: Ledger) -> dict[LedgerBox, str]:
-    """What part of the allocated time each box has; without the time in the queue, which held nothing."""
+    """The share of the allocated time of each box; none of the time in the queue, which held nothing."""
     held = {box: took for box, took in cost.boxes.items() if box is not LedgerBox.QUEUED and cost.allocated}
     return dict(zip(held, wording.percents([*held.values()]), strict=True))
 

@@ -27,7 +27,7 @@ def kept_objects_text(stays: Sequence[str], whose: str) -> str:
 
 
 def stop_consequence_lines(plan: StopPlan, owner: str, *, short: bool = False) -> list[str]:
-    """What stopping a job removes and keeps; `owner`: who launched it, "you" for this person."""
+    """The lines on what stopping a job removes and keeps; `owner`: who launched it, "you" for this person."""
     goes = ", ".join(plan.goes)
     whose = f", launched by {owner}, not by you" if owner not in {"", OWN_NAME} else ""
     if short:

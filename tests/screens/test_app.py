@@ -661,8 +661,8 @@ def test_a_new_connection_keeps_what_was_known_until_its_server_has_answered() -
     assert set(kept.nodes) == set(known.nodes)
     nodes = kept.links["nodes"]
     assert (nodes.state, nodes.since, nodes.why) == (WatchState.STALE, 90.0, "connection refused")
-    heard = structs.replace(silent, links={"nodes": WatchStatus("nodes", WatchState.LIVE, last_seen=119.0)})
-    assert keep_last_known(known, heard) is heard
+    answering = structs.replace(silent, links={"nodes": WatchStatus("nodes", WatchState.LIVE, last_seen=119.0)})
+    assert keep_last_known(known, answering) is answering
     assert keep_last_known(Fleet(), silent) is silent
 
 

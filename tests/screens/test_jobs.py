@@ -439,8 +439,8 @@ async def test_what_a_tab_leaves_shows_how_far_the_job_is(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(("size", "oldest"), [((80, 24), 13), ((140, 42), 9)])
 async def test_the_card_of_a_failure_ends_with_the_newest_line(size: tuple[int, int], oldest: int) -> None:
     session = FakeSession(queue_scene())
-    said = [LogLine(time.time(), f"iteration {number}") for number in range(1, 21)]
-    session.printed["default", "sweep-workload-0-1-x7k1"] = said
+    cell_text = [LogLine(time.time(), f"iteration {number}") for number in range(1, 21)]
+    session.printed["default", "sweep-workload-0-1-x7k1"] = cell_text
     async with console(session, size=size) as (app, pilot, _):
         await to_job(app, pilot, "sweep")
         text = await until_shown(
@@ -469,9 +469,9 @@ def test_why_a_job_failed_is_shown_once() -> None:
     fleet = queue_scene()
     failed = Alarm(AlarmKind.FAILED, "the job failed: pod 1 OOMKilled", 1.0, "default", "sweep")
     line = JobLine(fleet.jobsets["default", "sweep"], fleet, alarms=(failed, replace(failed, kind=AlarmKind.NAN)))
-    said = "".join(run.text for run in explanation(line, gone=False))
-    assert said.count("OOMKilled") == 2, "the alarm that is another one, and the first failure"
-    assert said.count("▲") == 1
+    cell_text = "".join(run.text for run in explanation(line, gone=False))
+    assert cell_text.count("OOMKilled") == 2, "the alarm that is another one, and the first failure"
+    assert cell_text.count("▲") == 1
 
 
 def test_why_a_pod_cannot_start_has_no_control_characters_and_short_names_of_nodes() -> None:
@@ -488,8 +488,8 @@ def test_what_came_of_a_job_stays_in_the_list() -> None:
     fleet = queue_scene()
     done = next(job for job in fleet.jobsets.values() if job.state is JobState.SUCCEEDED)
     line = JobLine(done, fleet, JobProgress(size=2**34, busbw=684.0, average=412.0, passing=NcclResult.PASSED))
-    said = "".join(run.text for run in spans_of(reason_cell(line)))
-    assert said.startswith("✓ peak 684 GB/s, avg 412 GB/s  done")
+    cell_text = "".join(run.text for run in spans_of(reason_cell(line)))
+    assert cell_text.startswith("✓ peak 684 GB/s, avg 412 GB/s  done")
 
 
 @pytest.mark.parametrize(
@@ -511,10 +511,10 @@ def test_the_peak_of_a_test_that_runs_and_the_average_of_the_last_one_are_distin
 def test_the_head_of_a_job_counts_attempts_as_the_list_does() -> None:
     fleet = queue_scene()
     job = structs.replace(fleet.jobsets["default", "llama"], restarts=1, max_restarts=3)
-    said = "".join(run.text for run in head(JobLine(job, fleet), job.key, gone=False))
-    assert "attempt\u00a02/4" in said
-    said = "".join(run.text for run in head(JobLine(structs.replace(job, restarts=0), fleet), job.key, gone=False))
-    assert "attempt" not in said, "the first one is not worth a word"
+    cell_text = "".join(run.text for run in head(JobLine(job, fleet), job.key, gone=False))
+    assert "attempt\u00a02/4" in cell_text
+    cell_text = "".join(run.text for run in head(JobLine(structs.replace(job, restarts=0), fleet), job.key, gone=False))
+    assert "attempt" not in cell_text, "the first one is not worth a word"
 
 
 def test_a_finished_job_says_when_it_goes_by_itself() -> None:
@@ -522,8 +522,8 @@ def test_a_finished_job_says_when_it_goes_by_itself() -> None:
     done = next(job for job in fleet.jobsets.values() if job.state is JobState.SUCCEEDED)
     end = done.finished_at
     line = JobLine(structs.replace(done, ttl=43_200), fleet)
-    said = "".join(run.text for run in head(line, done.key, gone=False, now=end + 3_600))
-    assert "removed\u00a0in\u00a011h00m" in said, "the label stays with its value where the line is cut"
+    cell_text = "".join(run.text for run in head(line, done.key, gone=False, now=end + 3_600))
+    assert "removed\u00a0in\u00a011h00m" in cell_text, "the label stays with its value where the line is cut"
     row = next(row for row in JOBS.rows(fleet_of(line.jobset)) if row["name"] == done.name)
     assert row["removed"] == end + 43_200
     assert JobLine(done, fleet).jobset.removed_at == 0.0

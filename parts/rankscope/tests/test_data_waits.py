@@ -81,12 +81,12 @@ def test_a_late_host_is_named_where_py_spy_finds_it_at_a_line_of_its_own(
     calls: str, at: int, usual: int, rank: int, where: str
 ) -> None:
     suspect = replace(slow().late[0], rank=rank, slow=False, suspect=True, timed=True)
-    told = [
+    answer = [
         RankSamples(each, stacks=[(count, calls), (200 - count, COMPUTES)]) for each, count in ((rank, at), (1, usual))
     ]
-    (found,) = add_samples(replace(slow(), late=(suspect,), timed="16 of 16"), told).late
+    (found,) = add_samples(replace(slow(), late=(suspect,), timed="16 of 16"), answer).late
     assert (found.slow, found.suspect, found.where) == (bool(where), not where, where)
-    (by_launches,) = add_samples(replace(slow(), late=(suspect,)), told).late
+    (by_launches,) = add_samples(replace(slow(), late=(suspect,)), answer).late
     assert (by_launches.slow, by_launches.where) == (False, where), "how long the others wait is not known"
 
 
@@ -162,10 +162,10 @@ def test_real_samples_are_those_of_the_main_thread(tmp_path: Path) -> None:
         try:
             assert process.stdout is not None
             process.stdout.readline()
-            told = probe.sample_main_thread(tool, {"rank": 9, "pid": process.pid}, 1.0)
+            answer = probe.sample_main_thread(tool, {"rank": 9, "pid": process.pid}, 1.0)
         finally:
             process.kill()
-    (decoded,) = parse_samples(json.dumps({"ranks": [told]}).encode())
+    (decoded,) = parse_samples(json.dumps({"ranks": [answer]}).encode())
     assert decoded.why == ""
     assert decoded.stacks[0][0] >= 5
     assert {calls.rpartition(";")[2] for _, calls in decoded.stacks} == {"next_data (torch/utils/data/dataloader.py:3)"}
@@ -173,5 +173,5 @@ def test_real_samples_are_those_of_the_main_thread(tmp_path: Path) -> None:
 
 @pytest.mark.slow(reason="starts programs of its own")
 def test_why_py_spy_fails_is_reported() -> None:
-    told = probe.sample_main_thread(probe.find_py_spy([]), {"rank": 9, "pid": 2**22 + 1}, 1.0)
-    assert told["why"].startswith("Error: "), told
+    answer = probe.sample_main_thread(probe.find_py_spy([]), {"rank": 9, "pid": 2**22 + 1}, 1.0)
+    assert answer["why"].startswith("Error: "), answer

@@ -344,7 +344,7 @@ def summary(
 def lines_of_before(
     shown: MeasuredTest, earlier: Sequence[MeasuredTest], nodes: Mapping[str, NodeBandwidth], now: float, room: int
 ) -> Lines:
-    """What the hosts of a test reached in their last ones, and earlier tests like it, as many as have room."""
+    """The last results of the hosts of a test, and earlier tests like it, as many as have room."""
     found: Lines = (
         [[], [Span("hosts, in their last test", "head")]] if any(each in nodes for each in shown.nodes) else []
     )

@@ -184,8 +184,8 @@ def test_restarts_checkpoints_and_evictions_are_on_one_axis() -> None:
     for time, words in ((1000.0 + 7 * 60.5, ""), (940.0, ", before the first step of this log")):
         made.add_failures([PodFailure(0, 0, cause="deletion", time=time)])
         when = clock_time(time, SERVER_CLOCK.now())
-        told = [each.text.strip() for each in marks_words(made.list_events(), made.times[0])]
-        assert f"failure: pod 0: its pod was deleted, {when}{words}" in told
+        texts = [each.text.strip() for each in marks_words(made.list_events(), made.times[0])]
+        assert f"failure: pod 0: its pod was deleted, {when}{words}" in texts
 
 
 def test_time_left_and_mfu_are_shown_only_where_they_are_known() -> None:
@@ -292,10 +292,10 @@ def test_of_a_run_that_broke_off_nothing_is_left() -> None:
 
 def test_exports_hold_every_step_and_say_what_is_no_number() -> None:
     made = track(steps(30, total=60, nan_from=30))
-    told = training_json(made, "nvidia-b200")
-    assert len(told["steps"]) == 30
-    assert told["steps"][-1]["loss"] == "nan"
-    assert (told["step"], told["total"], told["marks"][0]["kind"]) == (30, 60, "nan")
+    texts = training_json(made, "nvidia-b200")
+    assert len(texts["steps"]) == 30
+    assert texts["steps"][-1]["loss"] == "nan"
+    assert (texts["step"], texts["total"], texts["marks"][0]["kind"]) == (30, 60, "nan")
     assert format_training_csv([made]).count("\n") == 31
     *_, last = csv.DictReader(format_training_csv([made]).splitlines())
     assert (last["loss"], last["nan"]) == ("", "True")
