@@ -19,13 +19,13 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
 from aiohttp import web
 
 from console.kube.client import Client
 from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login
 from tests.certificates import usual_certificate
+from tests.kubeconfigs import write_kubeconfig
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -237,30 +237,11 @@ class ApiServer:
 
     def kubeconfig(self, folder: Path, **user: Any) -> Path:
         """A kubeconfig with two contexts, "test" and "other", that lead here."""
-        path = folder / "kubeconfig"
-        contexts = [
-            {"name": "test", "context": {"cluster": "c", "user": "u"}},
-            {"name": "other", "context": {"cluster": "c", "user": "u", "namespace": "team-b"}},
-        ]
-        path.write_text(
-            yaml.safe_dump(
-                {
-                    "current-context": "test",
-                    "clusters": [
-                        {
-                            "name": "c",
-                            "cluster": {
-                                "server": self.url,
-                                "certificate-authority-data": self.target().cluster.certificate_authority_data,
-                            },
-                        }
-                    ],
-                    "users": [{"name": "u", "user": user}],
-                    "contexts": contexts,
-                }
-            )
-        )
-        return path
+        cluster = {
+            "server": self.url,
+            "certificate-authority-data": self.target().cluster.certificate_authority_data,
+        }
+        return write_kubeconfig(folder / "kubeconfig", cluster, user, contexts=(("test", ""), ("other", "team-b")))
 
 
 def _line(verb: str, thing: Object) -> bytes:

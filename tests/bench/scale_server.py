@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import yaml
-
 from tests.certificates import make_certificate
+from tests.kubeconfigs import write_kubeconfig
 from tests.lab.machines import Pool
 
 JOB_PODS = 64
@@ -297,14 +296,8 @@ async def run(nodes: int, pods: int) -> None:
         tls, authority = make_certificate(Path(folder), days=1)
         server = Server(Fleet(nodes, pods))
         port = await server.serve(tls)
-        kubeconfig = Path(folder) / "kubeconfig"
-        kubeconfig.write_text(yaml.safe_dump({
-            "apiVersion": "v1", "kind": "Config", "current-context": "scale",
-            "clusters": [{"name": "scale", "cluster": {"server": f"https://127.0.0.1:{port}",
-                                                       "certificate-authority": str(authority)}}],
-            "users": [{"name": "anna", "user": {"token": "anna"}}],
-            "contexts": [{"name": "scale", "context": {"cluster": "scale", "user": "anna"}}],
-        }))  # fmt: skip
+        cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(authority)}
+        kubeconfig = write_kubeconfig(Path(folder) / "kubeconfig", cluster, {"token": "anna"}, who="anna")
         sys.stdout.write(f"{kubeconfig}\n")
         sys.stdout.flush()
         changing = asyncio.create_task(server.churn())

@@ -17,8 +17,8 @@ from console.attach.ssh import config_and_known_hosts
 from console.attach.ssh.config_and_known_hosts import SshHostEntry
 from console.attach.ssh.ssh_folder import SshPaths
 from tests.apiserver import ApiServer
-from tests.certificates import usual_certificate
 from tests.corpus.verdict import Case, Verdict
+from tests.kubeconfigs import write_kubeconfig
 
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2/"
 PATHS = {"Workload": f"{KUEUE}workloads", "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/jobsets"}
@@ -68,7 +68,9 @@ async def _ask_why(text: str, scratch: Path) -> str:
             place = PATHS.get(each["kind"]) or each.pop("place")
             server.put(place, each)
         name = next(each["metadata"]["name"] for each in things if each["kind"] == "JobSet")
-        kubeconfig = _write_kubeconfig(server, scratch, {"token": "t0"})
+        authority = server.target().cluster.certificate_authority_data
+        cluster = {"server": server.url, "certificate-authority-data": authority}
+        kubeconfig = write_kubeconfig(scratch / "kubeconfig", cluster, {"token": "t0"})
         outputs = [await _a4(kubeconfig, scratch, "-n", "case", "why", name, *more) for more in ((), ("--json",))]
         return "\n".join(outputs)
 
@@ -124,20 +126,6 @@ async def _list_jobs(text: str, scratch: Path) -> str:
         kubeconfig = scratch / "kubeconfig"
         kubeconfig.write_text(text)
         return await _a4(kubeconfig, scratch, "jobs")
-
-
-def _write_kubeconfig(server: ApiServer, scratch: Path, user: dict[str, str]) -> Path:
-    authority = usual_certificate()[1]
-    (scratch / "ca.crt").write_text(authority)
-    kubeconfig = scratch / "kubeconfig"
-    cluster = {"server": server.url, "certificate-authority": str(scratch / "ca.crt")}
-    kubeconfig.write_text(
-        yaml.safe_dump({
-            "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": user}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x",
-        })
-    )  # fmt: skip
-    return kubeconfig
 
 
 async def _a4(kubeconfig: Path, home: Path, *arguments: str) -> str:

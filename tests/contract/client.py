@@ -64,6 +64,10 @@ class Answer:
         assert isinstance(self.body, dict)
         return self.body
 
+    @property
+    def message(self) -> str:
+        return str(self.body["message"])
+
     def refused(self, status: int, reason: str) -> str:
         """The message of a refusal, after checking that it is a Status object as every client expects it."""
         assert isinstance(self.body, dict), f"{self.status}: {self.body}"
@@ -76,7 +80,7 @@ class Answer:
             "reason": reason,
         }, self.body
         assert self.status == status
-        return str(self.body["message"])
+        return self.message
 
 
 @dataclass(frozen=True, slots=True)

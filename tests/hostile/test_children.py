@@ -16,6 +16,7 @@ from console.attach.tunnel import background
 from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login
 from practice.child import PracticeProcess
+from tests.kubeconfigs import write_kubeconfig
 
 TRAPS = ("json", "ssl", "socket", "asyncio", "sitecustomize", "console", "screens", "encodings")
 
@@ -68,15 +69,7 @@ exit 1
 
 def kubeconfig(folder: Path) -> Path:
     user = {"token": PLANTED["token"], "username": "u", "password": PLANTED["password"], "client-key-data": KEY}
-    text = {
-        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
-        "users": [{"name": "u", "user": user}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "c",
-    }
-    file = folder / "kubeconfig"
-    file.write_text(json.dumps(text))
-    return file
+    return write_kubeconfig(folder / "kubeconfig", {"server": "https://127.0.0.1:1"}, user)
 
 
 def assert_none_planted(seen: Path) -> None:

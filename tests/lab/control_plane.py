@@ -29,7 +29,7 @@ from tests.lab.build import SOURCE, LabError, Tools, build
 from tests.lab.flags import Ports, api_server, controller_manager, etcd, kwok, scheduler
 from tests.lab.machines import POOLS, Object, Pool
 from tests.lab.objects import FIRST, controller_objects, dump, jobset_configuration, kueue_configuration, queues, reader
-from tests.lab.pki import create_certificates, write_kubeconfig
+from tests.lab.pki import create_certificates, write_client_kubeconfig
 from tests.lab.podlogs import PodLogs
 from tests.lab.processes import Processes, children, free_ports
 from tests.lab.sshd import SshServer
@@ -110,7 +110,7 @@ class Lab:
         create_certificates(self.pki)
         self._place_certificates()
         for path, user in ((self.kubeconfig, "admin"), (self.reader_kubeconfig, "reader")):
-            write_kubeconfig(path, self.pki, f"https://127.0.0.1:{self.ports.api}", user)
+            write_client_kubeconfig(path, self.pki, f"https://127.0.0.1:{self.ports.api}", user)
         self._start_kubernetes(self.tools)
         self.say(f"API server ready after {monotonic() - began:.1f} s")
         self._start_controllers(self.tools)

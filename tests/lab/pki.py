@@ -8,11 +8,12 @@ import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from tests.kubeconfigs import write_kubeconfig
 
 LOOPBACK = ("localhost", "127.0.0.1")
 WEBHOOKS = (
@@ -106,7 +107,7 @@ def create_certificates(folder: Path) -> None:
     (folder / "sa.pub").write_bytes(public)
 
 
-def write_kubeconfig(path: Path, pki: Path, server: str, user: str) -> None:
+def write_client_kubeconfig(path: Path, pki: Path, server: str, user: str) -> None:
     """A kubeconfig for one of the clients issued above."""
 
     def encoded(name: str) -> str:
@@ -114,17 +115,4 @@ def write_kubeconfig(path: Path, pki: Path, server: str, user: str) -> None:
 
     login = {"client-certificate-data": encoded(f"{user}.crt"), "client-key-data": encoded(f"{user}.key")}
     cluster = {"server": server, "certificate-authority-data": encoded("ca.crt")}
-    context = {"cluster": "lab", "user": user, "namespace": "default"}
-    path.touch(mode=0o600)
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": "lab",
-                "clusters": [{"name": "lab", "cluster": cluster}],
-                "users": [{"name": user, "user": login}],
-                "contexts": [{"name": "lab", "context": context}],
-            }
-        )
-    )
+    write_kubeconfig(path, cluster, login, who=user, contexts=(("lab", "default"),))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,23 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-import yaml
-
 from practice.api.authn import Account
 from practice.api.server import ApiServer
 from practice.objects import resources as kinds
 from practice.objects.api_error import bad_request
 from practice.objects.storage import Storage
 from practice.runtime import Stdio
+from tests.contract.client import Api, Object
 
-Object = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"
 QUEUES = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
-JSON_PATCH = "application/json-patch+json"
-MERGE = "application/merge-patch+json"
-APPLY = "application/apply-patch+yaml"
 
 
 @dataclass
@@ -83,57 +75,20 @@ class TinyRuntime:
         return await asyncio.open_connection("127.0.0.1", port)
 
 
-@dataclass
-class Answer:
-    status: int
-    body: Any
-    headers: dict[str, str]
-
-    @property
-    def message(self) -> str:
-        return str(self.body["message"])
-
-
-@dataclass
-class Api:
-    """Requests as one account."""
+@dataclass(frozen=True, slots=True)
+class ServedApi(Api):
+    """Requests to a server of this process, and what it serves."""
 
     server: ApiServer
     storage: Storage
     runtime: TinyRuntime
-    http: aiohttp.ClientSession
 
-    async def send(self, method: str, path: str, body: object = None, kind: str = "", **query: Any) -> Answer:
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        headers = {"Content-Type": kind or "application/json"} if data is not None else {}
-        async with self.http.request(method, path, data=data, headers=headers, params=query) as response:
-            text = await response.text()
-            parsed = json.loads(text) if response.content_type == "application/json" else text
-            return Answer(response.status, parsed, dict(response.headers))
-
-    async def get(self, path: str, **query: Any) -> Answer:
-        return await self.send("GET", path, **query)
-
-    async def made(self, path: str, body: Object) -> Object:
-        answer = await self.send("POST", path, body)
-        assert answer.status == 201, answer.body
-        made: Object = answer.body
-        return made
-
-    @asynccontextmanager
-    async def watch(self, path: str, **query: Any) -> AsyncIterator[AsyncIterator[Object]]:
-        async with self.http.get(path, params={"watch": "1", **query}) as response:
-            assert response.status == 200, await response.text()
-            yield _events(response)
-
-
-async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[Object]:
-    async for line in response.content:
-        yield json.loads(line)
+    async def post(self, path: str, body: Object) -> Object:
+        return (await self.create(path, body)).made
 
 
 @asynccontextmanager
-async def serving(tmp_path: Path, account: Account | None = None, **options: Any) -> AsyncIterator[Api]:
+async def serving(tmp_path: Path, account: Account | None = None, **options: Any) -> AsyncIterator[ServedApi]:
     """A server with the namespace `default` and one running pod, `run`, of containers `main` and `side`."""
     storage, runtime = Storage(seed=1, window=options.pop("window", 1000)), TinyRuntime()
     storage.create(kinds.NAMESPACES, {"metadata": {"name": "default"}})
@@ -147,13 +102,8 @@ async def serving(tmp_path: Path, account: Account | None = None, **options: Any
     try:
         if account is not None:
             server.add_account(account)
-        config = yaml.safe_load(server.kubeconfig(tmp_path / "kubeconfig", account=account).read_text())
-        trust = ssl.create_default_context(cadata=server.authority.decode())
-        headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
-        connector = aiohttp.TCPConnector(ssl=trust)
-        timeout = aiohttp.ClientTimeout(total=20)
-        async with aiohttp.ClientSession(server.url, connector=connector, headers=headers, timeout=timeout) as http:
-            yield Api(server, storage, runtime, http)
+        async with Api.open(server.kubeconfig(tmp_path / "kubeconfig", account=account)) as api:
+            yield ServedApi(api.http, api.login, server, storage, runtime)
     finally:
         await server.stop()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.practice.api_client import Api, serving
+from tests.practice.api_client import ServedApi, serving
 from tests.practice.world import World
 
 
@@ -17,6 +17,6 @@ def world() -> World:
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[Api]:
+async def api(tmp_path: Path) -> AsyncIterator[ServedApi]:
     async with serving(tmp_path) as served:
         yield served

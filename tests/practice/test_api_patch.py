@@ -9,7 +9,8 @@ import pytest
 from practice.objects.api_error import ApiError
 from practice.objects.json_patch import json_patch
 from practice.objects.strategic_patch import strategic_merge
-from tests.practice.api_client import APPLY, MAPS, MERGE, PODS, Answer, Api, config_map
+from tests.contract.client import APPLY_PATCH, MERGE_PATCH, Answer
+from tests.practice.api_client import MAPS, PODS, ServedApi, config_map
 
 Object = dict[str, Any]
 
@@ -64,17 +65,17 @@ def test_strategic_directives() -> None:
     assert strategic_merge({"v": {"a": 1, "b": 2}}, {"v": {"$retainKeys": ["b"], "b": 3}}) == {"v": {"b": 3}}
 
 
-async def apply(api: Api, body: Object, manager: str, *, path: str = MAPS, force: str = "false") -> Answer:
+async def apply(api: ServedApi, body: Object, manager: str, *, path: str = MAPS, force: str = "false") -> Answer:
     name = body["metadata"]["name"]
-    return await api.send("PATCH", f"{path}/{name}", body, APPLY, fieldManager=manager, force=force)
+    return await api.send("PATCH", f"{path}/{name}", body, APPLY_PATCH, fieldManager=manager, force=force)
 
 
 def owned(body: Object) -> dict[str, Object]:
     return {entry["manager"]: entry["fieldsV1"] for entry in body["metadata"]["managedFields"]}
 
 
-async def test_a_conflict_names_the_manager_and_the_field(api: Api) -> None:
-    await api.made(f"{MAPS}?fieldManager=editor", config_map("a", {"x": "1"}))
+async def test_a_conflict_names_the_manager_and_the_field(api: ServedApi) -> None:
+    await api.post(f"{MAPS}?fieldManager=editor", config_map("a", {"x": "1"}))
     refused = await apply(api, config_map("a", {"x": "2"}), "one")
     assert refused.status == 409
     assert refused.message == 'Apply failed with 1 conflict: conflict with "editor" using v1: .data.x'
@@ -84,14 +85,14 @@ async def test_a_conflict_names_the_manager_and_the_field(api: Api) -> None:
     assert "f:x" not in owned(forced.body).get("editor", {}).get("f:data", {})
 
 
-async def test_an_update_takes_ownership_of_what_it_changes(api: Api) -> None:
+async def test_an_update_takes_ownership_of_what_it_changes(api: ServedApi) -> None:
     await apply(api, config_map("a", {"x": "1", "y": "1"}), "one")
-    await api.send("PATCH", f"{MAPS}/a", {"data": {"x": "2"}}, MERGE, fieldManager="editor")
+    await api.send("PATCH", f"{MAPS}/a", {"data": {"x": "2"}}, MERGE_PATCH, fieldManager="editor")
     refused = await apply(api, config_map("a", {"x": "1", "y": "1"}), "one")
     assert refused.message == 'Apply failed with 1 conflict: conflict with "editor" using v1: .data.x'
 
 
-async def test_applied_containers_merge_by_name(api: Api) -> None:
+async def test_applied_containers_merge_by_name(api: ServedApi) -> None:
     jobs = "/apis/batch/v1/namespaces/default/jobs"
 
     def job(*containers: Object) -> Object:
@@ -111,11 +112,11 @@ async def test_applied_containers_merge_by_name(api: Api) -> None:
     assert containers == [{"name": "a", "image": "i", "env": [{"name": "Y", "value": "2"}]}]
 
 
-async def test_unknown_fields_cannot_be_applied(api: Api) -> None:
+async def test_unknown_fields_cannot_be_applied(api: ServedApi) -> None:
     refused = await apply(api, {**config_map("a"), "nope": 1}, "one")
     assert refused.message.endswith(".nope: field not declared in schema")
 
 
-async def test_a_stale_version_in_a_patch_is_a_conflict(api: Api) -> None:
+async def test_a_stale_version_in_a_patch_is_a_conflict(api: ServedApi) -> None:
     change = {"metadata": {"resourceVersion": "1", "labels": {"a": "b"}}}
-    assert (await api.send("PATCH", f"{PODS}/run", change, MERGE)).status == 409
+    assert (await api.send("PATCH", f"{PODS}/run", change, MERGE_PATCH)).status == 409

@@ -13,19 +13,20 @@ from aiohttp import WSServerHandshakeError
 
 from practice.api.injected_responses import InjectedResponse
 from practice.objects import resources as kinds
-from tests.practice.api_client import MAPS, MERGE, PODS, QUEUES, Api, config_map, serving
+from tests.contract.client import MERGE_PATCH
+from tests.practice.api_client import MAPS, PODS, QUEUES, ServedApi, config_map, serving
 
 
-async def fill(api: Api, count: int) -> None:
+async def fill(api: ServedApi, count: int) -> None:
     for number in range(count):
-        await api.made(MAPS, config_map(f"m{number}", labels={"odd": str(number % 2)}))
+        await api.post(MAPS, config_map(f"m{number}", labels={"odd": str(number % 2)}))
 
 
 def names(body: dict[str, Any]) -> list[str]:
     return [item["metadata"]["name"] for item in body["items"]]
 
 
-async def test_a_page_whose_moment_is_over_is_gone_but_may_be_read_on(api: Api) -> None:
+async def test_a_page_whose_moment_is_over_is_gone_but_may_be_read_on(api: ServedApi) -> None:
     await fill(api, 3)
     token = (await api.get(MAPS, limit=1)).body["metadata"]["continue"]
     api.server.expire_watches()
@@ -35,7 +36,7 @@ async def test_a_page_whose_moment_is_over_is_gone_but_may_be_read_on(api: Api) 
     assert names(rest.body) == ["m1", "m2"]
 
 
-async def test_selected_pages_do_not_count(api: Api) -> None:
+async def test_selected_pages_do_not_count(api: ServedApi) -> None:
     await fill(api, 5)
     first = (await api.get(MAPS, limit=1, labelSelector="odd=1")).body
     assert names(first) == ["m1"]
@@ -45,12 +46,12 @@ async def test_selected_pages_do_not_count(api: Api) -> None:
     assert (names(last), "continue" in last["metadata"]) == (["m3"], False)
 
 
-async def test_a_version_from_the_future_is_not_there_yet(api: Api) -> None:
+async def test_a_version_from_the_future_is_not_there_yet(api: ServedApi) -> None:
     answer = await api.get(MAPS, resourceVersion="999999")
     assert (answer.status, answer.body["reason"]) == (504, "Timeout")
 
 
-async def test_tables(api: Api) -> None:
+async def test_tables(api: ServedApi) -> None:
     api.http.headers["Accept"] = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
     table = (await api.get(PODS)).body
     headings = [column["name"] for column in table["columnDefinitions"]]
@@ -61,11 +62,11 @@ async def test_tables(api: Api) -> None:
     assert event["object"]["rows"][0]["cells"][0] == "run"
 
 
-async def test_both_versions_of_kueue(api: Api) -> None:
+async def test_both_versions_of_kueue(api: ServedApi) -> None:
     old = "/apis/kueue.x-k8s.io/v1beta1"
     spec = {"cohort": "c", "admissionChecks": ["check"], "flavorFungibility": {"whenCanBorrow": "Borrow"}}
     body = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": {"name": "q"}, "spec": spec}
-    await api.made(f"{old}/clusterqueues", body)
+    await api.post(f"{old}/clusterqueues", body)
     new = (await api.get(f"{QUEUES}/q")).body["spec"]
     assert new["cohortName"] == "c"
     assert new["admissionChecksStrategy"] == {"admissionChecks": [{"name": "check"}]}
@@ -73,7 +74,7 @@ async def test_both_versions_of_kueue(api: Api) -> None:
     assert (await api.get(f"{old}/clusterqueues/q")).body["spec"]["cohort"] == "c"
 
 
-async def test_topology_assignments_in_both_versions(api: Api) -> None:
+async def test_topology_assignments_in_both_versions(api: ServedApi) -> None:
     level = {"individual": {"prefix": "node-", "roots": ["1", "2"]}}
     part = {"domainCount": 2, "valuesPerLevel": [level], "podCounts": {"universal": 1}}
     assignment = {"name": "main", "topologyAssignment": {"levels": ["kubernetes.io/hostname"], "slices": [part]}}
@@ -89,8 +90,8 @@ async def test_topology_assignments_in_both_versions(api: Api) -> None:
     assert seen["spec"] == {"priorityClassName": "high", "priorityClassSource": source, "queueName": ""}
 
 
-async def test_large_answers_are_compressed_for_who_asks(api: Api) -> None:
-    await api.made(MAPS, config_map("big", {"x": "y" * 200_000}))
+async def test_large_answers_are_compressed_for_who_asks(api: ServedApi) -> None:
+    await api.post(MAPS, config_map("big", {"x": "y" * 200_000}))
     asked = await api.get(MAPS)
     assert asked.headers["Content-Encoding"] == "gzip"
     assert len(json.dumps(asked.body)) > 200_000
@@ -142,14 +143,14 @@ async def test_every_path_asks_who_it_is(tmp_path: Path, who: str) -> None:
         if who == "admin":
             return
         for method, path in (("POST", MAPS), ("PUT", f"{PODS}/run"), ("PATCH", f"{PODS}/run"), ("DELETE", PODS)):
-            kind = MERGE if method == "PATCH" else ""
+            kind = MERGE_PATCH if method == "PATCH" else "application/json"
             assert (await api.send(method, path, config_map("run"), kind)).status == (refused or 403), method
         assert [each["metadata"]["name"] for each in api.storage.list(kinds.PODS, "default")] == ["run"]
         assert not api.storage.list(kinds.CONFIGMAPS, "default")
 
 
 @pytest.mark.parametrize("path", UPGRADES)
-async def test_no_connection_is_upgraded_for_who_is_not_let_in(path: str, api: Api) -> None:
+async def test_no_connection_is_upgraded_for_who_is_not_let_in(path: str, api: ServedApi) -> None:
     protocols = ["v4.channel.k8s.io"]
     async with api.http.ws_connect(path, protocols=protocols):
         pass  # so would the others, if they were let in
@@ -168,12 +169,12 @@ async def test_no_connection_is_upgraded_for_who_is_not_let_in(path: str, api: A
         assert told.value.status in {401, 403}
 
 
-async def test_a_kubeconfig_is_for_its_owner_only(tmp_path: Path, api: Api) -> None:
+async def test_a_kubeconfig_is_for_its_owner_only(tmp_path: Path, api: ServedApi) -> None:
     assert (tmp_path / "kubeconfig").stat().st_mode & 0o777 == 0o600
     assert api.server.admin.token not in repr(api.server.admin)
 
 
-async def test_injected_faults(api: Api) -> None:
+async def test_injected_faults(api: ServedApi) -> None:
     api.server.faults.append(InjectedResponse(429, "TooManyRequests", path="/pods", times=1, retry_after=3))
     refused = await api.get(PODS)
     assert (refused.status, refused.headers["Retry-After"]) == (429, "3")

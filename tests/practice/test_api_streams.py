@@ -16,7 +16,7 @@ from aiohttp.web import BaseRequest, WebSocketResponse
 from practice.api.authn import AccessRule, Account
 from practice.api.port_forward import _Pipe
 from tests.apiserver import listening
-from tests.practice.api_client import PODS, Api, serving
+from tests.practice.api_client import PODS, ServedApi, serving
 
 LOG = f"{PODS}/run/log?container=main"
 EXEC = f"{PODS}/run/exec?container=main"
@@ -33,7 +33,7 @@ EXEC = f"{PODS}/run/exec?container=main"
         ({"timestamps": "true", "tailLines": "1"}, "2026-01-01T00:00:09.500000000Z new\n"),
     ],
 )
-async def test_parts_of_a_log(query: dict[str, str], expected: str, api: Api) -> None:
+async def test_parts_of_a_log(query: dict[str, str], expected: str, api: ServedApi) -> None:
     start = 1767225600.0
     for line, at in ((b"old", 0), (b"middle", 5), (b"new", 9.5)):
         api.runtime.output.add(line, at=start + at)
@@ -51,7 +51,7 @@ async def test_parts_of_a_log(query: dict[str, str], expected: str, api: Api) ->
         (f"{EXEC}&command=ls", 400, "Upgrade request required"),
     ],
 )
-async def test_streams_that_cannot_be(path: str, status: int, message: str, api: Api) -> None:
+async def test_streams_that_cannot_be(path: str, status: int, message: str, api: ServedApi) -> None:
     answer = await api.get(path)
     assert answer.status == status, answer.body
     assert message in answer.message
@@ -67,7 +67,7 @@ async def frames(socket: ClientWebSocketResponse) -> list[tuple[int, bytes]]:
     return [(channel, data) for channel, data in seen if data]
 
 
-def open_exec(api: Api, command: str, protocol: str, **query: str) -> Any:
+def open_exec(api: ServedApi, command: str, protocol: str, **query: str) -> Any:
     parts = "".join(f"&command={part}" for part in command.split())
     asked = "".join(f"&{name}={value}" for name, value in query.items())
     return api.http.ws_connect(f"{EXEC}{parts}&stdout=true&stderr=true{asked}", protocols=(protocol,))
@@ -93,13 +93,13 @@ async def test_a_client_that_goes_before_the_upgrade_is_answered_is_no_error(
     assert not caplog.records
 
 
-async def test_a_terminal_has_a_size(api: Api) -> None:
+async def test_a_terminal_has_a_size(api: ServedApi) -> None:
     async with open_exec(api, "size", "v5.channel.k8s.io", tty="true") as socket:
         await socket.send_bytes(b'\x04{"Width":80,"Height":24}')
         assert (await frames(socket))[0] == (1, b"(80, 24)")
 
 
-async def test_attaching_shows_what_comes(api: Api) -> None:
+async def test_attaching_shows_what_comes(api: ServedApi) -> None:
     api.runtime.output.add(b"before")
     path = f"{PODS}/run/attach?container=main&stdout=true"
     async with api.http.ws_connect(path, protocols=("v5.channel.k8s.io",)) as socket:

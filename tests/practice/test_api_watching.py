@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from tests.practice.api_client import MAPS, Api, Object, config_map, serving
+from tests.contract.client import Object
+from tests.practice.api_client import MAPS, ServedApi, config_map, serving
 
 
-async def now(api: Api) -> str:
+async def now(api: ServedApi) -> str:
     return str((await api.get(MAPS)).body["metadata"]["resourceVersion"])
 
 
@@ -17,11 +18,11 @@ async def take(events: AsyncIterator[Object], count: int) -> list[tuple[str, str
     return [(event["type"], event["object"]["metadata"].get("name", "")) for event in taken]
 
 
-async def test_other_namespaces_are_not_watched(api: Api) -> None:
-    await api.made("/api/v1/namespaces", {"metadata": {"name": "other"}})
+async def test_other_namespaces_are_not_watched(api: ServedApi) -> None:
+    await api.post("/api/v1/namespaces", {"metadata": {"name": "other"}})
     async with api.watch(MAPS, resourceVersion=await now(api)) as events:
-        await api.made("/api/v1/namespaces/other/configmaps", config_map("far"))
-        await api.made(MAPS, config_map("near"))
+        await api.post("/api/v1/namespaces/other/configmaps", config_map("far"))
+        await api.post(MAPS, config_map("near"))
         assert await take(events, 1) == [("ADDED", "near")]
 
 
@@ -29,7 +30,7 @@ async def test_a_forgotten_version_is_an_error_event(tmp_path: Path) -> None:
     async with serving(tmp_path, window=2) as api:
         since = await now(api)
         for name in "abc":
-            await api.made(MAPS, config_map(name))
+            await api.post(MAPS, config_map(name))
         async with api.watch(MAPS, resourceVersion=since) as events:
             error = await anext(events)
             assert (error["type"], error["object"]["code"]) == ("ERROR", 410)
@@ -38,9 +39,9 @@ async def test_a_forgotten_version_is_an_error_event(tmp_path: Path) -> None:
         assert (await api.get(MAPS, watch="1", resourceVersion=since)).status == 410
 
 
-async def test_an_open_watch_can_be_expired_or_closed(api: Api) -> None:
+async def test_an_open_watch_can_be_expired_or_closed(api: ServedApi) -> None:
     async with api.watch(MAPS) as events:
-        await api.made(MAPS, config_map("a"))
+        await api.post(MAPS, config_map("a"))
         await anext(events)
         api.server.expire_watches()
         assert (await anext(events))["object"]["reason"] == "Expired"
@@ -53,14 +54,14 @@ async def test_an_open_watch_can_be_expired_or_closed(api: Api) -> None:
 async def test_bookmarks_come_to_who_allows_them(tmp_path: Path) -> None:
     async with serving(tmp_path, bookmark_every=0.05) as api:
         async with api.watch(MAPS, resourceVersion=await now(api), allowWatchBookmarks="true") as events:
-            await api.made("/api/v1/namespaces", {"metadata": {"name": "other"}})
+            await api.post("/api/v1/namespaces", {"metadata": {"name": "other"}})
             newest = str(api.storage.version)
             while (mark := await anext(events))["object"]["metadata"]["resourceVersion"] != newest:
                 assert mark["type"] == "BOOKMARK"
         assert mark["object"]["kind"] == "ConfigMap"
 
 
-async def test_a_burst_arrives_whole(api: Api) -> None:
+async def test_a_burst_arrives_whole(api: ServedApi) -> None:
     async with api.watch(MAPS, resourceVersion=await now(api)) as events:
         from practice.objects.resources import CONFIGMAPS
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from practice.objects import resources as kinds
-from tests.practice.api_client import MAPS, PODS, Api, config_map, serving
+from tests.contract.client import JSON_PATCH
+from tests.practice.api_client import MAPS, PODS, ServedApi, config_map, serving
 
 Object = dict[str, Any]
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
@@ -52,24 +53,24 @@ PLACE = "spec.replicatedJobs[0].template.spec.template.spec.containers[0].env[0]
         (PODS, pod({"resources": {"limits": {"cpu": "x"}}}), 400, "quantities must match the regular expression"),
     ],
 )
-async def test_what_is_refused(path: str, body: Object, status: int, message: str, api: Api) -> None:
+async def test_what_is_refused(path: str, body: Object, status: int, message: str, api: ServedApi) -> None:
     answer = await api.send("POST", path, body)
     assert answer.status == status, answer.body
     assert message in answer.message
 
 
-async def test_custom_kinds_say_what_they_lack(api: Api) -> None:
+async def test_custom_kinds_say_what_they_lack(api: ServedApi) -> None:
     body = jobset({})
     del body["spec"]["replicatedJobs"][0]["name"]
     refused = await api.send("POST", JOBSETS, body)
     assert refused.status == 422
     assert refused.message == 'JobSet.jobset.x-k8s.io "j" is invalid: spec.replicatedJobs[0].name: Required value'
-    await api.made(JOBSETS, jobset({}))
+    await api.post(JOBSETS, jobset({}))
     change = [{"op": "remove", "path": "/spec/replicatedJobs/0/name"}]
-    assert (await api.send("PATCH", f"{JOBSETS}/j", change, "application/json-patch+json")).status == 422
+    assert (await api.send("PATCH", f"{JOBSETS}/j", change, JSON_PATCH)).status == 422
 
 
-async def test_unknown_fields_are_dropped_with_a_warning_or_refused(api: Api) -> None:
+async def test_unknown_fields_are_dropped_with_a_warning_or_refused(api: ServedApi) -> None:
     body = pod({"imag": "x"})
     refused = await api.send("POST", PODS, body, fieldValidation="Strict")
     expected = 'strict decoding error: unknown field "spec.containers[0].imag"'
@@ -79,9 +80,9 @@ async def test_unknown_fields_are_dropped_with_a_warning_or_refused(api: Api) ->
     assert "imag" not in made.body["spec"]["containers"][0]
 
 
-async def test_secrets_keep_text_as_data(api: Api) -> None:
+async def test_secrets_keep_text_as_data(api: ServedApi) -> None:
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"k": "v"}}
-    made = await api.made(SECRETS, body)
+    made = await api.post(SECRETS, body)
     assert (made["data"], made["type"], "stringData" in made) == ({"k": "dg=="}, "Opaque", False)
 
 
@@ -98,19 +99,19 @@ async def test_bodies_of_go_clients(tmp_path: Path) -> None:
         assert cut.status == 400
 
 
-async def test_what_may_not_change(api: Api) -> None:
+async def test_what_may_not_change(api: ServedApi) -> None:
     running = (await api.get(f"{PODS}/run")).body
     running["spec"]["nodeName"] = "other"
     refused = await api.send("PUT", f"{PODS}/run", running)
     assert refused.status == 422
     assert "pod updates may not change fields other than" in refused.message
     fixed = {**config_map("a", {"x": "1"}), "immutable": True}
-    await api.made(MAPS, fixed)
+    await api.post(MAPS, fixed)
     refused = await api.send("PUT", f"{MAPS}/a", {**fixed, "data": {"x": "2"}})
     assert "field is immutable when `immutable` is set" in refused.message
 
 
-async def test_eviction_begins_a_deletion(api: Api) -> None:
+async def test_eviction_begins_a_deletion(api: ServedApi) -> None:
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "run"}}
     answer = await api.send("POST", f"{PODS}/run/eviction", body)
     assert (answer.status, answer.body["status"]) == (201, "Success")
@@ -120,8 +121,8 @@ async def test_eviction_begins_a_deletion(api: Api) -> None:
     assert (told["status"], told["reason"]) == ("True", "EvictionByEvictionAPI")
 
 
-async def test_a_namespace_that_ends_takes_no_more(api: Api) -> None:
-    await api.made("/api/v1/namespaces", {"metadata": {"name": "n"}})
+async def test_a_namespace_that_ends_takes_no_more(api: ServedApi) -> None:
+    await api.post("/api/v1/namespaces", {"metadata": {"name": "n"}})
     ending = await api.send("DELETE", "/api/v1/namespaces/n")
     assert ending.body["status"]["phase"] == "Terminating"
     refused = await api.send("POST", "/api/v1/namespaces/n/configmaps", config_map("a"))
@@ -134,6 +135,6 @@ async def test_a_namespace_that_ends_takes_no_more(api: Api) -> None:
     ("method", "path"),
     [("DELETE", f"{PODS}/run/status"), ("OPTIONS", PODS), ("PUT", PODS), ("POST", f"{PODS}/run")],
 )
-async def test_methods_that_do_not_exist(method: str, path: str, api: Api) -> None:
+async def test_methods_that_do_not_exist(method: str, path: str, api: ServedApi) -> None:
     assert (await api.send(method, path, {})).status == 405
     assert api.storage.find(kinds.PODS, "default", "run") is not None

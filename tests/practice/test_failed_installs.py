@@ -16,7 +16,7 @@ from console.launch.install import Launcher
 from console.launch.recipes import LaunchPlan
 from practice.api.injected_responses import InjectedResponse
 from tests.chart.plans import CATALOGUE
-from tests.practice.api_client import MAPS, Api, serving
+from tests.practice.api_client import MAPS, ServedApi, serving
 
 PLAN = LaunchPlan("ddp-smoke", "anna", "default", {"gpus": 8})
 SECRETS = "/api/v1/namespaces/default/secrets"
@@ -28,7 +28,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(helming, "_REMOVAL_PAUSES", (0.0, 0.0, 0.0))
 
 
-async def left(api: Api) -> list[str]:
+async def left(api: ServedApi) -> list[str]:
     found = [item for path in (MAPS, SECRETS, JOBSETS) for item in (await api.get(path)).body["items"]]
     return [item["metadata"]["name"] for item in found if item["metadata"]["name"] != "kube-root-ca.crt"]
 

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes import FakeSession
+from tests.screens.queue_scene import queue_scene
+
 
 @pytest.fixture(autouse=True)
 def own_state(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -16,3 +19,8 @@ def own_state(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, t
     if request.path.parent.name != "cli":
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture
+def session(own_state: None) -> FakeSession:
+    return FakeSession(queue_scene())

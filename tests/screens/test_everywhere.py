@@ -151,8 +151,7 @@ def test_a_terminal_that_cannot_be_drawn_on_is_reported_what_can_be_done(
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_a_key_that_shows_something_says_hide_while_it_is_shown() -> None:
-    session = FakeSession(queue_scene())
+async def test_a_key_that_shows_something_says_hide_while_it_is_shown(session: FakeSession) -> None:
     session.say("llama-workload-0-0-x7k0", "iteration 1", "iteration 2")
     async with console(session, size=(140, 24)) as (app, pilot, _):
 
@@ -192,8 +191,7 @@ async def show(app: ConsoleApp, pilot: Pilot[Any], words: str, page: str, *about
 
 @pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("size", [(80, 24), (120, 35), (200, 55)])
-async def test_a_message_covers_nothing_that_is_being_read(size: tuple[int, int]) -> None:
-    session = FakeSession(queue_scene())
+async def test_a_message_covers_nothing_that_is_being_read(session: FakeSession, size: tuple[int, int]) -> None:
     say(session, *training(60))
     job = "default", "llama"
     opened: list[tuple[str, ...]] = [(mode,) for mode, _, _ in ConsoleApp.TABS]

@@ -133,8 +133,7 @@ async def test_jobs_say_state_ranks_and_what_matters_most() -> None:
         await press(pilot, "o", then=lambda: "RUNNING ──" not in screen_text(app))
 
 
-def test_a_job_that_runs_is_not_shown_as_well_before_its_log_was_read() -> None:
-    session = FakeSession(queue_scene())
+def test_a_job_that_runs_is_not_shown_as_well_before_its_log_was_read(session: FakeSession) -> None:
     fleet = session.fleet
     running, waiting = (fleet.jobsets["default", name] for name in ("llama", "dpo-b"))
     for jobset, before, after in ((running, "◐ running", "● running"), (waiting, "○ pending", "○ pending")):
@@ -230,8 +229,7 @@ async def test_only_mine_and_everything_again() -> None:
         await press(pilot, "slash", *"you", then=lambda: list(screen.table.shown) == [("default", "llama")])
 
 
-async def test_stop_names_release_and_what_stays_and_enter_keeps() -> None:
-    session = FakeSession(queue_scene())
+async def test_stop_names_release_and_what_stays_and_enter_keeps(session: FakeSession) -> None:
     session.answers["stop_job"] = StopReport("default", "llama", "llama", ("JobSet llama", "Service llama"))
     async with console_at(to_jobs, session) as (app, pilot, screen):
         screen.table.move_to(("default", "llama"))
@@ -251,8 +249,7 @@ async def test_stop_names_release_and_what_stays_and_enter_keeps() -> None:
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_a_job_that_ends_while_its_stop_is_asked_is_asked_about_again() -> None:
-    session = FakeSession(queue_scene())
+async def test_a_job_that_ends_while_its_stop_is_asked_is_asked_about_again(session: FakeSession) -> None:
     session.answers["stop_job"] = StopReport("default", "llama", "llama", ("JobSet llama",))
     async with console_at(to_jobs, session) as (app, pilot, screen):
         screen.table.move_to(("default", "llama"))
@@ -267,8 +264,7 @@ async def test_a_job_that_ends_while_its_stop_is_asked_is_asked_about_again() ->
         assert session.called("stop_job") == []
 
 
-async def test_marked_jobs_stop_together_and_a_refusal_is_reported() -> None:
-    session = FakeSession(queue_scene())
+async def test_marked_jobs_stop_together_and_a_refusal_is_reported(session: FakeSession) -> None:
     session.answers["stop_job"] = NotAllowed("You may not delete JobSets.", "Ask for jobsets/delete.")
     async with console_at(to_jobs, session) as (app, pilot, screen):
         await press(pilot, "home", "space", "space", "x", then=lambda: isinstance(app.screen, Confirm))
@@ -362,8 +358,7 @@ async def test_without_jobs_it_says_why(link: WatchStatus, words: str) -> None:
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_job_header_ranks_and_first_failure() -> None:
-    session = FakeSession(queue_scene())
+async def test_job_header_ranks_and_first_failure(session: FakeSession) -> None:
     session.printed["default", "sweep-workload-0-1-x7k1"] = [LogLine(time.time(), "CUDA out of memory")]
     async with console(session) as (app, pilot, _):
         screen = await to_job(app, pilot, "sweep")
@@ -375,9 +370,8 @@ async def test_job_header_ranks_and_first_failure() -> None:
         await press(pilot, "l", then=lambda: "pod 1  sweep-workload-0-1-x7k1" in screen.query_one(LogView).status)
 
 
-async def test_a_page_is_never_at_an_earlier_phase_than_the_log_of_its_job() -> None:
+async def test_a_page_is_never_at_an_earlier_phase_than_the_log_of_its_job(session: FakeSession) -> None:
     """The list has read that its image is pulled; since then nobody has looked at that list."""
-    session = FakeSession(queue_scene())
     reader = session.measures.progress_reader
     reader.known["uid-llama"] = JobProgress(start=StartPhase(PULL_PHASE, SERVER_CLOCK.now() - 9), at=SERVER_CLOCK.now())
     assert reader.progress_of("uid-llama") is None, "its pods have started"
@@ -619,8 +613,7 @@ async def test_the_matrix_shows_who_is_silent_and_who_is_behind() -> None:
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_the_log_of_all_ranks_and_what_they_agree_on() -> None:
-    session = FakeSession(queue_scene())
+async def test_the_log_of_all_ranks_and_what_they_agree_on(session: FakeSession) -> None:
     for number in range(6):
         session.say(f"llama-workload-0-{number}-x7k{number}", "all say this", f"only {'x' * number} says that")
     async with console(session, size=(140, 35)) as (app, pilot, _):
@@ -635,8 +628,7 @@ async def test_the_log_of_all_ranks_and_what_they_agree_on() -> None:
         await press(pilot, "escape", then=lambda: "says that" in screen_text(app))
 
 
-async def test_the_lines_that_are_shown_are_saved(tmp_path: Path) -> None:
-    session = FakeSession(queue_scene())
+async def test_the_lines_that_are_shown_are_saved(session: FakeSession, tmp_path: Path) -> None:
     session.printed[RANK_0] = [LogLine(time.time(), f"hello {number}") for number in range(3)]
     async with console(session) as (app, pilot, _):
         await to_job(app, pilot, "llama", "log")
@@ -679,8 +671,7 @@ async def test_log_follows_the_chosen_rank_and_its_next_pod() -> None:
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_a_progress_bar_is_shown_while_it_is_drawn() -> None:
-    session = FakeSession(queue_scene())
+async def test_a_progress_bar_is_shown_while_it_is_drawn(session: FakeSession) -> None:
     first, second = (f"llama-workload-0-{rank}-x7k{rank}" for rank in range(2))
     session.say(first, "begins")
     session.draw(first, " 10%|#         | 10/100 [00:10<01:30,  1.02s/it]")
@@ -700,8 +691,7 @@ async def test_a_progress_bar_is_shown_while_it_is_drawn() -> None:
         await until(pilot, lambda: "trained" in screen_text(app) and "▸" not in screen_text(app))
 
 
-async def test_a_log_that_is_refused_says_so_in_its_place() -> None:
-    session = FakeSession(queue_scene())
+async def test_a_log_that_is_refused_says_so_in_its_place(session: FakeSession) -> None:
     session.answers["follow_log"] = NotAllowed("You may not read logs.", "Ask for pods/log.")
     async with console(session) as (app, pilot, _):
         screen = await to_job(app, pilot, "llama", "log")
@@ -709,8 +699,7 @@ async def test_a_log_that_is_refused_says_so_in_its_place() -> None:
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_nccl_tab_fills_and_the_strip_tells_the_peak() -> None:
-    session = FakeSession(queue_scene())
+async def test_nccl_tab_fills_and_the_strip_tells_the_peak(session: FakeSession) -> None:
     session.say("llama-workload-0-0-x7k0", *table_text(500.0, 640.0))
     async with console(session, size=(140, 35)) as (app, pilot, _):
         await to_job(app, pilot, "llama", "nccl")
@@ -764,8 +753,7 @@ async def test_a_job_that_goes_stays_as_it_was_and_one_that_comes_appears() -> N
         await until_shown(pilot, "0/40")
 
 
-async def test_stop_from_the_job_reports_a_conflict() -> None:
-    session = FakeSession(queue_scene())
+async def test_stop_from_the_job_reports_a_conflict(session: FakeSession) -> None:
     session.answers["stop_job"] = Conflict("Somebody else is stopping it.")
     async with console(session) as (app, pilot, _):
         await to_job(app, pilot, "llama")
@@ -775,8 +763,7 @@ async def test_stop_from_the_job_reports_a_conflict() -> None:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("size", [(80, 24), (250, 60), (20, 5)])
-async def test_every_tab_draws_at_every_size(size: tuple[int, int]) -> None:
-    session = FakeSession(queue_scene())
+async def test_every_tab_draws_at_every_size(session: FakeSession, size: tuple[int, int]) -> None:
     session.say("llama-workload-0-0-x7k0", *table_text(500.0, 640.0))
     async with console(session, size=size) as (app, pilot, _):
         app.open_page("job", "default", "llama")

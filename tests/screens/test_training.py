@@ -63,8 +63,7 @@ async def opened(app: Any, pilot: Any) -> TrainingPanel:
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_the_curve_grows_with_the_log_of_whichever_rank_prints() -> None:
-    session = FakeSession(queue_scene())
+async def test_the_curve_grows_with_the_log_of_whichever_rank_prints(session: FakeSession) -> None:
     say(session, *training(60, spike=40), "  successfully saved checkpoint from iteration      50 to /out")
     async with console(session, size=(150, 40)) as (app, pilot, _):
         panel = await opened(app, pilot)
@@ -86,8 +85,7 @@ async def test_the_curve_grows_with_the_log_of_whichever_rank_prints() -> None:
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_the_tab_of_a_stalled_job_has_the_sign_of_the_header() -> None:
-    session = FakeSession(queue_scene())
+async def test_the_tab_of_a_stalled_job_has_the_sign_of_the_header(session: FakeSession) -> None:
     say(session, *training(60))
     session.alarms.late_steps["default", "llama"] = "no step for 40 s after step 60"
     async with console(session, size=(150, 40)) as (app, pilot, _):
@@ -100,10 +98,9 @@ async def test_the_tab_of_a_stalled_job_has_the_sign_of_the_header() -> None:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("version", ["3.10.3", "4.1.0"])
-async def test_either_generation_of_swift_is_watched_while_it_runs(version: str) -> None:
+async def test_either_generation_of_swift_is_watched_while_it_runs(session: FakeSession, version: str) -> None:
     lines, _ = printed(RECIPES["swift-dpo"], place(A4_SWIFT_VERSION=version, A4_SWIFT_BETA="0.1"))
     steps = [line for line in lines if "rewards/margins" in line]
-    session = FakeSession(queue_scene())
     say(session, *lines[: lines.index(steps[11])])
     async with console(session, size=(150, 40)) as (app, pilot, _):
         panel = await opened(app, pilot)
@@ -182,8 +179,7 @@ def test_of_a_log_without_a_line_it_is_known_once_it_is_connected(monkeypatch: p
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_keys_choose_zoom_scroll_and_point() -> None:
-    session = FakeSession(queue_scene())
+async def test_keys_choose_zoom_scroll_and_point(session: FakeSession) -> None:
     say(session, *training(100))
     async with console(session, size=(150, 40)) as (app, pilot, _):
         charts = (await opened(app, pilot)).charts
@@ -207,8 +203,7 @@ async def test_keys_choose_zoom_scroll_and_point() -> None:
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_a_run_is_saved_by_its_ending(tmp_path: Path) -> None:
-    session = FakeSession(queue_scene())
+async def test_a_run_is_saved_by_its_ending(session: FakeSession, tmp_path: Path) -> None:
     say(session, *training(20))
     async with console(session, size=(150, 40)) as (app, pilot, _):
         await opened(app, pilot)
@@ -236,8 +231,7 @@ async def test_a_run_is_saved_by_its_ending(tmp_path: Path) -> None:
         assert len(json.loads((tmp_path / "a.json").read_text())["training"][0]["steps"]) == 20
 
 
-async def test_what_cannot_be_read_is_reported() -> None:
-    session = FakeSession(queue_scene())
+async def test_what_cannot_be_read_is_reported(session: FakeSession) -> None:
     say(session, *training(20), " iteration 21 of 200 | loss is 2.6 this time | took 11 s |")
     async with console(session, size=(150, 40)) as (app, pilot, _):
         await opened(app, pilot)
@@ -252,8 +246,7 @@ async def test_without_a_step_it_says_what_it_waits_for() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (250, 60), (30, 8)])
-async def test_it_draws_at_every_size(size: tuple[int, int]) -> None:
-    session = FakeSession(queue_scene())
+async def test_it_draws_at_every_size(session: FakeSession, size: tuple[int, int]) -> None:
     say(session, *training(50))
     async with console(session, size=size) as (app, pilot, _):
         app.open_page("job", "default", "llama", "training")
@@ -263,8 +256,7 @@ async def test_it_draws_at_every_size(size: tuple[int, int]) -> None:
         await pilot.pause()
 
 
-async def test_a_test_is_compared_with_an_earlier_one() -> None:
-    session = FakeSession(queue_scene())
+async def test_a_test_is_compared_with_an_earlier_one(session: FakeSession) -> None:
     session.say(FIRST, *table_text(500.0, 600.0, 620.0, finished=True), *table_text(550.0, 660.0, 680.0))
     async with console(session, size=(200, 40)) as (app, pilot, _):
         screen = await to_job(app, pilot, "llama", "nccl")
@@ -275,8 +267,7 @@ async def test_a_test_is_compared_with_an_earlier_one() -> None:
         await until_shown(pilot, "10 % more GB/s than llama", "+10.0 %")
 
 
-async def test_a_test_whose_next_row_does_not_come_is_not_shown_as_running() -> None:
-    session = FakeSession(queue_scene())
+async def test_a_test_whose_next_row_does_not_come_is_not_shown_as_running(session: FakeSession) -> None:
     session.say(FIRST, *table_text(500.0, 600.0, 620.0))
     async with console(session, size=(200, 40)) as (app, pilot, _):
         panel = (await to_job(app, pilot, "llama", "nccl")).query_one(NcclPanel)
@@ -285,8 +276,7 @@ async def test_a_test_whose_next_row_does_not_come_is_not_shown_as_running() -> 
         await until_shown(pilot, "▲ stalled  620.0 GB/s")
 
 
-async def test_the_list_of_jobs_says_how_far_they_are() -> None:
-    session = FakeSession(queue_scene())
+async def test_the_list_of_jobs_says_how_far_they_are(session: FakeSession) -> None:
     session.printed["default", last_rank(session)] = [LogLine(time.time(), text) for text in training(50)]
     async with console(session, size=(230, 30)) as (app, pilot, _):
         await press(pilot, "3", then=lambda: "loss 6.5" in screen_text(app))
@@ -296,8 +286,7 @@ async def test_the_list_of_jobs_says_how_far_they_are() -> None:
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_a_point_of_the_chart_and_its_line_in_the_log_lead_to_each_other() -> None:
-    session = FakeSession(queue_scene())
+async def test_a_point_of_the_chart_and_its_line_in_the_log_lead_to_each_other(session: FakeSession) -> None:
     for number in range(1, 61):
         session.say(last_rank(session), iteration(number), f"checked {number}", at=1_700_000_000 + 10 * number)
     async with console(session, size=(140, 40)) as (app, pilot, _):
@@ -321,8 +310,7 @@ async def test_a_point_of_the_chart_and_its_line_in_the_log_lead_to_each_other()
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_a_line_of_a_job_whose_training_was_not_looked_at_leads_to_its_step() -> None:
-    session = FakeSession(queue_scene())
+async def test_a_line_of_a_job_whose_training_was_not_looked_at_leads_to_its_step(session: FakeSession) -> None:
     for number in range(1, 61):
         session.say(last_rank(session), iteration(number), at=1_700_000_000 + 10 * number)
     async with console(session, size=(140, 40)) as (app, pilot, _):
@@ -377,8 +365,7 @@ async def test_nothing_is_read_unasked_of_a_job_of_others_and_a_key_reads_it(*, 
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_why_a_folder_could_not_be_read_is_readable_on_a_small_terminal() -> None:
-    session = FakeSession(queue_scene())
+async def test_why_a_folder_could_not_be_read_is_readable_on_a_small_terminal(session: FakeSession) -> None:
     session.mine = session.fleet.jobsets["default", "llama"].owner
     say(session, *training(60), "  successfully saved checkpoint from iteration      50 to out/llama/checkpoint")
     problem = "There is no folder out/llama/checkpoint in pod 0 of llama."
@@ -391,8 +378,7 @@ async def test_why_a_folder_could_not_be_read_is_readable_on_a_small_terminal() 
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_a_job_that_trains_nothing_has_no_line_of_checkpoints() -> None:
-    session = FakeSession(queue_scene())
+async def test_a_job_that_trains_nothing_has_no_line_of_checkpoints(session: FakeSession) -> None:
     say(session, "hello")
     async with console(session, size=(150, 45)) as (app, pilot, _):
         screen = await to_job(app, pilot, "llama", "training")

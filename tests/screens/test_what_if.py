@@ -11,12 +11,10 @@ from screens.cli.forecast_and_what_if import result_lines
 from screens.pages.what_if import WhatIfScreen, read_changes
 from tests.fakes import FakeSession
 from tests.screens.press import console, press, screen_text, until, until_shown
-from tests.screens.queue_scene import queue_scene
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_what_follows_is_shown_as_the_command_prints_it() -> None:
-    session = FakeSession(queue_scene())
+async def test_what_follows_is_shown_as_the_command_prints_it(session: FakeSession) -> None:
     session.answers["unsaved"] = "the work since step 40 was saved 9 min ago: 2.4 GPU-hours"
     async with console(session, size=(140, 45)) as (app, pilot, _):
         await press(pilot, "2", then=lambda: "dpo-b" in screen_text(app))

@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
@@ -39,6 +40,13 @@ def read(place: Path) -> bytes:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     return tmp_path / "state" / "a4" / "history.db"
+
+
+@pytest.fixture
+async def history(place: Path) -> AsyncIterator[RunHistory]:
+    opened = RunHistory(place)
+    yield opened
+    await opened.close()
 
 
 async def test_a_run_is_remembered_whole(place: Path) -> None:
@@ -132,21 +140,17 @@ async def test_a_run_that_an_older_version_called_stalled_was_stopped(place: Pat
     assert again.nan_words == "NaN since step 230 or earlier"
 
 
-async def test_the_newest_run_is_first_and_recipes_can_be_asked_for(place: Path) -> None:
-    history = RunHistory(place)
+async def test_the_newest_run_is_first_and_recipes_can_be_asked_for(history: RunHistory) -> None:
     for number, recipe in enumerate(("a", "b", "a")):
         await history.add_run(replace(RUN, recipe=recipe, launched=float(number)))
     assert [run.number for run in await history.list_runs()] == [3, 2, 1]
     assert [run.number for run in await history.list_runs("a")] == [3, 1]
-    await history.close()
 
 
-async def test_nobody_else_may_read_it(place: Path) -> None:
-    history = RunHistory(place)
+async def test_nobody_else_may_read_it(history: RunHistory, place: Path) -> None:
     await history.add_run(RUN)
     files = [place.parent, *place.parent.iterdir()]
     assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o700, 0o600}
-    await history.close()
 
 
 async def test_reading_makes_no_file(place: Path) -> None:
@@ -162,13 +166,11 @@ async def test_practice_leaves_no_file() -> None:
     await history.close()
 
 
-async def test_only_runs_that_may_go_on_are_followed(place: Path) -> None:
-    history = RunHistory(place)
+async def test_only_runs_that_may_go_on_are_followed(history: RunHistory) -> None:
     for outcome in Outcome:
         await history.add_run(replace(RUN, outcome=outcome))
     await history.add_run(replace(RUN, server="https://elsewhere"))
     assert {run.outcome for run in await history.open_runs(RUN.server)} == {Outcome.WAITING, Outcome.RUNNING}
-    await history.close()
 
 
 async def test_the_first_end_that_is_written_stays(place: Path) -> None:
@@ -183,12 +185,10 @@ async def test_the_first_end_that_is_written_stays(place: Path) -> None:
     await other.close()
 
 
-async def test_what_was_unknown_may_become_known(place: Path) -> None:
-    history = RunHistory(place)
+async def test_what_was_unknown_may_become_known(history: RunHistory) -> None:
     lost = await history.add_run(replace(RUN, outcome=Outcome.UNKNOWN, why="it is gone"))
     await history.update_run(lost, replace(lost, outcome=Outcome.SUCCEEDED, why=""))
     assert [(run.outcome, run.why) for run in await history.list_runs()] == [(Outcome.SUCCEEDED, "")]
-    await history.close()
 
 
 async def test_several_consoles_write_at_once(place: Path) -> None:
@@ -210,14 +210,12 @@ def test_several_processes_begin_one_file(place: Path) -> None:
     assert len(asyncio.run(RunHistory(place).list_runs())) == 3
 
 
-async def test_runs_are_forgotten(place: Path) -> None:
-    history = RunHistory(place)
+async def test_runs_are_forgotten(history: RunHistory) -> None:
     for _ in range(3):
         await history.add_run(RUN)
     assert await history.delete_runs([1, 3, 9]) == 2
     assert [run.number for run in await history.list_runs()] == [2]
     assert (await history.add_run(RUN)).number == 4  # numbers are not used again
-    await history.close()
 
 
 @pytest.mark.parametrize("content", [b"no database at all" * 100, b"SQLite format 3\x00" + b"\xff" * 4000])
@@ -297,8 +295,9 @@ async def test_where_no_file_can_be_made_this_console_remembers(tmp_path: Path) 
     await history.close()
 
 
-async def test_a_full_disk_is_known_before_a_run_is_to_be_kept_and_forgotten_once_there_is_room(place: Path) -> None:
-    history = RunHistory(place)
+async def test_a_full_disk_is_known_before_a_run_is_to_be_kept_and_forgotten_once_there_is_room(
+    history: RunHistory, place: Path
+) -> None:
     assert await history.check_writes() == ""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 15, before[1]))  # bytes that a file may have
@@ -310,7 +309,6 @@ async def test_a_full_disk_is_known_before_a_run_is_to_be_kept_and_forgotten_onc
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert await history.check_writes() == ""
     assert (await history.list_runs(), await history.list_diagnoses()) == ((), ())
-    await history.close()
 
 
 async def test_a_folder_that_can_hold_nothing_is_named_where_there_is_no_history(tmp_path: Path) -> None:

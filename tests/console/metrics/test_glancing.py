@@ -32,6 +32,11 @@ from tests.screens.queue_scene import queue_scene, table_text
 from trainlog import LogResults, Step, find_run_position
 
 
+@pytest.fixture
+def session() -> FakeSession:
+    return FakeSession(queue_scene())
+
+
 async def test_a_test_that_is_found_is_kept_with_the_moment_at_which_it_was_printed(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -46,9 +51,8 @@ async def test_a_test_that_is_found_is_kept_with_the_moment_at_which_it_was_prin
     assert moments == {500.0: 1000.0 + len(first) - 1, 600.0: 1000.0 + len(lines) - 1}
 
 
-async def test_the_end_of_a_training_is_foretold_by_the_time_between_its_lines() -> None:
+async def test_the_end_of_a_training_is_foretold_by_the_time_between_its_lines(session: FakeSession) -> None:
     """A program that tells of a step of a few milliseconds, of which one is printed every four seconds."""
-    session = FakeSession(queue_scene())
     key, uid, now = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid, time.time()
     for last in (now, now - 3600.0):
         lines = [
@@ -76,8 +80,7 @@ def test_each_step_has_the_moment_of_its_own_line_though_lines_are_read_together
     assert [(each.step, each.time) for each in track.restarts] == [(60.0, 1178.0)]
 
 
-async def test_nothing_is_kept_of_jobs_that_are_gone() -> None:
-    session = FakeSession(queue_scene())
+async def test_nothing_is_kept_of_jobs_that_are_gone(session: FakeSession) -> None:
     key, uid, reader = (
         ("default", "llama"),
         session.fleet.jobsets["default", "llama"].uid,
@@ -96,9 +99,8 @@ async def test_nothing_is_kept_of_jobs_that_are_gone() -> None:
     assert kept() == []
 
 
-async def test_a_peak_so_far_does_not_fall_while_a_log_is_read_anew() -> None:
+async def test_a_peak_so_far_does_not_fall_while_a_log_is_read_anew(session: FakeSession) -> None:
     """The list has read its end; then somebody begins to follow the log, and has read only its first rows."""
-    session = FakeSession(queue_scene())
     key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
     progress_reader, texts = session.measures.progress_reader, table_text(110.0, 182.0, 602.0, 656.0)
     lines = [LogLine(1000.0 + at, text) for at, text in enumerate(texts)]
@@ -134,9 +136,8 @@ def _lines(first: int, last: int, *, nan_from: int, many: int = 1) -> list[LogLi
     ]
 
 
-async def test_every_page_says_since_when_the_loss_is_lost() -> None:
+async def test_every_page_says_since_when_the_loss_is_lost(session: FakeSession) -> None:
     """The list reads the end of a log; what it says of the beginning is what the memory of runs says, who read all."""
-    session = FakeSession(queue_scene())
     key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
     progress_reader, lines = session.measures.progress_reader, _lines(1, 700, nan_from=20)
     session.printed["default", "llama-workload-0-0-x7k0"] = lines
@@ -177,9 +178,8 @@ async def test_the_lines_before_those_of_a_list_say_the_same_of_a_lost_loss_as_a
     assert (found.nan_from, found.loss_step, found.nan_at) == (first, first - 1, 1000.0 + first)
 
 
-async def test_a_list_that_saw_the_last_good_step_goes_on_to_say_it() -> None:
+async def test_a_list_that_saw_the_last_good_step_goes_on_to_say_it(session: FakeSession) -> None:
     """Of a log whose beginning is gone, as the kubelet turns it over."""
-    session = FakeSession(queue_scene())
     key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
     progress_reader = session.measures.progress_reader
     session.printed["default", "llama-workload-0-0-x7k0"] = _lines(1, 19, nan_from=20)
@@ -192,9 +192,8 @@ async def test_a_list_that_saw_the_last_good_step_goes_on_to_say_it() -> None:
         assert found.nan_words == "loss is NaN since step 230 or earlier (last good 10.62 at 19)", asked
 
 
-async def test_all_say_the_same_of_a_loss_that_was_lost_before_what_was_read() -> None:
+async def test_all_say_the_same_of_a_loss_that_was_lost_before_what_was_read(session: FakeSession) -> None:
     """Jobs, alarms, the Training tab, `a4 training` and the history, of a log whose beginning is gone."""
-    session = FakeSession(queue_scene())
     key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
     lines = _lines(230, 900, nan_from=20)
     session.printed["default", "llama-workload-0-0-x7k0"] = lines

@@ -15,6 +15,7 @@ import pytest
 
 from screens.__main__ import main
 from tests.bench.terminal import Terminal
+from tests.kubeconfigs import write_kubeconfig
 
 BIN = Path(sys.executable).parent
 SHELLS = {
@@ -95,21 +96,11 @@ def test_kubectl_asks_for_the_words_of_its_plugin(tmp_path: Path) -> None:
     assert answered("kubectl-a4", "--version").startswith("a4 ")
 
 
-def config(folder: Path, server: str) -> str:
-    path = folder / "kubeconfig"
-    path.write_text(
-        "current-context: c\n"
-        f"clusters: [{{name: c, cluster: {{server: '{server}'}}}}]\n"
-        "users: [{name: u, user: {token: t}}]\n"
-        "contexts: [{name: c, context: {cluster: c, user: u}}]\n"
-    )
-    return str(path)
-
-
 @pytest.mark.slow(reason="starts a shell that completes a command line")
 def test_a_cluster_that_does_not_answer_costs_half_a_second_and_says_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        kubeconfig = config(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")
+        cluster = {"server": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+        kubeconfig = str(write_kubeconfig(tmp_path / "kubeconfig", cluster, {"token": "t"}))
         *_, usual = completions("a4 lo")
         found, told, took = completions("a4 logs ", KUBECONFIG=kubeconfig)
     assert (found, told) == ([""], "")
@@ -126,7 +117,8 @@ def test_a_kubeconfig_that_cannot_be_used_says_nothing(tmp_path: Path, text: str
 def test_what_is_no_name_never_reaches_the_shell(tmp_path: Path) -> None:
     body = b'{"items": [{"metadata": {"name": "good-1"}}, {"metadata": {"name": "$(touch x)"}}, {"metadata": {"name": "a\\u001b[2J"}}]}'  # noqa: E501
     with socket.create_server(("127.0.0.1", 0)) as server:
-        kubeconfig = config(tmp_path, f"http://127.0.0.1:{server.getsockname()[1]}")
+        cluster = {"server": f"http://127.0.0.1:{server.getsockname()[1]}"}
+        kubeconfig = str(write_kubeconfig(tmp_path / "kubeconfig", cluster, {"token": "t"}))
         line = {"COMP_LINE": "a4 why ", "COMP_POINT": "7", "_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n"}
         asked = subprocess.Popen(
             ["sh", "-c", f"{BIN / 'a4'} 8>&1 9>/dev/null"],

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from screens.__main__ import main
+from tests.kubeconfigs import write_kubeconfig
 
 
 @pytest.mark.parametrize(
@@ -26,10 +27,7 @@ from screens.__main__ import main
 def test_an_error_is_an_object_with_a_hint(
     argv: tuple[str, ...], code: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    server = {"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}
-    config = {"clusters": [server], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-              "current-context": "c", "users": [{"name": "u", "user": {}}]}  # fmt: skip
-    (tmp_path / "away").write_text(json.dumps(config))
+    write_kubeconfig(tmp_path / "away", {"server": "http://127.0.0.1:9"}, {})
     assert main([*(word.format(tmp_path) for word in argv), "--json"]) == code
     said = capfd.readouterr()
     assert said.out == ""

@@ -23,6 +23,7 @@ from screens.cli.history import as_item, show_run
 from screens.columns.column import text_table
 from screens.columns.runs import RUNS, outcome_cell, run_sentence
 from tests.contract.client import Api
+from tests.kubeconfigs import write_kubeconfig
 from tests.screens.cli.commands import Commands
 
 
@@ -218,13 +219,7 @@ def test_what_is_open_on_a_cluster_that_is_away_is_shown_as_it_was(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     server = "https://127.0.0.1:9"
-    config = tmp_path / "kubeconfig"
-    cluster = {"name": "away", "cluster": {"server": server}}
-    context = {"name": "away", "context": {"cluster": "away", "user": "me"}}
-    users = [{"name": "me", "user": {"token": "x"}}]
-    config.write_text(
-        json.dumps({"clusters": [cluster], "contexts": [context], "users": users, "current-context": "away"})
-    )
+    config = write_kubeconfig(tmp_path / "kubeconfig", {"server": server}, {"token": "x"})
     lost = RunRecord("ddp-smoke", "far", "team", server=server, launched=1000.0, outcome=Outcome.RUNNING)
     asyncio.run(RunHistory(default_path()).add_run(lost))
     assert main(["history", "--kubeconfig", str(config), "--json"]) == 0

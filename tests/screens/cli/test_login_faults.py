@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.apiserver import ApiServer
+from tests.kubeconfigs import write_kubeconfig
 
 V1 = "client.authentication.k8s.io/v1"
 PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").decode()
@@ -42,17 +42,14 @@ COMMANDS = ("jobs", "jobs --json", "why train --json", "nodes -A --json")
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_each_is_one_sentence_and_the_next_step_whatever_was_asked(fault: str, tmp_path: Path) -> None:
     more, user, script, code, sentence, hint = FAULTS[fault]
-    plugin, kubeconfig = tmp_path / "plugin", tmp_path / "kubeconfig"
+    plugin = tmp_path / "plugin"
     plugin.write_text(f"#!/bin/sh\n{script}\n")
     plugin.chmod(0o755)
     async with ApiServer(secure=True) as server:
         authority = server.target().cluster.certificate_authority_data
         cluster = {"server": server.url, "certificate-authority-data": authority, **more}
         login = user or {"exec": {"apiVersion": V1, "command": str(plugin), "interactiveMode": "Never"}}
-        kubeconfig.write_text(yaml.safe_dump({
-            "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": login}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x",
-        }))  # fmt: skip
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", cluster, login)
         for command in COMMANDS if "hangs" not in fault else COMMANDS[:2]:
             first, *words = command.split()
             process = await asyncio.create_subprocess_exec(

@@ -12,6 +12,7 @@ from screens.__main__ import main
 from screens.cli.proxy import parse_arguments, proxy_arguments
 from tests.apiserver import ApiServer, status
 from tests.console.kube.kubelet import FORWARD, echo_port
+from tests.kubeconfigs import write_kubeconfig
 
 POD = "/api/v1/namespaces/default/pods/p"
 
@@ -122,8 +123,6 @@ async def test_forward_then_list_stop_and_profiles(
     ],
 )
 def test_usage(argv: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "config"
-    file.write_text('{"current-context":"c","contexts":[{"name":"c","context":{"cluster":"k"}}],'
-                    '"clusters":[{"name":"k","cluster":{"server":"http://127.0.0.1:9"}}]}')  # fmt: skip
+    file = write_kubeconfig(tmp_path / "config", {"server": "http://127.0.0.1:9"}, {})
     assert main([*argv, "--kubeconfig", str(file)]) == (1 if "nope" in argv else 2)
     assert words in capsys.readouterr().err
