@@ -1,7 +1,5 @@
 """Certificates of servers that tests start."""
 
-from __future__ import annotations
-
 import ssl
 import tempfile
 from datetime import UTC, datetime, timedelta

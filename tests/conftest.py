@@ -1,7 +1,5 @@
 """Fixtures of more than one folder: the lab, one for the whole run, started when the first test asks for it."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

@@ -1,7 +1,5 @@
 """Kubeconfigs that tests write."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

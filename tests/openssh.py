@@ -1,7 +1,5 @@
 """OpenSSH's own programs on a folder of a test's own: what a person does with the names that a4 makes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A whole log read at once, and the steps of launchers in it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum

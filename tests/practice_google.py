@@ -1,7 +1,5 @@
 """Practice Google by itself, and a login that reaches it with Google's own client libraries, on the wire."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 

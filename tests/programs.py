@@ -1,7 +1,5 @@
 """Programs of other packages that `make lab-test` runs and `make test` does not."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """A test takes at most a second, or carries the mark `slow` with the reason; one that does neither fails the run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

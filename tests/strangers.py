@@ -4,8 +4,6 @@ Each run of pytest records where Python's sockets connect and which names are lo
 stranger fails. What libcurl, gRPC, Helm and other programs reach is not seen by it.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """Programs on a pseudo-terminal."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

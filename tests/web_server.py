@@ -1,7 +1,5 @@
 """A web server of this machine that keeps what is posted to it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

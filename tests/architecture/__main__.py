@@ -1,7 +1,5 @@
 """Prints the lines of each package beside the bounds: `make size`."""
 
-from __future__ import annotations
-
 import sys
 
 from tests.architecture.sizes import ROOT, packages, parts

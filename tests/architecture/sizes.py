@@ -1,7 +1,5 @@
 """How many lines of Python each part has, and how many it may have: tests/architecture/size.toml."""
 
-from __future__ import annotations
-
 import tomllib
 from collections import Counter
 from dataclasses import dataclass

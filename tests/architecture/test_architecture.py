@@ -1,7 +1,5 @@
 """The rules of the code that a machine keeps: sizes, docstrings, and what is imported when."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import re

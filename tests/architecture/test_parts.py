@@ -1,7 +1,5 @@
 """The libraries in parts/: each is carried by the wheel of a4, stands alone, and is known by its public names alone."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

@@ -1,7 +1,5 @@
 """Tests that replace behaviour of ours are few: the product takes what differs as an argument."""
 
-from __future__ import annotations
-
 import ast
 import io
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A test that reaches an address which no configuration names fails."""
 
-from __future__ import annotations
-
 import socket
 from collections import Counter
 from contextlib import suppress

@@ -8,8 +8,6 @@ the cluster's size.
 Absolute figures move from run to run; what is promised are the ratios and the bounds printed beside them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ One connection for each pod, decrypted and written out as it comes, chunk length
 on the same machine cannot be faster than by much.
 """
 
-from __future__ import annotations
-
 import base64
 import select
 import socket

@@ -3,8 +3,6 @@
 The server is a process of its own; how much of the time it takes itself is printed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,8 +4,6 @@
 how much processor time it took.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import struct

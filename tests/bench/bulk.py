@@ -4,8 +4,6 @@
 so many it is about to send; those are answered by one byte when all have come.
 """
 
-from __future__ import annotations
-
 import socket
 import sys
 import threading

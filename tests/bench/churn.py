@@ -1,7 +1,5 @@
 """Changes on a cluster: a child process that patches pods at a steady rate, so that its own CPU is nobody's."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

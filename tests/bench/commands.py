@@ -4,8 +4,6 @@ On a fresh practice cluster, on one that is three hours old, whose logs are long
 1,000 nodes and 10,000 pods, nine of ten of DaemonSets.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

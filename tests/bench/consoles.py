@@ -1,7 +1,5 @@
 """The console and k9s on the same cluster: how long, how much memory, how much CPU."""
 
-from __future__ import annotations
-
 import statistics
 import sys
 import time

@@ -1,7 +1,5 @@
 """How soon the console answers a key during a flood: `python -m tests.bench.flooded_keys [PART OF A NAME ...]`."""
 
-from __future__ import annotations
-
 import os
 import select
 import sys

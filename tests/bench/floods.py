@@ -4,8 +4,6 @@
 the parts.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -6,8 +6,6 @@ few hours, from what a console would know then: the objects of the cluster, the 
 where run times are known, how far each job is. Each that was told at an arrival is kept, and corrects those after it.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict, deque
 from collections.abc import Callable

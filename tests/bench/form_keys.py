@@ -1,7 +1,5 @@
 """Key to paint in the whole launch form: every field of the biggest recipe in sight, the views beside it."""
 
-from __future__ import annotations
-
 from tests.bench.consoles import DOWN, UP, Program, keys
 from tests.bench.terminal import Paint, Terminal
 

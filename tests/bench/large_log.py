@@ -1,7 +1,5 @@
 """A log of a gigabyte: how soon its first page is there, and how fast it is searched and filtered."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 import time

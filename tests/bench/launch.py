@@ -1,7 +1,5 @@
 """What a key in the launch form costs, and what follows when the keys rest."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import statistics

@@ -14,8 +14,6 @@ Readers take turns in one lab, several times over. Where other work goes on, the
 most grows first, and that is the console.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """`python -m tests.bench.old_practice HOURS`: a practice cluster that has run for so long; prints its kubeconfig."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

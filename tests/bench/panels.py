@@ -1,7 +1,5 @@
 """`python -m tests.bench panels`: what it costs to draw a training run of a million steps, and to take its steps in."""
 
-from __future__ import annotations
-
 import math
 import random
 import sys

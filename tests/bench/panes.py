@@ -3,8 +3,6 @@
 Of keys the first paint is bounded: ages in a pane go on every second, so what is painted next need not be the key's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 import tempfile

@@ -5,8 +5,6 @@ person runs it, as text and as JSON, from a file and (`|`) from a pipe, with the
 on what each known program prints, beside a bare reader that takes the numbers of each line.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

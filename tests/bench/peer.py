@@ -1,7 +1,5 @@
 """The peers, built from their Go modules with the versions pinned beside this file."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

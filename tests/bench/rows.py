@@ -1,7 +1,5 @@
 """What a run has measured beside what, and whether bounds are kept, as far as the machine lets that be told."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The console on 5,000 nodes and 150,000 pods, served by a small TLS server that answers like a real API server."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

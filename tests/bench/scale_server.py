@@ -7,8 +7,6 @@ Lines on its standard input change it: `churn RATE` (pods changed in a second), 
 on breaks off in the middle), `expire N` (the N-th is answered with 410, as after compaction).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl

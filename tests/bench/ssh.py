@@ -1,7 +1,5 @@
 """`ssh a4-JOB-0 true`, `kubectl port-forward` and a shared connection on the lab, in alternating rounds; medians."""
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

@@ -1,7 +1,5 @@
 """A program in a pseudo-terminal: keys in, what a person would see out, and when."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

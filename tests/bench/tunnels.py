@@ -1,7 +1,5 @@
 """`a4 forward` and `kubectl port-forward` on the lab in turns, and the first byte of `a4 proxy`; medians."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

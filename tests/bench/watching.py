@@ -5,8 +5,6 @@ jobs in a terminal, as a person leaves it open. kubectl does the least that show
 follows the log of one pod of each job.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import os

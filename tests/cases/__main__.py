@@ -4,8 +4,6 @@ They are an extra, as `make corpus` is: nothing of them is in this repository, a
 says where they are.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from pathlib import Path

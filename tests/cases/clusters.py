@@ -1,7 +1,5 @@
 """Objects of Kueue, kubeconfigs and ssh configs: what commands say of them, beside a small API server or ssh itself."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

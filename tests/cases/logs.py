@@ -1,7 +1,5 @@
 """Logs: what training programs print, failures, and dumps of py-spy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

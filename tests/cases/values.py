@@ -1,7 +1,5 @@
 """Listings of checkpoints and lines of Helm."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The launches whose manifests are kept in golden/, one file each, and a launcher without a cluster to render them."""
 
-from __future__ import annotations
-
 from console.kube.client import Client
 from console.kube.kubeconfig import Cluster, Target, User
 from console.kube.login import Login

@@ -1,7 +1,5 @@
 """The real API server, with the JobSet and Kueue webhooks, accepts every recipe; a stopped release leaves nothing."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from time import monotonic

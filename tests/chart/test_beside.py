@@ -1,7 +1,5 @@
 """Jobs that take part of a node run beside each other on it, on nodes that give each RDMA card once, as GKE's do."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The switch `diagnosis`: each recipe gets what a4 hang and a4 slow need, and nothing of it when it is off."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

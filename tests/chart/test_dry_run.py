@@ -1,7 +1,5 @@
 """`a4 launch W --dry-run` gives the golden objects, on the practice cluster and on the real control plane."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Manifests of every recipe, as they are kept; A4_WRITE_GOLDEN=1 writes them anew, to be read in the diff."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

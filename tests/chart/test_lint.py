@@ -1,7 +1,5 @@
 """Helm's own lint has nothing to say."""
 
-from __future__ import annotations
-
 import helm_python
 import pytest
 

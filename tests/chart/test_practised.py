@@ -1,7 +1,5 @@
 """Every recipe runs on the practice cluster as a person would run it: launched, watched, its logs read, stopped."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

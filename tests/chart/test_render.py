@@ -1,7 +1,5 @@
 """What values do to the objects."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

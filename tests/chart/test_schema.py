@@ -1,7 +1,5 @@
 """values.schema.json is complete: whoever reads only it can build the form, check the values and explain them."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

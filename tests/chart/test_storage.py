@@ -1,7 +1,5 @@
 """Storage: what was asked for is mounted, nothing else, and what others may use stays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

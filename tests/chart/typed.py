@@ -1,7 +1,5 @@
 """`a4` as it is typed: command lines in, exit code and what was printed out."""
 
-from __future__ import annotations
-
 import io
 import json
 from contextlib import redirect_stderr, redirect_stdout

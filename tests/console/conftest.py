@@ -1,7 +1,5 @@
 """An API server that answers as a test says, and a client of it."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

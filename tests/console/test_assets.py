@@ -1,7 +1,5 @@
 """chart/ and launchers/ are found, in a checkout and in a wheel."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

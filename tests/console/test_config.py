@@ -1,7 +1,5 @@
 """The person's settings: each thing that is wrong in the file is named with its line, and the rest holds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jsonschema

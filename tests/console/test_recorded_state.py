@@ -1,7 +1,5 @@
 """What 0.1 (commit 0304c174) left in its folders, as tests/fixtures/state-0.1, is read by this version."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

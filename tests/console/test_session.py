@@ -1,7 +1,5 @@
 """The session against a server that is killed, refuses, and comes back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """A cable to the API server that can be pulled out and put back."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress

@@ -1,7 +1,5 @@
 """One cluster under test, and a namespace in it with what the tests put there."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The two clusters that every test of this folder runs on: both are asked the same."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator

@@ -3,8 +3,6 @@
 A test named here must fail there (strict xfail): when the gap closes, the line has to go.
 """
 
-from __future__ import annotations
-
 _WEBHOOK = "GKE's webhook makes resources of a pod's interfaces; the lab has no GKE"
 _KUBELET = "a kubelet pulls images and mounts buckets; kwok starts pods without looking"
 _UNPULLED = ("registry", "hub", "tag", "repository")

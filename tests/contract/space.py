@@ -1,7 +1,5 @@
 """A namespace of one test, with queues, jobs and pods in it, and everything gone afterwards."""
 
-from __future__ import annotations
-
 import datetime
 import re
 import shutil

@@ -1,7 +1,5 @@
 """WebSockets into a pod: a command with its channels, and a port."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,7 +1,5 @@
 """Who may do what: refusals in the words of RBAC, and the question asked beforehand."""
 
-from __future__ import annotations
-
 import aiohttp
 import pytest
 

@@ -1,7 +1,5 @@
 """Alarms of a job whose page nobody opened: what it prints, and how it ends."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.metrics.alarm import AlarmKind

@@ -1,7 +1,5 @@
 """What a namespace has to choose from when something is launched."""
 
-from __future__ import annotations
-
 from console.connection_settings import Settings
 from console.launch.field_choices import ChoicesState
 from console.session import Session

@@ -1,7 +1,5 @@
 """What a client learns before it asks for anything: versions, groups, kinds."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Kueue with fair sharing: whom it takes quota from, and how far a queue is above its own."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Files in and out of pods, one command in many of them, and what they say of themselves."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """What the console expects of a launch is what Kueue then does."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The project's chart through the Helm SDK: installed, listed, changed, removed, and refused where it must be."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -4,8 +4,6 @@ In the practice cluster the recipe hangs by itself; in the lab the same stand-in
 run in it goes through the API server and its kubelet as anywhere.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import socket

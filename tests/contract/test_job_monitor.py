@@ -1,7 +1,5 @@
 """However many look at a job, the log of each of its containers comes over one connection."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """JobSets: their jobs and pods, how they end, how they start again, and what is left of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.contract.client import Object

@@ -1,7 +1,5 @@
 """A JobSet of two parts, a Job, a pod and a group of pods beside each other: listed, explained, forecast."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from asyncio.subprocess import PIPE

@@ -1,7 +1,5 @@
 """The logs of all ranks over a cut to the API server and the death of a pod: every line once, counted."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator

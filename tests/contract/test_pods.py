@@ -1,7 +1,5 @@
 """Inside a pod: its log, commands, ports; and what it takes of its node."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime
 

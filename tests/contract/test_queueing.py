@@ -1,7 +1,5 @@
 """Kueue: who is admitted, where, and what the others are told, word for word."""
 
-from __future__ import annotations
-
 import datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """Get and list: pages, selectors, and the words for what cannot be read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What the API server refuses: pods, Jobs and JobSets that are wrong, in its own words."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.kube.nested_values import Value

@@ -1,7 +1,5 @@
 """What becomes of a launch, as the console remembers it; what stopping leaves; and what of a release can change."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence

@@ -1,7 +1,5 @@
 """The console's own way to a cluster: what it sees, what it says, and its main job from launch to stop."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing

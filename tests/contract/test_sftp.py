@@ -1,7 +1,5 @@
 """Files in and out of ranks over SFTP, with the keys that a4 sets up."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Ranks by name: what a4 writes for ssh, used by OpenSSH's own programs on both clusters."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 from collections.abc import AsyncIterator

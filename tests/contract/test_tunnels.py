@@ -1,7 +1,5 @@
 """Tunnels to ranks: who is found, bytes both ways in both protocols, and what goes wrong."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -4,8 +4,6 @@ What GKE does (its network webhook, its drivers) the real control plane of the l
 practice cluster only, and are exceptions by name.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

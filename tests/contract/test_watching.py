@@ -1,7 +1,5 @@
 """Watch: every change after a version, once and in order, and an honest word when that is no longer known."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

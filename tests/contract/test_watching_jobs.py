@@ -4,8 +4,6 @@ The cut lasts 20 s on the real control plane: watches are stale, and connections
 practice cluster it lasts until all have noticed. `A4_CUT_SECONDS` sets it for both.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

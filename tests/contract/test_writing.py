@@ -1,7 +1,5 @@
 """Create, update, patch, apply: what is stored, what is refused, and in which words."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A job that prints numbered lines, and a count of what the console makes of them."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections import Counter

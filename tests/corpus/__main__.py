@@ -3,8 +3,6 @@
 They are an extra: nothing of them is in this repository, and no test needs them. `CORPUS=FOLDER` says where they are.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Failures and other reports that people posted: `more/f*`, and those among the tables of nccl-tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

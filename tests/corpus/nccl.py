@@ -1,7 +1,5 @@
 """Tables of nccl-tests as other people posted them: `nccl/` and `more/n*`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

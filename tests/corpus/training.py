@@ -1,7 +1,5 @@
 """Output of training programs as other people posted it: `train/` and `more/t*`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a parser made of a log, beside what stands in it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

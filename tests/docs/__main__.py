@@ -1,7 +1,5 @@
 """Writes the pages that are made from the program itself: `python -m tests.docs`."""
 
-from __future__ import annotations
-
 import sys
 
 from tests.docs.pages import DOCS, generated

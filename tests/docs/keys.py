@@ -1,7 +1,5 @@
 """The page of all keys, from the bindings of the screens and of the parts they are made of."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

@@ -1,7 +1,5 @@
 """Markdown that the generated pages consist of."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """The generated pages by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.docs.commands import commands_page

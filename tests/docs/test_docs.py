@@ -1,7 +1,5 @@
 """The guide: generated pages are current, links lead somewhere, and every command line in it is one that a4 takes."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import tomllib

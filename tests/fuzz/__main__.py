@@ -5,8 +5,6 @@ which the tests use) takes a hundred times as long. The seed is printed; `--seed
 1 if any input was answered by anything but an error of ours; the input is written down, and its target ends there.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import re

@@ -3,8 +3,6 @@
 Random bytes rarely get past the parser; what these tell is judged to the end.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Classes whose pickles have the form of torch.distributed.checkpoint's metadata."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Inputs with the structure of real files and texts: reports of NCCL, stacks, dumps, profiles and checkpoints."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import random

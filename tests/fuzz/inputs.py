@@ -2,8 +2,6 @@
 pickles, codes left out, repeated and put in.
 """
 
-from __future__ import annotations
-
 import json
 import pickletools
 import random

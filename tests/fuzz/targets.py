@@ -4,8 +4,6 @@ A target returns when it has read its input, or raises an error of ours (`Consol
 told. Anything else is a defect.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -1,7 +1,5 @@
 """A session beside practice Google, and the world that it asks: the real clients over real sockets."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 

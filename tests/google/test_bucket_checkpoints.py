@@ -1,7 +1,5 @@
 """Checkpoints in a bucket: few requests for many objects."""
 
-from __future__ import annotations
-
 import json
 import struct
 import time

@@ -1,7 +1,5 @@
 """Buckets, Lustre and Filestore with Google's own clients on the wire."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import grpc

@@ -1,7 +1,5 @@
 """Builds and registries with Google's own clients on the wire: W23 from the form's plan to the image in the form."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """What Google has, as choices of the launch form's own fields: asked by a key, filled by one, taken back by one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import grpc

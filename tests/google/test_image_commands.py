@@ -1,7 +1,5 @@
 """The commands about images and storage, as they are typed, on practice Google."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """W23 by keys, on practice Google: build, follow its log, cancel one, launch with the new image; and storage."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial

@@ -1,7 +1,5 @@
 """Parts of objects, read as Google's own client would: its address, certificates, login, tries and errors."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

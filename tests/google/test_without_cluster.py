@@ -1,7 +1,5 @@
 """Images and Storage by keys with nothing but Google credentials: no kubeconfig, no cluster, no question to one."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path

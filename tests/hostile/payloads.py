@@ -1,7 +1,5 @@
 """Control sequences that a hostile pod, object or file may hold; a new kind is a row."""
 
-from __future__ import annotations
-
 import re
 
 PAYLOADS = {

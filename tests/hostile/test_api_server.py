@@ -3,8 +3,6 @@
 A new attack is a row of `BODIES` (what a request gets) or `LINES` (what a watch gets).
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import tracemalloc

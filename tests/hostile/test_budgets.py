@@ -3,8 +3,6 @@
 Each runs in a process of its own, whose memory and time are those that the decoder takes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Values that try to break out of the chart's YAML, or to be run as a template: they are data, or are refused."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checkpoint folders that lie: headers, pickles and names that ask for memory, for time, or for something to be run."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import struct

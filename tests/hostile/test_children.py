@@ -1,7 +1,5 @@
 """Programs that the console starts look for modules where they lie, never in the current folder."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -3,8 +3,6 @@
 A new attack is a row of `LIES`: what the container answers to which script of `console.attach.files.scripts`.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """What a4 says when it fails itself: where, but no value; no token, no Secret, nothing that a terminal obeys."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import pty

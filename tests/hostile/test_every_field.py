@@ -4,8 +4,6 @@ The objects are the recorded ones, filled up with every field that the readers' 
 soon as somebody reads it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """Keys of the console on a pseudo-terminal while pods print without end; speeds: `tests.bench.flooded_keys`."""
 
-from __future__ import annotations
-
 import statistics
 import sys
 from functools import partial

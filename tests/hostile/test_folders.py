@@ -1,7 +1,5 @@
 """Folders that we make are for this account alone, with every folder above them that we make, whatever the umask."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import resource

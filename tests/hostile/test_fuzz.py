@@ -1,7 +1,5 @@
 """The fuzzer itself: it finds faults, writes them down and can repeat itself; and each target is run for a moment."""
 
-from __future__ import annotations
-
 import random
 import time
 from pathlib import Path

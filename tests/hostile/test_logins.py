@@ -1,7 +1,5 @@
 """What lets the person in is nowhere but in requests to the API server: not at a proxy, in an output or in a file."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

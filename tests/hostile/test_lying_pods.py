@@ -1,7 +1,5 @@
 """What lying pods print, name and fail with reaches no terminal as it is; a new command or lie is a row."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """Pods whose RAS, flight recorder or py-spy answers with what takes memory or time, or is no answer: named as such."""
 
-from __future__ import annotations
-
 import json
 import time
 import tracemalloc

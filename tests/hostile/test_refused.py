@@ -1,7 +1,5 @@
 """Whoever may not look is told so, with exit code 3: never that nothing is there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

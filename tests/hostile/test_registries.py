@@ -1,7 +1,5 @@
 """Google's token goes to Google's registries only: whole host names, https, no other token service, no redirect."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 
 import pytest

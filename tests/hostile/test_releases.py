@@ -1,7 +1,5 @@
 """Plans from releases that were written by hand end in words; a new attack is a row of `OBJECTS`."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 

@@ -3,8 +3,6 @@
 A new form is a row of `FORMS`, with the part that has to go between « and ».
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

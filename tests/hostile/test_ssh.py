@@ -1,7 +1,5 @@
 """What a pod says of its user and folder goes into ssh's configuration and to editors: only what is harmless there."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from pathlib import Path

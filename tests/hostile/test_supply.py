@@ -1,7 +1,5 @@
 """What others make and we install or promise: packages of pods and of ours, and the promises of SECURITY.md."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """One gate for text: whatever a cluster says, a terminal shows it and never obeys it."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty

@@ -1,7 +1,5 @@
 """Nothing is sent to a server that cannot prove who it is; one whose certificate is not checked is told of."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any

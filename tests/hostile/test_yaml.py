@@ -1,7 +1,5 @@
 """Texts of values that hurt who reads them: nothing is run, and little memory is taken."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tracemalloc

@@ -1,7 +1,5 @@
 """`python -m tests.lab up`: a lab in the foreground until Ctrl-C; `--nodes` and `--pods` fill it for benchmarks."""
 
-from __future__ import annotations
-
 import argparse
 import signal
 import sys

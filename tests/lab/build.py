@@ -4,8 +4,6 @@ Cold it takes about eight minutes on two cores. While the pins stay the same it 
 this machine too: what was built last is left in the cache folder of the person.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ Through the API ten thousand pods take minutes. One pod and one node pass the AP
 every default; the rest are copies of those with names, uids, hosts and addresses of their own.
 """
 
-from __future__ import annotations
-
 import base64
 import http.client
 import json

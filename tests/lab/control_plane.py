@@ -5,8 +5,6 @@ kubelet of every node. What a program in a pod would do, a test does: it appends
 annotation (`a4-lab/outcome`, see pod-end.yaml), and runs commands of this host by exec.
 """
 
-from __future__ import annotations
-
 import datetime
 import os
 import shutil

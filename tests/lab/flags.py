@@ -1,7 +1,5 @@
 """Command lines of the control plane's programs: the flags that go together on one host, and why the odd ones."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar

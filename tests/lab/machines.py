@@ -1,7 +1,5 @@
 """Fake A4 machines: node objects as GKE writes them (labels, taints, addresses, capacity), for KWOK to keep alive."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

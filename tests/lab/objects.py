@@ -1,7 +1,5 @@
 """What stands in the lab's API beside nodes: rewritten controller manifests, configurations, Kueue's queues."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator
 from typing import Any

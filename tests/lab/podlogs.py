@@ -1,7 +1,5 @@
 """A log file for every container of every pod: kwok serves it, a test appends to it."""
 
-from __future__ import annotations
-
 import datetime
 import http.client
 import threading

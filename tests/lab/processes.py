@@ -1,7 +1,5 @@
 """The lab's processes: started on free ports, each with its own log, none left behind."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """A real OpenSSH server on a port of this host: what port 2222 of every fake pod leads to."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import shutil

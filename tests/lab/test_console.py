@@ -1,7 +1,5 @@
 """The console on the real control plane: launched from the form, admitted, its table read, stopped without a trace."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path

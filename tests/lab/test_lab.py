@@ -1,7 +1,5 @@
 """The lab itself: it says what it lacks, leaves nothing behind, and its fake machines behave like machines."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A hang of 1,024 ranks in pods of the real control plane, which carries no more than 32 commands at a time."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator

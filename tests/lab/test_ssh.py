@@ -1,7 +1,5 @@
 """Ranks by name on a real sshd: changed host keys, and a session like an editor's that outlives its pod."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import os

@@ -4,8 +4,6 @@ They show one moment of the practice cluster, so that a picture changes only wit
 goes into docs/pictures/all, which git ignores; names of views after it draw only those.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """The console over a practice cluster that stands still, so that a screen shows the same whenever it is drawn."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """The moving picture of the first job: the steps of docs/first-job.md, one after another in one animated SVG."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every view has its picture in the guide, which shows all of them."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """What there is to be seen: every page, every tab of a job and the dialogs that matter, and how each is reached."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from console.metrics.diagnosis import diagnose_slow_ranks

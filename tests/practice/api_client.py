@@ -1,7 +1,5 @@
 """An API server with a runtime of a few lines, and a client to ask it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """What the tests of the practice cluster share."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

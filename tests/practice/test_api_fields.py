@@ -1,7 +1,5 @@
 """The table of types: whole, and enough to read a Go client's pod."""
 
-from __future__ import annotations
-
 import pytest
 
 from practice.api.api_fields import read_types, type_name

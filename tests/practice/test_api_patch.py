@@ -1,7 +1,5 @@
 """The dialects of PATCH, and who owns what under server-side apply."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Lists and their pages, tables, versions, compression, and refusals."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Selectors: which objects fit, and what is said of those that cannot be read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What the storage promises to controllers and watches."""
 
-from __future__ import annotations
-
 import pytest
 
 from practice.objects import resources as kinds

@@ -1,7 +1,5 @@
 """Logs, commands and ports of a running pod."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """Watches: nothing lost, nothing twice, and an honest end."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Create, replace, delete: what is stored, and what is refused in which words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The practice cluster as a process: ready, reachable, gone without a trace, even when its parent is killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """JobSets: their Jobs and pods, how they end, and how they start again."""
 
-from __future__ import annotations
-
 import pytest
 
 from practice.controllers.objects import annotations_of, find_condition, labels_of

@@ -1,7 +1,5 @@
 """Kueue: who is admitted, who waits and why, who has to go for whom."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

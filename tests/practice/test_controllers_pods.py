@@ -1,7 +1,5 @@
 """Pods: placed, pulled, run, restarted, ended; and what the scheduler and the kubelet say on the way."""
 
-from __future__ import annotations
-
 import pytest
 
 from practice.controllers.job_pods import TRACKING, format_indexes, parse_indexes

@@ -1,7 +1,5 @@
 """Placement by topology: the narrowest place that holds a job, and the sentence when there is none."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as some
 

@@ -1,7 +1,5 @@
 """Installs that fail half way: what was made is removed, or named when it cannot be."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The flight recorders of practice pods: what the probe reads in them names rank and cause, as in real ones."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import pickle

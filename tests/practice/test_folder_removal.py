@@ -1,7 +1,5 @@
 """Folders of practice clusters: those of killed ones are removed, and nobody makes them anew."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

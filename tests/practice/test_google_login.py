@@ -1,7 +1,5 @@
 """Practice Google answers those who have its token, at its own address: its ports are open to the whole machine."""
 
-from __future__ import annotations
-
 import aiohttp
 import grpc
 import pytest

@@ -1,7 +1,5 @@
 """Every way in which a rank of a practice training hangs: the real probe asks its pods, and the console says why."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

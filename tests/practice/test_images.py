@@ -1,7 +1,5 @@
 """Images that nodes pull or cannot pull, in the words of the kubelet and of containerd."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.scheduling.why_job import why_no_image

@@ -1,7 +1,5 @@
 """Jobs of the opening scene, inspected through the practice cluster: a healthy one, a slow one, and one read-only."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The node that a forecast of a launch tells is the one on which the practice cluster's Kueue puts its pod."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

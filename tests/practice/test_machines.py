@@ -1,7 +1,5 @@
 """Machines of DWS, as the practice cluster plays them."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from typing import Any

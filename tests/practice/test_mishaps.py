@@ -1,7 +1,5 @@
 """Trainings that go wrong on purpose: what each pod prints, how it ends, and what is seen inside it."""
 
-from __future__ import annotations
-
 import math
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What programs of pods leave: checkpoints and logs, where the pod writes them; figures that follow their values."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path

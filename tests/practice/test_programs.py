@@ -1,7 +1,5 @@
 """What pods print: tables as recorded or as published, cut to what was asked for, and lines in the real formats."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """The opening scene: all of it at once, nothing in it contradicts, and the same seed gives the same."""
 
-from __future__ import annotations
-
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast

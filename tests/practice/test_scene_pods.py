@@ -1,7 +1,5 @@
 """Pods of the opening scene have what the chart gives to pods: whoever looks into one finds what a launch will have."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shells in pods: real ones, on this machine, with nothing of the person's in them; and SSH to port 2222."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

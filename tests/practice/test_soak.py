@@ -1,7 +1,5 @@
 """Whatever happens in whatever order: quotas and nodes are never overdrawn, and nothing outlives its owner."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from contextlib import suppress

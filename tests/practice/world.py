@@ -1,7 +1,5 @@
 """A practice cluster without a server whose time the test plays forward: hours pass in milliseconds, always alike."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from practice.cluster import PracticeCluster

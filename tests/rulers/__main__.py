@@ -4,8 +4,6 @@ Nothing of their tests is in this repository: each suite comes from its package 
 cannot be had. What is kept is tests/rulers/results.json: names and numbers.
 """
 
-from __future__ import annotations
-
 import sys
 
 from tests.rulers import scoreboard

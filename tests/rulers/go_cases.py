@@ -4,8 +4,6 @@ The module comes from the Go module proxy; nothing of it is kept in this reposit
 cache folder of the person, by version.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

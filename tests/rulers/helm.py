@@ -1,7 +1,5 @@
 """Plays cases of Helm's parser of `--set` and of its merging of values with ours, and says where the answer differs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

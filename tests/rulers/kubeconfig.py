@@ -1,7 +1,5 @@
 """Plays cases of client-go with our kubeconfigs and credential plugins, and says where what comes of them differs."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -3,8 +3,6 @@
 They come from the module that the lab builds kubectl from, at run time, with kubectl itself.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

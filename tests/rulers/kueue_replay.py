@@ -3,8 +3,6 @@
 Objects are read as the practice cluster reads them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ They come from Debian's package openssh-tests. A pod of a practice cluster leads
 that it started, and for ssh_proxy, their configuration of connections without one, to one made for the connection.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

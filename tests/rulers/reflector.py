@@ -1,7 +1,5 @@
 """client-go's tests of its reflector as a checklist for our watch: each has a test of ours, or a reason why not."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import Any

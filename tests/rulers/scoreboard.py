@@ -1,7 +1,5 @@
 """docs/scoreboard.md: other people's tests, how many of them agree with us, and why the others do not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 

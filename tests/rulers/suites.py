@@ -1,7 +1,5 @@
 """The suites of other people that `make rulers` runs, and why a case of one differs or is not run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial

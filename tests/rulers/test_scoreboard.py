@@ -1,7 +1,5 @@
 """The page of other people's tests is the one that their last run wrote, and every case that differs has its reason."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.rulers import helm, kubeconfig

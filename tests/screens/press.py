@@ -1,7 +1,5 @@
 """The console over a fake session, and waiting for what a test expects instead of sleeping."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

@@ -1,7 +1,5 @@
 """The small cluster with queues: two ClusterQueues in a cohort, workloads that run and wait, jobs in every state."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import structs

@@ -1,7 +1,5 @@
 """A small cluster for screen tests: two A4 pools and one without GPUs, jobs in every state, every kind of fault."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a person does about an alarm, from its page, the job's page and the list."""
 
-from __future__ import annotations
-
 import os
 import tarfile
 import time

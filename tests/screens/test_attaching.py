@@ -1,7 +1,5 @@
 """v and D on the page of a job: what is asked, what is set up, what an editor gets, what the doctor says."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A job that waits behind another one: every place names the same running job, whose end lets it start."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The console follows the person's settings, also while it runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What holds on every page and in every terminal: the bar's digits, only mine, the owner, ends of names, no colours."""
 
-from __future__ import annotations
-
 import gc
 from contextlib import suppress
 from functools import partial

@@ -1,7 +1,5 @@
 """Pools without a machine on the Fleet screen: a key asks Google, or another screen has asked already."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from console.errors import NotLoggedIn

@@ -1,7 +1,5 @@
 """Keys that arrive together, as from a paste or over a slow line: posted in a row, without a pause."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

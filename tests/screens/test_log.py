@@ -1,7 +1,5 @@
 """The log of one container: chosen on the pod's page, and the run before its last restart by a key."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

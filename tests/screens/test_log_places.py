@@ -1,7 +1,5 @@
 """Where the log of a job opens, where its keys lead, and what its lines look like."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -4,8 +4,6 @@ A forecast of what waits for it ends it only where it ends by itself, and else h
 What its pods print is what the practice cluster's programs print with each of its faults; no cluster is started.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import time

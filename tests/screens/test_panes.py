@@ -1,7 +1,5 @@
 """Lists with a live pane: it shows the row under the cursor, where there is room, in the size that was chosen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

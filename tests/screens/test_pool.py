@@ -1,7 +1,5 @@
 """A pool's page with Google's side of it: what it is to have, what is under way, and what can be asked for."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The preflight screen by its keys, over checks that the test sets."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

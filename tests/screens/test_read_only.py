@@ -1,7 +1,5 @@
 """--read-only: no command line and no key sends what changes the cluster or the project."""
 
-from __future__ import annotations
-
 import json
 import random
 import string

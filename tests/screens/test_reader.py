@@ -1,7 +1,5 @@
 """Whoever may only look: what a command may not do or see is said, with exit code 3, and nothing is claimed instead."""
 
-from __future__ import annotations
-
 import pytest
 
 from practice.objects.resources import JOBSETS

@@ -1,7 +1,5 @@
 """After ctrl+r the page of a job goes on with the new session, from where it was."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

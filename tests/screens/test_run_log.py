@@ -1,7 +1,5 @@
 """What is kept of a run's log: its curve, its last lines, all of them; and small answers of a job's page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What was launched before: the list, one run, two runs compared, launching again, forgetting."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

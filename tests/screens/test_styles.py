@@ -1,7 +1,5 @@
 """Text is read on what it stands on, and colours are told apart, in true colour and in 256 colours."""
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 from math import dist, hypot

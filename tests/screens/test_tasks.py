@@ -1,7 +1,5 @@
 """What people come for, on the practice cluster, by no more keys than these; each as a fresh console begins."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass

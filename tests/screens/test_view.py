@@ -1,7 +1,5 @@
 """`a4 view FILE`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

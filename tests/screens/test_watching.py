@@ -1,7 +1,5 @@
 """What watches a job on its page: GPUs as a heat map, the inspection of a hang, alarms beside it and in the corner."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from typing import Any, cast

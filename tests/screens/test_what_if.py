@@ -1,7 +1,5 @@
 """What if: typed changes, and the text of the command."""
 
-from __future__ import annotations
-
 import pytest
 from textual.widgets import Input
 

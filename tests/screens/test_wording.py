@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import time
 from email.utils import formatdate
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Keeps what each page shows now: `python -m tests.snapshots --renew`, or with names of states only those."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Which pages are kept in which state, and what is compared: lines, and words whose colour says something."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator

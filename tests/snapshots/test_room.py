@@ -1,7 +1,5 @@
 """The same page never shows less on a larger terminal: columns, rows, headings and panes over one frozen snapshot."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from pathlib import Path

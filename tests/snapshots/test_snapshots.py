@@ -1,7 +1,5 @@
 """Each page in its states is as texts/ has it; after a change that is meant: `python -m tests.snapshots --renew`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

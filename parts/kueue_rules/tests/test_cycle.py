@@ -1,7 +1,5 @@
 """The library of Kueue's rules by itself: state in, decisions of one admission cycle out."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """Fair sharing: the cases of Kueue's own tests of it (preemption_fair_test.go), and who comes first in a cycle."""
 
-from __future__ import annotations
-
 import pytest
 
 from kueue_rules import (

@@ -1,7 +1,5 @@
 """Where Kueue puts pods: groups with a leader, slices in slices, nodes that failed, nodes that flavors share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

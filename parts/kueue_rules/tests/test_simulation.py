@@ -1,7 +1,5 @@
 """`kueue-rules simulate`: scenarios on a virtual clock, and what is said of one that is wrong."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The copy of a cluster tries fewer workloads than Kueue does, and decides the same."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from copy import deepcopy
 

@@ -1,7 +1,5 @@
 """Slow GPUs, hosts and links: recorded on H100 and H200 (tests/bench/ranks), and jobs with groups, worked out."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

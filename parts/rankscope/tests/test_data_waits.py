@@ -1,7 +1,5 @@
 """Whether a slow rank waits for its data: by samples of py-spy, those of a real process too."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

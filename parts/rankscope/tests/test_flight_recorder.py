@@ -1,7 +1,5 @@
 """Which rank the dumps of PyTorch's flight recorder name: groups of 64 and 1,024 ranks, and dumps that are damaged."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import socket

@@ -1,7 +1,5 @@
 """For whom the others wait, as torchrun jobs on two H200 hung; what py-spy and NCCL RAS then said is in the tests."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

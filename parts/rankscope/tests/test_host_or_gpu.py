@@ -1,7 +1,5 @@
 """Whose host is late: by launches that are worked out, and by what two H200 told (see test_collective_times)."""
 
-from __future__ import annotations
-
 import pytest
 
 from rankscope.host_or_gpu import RankLaunches, is_late_by_host, share_beyond_hosts

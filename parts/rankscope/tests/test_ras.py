@@ -1,7 +1,5 @@
 """The verbose status of NCCL RAS 2.28.9, as jobs of two H200 printed it while they hung; each rank saw one GPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

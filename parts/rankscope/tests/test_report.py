@@ -1,7 +1,5 @@
 """Where stacks are, which ranks the others wait for, and what is said of it; recordings of a hang on four H200."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import cast

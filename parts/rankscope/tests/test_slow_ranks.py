@@ -1,7 +1,5 @@
 """For whom others wait, by the launches of jobs that are worked out launch by launch and answer as NCCL RAS does."""
 
-from __future__ import annotations
-
 import json
 import random
 import socket

@@ -1,7 +1,5 @@
 """Logs as collectors keep them: what stands in them is what the program printed, for each kind of content."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Recordings with bytes changed, pieces lost and pieces of others between: read the same however they arrive."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

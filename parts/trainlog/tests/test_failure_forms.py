@@ -1,7 +1,5 @@
 """Each form of a failure, with an example as it is printed and a line that only looks like it."""
 
-from __future__ import annotations
-
 import pytest
 
 from trainlog.failure_parser import parse_failures

@@ -4,8 +4,6 @@ How torchrun (PyTorch 2.11) and mpirun (Open MPI 4.1.4) ended was recorded on tw
 for this test in the grammar of the programs that print them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from trainlog.redaction import CUT_BYTES, MAX_SEARCHED_BYTES, MAX_SECRET_WORDS, Redactor
 
 

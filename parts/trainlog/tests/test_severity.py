@@ -1,7 +1,5 @@
 """How serious a line is."""
 
-from __future__ import annotations
-
 import pytest
 
 from trainlog.severity import detect_level, has_severity

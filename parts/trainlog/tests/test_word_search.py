@@ -1,7 +1,5 @@
 """Lines with one of many words: the same as if each line were looked at."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 

@@ -1,7 +1,5 @@
 """What a container is asked of its disks and mounts, run by a real shell over a pod's own tables."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One command in many pods through one of them: the real script of the gateway, with a stand-in for ssh's program."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

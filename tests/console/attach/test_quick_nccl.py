@@ -1,7 +1,5 @@
 """The quick NCCL test runs the program that the pod has, in gIB's environment, with the words that nccl-tests takes."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs of each format that torch and transformers saved, and what may befall them: harmless things, and damages."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

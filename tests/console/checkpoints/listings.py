@@ -1,7 +1,5 @@
 """Checkpoints as lists of files with what they hold, a file a line."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,7 +1,5 @@
 """Checkpoints that torch 2.11 and transformers 5.17 wrote (tests/fixtures/checkpoints.tar.gz), whole and damaged."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Layouts of checkpoints beside each other, and of several files for each rank."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.console.checkpoints.listings import survey_listing

@@ -1,7 +1,5 @@
 """What is known of a job's checkpoints: from its log, from its folder, and what its end would lose."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

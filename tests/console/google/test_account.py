@@ -1,7 +1,5 @@
 """Google around a cluster: where it lies, which there are, and the way into one; all of it on practice Google."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """A cluster's entry in a kubeconfig: put in whole, at once, for its owner only, and nothing else changed."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

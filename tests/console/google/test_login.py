@@ -1,7 +1,5 @@
 """No credentials, and credentials that have ended: words and a way out."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any

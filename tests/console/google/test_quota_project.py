@@ -1,7 +1,5 @@
 """A login of a person without a project that its requests count against: what Google says, and what fixes it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

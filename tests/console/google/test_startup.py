@@ -1,7 +1,5 @@
 """Google's libraries are loaded by whoever asks for Google, and by nobody else."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Google's own client libraries against practice Google, on the wire."""
 
-from __future__ import annotations
-
 import asyncio
 
 import grpc

@@ -1,7 +1,5 @@
 """The archive of a hang: what pods print and answer is in it, and no secret of theirs."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

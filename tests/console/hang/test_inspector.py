@@ -1,7 +1,5 @@
 """The inspection of hung jobs: real processes looked into by the real py-spy, and recordings of four H200."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

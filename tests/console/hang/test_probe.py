@@ -1,7 +1,5 @@
 """What a pod is asked beside its stacks: whether it reaches the port where ranks meet, and its RDMA devices."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

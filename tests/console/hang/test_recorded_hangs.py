@@ -1,7 +1,5 @@
 """Hangs of PyTorch 2.11's gloo in 16 and in 64 processes, recorded by tests/bench/ranks/gather.py: dumps and stacks."""
 
-from __future__ import annotations
-
 import tarfile
 from pathlib import Path
 from typing import Any

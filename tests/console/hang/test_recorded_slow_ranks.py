@@ -1,7 +1,5 @@
 """Slow ranks of DDP, FSDP2, torch.compile, CUDA graphs, Megatron-Core and the Trainer, recorded on one H200."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ Hangs of 16 processes with gloo, and what PyTorch 2.15 said of them, were record
 PyTorch: a package stands in its place where the script in the pod is run.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

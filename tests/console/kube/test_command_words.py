@@ -1,7 +1,5 @@
 """Commands in sentences, with the namespace that they need."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.kube.find_job import with_namespace_option

@@ -1,7 +1,5 @@
 """Nodes by their short names."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.errors import BadInput

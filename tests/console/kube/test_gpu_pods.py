@@ -1,7 +1,5 @@
 """Of a long list of pods only those are asked for that may hold GPUs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import aclosing

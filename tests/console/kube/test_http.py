@@ -1,7 +1,5 @@
 """Answers that go on reach the same server in the same way as plain requests, though another library asks for them."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from collections.abc import AsyncIterator

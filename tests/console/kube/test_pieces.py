@@ -1,7 +1,5 @@
 """An answer that goes on, in whatever pieces it comes, with TLS and without."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Which proxy leads to which server: what kubectl would take, and ALL_PROXY."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.errors import BadKubeconfig

@@ -1,7 +1,5 @@
 """YAML of others: what is too deep, too much, or not what it says it is, ends in words and never ends the process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """A shell on a pseudo-terminal: another process, as a person would have it."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import os

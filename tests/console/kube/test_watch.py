@@ -1,7 +1,5 @@
 """The list-then-follow stream, on scripted lists and lines."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

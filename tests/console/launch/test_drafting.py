@@ -1,7 +1,5 @@
 """Launches as texts: values as YAML and back, in the person's own text; commands; what differs. No cluster."""
 
-from __future__ import annotations
-
 import copy
 import shlex
 from dataclasses import replace

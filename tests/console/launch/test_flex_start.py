@@ -1,7 +1,5 @@
 """A queue that provisions its machines has its pods go to these."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

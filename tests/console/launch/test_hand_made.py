@@ -1,7 +1,5 @@
 """Which Pods and Services count as a training that was made by hand."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Helm's words become our failures; what it prints of a release is read. No cluster."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

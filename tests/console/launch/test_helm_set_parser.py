@@ -1,7 +1,5 @@
 """The --set options of Helm: each case of its own parser's tests, more that its parser was asked, and what differs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What can be launched, and whether a plan is sound. No cluster."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.errors import BadInput, Unreadable

@@ -1,7 +1,5 @@
 """Pasted commands and values files of the documents fill the form of the recipe they are about."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Profiles: files that a person edits, and what they mean for a recipe. No cluster."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

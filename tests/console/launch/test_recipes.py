@@ -1,7 +1,5 @@
 """Text of a form to values and back."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 

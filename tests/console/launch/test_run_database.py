@@ -1,7 +1,5 @@
 """The memory of runs: kept over consoles, shared by several, and never lost to a damaged file. No cluster."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import resource

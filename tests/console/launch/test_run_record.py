@@ -1,7 +1,5 @@
 """What a picture says of a run, how runs differ, and what of their values may be kept (pure)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What a session knows of earlier runs."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from types import SimpleNamespace

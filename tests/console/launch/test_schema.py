@@ -1,7 +1,5 @@
 """The schema alone makes the form."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

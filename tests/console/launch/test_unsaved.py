@@ -1,7 +1,5 @@
 """What is lost of the work of jobs that are stopped, or whose node is taken out of service: one answer everywhere."""
 
-from __future__ import annotations
-
 import time
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Numbers that do not fit each other are refused before the launch, in a sentence at the field."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.kube.nested_values import Value, set_path

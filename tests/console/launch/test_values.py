@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501  # one case a line, however long its sentence
 
-from __future__ import annotations
-
 import pytest
 
 from console.errors import BadInput

@@ -1,7 +1,5 @@
 """Following a log over everything that can interrupt it."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncGenerator

@@ -1,7 +1,5 @@
 """The log of a job whose ranks come, go, fail and are taken up again."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import aclosing, asynccontextmanager

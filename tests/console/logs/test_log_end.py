@@ -1,7 +1,5 @@
 """How a program ended, by the end of its log: of the launchers, and of torchrun alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.logs.log_end import LogEnd, combine_ends, find_log_end

@@ -1,7 +1,5 @@
 """What ranks printed before, merged by time while it is read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from console.logs.log_service import PreviousLog, PreviousLogs

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from console.logs.log_line import split_timestamps
 from trainlog import REDACTED, Redactor, redact_text
 

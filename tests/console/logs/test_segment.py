@@ -1,7 +1,5 @@
 """Lines in memory and on the disk, whatever happens to either."""
 
-from __future__ import annotations
-
 import stat
 import threading
 import tracemalloc

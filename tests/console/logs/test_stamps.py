@@ -1,7 +1,5 @@
 """Timestamps in front of lines."""
 
-from __future__ import annotations
-
 from hypothesis import example, given, strategies as st
 
 from console.logs.log_line import decode_line, decode_lines

@@ -1,7 +1,5 @@
 """Folders of logs: who writes, what stays, what goes."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Many parts as one text, and files of any size."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Alarms of one job: what sounds one, what does not, and when it is over."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

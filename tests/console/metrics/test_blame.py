@@ -1,7 +1,5 @@
 """Which nodes are at fault."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.metrics.alarm import Alarm, AlarmKind

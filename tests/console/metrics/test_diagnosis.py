@@ -1,7 +1,5 @@
 """What one console found of a job every console tells, until its processes start anew or make steps."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Stacks, GPUs, faults, launcher stages, messages of libnccl and evaluation tables."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

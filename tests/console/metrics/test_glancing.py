@@ -1,7 +1,5 @@
 """A look at the end of a job's log, as lists take one."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import replace

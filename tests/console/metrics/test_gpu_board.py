@@ -1,7 +1,5 @@
 """Which ranks of the heat map come first, over many readings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from console.metrics.gpu_metrics import Gpu, GpuBoard, OutlierOrder, PodGpus, find_metric

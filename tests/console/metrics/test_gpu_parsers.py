@@ -1,7 +1,5 @@
 """GPUs as nvidia-smi streams them and as the DCGM exporter tells them, and which of them look worse than the rest."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from console.metrics.gpu_metrics import GPU_METRICS, Gpu, GpuBoard, PodGpus, find_metric, parse_dcgm, parse_nvidia_smi

@@ -1,7 +1,5 @@
 """Where GPUs are read when nvidia-smi may not be run: the DCGM exporter of the node, through the API server."""
 
-from __future__ import annotations
-
 import json
 import time
 from types import SimpleNamespace

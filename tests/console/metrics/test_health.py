@@ -1,7 +1,5 @@
 """How a job is: one word and one sentence for every screen and command."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec import structs
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """What a line in a list says of a job by the end of its log."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec import structs
 from msgspec.structs import replace

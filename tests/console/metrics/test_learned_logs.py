@@ -1,7 +1,5 @@
 """What logs have told is kept for the next command, which reads them again where they may tell something else."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Scripted runs whose ledger is known: their log is read as any other, and the boxes are compared."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """A run of many steps: what is kept of it, what that costs, and that what is drawn of it stays true."""
 
-from __future__ import annotations
-
 import gc
 import math
 import random

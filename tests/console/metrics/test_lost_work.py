@@ -1,7 +1,5 @@
 """What the end of a job would lose, and how that is worded."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec import structs
 

@@ -1,7 +1,5 @@
 """Rates of network cards and NVLink from two readings of their counters."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.metrics.gpu_metrics import Gpu, GpuBoard, LinkRate, NetworkCounters, PodGpus, find_metric, parse_dcgm

@@ -1,7 +1,5 @@
 """Alarms that are sent: to a server of this machine, never shown with their addresses, a failure told once."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Formats of one's own: lines that no program known prints become steps, by a pattern of the settings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Which step a rank is at, from whatever its program prints."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.metrics.job_measures import RankProgress

@@ -1,7 +1,5 @@
 """What a job does before its first step, and from when on that is late."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace, replace as replace_line
 

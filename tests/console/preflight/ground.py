@@ -1,7 +1,5 @@
 """One practice cluster with practice Google for many tests: each breaks something, looks, and puts it back."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator

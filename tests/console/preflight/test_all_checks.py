@@ -1,7 +1,5 @@
 """How checks are run: what keeps one from looking, limits, one at a time anew, what was asked, and repairs."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import re

@@ -1,7 +1,5 @@
 """Every check is seen to pass and to fail: what is broken, and which words say so."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass

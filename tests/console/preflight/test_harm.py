@@ -1,7 +1,5 @@
 """Each check is seen to fail in the demo: `A4_PRACTICE_HARM=P08,… a4 --demo preflight` takes away what it looks for."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.preflight.all_checks import CHECKS

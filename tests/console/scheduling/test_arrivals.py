@@ -1,7 +1,5 @@
 """What comes again and again: noted, counted, and expected while others wait."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from random import Random

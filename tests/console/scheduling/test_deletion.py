@@ -1,7 +1,5 @@
 """Which pod somebody deleted, told by events, and the card that names it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """When waiting workloads would start: quota and places that running jobs free, in Kueue's order."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

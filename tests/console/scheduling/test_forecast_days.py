@@ -1,7 +1,5 @@
 """Some of the days that `python -m tests.bench forecast_days` simulates 500 of."""
 
-from __future__ import annotations
-
 from statistics import median
 
 import pytest

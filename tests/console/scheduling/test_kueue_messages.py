@@ -1,7 +1,5 @@
 """What Kueue's rules say of a workload is read as what they decided."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.kube.objects.meta import GPU, Condition

@@ -1,7 +1,5 @@
 """What would let a launch start now that otherwise waits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from console.kube.objects.meta import GPU

@@ -1,7 +1,5 @@
 """What would become of a job: quota, machines and network at the edges, and who stands in the way."""
 
-from __future__ import annotations
-
 import gc
 import re
 import weakref

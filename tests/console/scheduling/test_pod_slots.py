@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from console.kube.objects.jobset import JobSet, ReplicatedJob
 from console.kube.objects.pod import Container, Pod
 from console.scheduling.pod_slots import MISSING_STATUS, first_failure, pod_slots

@@ -1,7 +1,5 @@
 """Which LocalQueue a launch takes when nobody named one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from rankscope import format_pods, format_processes

@@ -1,7 +1,5 @@
 """Our rules decide as the real Kueue did in random scenarios that `python -m tests.lab.scenarios` recorded."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

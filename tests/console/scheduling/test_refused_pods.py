@@ -1,7 +1,5 @@
 """Pods that the API server refuses to a Job: told with its words and the next step."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec import structs
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """Flavors over the same nodes, and nodes that a check brings: forecast, what-if and launch form say the same."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec import structs
 from msgspec.structs import replace

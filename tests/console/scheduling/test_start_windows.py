@@ -1,7 +1,5 @@
 """Windows of starts from rollouts, and the record of what came of them."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from random import Random

@@ -1,7 +1,5 @@
 """What would follow from a change: who starts, who is preempted, what is left; the cluster stays as it is."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec import structs
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """`python -m tests.lab.scenarios 300 --seed 1`: so many random scenarios on the real Kueue and on our library."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import sys

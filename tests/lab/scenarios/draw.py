@@ -1,7 +1,5 @@
 """Draws a scenario from its seed: queues, cohorts, nodes and workloads as Kubernetes objects, with run times."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from random import Random

@@ -9,8 +9,6 @@ may be before the next cycle or after it. A difference that is gone once ours le
 messages come back late, is named as such; it counts as one all the same.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace

@@ -1,7 +1,5 @@
 """What `tests/screens/cli` types: plain commands, one after the other on the same cluster."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A practice cluster for each module that asks for one, and commands on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Questions on the terminal and standard input for programs: nobody's Enter is waited for."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import pty

@@ -1,7 +1,5 @@
 """The plain commands about Google's clusters, on the practice cluster."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, cast

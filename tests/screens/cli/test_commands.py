@@ -1,7 +1,5 @@
 """Plain commands from the command line to the practice cluster and back: what they print, and their exit codes."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

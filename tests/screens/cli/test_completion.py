@@ -1,7 +1,5 @@
 """`a4 completion`: the words that real shells complete, typed on a terminal."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

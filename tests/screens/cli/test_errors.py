@@ -1,7 +1,5 @@
 """What plain commands say on standard error with --json: objects, one a line, and the same exit codes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

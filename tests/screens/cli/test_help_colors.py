@@ -1,7 +1,5 @@
 """`--help` on a real terminal: in colours, unless the person or the terminal has none; in a pipe as plain text."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What was launched, stopped and kept, by commands: on the practice cluster, each command a console of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Plain commands that reach into pods of the practice cluster: exec in many ranks, cp, facts, shell."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """`a4 launch`, `a4 values`, `a4 recipes` as they are typed, on the practice cluster."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

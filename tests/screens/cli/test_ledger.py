@@ -1,7 +1,5 @@
 """What the GPU-time of runs went into, by command."""
 
-from __future__ import annotations
-
 import asyncio
 import csv
 import json

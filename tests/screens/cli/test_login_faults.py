@@ -1,7 +1,5 @@
 """Kubeconfigs that let nobody in: one sentence and the next step, and nothing else on either output."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """`a4 logs --all` and `a4 why`, through the command line."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

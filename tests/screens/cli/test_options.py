@@ -1,7 +1,5 @@
 """The command line: which words are understood, and where."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import shlex

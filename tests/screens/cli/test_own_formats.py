@@ -1,7 +1,5 @@
 """Formats of one's own in plain commands: a file, and jobs of the practice cluster."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

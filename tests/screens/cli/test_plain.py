@@ -1,7 +1,5 @@
 """`a4 --plain`: lines in place of a screen, one for each change of what matters."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """`a4 preflight` against the practice cluster."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

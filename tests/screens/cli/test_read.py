@@ -1,7 +1,5 @@
 """`a4 read`: files and pipes, text and JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

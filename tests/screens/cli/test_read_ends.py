@@ -1,7 +1,5 @@
 """`a4 read`: failures, verdicts for a check, and what never ends or never begins."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Rows of the listing commands: every declared key is there, and no other."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """`a4 ssh`, `a4 code`, `a4 doctor` on the practice cluster: what they print, ask, leave, and their exit codes."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,7 +1,5 @@
 """`a4 hang`, `a4 gpus`, `a4 alarms` and `a4 wait` on the practice cluster: what they print and what they end with."""
 
-from __future__ import annotations
-
 import json
 import re
 import stat

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from textual.app import App, ComposeResult
 
 from console.kube.objects.event import Event

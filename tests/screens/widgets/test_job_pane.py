@@ -1,7 +1,5 @@
 """The pane of the job under the cursor: what it says of a job that waits, runs or has failed."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from rich.segment import Segment
 from rich.style import Style

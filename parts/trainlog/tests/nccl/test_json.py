@@ -1,7 +1,5 @@
 """The file that nccl-tests write with -J."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501  # lines are as long as programs print them
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -1,7 +1,5 @@
 """Forms in which programs write numbers, durations and several reports."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """Training logs of all programs: fields, repetitions, restarts, alarms, and whatever bytes there are."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

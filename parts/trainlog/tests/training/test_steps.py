@@ -1,7 +1,5 @@
 """Steps that are packed are the same steps as in a list, whatever is done with them."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 

@@ -1,7 +1,5 @@
 """Lines of programs nobody described: read by themselves and, once their layout is known, many at once."""
 
-from __future__ import annotations
-
 import math
 import random
 

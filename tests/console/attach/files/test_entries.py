@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from console.attach.files.copy_progress import ALL_RANKS, RemotePath, parse_remote_path

@@ -1,7 +1,5 @@
 """A part grows by each byte once."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from pathlib import Path

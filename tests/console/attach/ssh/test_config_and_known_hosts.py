@@ -1,7 +1,5 @@
 """The one line in the person's ssh config: put there, read by ssh itself, taken away without a trace."""
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

@@ -1,7 +1,5 @@
 """Which changes of a host key the API's word explains."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.attach.ssh.config_and_known_hosts import PodKeys, SshHostEntry

@@ -1,7 +1,5 @@
 """Which key of the person's is used: the agent's, a file's, or one that is made."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Standard input and output of `a4 proxy` that are files, which an event loop cannot watch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lists recorded from a real control plane: two A4 nodes, one JobSet that runs and one that waits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

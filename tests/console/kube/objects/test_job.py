@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from console.kube.objects.jobset import JobState

@@ -1,7 +1,5 @@
 """Who launched something, by its labels and annotations."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
