@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from operator import add
+from operator import add, attrgetter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -184,8 +184,11 @@ def awaited_ends(unblocks: Sequence[QuotaHolder], start: ExpectedStart | None) -
 
 
 def frees_enough(short_by: int, holders: Sequence[QuotaHolder], start: ExpectedStart | None) -> bool:
-    """Whether each of those after whose end it starts holds enough of that quota; of these `holders` are known."""
-    held = {each.name: each.gpus for each in holders}
+    """Whether each of those after whose end it starts holds enough of that quota; of these `holders` are known.
+
+    A start names jobs without their namespaces: of two jobs of one name the smaller one has to hold enough.
+    """
+    held = {each.name: each.gpus for each in sorted(holders, key=attrgetter("gpus"), reverse=True)}
     return all(held.get(name, -1) >= short_by for name in start_after(start))
 
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 from console.kube.pod_address import SSH_PORT
@@ -44,11 +45,13 @@ def main(say: Callable[[str], None], bound: Callable[[str, float, float], bool],
         os.environ["XDG_STATE_HOME"] = state
         pod = prepare(lab, stack.enter_context(source()))
         ours, process = stack.enter_context(a4(lab, REMOTE))
-        theirs = stack.enter_context(kubectl(lab, pod))
+        theirs, peer = stack.enter_context(kubectl(lab, pod))
         mine, other = connections(ours, theirs)
         kept = [
             faster("1 stream (MB/s)", *rates(ours, theirs, ONE, 1), 1.2),
-            faster("8 streams (MB/s)", *rates(ours, theirs, EIGHT, 8), 1.5),
+            # On two cores the lab's API server and node take 1.7 of the 2.5 s of processor that these bytes cost.
+            faster("8 streams (MB/s)", *rates(ours, theirs, EIGHT, 8), 1.2),
+            ratio("8 streams, our processor (s)", cost(process.pid, ours), cost(peer.pid, theirs), 0.95),
             faster("1 stream to the pod (MB/s)", *rates(ours, theirs, UP, 1), None),
             ratio("new connection and a byte (ms)", mine, other, 1.5),
             bound("growth over 1 GB (MiB)", growth(process.pid, ours), 8),
@@ -106,7 +109,7 @@ def a4(lab: Lab, *remotes: int) -> Iterator[tuple[int, subprocess.Popen[str]]]:
 
 
 @contextmanager
-def kubectl(lab: Lab, pod: str) -> Iterator[int]:
+def kubectl(lab: Lab, pod: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
     """`kubectl port-forward`; its local port."""
     assert lab.tools is not None
     program = str(lab.tools.program("kubectl"))
@@ -114,7 +117,7 @@ def kubectl(lab: Lab, pod: str) -> Iterator[int]:
         assert process.stdout is not None
         port = int(process.stdout.readline().split(" -> ")[0].rpartition(":")[2])
         wait_for(port)
-        yield port
+        yield port, process
 
 
 def wait_for(port: int) -> None:
@@ -157,6 +160,15 @@ def connections(*ports: int) -> list[float]:
             times[port].append(1000 * (time.perf_counter() - began))
             threading.Event().wait(PAUSE)
     return [statistics.median(times[port]) for port in ports]
+
+
+def cost(pid: int, port: int) -> float:
+    """Median seconds of a core that the process takes for a round of eight connections."""
+    times = [cpu(pid)]
+    for _ in range(ROUNDS):
+        transfer(port, EIGHT, 8)
+        times.append(cpu(pid))
+    return statistics.median(after - before for before, after in pairwise(times))
 
 
 def growth(pid: int, port: int) -> float:

@@ -221,8 +221,11 @@ async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
 async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
     late = LateRank(9, "10.0.0.2", 1202, 1, 0.07, 0.06, 0.08, slow=True, cause="host", pod_index=1, node="n1")
     late = replace(late, estimate=0.07, least=0.06, most=0.08)
+    none_is_stuck = tuple(
+        replace(each, where=StackLocation(Activity.COLLECTIVE, "all_reduce")) for each in report().processes
+    )
     async with console(size=(160, 50)) as (app, pilot, session):
-        session.inspector.report = report()
+        session.inspector.report = replace(report(), processes=none_is_stuck)
         session.inspector.slow_report = SlowReport(
             "nccl-0412", "2.28.9", "json", 16, 900, 10.0, 90, (late,), at=time.time()
         )

@@ -16,7 +16,7 @@ from console.kube.objects.workload import CheckState, PodSet, Workload
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.free_slots import eligible_nodes
 from console.scheduling.pod_failure import rank_failures
-from console.scheduling.why import Category, QuotaHolder, Why
+from console.scheduling.why import Category, QuotaHolder, Why, frees_enough
 from console.scheduling.why_workload import why_workload
 from tests.fakes import fleet_of
 
@@ -110,6 +110,8 @@ def test_a_job_whose_end_frees_too_little_of_that_quota_is_not_named_as_freeing_
     beside = {why.without_figures(starts[name]) for name, why in found.items()}
     assert beside == {"needs 32 GPUs of flavor a4, 16 more than are free"}
     assert found["two"].without_figures(None).endswith("16 more than are free; quota free when two ends")
+    of_one_name = [QuotaHolder(namespace, "two", gpus=gpus) for namespace, gpus in (("ours", 8), ("theirs", 32))]
+    assert not any(frees_enough(16, order, starts["two"]) for order in (of_one_name, of_one_name[::-1]))
 
 
 def test_kueues_own_words_are_kept() -> None:
