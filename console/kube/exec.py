@@ -136,7 +136,7 @@ class ExecProcess:
         return self.code or 0
 
 
-_EXIT_STATUS = re.compile(r"(?:exit status|exit code) (\d+)")
+_EXIT_STATUS = re.compile(r"(?:exit status|exit code) (\d{1,18})")
 
 
 def exit_code(status: bytes, doing: str) -> int:
@@ -145,8 +145,8 @@ def exit_code(status: bytes, doing: str) -> int:
     if outcome.status == "Success":
         return 0
     for cause in (outcome.details.causes or ()) if outcome.details else ():
-        if cause.reason == "ExitCode" and (cause.message or "").isdecimal():
-            return int(cause.message or 0)
+        if cause.reason == "ExitCode" and (found := re.fullmatch(r"\d{1,18}", cause.message or "")):
+            return int(found[0])
     words = outcome.message or outcome.reason or "no reason given"
     found = _EXIT_STATUS.search(words)  # some kubelets send the code in words only
     if found:

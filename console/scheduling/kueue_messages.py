@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from console.kube.objects.meta import GPU, condition
+from console.kube.objects.meta import GPU, condition, label_int
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.kueue_snapshot import cluster_queue_name, job_name
@@ -52,7 +52,7 @@ _OVER_CAPACITY = lazy_pattern(r"insufficient quota for (\S+) in flavor ([^\s,]+)
 _EXCLUDED_NODES = lazy_pattern(r"Total nodes: (\d{1,9}); excluded: (.{1,2000})")
 _EXCLUSION = lazy_pattern(r"(\w{1,40}(?: \"[^\"]{1,300}\")?): (\d{1,9})")
 _UNCOVERED = lazy_pattern(r"resource (\S{1,300}) unavailable in ClusterQueue")
-_TOPOLOGY_FITS = lazy_pattern(r"allows? to fit (?:only (\d+) out|any) of (\d+) (?:pod|slice)")
+_TOPOLOGY_FITS = lazy_pattern(r"allows? to fit (?:only (\d{1,9}) out|any) of (\d{1,9}) (?:pod|slice)")
 
 
 class KueueMessage(Struct, frozen=True):
@@ -71,7 +71,7 @@ class KueueMessage(Struct, frozen=True):
     @property
     def more_gpus(self) -> int:
         """How many more GPUs are needed; 0 if not known, or if another resource is short."""
-        return int(self.more) if self.resource == GPU and self.more.isdecimal() else 0
+        return label_int(self.more, 0) if self.resource == GPU else 0
 
 
 def read_message(workload: Workload) -> KueueMessage:

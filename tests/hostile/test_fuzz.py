@@ -1,12 +1,18 @@
 """The fuzzer itself: it finds faults, writes them down and can repeat itself; and each target is run for a moment."""
 
+import json
 import random
 import time
 from pathlib import Path
 
 import pytest
 
-from console.errors import Unreadable
+from console.errors import ProgramFailed, Unreadable
+from console.kube.exec import exit_code
+from console.kube.objects.meta import Condition, label_int
+from console.kube.objects.workload import Workload
+from console.scheduling.kueue_messages import read_message
+from kueue_rules import Requirement
 from tests.fuzz.__main__ import fuzz
 from tests.fuzz.inputs import changed, documents_of
 from tests.fuzz.targets import TARGETS, Target, run
@@ -30,6 +36,20 @@ def test_numbers_that_are_joined_by_what_stands_in_a_number_are_read_at_once(joi
     began = time.process_time()
     run(TARGETS["logs"], (line * 4 + line.replace("time", "!")).encode())
     assert time.process_time() - began < 2
+
+
+def test_what_is_no_integer_of_64_bits_is_no_number() -> None:
+    """Python raises ValueError where it has more than 4,300 digits."""
+    long = "9" * 5000
+    assert label_int(long, -1) == -1
+    assert not any(Requirement("key", operator, ("1",)).matches({"key": long}) for operator in ("Gt", "Lt"))
+    texts = (f"quota for nvidia.com/gpu in flavor a4, {long} more needed", f"allows to fit only {long} out of 9 pods")
+    for text in (f"insufficient unused {texts[0]}", texts[1]):
+        waiting = Workload("default", "job", conditions=(Condition("QuotaReserved", "False", message=text),))
+        assert (read_message(waiting).more_gpus, read_message(waiting).fits) == (0, -1)
+    for cause in ({"reason": "ExitCode", "message": long}, {"reason": "Other", "message": f"exit code {long}"}):
+        with pytest.raises(ProgramFailed):
+            exit_code(json.dumps({"status": "Failure", "details": {"causes": [cause]}}).encode(), "run it")
 
 
 def test_a_seed_gives_the_same_inputs_again() -> None:

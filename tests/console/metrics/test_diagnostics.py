@@ -84,6 +84,15 @@ def test_stacks_of_processes() -> None:
     assert second == ProcessStacks(42, "python3 -u train.py", error="Failed to find python version from target process")
 
 
+def test_a_dump_is_over_after_a_thousand_lines_that_are_none_of_it() -> None:
+    """Eight million empty lines behind one would each be looked through with all of its patterns, for seconds."""
+    parser = PySpyParser()
+    parser.feed(STACKS.encode() + b"\n" * 999)
+    assert parser.open
+    parser.feed(b"\n" * 100)
+    assert not parser.open
+
+
 def json_dump(*, indent: int | None) -> bytes:
     """Two processes as `py-spy dump --json` of version 0.4.1 prints them, the one with --locals."""
     frame = {

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+_INT64_DIGITS = 19
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
 _CONDITION_PREFIX = "node.kubernetes.io/"  # taints of a node's present state, which come and go
 
@@ -33,7 +34,7 @@ class Requirement(Struct, frozen=True):
             return (self.key in labels) is (self.operator == "Exists")
         if self.operator in {"Gt", "Lt"}:
             value, limit = labels.get(self.key, ""), self.values[0] if self.values else ""
-            if not (value.isdecimal() and limit.isdecimal()):
+            if not (value.isdecimal() and limit.isdecimal() and len(value) < _INT64_DIGITS > len(limit)):
                 return False
             return int(value) > int(limit) if self.operator == "Gt" else int(value) < int(limit)
         return (labels.get(self.key) in self.values) is (self.operator == "In")

@@ -51,6 +51,7 @@ _ERROR_LINE = re.compile(r"\s*Error: (.{1,1000})")
 
 
 MAX_THREADS, MAX_FRAMES = 4096, 1024  # of a process, and calls of a thread, that are kept
+MAX_LINES_BETWEEN = 1000  # lines that none of a dump's patterns takes, such as local variables, until the dump is over
 MAX_JSON_BYTES = 16 << 20  # bytes of a dump in JSON that are kept
 
 
@@ -109,6 +110,7 @@ class PySpyParser:
         self._headed: int | None = None  # the process whose head came last
         self._json: list[str] | None = None  # lines of a dump in JSON, from its first on
         self._kept = 0
+        self._between = 0  # lines since the last one of a dump
         self.open = False  # whether the last line was one of a dump in text, so that the next may be one too
 
     @property
@@ -130,7 +132,9 @@ class PySpyParser:
             self._parse_json_line(line)
         else:
             line = line[:MAX_LINE_BYTES]
-            self.open = self._parse_text_line(line) or (self.open and not line[:1].strip())
+            is_dump = self._parse_text_line(line)
+            self._between = 0 if is_dump else self._between + 1
+            self.open = is_dump or (self.open and not line[:1].strip() and self._between < MAX_LINES_BETWEEN)
 
     def _parse_json_line(self, line: str) -> None:
         """Add a line to the JSON dump, which ends with the line that closes the array; invalid JSON is dropped."""
