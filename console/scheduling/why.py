@@ -184,10 +184,7 @@ def awaited_ends(unblocks: Sequence[QuotaHolder], start: ExpectedStart | None) -
 
 
 def frees_enough(short_by: int, holders: Sequence[QuotaHolder], start: ExpectedStart | None) -> bool:
-    """Whether each of those after whose end it starts holds enough of that quota; of these `holders` are known.
-
-    A start names jobs without their namespaces: of two jobs of one name the smaller one has to hold enough.
-    """
+    """Whether each job after whose end it starts holds enough of that quota; of two jobs of one name both have to."""
     held = {each.name: each.gpus for each in sorted(holders, key=attrgetter("gpus"), reverse=True)}
     return all(held.get(name, -1) >= short_by for name in start_after(start))
 

@@ -57,7 +57,6 @@ _OWNER_WORDS = ("owner", "user", "username", "creator", "created-by", "submitted
 """Last part of labels and annotations in which other tools say who launched something."""
 _TOOL_LABELS = frozenset({"app.kubernetes.io/created-by"})  # a key of that kind that names programs, not people
 _MAX_LABEL_LENGTH = 63
-_INT64_DIGITS = 19
 _NOT_IN_LABEL_VALUES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -193,8 +192,8 @@ def conditions_of(item: list[ConditionSchema] | None) -> tuple[Condition, ...]:
 
 
 def label_int(text: str | None, default: int) -> int:
-    """The integer in a label or a message; the default if it is missing, no number, or longer than one of 64 bits."""
-    return int(text) if text and text.isdecimal() and len(text) < _INT64_DIGITS else default
+    """The integer in a label or a message; the default if it is missing, no number, or has more than 18 digits."""
+    return int(text) if text and text.isdecimal() and len(text) <= 18 else default
 
 
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"  # the one label that every namespace has
