@@ -92,7 +92,7 @@ class FilterLine(SearchLine):
     @property
     def _match_count_text(self) -> str:
         so_far = " so far" if self.table.listing.searching and self.table.filter_text else ""
-        return f"{len(self.table.shown):,}{so_far} of {len(self.table.listing.rows):,}"
+        return f"{len(self.table.listing):,}{so_far} of {len(self.table.listing.rows):,}"
 
     def show_matches(self) -> None:
         self.show_found(self._match_count_text)

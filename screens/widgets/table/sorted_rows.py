@@ -19,7 +19,37 @@ ROWS_PER_SAMPLED, RECURRING_PART = 16, 0.75
 """Of how many rows one is in the first of them, in which values to sort by are counted; and the part of these that is
 new at most where only the values are sorted, and rows are put to theirs."""
 ROWS_SEARCHED_PER_SLICE = 4000
-"""Rows whose texts are made before others get their turn."""
+"""Rows whose texts are made, or that are sorted ahead, before others get their turn."""
+
+
+def _is_moved(sort: Callable[[Any], Any] | None, touched: Iterable[tuple[int, RowKey, RowT | None, RowT]]) -> bool:
+    """Whether any row is new, or has another value to sort by than before."""
+    return sort is not None and any(old is None or sort(old) != sort(row) for *_, old, row in touched)
+
+
+def _sorted_places(values: Sequence[Any], *, descending: bool) -> list[int]:
+    """The order of rows by their sort values; equal rows stay in the given order."""
+    first = values[: len(values) // ROWS_PER_SAMPLED + 1]
+    if len(set(first)) > len(first) * RECURRING_PART:
+        return sorted(range(len(values)), key=values.__getitem__, reverse=descending)
+    places: dict[Any, list[int]] = {value: [] for value in sorted(set(values), reverse=descending)}
+    for place, value in enumerate(values):
+        places[value].append(place)
+    return list(chain.from_iterable(places.values()))
+
+
+def _sort_in_slices(listing: SortedRows[Any], sort: Callable[[Any], Any], *, descending: bool) -> Iterator[None]:
+    """Sort some rows after the other, then merge neighbours, into the listing's `order_ahead`."""
+    values, runs = listing.values_ahead, list[list[int]]()
+    while some := listing._all[len(values) : len(values) + ROWS_SEARCHED_PER_SLICE]:
+        values += [sort(listing.rows[key]) for key in some]
+        runs.append(sorted(range(len(values) - len(some), len(values)), key=values.__getitem__, reverse=descending))
+        yield
+    while len(runs) > 1:
+        for at in range(len(runs) // 2):
+            runs[at : at + 2] = [sorted(chain(*runs[at : at + 2]), key=values.__getitem__, reverse=descending)]
+            yield
+    listing.order_ahead = list(chain(*runs))
 
 
 class SortedRows(Generic[RowT]):
@@ -31,7 +61,6 @@ class SortedRows(Generic[RowT]):
     def __init__(self, text: Callable[[RowT], str]) -> None:
         self.rows: Mapping[RowKey, RowT] = {}
         self.behind = False  # whether not all rows that were given are among them yet
-        self.keys: list[RowKey] = []  # keys of the shown rows, top to bottom
         self.changes: list[tuple[RowT | None, RowT | None]] = []
         """Rows before and after the last update, where they are not the same object; None: there was or is none."""
         self.searching = False  # whether texts of rows are missing, which then are not shown
@@ -40,7 +69,7 @@ class SortedRows(Generic[RowT]):
         self._due: Iterator[tuple[int, RowKey, RowT | None, RowT]] = iter(())
         """Of the rows given those that are new or others than before: place (-1: not known), and what they were."""
         self._in_place = True  # whether no row that was there before has gone or moved
-        self._text = text
+        self._text_of: Callable[[RowT], str] = lambda row: text(row).casefold() or " "
         self._sort: Callable[[RowT], Any] | None = None
         self._descending = False
         self._wanted: list[str] = []
@@ -51,6 +80,12 @@ class SortedRows(Generic[RowT]):
         self._order: list[int] = []  # the places of all rows, top to bottom
         self._unsorted = False  # whether rows stand in it as they came: they are sorted once all have
         self._found = self._order  # those of the rows that are shown
+        self._keys: list[RowKey] | None = []  # of the rows that are shown; None until they are asked for
+        self._place = 0  # of the row that was looked for last
+        self._ahead: tuple[Callable[[RowT], Any], bool] | None = None  # by what rows are sorted ahead, and how
+        self.values_ahead: list[Any] = []
+        self.order_ahead: list[int] = []  # empty until it is complete
+        self._slices_ahead: Iterator[None] = iter(())
         self._missing: Iterator[int] = iter(())  # those of the rows whose text is not made yet
 
     def update(self, rows: Mapping[RowKey, RowT], at_once: int = sys.maxsize) -> bool:
@@ -73,9 +108,15 @@ class SortedRows(Generic[RowT]):
             self.rows = self._taken
         if not touched and not gone and self._in_place and not self._unsorted:
             return False
-        if len(self.rows) < MANY_ROWS or len(touched) > len(self.rows) // FEW_CHANGES_PART:
-            return self._arrange_all()
-        return self._arrange_anew(touched, gone)
+        if not self.is_large or len(touched) > len(self.rows) // FEW_CHANGES_PART:
+            shown = self.keys
+            self._arrange_all()
+            return self.keys != shown
+        if self._ahead is not None and (gone or _is_moved(self._ahead[0], touched)):
+            self._ahead = None
+        if moved := self._arrange_anew(touched, gone):
+            self._show_matches(self._order)
+        return moved
 
     def _changed_keys(self, rows: Mapping[RowKey, RowT]) -> Set[RowKey]:
         """Compare the given rows with the known ones and note the differences; returns the keys that are gone."""
@@ -95,8 +136,28 @@ class SortedRows(Generic[RowT]):
     def sort_by(self, sort: Callable[[RowT], Any] | None, *, descending: bool = False) -> None:
         """Sort rows by a column; None keeps the given order."""
         self._sort, self._descending = sort, descending
-        self._sort_anew()
+        if self._ahead != (sort, descending) or len(self.values_ahead) < len(self._all):
+            self._sort_anew()
+        else:
+            for _ in self._slices_ahead:
+                pass
+            self._values, self._order = self.values_ahead, self.order_ahead
+        self._ahead = None
         self._show_matches(self._order)
+
+    def expect_sort(self, sort: Callable[[RowT], Any], *, descending: bool) -> None:
+        """Begin to sort the rows by the column that is likely to be next, if there are many."""
+        if self.is_large and not self.behind and self._ahead != (sort, descending):
+            self._ahead, self.values_ahead, self.order_ahead = (sort, descending), [], []
+            self._slices_ahead = _sort_in_slices(self, sort, descending=descending)
+
+    @property
+    def sorting_ahead(self) -> bool:
+        """Whether `expect_sort` has begun what `sort_ahead` has to go on with."""
+        return self._ahead is not None and not self.order_ahead
+
+    def sort_ahead(self) -> None:
+        next(self._slices_ahead, None)
 
     def filter_by(self, text: str) -> None:
         """Show rows that contain every word, and none of the words prefixed with "!"."""
@@ -105,18 +166,39 @@ class SortedRows(Generic[RowT]):
         self._wanted = [word for word in words if not word.startswith("!")]
         self._unwanted = [word[1:] for word in words if word.startswith("!") and len(word) > 1]
         narrower = all(any(old in new for new in self._wanted) for old in wanted) and {*unwanted} <= {*self._unwanted}
-        if self.filters and (not self._texts or len(self.rows) < MANY_ROWS):
+        if self.filters and not (self._texts and self.is_large):
             self.read_texts()
             narrower = False
         self._show_matches(self._found if narrower and not self.searching else self._order)
 
     @property
+    def is_large(self) -> bool:
+        return len(self.rows) >= MANY_ROWS
+
+    @property
     def filters(self) -> bool:
         return bool(self._wanted or self._unwanted)
 
+    def __len__(self) -> int:
+        """How many rows are shown."""
+        return len(self._found)
+
+    @property
+    def keys(self) -> list[RowKey]:
+        """The keys of the shown rows, top to bottom."""
+        if self._keys is None:
+            self._keys = list(map(self._all.__getitem__, self._found))
+        return self._keys
+
+    def key_at(self, index: int) -> RowKey:
+        return self._all[self._found[index]]
+
     def index(self, key: RowKey) -> int | None:
+        """The number of that row among those that are shown."""
         try:
-            return self.keys.index(key)
+            if not (self._place < len(self._all) and self._all[self._place] == key):
+                self._place = self._all.index(key)
+            return self._found.index(self._place)
         except ValueError:
             return None
 
@@ -128,7 +210,7 @@ class SortedRows(Generic[RowT]):
 
     def expect_filter(self) -> None:
         """Begin to prepare the texts that the filter searches, if there are many."""
-        if not self._texts and len(self.rows) >= MANY_ROWS:
+        if not self._texts and self.is_large:
             self.read_texts()
 
     def read_texts(self) -> None:
@@ -150,46 +232,30 @@ class SortedRows(Generic[RowT]):
             self._texts[place], made = self._text_of(self.rows[self._all[place]]), made + 1
         self.searching = made == ROWS_SEARCHED_PER_SLICE
 
-    def _text_of(self, row: RowT) -> str:
-        return self._text(row).casefold() or " "
-
     def _sort_anew(self) -> None:
         self._values = list(map(self._sort, self.rows.values())) if self._sort is not None else []
         self._unsorted = False
-        self._order = self._sorted_places() if self._values else list(range(len(self._all)))
+        self._order = (
+            _sorted_places(self._values, descending=self._descending) if self._values else list(range(len(self._all)))
+        )
 
-    def _sorted_places(self) -> list[int]:
-        """The order of all rows by their sort values; equal rows stay in the given order."""
-        values, descending = self._values, self._descending
-        first = values[: len(values) // ROWS_PER_SAMPLED + 1]
-        if len(set(first)) > len(first) * RECURRING_PART:
-            return sorted(range(len(values)), key=values.__getitem__, reverse=descending)
-        places: dict[Any, list[int]] = {value: [] for value in sorted(set(values), reverse=descending)}
-        for place, value in enumerate(values):
-            places[value].append(place)
-        return list(chain.from_iterable(places.values()))
-
-    def _arrange_all(self) -> bool:
+    def _arrange_all(self) -> None:
         """Filter and sort all rows anew."""
-        self._all, self._texts, self.searching = list(self.rows), [], False
+        self._all, self._texts, self.searching, self._ahead = list(self.rows), [], False, None
         self._sort_anew()
         if self.filters:
             self.read_texts()
-        return self._show_matches(self._order)
+        self._show_matches(self._order)
 
     def _arrange_anew(self, touched: Sequence[tuple[int, RowKey, RowT | None, RowT]], gone: Set[RowKey]) -> bool:
-        """Filter and sort only the rows that changed."""
+        """Filter and sort only the rows that changed; returns whether any may have moved."""
         sort, texts, known = self._sort, self._texts, len(self._all) - len(gone)
         new = {key: row for _, key, old, row in touched if old is None}
         changed = {key: place for place, key, old, row in touched if old is not None}
-        moved = sort is not None and any(sort(old) != sort(row) for _, _, old, row in touched if old is not None)
+        moved = _is_moved(sort, touched)
         if gone:
-            stay = [key not in gone for key in self._all]
-            at = list(accumulate(stay, initial=0))
-            self._order = [at[place] for place in self._order if stay[place]]
-            self._all, self._values = list(compress(self._all, stay)), list(compress(self._values, stay))
-            self._texts = texts = list(compress(texts, stay))
-            self._missing = (place for place in range(known) if not texts[place])
+            self._remove(gone)
+            texts = self._texts
         differs = False
         places: Iterable[int] = changed.values() if moved or texts else ()
         if -1 in places:
@@ -200,33 +266,40 @@ class SortedRows(Generic[RowT]):
                 self._values[place] = sort(row)
             if texts:
                 before, texts[place] = texts[place], self._text_of(row)
-                differs |= self._matches_filter(before) != self._matches_filter(texts[place])
+                differs |= self._finds(before) != self._finds(texts[place])
         self._all += new
         self._order += range(known, len(self._all))
         if texts:
             texts += map(self._text_of, new.values())
         if not self._in_place and self._all != list(self.rows):
-            return self._arrange_all()
+            self._arrange_all()
+            return True
         if sort is not None:
             self._values += map(sort, new.values())
             moved |= self._unsorted
-            self._unsorted = self.behind and bool(moved or new)
-            if (moved or new) and not self.behind:
+            self._unsorted = self.behind and moved
+            if moved and not self.behind:
                 self._order.sort(key=self._values.__getitem__, reverse=self._descending)
-        return bool(moved or new or gone or differs) and self._show_matches(self._order)
+        return bool(moved or new or gone or differs)
 
-    def _matches_filter(self, text: str) -> bool:
+    def _remove(self, gone: Set[RowKey]) -> None:
+        stay = [key not in gone for key in self._all]
+        at = list(accumulate(stay, initial=0))
+        self._order = [at[place] for place in self._order if stay[place]]
+        self._all, self._values = list(compress(self._all, stay)), list(compress(self._values, stay))
+        self._texts = texts = list(compress(self._texts, stay))
+        self._missing = (place for place in range(at[-1]) if not texts[place])
+
+    def _finds(self, text: str) -> bool:
         return all(word in text for word in self._wanted) and not any(word in text for word in self._unwanted)
 
-    def _show_matches(self, among: list[int]) -> bool:
-        """Show what the filter lets through of the rows at these places; returns whether any row moved."""
-        keys, texts = self._all, self._texts
+    def _show_matches(self, among: list[int]) -> None:
+        """Show what the filter lets through of the rows at these places."""
+        texts = self._texts
         if self.filters and self.searching:
             among = list(filter(texts.__getitem__, among))
         for word in self._wanted:
             among = [place for place in among if word in texts[place]]
         for word in self._unwanted:
             among = [place for place in among if word not in texts[place]]
-        self._found, before = among, self.keys
-        self.keys = list(map(keys.__getitem__, among))
-        return self.keys != before
+        self._found, self._keys = among, None

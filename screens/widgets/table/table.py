@@ -31,12 +31,14 @@ from textual.strip import Strip
 
 from console.kube.snapshot import WatchState, WatchStatus
 from console.settings_file import ListConfig
+from console.work_slices import key_expected
 from screens.columns.column import PAGE, Column, RowKey, RowT
 from screens.widgets.styled_text import PaintedLines, call_after
 from screens.widgets.table.row_painter import GAP, MARGIN, EmptyNotice, RowPainter, notice_for
 from screens.widgets.table.sorted_rows import SortedRows
 from screens.wording import spans_of
 
+PAINTED_SECONDS = 0.05  # seconds after which a key is painted in most tables
 _UNWATCHED_STATUS = WatchStatus("", WatchState.LIVE)  # of rows that no watch brings
 
 
@@ -106,7 +108,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self.filter_text = ""
         self.sorted_by = ""
         self.descending = False
-        self._reading = False  # whether texts for the filter are about to be made
+        self._preparing = False  # whether the next slice for the filter or an order is due
         self._laid_out_in = Size(0, 0)
         self._cursor: RowKey | None = None
         self._cursor_index = 0
@@ -185,7 +187,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         grew = self._painter.measure([row for row in new if row is not None])
         if self.marks:
             self.marks &= rows.keys()
-        self._read_texts()
+        self._prepare()
         if moved:
             self._keep_in_place()
         if moved and fills:
@@ -212,7 +214,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
     @property
     def lines_wanted(self) -> int:
         """Lines that the titles and all rows take, or what stands in place of rows."""
-        return 1 + (len(self.shown) + len(self._heads) or len(self._painter.notice_lines(self._empty_notice())))
+        return 1 + (len(self.listing) + len(self._heads) or len(self._painter.notice_lines(self._empty_notice())))
 
     @property
     def columns_wanted(self) -> int:
@@ -252,7 +254,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self.filter_text = text
         self.listing.filter_by(text)
         self._show_found()
-        self._read_texts()
+        self._prepare()
 
     def _show_found(self) -> None:
         self._keep_in_place()
@@ -264,26 +266,35 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self.listing.forget_texts()
         if self.filter_text:
             self._show_found()
-            self._read_texts()
+            self._prepare()
 
     def expect_filter(self) -> None:
         """Make the texts that the filter searches: words are likely to be typed."""
         self.listing.expect_filter()
-        self._read_texts()
+        self._prepare()
 
-    def _read_texts(self) -> None:
-        """Prepare the missing texts for the filter in slices of time."""
-        if self.listing.searching and not self._reading:
-            self._reading = True
-            call_after(self, 0, self._read_on)
+    def _prepare(self, after: float = 0.0, *, sort: bool = False) -> None:
+        """Prepare the missing texts for the filter, then the next order, in slices of time.
 
-    def _read_on(self) -> None:
-        self._reading = False
-        self.listing.read_on()
-        if self.listing.searching:
-            self._read_texts()
-        elif self.filter_text:
-            self._show_found()
+        `sort`: begin that, if many rows may soon be sorted by the column that `action_sort` takes next.
+        """
+        if sort and self.listing.is_large and key_expected() and not self.filter_text:
+            column = _next_to_sort_by(self._painter, self.sorted_by)
+            if column is not None and column.order is not None:
+                self.listing.expect_sort(column.order, descending=column.down)
+        if (self.listing.searching or self.listing.sorting_ahead) and not self._preparing:
+            self._preparing = True
+            call_after(self, after, self._prepare_slice)
+
+    def _prepare_slice(self) -> None:
+        self._preparing = False
+        if not self.listing.searching:
+            self.listing.sort_ahead()
+        else:
+            self.listing.read_on()
+            if self.filter_text and not self.listing.searching:
+                self._show_found()
+        self._prepare()
 
     def sort_by(self, name: str, *, descending: bool | None = None) -> None:
         """Sort by the column of that name; "" keeps the given order."""
@@ -292,6 +303,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self.descending = (column.down if column else False) if descending is None else descending
         self.listing.sort_by(column.order if column else None, descending=self.descending)
         self._show_found()
+        self._prepare(PAINTED_SECONDS, sort=True)
 
     # keys
 
@@ -302,17 +314,15 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self._move_cursor(self._cursor_index + pages * max(1, self.size.height - 2))
 
     def action_edge(self, last: int) -> None:
-        self._move_cursor(len(self.shown) - 1 if last else 0)
+        self._move_cursor(len(self.listing) - 1 if last else 0)
 
     def action_open(self) -> None:
         if self._cursor is not None:
             self.post_message(self.Opened(self, self._cursor))
 
     def action_sort(self) -> None:
-        names = [column.name for column, _ in self._painter.columns_now() if column.sort]
-        if names:
-            at = names.index(self.sorted_by) + 1 if self.sorted_by in names else 0
-            self.sort_by(names[at % len(names)])
+        if (column := _next_to_sort_by(self._painter, self.sorted_by)) is not None:
+            self.sort_by(column.name)
 
     def action_reverse(self) -> None:
         if self.sorted_by:
@@ -342,7 +352,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
             self._sort_at(offset.x)
             return
         index = _at_line(self._heads, offset.y - 1 + self.scroll_offset.y)
-        if isinstance(index, int) and index < len(self.shown):
+        if isinstance(index, int) and index < len(self.listing):
             self._move_cursor(index)
             if event.chain == 2:
                 self.action_open()
@@ -382,14 +392,14 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         """One visible line: titles or a row."""
         if y == 0:
             return self._painter.titles(self.sorted_by, descending=self.descending)
-        if not self.shown:
+        if not self.listing:
             return self._painter.notice(self._empty_notice(), y - 1)
         index = _at_line(self._heads, y - 1 + self.scroll_offset.y)
         if isinstance(index, str):
             return self._painter.heading(index)
-        if index >= len(self.shown):
+        if index >= len(self.listing):
             return Strip.blank(self.size.width, self.rich_style)
-        key = self.shown[index]
+        key = self.listing.key_at(index)
         marked, focused = key in self.marks, self.screen.focused
         apart = focused is not self and isinstance(focused, ResourceTable)
         return self._painter.row(key, self.listing.rows[key], here=key == self._cursor, marked=marked, apart=apart)
@@ -408,7 +418,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         old = self._cursor_index
         self._cursor_before = key = self._cursor or self._cursor_before
         found = self.listing.index(key) if key is not None else None
-        rows, self._heads, offset = len(self.shown), _find_heads(self), self.scroll_offset.y
+        rows, self._heads, offset = len(self.listing), _find_heads(self), self.scroll_offset.y
         _scroll_over(self, Size(self.size.width, rows + len(self._heads) + 1))
         index = found if found is not None else min(old, rows - 1)
         if found is not None and offset > 0:
@@ -416,9 +426,9 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self._move_cursor(index)
 
     def _move_cursor(self, index: int) -> None:
-        rows = self.shown
-        index = max(0, min(index, len(rows) - 1))
-        key = rows[index] if rows else None
+        rows = len(self.listing)
+        index = max(0, min(index, rows - 1))
+        key = self.listing.key_at(index) if rows else None
         before = self._cursor
         old_y, y = _line_of(self._heads, self._cursor_index), _line_of(self._heads, index)
         self._cursor_index, self._cursor = index, key
@@ -436,6 +446,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         if key != before:
             self.moved()
             self.post_message(self.Highlighted(self, key))
+            self._prepare(PAINTED_SECONDS, sort=True)
 
 
 def _scroll_over(table: ScrollView, size: Size) -> None:
@@ -453,11 +464,17 @@ def _scroll_over(table: ScrollView, size: Size) -> None:
     table.scroll_y = min(table.scroll_y, table.max_scroll_y)
 
 
+def _next_to_sort_by(painter: RowPainter[Any], sorted_by: str) -> Column[Any] | None:
+    columns = [column for column, _ in painter.columns_now() if column.sort]
+    at = next((number for number, each in enumerate(columns, 1) if each.name == sorted_by), 0)
+    return columns[at % len(columns)] if columns else None
+
+
 def _find_heads(table: ResourceTable[Any]) -> list[tuple[int, str]]:
-    """The rows where a new group begins; None if rows are not grouped."""
-    keys, ends = table.shown, [0]
-    if not table.sorted_by:
-        ends += [bisect_left(keys, place, key=table.place_of) for place, _ in table.GROUPS]
+    """The rows where a new group begins; none if rows are not grouped."""
+    if not table.GROUPS or table.sorted_by:
+        return []
+    ends = [0, *(bisect_left(table.shown, place, key=table.place_of) for place, _ in table.GROUPS)]
     found = [(at, title) for (at, end), (_, title) in zip(pairwise(ends), table.GROUPS, strict=False) if at < end]
     return found if found[1:] else []
 

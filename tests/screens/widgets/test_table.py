@@ -289,6 +289,17 @@ async def test_columns_without_a_title_stand_each_in_its_place() -> None:
         assert first.index("alarms ") < first.index("the last alarms")
 
 
+def sort_both(grown: SortedRows[Thing], anew: SortedRows[Thing], sort: Any, *, descending: bool) -> None:
+    for each in (grown, anew):
+        each.sort_by(sort, descending=descending)
+    assert grown.keys == anew.keys, "What is sorted ahead is as if sorted now"
+
+
+def sort_ahead(listing: SortedRows[Thing], slices: int) -> None:
+    for _ in range(slices):
+        listing.sort_ahead()
+
+
 def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("screens.widgets.table.sorted_rows.MANY_ROWS", 0)
     monkeypatch.setattr("screens.widgets.table.sorted_rows.ROWS_SEARCHED_PER_SLICE", 5)
@@ -297,6 +308,7 @@ def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pyte
         grown: SortedRows[Thing] = SortedRows(lambda thing: thing.name)
         at_once = chance.choice([3, 1000])
         sort = chance.choice([None, lambda thing: (thing.size, thing.name)])
+        ahead = chance.choice([lambda thing: thing.name, lambda thing: (thing.size % 7, thing.name)])
         grown.filter_by(chance.choice(["", "1", "!2"]))
         grown.sort_by(sort, descending=number % 2 == 0)
         rows: dict[tuple[str, ...], Thing] = {}
@@ -324,7 +336,11 @@ def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pyte
                 grown.read_on()
             assert moved or shown == anew.keys
             assert grown.keys == anew.keys
-            assert [grown.index(key) for key in grown.keys] == list(range(len(grown.keys)))
+            assert [grown.index(key) for key in grown.keys] == list(range(len(grown)))
+            sort = chance.choice([sort, sort, ahead])
+            sort_both(grown, anew, sort, descending=number % 2 == 0)
+            grown.expect_sort(ahead, descending=number % 2 == 0)
+            sort_ahead(grown, chance.randrange(30))
             left = Counter({id(row): 1 for row in rows.values()})
             left.subtract(id(row) for row in before.values())
             told = Counter(id(new) for _, new in changes if new is not None)
@@ -364,6 +380,28 @@ def test_a_letter_asks_no_row_for_its_text_again() -> None:
     listing.update({**rows, ("n00001",): Thing("other"), ("n1",): Thing("n01")})
     assert asked[len(rows) :] == ["other", "n01"]
     assert len(listing.keys) == ROWS_SEARCHED_PER_SLICE + 2
+
+
+def test_an_order_made_ahead_asks_no_row_for_its_value_again() -> None:
+    asked: list[int] = []
+
+    def size(thing: Thing) -> int:
+        asked.append(thing.size)
+        return thing.size
+
+    listing: SortedRows[Thing] = SortedRows(lambda thing: thing.name)
+    rows: dict[tuple[str, ...], Thing] = {(f"n{number}",): Thing("", -number % 777) for number in range(9_001)}
+    listing.update(rows)
+    listing.expect_sort(size, descending=True)
+    while listing.sorting_ahead:
+        before = len(asked)
+        listing.sort_ahead()
+        assert len(asked) <= before + ROWS_SEARCHED_PER_SLICE
+    listing.update({**rows, ("n7",): replace(rows["n7",], name="other")})
+    del asked[:]
+    listing.sort_by(size, descending=True)
+    assert not asked
+    assert listing.keys == sorted(rows, key=lambda key: -rows[key].size)
 
 
 async def test_a_column_that_tells_no_two_rows_apart_goes_before_a_text_is_cut() -> None:
