@@ -7,6 +7,8 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from console.alarm_thresholds import Thresholds
@@ -50,6 +52,8 @@ class AlarmService:
         self._asked: list[AlarmWatch] = []  # of jobs that somebody waited for
         self._notified = 0.0
         self._rounds: asyncio.Task[None] | None = None
+        self._seen: tuple[object, str] = None, ""  # the JobSets and the namespace of the last round
+        self._running: list[JobSet] = []
         self._ending: set[asyncio.Task[None]] = set()
 
     @property
@@ -93,15 +97,16 @@ class AlarmService:
 
     async def _update_periodically(self) -> None:
         while True:
-            for job in [job for job in self.jobs.values() if not job.is_opened]:
+            for job in [job for job in self.jobs.values() if not job.is_opened and job.measures.start is not None]:
                 await job.load_earlier_phases()
             await self.update_jobs()
             await asyncio.sleep(POLL_SECONDS)
 
     async def update_jobs(self) -> None:
-        """Check every running job that is not open on a page."""
-        slices = WorkSlices()
-        running = self._running_jobs()
+        """Check every running job that is not open on a page; those at rest only where a JobSet has changed."""
+        slices, seen = WorkSlices(), (self._sources.cluster.fleet.jobsets, self.namespace)
+        unchanged, self._seen = seen[0] is self._seen[0] and seen[1] == self._seen[1], seen
+        self._running = running = self._running if unchanged else self._running_jobs()
         new = [each.key for each in running if (job := self.jobs.get(each.key)) is None or job.has_ended]
         for key in new[:MAX_STARTS_AT_ONCE]:
             if (job := self.jobs.get(key)) is None or job.has_ended:
@@ -109,7 +114,7 @@ class AlarmService:
             await slices.pause()
         shares = self._log_shares(running)
         for key, job in list(self.jobs.items()):
-            if self.jobs.get(key) is not job or job.is_opened:
+            if self.jobs.get(key) is not job or job.is_opened or (unchanged and job.is_at_rest and key not in shares):
                 continue
             if not job.update_streams(shares.get(key, 0)) or not self._is_watched(key):
                 self._end_job(job)
@@ -166,7 +171,7 @@ class AlarmService:
         return [each for each in self._list_alarms() if self._is_watched((each.namespace, each.job))]
 
     def _list_alarms(self) -> list[Alarm]:
-        every = [*self._past, *(alarm for job in self.jobs.values() for alarm in job.watch.alarms)]
+        every = chain(self._past, chain.from_iterable(map(attrgetter("watch.alarms"), self.jobs.values())))
         return sorted(every, key=lambda alarm: -alarm.time)
 
     def pop_new_alarms(self) -> list[Alarm]:

@@ -233,6 +233,7 @@ class JobMonitor:
         self._heard: dict[int, float] = {}  # when each rank printed its last line, by the clock of its node
         self._again: dict[tuple[str, int, int], float] = {}
         self._seen: JobSet | None = None
+        self.is_at_rest = False  # whether it was looked at, and no log is followed: a change of its JobSet tells more
         self._works = _BackgroundWork(key[1])
         self._asked = 0.0  # when its GPUs were read, or an exporter to read them from was looked for
         self._looked, self._look_again = 0.0, 0.0  # when it was inspected, and when another inspection is due
@@ -416,6 +417,7 @@ class JobMonitor:
         if jobset is not None:
             self.measures.set_job_facts(jobset, fleet)
             self._follow_logs(streams)
+            self.is_at_rest = not self._tasks
             due = self._thresholds.gpus and self._works.is_free("gpus") and now > self._asked + self._thresholds.gpus
             if due:
                 self._asked = now

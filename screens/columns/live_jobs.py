@@ -90,9 +90,10 @@ def alarm_by_log(line: JobLine) -> Alarm | None:
 def alarms_of_session(session: Session, fleet: Fleet, namespace: str = "") -> list[Alarm]:
     """The alarms of followed jobs and those found at the ends of jobs' logs, the latest first."""
     known = session.measures.progress_reader.known
-    live = (each for each in fleet.jobsets.values() if not each.finished and namespace in {"", each.namespace})
-    odd = (each for each in live if (found := known.get(each.uid)) and (found.end or found.nan or found.stalled))
-    by_log = [alarm for each in odd if (alarm := alarm_by_log(live_line(session, each, fleet))) is not None]
+    ill = {uid for uid, found in known.items() if found.end or found.nan or found.stalled}
+    odd = [each for each in fleet.jobsets.values() if each.uid in ill and namespace in {"", each.namespace}]
+    live = (live_line(session, each, fleet) for each in odd if not each.finished)
+    by_log = [alarm for line in live if (alarm := alarm_by_log(line)) is not None]
     return sorted([*session.alarms.latest_alarms, *by_log], key=lambda each: -each.since)
 
 
