@@ -54,6 +54,14 @@ def load_catalog() -> ChartCatalog:
     return ChartCatalog.from_chart()
 
 
+def _load_kubeconfig(settings: Settings) -> Kubeconfig:
+    """The kubeconfig; imports what speaks to the network, too."""
+    WatchedCluster.prepare()
+    from console.kube.kubeconfig import load
+
+    return load(settings.kubeconfig)
+
+
 def _reset_on_context_change(watch: WatchedCluster, part: _PartT) -> _PartT:
     watch.when_left.append(part.on_context_changed)
     return part
@@ -98,11 +106,8 @@ class Session:
         command that looks once and ends.
         """
         kinds = tuple(FLEET_FIELDS) if kinds is None else kinds
-        await asyncio.to_thread(WatchedCluster.prepare)
-        from console.kube.kubeconfig import load
-
         try:
-            kubeconfig = await asyncio.to_thread(load, settings.kubeconfig)
+            kubeconfig = await asyncio.to_thread(_load_kubeconfig, settings)
             kubeconfig.target(settings.context)
         except BadKubeconfig:
             if not settings.context.startswith("gke_") or settings.practice:

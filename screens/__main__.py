@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from console.errors import BadInput, ConsoleError
-from screens.cli import crash_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -47,6 +46,9 @@ def run_and_leave() -> NoReturn:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
+    gc.set_threshold(COMMAND_GC_THRESHOLD)
+    from screens.cli import crash_report  # and all that is imported for it, in which Python would look 18 times
+
     argv = sys.argv[1:] if argv is None else argv
     is_closed = sys.stdout is None
     for name in ("stdin", "stdout", "stderr"):
@@ -54,7 +56,6 @@ def main(argv: list[str] | None = None) -> int:
             place = os.open(os.devnull, os.O_RDWR)
             if name != "stdin":  # who reads that says that it is closed
                 setattr(sys, name, os.fdopen(place, "w"))
-    gc.set_threshold(COMMAND_GC_THRESHOLD)
     crash_report.install_hooks()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for the words that may stand at the cursor
         from screens.cli.command_line import parser_of_line

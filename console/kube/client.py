@@ -253,8 +253,8 @@ _KUEUE_IMAGE = re.compile(r"/kueue:v?(0\.\d{1,3}\.\d{1,3})\b")
 class ApiDiscovery:
     """The API groups and versions that a server offers; requested once, and again after `clear_cache`.
 
-    Only the list of groups and the groups of JobSet and Kueue are asked for. Both come from the API server itself, so
-    an aggregated API whose server is down neither slows this nor breaks it.
+    Only the list of groups and the group of Kueue are asked for. Both come from the API server itself, so an aggregated
+    API whose server is down neither slows this nor breaks it.
     """
 
     def __init__(self, client: Client) -> None:
@@ -276,11 +276,9 @@ class ApiDiscovery:
             if self._groups is None:
                 body = await self._client.request("GET", "/apis", doing="list the APIs of the server")
                 self._groups = {group.name or "": group.names for group in read_object(body, _Groups).groups or ()}
-            served = self._groups.get(kind.group)
-            if served is None:
-                return ""
-            for version in kind.versions:
-                if version in served and kind.plural in await self._plural_names(f"{kind.group}/{version}"):
+            known = [version for version in kind.versions if version in self._groups.get(kind.group, ())]
+            for version in known:  # of a kind that is read in one version only, its list says whether it is there
+                if len(kind.versions) == 1 or kind.plural in await self._plural_names(f"{kind.group}/{version}"):
                     return version
         return ""
 

@@ -309,8 +309,10 @@ class HttpConnections:
                 answer = await self._send_and_wait(request, who, doing)
         except Unreachable:
             self.mark_suspect()
-            self.login.forget_certificates()
             self._reached.clear()
+            if self.login.server.startswith("https:"):
+                await self.login.certificates()  # which says it better where the authority is damaged
+            self.login.forget_certificates()
             raise
         self._reached.set()
         return answer
@@ -470,7 +472,7 @@ class HttpConnections:
     async def _set_certificates(self, curl: pycurl.Curl) -> None:
         if not self.login.server.startswith("https:"):
             return
-        given = await self.login.certificates()
+        given = await self.login.certificates(checked=False)
         if given.authority:
             curl.setopt(pycurl.CAINFO_BLOB, given.authority.encode())
         else:

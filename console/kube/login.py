@@ -292,10 +292,15 @@ class Login:
             self._tls = await asyncio.to_thread(self._make_tls)
         return self._tls
 
-    async def certificates(self) -> Certificates:
-        """The certificates behind `tls` as PEM texts, for libcurl. Raises BadKubeconfig."""
+    async def certificates(self, *, checked: bool = True) -> Certificates:
+        """The certificates behind `tls` as PEM texts, for libcurl. Raises BadKubeconfig.
+
+        `checked`: also for a damaged authority; it takes 2 ms, so that a request checks it only once it has failed.
+        """
         if self._certificates is None:
             self._certificates = await asyncio.to_thread(self._read_certificates)
+        if checked:
+            await asyncio.to_thread(self._check_authority, self._certificates.authority)
         return self._certificates
 
     async def _obtain_credentials(self) -> None:
@@ -355,14 +360,17 @@ class Login:
         if authority and cluster.insecure_skip_tls_verify:
             why = f'Context "{self.target.context}" sets both a certificate authority and insecure-skip-tls-verify.'
             raise BadKubeconfig(why, "Remove one of the two from the kubeconfig.")
+        return Certificates(authority, self._client_certificate(), bool(cluster.insecure_skip_tls_verify))
+
+    def _check_authority(self, authority: str) -> None:
         if authority and not _holds_certificate(authority):
             what = f'The certificate authority of context "{self.target.context}"'
             why = f"{what} is no certificate: it is cut off or damaged."
             raise BadKubeconfig(why, "Write the kubeconfig again (for GKE: gcloud container clusters get-credentials).")
-        return Certificates(authority, self._client_certificate(), bool(cluster.insecure_skip_tls_verify))
 
     def _make_tls(self) -> ssl.SSLContext:
         given = self._read_certificates()
+        self._check_authority(given.authority)
         try:
             context = ssl.create_default_context(cadata=given.authority or None)
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # many clusters' authorities predate what it asks for

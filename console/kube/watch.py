@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
+from console.detached_tasks import start_task
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, Refused, Unreachable, Unreadable
 from console.kube.api_errors import StatusSchema, error_from_status
 from console.kube.backoff import DEFAULT_BACKOFF, Backoff, Retries
@@ -27,7 +28,7 @@ from console.work_slices import SLICE_SECONDS, WorkSlices, key_expected
 
 if TYPE_CHECKING:
     from console.kube.client import ApiDiscovery, Client, Connection
-    from console.kube.snapshot import Store
+    from console.kube.snapshot import KueueVersion, Store
     from console.kube.watched_kinds import Key, KindReader, ListPage
 
 Selection = Mapping[str, str] | Callable[["Client"], Awaitable[Mapping[str, str]]]
@@ -390,10 +391,13 @@ async def store_kind(
 ) -> None:
     """Keep the store's objects of a kind equal to the server's; without `goes_on` only list them."""
     kind, catalogue = kind_named(plural), connection.catalogue
+    asking: asyncio.Task[KueueVersion] | None = None
     async with aclosing(watch_kind(connection.client, catalogue, kind, namespace, query)) as changes:
         async for change in changes:
             if plural == "clusterqueues" and isinstance(change, Served):
-                store.kueue = await catalogue.kueue_version()
+                asking = start_task(catalogue.kueue_version(), "kueue:version")
+            elif asking is not None and not isinstance(change, Disconnected):
+                store.kueue, asking = await asking, None
             _store_change(store, plural, change)
             if store.object_count(plural) > MAX_OBJECTS:
                 message = f"The API server's watch of {plural} does not end: {MAX_OBJECTS:,} objects so far."

@@ -1,4 +1,4 @@
-"""Connects, keeps a snapshot, and switches contexts; what speaks to the network is imported by `connect`."""
+"""Connects, keeps a snapshot, and switches contexts; what speaks to the network is imported by `prepare`."""
 
 from __future__ import annotations
 
@@ -99,9 +99,8 @@ class WatchedCluster:
     async def connect(self, context: str, namespace: str) -> None:
         """Watch this context instead, without waiting for the server. Raises BadKubeconfig."""
         target = self.kubeconfig.target(context)
-        connecting = await asyncio.to_thread(self.prepare)
         await self._disconnect()
-        self._connection = connecting.Connection(target)
+        self._connection = self.prepare().Connection(target)
         self.context, self.namespace, self.server_version = target.context, namespace or target.namespace, ""
         self.default_namespace = target.namespace
         self.answered.clear()

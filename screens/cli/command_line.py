@@ -167,7 +167,11 @@ def parse_command_line(argv: list[str] | None = None) -> Options:
     if argv is not None and "--" in argv:
         cut = argv.index("--")
         argv, program = argv[:cut], argv[cut + 1 :]
-    given: dict[str, Any] = vars(whole_parser().parse_args(argv))
+    if argv and argv[0] in COMMAND_HELP:  # the parsers of sixty others would take 1 ms
+        given: dict[str, Any] = vars(CommandParser(**_about_command(argv[0])).parser.parse_args(argv[1:]))
+        given["command"] = argv[0]
+    else:
+        given = vars(whole_parser().parse_args(argv))
     kind = command_of(given["command"]).options if given["command"] else ConsoleOptions
     if given["command"]:
         given.pop("plain", None)  # every command but the console prints lines
@@ -182,21 +186,25 @@ def parse_command_line(argv: list[str] | None = None) -> Options:
 class CommandParser:
     """A lazy parser of one command: it is built, and its module imported, on first use."""
 
-    command = ""
-
-    def __init__(self, **given: Any) -> None:
-        self._given = given
+    def __init__(self, *, command: str, **given: Any) -> None:
+        self._command, self._given = command, given
 
     @cached_property
     def parser(self) -> CommandLineParser:
         made = CommandLineParser(**self._given)
-        command_of(self.command).add(made)
+        command_of(self._command).add(made)
         return made
 
     def parse_known_args(
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         return self.parser.parse_known_args(args, namespace)
+
+
+def _about_command(name: str) -> dict[str, Any]:
+    what = COMMAND_HELP[name]
+    described = f"{what[0].upper()}{what[1:]}."
+    return {"command": name, "prog": f"a4 {name}", "description": described, "argument_default": argparse.SUPPRESS}
 
 
 class _GroupedHelpFormatter(argparse.HelpFormatter):
@@ -230,9 +238,7 @@ def whole_parser() -> argparse.ArgumentParser:
     for title, group in GROUPS.items():
         listed = parser.add_argument_group(title)
         for name, what in group.items():
-            described = f"{what[0].upper()}{what[1:]}."
-            made = commands.add_parser(name, help=what, description=described, argument_default=argparse.SUPPRESS)
-            made.command = name
+            commands.add_parser(name, help=what, **_about_command(name))
             listed._group_actions.append(commands._choices_actions[-1])
     return parser
 

@@ -169,11 +169,21 @@ async def test_a_catalogue_is_asked_once(plural: str, server: ApiServer, client:
 
 
 async def test_a_group_that_may_not_be_looked_at_counts_as_absent(server: ApiServer, client: Client) -> None:
-    server.refuse["/apis/jobset.x-k8s.io/v1alpha2"] = status(404, "gone", reason="NotFound")
-    assert await ApiDiscovery(client).version(kind("jobsets")) == ""
+    for version in server.groups["kueue.x-k8s.io"]:
+        server.refuse[f"/apis/kueue.x-k8s.io/{version}"] = status(404, "gone", reason="NotFound")
+    assert await ApiDiscovery(client).version(kind("workloads")) == ""
     server.refuse["/apis"] = status(404, "gone", reason="NotFound")
     with pytest.raises(NotFound):
-        await ApiDiscovery(client).version(kind("jobsets"))
+        await ApiDiscovery(client).version(kind("workloads"))
+
+
+async def test_the_list_of_a_kind_read_in_one_version_says_that_it_is_not_there(server: ApiServer) -> None:
+    server.refuse["/apis/jobset.x-k8s.io/v1alpha2/jobsets"] = [status(404, "no such thing", reason="NotFound")] * 2
+    async with fed(server, "jobsets") as told:
+        await eventually(lambda: seen(told, Disconnected))
+        assert told[-1].state is WatchState.ABSENT
+        assert "does not serve jobsets" in told[-1].error.message
+    assert not server.asked("/apis/jobset.x-k8s.io/v1alpha2")
 
 
 DEPLOYMENTS, OF_KUEUE = "/apis/apps/v1/deployments", "/apis/apps/v1/namespaces/kueue-system/deployments"
