@@ -26,7 +26,7 @@ from screens.cli.images import project_of, projects_option
 from screens.cli.job_arguments import JOB_KINDS
 from screens.cli.open_session import google_of, open_session
 from screens.cli.output import print_entries, print_json, print_line, print_listing, print_result, warn
-from screens.columns.google import STORAGE, of_bucket, of_filestore, of_lustre
+from screens.columns.google import FILESTORE, LUSTRE, STORAGE, of_bucket, of_file_system
 from screens.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -104,11 +104,10 @@ async def instances(options: InstanceOptions) -> int:
         project, region = project_of(options.projects), await google.storage.cluster_region()
         found: Sequence[LustreInstance] | Sequence[FilestoreInstance]
         if options.command == "lustre":
-            found = lustre = await google.storage.list_lustre(project)
-            places = [of_lustre(each, region) for each in lustre]
+            kind, found = LUSTRE, await google.storage.list_lustre(project)
         else:
-            found = filestore = await google.storage.list_filestore(project)
-            places = [of_filestore(each, region) for each in filestore]
+            kind, found = FILESTORE, await google.storage.list_filestore(project)
+        places = [of_file_system(kind, each, region) for each in found]
     if options.name:
         return _print_values(found, options)
     report = {"kind": options.command, "items": [{**asdict(each), "values": each.launch_values()} for each in found]}

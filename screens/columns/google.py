@@ -209,41 +209,19 @@ def of_bucket(found: Bucket, region: str) -> StoragePlace:
     )
 
 
-def of_lustre(found: LustreInstance, region: str) -> StoragePlace:
-    near = found.location.startswith(f"{region}-")
-    ready = found.state == "ACTIVE"
-    return StoragePlace(
-        LUSTRE,
-        found.name,
-        found.location,
-        _region_words(near, region),
-        near,
-        found.state,
-        f"{found.gib:,} GiB",
-        found.mount_point or found.why,
-        found.launch_values() if ready else {},
-    )
-
-
-def of_filestore(found: FilestoreInstance, region: str) -> StoragePlace:
+def of_file_system(kind: str, found: LustreInstance | FilestoreInstance, region: str) -> StoragePlace:
     near = found.location == region or found.location.startswith(f"{region}-")
-    ready = found.state == "READY" and found.address
-    address = f"{found.address}:/{found.share}" if found.address else found.why
     return StoragePlace(
-        FILESTORE,
+        kind,
         found.name,
         found.location,
-        _region_words(near, region),
+        ("same region" if near else f"not in {region}") if region else "",
         near,
         found.state,
         f"{found.gib:,} GiB",
-        address,
-        found.launch_values() if ready else {},
+        found.endpoint or found.why,
+        found.launch_values() if found.ready and found.endpoint else {},
     )
-
-
-def _region_words(near: bool, region: str) -> str:
-    return ("same region" if near else f"not in {region}") if region else ""
 
 
 def _match_cell(place: StoragePlace) -> Cell:

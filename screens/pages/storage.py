@@ -15,7 +15,7 @@ from console.errors import BadInput, Conflict, ConsoleError
 from console.google.bucket_paths import GcsPlace, StoredObject, parse_gcs_address
 from screens import wording
 from screens.columns.column import Column, RowKey, age_column
-from screens.columns.google import BUCKET, FILESTORE, LUSTRE, STORAGE, StoragePlace, of_bucket, of_filestore, of_lustre
+from screens.columns.google import BUCKET, FILESTORE, LUSTRE, STORAGE, StoragePlace, of_bucket, of_file_system
 from screens.dialogs.question import Confirm, Pick, PickEntry, Prompt
 from screens.google_pages import GoogleScreen, InGoogleScreen, ProjectRegionScreen
 from screens.live_screen import error_notice, error_spans
@@ -76,13 +76,14 @@ class StorageScreen(ProjectRegionScreen, GoogleScreen):
             return {(BUCKET, each.name, ""): of_bucket(each, region) for each in await storage.list_buckets()}
 
         async def lustre() -> dict[RowKey, StoragePlace]:
-            return {(LUSTRE, each.name, each.location): of_lustre(each, region) for each in await storage.list_lustre()}
+            found = await storage.list_lustre()
+            return {(LUSTRE, each.name, each.location): of_file_system(LUSTRE, each, region) for each in found}
 
         async def shares() -> dict[RowKey, StoragePlace]:
-            found = await storage.list_filestore()
-            return {
-                (FILESTORE, f"{each.name}/{each.share}", each.location): of_filestore(each, region) for each in found
+            found = {
+                (FILESTORE, f"{each.name}/{each.share}", each.location): each for each in await storage.list_filestore()
             }
+            return {key: of_file_system(FILESTORE, each, region) for key, each in found.items()}
 
         for kind, places in ((BUCKET, buckets), (LUSTRE, lustre), (FILESTORE, shares)):
             try:

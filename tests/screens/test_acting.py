@@ -114,8 +114,7 @@ async def test_from_an_alarm_a_job_is_launched_again_without_the_node_and_from_t
 ) -> None:
     session = stalled()
     session.checkpoints.state = saved(step(40), step(60, CheckpointState.INCOMPLETE))
-    async with console(session, size=(160, 45)) as (app, pilot, _):
-        await way(app, pilot)
+    async with console_at(way, session, size=(160, 45)) as (app, pilot, _):
         await choose(app, pilot, "r")
         wish = await asked(app, pilot)
         assert wish.values["placement"] == {"avoidNodes": ["node-x", NODE]}

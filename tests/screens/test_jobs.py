@@ -181,9 +181,10 @@ def test_what_hangs_or_has_lately_failed_comes_before_what_runs_waits_and_has_en
     assert order.index("newer") < order.index("llama"), "the newest first"
 
 
-async def test_a_job_in_trouble_comes_first_once_no_key_is_pressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with console(FakeSession(queue_scene())) as (app, pilot, session):
-        screen = await to_jobs(app, pilot)
+async def test_a_job_in_trouble_comes_first_once_no_key_is_pressed(
+    session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console_at(to_jobs, session) as (app, pilot, screen):
         before = screen.table.shown
         llama = ("default", "llama")
         assert before[0] == ("default", "sweep")
@@ -300,18 +301,16 @@ async def test_a_shell_has_the_terminal_until_its_end(terminal: list[str], answe
         assert terminal == ["suspended", "resumed"]
 
 
-async def test_a_terminal_that_cannot_be_handed_over_says_so() -> None:
-    async with console(FakeSession(queue_scene())) as (app, pilot, session):
-        screen = await to_jobs(app, pilot)
+async def test_a_terminal_that_cannot_be_handed_over_says_so(session: FakeSession) -> None:
+    async with console_at(to_jobs, session) as (app, pilot, screen):
         screen.table.move_to(("default", "llama"))
         await press(pilot, "s", then=lambda: "cannot be opened in this terminal" in toasts(app))
         assert session.called("shell") == []
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_n_goes_to_launch_and_l_to_the_log() -> None:
-    async with console(FakeSession(queue_scene())) as (app, pilot, session):
-        screen = await to_jobs(app, pilot)
+async def test_n_goes_to_launch_and_l_to_the_log(session: FakeSession) -> None:
+    async with console_at(to_jobs, session) as (app, pilot, screen):
         screen.table.move_to(("default", "llama"))
         await press(pilot, "l", then=lambda: isinstance(app.screen, JobScreen) and app.screen.switcher.current == "log")
         await until(pilot, lambda: RANK_0 in [call[:2] for call in session.called("follow_log")])

@@ -21,7 +21,7 @@ from screens.pages.pods import PodsScreen
 from screens.widgets.log.log_view import LogView
 from screens.widgets.title_and_keys import KeyBar
 from tests.fakes import FakeSession
-from tests.screens.press import console, press, screen_of, screen_text, toasts, until
+from tests.screens.press import console, console_at, press, screen_of, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import scene
 from tests.screens.test_launch import chart_session, to_form
@@ -90,8 +90,7 @@ async def test_letters_right_after_the_slash_of_a_log_are_the_search() -> None:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_letters_that_come_at_once_are_all_in_the_field_and_none_after_it_is_lost() -> None:
-    async with console(chart_session()) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, chart_session()) as (app, pilot, screen):
         screen.form.go("queue")
         await until(pilot, lambda: screen.form.here == "queue")
         type_at_once(app, *"researching")

@@ -21,7 +21,7 @@ from screens.widgets.log.log_view import LogView
 from screens.wording import Span
 from tests.fakes import FakeSession
 from tests.practice.test_programs import place, printed
-from tests.screens.press import console, press, screen_of, screen_text, text_of, toasts, until, until_shown
+from tests.screens.press import console, console_at, press, screen_of, screen_text, text_of, toasts, until, until_shown
 from tests.screens.queue_scene import queue_scene, table_text
 from tests.screens.test_jobs import to_job
 
@@ -63,8 +63,7 @@ async def opened(app: Any, pilot: Any) -> TrainingPanel:
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_curve_grows_with_the_log_of_whichever_rank_prints(session: FakeSession) -> None:
     say(session, *training(60, spike=40), "  successfully saved checkpoint from iteration      50 to /out")
-    async with console(session, size=(150, 40)) as (app, pilot, _):
-        panel = await opened(app, pilot)
+    async with console_at(opened, session, size=(150, 40)) as (_, pilot, panel):
         text = await until_shown(
             pilot,
             "step 60 of 200",
@@ -86,8 +85,7 @@ async def test_the_curve_grows_with_the_log_of_whichever_rank_prints(session: Fa
 async def test_the_tab_of_a_stalled_job_has_the_sign_of_the_header(session: FakeSession) -> None:
     say(session, *training(60))
     session.alarms.late_steps["default", "llama"] = "no step for 40 s after step 60"
-    async with console(session, size=(150, 40)) as (app, pilot, _):
-        await opened(app, pilot)
+    async with console_at(opened, session, size=(150, 40)) as (app, pilot, _):
         await until_shown(pilot, "⚠ late  llama", "Training ⚠ late", "⚠ ████░")
         session.alarms.sound("default", "llama", AlarmKind.STALL, "no step for 90 s after step 60")
         app.tick()
@@ -100,8 +98,7 @@ async def test_either_generation_of_swift_is_watched_while_it_runs(session: Fake
     lines, _ = printed(RECIPES["swift-dpo"], place(A4_SWIFT_VERSION=version, A4_SWIFT_BETA="0.1"))
     steps = [line for line in lines if "rewards/margins" in line]
     say(session, *lines[: lines.index(steps[11])])
-    async with console(session, size=(150, 40)) as (app, pilot, _):
-        panel = await opened(app, pilot)
+    async with console_at(opened, session, size=(150, 40)) as (app, pilot, panel):
         await until_shown(pilot, "step 11 of 100")
         for number in (12, 13):
             say(session, steps[number - 1])
@@ -117,8 +114,7 @@ async def test_a_log_of_hours_says_how_far_the_job_is_only_when_it_was_read_up_t
     for at, line in enumerate(training(60)):
         session.say(last_rank(session), line, at=begun + 60 * at)
     shown: list[str] = []
-    async with console(session, size=(150, 40)) as (app, pilot, _):
-        panel = await opened(app, pilot)
+    async with console_at(opened, session, size=(150, 40)) as (app, pilot, panel):
 
         def read() -> bool:
             words = "".join(span.text for span in panel.sentence.runs)
@@ -203,8 +199,7 @@ async def test_keys_choose_zoom_scroll_and_point(session: FakeSession) -> None:
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_run_is_saved_by_its_ending(session: FakeSession, tmp_path: Path) -> None:
     say(session, *training(20))
-    async with console(session, size=(150, 40)) as (app, pilot, _):
-        await opened(app, pilot)
+    async with console_at(opened, session, size=(150, 40)) as (app, pilot, _):
         await until_shown(pilot, "step 20 of 200")
         for name, expected in (("a.csv", "run,time,step"), ("a.json", "{"), ("a.svg", "<svg"), ("a.txt", "")):
             await press(pilot, "S", then=lambda: isinstance(app.screen, Prompt))
@@ -231,8 +226,7 @@ async def test_a_run_is_saved_by_its_ending(session: FakeSession, tmp_path: Path
 
 async def test_what_cannot_be_read_is_reported(session: FakeSession) -> None:
     say(session, *training(20), " iteration 21 of 200 | loss is 2.6 this time | took 11 s |")
-    async with console(session, size=(150, 40)) as (app, pilot, _):
-        await opened(app, pilot)
+    async with console_at(opened, session, size=(150, 40)) as (_, pilot, _):
         await until_shown(pilot, "unreadable since line 21 (1 line)", "loss is 2.6 this time")
 
 
@@ -334,8 +328,7 @@ async def test_the_page_of_ones_own_job_says_which_checkpoint_is_whole_and_what_
     session.mine = session.fleet.jobsets["default", "llama"].owner
     say(session, *training(60), "  successfully saved checkpoint from iteration      50 to /out")
     session.checkpoints.state = saved_state(ago=1800)
-    async with console(session, size=(150, 45)) as (app, pilot, _):
-        await opened(app, pilot)
+    async with console_at(opened, session, size=(150, 45)) as (app, pilot, _):
         await until(pilot, lambda: "the work since step 40 was saved 30 min ago: 24." in saved_text(app))
         words = "GPU-hours. Complete by its folder. Step 50 is incomplete: a is missing. /out, read"
         await until(
@@ -353,8 +346,7 @@ async def test_nothing_is_read_unasked_of_a_job_of_others_and_a_key_reads_it(*, 
         session.read_only = True
     say(session, *training(60), "  successfully saved checkpoint from iteration      50 to /out")
     session.checkpoints.state = saved_state(ago=1800)
-    async with console(session, size=(150, 45)) as (app, pilot, _):
-        await opened(app, pilot)
+    async with console_at(opened, session, size=(150, 45)) as (app, pilot, _):
         await until(pilot, lambda: "c reads its folder" in saved_text(app))
         assert "since step 50 was saved" in saved_text(app)
         assert session.called("checkpoints") == []
