@@ -55,8 +55,14 @@ def has_changed(app: SessionApp, line: JobLine) -> bool:
         return True
     if find_diagnoses(session, line) != (line.verdict, line.slow_rank):
         return True
-    monitor = session.jobs.find_monitor(key)
-    return ((monitor.watch.active, monitor.watch.late) if monitor else ((), "")) != (line.alarms, line.late)
+    if session.measures.progress_reader.is_unread(line.jobset) != line.unread:
+        return True
+    monitor, shown_alarms = session.jobs.find_monitor(key), (line.alarms, line.late, line.unknown, line.followed)
+    watch = monitor.watch if monitor is not None else None
+    now = (
+        (watch.active, watch.late, watch.unknown, watch.has_step_cadence) if watch is not None else ((), "", "", False)
+    )
+    return now != shown_alarms
 
 
 def with_jobs(app: SessionApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:

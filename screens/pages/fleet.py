@@ -18,7 +18,8 @@ from console.kube.snapshot import Fleet, WatchState, per_snapshot
 from console.kube.stream_completeness import SERVER_CLOCK
 from console.scheduling.pod_slots import pod_slots
 from console.scheduling.topology import Holder, Host, Pool, PoolFloor, build_pools, format_gpu_sum
-from screens.alarm_toasts import live_job_line
+from screens.alarm_toasts import has_changed, live_job_line
+from screens.columns.jobs import JobLine
 from screens.columns.nodes import POOLS, busbw_words, node_state
 from screens.dialogs.pool_actions import PoolsScreen
 from screens.list_and_pane import PanedScreen
@@ -107,6 +108,8 @@ class FleetScreen(PanedScreen, PoolsScreen):
 
     _jobs: Sequence[tuple[str, str]] = ()
     """Of the pane, empty without one: other pages say the same of them once their starts are foreseen."""
+    running_lines: Mapping[tuple[str, str], JobLine] = {}
+    """The running jobs as last drawn: those that stay as they are keep what was worked out for them."""
 
     def room_beside(self, width: int, height: int) -> int:
         """The columns free beside the map; None if a pane would make the map smaller."""
@@ -125,7 +128,8 @@ class FleetScreen(PanedScreen, PoolsScreen):
         found.append([[Span("hosts to look at", "head")], *odd, []] if odd else [])
         jobs = [job for job in fleet.jobsets.values() if not job.finished]
         wait = sorted((job for job in jobs if job.state is JobState.PENDING), key=lambda job: (-job.created, job.key))
-        run = (live_job_line(self.app, job, fleet) for job in jobs if job.state is not JobState.PENDING)
+        run = [self._line_of(job, fleet) for job in jobs if job.state is not JobState.PENDING]
+        self.running_lines = {line.jobset.key: line for line in run}
         running = sorted(run, key=lambda line: line.sort_key)[:height]
         waiting = [live_job_line(self.app, job, fleet) for job in wait[:height]]
         self._jobs = [line.jobset.key for line in (*running, *waiting)]
@@ -135,6 +139,11 @@ class FleetScreen(PanedScreen, PoolsScreen):
             ]
             found.append([[Span(title, "head")], *lines, []] if lines else [])
         return [line for lines in found for line in lines]
+
+    def _line_of(self, job: JobSet, fleet: Fleet) -> JobLine:
+        line = self.running_lines.get(job.key)
+        stays = line is not None and line.fleet is fleet and not has_changed(self.app, line)
+        return line if line is not None and stays else live_job_line(self.app, job, fleet)
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
         return event_lines(last_events(self.app.fleet), now, width, height, named=True)[1:]

@@ -5,6 +5,7 @@ from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
 from console.logs.log_line import LogLine
 from console.scheduling.topology import build_pools
+from screens.columns.jobs import JobLine
 from screens.columns.nodes import gpu_bar
 from screens.dialogs.question import Confirm
 from screens.pages.fleet import FleetScreen
@@ -49,6 +50,24 @@ async def test_the_jobs_in_the_pane_are_as_their_logs_say_though_no_other_page_w
     session.printed |= {("default", "llama-70b-workload-0-0-x7k0"): printed}
     async with console(session, size=(160, 45)) as (_, pilot, _):
         await until_shown(pilot, "jobs on these hosts", "40 %")
+
+
+async def test_the_pane_works_out_a_running_job_again_only_if_it_has_changed() -> None:
+    async with console(size=(160, 45)) as (app, pilot, session):
+        await until_shown(pilot, "jobs on these hosts")
+        page, job = screen_of(app, FleetScreen), ("default", "llama-70b")
+
+        def line() -> JobLine:
+            page.pane_lines(80, 40, NOW)
+            return page.running_lines[job]
+
+        before = line()
+        assert line() is before
+        app.fleet = structs.replace(session.fleet, at=session.fleet.at + 1)
+        after = line()
+        assert after is not before
+        page.running_lines = {job: structs.replace(after, late="no longer")}
+        assert line().late == ""
 
 
 async def test_arrow_keys_go_from_host_to_host_and_say_what_is_on_them() -> None:
