@@ -149,7 +149,7 @@ class ApiServer:
 
     def _tell(self, path: str, verb: str, thing: Object) -> None:
         self._history.append((self.version, path, {"type": verb, "object": json.loads(json.dumps(thing))}))
-        self.raw(path, _line(verb, thing))
+        self.raw(path, json.dumps({"type": verb, "object": thing}).encode() + b"\n")
 
     # what it answers
 
@@ -170,7 +170,8 @@ class ApiServer:
             if refusal:
                 return refusal.pop(0)
         elif refusal is not None:
-            return _copy(refusal)
+            # A response can be sent once only.
+            return web.Response(body=refusal.body, status=refusal.status, headers=refusal.headers)
         if request.path in self.handlers:
             return await self.handlers[request.path](request)
         return await self._usual(request)
@@ -244,17 +245,8 @@ class ApiServer:
         return write_kubeconfig(folder / "kubeconfig", cluster, user, contexts=(("test", ""), ("other", "team-b")))
 
 
-def _line(verb: str, thing: Object) -> bytes:
-    return json.dumps({"type": verb, "object": thing}).encode() + b"\n"
-
-
 def _group(name: str, versions: dict[str, list[str]]) -> Object:
     return {"name": name, "versions": [{"groupVersion": f"{name}/{each}", "version": each} for each in versions]}
-
-
-def _copy(answer: web.Response) -> web.Response:
-    """A response can be sent once only."""
-    return web.Response(body=answer.body, status=answer.status, headers=answer.headers)
 
 
 async def eventually(says: Callable[[], object], limit: float = 5.0) -> None:

@@ -63,8 +63,5 @@ class Strangers:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._all:
-            terminalreporter.write_line(f"reached: {described(self._all)}")
-
-
-def described(reached: Counter[str]) -> str:
-    return ", ".join(f"{host} ({count})" for host, count in reached.most_common())
+            reached = ", ".join(f"{host} ({count})" for host, count in self._all.most_common())
+            terminalreporter.write_line(f"reached: {reached}")

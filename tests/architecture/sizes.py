@@ -33,16 +33,12 @@ class Part:
         )
 
 
-def lines_of(path: Path) -> int:
-    return path.read_bytes().count(b"\n")
-
-
 def packages(root: Path, folder: str) -> Counter[str]:
     """Lines by package: the folders directly below this one, and the modules beside them under its own name."""
     found: Counter[str] = Counter()
     for path in root.glob(f"{folder}/**/*.py"):
         inner = path.relative_to(root).parts
-        found["/".join(inner[:2]) if len(inner) > 2 else folder] += lines_of(path)
+        found["/".join(inner[:2]) if len(inner) > 2 else folder] += path.read_bytes().count(b"\n")
     return found
 
 

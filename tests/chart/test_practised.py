@@ -87,13 +87,10 @@ def all_ended(typist: Typist, jobs: dict[str, Played]) -> bool:
         jobs[row["name"]].state = row["state"]
     for name, job in jobs.items():
         stays = name in ENDLESS or name == "for-shells"
-        if job.state != "succeeded" and not (stays and job.state == "running" and is_kept(typist, name)):
+        is_kept = stays and job.state == "running" and "the pod is kept" in typist.worked("logs", name).out
+        if job.state != "succeeded" and not is_kept:
             return False
     return True
-
-
-def is_kept(typist: Typist, name: str) -> bool:
-    return "the pod is kept" in typist.worked("logs", name).out
 
 
 @pytest.mark.parametrize("recipe", [recipe.id for recipe in CATALOGUE.recipes()])

@@ -209,17 +209,14 @@ class Space:
 
         async def probe() -> list[Object] | None:
             found = await self.items(CORE, "pods", labelSelector=f"jobset.sigs.k8s.io/jobset-name={job}")
-            there = [pod for pod in found if pod["status"].get("phase") == phase and not terminating(pod)]
+            lasting = (pod for pod in found if "deletionTimestamp" not in pod["metadata"])
+            there = [pod for pod in lasting if pod["status"].get("phase") == phase]
             return sorted(there, key=rank) if len(there) == count else None
 
         return present(await eventually(probe, f"{count} pods of {job} {phase}"))
 
     async def jobs(self, job: str) -> list[Object]:
         return await self.items(BATCH, "jobs", labelSelector=f"jobset.sigs.k8s.io/jobset-name={job}")
-
-
-def terminating(item: Object) -> bool:
-    return "deletionTimestamp" in item["metadata"]
 
 
 def rank(pod: Object) -> int:

@@ -185,7 +185,7 @@ async def test_the_release_answers_for_its_pods(session: Session, openssh: OpenS
     await space.queue("b", 16)
     await session.launch.install(LaunchPlan("interactive", release, space.name, {"queue": "b", "gpus": 16}))
     await space.pods(release, 2)
-    await session_sees(session, release)
+    await soon(lambda: (space.name, release) in session.fleet.jobsets, "the session sees it")
     plan = await session.attach.plan_setup(space.name, release, 1)
     if space.cluster.name == "lab":
         with pytest.raises(HostKeyChanged, match="its release has no other"):
@@ -205,11 +205,6 @@ async def test_the_release_answers_for_its_pods(session: Session, openssh: OpenS
     assert "REMOTE HOST IDENTIFICATION HAS CHANGED" in done.err
     with pytest.raises(HostKeyChanged):
         await session.attach.set_up(plan)
-
-
-async def session_sees(session: Session, job: str) -> None:
-    """Wait for the picture with that job."""
-    await soon(lambda: (session.namespace, job) in session.fleet.jobsets, f"the session sees {job}")
 
 
 async def test_the_doctor_finds_nothing_wrong(session: Session, openssh: OpenSsh) -> None:

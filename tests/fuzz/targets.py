@@ -359,14 +359,6 @@ def _metadata(data: bytes) -> None:
     assert read_needed_sizes(data)
 
 
-def _refused(data: bytes) -> None:
-    error_from_status(403, data, doing="try")
-
-
-def _stamped(data: bytes) -> None:
-    split_timestamps(data.split(b"\n"))
-
-
 def _text(function: Callable[[str], Any], data: bytes) -> None:
     function(data.decode(errors="replace"))
 
@@ -433,7 +425,7 @@ TARGETS: dict[str, Target] = {
     "RAS in pods": Target(_ras_in_pod, fixtures("h200/hang_ras*.txt"), grammar_files.ras_json),
     "GPUs": Target(parse_nvidia_smi, fixtures("h200/*nvidia_smi*", 6000), longest=MAX_REPORT_BYTES),
     "DCGM": Target(partial(_text, parse_dcgm), texts(DCGM)),
-    "refusals": Target(_refused, texts(STATUS, "<html>", "no")),
+    "refusals": Target(lambda data: error_from_status(403, data, doing="try"), texts(STATUS, "<html>", "no")),
     "frames": Target(
         _frames,
         [websocket.frame_header(2, b"\1abc"), websocket.frame_header(8, b"\x03\xe8"), b"\x82\x7e\x00\x05hello"],
@@ -441,7 +433,9 @@ TARGETS: dict[str, Target] = {
     ),
     "YAML of the form": Target(_yaml, texts("gpus: 16\nenv:\n  A: b\nlist: [1, {a: b}]\n", KUBECONFIG), longest=OWN),
     "helm lines": Target(_helm, texts(HELM), longest=OWN),
-    "stamped lines": Target(_stamped, texts("2026-11-21T07:00:00.5Z a\nb"), longest=MAX_LINE_BYTES),
+    "stamped lines": Target(
+        lambda data: split_timestamps(data.split(b"\n")), texts("2026-11-21T07:00:00.5Z a\nb"), longest=MAX_LINE_BYTES
+    ),
     "image names": Target(
         partial(_text, ImageReference.of), texts("us-docker.pkg.dev/p/r/i:1", "gcr.io/a/b@sha256:0", "a")
     ),

@@ -11,7 +11,7 @@ import sys
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -174,10 +174,6 @@ async def ask_stacks(cluster: Any, _: Pod) -> None:
     raise Unreadable(report.pods[0].failure)
 
 
-async def ask_ras(cluster: Any, _: Pod) -> None:
-    await JobInspector(cluster).find_slow_ranks("default", "train", seconds=1.0)
-
-
 async def ask_gpus(cluster: Any, _: Pod) -> None:
     board = await GpuReader(cluster).read_once("default", "train", source="nvidia-smi")
     assert not board.all_gpus
@@ -194,22 +190,16 @@ async def ask_many(cluster: Any, _: Pod) -> None:
     raise Unreadable(outputs[0].failure)
 
 
-async def ask_folder(cluster: Any, pod: Pod) -> None:
-    start = functools.partial(executing.start_process, cluster.client, pod.namespace, pod.name)
-    await PodFiles(start, "pod 0").list_folder("/")
+def files_of(cluster: Any, pod: Pod) -> PodFiles:
+    return PodFiles(functools.partial(executing.start_process, cluster.client, pod.namespace, pod.name), "pod 0")
 
 
-async def ask_path(cluster: Any, pod: Pod) -> None:
-    start = functools.partial(executing.start_process, cluster.client, pod.namespace, pod.name)
-    await PodFiles(start, "pod 0").stat("/")
-
-
-QUESTIONS = {
-    "ls": ask_folder,
-    "the first look of cp": ask_path,
+QUESTIONS: dict[str, Callable[[Any, Pod], Awaitable[object]]] = {
+    "ls": lambda cluster, pod: files_of(cluster, pod).list_folder("/"),
+    "the first look of cp": lambda cluster, pod: files_of(cluster, pod).stat("/"),
     "facts": ask_facts,
     "hang": ask_stacks,
-    "slow": ask_ras,
+    "slow": lambda cluster, _: JobInspector(cluster).find_slow_ranks("default", "train", seconds=1.0),
     "gpus": ask_gpus,
     "nccl-quick": ask_nccl,
     "exec --all": ask_many,

@@ -78,14 +78,6 @@ def test_a_folder_in_which_others_may_write_is_mended_at_each_start_or_refused(
         make_own_folders_private()
 
 
-def pipe(place: Path) -> None:
-    os.mkfifo(place)
-
-
-def device(place: Path) -> None:
-    place.symlink_to("/dev/zero")
-
-
 def huge(place: Path) -> None:
     place.touch()
     os.truncate(place, 1 << 40)
@@ -139,7 +131,7 @@ READERS: dict[str, Callable[[Path], str]] = {
 }
 
 
-@pytest.mark.parametrize("made", [pipe, device, huge, Path.mkdir])
+@pytest.mark.parametrize("made", [os.mkfifo, lambda place: place.symlink_to("/dev/zero"), huge, Path.mkdir])
 @pytest.mark.parametrize("of", READERS)
 def test_a_state_file_that_is_none_is_refused_at_once_in_words(
     of: str, made: Callable[[Path], None], tmp_path: Path
@@ -207,10 +199,6 @@ def test_of_an_export_that_the_disk_does_not_take_nothing_is_left(
 # the folder of the tunnels' sockets, which lies in a folder that all users share where the system gives none
 
 
-def _nowhere(place: Path) -> None:
-    place.symlink_to(place.parent / "not-there")
-
-
 def _elsewhere(place: Path) -> None:
     (place.parent / "theirs").mkdir(mode=0o700)
     place.symlink_to(place.parent / "theirs")
@@ -218,7 +206,12 @@ def _elsewhere(place: Path) -> None:
 
 @pytest.mark.parametrize(
     "planted",
-    [_nowhere, _elsewhere, Path.touch, lambda place: place.mkdir(mode=0o755)],
+    [
+        lambda place: place.symlink_to(place.parent / "not-there"),
+        _elsewhere,
+        Path.touch,
+        lambda place: place.mkdir(mode=0o755),
+    ],
     ids=["a link to nothing", "a link to a folder", "a file", "one that others may enter"],
 )
 def test_sockets_are_not_made_where_somebody_else_was_first(

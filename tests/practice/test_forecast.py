@@ -9,8 +9,6 @@ import pytest
 from console.connection_settings import Settings
 from console.kube.actions import delete_jobset
 from console.kube.objects.meta import condition
-from console.kube.objects.workload import Workload
-from console.kube.snapshot import Fleet
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.job_arrivals import read_seen_workloads
 from console.scheduling.kueue_snapshot import job_name
@@ -40,15 +38,6 @@ async def session(tmp_path: Path) -> AsyncIterator[Session]:
         await opened.close()
     finally:
         await asyncio.to_thread(practice.stop)
-
-
-def reserved_at(fleet: Fleet, job: str) -> float:
-    held = present(condition(workload_named(fleet, job).conditions, "QuotaReserved"))
-    return held.since
-
-
-def workload_named(fleet: Fleet, job: str) -> Workload:
-    return next(each for each in fleet.workloads.values() if job_name(each) == job)
 
 
 class Truth:
@@ -114,7 +103,8 @@ def check(told: Mapping[str, ExpectedStart], starts: Mapping[str, float], openin
 async def test_what_waits_in_the_scene_starts_when_it_was_forecast(session: Session) -> None:
     truth = Truth()
     assert truth.llama_since is not None
-    opening = reserved_at(session.fleet, "llama-70b") - truth.llama_since
+    llama = next(each for each in session.fleet.workloads.values() if job_name(each) == "llama-70b")
+    opening = present(condition(llama.conditions, "QuotaReserved")).since - truth.llama_since
     told = await forecast(session, lambda told: 0 < told["dpo-b"].at - session.fleet.at < HOUR)
     assert told.keys() == WAITING
     assert told["dpo-b"].at

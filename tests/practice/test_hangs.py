@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -20,7 +21,7 @@ from practice.node.fake_binaries import activity_of, write_activity, write_fake_
 from practice.node.flight_recorder import PIPE, FlightRecorders
 from practice.node.proc_files import process_environment
 from practice.programs.hangs import DATA_GROUP, HOW
-from practice.programs.steps import ProgramContext, SharedFacts
+from practice.programs.steps import SharedFacts
 from rankscope import (
     ACTIVITY_ADVICE,
     DESYNC_ADVICE as RECORDER_ADVICE,
@@ -70,7 +71,7 @@ class Pods:
         recorders, ends, lock = FlightRecorders(), set[Any](), asyncio.Lock()
         for place, home in zip(self.places, self.folders, strict=True):
             write_activity(home, place)
-            recorders.listen(home, place, _doing(place), 0.8, ends)
+            recorders.listen(home, place, partial(activity_of, place), 0.8, ends)
 
         async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
             async with lock:  # of one process, which has one environment
@@ -98,10 +99,6 @@ class Pods:
         return subprocess.run(
             ["sh", "-c", " ".join(argv)], env=path, capture_output=True, text=True, check=False
         ).stdout
-
-
-def _doing(place: ProgramContext) -> Callable[[], str]:
-    return lambda: activity_of(place)
 
 
 @pytest.fixture(autouse=True)

@@ -90,11 +90,6 @@ def _further(head: dict[str, object]) -> dict[str, object]:
     return {**head, "lm_head.weight": {"dtype": "F32", "shape": [8], "data_offsets": [last, last + 32]}}
 
 
-def needed(step: Path) -> list[Path]:
-    """Files without which it cannot be loaded."""
-    return sorted(each for each in step.rglob("*") if each.is_file() and each.name not in OPTIONAL)
-
-
 ANYWHERE = "missing", "empty", "cut", "half", "zeros", "nothing", "unfinished"
 OF_SHARDS = "header beyond the end", "header is no JSON", "offsets beyond the end", "header of zeros"
 DAMAGES = {
@@ -114,7 +109,7 @@ def spoil(run: Path, kind: str, number: int) -> tuple[str, str]:  # noqa: C901, 
     chance, how = random.Random(number), DAMAGES[kind][number % len(DAMAGES[kind])]
     step = max((each for each in run.iterdir() if each.is_dir()), key=lambda each: int(each.name.rpartition("-")[2])
                if "-" in each.name else int(each.name.rpartition("_")[2]))  # fmt: skip
-    files = needed(step)
+    files = sorted(each for each in step.rglob("*") if each.is_file() and each.name not in OPTIONAL)
     shards = [each for each in files if each.suffix in {".safetensors", ".distcp"}]
     file = chance.choice(shards or files) if how not in ANYWHERE else chance.choice(files)
     match how:
