@@ -63,8 +63,8 @@ def main() -> int:
     if unknown := set(options.parts) - {*PARTS, *BY_NAME}:
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     alone: dict[str, Callable[[], bool]] = {
-        "parsers": lambda: parsers.main() == 0,
-        "panels": lambda: panels.main() == 0,
+        "parsers": lambda: parsers.main(ratio, bound),
+        "panels": lambda: panels.main(bound, say),
         "panes": lambda: panes.main(bound, say),
         "launch": lambda: launch.main(say, bound),
         "practice": practice,

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.bench.bucket_server import BUCKET
 from tests.bench.consoles import A4
+from tests.bench.rows import Bound, Ratio
 
 OBJECTS = 10_000
 LATENCIES = 0.0, 0.02
@@ -76,7 +77,7 @@ def timed(argv: list[str], environment: dict[str, str]) -> float:
     return perf_counter() - begun
 
 
-def main(say: Callable[[str], None], ratio: Callable[..., bool], bound: Callable[[str, float, float], bool]) -> bool:
+def main(say: Callable[[str], None], ratio: Ratio, bound: Bound) -> bool:
     good = True
     for latency in LATENCIES:
         seconds: list[float] = []
@@ -95,7 +96,7 @@ def main(say: Callable[[str], None], ratio: Callable[..., bool], bound: Callable
                 seconds.append(timed(argv, environment))
             say(f"  the server: {used['seconds']:.2f} s of processor time for {used['requests']:,} requests")
         say(f"\n{OBJECTS:,} objects, each answer after {1000 * latency:.0f} ms     a4     Google     ratio   bound")
-        good &= ratio("headers and verdicts (s)", *seconds, 0.5)
+        good &= ratio("headers and verdicts (s)", seconds[0], seconds[1], 0.5)
         good &= bound("a4 checkpoints (s)", seconds[0], 5.0)
     return good
 

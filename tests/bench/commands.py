@@ -20,6 +20,7 @@ from typing import Any
 
 from practice.child import PracticeProcess
 from tests.bench.consoles import A4
+from tests.bench.rows import Ratio
 from tests.contract.space import jobset
 from tests.lab.bulk import Bulk
 from tests.lab.control_plane import Lab
@@ -30,7 +31,6 @@ BUILT = Path(__file__).parents[2] / ".tools/lab/bin/kubectl"
 KUBECTL = str(BUILT) if BUILT.exists() else "kubectl"  # that of PATH may be a launcher of several versions
 Ours = Mapping[str, tuple[tuple[str, ...], str, float | None]]
 """By its name: the words of a command, those of kubectl beside it, and how many times as long it may take."""
-Ratio = Callable[[str, float, float, float | None], bool]
 
 
 @dataclass(frozen=True)

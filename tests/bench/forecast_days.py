@@ -29,6 +29,7 @@ from console.scheduling.kueue_snapshot import kueue_workload
 from console.scheduling.start_simulation import virtual_cluster_of
 from console.scheduling.start_windows import PastRun, PastTimes, StartWindow, run_times, start_windows
 from kueue_rules import SnapshotWorkload as KueueWorkload
+from tests.bench.rows import Bound
 from tests.screens.scene import a4
 
 DAYS = 500
@@ -115,7 +116,7 @@ class Figures:
         return self.sides.count(0) / len(self.sides)
 
 
-def main(say: Callable[[str], None], bound: Callable[[str, float, float], bool]) -> bool:
+def main(say: Callable[[str], None], bound: Bound) -> bool:
     """Figures of 500 days; true when every bound is kept."""
     good = True
     for known, most, words in ((True, 0.1, "progress is known"), (False, 0.3, "history alone tells run times")):

@@ -18,6 +18,7 @@ from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from console.launch.plan_as_text import PlanTexts
 from console.launch.recipes import LaunchPlan
 from console.scheduling.launch_forecast import LaunchDemand, forecast
+from tests.bench.rows import Bound
 from tests.chart.plans import CATALOGUE, offline
 from tests.fakes import fleet_of
 
@@ -25,7 +26,7 @@ NODES, PODS = 1000, 10_000
 KEYS = 100
 
 
-def main(say: Callable[[str], None], bound: Callable[[str, float, float], bool]) -> bool:
+def main(say: Callable[[str], None], bound: Bound) -> bool:
     """Figures in milliseconds; true when every bound is kept."""
     biggest = max((recipe.id for recipe in CATALOGUE.recipes()), key=lambda each: len(CATALOGUE.fields(each)))
     say(f"launch form: {biggest} with {len(CATALOGUE.fields(biggest))} fields")

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from screens.app import ConsoleApp
 from screens.list_and_pane import PanedScreen
 from tests.bench.consoles import A4, DOWN, PAGE_DOWN, PAGE_UP, REST, UP, keys, p95, share_of_core
+from tests.bench.rows import Bound
 from tests.bench.scale import served
 from tests.bench.terminal import COLUMNS, LINES, Paint, Terminal
 from tests.pictures.frozen import Still, still_console, stopped_clock
 from tests.pictures.views import POOL
 
-Bound = Callable[[str, float, float], bool]
 Say = Callable[[str], None]
 
 PICTURES = 40

@@ -4,8 +4,12 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+Ratio = Callable[[str, float, float, float | None], bool]
+Bound = Callable[[str, float, float], bool]
 
 HISTORY = Path(__file__).parents[2] / ".tools/bench/history.jsonl"
 CORES = os.cpu_count() or 1

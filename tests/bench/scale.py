@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.bench.consoles import A4, keys, p95, share_of_core
+from tests.bench.rows import Bound
 from tests.bench.terminal import Terminal
 
 NODES, PODS = 5_000, 150_000
@@ -53,7 +54,7 @@ def served(nodes: int, pods: int) -> Iterator[Control]:
             process.terminate()
 
 
-def main(bound: Callable[[str, float, float], bool], say: Callable[[str], None]) -> bool:
+def main(bound: Bound, say: Callable[[str], None]) -> bool:
     """Print every figure beside its bound; whether all are kept."""
     kept = []
     with served(NODES, PODS) as server:
@@ -85,7 +86,7 @@ def main(bound: Callable[[str, float, float], bool], say: Callable[[str], None])
     return all(kept)
 
 
-def _keys(terminal: Terminal, when: str, bound: Callable[[str, float, float], bool]) -> list[bool]:
+def _keys(terminal: Terminal, when: str, bound: Bound) -> list[bool]:
     """Keys that move, a filter typed letter by letter and taken back, and the columns to sort by in turn."""
     paints = {name: keys(terminal, forth, back) for name, (forth, back) in PAIRS.items()}
     paints["sort"] = tuple(terminal.press(b"o") for _ in range(20))
@@ -100,7 +101,7 @@ def _keys(terminal: Terminal, when: str, bound: Callable[[str, float, float], bo
     ]
 
 
-def _broken(argv: tuple[str, ...], server: Control, fault: str, bound: Callable[[str, float, float], bool]) -> bool:
+def _broken(argv: tuple[str, ...], server: Control, fault: str, bound: Bound) -> bool:
     """A page in the middle of the first list breaks off, or has expired: the table fills and is never empty again."""
     server.tell(f"{fault} {CUT_AT}")
     with Terminal(argv, {}) as terminal:

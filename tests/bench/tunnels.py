@@ -17,6 +17,7 @@ from pathlib import Path
 from console.kube.pod_address import SSH_PORT
 from tests.bench.bulk import client
 from tests.bench.consoles import A4
+from tests.bench.rows import Bound, Ratio
 from tests.contract.space import jobset
 from tests.lab.control_plane import Lab
 
@@ -36,10 +37,7 @@ PAUSE = 0.05
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-Ratio = Callable[[str, float, float, float | None], bool]
-
-
-def main(say: Callable[[str], None], bound: Callable[[str, float, float], bool], ratio: Ratio, faster: Ratio) -> bool:
+def main(say: Callable[[str], None], bound: Bound, ratio: Ratio, faster: Ratio) -> bool:
     """Measure and print; whether all bounds are kept."""
     with tempfile.TemporaryDirectory() as state, Lab(say=say) as lab, ExitStack() as stack:
         os.environ["XDG_STATE_HOME"] = state

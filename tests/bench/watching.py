@@ -11,13 +11,14 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from practice.programs.launcher_stages import SCRIPT, TRAINS
 from practice.scene.jobs import SceneJob, build_jobset
 from tests.bench.consoles import A4
+from tests.bench.rows import Bound, Ratio
 from tests.bench.terminal import Terminal, cpu_of
 from tests.contract.client import Api
 from tests.contract.cluster import CORE, JOBSETS, Cluster, eventually, practice_cluster
@@ -33,7 +34,7 @@ LIMIT = 10.0
 """Percent of a core."""
 
 
-def main(bound: Callable[[str, float, float], bool], ratio: Callable[[str, float, float, float | None], bool]) -> bool:
+def main(bound: Bound, ratio: Ratio) -> bool:
     """Both at once, so that what else the machine does hits both alike."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
