@@ -1,5 +1,6 @@
 """Buckets, Lustre and Filestore with Google's own clients on the wire."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -9,11 +10,13 @@ from console.attach.files.copy_progress import CopyProgress
 from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound
 from console.google.api import cloud_storage
 from console.google.bucket_paths import GcsPlace, parse_gcs_address
+from console.google.storage import FilestoreInstance, LustreInstance
 from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
 from console.logs.log_line import PodLine
 from practice.google.bucket_store import BUCKET, FAR, RUN, BucketStore
 from practice.google.cloud import DISABLED, LOCKED, Fault
+from screens.columns.google import FILESTORE, LUSTRE, of_file_system
 from tests.google.practised import google
 
 OUTPUT = "logs/output_mcore_qwen3_pretrain"
@@ -249,3 +252,17 @@ def test_logs_are_laid_out_as_the_document_has_them(tmp_path: Path) -> None:
     }  # fmt: skip
     assert (tmp_path / "nccl-test-results.txt").read_text() == f"#  size  count\n{row}\n"
     assert (tmp_path / "pod-logs/worker-1.log").read_text() == "hello\n"
+
+
+SHARE = FilestoreInstance("p", "us-central1", "home", "READY", "ZONAL", "vol", 2048, "10.0.0.9", "default")
+DISK = LustreInstance("p", "us-west1-b", "fast", "CREATING", "lustrefs", "10.0.0.2@tcp:/lustrefs", 18000, "default")
+
+
+def test_a_file_system_is_a_row_with_its_region_size_and_endpoint() -> None:
+    rows = [of_file_system(FILESTORE, SHARE, "us-central1"), of_file_system(LUSTRE, DISK, "us-central1")]
+    assert [(row.match, row.near, row.size, row.address) for row in rows] == [
+        ("same region", True, "2,048 GiB", "10.0.0.9:/vol"),
+        ("not in us-central1", False, "18,000 GiB", "10.0.0.2@tcp:/lustrefs"),
+    ]
+    assert [bool(row.values) for row in rows] == [True, False]
+    assert of_file_system(FILESTORE, replace(SHARE, address="", why="no address yet"), "").address == "no address yet"
