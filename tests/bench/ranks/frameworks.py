@@ -1,16 +1,17 @@
 """Slow ranks on real frameworks, disturbed and healthy, with the measured truth.
 
-On a machine with NVIDIA GPUs, torch and NCCL 2.28.7 or newer (py-spy on PATH for its witness; transformers and
-megatron-core where they are asked for), as root:
+On a machine with NVIDIA GPUs, torch, NCCL 2.28.7 or newer and rankscope (py-spy on PATH for its witness; transformers
+and megatron-core where they are asked for), as root:
 
-    python tests/bench/ranks/frameworks.py record --out FILE.jsonl.gz --seed 7 --limit 500 ddp:4:16:20,loop:4:8:8 fsdp:2
-    python tests/bench/ranks/frameworks.py cost --out FILE.jsonl.gz ddp:2:16 fsdp:2:16
+    python tests/bench/ranks/frameworks.py record --out FILE.jsonl.gz --limit 500 ddp:4:16:20:7,loop:4:8:8:7 fsdp:2
+    WIDTH=4096 python tests/bench/ranks/frameworks.py cost --out FILE.jsonl.gz ddp:2:16:300 fsdp:2:16:300
 
-A job is FRAMEWORK:RANKS:BATCH:TRIALS; jobs with commas between them run one after the other, the others at the same
-time. A small transformer is trained (programs.py). Every few seconds a rank is disturbed, or a healthy habit begins;
-what NCCL, the flight recorders and py-spy tell meanwhile is kept, and of each rank its own times, all by one clock: how
-long it waited for its batch, until it had launched the last work of a step, how long what slowed its GPU took. `cost`
-asks and does not ask by turns, one job at a time. Where a4 is installed:
+A job is FRAMEWORK:RANKS:BATCH:TRIALS:SEED; jobs with commas between them run one after the other, the others at the
+same time. A small transformer is trained (programs.py; WIDTH and LAYERS make it larger). By turns a rank is disturbed
+and a healthy habit begins; what NCCL, the flight recorders and py-spy tell meanwhile, each asked as long as `a4 slow`
+asks, is kept, and of each rank its own times, all by one clock: how long it waited for its batch, until it had launched
+the last work of a step, how long what slowed its GPU took. `cost` asks and does not ask by turns, one job at a time.
+Where a4 is installed:
 
     python -m tests.bench.ranks.slow_verdicts FILE.jsonl.gz ...
 """
@@ -34,7 +35,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+from rankscope import (
+    MAX_ASKED_SECONDS,
+    MIN_POLLS,
+    MIN_STEPS,
+    UnreadableAnswer,
+    add_times,
+    choose_sampled,
+    find_slow_ranks,
+    parse_polls,
+    read_times,
+    seconds_to_ask,
+    seconds_to_sample,
+)
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2]))
@@ -58,6 +74,7 @@ CANNOT = {"loop": {"varlen", "evaluate", "accumulate"}, "graphs": {"varlen", "ev
           "compile": {"varlen", "evaluate", "accumulate"}, "trainer": {"accumulate"},
           "megatron": {"varlen", "accumulate"}}  # fmt: skip
 """Habits that a framework here has not: its shapes are fixed, it always has several batches, or it is compiled anew."""
+TRIMMED = 0.1  # of the pairs of turns of cost, at each end
 COMES = 12
 """Steps after which all ranks do what the file `mode` asks for."""
 
@@ -67,7 +84,8 @@ class Job:
     framework: str
     ranks: int = 2
     batch: int = 16
-    trials: int = 12
+    trials: int = 12  # or rounds of cost
+    seed: int = 7  # of the order of trials and of their ranks
 
     @staticmethod
     def parse(text: str) -> Job:
@@ -159,9 +177,9 @@ class Running:
         return "\n".join(found)
 
 
-def list_trials(job: Job, seed: int) -> list[tuple[str, float]]:
+def list_trials(job: Job) -> list[tuple[str, float]]:
     """As many disturbed ones as healthy ones by turns, a share of every kind."""
-    chance = random.Random(f"{seed} {job}")
+    chance = random.Random(f"{job.seed} {job}")
     habits = [each for each in HEALTHY if each[0] not in CANNOT.get(job.framework, ())]
     first, second = chance.randrange(len(DISTURBED)), chance.randrange(len(habits))
     pairs = [(DISTURBED[(first + at) % len(DISTURBED)], habits[(second + at) % len(habits)])
@@ -183,13 +201,16 @@ class Kept:
             sys.stdout.flush()
 
 
-def measure(running: Running, asked: argparse.Namespace, ended: float, kept: Kept) -> None:
-    job, folder, pods, begun = running.job, running.folder, running.pods, running.begun
-    chance = random.Random(f"{asked.seed} {job} ranks")
-    pods.ask(folder, begun, running.ras_port, "times", "1")  # the first dump takes seconds
+def measure(running: Running, ended: float, kept: Kept) -> None:
+    job, folder, pods, port = running.job, running.folder, running.pods, running.ras_port
+    chance = random.Random(f"{job.seed} {job} ranks")
+    addresses = [pods.address(each) for each in range(job.ranks)]
+    places = {address: at for at, address in enumerate(addresses)}
+    slots: list[Any] = [SimpleNamespace(number=each, gpus=1) for each in range(job.ranks)]
+    ask = partial(pods.ask, folder, running.begun, port)
+    ask("times", "1")  # the first dump takes seconds
     healthy = running.measure_step(2.0)
-    every = ",".join(map(str, range(job.ranks)))
-    for kind, part in list_trials(job, asked.seed):
+    for kind, part in list_trials(job):
         if time.monotonic() > ended:
             break
         who, amount = chance.randrange(job.ranks), part * healthy
@@ -197,11 +218,13 @@ def measure(running: Running, asked: argparse.Namespace, ended: float, kept: Kep
             place.unlink()
         running.change(kind, who, amount)
         time.sleep(0.8)
-        before = running.steps()
-        polls = pods.poll(asked.seconds, running.ras_port)
+        before, seconds = running.steps(), seconds_to_ask(healthy)
+        polls = pods.poll(seconds, port, f"{MAX_ASKED_SECONDS:g}", str(MIN_STEPS), str(MIN_POLLS))
         step = running.seconds_a_step(before)
-        times = pods.ask(folder, begun, running.ras_port, "times", f"{asked.seconds:g}")
-        samples = pods.ask(folder, begun, running.ras_port, "samples", f"{asked.samples:g}", every)
+        times = ask("times", f"{seconds:g}")
+        report = add_times(find_slow_ranks(parse_polls(polls)), read_times(dict(enumerate(times)), places), {})
+        sampled = ",".join(map(str, choose_sampled(report, slots)))
+        samples = ask("samples", f"{seconds_to_sample(report, seconds):g}", sampled) if sampled else []
         truth = [json.loads(place.read_text()) if place.exists() else None
                  for place in (folder / f"truth-{rank}" for rank in range(job.ranks))]  # fmt: skip
         running.change("none")
@@ -215,14 +238,14 @@ def measure(running: Running, asked: argparse.Namespace, ended: float, kept: Kep
             "who": who, "ms": 1000 * step, "before_ms": 1000 * before_it, "beside_ms": 1000 * healthy,
             "polls": polls.decode(), "times": [each.decode() for each in times],
             "samples": [each.decode() for each in samples],
-            "truth": truth, "addresses": [pods.address(each) for each in range(job.ranks)], "seed": asked.seed,
+            "truth": truth, "addresses": addresses, "seed": job.seed,
         }, f"{job} {kind} {amount * 1000:.1f} ms, rank {who}: {step * 1000:.1f} ms a step, "
            f"{healthy * 1000:.1f} without")  # fmt: skip
 
 
 def measure_cost(running: Running, asked: argparse.Namespace, ended: float, kept: Kept) -> None:
     """Turns in which the job is asked as `a4 slow` does, in each way, and in which it is not, in a random order."""
-    job, pods, chance = running.job, running.pods, random.Random(f"{asked.seed} {running.job} cost")
+    job, pods, chance = running.job, running.pods, random.Random(f"{running.job.seed} {running.job} cost")
     every = ",".join(map(str, range(job.ranks)))
 
     def ask(*words: str) -> object:
@@ -263,15 +286,21 @@ def mean_step(ends: list[tuple[int, float]], begun: float, ended: float) -> floa
 
 
 def describe_cost(more: list[float]) -> str:
-    """Mean and median of what steps took longer in pairs of turns, each with its interval of 95 %."""
-    if len(more) < 6:
+    """What steps took longer in pairs of turns: mean, mean without a tenth at each end, median; intervals of 95 %.
+
+    A step that some other program holds up for long moves the mean by much, the trimmed one by little.
+    """
+    if len(more) < 10:
         return f"{len(more)} pairs: too few"
-    half = 1.96 * statistics.stdev(more) / len(more) ** 0.5
-    more = sorted(more)
-    at = max(0, math.floor((len(more) - 1.96 * len(more) ** 0.5) / 2))
+    more, root, cut = sorted(more), len(more) ** 0.5, math.floor(TRIMMED * len(more))
+    inner = more[cut : len(more) - cut]
+    drawn_in = [min(max(each, inner[0]), inner[-1]) for each in more]  # whose scatter is that of the trimmed mean
+    mean = f"mean {100 * statistics.fmean(more):+.2f} % ± {196 * statistics.stdev(more) / root:.2f} %"
+    half = 196 * statistics.stdev(drawn_in) / root / (1 - 2 * TRIMMED)
+    trimmed = f"trimmed {100 * statistics.fmean(inner):+.2f} % ± {half:.2f} %"
+    at = max(0, math.floor((len(more) - 1.96 * root) / 2))
     low, middle, high = (f"{100 * each:+.2f}" for each in (more[at], statistics.median(more), more[-1 - at]))
-    mean = f"mean {statistics.fmean(more) * 100:+.2f} % ± {half * 100:.2f} %"
-    return f"{len(more)} pairs: {mean}, median {middle} % ({low} to {high})"
+    return f"{len(more)} pairs: {mean}, {trimmed}, median {middle} % ({low} to {high})"
 
 
 def run_costs(asked: argparse.Namespace, kept: Kept) -> None:
@@ -291,7 +320,7 @@ def run_costs(asked: argparse.Namespace, kept: Kept) -> None:
 def goes_well(running: Running, do: Callable[[], object]) -> bool:
     try:
         do()
-    except (SystemExit, OSError, ValueError, statistics.StatisticsError, subprocess.SubprocessError) as error:
+    except (SystemExit, OSError, ValueError, UnreadableAnswer, subprocess.SubprocessError) as error:
         sys.stdout.write(f"{running.job}: {error}\n")
         return False
     return True
@@ -314,7 +343,7 @@ def run(asked: argparse.Namespace) -> None:
                     return
                 running = Running(job, place[0])
                 if goes_well(running, running.wait):
-                    goes_well(running, partial(measure, running, asked, ended, kept))
+                    goes_well(running, partial(measure, running, ended, kept))
                 running.end()
 
         with ThreadPoolExecutor(len(streams)) as pool:
@@ -324,11 +353,9 @@ def run(asked: argparse.Namespace) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["record", "cost"])
-    parser.add_argument("jobs", nargs="+", help="FRAMEWORK:RANKS:BATCH:TRIALS, or several with commas between them")
+    parser.add_argument("jobs", nargs="+", help="FRAMEWORK:RANKS:BATCH:TRIALS:SEED, or several with commas between")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seed", type=int, default=7, help="of the order of trials and of their ranks")
     parser.add_argument("--limit", type=float, default=500.0, help="seconds after which no trial begins")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of polls in a trial, or of a turn of cost")
-    parser.add_argument("--samples", type=float, default=6.0, help="seconds of py-spy in a trial")
+    parser.add_argument("--seconds", type=float, default=1.5, help="of a turn of cost")
     parser.add_argument("--others", type=int, default=3, help="rounds of cost, in one of which not only NCCL is asked")
     run(parser.parse_args())

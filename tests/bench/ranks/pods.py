@@ -162,9 +162,9 @@ class Pods:
         whole = {**os.environ, "A4_RDMA": "/nowhere", "NCCL_RAS_ADDR": f"localhost:{ras_port}", **(env or {})}
         return subprocess.run(argv, env=whole, capture_output=True, check=True, timeout=90).stdout
 
-    def poll(self, seconds: float, ras_port: int) -> bytes:
+    def poll(self, seconds: float, ras_port: int, *more: str) -> bytes:
         """What the console's script makes of NCCL's answers in the first pod."""
-        argv = self.inside(0, [sys.executable, str(SCRIPTS / "poll_ras.py"), f"{seconds:g}"])
+        argv = self.inside(0, [sys.executable, str(SCRIPTS / "poll_ras.py"), f"{seconds:g}", *more])
         env = {**os.environ, "NCCL_RAS_ADDR": f"localhost:{ras_port}"}
         return subprocess.run(argv, env=env, capture_output=True, check=True).stdout
 

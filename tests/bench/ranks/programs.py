@@ -33,7 +33,8 @@ from torch.utils.data import DataLoader, IterableDataset  # type: ignore[import-
 HANGS = ("init", "forward", "backward", "optimizer", "data", "checkpoint", "epoch", "lock", "dead", "stop", "teardown",
          "gpu")  # fmt: skip
 HANG_AT = 5
-LAYERS, WIDTH, HEADS, WORDS = 4, 384, 6, 1024
+LAYERS, WIDTH, WORDS = int(os.environ.get("LAYERS", "4")), int(os.environ.get("WIDTH", "384")), 1024
+HEADS = WIDTH // 64
 READ_EACH_STEP = ("loop", "fsdp", "trainer", "megatron")
 """Frameworks in which the host waits for its GPU in each step; in the others in each tenth."""
 SEGMENTS = 4  # of the loop, each with a collective that the program waits for
