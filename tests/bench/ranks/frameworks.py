@@ -38,19 +38,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from rankscope import (
-    MAX_ASKED_SECONDS,
-    MIN_POLLS,
-    MIN_STEPS,
-    UnreadableAnswer,
-    add_times,
-    choose_sampled,
-    find_slow_ranks,
-    parse_polls,
-    read_times,
-    seconds_to_ask,
-    seconds_to_sample,
-)
+import rankscope
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2]))
@@ -218,13 +206,15 @@ def measure(running: Running, ended: float, kept: Kept) -> None:
             place.unlink()
         running.change(kind, who, amount)
         time.sleep(0.8)
-        before, seconds = running.steps(), seconds_to_ask(healthy)
-        polls = pods.poll(seconds, port, f"{MAX_ASKED_SECONDS:g}", str(MIN_STEPS), str(MIN_POLLS))
+        before, seconds = running.steps(), rankscope.seconds_to_ask(healthy)
+        least = (f"{rankscope.MAX_ASKED_SECONDS:g}", str(rankscope.MIN_STEPS), str(rankscope.MIN_POLLS))
+        polls = pods.poll(seconds, port, *least)
         step = running.seconds_a_step(before)
         times = ask("times", f"{seconds:g}")
-        report = add_times(find_slow_ranks(parse_polls(polls)), read_times(dict(enumerate(times)), places), {})
-        sampled = ",".join(map(str, choose_sampled(report, slots)))
-        samples = ask("samples", f"{seconds_to_sample(report, seconds):g}", sampled) if sampled else []
+        read = rankscope.read_times(dict(enumerate(times)), places)
+        report = rankscope.add_times(rankscope.find_slow_ranks(rankscope.parse_polls(polls)), read, {})
+        sampled = ",".join(map(str, rankscope.choose_sampled(report, slots)))
+        samples = ask("samples", f"{rankscope.seconds_to_sample(report, seconds):g}", sampled) if sampled else []
         truth = [json.loads(place.read_text()) if place.exists() else None
                  for place in (folder / f"truth-{rank}" for rank in range(job.ranks))]  # fmt: skip
         running.change("none")
@@ -320,7 +310,7 @@ def run_costs(asked: argparse.Namespace, kept: Kept) -> None:
 def goes_well(running: Running, do: Callable[[], object]) -> bool:
     try:
         do()
-    except (SystemExit, OSError, ValueError, UnreadableAnswer, subprocess.SubprocessError) as error:
+    except (SystemExit, OSError, ValueError, rankscope.UnreadableAnswer, subprocess.SubprocessError) as error:
         sys.stdout.write(f"{running.job}: {error}\n")
         return False
     return True
@@ -337,17 +327,22 @@ def run(asked: argparse.Namespace) -> None:
             run_costs(asked, kept)
             return
 
+        last: dict[int, Running] = {}
+
         def follow(place: tuple[int, list[Job]]) -> None:
             for job in place[1]:
                 if time.monotonic() > ended:
                     return
-                running = Running(job, place[0])
+                if place[0] in last:
+                    last[place[0]].end()
+                last[place[0]] = running = Running(job, place[0])
                 if goes_well(running, running.wait):
                     goes_well(running, partial(measure, running, ended, kept))
-                running.end()
 
         with ThreadPoolExecutor(len(streams)) as pool:
             list(pool.map(follow, enumerate(streams)))
+        for each in last.values():  # no sooner: MPS may take the end of one for a fault of all
+            each.end()
 
 
 if __name__ == "__main__":
