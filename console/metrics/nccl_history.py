@@ -53,11 +53,11 @@ class MeasuredTest(Struct, frozen=True):
 
 def comparable_tests(tests: Iterable[MeasuredTest], shown: MeasuredTest) -> list[MeasuredTest]:
     """Finished tests like `shown` without wrong values, of other jobs or attempts, newest first."""
-    program, ranks, kind, gpu = shown.comparison_key
-    keys = ((each, each.comparison_key) for each in tests if each.name != shown.name)
-    others = (each for each, key in keys if key == (program, ranks, kind or key[2], gpu))
-    found = (each for each in others if each.test.finished and each.test.ok is not False)
-    return sorted(found, key=lambda each: -each.at)
+    program, ranks, kind, gpu = shown.comparison_key  # without a kind before its first row
+    ended = (each for each in tests if each.name != shown.name and each.test.finished and each.test.ok is not False)
+    keys = ((each, each.comparison_key) for each in ended)
+    found = [(each, key[2]) for each, key in keys if key == (program, ranks, kind or key[2], gpu)]
+    return [] if len({own for _, own in found}) > 1 else sorted((each for each, _ in found), key=lambda each: -each.at)
 
 
 class UsualBandwidth(Struct, frozen=True):

@@ -40,7 +40,7 @@ from screens.job_tabs.tab import JobTab
 from screens.sanitize import one_line
 from screens.widgets.table.row_painter import EmptyNotice
 from screens.widgets.table.table import ResourceTable
-from screens.widgets.wrapped_sentence import SentenceLine
+from screens.widgets.wrapped_sentence import SentenceLine, fold_spans
 from screens.widgets.yaml import HEADING, OutputText
 from screens.wording import Span
 from trainlog import format_ranges
@@ -83,9 +83,18 @@ def _call_span(group: HangGroup) -> Span:
 
 
 def _hide_known_verdict(tab: HangTab) -> None:
-    """Hide the verdict where the page says it above."""
-    known = wording.plain_text(explanation(tab.line, gone=False)) if tab.line is not None and tab.report else ""
-    tab.verdict.display = tab.report is None or wording.short_nodes(tab.report.short) not in known
+    """Hide the verdict where the page says it above, and cuts nothing of that."""
+    above = explanation(tab.line, gone=False) if tab.line is not None and tab.report else []
+    cut = len(fold_spans(above, tab.screen.size.width - 2)) > 3
+    shown = "".join(run.text for run in tab.verdict.runs[-1:]).strip()
+    tab.verdict.display = cut or wording.short_nodes(shown) not in wording.plain_text(above)
+
+
+def _makes_steps(line: JobLine | None) -> bool:
+    """Whether the job is known to make steps; an inspection would delay them."""
+    if line is None or line.jobset.finished or line.job_progress is None or line.job_progress.step is None:
+        return False
+    return line.health.level is not HealthLevel.BAD and line.health.state not in STEPLESS_WORDS
 
 
 def _key_of(group: HangGroup) -> RowKey:
@@ -141,6 +150,9 @@ class HangTab(JobTab):
         self.table.show_rows({})  # its rows are of no kind that the cluster lists
         self.text.wrap = True
 
+    def on_resize(self) -> None:
+        _hide_known_verdict(self)
+
     @property
     def fault(self) -> str:
         lives = self.line is not None and not self.line.jobset.finished
@@ -159,7 +171,7 @@ class HangTab(JobTab):
                 self._show_slow(slow)
             elif made is None and self.line is not None and self.line.slow_rank is not None:
                 self._show_slow_rank(self.line.slow_rank)
-            elif made is None and self._makes_steps():
+            elif made is None and _makes_steps(self.line):
                 self._show_summary("dim", "○ ", f"Not inspected: it makes steps. H inspects it. {DUMPS_HALT}")
             else:
                 self._inspect_job(all_stacks=False, asked=False)
@@ -174,8 +186,7 @@ class HangTab(JobTab):
 
     def _show_hang_of_others(self, found: Diagnosis) -> None:
         """Show the verdict of another console, and where the whole report is."""
-        jobset, watch = self.key[1], self.live.session.watch
-        kept = find_unasked_bundle(watch, jobset, found.at - BUNDLE_SECONDS)
+        kept = find_unasked_bundle(self.live.session.watch, self.key[1], found.at - BUNDLE_SECONDS)
         place = f" The report is in {wording.short_path(str(kept))}." if kept is not None else ""
         words = wording.short_nodes(f"{found.words}.")
         at = wording.clock_time(found.at, SERVER_CLOCK.now())
@@ -184,20 +195,11 @@ class HangTab(JobTab):
 
     def _find_slow_report(self) -> SlowReport | None:
         """The report of this session on slow ranks, unless it has none or another console measured them later."""
-        report, known = (
-            self.live.session.jobs.slow_report(self.key),
-            self.line.slow_rank if self.line is not None else None,
-        )
+        report = self.live.session.jobs.slow_report(self.key)
+        known = self.line.slow_rank if self.line is not None else None
         if report is None or (known is not None and known.at > report.at):
             return None
         return report if report.has_verdict or report.suspects else None
-
-    def _makes_steps(self) -> bool:
-        """Whether the job is known to make steps; an inspection would delay them."""
-        line = self.line
-        if line is None or line.jobset.finished or line.job_progress is None or line.job_progress.step is None:
-            return False
-        return line.health.level is not HealthLevel.BAD and line.health.state not in STEPLESS_WORDS
 
     def offers(self) -> dict[str, object]:
         process = self._selected_process()
@@ -242,8 +244,7 @@ class HangTab(JobTab):
         if self.line is not None and self.line.health.state in STEPLESS_WORDS:
             self._show_summary("dim", "○ ", f"{self.key[1]} makes no steps: H says for which rank the others wait.")
             return
-        session = self.live.session
-        measures = session.measures.find_followed(self.key)
+        measures = self.live.session.measures.find_followed(self.key)
         track = measures.track if measures is not None else None
         seconds = seconds_to_ask(track.pace() if track is not None else None)
         self._show_summary("waits", "◐ ", f"Asking NCCL for {seconds:.0f} s for which rank the others wait…")
@@ -277,9 +278,8 @@ class HangTab(JobTab):
         app, probe, key = self.live.app, self.live.session.inspector, self.key
 
         async def measure() -> SlowReport | ConsoleError:
-            found: SlowReport | ConsoleError
             try:
-                found = await probe.find_slow_ranks(*key, seconds, recorder=recorder)
+                found: SlowReport | ConsoleError = await probe.find_slow_ranks(*key, seconds, recorder=recorder)
             except ConsoleError as error:
                 found = error
             if not self.is_attached:
@@ -320,8 +320,7 @@ class HangTab(JobTab):
         self._show_summary("waits", "◐ ", f"{doing}…")
 
         def answered(done: int, every: int) -> None:
-            pods = wording.count(every, "pod")
-            self._show_summary("waits", "◐ ", f"{doing}: {done} of {pods} answered…")
+            self._show_summary("waits", "◐ ", f"{doing}: {done} of {wording.count(every, 'pod')} answered…")
 
         try:
             inspector = self.live.session.inspector
@@ -358,6 +357,7 @@ class HangTab(JobTab):
     def _show_summary(self, style: str, glyph: str, words: str) -> None:
         self.verdict.runs = (Span(glyph, style), Span(words, style if style == "bad" else ""))
         self.advice.runs = self.more.runs = ()
+        _hide_known_verdict(self)
 
     def _show_new_report(self, report: HangReport) -> None:
         _, *rest = report.verdict

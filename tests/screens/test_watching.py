@@ -166,12 +166,17 @@ async def test_the_verdict_on_a_late_job_stands_in_the_list_and_once_on_its_page
         session.alarms.verdicts[key] = found
         session.inspector.reports[key] = report()
         await press(pilot, "3", then=lambda: "Rank 9 is in the" in screen_text(app))
-        await open_tab(app, pilot, "r")
+        screen = await open_tab(app, pilot, "r")
         await until(pilot, lambda: f"no step for 40 s after step 9. {found}." in screen_text(app).replace("\n", " "))
         await press(pilot, "H", then=lambda: "15 in all_reduce, 1 in data loader" in screen_text(app))
         await until(pilot, lambda: " ".join(screen_text(app).split()).count(found) == 1)
         assert session.called("inspect") == [], "nothing is asked that is known"
+        await press(pilot, "M", then=lambda: "makes no steps" in screen_text(app))
+        session.inspector.report = report()
         await press(pilot, "H", then=lambda: len(session.called("inspect")) == 1)
+        await until(pilot, lambda: " ".join(screen_text(app).split()).count(found) == 1)
+        await pilot.resize_terminal(36, 45)
+        await until(pilot, lambda: screen.reason.is_cut and " ".join(screen_text(app).split()).count(found) == 1)
 
 
 def nccl_test() -> HangReport:

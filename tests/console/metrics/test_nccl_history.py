@@ -40,6 +40,11 @@ def test_only_tests_of_the_same_kind_are_compared() -> None:
     assert own is not None
     assert own.usual_at(512 << 20) == 525.0
     assert usual_bandwidth(found[:1]) is None
+    begun = measured("begun", finished=False)
+    assert [each.job for each in comparable_tests(earlier, begun)] == ["b", "a"]
+    half = tuple(structs.replace(each, type="half") for each in shown.test.rows)
+    mixed = [*earlier, replace(shown, test=replace(shown.test, rows=half))]
+    assert comparable_tests(mixed, begun) == [], "before its first row nobody knows which of them are like it"
 
 
 def test_two_tests_size_by_size() -> None:
