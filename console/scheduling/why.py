@@ -26,6 +26,8 @@ WAIT_KINDS = (
     "events",
 )
 """What the reason for a wait is made of."""
+JOB_KINDS = (*WAIT_KINDS, "topologies")
+"""What a job and its expected start are told from."""
 
 
 class Category(StrEnum):

@@ -244,8 +244,8 @@ class Command(NamedTuple, Generic[_OptionsT]):
         """Configure the parser for this command; line breaks in its texts are kept."""
         parser.usage = self.usage
         parser.description = self.description or parser.description
-        parser.epilog = self.epilog if isinstance(self.epilog, str) else self.epilog()
-        if "\n" in f"{parser.description}{parser.epilog}":
+        parser.epilog = self.epilog  # type: ignore[assignment]  # that of ours makes a text of it when it is shown
+        if callable(self.epilog) or "\n" in f"{parser.description}{self.epilog}":
             parser.formatter_class = argparse.RawDescriptionHelpFormatter
         add_arguments(parser, self.options)
 

@@ -19,7 +19,7 @@ from console.kube.snapshot import Fleet
 from console.scheduling.forecast_record import RecordedWindow, score
 from console.scheduling.kueue_snapshot import job_name, queue_position, workload_of_job
 from console.scheduling.what_if import Changes, Consequence, NextVictims, WhatIf, what_if as compare
-from console.scheduling.why import WAIT_KINDS
+from console.scheduling.why import JOB_KINDS
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
 from screens.cli.lists import expected_starts, unread_kinds
 from screens.cli.open_session import open_session
@@ -28,11 +28,10 @@ from screens.columns.jobs import start_json, start_words
 from screens.wording import clock, duration
 
 MAX_NAMED_VICTIMS = 5  # that are named
-FORECAST_KINDS = (*WAIT_KINDS, "topologies")
 
 
 async def run_forecast(options: ForecastOptions) -> int:
-    async with open_session(options, FORECAST_KINDS, brief=True, only={"pods": gpu_pods}) as session:
+    async with open_session(options, JOB_KINDS, brief=True, only={"pods": gpu_pods}) as session:
         fleet, forecasts = session.fleet, session.forecasts
         await session.launch.recorder.update_open_runs()  # how long runs took that ended while no console was open
         starts = await expected_starts(session)
@@ -56,7 +55,7 @@ async def run_forecast(options: ForecastOptions) -> int:
         elif not found and namespace and not any(where == namespace for where, _ in fleet.jobsets):
             await session.watch.require_namespace(namespace)
     found.sort(key=lambda each: (not starts[each.key].at, starts[each.key].at, queue_position(each, fleet), each.key))
-    missing = unread_kinds(FORECAST_KINDS, fleet)
+    missing = unread_kinds(JOB_KINDS, fleet)
     if options.json:
         items = [_workload_json(each, fleet, start_json(starts[each.key], fleet.at)) for each in found]
         fields = {"kind": "forecast", "at": fleet.at, "unread": missing, "rollouts": forecasts.windows.rollouts}
@@ -156,9 +155,9 @@ async def run_what_if(options: WhatIfOptions) -> int:
     )
     if changes == Changes():
         raise BadInput("Nothing to try.", "Name a change, as in a4 whatif --submit a4:32; a4 whatif --help has all.")
-    async with open_session(options, FORECAST_KINDS, brief=True, only={"pods": gpu_pods}) as session:
+    async with open_session(options, JOB_KINDS, brief=True, only={"pods": gpu_pods}) as session:
         fleet = session.fleet
-        missing = unread_kinds(FORECAST_KINDS, fleet)
+        missing = unread_kinds(JOB_KINDS, fleet)
         classes = await session.priority_classes(changes.priority_classes)
         found = await session.launch.unsaved.add_losses(compare(fleet, session.namespace, changes, classes))
     if options.json:

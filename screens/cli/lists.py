@@ -15,6 +15,7 @@ from console.errors import ConsoleError, NotAllowed, NotFound, Unreadable
 from console.kube.gpu_pods import HOLDS_ITS_NODE, gpu_pods
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet, WatchState
+from console.scheduling.why import JOB_KINDS
 from screens.cli.arguments import EXIT_ALARM, EXIT_CODES, Command, Commands, Options, flag, json_flag
 from screens.cli.open_session import open_session
 from screens.cli.output import print_json, print_listing, warn
@@ -72,17 +73,16 @@ def import_readers() -> tuple[object, ...]:
 
 
 async def show_list(options: ListOptions) -> int:
-    layout = layout_of(options.command)
     starts = options.json and options.command == "queues"  # when what waits starts; only in JSON
-    kinds = tuple(dict.fromkeys((layout.kind, *layout.uses, *(layout_of("workloads").uses if starts else ()))))
     only, of_jobs = SELECTORS_OF_LIST.get(options.command), options.command == "jobs"
+    kinds = JOB_KINDS if of_jobs else _kinds_of(layout_of(options.command), starts)
     ahead = import_readers if of_jobs else None
     async with open_session(options, kinds, listed=not of_jobs, brief=True, only=only, ahead=ahead) as session:
         if of_jobs:
             namespace = None if options.all_namespaces else session.namespace
             await wait_with_pods(session, lambda: list_pods_of(session, _shown_jobs(session, namespace)))
-        raise_unreadable(layout, session.fleet)
-        fleet = session.fleet
+        layout, fleet = layout_of(options.command), session.fleet
+        raise_unreadable(layout, fleet)
         rows = await _read_rows(session, fleet, layout, options)
     faulty = isinstance(options, NodesOptions) and options.faulty
     rows = [row for row in rows if row.faults] if faulty else rows
@@ -95,6 +95,10 @@ async def show_list(options: ListOptions) -> int:
         warn(f"{kind}: {reason}")
     print_rows(layout, rows, f"{'faulty ' * faulty}{options.command}")
     return code
+
+
+def _kinds_of(layout: ListLayout[Any], starts: bool) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((layout.kind, *layout.uses, *(layout_of("workloads").uses if starts else ()))))
 
 
 async def _read_rows(session: Session, fleet: Fleet, layout: ListLayout[Any], options: ListOptions) -> list[Any]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from practice.child import PracticeProcess
     from screens.cli.arguments import Options
 
+FIRST_REQUEST_SECONDS = 0.005  # seconds in which the first request is sent, if nothing else is done meanwhile
 Connect = Callable[..., AbstractAsyncContextManager["Session"]]  # `open_session`, or what takes its place
 
 
@@ -60,7 +61,8 @@ async def open_session(
             warn("The API server's certificate is not checked (insecure-skip-tls-verify): anybody could be it.")
         naming = asyncio.create_task(_name_slow_plugin(session))
         if ahead is not None:
-            asyncio.get_running_loop().run_in_executor(None, ahead)
+            loop = asyncio.get_running_loop()
+            loop.call_later(FIRST_REQUEST_SECONDS, loop.run_in_executor, None, ahead)
         try:
             if kinds and listed:
                 await session.wait_until_listed(*session.watch.begun_kinds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -47,6 +47,15 @@ class CommandLineParser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
         self.color = False  # Python 3.14 has colours of its own
+
+    @property
+    def epilog(self) -> str | None:
+        """The text below the options, made when it is shown: that of a list needs the module of its columns."""
+        return self._epilog() if callable(self._epilog) else self._epilog
+
+    @epilog.setter
+    def epilog(self, text: str | Callable[[], str] | None) -> None:
+        self._epilog = text
 
     def _get_formatter(self) -> argparse.HelpFormatter:
         return self.formatter_class(prog=self.prog, width=self._width)  # type: ignore[call-arg]

@@ -22,7 +22,7 @@ from console.metrics.health import STEPLESS_WORDS, HealthLevel, JobHealth, alarm
 from console.scheduling.expected_start import ExpectedStart
 from console.scheduling.kueue_snapshot import workload_of_job
 from console.scheduling.what_if import next_victims
-from console.scheduling.why import WAIT_KINDS, Category, Why
+from console.scheduling.why import JOB_KINDS, Category, Why
 from console.scheduling.why_job import why_job
 from console.scheduling.why_workload import why_workload
 from screens.cli.arguments import Command, Commands, Options, json_flag, word
@@ -48,9 +48,8 @@ MAX_NAMED_AHEAD = 4
 
 
 async def why(options: WhyOptions, connect: Connect = open_session) -> int:
-    kinds = (*WAIT_KINDS, "topologies")
     only = {"pods": None}
-    async with connect(options, kinds, listed=False, brief=True, only=only, ahead=import_readers) as session:
+    async with connect(options, JOB_KINDS, listed=False, brief=True, only=only, ahead=import_readers) as session:
         await wait_with_pods(session, lambda: _list_pods(session, options.job))
         fleet = session.fleet
         job = fleet.jobsets.get((session.namespace, options.job))

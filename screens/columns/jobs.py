@@ -18,7 +18,7 @@ from console.metrics.alarm import ALARM_GLYPH, Alarm
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.health import STEPLESS_WORDS, HealthLevel, JobHealth, job_health
 from console.scheduling.pod_slots import PodSlot, first_failure, pod_slots
-from console.scheduling.why import WAIT_KINDS, Why, awaited_ends, format_ends
+from console.scheduling.why import JOB_KINDS, Why, awaited_ends, format_ends
 from console.scheduling.why_job import why_job
 from screens import wording
 from screens.columns.column import CREATED, Column, ListLayout, age_column, fact
@@ -432,8 +432,8 @@ def _pods_json(line: JobLine) -> list[dict[str, Any]]:
 
 
 JOBS: ListLayout[JobLine] = ListLayout(
-    WAIT_KINDS[0],
-    (*WAIT_KINDS[1:], "topologies"),
+    JOB_KINDS[0],
+    JOB_KINDS[1:],
     job_lines,
     (
         Column("JOB", lambda line: Span(line.jobset.name, line.style or "strong"), "name", "the JobSet",

@@ -13,7 +13,8 @@ from textual.widgets import Input, Static
 
 from console.errors import BadInput, ConsoleError
 from console.scheduling.what_if import Changes, what_if
-from screens.cli.forecast_and_what_if import FORECAST_KINDS, result_lines
+from console.scheduling.why import JOB_KINDS
+from screens.cli.forecast_and_what_if import result_lines
 from screens.cli.lists import unread_kinds
 from screens.dialogs.question import Question
 from screens.session_app import SessionApp
@@ -96,5 +97,5 @@ class WhatIfScreen(Question[None]):
         except ConsoleError as error:
             self.result.update(str(error))
             return
-        missing = [f"{kind}: {reason}" for kind, reason in unread_kinds(FORECAST_KINDS, fleet).items()]
+        missing = [f"{kind}: {reason}" for kind, reason in unread_kinds(JOB_KINDS, fleet).items()]
         self.result.update("\n".join([*missing, *result_lines(found, fleet)]))
