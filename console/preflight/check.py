@@ -79,7 +79,7 @@ def name_of(title: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One checked requirement; `id` (P01 to P36) is for scripts, `title` for people."""
+    """One checked requirement; `id` (P01) is for scripts, `title` for people."""
 
     id: str
     title: str

@@ -70,11 +70,9 @@ TAB_OF_HEALTH = {
     AlarmKind.NAN: "Training",
     AlarmKind.SPIKE: "Training",
     AlarmKind.BUSBW: "NCCL",
-    AlarmKind.RESTART: "Log",
     AlarmKind.GPU: "GPUs",
-    AlarmKind.KEPT: "Log",
 }
-"""The tab of the job's page that shows what an alarm is about."""
+"""The tab of the job's page that shows what an alarm is about, where it is not the log."""
 
 
 def explanation(line: JobLine | None, *, gone: bool, ended: str = "", now: float = 0.0) -> list[Span]:
@@ -88,7 +86,7 @@ def explanation(line: JobLine | None, *, gone: bool, ended: str = "", now: float
     # Why it failed is shown below, and for how long its pods are kept.
     alarms = [alarm for alarm in line.alarms if alarm.kind not in {AlarmKind.FAILED, AlarmKind.KEPT}]
     for alarm in alarms[-2:]:
-        look = TAB_OF_HEALTH[alarm.kind]
+        look = TAB_OF_HEALTH.get(alarm.kind, "Log")
         text = alarm.next_step(
             line.owner, may_stop=line.may_stop, look=look, stop="Stop", act="X", has_checkpoint=line.has_checkpoint
         )

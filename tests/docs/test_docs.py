@@ -6,8 +6,11 @@ import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from console.alarm_thresholds import Thresholds
+from console.metrics.alarm import AlarmKind
 from console.settings_file import PLACEHOLDERS
 from screens.cli import command_line
 from tests.docs.commands import commands
@@ -138,6 +141,15 @@ def test_files_and_targets_that_are_named_exist(page: Path) -> None:
     tops = "|".join(sorted(each.name for each in ROOT.iterdir() if each.is_dir() and not each.name.startswith(".")))
     paths = [span for span in spans(page) if re.fullmatch(rf"({tops})/[\w./-]*", span)]
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_guide_has_each_alarm_and_the_limits_that_hold() -> None:
+    blocks = [each["body"] for each in FENCE.finditer((DOCS / "settings.md").read_text())]
+    (limits,) = (tomllib.loads(each)["alarms"] for each in blocks if each.startswith("[alarms]"))
+    assert limits.keys() == set(Thresholds.__struct_fields__)
+    assert msgspec.convert(limits, Thresholds) == Thresholds()
+    rows = re.findall(r"^\| ([a-z, ]+) \|", (DOCS / "hangs.md").read_text(), re.M)
+    assert {name for row in rows for name in row.split(", ")} >= {*AlarmKind}
 
 
 def test_variables_that_are_named_exist() -> None:
