@@ -12,7 +12,7 @@ Seconds = Annotated[float, Meta(ge=1, lt=1e9)]
 
 
 class Thresholds(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """When an alarm is raised, in seconds, steps and GB/s, and which alarms there are; [alarms] of the settings."""
+    """The limits (seconds, steps, GB/s) above which each alarm is raised; section [alarms] of the settings."""
 
     silent: Annotated[Seconds, Meta(description="seconds without a line of any pod")] = 600.0
     late: Annotated[

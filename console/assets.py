@@ -23,16 +23,16 @@ def launchers_folder() -> Path:
     return _find_folder("launchers", "run.sh")
 
 
-def _find_folder(name: str, proof: str) -> Path:
-    """The first candidate folder that contains the file `proof`, to skip unrelated folders of the same name."""
+def _find_folder(name: str, proof_file: str) -> Path:
+    """The first candidate folder that contains the file `proof_file`; a folder without it only has the same name."""
     for place in _DATA_FOLDERS:
-        if (place / name / proof).is_file():
+        if (place / name / proof_file).is_file():
             return place / name
     raise Unreadable(f"The folder {name}/ of this installation is missing or incomplete.", "Install a4-console again.")
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """The command line that runs a module of this program; ignores modules in the current folder."""
+    """The command line that runs a module of this program, even where the current folder has one of that name."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 

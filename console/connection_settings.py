@@ -12,7 +12,7 @@ OWN_NAME = "you"  # stands for the name of the person at the console
 
 
 class Settings(NamedTuple):
-    """How to connect to the cluster, and what is allowed there."""
+    """The cluster connection (kubeconfig, context, namespace), and whether changes are allowed."""
 
     kubeconfig: Path | None = None
     """A file of its own (practice cluster, --kubeconfig); None: KUBECONFIG, else ~/.kube/config, else in-cluster."""

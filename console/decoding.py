@@ -25,22 +25,22 @@ DECODING_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)  # what rea
 MAX_DECODING_SECONDS = 20.0  # after which a decoder is given up; what a peer sends takes one or two on an idle machine
 
 
-def check_json_cost(data: bytes, what: str) -> None:
-    """Raise Unreadable if decoding the JSON would take too much memory; `what` begins the error sentence."""
+def check_json_cost(data: bytes, content: str) -> None:
+    """Raise Unreadable if decoding the JSON would take too much memory; the sentence begins with `content`."""
     from rankscope import UnreadableAnswer, check_json_cost as check_answer_cost  # 1 ms, for which no list waits
 
     try:
-        check_answer_cost(data, what)
+        check_answer_cost(data, content)
     except UnreadableAnswer as error:
         raise Unreadable(error.message) from error
 
 
 class _DecodingAbandoned(BaseException):
-    """Raised in a decoder's thread to end it after its caller timed out or was cancelled."""
+    """Raised inside a decoder's thread to end it once nobody waits for its result."""
 
 
-async def decode_apart(what: str, decode: Callable[[], T], seconds: float = MAX_DECODING_SECONDS) -> T:
-    """The result of `decode`, run in a thread with a time limit; Unreadable, beginning with `what`, if it fails."""
+async def decode_apart(content: str, decode: Callable[[], T], seconds: float = MAX_DECODING_SECONDS) -> T:
+    """The result of `decode`, run in a thread with a time limit; if it fails, Unreadable that begins with `content`."""
     from rankscope import UnreadableAnswer
 
     apart = _DecoderThread(decode, asyncio.get_running_loop())
@@ -48,13 +48,13 @@ async def decode_apart(what: str, decode: Callable[[], T], seconds: float = MAX_
         async with asyncio.timeout(seconds):
             return await apart.done
     except TimeoutError:
-        raise Unreadable(f"{what} cannot be read within {seconds:.0f} s.") from None
+        raise Unreadable(f"{content} cannot be read within {seconds:.0f} s.") from None
     except ConsoleError:
         raise
     except UnreadableAnswer as error:
         raise Unreadable(str(error)) from error
     except Exception as error:
-        raise Unreadable(f"{what} cannot be read ({describe_fault(error)}).", "Please report this fault.") from error
+        raise Unreadable(f"{content} cannot be read ({describe_fault(error)}).", "Please report this fault.") from error
     finally:
         apart.give_up()
 

@@ -36,8 +36,8 @@ class BadKubeconfig(BadInput):
 class Refused(ConsoleError):
     """The API server refused the request.
 
-    `status` is the HTTP status, `reason` the machine word of the Status object ("Forbidden", "AlreadyExists").
-    `retry_after` is in seconds, 0 when the server named none.
+    `status` is the HTTP status, `reason` the Status object's one-word reason ("Forbidden", "AlreadyExists"),
+    `retry_after` the seconds to wait, 0 when the server named none.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class NotAllowed(Refused):
     exit_code = 3
 
 
-def read_only_error(what: str) -> NotAllowed:
-    """The NotAllowed error of read-only mode; `what` is the action, such as "delete pod a"."""
-    return NotAllowed(f"Could not {what}: the console is in read-only mode.", "Start it without --read-only.")
+def read_only_error(action: str) -> NotAllowed:
+    """The error that read-only mode forbids `action`, such as "delete pod a"."""
+    return NotAllowed(f"Could not {action}: the console is in read-only mode.", "Start it without --read-only.")
 
 
 class ApiDisabled(NotAllowed):

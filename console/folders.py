@@ -30,14 +30,14 @@ def config_folder() -> Path:
     return _xdg_folder("XDG_CONFIG_HOME", ".config")
 
 
-def _xdg_folder(variable: str, usual: str) -> Path:
-    return _own_folder(os.environ.get(variable, ""), os.environ.get("HOME"), usual)
+def _xdg_folder(variable: str, default: str) -> Path:
+    return _own_folder(os.environ.get(variable, ""), os.environ.get("HOME"), default)
 
 
 @lru_cache(maxsize=8)
-def _own_folder(given: str, _home: str | None, usual: str) -> Path:
+def _own_folder(given: str, _home: str | None, default: str) -> Path:
     named = Path(given)  # one that is not absolute counts for nothing, say the rules
-    return (named if named.is_absolute() else Path.home() / usual) / "a4"
+    return (named if named.is_absolute() else Path.home() / default) / "a4"
 
 
 def make_private(folder: Path) -> None:
@@ -82,8 +82,8 @@ def make_own_folders_private() -> None:
 MAX_OWN_FILE_BYTES = 64 << 20  # bytes of a file of a4 that is read as a whole
 
 
-def open_own_file(path: Path, flags: int = os.O_RDONLY, *, most: float = inf) -> int:
-    """Open a regular file of a4; OSError for a pipe, device or folder, and for more than `most` bytes."""
+def open_own_file(path: Path, flags: int = os.O_RDONLY, *, max_bytes: float = inf) -> int:
+    """Open a regular file of a4; OSError for a pipe, device or folder, and for more than `max_bytes` bytes."""
     try:
         handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -92,17 +92,17 @@ def open_own_file(path: Path, flags: int = os.O_RDONLY, *, most: float = inf) ->
         raise OSError(errno.EINVAL, "it is no regular file", str(path)) from error
     found = os.fstat(handle)
     why = "" if stat.S_ISREG(found.st_mode) else "it is no regular file"
-    why = why or (f"it is larger than {most / (1 << 20):,.0f} MiB" if found.st_size > most else "")
+    why = why or (f"it is larger than {max_bytes / (1 << 20):,.0f} MiB" if found.st_size > max_bytes else "")
     if why:
         os.close(handle)
         raise OSError(errno.EINVAL, why, str(path))
     return handle
 
 
-def read_own_file(path: Path, most: int = MAX_OWN_FILE_BYTES) -> bytes:
+def read_own_file(path: Path, max_bytes: int = MAX_OWN_FILE_BYTES) -> bytes:
     """The content of a file of a4; OSError as `open_own_file`. Blocking."""
-    with os.fdopen(open_own_file(path, most=most), "rb") as file:
-        return file.read(most)
+    with os.fdopen(open_own_file(path, max_bytes=max_bytes), "rb") as file:
+        return file.read(max_bytes)
 
 
 def atomic_write(path: Path, content: bytes | Iterable[bytes], mode: int = 0o600) -> None:
@@ -120,44 +120,44 @@ def atomic_write(path: Path, content: bytes | Iterable[bytes], mode: int = 0o600
         raise
 
 
-def check_new_file(place: Path) -> None:
+def check_new_file(path: Path) -> None:
     """Raise BadInput if a new file cannot be written there, before work whose result would be lost."""
-    place = place.expanduser()
-    if place.exists():
-        raise BadInput(f"{place} already exists.", "Choose another name.")
-    if not (place.parent.is_dir() and os.access(place.parent, os.W_OK)):
-        raise BadInput(f"{place} cannot be written: {place.parent} is no folder to write to.", "Choose another place.")
+    path = path.expanduser()
+    if path.exists():
+        raise BadInput(f"{path} already exists.", "Choose another name.")
+    if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+        raise BadInput(f"{path} cannot be written: {path.parent} is no folder to write to.", "Choose another place.")
 
 
-def write_new_file(place: Path, data: bytes | Iterable[bytes]) -> None:
+def write_new_file(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Write a new file atomically, never over an existing one. Raises BadInput if it cannot be written."""
     import tempfile
 
     try:
-        place = place.expanduser()
-        fd, beside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+        path = path.expanduser()
+        fd, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
             with os.fdopen(fd, "wb") as out:
                 out.writelines((data,) if isinstance(data, bytes) else data)
-            _publish_file(beside, place)
+            _publish_file(beside, path)
         finally:
             Path(beside).unlink(missing_ok=True)
     except FileExistsError as error:
-        raise BadInput(f"{place} already exists.", "Choose another name.") from error
+        raise BadInput(f"{path} already exists.", "Choose another name.") from error
     except OSError as error:
-        raise BadInput(f"{place} cannot be written: {error.strerror}.", "Choose another place.") from error
+        raise BadInput(f"{path} cannot be written: {error.strerror}.", "Choose another place.") from error
 
 
-def _publish_file(beside: str, place: Path) -> None:
-    """Give a finished temporary file its final name unless that exists; renames it if hard links are not supported."""
+def _publish_file(temporary_path: str, path: Path) -> None:
+    """Rename a finished temporary file to `path` unless that exists; a hard link makes sure, where there are any."""
     try:
-        os.link(beside, place)
+        os.link(temporary_path, path)
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
             raise
-        if place.exists():
+        if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
-        Path(beside).rename(place)
+        Path(temporary_path).rename(path)
 
 
 @contextmanager

@@ -76,17 +76,17 @@ class Session:
         kubeconfig: Kubeconfig,
         kinds: Collection[str],
         *,
-        brief: bool = False,
-        only: Selectors | None = None,
+        is_brief: bool = False,
+        selectors: Selectors | None = None,
     ) -> None:
-        self.watch = WatchedCluster(settings, kubeconfig, kinds, brief=brief, only=only)
+        self.watch = WatchedCluster(settings, kubeconfig, kinds, is_brief=is_brief, selectors=selectors)
         self.jobs = SessionJobs(lambda: self.measures)
         beside = self.watch.beside
-        if not brief and len(kinds) > 1:
+        if not is_brief and len(kinds) > 1:
             beside["chart"] = lambda: self.launch.load()
-        if not brief and {"jobsets", "pods"} <= set(kinds):
+        if not is_brief and {"jobsets", "pods"} <= set(kinds):
             beside["runs"] = lambda: self.launch.recorder.update_periodically()
-        if not brief and "jobsets" in kinds:
+        if not is_brief and "jobsets" in kinds:
             beside["diagnoses"] = lambda: self.diagnoses.refresh_periodically()
         if tuple(kinds) == tuple(FLEET_FIELDS):
             beside["hosts"] = lambda: self.attach.remove_ended_periodically()
@@ -97,12 +97,12 @@ class Session:
         settings: Settings,
         *,
         kinds: Collection[str] | None = None,
-        brief: bool = False,
-        only: Selectors | None = None,
+        is_brief: bool = False,
+        selectors: Selectors | None = None,
     ) -> Self:
         """Read the kubeconfig and start to watch these kinds (all by default), without waiting for the server.
 
-        Raises BadKubeconfig; a context gke_PROJECT_LOCATION_NAME that no file has is asked of Google. `brief`: for a
+        Raises BadKubeconfig; a context gke_PROJECT_LOCATION_NAME that no file has is asked of Google. `is_brief`: for a
         command that looks once and ends.
         """
         kinds = tuple(FLEET_FIELDS) if kinds is None else kinds
@@ -115,7 +115,7 @@ class Session:
             from console.google.account import kubeconfig_from_google
 
             kubeconfig = await kubeconfig_from_google(settings.context)
-        session = cls(settings, kubeconfig, kinds, brief=brief, only=only)
+        session = cls(settings, kubeconfig, kinds, is_brief=is_brief, selectors=selectors)
         await session.watch.connect(settings.context, settings.namespace)
         return session
 
@@ -141,7 +141,7 @@ class Session:
         return self.watch.namespace
 
     async def wait_until_listed(self, *kinds: str) -> Fleet:
-        """The snapshot once these kinds are known, as `WatchedCluster.wait_until_listed`."""
+        """The snapshot once these kinds are listed; raises as `WatchedCluster.wait_until_listed` does."""
         return await self.watch.wait_until_listed(*kinds)
 
     # parts
@@ -229,7 +229,9 @@ class Session:
     def inspector(self) -> JobInspector:
         from console.hang.inspector import JobInspector
 
-        self.jobs.inspector = _reset_on_context_change(self.watch, JobInspector(self.watch, keep=self.diagnoses.record))
+        self.jobs.inspector = _reset_on_context_change(
+            self.watch, JobInspector(self.watch, store=self.diagnoses.record)
+        )
         return self.jobs.inspector
 
     @cached_property
@@ -260,13 +262,13 @@ class Session:
             self.watch,
             lambda: self.logs,
             lambda: self.launch.runs,
-            lambda key: self.jobs.find_measures(key, followed=True),
+            lambda key: self.jobs.find_measures(key, is_followed=True),
         )
         return _reset_on_context_change(self.watch, made)
 
     @cached_property
     def forecasts(self) -> StartForecast:
-        """When waiting jobs would start."""
+        """The forecasts of when waiting jobs start."""
         from console.scheduling.start_forecast import StartForecast
 
         return StartForecast(self.watch, lambda: self.measures.progress_reader, lambda: self.launch.runs.earlier)

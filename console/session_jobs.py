@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class SessionJobs:
-    """This session's knowledge of jobs; `alarms`, `inspector` and `checkpoints` are None until first used."""
+    """What this session knows of jobs; `alarms`, `inspector` and `checkpoints` are None until first used."""
 
     def __init__(self, measures: Callable[[], MeasureService]) -> None:
         self._measures = measures
@@ -37,8 +37,8 @@ class SessionJobs:
         """The monitor of a job that is watched now."""
         return self.alarms.find(key) if self.alarms is not None else None
 
-    def find_measures(self, key: Key, *, followed: bool = False) -> JobMeasures | None:
-        return self.alarms.find_measures(*key, followed=followed) if self.alarms is not None else None
+    def find_measures(self, key: Key, *, is_followed: bool = False) -> JobMeasures | None:
+        return self.alarms.find_measures(*key, is_followed=is_followed) if self.alarms is not None else None
 
     def list_alarms(self, key: Key, since: float) -> tuple[Alarm, ...]:
         return self.alarms.history_of(*key, since) if self.alarms is not None else ()
@@ -47,7 +47,7 @@ class SessionJobs:
         return await self._measures().read_log(namespace, name)
 
     def list_spans(self, key: Key) -> Sequence[TimeSpan]:
-        """The use of a watched job's time as spans; an empty span marks when a slow rank was found."""
+        """How a watched job's time was used, as spans; an empty span marks where a slow rank was found."""
         from console.metrics.time_spans import PARTS_OF_STEP, SpanKind, TimeSpan
 
         monitor, report = self.find_monitor(key), self.slow_report(key)

@@ -32,7 +32,7 @@ _SHELL_TOKEN = lazy_pattern(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|<<.*|\$?\{(\w+)\}
 
 
 class Actions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Whose jobs are looked into unasked."""
+    """The settings on what the console does without being asked: in which contexts owner labels are trusted."""
 
     trusts: Annotated[
         tuple[str, ...],
@@ -149,7 +149,7 @@ class ConfigProblem(Struct, frozen=True):
 
 
 class LoadedConfig(Struct, frozen=True):
-    """The settings in force, and the problems of the file."""
+    """The settings in force, and what is wrong with their file."""
 
     path: Path
     config: Config
@@ -212,10 +212,10 @@ def own_log_formats() -> tuple[OwnFormat, ...]:
     return tuple(OwnFormat(each.name, compile_pattern(each.pattern)) for each in current_config().config.formats)
 
 
-def with_thresholds(before: Thresholds, given: Mapping[str, Any]) -> Thresholds:
+def with_thresholds(limits: Thresholds, settings: Mapping[str, Any]) -> Thresholds:
     """The thresholds with some changed. Raises BadInput, which names the first invalid one."""
     problems: list[ConfigProblem] = []
-    found: Thresholds = _convert_value({**msgspec.to_builtins(before), **given}, Thresholds, (), "", problems)
+    found: Thresholds = _convert_value({**msgspec.to_builtins(limits), **settings}, Thresholds, (), "", problems)
     if problems:
         raise BadInput(problems[0].text)
     return found

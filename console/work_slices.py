@@ -46,18 +46,18 @@ def key_expected() -> bool:
     return time.monotonic() < _last_key_press + KEY_RECENT_SECONDS
 
 
-def rest_seconds(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
-    """Seconds to pause after `worked` seconds of work; `times`: factor, `likely`: as if keys were expected."""
-    if _last_key_press == -math.inf and not likely:
+def rest_seconds(worked_seconds: float, times: float = 1.0, *, keys_likely: bool = False) -> float:
+    """The seconds to pause after so many of work, by the factor `times`; `keys_likely`: as if a key were expected."""
+    if _last_key_press == -math.inf and not keys_likely:
         return 0.0
-    share = REST_PER_WORK_NEAR_KEYS if likely or key_expected() else REST_PER_WORK
-    return min(MAX_REST_SECONDS, times * share * worked)
+    share = REST_PER_WORK_NEAR_KEYS if keys_likely or key_expected() else REST_PER_WORK
+    return min(MAX_REST_SECONDS, times * share * worked_seconds)
 
 
-def _seconds_until_turn(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
-    """Seconds until this task may continue: all tasks together pause as long as one alone would."""
+def _seconds_until_turn(worked_seconds: float, times: float = 1.0, *, keys_likely: bool = False) -> float:
+    """The seconds until this task may go on, so that all tasks together pause as long as one would."""
     global _next_turn_at
-    rest, now = rest_seconds(worked, times, likely=likely), time.monotonic()
+    rest, now = rest_seconds(worked_seconds, times, keys_likely=keys_likely), time.monotonic()
     if not rest:
         return 0.0
     _next_turn_at = max(_next_turn_at, now) + rest
@@ -69,12 +69,12 @@ async def rest_after_slice() -> None:
 
 
 class WorkSlices:
-    """Splits the work of one task or thread into slices."""
+    """Splits the work of one task or thread into slices, with pauses in which keys are handled."""
 
     def __init__(self, rests: float = 1.0, burst: float = math.inf) -> None:
-        """`rests`: multiplies the pauses, for input that causes further work elsewhere.
+        """`rests` multiplies the pauses, for input that causes work elsewhere.
 
-        `burst`: seconds of work after which it is taken to have no end: it rests as if keys were likely.
+        `burst`: seconds of work after which the pauses are as long as if keys were expected.
         """
         self._rests, self._burst = rests, burst
         self._begun = self._used_up = time.monotonic()
@@ -89,7 +89,7 @@ class WorkSlices:
         if (worked := now - self._begun) <= SLICE_SECONDS:
             return False
         self._spent = worked + (self._spent if now < self._used_up + KEY_BURST_END_SECONDS else 0.0)
-        await asyncio.sleep(_seconds_until_turn(worked, self._rests, likely=self._spent > self._burst))
+        await asyncio.sleep(_seconds_until_turn(worked, self._rests, keys_likely=self._spent > self._burst))
         self._begun = self._used_up = time.monotonic()
         return True
 
@@ -104,13 +104,13 @@ _unfinished_count = 0
 _all_finished = threading.Condition()
 
 
-def run_to_end(work: Callable[[], T]) -> T:
-    """Run work to its end even while the program exits, since a part of it would do damage."""
+def run_to_end(function: Callable[[], T]) -> T:
+    """The result of a function that runs to its end even while the program exits, as half of it would do damage."""
     global _unfinished_count
     with _all_finished:
         _unfinished_count += 1
     try:
-        return work()
+        return function()
     finally:
         with _all_finished:
             _unfinished_count -= 1

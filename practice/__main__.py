@@ -66,12 +66,12 @@ async def _serve_until_ended(cluster: PracticeCluster, *, parent_pipe: bool) -> 
         await over.wait()
 
 
-def _wait_for_end(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
-    """Read standard input until it ends; a thread, because not everything that can be read can be polled."""
+def _wait_for_end(loop: asyncio.AbstractEventLoop, end_event: asyncio.Event) -> None:
+    """Set `end_event` when standard input ends; read in a thread, as not every input can be polled."""
     while os.read(sys.stdin.fileno(), 4096):
         pass
     with suppress(RuntimeError):  # the loop is over already
-        loop.call_soon_threadsafe(over.set)
+        loop.call_soon_threadsafe(end_event.set)
 
 
 def _print_kubeconfig(cluster: PracticeCluster, *, parent_pipe: bool) -> None:

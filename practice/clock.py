@@ -31,9 +31,9 @@ class Timer:
 
 
 class Clock:
-    """Practice time. It equals wall time once live, so that ages are right; ``speed`` only shortens what is waited for.
+    """The clock of practice time. Once live it equals wall time, and ``speed`` only shortens waits.
 
-    Before ``go_live`` it stands in the past (``start``) and moves only through ``play_until``, from timer to timer.
+    Before ``start_real_time`` it stands in the past (``start``) and moves only by ``simulate_until``, timer by timer.
     """
 
     def __init__(self, speed: float = 1.0, *, start: float | None = None) -> None:
@@ -53,26 +53,26 @@ class Clock:
         """Whether practice time runs by itself."""
         return self._past is None
 
-    def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
-        """Call ``call`` once, ``seconds`` of practice time from now."""
+    def call_later(self, seconds: float, function: Callable[[], object]) -> Timer:
+        """Call ``function`` once, ``seconds`` of practice time from now."""
         self._sequence += 1
-        timer = Timer(self.now() + max(seconds, 0.0), self._sequence, call)
+        timer = Timer(self.now() + max(seconds, 0.0), self._sequence, function)
         if self._past is None and self._loop is not None:
             self._set_alarm(timer, seconds)
         else:
             heapq.heappush(self._timers, timer)
         return timer
 
-    def call_at(self, moment: float, call: Callable[[], object]) -> Timer:
-        """Call ``call`` once at ``moment`` (epoch seconds), or at once when that has passed."""
-        return self.call_later(moment - self.now(), call)
+    def call_at(self, moment: float, function: Callable[[], object]) -> Timer:
+        """Call ``function`` once at ``moment`` (epoch seconds), or at once when that has passed."""
+        return self.call_later(moment - self.now(), function)
 
-    def call_soon(self, call: Callable[[], object]) -> None:
-        """Call ``call`` after the current event."""
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Call ``function`` after the current event."""
         if self._past is None and self._loop is not None:
-            self._loop.call_soon(call)
+            self._loop.call_soon(function)
         else:
-            self.call_later(0, call)
+            self.call_later(0, function)
 
     def simulate_until(self, moment: float) -> None:
         """Run every timer due before ``moment``, each at its own time, and stand at ``moment``."""

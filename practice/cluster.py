@@ -49,10 +49,10 @@ GOOGLE_ENDPOINTS_PATH = "/practice/google"  # where the API server says how prac
 
 
 class PracticeCluster:
-    """One cluster on a loopback port, from ``start`` to ``stop``; also an async context manager.
+    """A practice cluster on a loopback port, from ``start`` to ``stop``; also an async context manager.
 
-    ``scene`` "full" opens in the middle of a working day, "empty" has machines and queues but no job. Everything it
-    keeps on disk (its kubeconfig, the folders of pods) is in ``folder``, or in a temporary one that goes with it.
+    ``scene`` "full" opens in the middle of a working day, "empty" has machines and queues but no job. Its files (the
+    kubeconfig, the folders of pods) are in ``folder``, or in a temporary one that is removed with it.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class PracticeCluster:
             QuotaController(self.plane),
         ):
             self.plane.add(controller)
-        create_seed_objects(self.storage, opening=self._opening, seed=self._seed, faults=self._full)
+        create_seed_objects(self.storage, opening_time=self._opening, seed=self._seed, faults=self._full)
         if self._full:
             schedule_story(self.storage, self.clock, self._opening)
         self.clock.simulate_until(self._opening)

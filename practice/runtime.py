@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 
 
 class ContainerLog(Protocol):
-    """The log of a container: lines with the time of printing (epoch seconds).
+    """The log of a container: lines with print times (epoch seconds).
 
-    ``parts`` are those of which the next one is the continuation.
+    ``parts`` are the indexes of lines that the next line continues.
     """
 
     lines: list[tuple[float, bytes]]
     parts: set[int]
     ended: bool
 
-    async def wait(self, after: int) -> None:
-        """Return when there are more than ``after`` lines, or the log has ended."""
+    async def wait(self, seen_version: int) -> None:
+        """Return when there are more than ``seen_version`` lines, or the log has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stdio:
-    """The input and output of a command."""
+    """The input and output streams of a command in a pod."""
 
     write: Callable[[int, bytes], Awaitable[None]]  # takes what it prints: to channel 1, errors to channel 2
     stdin: asyncio.StreamReader | None = None
@@ -36,7 +36,7 @@ class Stdio:
 
 
 class Runtime(Protocol):
-    """The interface of the kubelets that the API server uses."""
+    """What the API server asks of kubelets: logs, commands and connections of pods."""
 
     def log(self, namespace: str, pod: str, container: str, previous: bool) -> ContainerLog:
         """Return what a container printed, or its previous run; ApiError when there is none."""

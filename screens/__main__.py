@@ -78,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def check_limits() -> None:
-    """Raise the limit of open files as far as may be. Raises BadInput if this shell leaves too little to work with."""
+    """Raise this process's limit of open files as far as allowed. Raises BadInput if too few are left."""
     import resource
 
     files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -145,7 +145,7 @@ def run_options(options: Options) -> int:
     return run_to_end(done)
 
 
-def run_to_end(done: Coroutine[Any, Any, int]) -> int:
+def run_to_end(coroutine: Coroutine[Any, Any, int]) -> int:
     """Run a plain command in a thread, so that Ctrl-C ends it within a second."""
     import asyncio
 
@@ -161,7 +161,7 @@ def run_to_end(done: Coroutine[Any, Any, int]) -> int:
     leaving = threading.Timer(THREAD_END_SECONDS, leave)
     leaving.daemon = True
     try:
-        return runner.run(done)
+        return runner.run(coroutine)
     except KeyboardInterrupt:
         leaving.start()
         raise

@@ -65,8 +65,8 @@ def has_changed(app: SessionApp, line: JobLine) -> bool:
     return now != shown_alarms
 
 
-def with_jobs(app: SessionApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
-    """The runs, with the current health of the jobs that still run."""
+def with_jobs(app: SessionApp, records: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
+    """The runs, with the present health of jobs that still run."""
     from console.launch.run_record import is_run_of_job  # its Kueue is more than the first screen waits for
 
     jobs = app.fleet.jobsets if app.connected else {}
@@ -77,12 +77,12 @@ def with_jobs(app: SessionApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ..
         and (jobset := jobs.get(run.key))
         and is_run_of_job(run, jobset)
         else run
-        for run in runs
+        for run in records
     )
 
 
 class AlarmNotifier:
-    """Remembers which alarms were shown, since a reconnection finds the same ones again."""
+    """Remembers the alarms that were shown; after a reconnection the same ones are found again."""
 
     def __init__(self) -> None:
         self._connection: object | None = None
@@ -114,7 +114,7 @@ class AlarmNotifier:
         return jobset is not None and app.whose(jobset.owner) == OWN_NAME and alarm.since >= self._opened
 
     def newly_explained(self, alarms: Iterable[Alarm]) -> list[Alarm]:
-        """Stall alarms that were shown before the rank that causes them was known, and is known now."""
+        """The stall alarms whose cause, a rank, has become known since they were shown."""
         found = []
         for each in alarms:
             name = each.namespace, each.job, each.time
@@ -133,7 +133,7 @@ class StartNotifier:
         self._fleet: Fleet | None = None
         self._waiting: set[str] = set()  # uids of JobSets
 
-    def new_starts(self, fleet: Fleet, whose: Callable[[str], str]) -> list[Workload]:
+    def new_starts(self, fleet: Fleet, name_owner: Callable[[str], str]) -> list[Workload]:
         """The person's workloads that waited at the last call and have been admitted since."""
         if fleet is self._fleet:
             return []
@@ -145,13 +145,13 @@ class StartNotifier:
             for uid in sorted(before - self._waiting)
             if known[uid].state is WorkloadState.ADMITTED
             and (job := fleet.jobset_by_uid.get(uid)) is not None
-            and whose(job.owner) == OWN_NAME
+            and name_owner(job.owner) == OWN_NAME
         ]
 
 
-def notify_starts(app: SessionApp, starts: StartNotifier) -> None:
+def notify_starts(app: SessionApp, start_notifier: StartNotifier) -> None:
     """Notify the person of their own waiting jobs that start now."""
-    for each in starts.new_starts(app.fleet, app.whose) if app.connected else ():
+    for each in start_notifier.new_starts(app.fleet, app.whose) if app.connected else ():
         admitted = condition(each.conditions, "Admitted")
         waited = f" after {duration(admitted.since - each.created)}" if admitted and admitted.since else ""
         words = f"Kueue has admitted it to queue {each.cluster_queue}{waited}: {each.total(GPU)} GPUs"
@@ -175,9 +175,9 @@ def notify_new_alarms(app: SessionApp, bell: AlarmNotifier) -> None:
 
 
 def _send(app: SessionApp, messages: Sequence[tuple[str, str, str]], *, to_terminal: int | None = None) -> None:
-    """Send messages (title, text, namespace) to the terminal, all or the first so many, and to the settings' addresses.
+    """Send messages (title, text, namespace): to the terminal if `to_terminal`, and to the addresses of the settings.
 
-    Those of the practice cluster are of no use to others.
+    Alarms of the practice cluster are not sent to addresses.
     """
     if app.session.alarms.thresholds.notify and os.environ.get(NOTIFY_VARIABLE, "").lower() not in _NO_WORDS:
         for title, text, _ in messages[:to_terminal]:
@@ -202,18 +202,18 @@ def _show_toasts(app: SessionApp, alarms: list[Alarm]) -> None:
         app.notify("".join(run.text for run in line), severity="warning", timeout=TOAST_SECONDS)
 
 
-def notify_terminal(app: SessionApp, title: str, words: str) -> None:
+def notify_terminal(app: SessionApp, title: str, message: str) -> None:
     """Ring the bell and send a terminal notification: OSC 9 (iTerm2, Windows) and OSC 777 (rxvt)."""
     program = os.environ.get("TERM_PROGRAM", "") or os.environ.get("TERM", "")
-    app.write_to_terminal(escape_sequences(title, words, both=program.lower() not in _TERMINALS_WITH_BOTH_CODES))
+    app.write_to_terminal(escape_sequences(title, message, both=program.lower() not in _TERMINALS_WITH_BOTH_CODES))
 
 
-def escape_sequences(title: str, words: str, *, both: bool = True) -> str:
+def escape_sequences(title: str, message: str, *, both: bool = True) -> str:
     """The escape sequences of a notification, with sanitized text.
 
     `both`: OSC 777 beside OSC 9; a terminal that shows both would notify twice.
     """
-    texts = ("".join(each if each.isprintable() else " " for each in text) for text in (title, words))
+    texts = ("".join(each if each.isprintable() else " " for each in text) for text in (title, message))
     clean, body = (text[:MAX_MESSAGE_CHARACTERS] for text in texts)
     other = f"\x1b]777;notify;{clean.replace(';', ',')};{body.replace(';', ',')}\x07" if both else ""
     return f"\x07\x1b]9;{clean}: {body}\x07{other}"

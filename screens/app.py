@@ -65,21 +65,21 @@ PAGE_KEYS = tuple(
 )
 
 
-def keep_last_known(known: Fleet, fresh: Fleet) -> Fleet:
-    """The snapshot with kinds that the new connection has not listed yet taken from the previous one."""
-    if not known.links or any(link.last_seen for link in fresh.links.values()):
+def keep_last_known(last_fleet: Fleet, fresh: Fleet) -> Fleet:
+    """The fresh snapshot, completed from the last one by the kinds that the new connection has not listed."""
+    if not last_fleet.links or any(link.last_seen for link in fresh.links.values()):
         return fresh
     links = {
         kind: structs.replace(link, state=WatchState.STALE, since=link.last_seen, why=fresh.links.get(kind, link).why)
         if link.state is WatchState.LIVE
         else link
-        for kind, link in known.links.items()
+        for kind, link in last_fleet.links.items()
     }
-    return structs.replace(known, at=fresh.at, links=links)
+    return structs.replace(last_fleet, at=fresh.at, links=links)
 
 
 def live_pages(app: SessionApp) -> list[LiveScreen]:
-    """The pages that are open in this mode; others take what has changed once they are shown."""
+    """The pages that are open in this mode; pages of other modes are brought up to date when shown."""
     return [each for each in app.screen_stack if isinstance(each, LiveScreen) and each.is_mounted]
 
 
@@ -293,7 +293,7 @@ class ConsoleApp(SessionApp):
             page.update_trouble()
 
     def action_theme(self) -> None:
-        """Switch between a light and a dark theme, one of which is the person's."""
+        """Switch between the person's theme and one of the other brightness."""
         own, dark = self.loaded.config.theme, not self.current_theme.dark
         theme = self.available_themes.get(own)
         self.theme = own if theme is not None and theme.dark == dark else (DARK if dark else LIGHT).name
@@ -311,7 +311,7 @@ class ConsoleApp(SessionApp):
             await run_command(self.screen, self.loaded.config.commands[number])
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether an own command is shown: not in read-only mode if it changes something, nor without an object."""
+        """Whether an own command is shown: with an object to act on, and in read-only mode if it changes nothing."""
         if action == "own_command" and isinstance(self.screen, LiveScreen):
             number, commands = int(str(parameters[0])), self.loaded.config.commands
             if number >= len(commands) or (commands[number].changes and self.settings.read_only):
@@ -336,10 +336,10 @@ class ConsoleApp(SessionApp):
             self.action_open_page(titles[title])
 
     @work(group="actions")
-    async def action_pick(self, what: str, name: str = "") -> None:
+    async def action_pick(self, label: str, name: str = "") -> None:
         """Switch to a context or namespace; without a name, ask which."""
         if isinstance(self.screen, LiveScreen):
-            await (_switch_context if what == "context" else _switch_namespace)(self.screen, name)
+            await (_switch_context if label == "context" else _switch_namespace)(self.screen, name)
 
 
 async def _switch_context(screen: LiveScreen, wanted: str) -> None:
@@ -358,7 +358,7 @@ async def _switch_context(screen: LiveScreen, wanted: str) -> None:
 
 
 async def _switch_namespace(screen: LiveScreen, wanted: str) -> None:
-    """Take that namespace, or a chosen one, for lists and launches."""
+    """Use that namespace for lists and launches, or one that the person chooses."""
     with screen.report_errors("Could not switch the namespace"):
         session, seen, only = screen.session, screen.app.known_namespaces(), screen.app.only_namespace
         choices = [

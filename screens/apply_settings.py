@@ -58,7 +58,7 @@ _KEYS_ALLOWED = (
 
 
 class KeyBinding(Struct, frozen=True):
-    """A binding that the settings file may change."""
+    """A key binding that the settings file may change."""
 
     id: str
     keys: str
@@ -66,7 +66,7 @@ class KeyBinding(Struct, frozen=True):
 
 
 class KnownNames(Struct, frozen=True):
-    """The names allowed in the settings file."""
+    """The names that the settings file may use: of pages, keys, columns and commands."""
 
     keys: Mapping[str, KeyBinding]
     lists: Mapping[str, tuple[str, ...]]
@@ -130,7 +130,7 @@ def themes_of(config: Config) -> list[Theme]:
 
 
 def keys_of(keys: str) -> tuple[str, ...]:
-    """Several keys, separated by commas, by Textual's names."""
+    """The keys in a text, separated by commas, as Textual names them."""
     return tuple(dict.fromkeys(_normalize_key_list(keys).split(",")))
 
 
@@ -152,13 +152,13 @@ def _page_bindings(page: type[DOMNode], app: type[DOMNode]) -> list[Binding]:
     return [each for place in (page, ResourceTable, app) for each in _bindings_in(place)]
 
 
-def _bindings_in(place: type[DOMNode]) -> list[Binding]:
-    merged = place._merged_bindings
+def _bindings_in(bound_class: type[DOMNode]) -> list[Binding]:
+    merged = bound_class._merged_bindings
     return [each for several in merged.key_to_bindings.values() for each in several] if merged else []
 
 
 def own_commands(page: type[Any], app: type[DOMNode], config: Config) -> Iterator[tuple[int, OwnCommand]]:
-    """The person's commands available on a page, by number: about its objects, with unused keys."""
+    """The person's commands for a page, with their numbers: about its objects, and with a key that is free there."""
     taken = _keys_in_use(page, app, config) if config.commands else {}
     for number, command in enumerate(config.commands):
         keys = keys_of(command.key)
@@ -168,7 +168,7 @@ def own_commands(page: type[Any], app: type[DOMNode], config: Config) -> Iterato
 
 
 def _keys_in_use(page: type[DOMNode], app: type[DOMNode], config: Config) -> dict[str, str]:
-    """Key -> its meaning on a page, including default keys that the settings replaced."""
+    """By key its meaning on a page, also of default keys that the settings have replaced."""
     own, taken = usable_keys(config), dict[str, str]()
     for each in _page_bindings(page, app):
         for key in (each.key, *keys_of(own.get(each.id or "", each.key))):
@@ -179,10 +179,10 @@ def _keys_in_use(page: type[DOMNode], app: type[DOMNode], config: Config) -> dic
 # what is wrong
 
 
-def all_problems(loaded: LoadedConfig, known: KnownNames) -> list[ConfigProblem]:
+def all_problems(loaded: LoadedConfig, names: KnownNames) -> list[ConfigProblem]:
     """All problems of the settings file, by line."""
     colors = (_wrong_color(loaded, each.path) or each for each in loaded.problems)
-    found = [*colors, *_check_themes(loaded), *_commands(loaded, known), *_keys(loaded, known), *_lists(loaded, known)]
+    found = [*colors, *_check_themes(loaded), *_commands(loaded, names), *_keys(loaded, names), *_lists(loaded, names)]
     return sorted(found, key=lambda each: each.line)
 
 
@@ -218,7 +218,7 @@ def _numbered_commands(loaded: LoadedConfig) -> dict[int, OwnCommand]:
     return dict(zip(numbers, loaded.config.commands, strict=False))
 
 
-def _commands(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
+def _commands(loaded: LoadedConfig, names: KnownNames) -> Iterator[ConfigProblem]:
     earlier: dict[str, str] = {}
     for number, command in _numbered_commands(loaded).items():
         path = ("commands", number, "key")
@@ -229,12 +229,12 @@ def _commands(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem
                 text = f"{key} is the key of {earlier[key]} already, so {command.name} has none. Give it another one."
                 yield _make_problem(loaded, text, *path)
         earlier.update(dict.fromkeys(keys, command.name))
-        pages = [page for page in known.pages if set(command.uses) <= page.SUBJECT]
-        taken = {page: _keys_in_use(page, known.app, loaded.config) for page in pages}
+        pages = [page for page in names.pages if set(command.uses) <= page.SUBJECT]
+        taken = {page: _keys_in_use(page, names.app, loaded.config) for page in pages}
         clashes = [(key, what, page) for page in pages for key, what in taken[page].items() if key in keys]
         if clashes:
             free = len({page for *_, page in clashes}) < len(pages)
-            text = f"{_clash_words(clashes, known)}. {command.name} is left out {'there' if free else 'everywhere'}."
+            text = f"{_clash_words(clashes, names)}. {command.name} is left out {'there' if free else 'everywhere'}."
             yield ConfigProblem(loaded.line_of(*path), f"{text} Give it another key.", () if free else path)
 
 
@@ -251,7 +251,7 @@ def _page_name(page: type[DOMNode]) -> str:
     return re.sub(r"(?<=.)(?=[A-Z])", " ", page.__name__.removesuffix("Screen")).lower()
 
 
-def _uses_of(loaded: LoadedConfig, known: KnownNames, problems: Sequence[ConfigProblem]) -> list[dict[str, Any]]:
+def _uses_of(loaded: LoadedConfig, names: KnownNames, problems: Sequence[ConfigProblem]) -> list[dict[str, Any]]:
     """The pages on which each own command has its key."""
     refused = {each.path[1] for each in problems if each.path[:1] == ("commands",) and len(each.path) > 1}
     found: list[dict[str, Any]] = []
@@ -261,8 +261,8 @@ def _uses_of(loaded: LoadedConfig, known: KnownNames, problems: Sequence[ConfigP
         keys = set(keys_of(command.key))
         pages = [
             _page_name(page)
-            for page in known.pages
-            if set(command.uses) <= page.SUBJECT and not keys & _keys_in_use(page, known.app, loaded.config).keys()
+            for page in names.pages
+            if set(command.uses) <= page.SUBJECT and not keys & _keys_in_use(page, names.app, loaded.config).keys()
         ]
         line = loaded.line_of("commands", number, "command")
         found.append(
@@ -271,9 +271,9 @@ def _uses_of(loaded: LoadedConfig, known: KnownNames, problems: Sequence[ConfigP
     return found
 
 
-def _print_checked(loaded: LoadedConfig, known: KnownNames, problems: Sequence[ConfigProblem]) -> None:
-    """Print where commands that name an object have their key, and whether the file is right."""
-    for use in _uses_of(loaded, known, problems):
+def _print_checked(loaded: LoadedConfig, names: KnownNames, problems: Sequence[ConfigProblem]) -> None:
+    """Print on which pages own commands have their keys, and whether the settings file is right."""
+    for use in _uses_of(loaded, names, problems):
         if use["uses"]:
             objects = ", ".join(use["uses"])
             print_line(f"{use['name']} ({use['key']}) is on the pages that show {objects}: {', '.join(use['pages'])}.")
@@ -282,30 +282,30 @@ def _print_checked(loaded: LoadedConfig, known: KnownNames, problems: Sequence[C
         print_line(f"{loaded.path} {there}.")
 
 
-def _clash_words(clashes: Sequence[tuple[str, str, type[DOMNode]]], known: KnownNames) -> str:
+def _clash_words(clashes: Sequence[tuple[str, str, type[DOMNode]]], known_names: KnownNames) -> str:
     """Key clashes as text: "x is Stop (job), x is Delete (pod, pods)"."""
     by_use: dict[tuple[str, str], dict[str, None]] = {}
     for key, what, place in clashes:
         by_use.setdefault((key, what), {})[_page_name(place)] = None
     return ", ".join(
-        f"{key} is {what} ({'every page' if len(names) == len(known.pages) else ', '.join(sorted(names))})"
+        f"{key} is {what} ({'every page' if len(names) == len(known_names.pages) else ', '.join(sorted(names))})"
         for (key, what), names in by_use.items()
     )
 
 
-def _keys(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
+def _keys(loaded: LoadedConfig, names: KnownNames) -> Iterator[ConfigProblem]:
     own = usable_keys(loaded.config)
-    every: list[tuple[type[DOMNode], list[Binding]]] = [(page, _page_bindings(page, known.app)) for page in known.pages]
-    every += [(place, _bindings_in(place)) for place in known.places]
+    every: list[tuple[type[DOMNode], list[Binding]]] = [(page, _page_bindings(page, names.app)) for page in names.pages]
+    every += [(place, _bindings_in(place)) for place in names.places]
     for name, text in loaded.config.keys.items():
         path = ("keys", name)
-        if name not in known.keys:
-            near = difflib.get_close_matches(name, known.keys, 3, 0.5)
+        if name not in names.keys:
+            near = difflib.get_close_matches(name, names.keys, 3, 0.5)
             meant = f"Is it {' or '.join(near)}? " if near else ""
             yield _make_problem(loaded, f"There is no binding {name}. {meant}a4 config keys lists them.", *path)
         yield from _unknown_key_problems(loaded, keys_of(text), path)
         if name in own:
-            new = set(keys_of(text)) - set(known.keys[name].keys.split(",") if name in known.keys else ())
+            new = set(keys_of(text)) - set(names.keys[name].keys.split(",") if name in names.keys else ())
             clashes = [
                 (key, other.description or other.action, place)
                 for place, bindings in every
@@ -316,15 +316,15 @@ def _keys(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
                 if key in new
             ]
             if clashes:
-                yield _make_problem(loaded, f"{_clash_words(clashes, known)}. Give {name} or that another key.", *path)
+                yield _make_problem(loaded, f"{_clash_words(clashes, names)}. Give {name} or that another key.", *path)
 
 
-def _lists(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
+def _lists(loaded: LoadedConfig, names: KnownNames) -> Iterator[ConfigProblem]:
     for name, own in loaded.config.lists.items():
-        if name not in known.lists:
-            yield _make_problem(loaded, f"There is no list {name}. There are {', '.join(known.lists)}.", "lists", name)
+        if name not in names.lists:
+            yield _make_problem(loaded, f"There is no list {name}. There are {', '.join(names.lists)}.", "lists", name)
             continue
-        titles = known.lists[name]
+        titles = names.lists[name]
         for column in (*own.columns, *filter(None, [own.sort])):
             if column not in titles:
                 at = "columns" if column in own.columns else "sort"

@@ -44,7 +44,7 @@ DEFAULT_REGION = "us-central1"  # what is offered where no region is known: the 
 
 
 class InGoogleScreen(LiveScreen):
-    """A page that uses `app.google`; functions that need a cluster say so."""
+    """A page with Google's data, which works without a cluster; functions that need one notify of that."""
 
     NEEDS_CLUSTER: ClassVar[frozenset[str]] = frozenset()  # actions that have no meaning without a cluster
 
@@ -74,12 +74,12 @@ class InGoogleScreen(LiveScreen):
                 event.stop()
                 self.notify_cluster_needed(binding.description)
 
-    def notify_cluster_needed(self, what: str) -> None:
-        self.notify("a4 clusters lists Google's.", title=f"{what} needs a cluster", severity="warning", timeout=4)
+    def notify_cluster_needed(self, subject: str) -> None:
+        self.notify("a4 clusters lists Google's.", title=f"{subject} needs a cluster", severity="warning", timeout=4)
 
 
 class ProjectRegionScreen(InGoogleScreen):
-    """A page for one project and region: the cluster's, or the given ones."""
+    """A page about one project and region: the connected cluster's, or those that the person gave."""
 
     CHANGES_CLUSTER = frozenset({"enable"})
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -91,11 +91,11 @@ class ProjectRegionScreen(InGoogleScreen):
         super().__init__()
         self._disabled: dict[str, str] = {}  # services that are not enabled, and what they would tell
 
-    def record_result(self, about: str, error: ConsoleError | None = None) -> None:
+    def record_result(self, subject: str, error: ConsoleError | None = None) -> None:
         """Record the result of reading one kind of data; a disabled service can then be enabled by a key."""
-        self._disabled = {service: kind for service, kind in self._disabled.items() if kind != about}
+        self._disabled = {service: kind for service, kind in self._disabled.items() if kind != subject}
         if isinstance(error, ApiDisabled):
-            self._disabled[error.service] = about
+            self._disabled[error.service] = subject
         self.refresh_bindings()
 
     def hint_of(self, error: ConsoleError) -> str:
@@ -110,7 +110,7 @@ class ProjectRegionScreen(InGoogleScreen):
         return [Span("   no cluster: a launch needs one (a4 clusters)", "waits")]
 
     async def placed(self, *, region: bool) -> bool:
-        """Whether the Google project and region are known; asks the person for missing ones."""
+        """Whether project and region are known, after the person was asked for what is missing."""
         if not self.app.without_cluster:
             return True
         cloud = self.app.google.cloud
@@ -149,12 +149,12 @@ class ProjectRegionScreen(InGoogleScreen):
                 self.read()
 
 
-async def enable_service(screen: LiveScreen, cloud: GoogleAccount, project: str, service: str) -> bool:
+async def enable_service(screen: LiveScreen, account: GoogleAccount, project: str, service: str) -> bool:
     """Enable a Google API after confirmation; returns whether it was enabled."""
     title, lines = f"Enable {service} in project {project}?", ["It may cost money once it is used."]
     if not await screen.app.push_screen_wait(Confirm(title, lines, verb="Enable", keep="Leave")):
         return False
     screen.notify(f"{service} is being enabled; that takes half a minute.", timeout=4)
-    await cloud.enable_service(project, service)
+    await account.enable_service(project, service)
     screen.notify(f"{service} is enabled in {project}.", timeout=4)
     return True

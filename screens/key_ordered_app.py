@@ -84,7 +84,7 @@ def use_one_heap() -> None:
 
 
 class ControlCharFilter(LineFilter):
-    """Removes control characters that are left in a line, and sets words from right to left apart; no width changes.
+    """Removes control characters left in a line, and isolates right-to-left words; no width changes.
 
     Widgets make controls visible where they format a text (`one_line`); this is for those that forgot.
     """
@@ -131,7 +131,7 @@ def terminal_has_hung_up() -> bool:
 
 
 class TerminalDriver(LinuxDriver):
-    """Takes the terminal back only after it was handed over.
+    """A terminal driver that takes the terminal back only after it was handed over.
 
     Debuggers and service managers stop and continue a process with SIGCONT alone, without SIGTSTP: Textual would start
     two more threads each time, one of which reads keys, and leave the terminal raw at the end.
@@ -143,9 +143,9 @@ class TerminalDriver(LinuxDriver):
 
 
 def collect_cycles() -> float:
-    """Run Python's garbage collector; returns the seconds of processor time.
+    """Run Python's garbage collector; returns the seconds of processor time that it took.
 
-    Objects are not counted: a list of them refers to a tuple that another thread makes, which then cannot be made.
+    Objects are not counted before and after: a list of them would refer to a tuple that another thread still makes.
     """
     started = thread_time()
     gc.collect()
@@ -189,7 +189,7 @@ def collect_between_keys(app: KeyOrderedApp, number: int) -> None:
 
 
 class KeyOrderedApp(App[int]):
-    """An app that completes a key's action before it handles the next key, and in which no text is obeyed."""
+    """An app that completes a key's effect before the next key, and never reads text from a cluster as markup."""
 
     PALETTE: ClassVar[type[CommandPalette]] = CommandPalette
 
@@ -298,13 +298,12 @@ class KeyOrderedApp(App[int]):
         return self.answering or monotonic() < self._pressed_at + KEY_PAUSE_SECONDS
 
     def collect_garbage(self) -> None:
-        """Collect reference cycles: of young objects, and of all of them, if more were frozen, while nobody is there.
+        """Collect reference cycles: of young objects, and of frozen ones too while nobody presses a key.
 
-        By itself Python collects so seldom here (GC_THRESHOLDS of __main__) that a console open all day would grow.
-        Objects in use are frozen once they take FREEZE_SECONDS, and half as much more while a page is open that will be
-        closed: what is frozen is not looked through, and holds the young objects that it refers to. All are looked
-        through as often as it costs FULL_GC_SHARE of the time, and while a page is open, which would be frozen with
-        them, seldom.
+        Python itself collects so seldom here (GC_THRESHOLDS of __main__) that a console open all day would grow.
+        Objects in use are frozen once a collection takes FREEZE_SECONDS, and half as much while a page is open: frozen
+        ones are not searched, and keep the young objects they refer to. All are searched as often as costs
+        FULL_GC_SHARE of the time, and seldom while a page is open, which would be frozen with them.
         """
         pages = sum(map(len, self._screen_stacks.values())) - len(self._screen_stacks)
         self._looks += 1
@@ -320,18 +319,18 @@ class KeyOrderedApp(App[int]):
             gc.freeze()
         _glibc_function("malloc_trim")(0)  # else what is free between blocks in use stays
 
-    def draw_between_keys(self, what: str, draw: Callable[[], None]) -> None:
-        """Draw what changes by itself; while keys come it is drawn with one of them, not after it.
+    def draw_between_keys(self, label: str, draw: Callable[[], None]) -> None:
+        """Draw what changes by itself; while keys come, together with the drawing for one of them.
 
-        So the screen rests between two keys, and what a key changes is not painted twice. `what`: only the latest of
-        that name is drawn.
+        So the screen rests between two keys, and what a key changes is painted once. Of calls with one `label` only the
+        latest draws.
         """
         if monotonic() - self._pressed_at > KEY_PAUSE_SECONDS:
             draw()
             return
         if not self._with_next_key:
             call_after(self, KEY_PAUSE_SECONDS, self._draw_due)
-        self._with_next_key[what] = draw
+        self._with_next_key[label] = draw
 
     def _draw_due(self) -> None:
         if self._with_next_key and monotonic() - self._pressed_at > KEY_PAUSE_SECONDS:
@@ -369,7 +368,7 @@ class KeyOrderedApp(App[int]):
             await self.pop_screen()
 
     def pop_screen(self) -> AwaitComplete:
-        """Close the page in front, whose workers end before its widgets go: what they would still show has no place."""
+        """Close the page in front: first its workers end, as what they would still show has no place."""
         going, own = set(self.screen.walk_children(with_self=True)), active_worker.get(None)
         for worker in self.workers:
             if worker.node in going and worker is not own:

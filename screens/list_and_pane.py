@@ -30,16 +30,16 @@ LARGE_PANE_PERCENT = 62  # percent of the columns that a large pane has at least
 PANE_SIZES = get_args(PaneSize)
 
 
-def set_size(widget: Widget, way: Literal["width", "height"], cells: int | None) -> None:
+def set_size(widget: Widget, dimension: Literal["width", "height"], cells: int | None) -> None:
     """Set a widget's width or height in cells, None for its stylesheet's; an unchanged size costs no layout."""
     inline = widget.styles.inline
-    before = getattr(inline, way) if inline.has_rule(way) else None
+    before = getattr(inline, dimension) if inline.has_rule(dimension) else None
     if cells != (before.value if before else None):
-        setattr(widget.styles, way, cells)
+        setattr(widget.styles, dimension, cells)
 
 
 class PanedScreen(LiveScreen):
-    """A page with a list and a side pane: right of the list, below it, or hidden, by the size of the terminal."""
+    """A page with a list and a pane beside or below it, or hidden, by the size of the terminal."""
 
     DEFAULT_CSS = """
     PanedScreen {
@@ -60,18 +60,18 @@ class PanedScreen(LiveScreen):
     RIGHT: ClassVar[int] = 130  # columns of a terminal from which on a large one is right of it
     TAKES: ClassVar[bool] = True  # whether a pane below a long list takes lines of it
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("z", "pane", "Pane", id="pane.size", tooltip="The pane of the row under the cursor: usual, large, off"),
+        Binding("z", "pane", "Pane", id="pane.size", tooltip="The pane of the row under the cursor: usual, large, off")
     ]
     pane = getters.query_one("#pane", SidePane)
     under = getters.query_one("#under", SidePane)
 
-    def beside_pane(self, *parts: Widget) -> ComposeResult:
-        for part in parts:
+    def beside_pane(self, *widgets: Widget) -> ComposeResult:
+        for part in widgets:
             if isinstance(part, ResourceTable):
                 part.moved = self._on_other_row  # at once, so that both are painted together
         with Room(id="split"):
             with Room(id="list"):
-                yield from parts
+                yield from widgets
                 yield SidePane(self.under_lines, id="under", classes="of-snapshot")
             yield SidePane(self._pane_or_rest_lines, id="pane", classes="of-snapshot")
 
@@ -88,7 +88,7 @@ class PanedScreen(LiveScreen):
         self.redraw_pane()
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
-        """Lines of text for the room that is left over below the list or beside the pane."""
+        """Lines for the room left below the list or beside the pane."""
         return []
 
     def _pane_or_rest_lines(self, width: int, height: int, now: float) -> Lines:
@@ -102,7 +102,7 @@ class PanedScreen(LiveScreen):
         )
 
     def room_beside(self, width: int, height: int) -> int:
-        """The columns left free beside a list whose own columns are whole, on a terminal of a given size."""
+        """The columns free beside the list if none of its own columns is cut, on a terminal of that size."""
         return width - max(getattr(part, "columns_wanted", 0) for part in self.query_one("#list").children)
 
     def redraw_pane(self, size: Size | None = None) -> None:
@@ -179,12 +179,12 @@ class ReasonScreen(PanedScreen):
     """
     reason = getters.query_one("#reason", SentenceLine)
 
-    def with_reason(self, *parts: Widget) -> ComposeResult:
-        yield from self.beside_pane(*parts)
+    def with_reason(self, *widgets: Widget) -> ComposeResult:
+        yield from self.beside_pane(*widgets)
         yield SentenceLine(id="reason", classes="of-snapshot")
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < 30, "-low")
 
-    def show_reason(self, *runs: Span) -> None:
-        self.reason.runs = runs
+    def show_reason(self, *span: Span) -> None:
+        self.reason.runs = span

@@ -71,7 +71,7 @@ def error_spans(message: str) -> tuple[Span, ...]:
 
 
 class FilterInput(StillInput):
-    """The filter input: Enter goes to the rows, Esc drops the filter."""
+    """The input of a filter: Enter goes to the rows, Esc drops the filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "screen.leave_filter(True)", "Clear filter", id="filter.drop"),
@@ -228,7 +228,7 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
             self._draw_between_keys(self._drawing_deadline())
 
     def _drawing_deadline(self) -> float:
-        """The monotonic time at which the page is redrawn at the latest, even while keys are handled."""
+        """The monotonic time by which the page is redrawn even while keys are handled."""
         return max(self._rested_at, monotonic()) + (MAX_KEY_DELAY_OF_SLOW if self._drawing_is_slow else MAX_KEY_DELAY)
 
     def _draw_between_keys(self, latest: float) -> None:
@@ -311,7 +311,7 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
 
     @property
     def present_subject(self) -> dict[str, str]:
-        """The result of `subject`; empty while the page is being opened or closed."""
+        """What `subject` returns; empty while the page is being opened or closed."""
         try:
             return self.subject()
         except NoMatches:
@@ -389,12 +389,12 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
         return self.session.measures.bandwidth_by_node() if self.app.connected else {}
 
     @contextmanager
-    def report_errors(self, what: str) -> Iterator[None]:
-        """Show a ConsoleError of the block as a notification with the title `what`; other exceptions pass."""
+    def report_errors(self, subject: str) -> Iterator[None]:
+        """Show a ConsoleError of the block as a notification with the title `subject`; other exceptions pass."""
         try:
             yield
         except ConsoleError as error:
-            self.notify(f"{error.message} {error.hint}".strip(), title=what, severity="error", timeout=8)
+            self.notify(f"{error.message} {error.hint}".strip(), title=subject, severity="error", timeout=8)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in self.CHANGES_CLUSTER and self.app.settings.read_only:
@@ -415,10 +415,10 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
                 event.stop()
                 self.notify(f"read-only: {binding.description} is off.", severity="warning", timeout=3)
 
-    def copy(self, texts: Sequence[str], several: str = "") -> None:
-        """Copy texts to the clipboard (OSC 52), one per line; `several` names more than one of them."""
+    def copy(self, texts: Sequence[str], plural_name: str = "") -> None:
+        """Copy texts to the clipboard (OSC 52), one per line; `plural_name` names more than one of them."""
         self.app.copy_to_clipboard("\n".join(texts))
-        copied = texts[0] if len(texts) == 1 else f"{len(texts):,} {several}"
+        copied = texts[0] if len(texts) == 1 else f"{len(texts):,} {plural_name}"
         self.notify(f"Copied {copied}.", timeout=2)
 
     def help_about(self) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -465,21 +465,21 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
             table.filter_by(MINE_MARK)
             self._show_filter(table)
 
-    def show_filter_of(self, part: Widget) -> None:
+    def show_filter_of(self, widget: Widget) -> None:
         """Show the filter bar of a table in that part of the page, and hide others."""
         self.query(FilterLine).remove()
-        for table in part.query(ResourceTable):
+        for table in widget.query(ResourceTable):
             if table.filter_text:
                 self._show_filter(table)
                 break
 
-    def action_leave_filter(self, drop: bool) -> None:
+    def action_leave_filter(self, drops_filter: bool) -> None:
         """Go back to the rows, keeping or dropping the filter."""
         table = self.query_one(FilterLine).table
-        if not drop:  # the last letters' own message may still be on its way
+        if not drops_filter:  # the last letters' own message may still be on its way
             table.filter_by(self.query_one(FilterInput).value)
         self.set_focus(table)
-        if drop or not table.filter_text:
+        if drops_filter or not table.filter_text:
             self.drop_filter(table)
 
     def drop_filter(self, table: ResourceTable[Any]) -> None:
@@ -512,7 +512,7 @@ class LiveScreen(PaintedOnceScreen, inherit_bindings=False, metaclass=AbstractWi
 
 
 def _is_in_sight(page: LiveScreen) -> bool:
-    """Whether it is in front, or a dialog over it is; Textual takes a page below another page for a visible one too."""
+    """Whether the page is in front, or only a dialog is over it; Textual counts a page below another as visible."""
     return page.is_active or (page.is_current and page.app.screen.styles.background.a < 1)
 
 

@@ -36,17 +36,17 @@ HIDDEN = frozenset({"app.command_palette", "command_palette", "app.commands"})
 
 
 class NameProvider(Provider):
-    """Searches by name and marks the matched letters."""
+    """A source of palette commands that are found by name, with the matched letters marked."""
 
-    def _highlight_match(self, name: str, found: Iterable[int]) -> Content:
+    def _highlight_match(self, name: str, positions: Iterable[int]) -> Content:
         content = Content(name)
-        for at in found:
+        for at in positions:
             content = content.stylize(self.match_style or "reverse", at, at + 1)
         return content
 
 
 class ActiveBindings(NameProvider):
-    """Every binding of the screen below the palette, without duplicates."""
+    """The commands of the palette that are bindings of the screen below it, each once."""
 
     async def discover(self) -> Hits:
         for node, action, name, help_text in self._iter_commands():
@@ -266,14 +266,14 @@ def match_offsets(query: str, name: str) -> list[int]:
     return [found.start(group + 1) for group in range(len(found.groups()))] if found else []
 
 
-def match_score(query: str, name: str, found: list[int]) -> float:
+def match_score(query: str, name: str, positions: list[int]) -> float:
     """How well a name matches: highest for an exact match, 0 for none."""
     exact = 500.0 if query.casefold() == name.casefold() else 0.0
-    return exact + FuzzySearch().score(name, found) if found else 0.0
+    return exact + FuzzySearch().score(name, positions) if positions else 0.0
 
 
 class Palette(CommandPalette):
-    """The palette; Enter opens the first match of the text as typed, however fast that was."""
+    """The command palette; Enter opens the first match of what was typed, however fast that was."""
 
     _searched = _listed = ""
     _submitted = False  # before anything was found for the text
@@ -293,7 +293,7 @@ class Palette(CommandPalette):
             found.highlighted = 0
 
     def _refresh_command_list(self, command_list: CommandList, commands: list[Command], clear_current: bool) -> None:
-        """One line a command: group, name and what it does; before a letter is typed, those chosen last first."""
+        """Show one command a line: group, name and effect; before a letter is typed, those chosen last come first."""
         used = cast(SessionApp, self.app).recent_commands
         for each in commands:
             name, *more = cast(Content, each.prompt).split("\n")

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 PAGE_MODULES = {"pod": "pods", "run": "runs", "bucket": "storage", "build": "images", "pool": "nodepools"}
 
 
-def make_page(page: str, *about: object) -> Screen[Any]:
-    """The screen of that name; its module is imported when it is first opened."""
+def make_page(page: str, *page_argument: object) -> Screen[Any]:
+    """A new screen by its page's name; the module is imported when first needed."""
     module = import_module(f"screens.pages.{PAGE_MODULES.get(page, page)}")
-    screen: Screen[Any] = getattr(module, f"{page.title().replace('_', '')}Screen")(*about)
+    screen: Screen[Any] = getattr(module, f"{page.title().replace('_', '')}Screen")(*page_argument)
     return screen
 
 
@@ -77,7 +77,7 @@ class SessionApp(KeyOrderedApp):
         return self.session.watch.whose(owner) if self.connected else owner
 
     def owner_words(self, namespace: str, job: str) -> str:
-        """The words by which filters find what belongs to the owner of a job."""
+        """A text by which filters find the job of an owner."""
         jobset = self.fleet.jobsets.get((namespace, job))
         return owner_words(self.whose(jobset.owner), jobset.owner) if jobset is not None else ""
 
@@ -92,7 +92,7 @@ class SessionApp(KeyOrderedApp):
 
     @property
     def without_cluster(self) -> bool:
-        """Whether there is no cluster to connect to, so that Google is asked by the login alone."""
+        """Whether there is no cluster to connect to: Google is asked with the login alone then."""
         return self._session is None and self.trouble is not None and not self.settings.practice
 
     @property
@@ -145,20 +145,20 @@ class SessionApp(KeyOrderedApp):
         self._styled_jobsets = self.fleet.jobsets
         self._job_styles.keep_only({each.uid for each in self.fleet.jobsets.values() if not each.finished})
 
-    def open_page(self, page: str, *about: object) -> None:
-        self.push_screen(make_page(page, *about))
+    def open_page(self, page: str, *page_argument: object) -> None:
+        self.push_screen(make_page(page, *page_argument))
 
-    async def go_to_page(self, page: str, *about: object) -> None:
+    async def go_to_page(self, page: str, *page_argument: object) -> None:
         """Open a page; an open page of the same kind is closed first, with all pages opened from it."""
-        opened = make_page(page, *about)
+        opened = make_page(page, *page_argument)
         before = [type(each) for each in self.screen_stack]
         if type(opened) in before:
             for _ in before[before.index(type(opened)) :]:
                 await self.pop_screen()
         self.push_screen(opened)
 
-    def open_launch(self, wish: LaunchRequest) -> None:
-        self.launch_wish = wish
+    def open_launch(self, launch_request: LaunchRequest) -> None:
+        self.launch_wish = launch_request
         self.no_letters_until = monotonic() + STRAY_WITHIN
         self.switch_mode("launch")
         while len(self.screen_stack) > 1:

@@ -76,7 +76,7 @@ async def _drive_console(app: ConsoleApp, pictures: Path) -> None:
 
 @dataclass
 class TourGuide:
-    """Presses keys, waits for the screen and prints what it shows."""
+    """Presses the keys of the tour, waits for the screen, and prints what it shows."""
 
     app: ConsoleApp
     pilot: Pilot[int]
@@ -173,10 +173,10 @@ class TourGuide:
         if self.job is None or self.job.state is not JobState.SUCCEEDED:
             raise ProgramFailed(f"{JOB_NAME} did not succeed.")
 
-    def print_new_rows(self, test: NcclTest | None, shown: int) -> int:
+    def print_new_rows(self, test: NcclTest | None, shown_rows: int) -> int:
         """Print new rows; returns how many have been printed."""
         rows = test.rows if test else ()
-        for row in rows[shown:]:
+        for row in rows[shown_rows:]:
             out, in_ = row.out_of_place, row.in_place
             print_line(
                 f"   {wording.size(row.size):>8}  {out.busbw if out else '-':>7}  {in_.busbw if in_ else '-':>7} GB/s"
@@ -184,7 +184,7 @@ class TourGuide:
         return len(rows)
 
     async def reach_in(self) -> None:
-        """Run a command in a pod, since a shell needs a terminal."""
+        """Run a command in a pod; a shell would need a terminal."""
         self.step("s", "A command in pod 0 of llama-70b (a shell would take over the terminal, and there is none)")
         job = self.fleet.jobsets["default", "llama-70b"]
         pod = pod_slots(job, self.fleet)[0].pod
@@ -242,12 +242,12 @@ class TourGuide:
 
     # asking and waiting
 
-    def step(self, keys: str, what: str) -> None:
-        print_line(f"\n[{KEY_NAMES.get(keys, keys)}] {what}")
+    def step(self, keys: str, label: str) -> None:
+        print_line(f"\n[{KEY_NAMES.get(keys, keys)}] {label}")
 
-    async def press(self, key: str, what: str = "") -> None:
-        if what:
-            self.step(key, what)
+    async def press(self, key: str, label: str = "") -> None:
+        if label:
+            self.step(key, label)
         await self.pilot.press(key)
         await self.settled()
 
@@ -257,16 +257,16 @@ class TourGuide:
         await asyncio.sleep(POLL_SECONDS)
         await self.pilot.pause()
 
-    async def wait_for(self, what: str, seen: Callable[[], object]) -> None:
+    async def wait_for(self, label: str, is_seen: Callable[[], object]) -> None:
         """Wait until `seen()` is true. Raises ConsoleError, which names what did not happen."""
         async with asyncio.timeout(STEP_TIMEOUT) as limit:
             try:
-                while not seen():  # noqa: ASYNC110 - what is waited for is on the screen, which has no event
+                while not is_seen():  # noqa: ASYNC110 - what is waited for is on the screen, which has no event
                     await asyncio.sleep(POLL_SECONDS)
             except asyncio.CancelledError:
                 if limit.expired():
                     self.save_screenshot("gave-up")
-                    raise ConsoleError(f"The tour waited {STEP_TIMEOUT:.0f} s for {what}; it did not come.") from None
+                    raise ConsoleError(f"The tour waited {STEP_TIMEOUT:.0f} s for {label}; it did not come.") from None
                 raise
 
     def save_screenshot(self, name: str) -> None:
@@ -276,9 +276,9 @@ class TourGuide:
         print_line(f"   → {path}")
 
 
-def has_more_rows(panel: NcclPanel, shown: int) -> bool:
-    """Whether the panel has more than `shown` rows, or all of them."""
-    return panel.test is not None and (panel.test.finished or len(panel.test.rows) > shown)
+def has_more_rows(panel: NcclPanel, shown_rows: int) -> bool:
+    """Whether the panel has more than `shown_rows` rows, or all of them."""
+    return panel.test is not None and (panel.test.finished or len(panel.test.rows) > shown_rows)
 
 
 def is_review_checked(screen: object) -> bool:

@@ -26,7 +26,7 @@ JOB_COLOURS = 8  # jobs have this many colours; the ninth shares one
 
 
 class Span(NamedTuple):
-    """Text in one style; styles are defined in theme.py."""
+    """A text in one style; theme.py defines the styles."""
 
     text: str
     style: str = ""
@@ -140,51 +140,51 @@ def count(amount: int, noun: str, nouns: str = "") -> str:
     return f"{amount:,} {noun if amount == 1 else nouns or noun + 's'}"
 
 
-def first_names(names: Sequence[str], most: int = 3) -> str:
+def first_names(names: Sequence[str], limit: int = 3) -> str:
     """The first of several names and the number of others: "a, b, c and 4 more"."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
-def percent(part: float, whole: float) -> str:
-    """A percentage without decimals: "41 %"; "< 1 %" of little, and never 100 % of less than all; "" of nothing."""
-    if not whole:
+def percent(amount: float, total: float) -> str:
+    """A percentage without decimals: "41 %"; "< 1 %" of little, never 100 % of less than all; empty of 0."""
+    if not total:
         return ""
-    share = 100 * part / whole
+    share = 100 * amount / total
     return "< 1 %" if 0 < share <= 0.5 else "99 %" if 99 < share < 100 else f"{share:.0f} %"
 
 
-def percents(parts: Sequence[float]) -> list[str]:
+def percents(amounts: Sequence[float]) -> list[str]:
     """The shares of all parts of a whole in percent, rounded so that they sum to 100."""
-    whole = sum(parts)
-    found = [int(100 * part / whole) for part in parts]
-    for at in sorted(range(len(parts)), key=lambda at: found[at] - 100 * parts[at] / whole)[: 100 - sum(found)]:
+    whole = sum(amounts)
+    found = [int(100 * part / whole) for part in amounts]
+    for at in sorted(range(len(amounts)), key=lambda at: found[at] - 100 * amounts[at] / whole)[: 100 - sum(found)]:
         found[at] += 1
     few = {0: "< 1 %", 100: "99 %"}  # of a part that is neither nothing nor all
-    pairs = zip(parts, found, strict=True)
+    pairs = zip(amounts, found, strict=True)
     return [few.get(at, f"{at} %") if 0 < part < whole else f"{at} %" for part, at in pairs]
 
 
-def bar(part: float, whole: float, width: int, style: str = "accent") -> list[Span]:
+def bar(amount: float, total: float, width: int, style: str = "accent") -> list[Span]:
     """A bar of that width; a small share is visible, and an incomplete one is never full."""
-    if whole <= 0 or width <= 0:
+    if total <= 0 or width <= 0:
         return [Span(" " * max(0, width))]
-    filled = bar_columns(part, whole, width)
+    filled = bar_columns(amount, total, width)
     return [Span("█" * filled, style), Span("░" * (width - filled), "faint")]
 
 
-def bar_columns(part: float, whole: float, width: int) -> int:
-    """Columns of a bar that a part fills: one at least, and all of them only where it is the whole."""
-    if part <= 0:
+def bar_columns(amount: float, total: float, width: int) -> int:
+    """The columns of a bar that a part fills: at least one, and all only for the whole."""
+    if amount <= 0:
         return 0
-    most = width if part >= whole or width == 1 else width - 1
-    return max(1, min(most, round(width * part / whole)))
+    most = width if amount >= total or width == 1 else width - 1
+    return max(1, min(most, round(width * amount / total)))
 
 
 SPARKLINE_CHARACTERS = "▁▂▃▄▅▆▇█"
 
 
 def heat_bar(share: float, *, low_is_bad: bool) -> Span:
-    """A bar for a share from 0 to 1, in a colour for how good it is."""
+    """A bar for a share from 0 to 1, coloured by how good that is."""
     if low_is_bad:
         style = "faint" if share < 0.05 else "dim" if share < 0.5 else "ok"
     else:
@@ -208,7 +208,7 @@ class JobColors:
         self._numbers: dict[str, int] = {}
 
     def of(self, uid: str) -> str:
-        """A job's colour, stable while `keep_only` includes it: by its uid, or the least used one."""
+        """The colour of a job, kept as long as `keep_only` names it: by its uid, or the least used one."""
         if uid not in self._numbers:
             used, first = Counter(self._numbers.values()), crc32(uid.encode()) % JOB_COLOURS
             around = (*range(first, JOB_COLOURS), *range(first))
@@ -248,16 +248,16 @@ def lower_first_letter(text: str) -> str:
     return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
 
 
-def whole_path(place: str) -> Path:
+def whole_path(path: str) -> Path:
     """The absolute path of a typed file name; `~` is expanded."""
-    return Path(place).expanduser().absolute()
+    return Path(path).expanduser().absolute()
 
 
-def pod_glyph(status: str, *, ready: bool) -> Span:
+def pod_glyph(status: str, *, is_ready: bool) -> Span:
     if status in {"Succeeded", "Completed"}:
         return DONE
     if status == "Running":
-        return OK if ready else UNDER_WAY
+        return OK if is_ready else UNDER_WAY
     if status in {"SchedulingGated", "Unschedulable"}:
         return IDLE
     if status in {"Pending", "ContainerCreating", "PodInitializing", "Terminating"}:
@@ -283,12 +283,12 @@ def job_glyph(state: str) -> Span:
 
 
 def since(when: float | None) -> str:
-    """The time since a moment, for a table column; "" if unknown."""
+    """The time since a moment for a table column, empty if unknown."""
     return age(SERVER_CLOCK.now() - when) if when else ""
 
 
 def loss_words(run: RunRecord) -> str:
-    """The last valid loss with its step."""
+    """A text with the last valid loss and its step."""
     if run.loss is None:
         return ""
     return f"{run.loss:.4f}" + (f" at step {run.loss_step:,}" if run.loss_step is not None else "")
@@ -303,10 +303,10 @@ def alarm_words(alarm: Alarm, run: RunRecord) -> str:
     return f"{clock(alarm.since)} {alarm.kind.label}: {alarm.text}{lasted}"
 
 
-def quotation(why: Why, shown: str, otherwise: str = "") -> str:
+def quotation(why: Why, shown_text: str, default: str = "") -> str:
     """The controller's own message as quoted beside a4's sentence, with its age if it disagrees."""
-    own = sentence(why.api_text or otherwise)
-    if not own or own in shown or why.agrees:
+    own = sentence(why.api_text or default)
+    if not own or own in shown_text or why.agrees:
         return ""
     if why.differs:
         when = f"{age(SERVER_CLOCK.now() - why.reported_at)} ago" if why.reported_at else "earlier"
@@ -323,6 +323,6 @@ def owner(name: str) -> Span:
     return Span(name, "accent" if name == OWN_NAME else "dim")
 
 
-def owner_words(shown: str, name: str) -> str:
+def owner_words(shown_text: str, name: str) -> str:
     """The owner as text for filters: the name, and a mark for this person's own."""
-    return f"{name} {MINE_MARK}" if shown == OWN_NAME else name
+    return f"{name} {MINE_MARK}" if shown_text == OWN_NAME else name

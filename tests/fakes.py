@@ -191,8 +191,10 @@ class FakeInspector:
         self.reports: dict[tuple[str, str], HangReport] = {}
         self.slow_reports: dict[tuple[str, str], SlowReport] = {}
 
-    async def find_slow_ranks(self, namespace: str, name: str, seconds: float, *, recorder: bool = False) -> SlowReport:
-        self._session._did("slow with recorders" if recorder else "slow", namespace, name)
+    async def find_slow_ranks(
+        self, namespace: str, name: str, seconds: float, *, reads_recorder: bool = False
+    ) -> SlowReport:
+        self._session._did("slow with recorders" if reads_recorder else "slow", namespace, name)
         self.slow_reports[namespace, name] = self.slow_report
         for found in diagnose_slow_ranks(self.slow_report, self._session.fleet.jobsets[namespace, name].uid):
             await self._session.diagnoses.record(found)
@@ -204,12 +206,12 @@ class FakeInspector:
         name: str,
         *,
         all_stacks: bool = False,
-        recorder: bool = True,
-        answered: Callable[[int, int], None] = lambda *_: None,
+        reads_recorder: bool = True,
+        on_answer: Callable[[int, int], None] = lambda *_: None,
     ) -> HangReport:
         find_job(self._session.fleet, namespace, name)
         self._session._did("inspect all stacks" if all_stacks else "inspect", namespace, name)
-        answered(1, 1)
+        on_answer(1, 1)
         return self.report
 
     async def add_torch_analysis(self, _namespace: str, _name: str, report: HangReport) -> HangReport:
@@ -219,13 +221,13 @@ class FakeInspector:
         return self._session._did("install", tuple(pods), default=dict.fromkeys(pods, "")) or {}
 
     async def record_profile(
-        self, namespace: str, name: str, process: TracedProcess, py_spy: str, seconds: float, place: Path
+        self, namespace: str, name: str, process: TracedProcess, py_spy: str, seconds: float, path: Path
     ) -> int:
-        self._session._did("record", process.rank, seconds, str(place))
+        self._session._did("record", process.rank, seconds, str(path))
         return 7
 
-    async def read_process_fact(self, namespace: str, name: str, process: TracedProcess, what: str) -> Any:
-        return self._session._did("process_facts", process.rank, what, default=f"{what} of it")
+    async def read_process_fact(self, namespace: str, name: str, process: TracedProcess, fact_name: str) -> Any:
+        return self._session._did("process_facts", process.rank, fact_name, default=f"{fact_name} of it")
 
 
 class FakeRuns:
@@ -248,8 +250,8 @@ class FakeRuns:
             await held.wait()
         return tuple(run for run in self.runs if not recipe or run.recipe == recipe)
 
-    async def find_run(self, word: str) -> RunRecord | None:
-        return find_run(self.runs, word)
+    async def find_run(self, name: str) -> RunRecord | None:
+        return find_run(self.runs, name)
 
     async def last_launch_values(self, recipe: str) -> tuple[str, Mapping[str, Value]] | None:
         return next(((run.name, run.values) for run in self.runs if run.recipe == recipe), None)
@@ -267,8 +269,10 @@ class FakeRuns:
         self.runs = [run for run in self.runs if run.number not in wanted]
         return before - len(self.runs)
 
-    async def record_training(self, namespace: str, name: str, where: RunPosition, speeds: Mapping[str, float]) -> None:
-        self._session._did("note_training", namespace, name, where)
+    async def record_training(
+        self, namespace: str, name: str, position: RunPosition, speeds: Mapping[str, float]
+    ) -> None:
+        self._session._did("note_training", namespace, name, position)
 
     async def speeds(self, recipe: str, gpus: int, metric: str) -> tuple[float, ...]:
         assert metric == "tflops_per_gpu"
@@ -348,8 +352,8 @@ class FakeLaunching:
     def suggest_name(self, recipe: str) -> str:
         return str(self._session.answers.get("suggest_name", f"me-{recipe}"))
 
-    def set_values(self, recipe: str, settings: Sequence[str], below: Mapping[str, Any]) -> Any:
-        return self._session._did("set_values", recipe, tuple(settings), default=dict(below))
+    def set_values(self, recipe: str, settings: Sequence[str], lower_values: Mapping[str, Any]) -> Any:
+        return self._session._did("set_values", recipe, tuple(settings), default=dict(lower_values))
 
     async def with_flex_start(self, plan: LaunchPlan) -> LaunchPlan:
         return plan
@@ -371,10 +375,10 @@ class FakeLaunching:
     async def list_unsaved(self, node: str) -> list[str]:
         return list(self._session.answers.get("unsaved_of_node", []))
 
-    async def add_losses(self, found: WhatIf) -> WhatIf:
+    async def add_losses(self, outcome: WhatIf) -> WhatIf:
         unsaved = str(self._session.answers.get("unsaved", ""))
-        told = (structs.replace(each, lost=unsaved if each.ends_work else "") for each in found.consequences)
-        return structs.replace(found, consequences=tuple(told))
+        told = (structs.replace(each, lost=unsaved if each.ends_work else "") for each in outcome.consequences)
+        return structs.replace(outcome, consequences=tuple(told))
 
     async def dry_run(self, plan: Any) -> Any:
         if held := self._session.answers.get("hold check"):
@@ -387,7 +391,7 @@ class FakeLaunching:
     async def wait_for_refusal(self, namespace: str, name: str) -> Any:
         return self._session._did("refused_at_start", namespace, name)
 
-    async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
+    async def stop(self, namespace: str, name: str, only_objects: Collection[str] | None = None) -> StopReport:
         report = StopReport(namespace, name, deleted=(f"JobSet {name}",))
         return cast("StopReport", self._session._did("stop_job", namespace, name, default=report))
 
@@ -401,14 +405,14 @@ class FakeTunnels:
         self.saved: list[TunnelProfile] = []
 
     async def open_tunnel(
-        self, address: PodAddress, ports: Sequence[str], *, keep: bool = False
+        self, address: PodAddress, ports: Sequence[str], *, keeps_open: bool = False
     ) -> tuple[Tunnel, list[str]]:
-        self._session._did("open_tunnel", address, tuple(ports), keep)
+        self._session._did("open_tunnel", address, tuple(ports), keeps_open)
         pairs = [PortPair.parse(each) for each in ports]
         made = Tunnel(
             name=address.slug, namespace=address.namespace, job=address.job_text, rank=address.rank_text,
             context=self._session.context, server="https://here", state="ready", pod="a-pod", since=time.time(),
-            listeners=tuple(Listener(each.local or each.remote, each.remote) for each in pairs), kept=keep,
+            listeners=tuple(Listener(each.local or each.remote, each.remote) for each in pairs), kept=keeps_open,
         )  # fmt: skip
         self.tunnels.append(made)
         return made, []
@@ -511,12 +515,12 @@ class FakePreflight:
             if not ids or each.id in ids
         )
 
-    async def run(self, wish: Any, ids: Collection[str] = ()) -> AsyncGenerator[Check, None]:
-        self._session._did("preflight", wish, tuple(ids))
+    async def run(self, needs: Any, check_ids: Collection[str] = ()) -> AsyncGenerator[Check, None]:
+        self._session._did("preflight", needs, tuple(check_ids))
         if self.held is not None:
             await self.held.wait()
         for each in CHECKS:
-            if not ids or each.id in ids:
+            if not check_ids or each.id in check_ids:
                 well = Check(each.id, each.title, each.area, Result.OK, "It is well.", "", each.fix, at=1.0)
                 yield self.found.get(each.id, well)
 
@@ -525,8 +529,8 @@ class FakePreflight:
             on_wait(self.awaited)
         return tuple([check async for check in self.run(plan)])
 
-    async def recheck_after_repair(self, wish: Any, id_: str) -> Check:
-        (check,) = [check async for check in self.run(wish, (id_,))]
+    async def recheck_after_repair(self, needs: Any, id_: str) -> Check:
+        (check,) = [check async for check in self.run(needs, (id_,))]
         return check
 
     async def repair(self, repair: Repair) -> str:
@@ -582,10 +586,10 @@ class FakeStream:
         self.open = b""
         self._session, self._wanted, self._clean = session, wanted, clean
 
-    async def run(self, to: Callable[[list[tuple[float, bytes]]], None]) -> None:
+    async def run(self, receive: Callable[[list[tuple[float, bytes]]], None]) -> None:
         async with aclosing(self.batches()) as batches:
             async for batch in batches:
-                to(batch)
+                receive(batch)
 
     async def batches(self) -> AsyncGenerator[list[tuple[float, bytes]], None]:
         session, wanted = self._session, self._wanted
@@ -758,8 +762,8 @@ class FakeSession:
 
     # things done
 
-    async def cordon(self, node: str, *, on: bool = True, reason: str = "") -> None:
-        self._did("cordon", node, on, *([reason] if reason else []))
+    async def cordon(self, node: str, *, is_cordoned: bool = True, reason: str = "") -> None:
+        self._did("cordon", node, is_cordoned, *([reason] if reason else []))
 
     async def delete_pod(self, namespace: str, name: str) -> None:
         self._did("delete_pod", namespace, name)
@@ -809,27 +813,27 @@ class FakeSession:
         self._wake()
 
     async def follow_log(
-        self, wanted: LogRequest, memory: ResumeCursor | None = None, *, drawn: bool = False
+        self, request: LogRequest, cursor: ResumeCursor | None = None, *, drawn: bool = False
     ) -> AsyncGenerator[list[LogLine], None]:
         """Those of `printed`; a key in `running` says that its container has not ended."""
-        self._did("follow_log", *structs.astuple(wanted)[:4], 0.0, wanted.previous, wanted.follow)
-        key, at, woken, connected = (wanted.namespace, wanted.pod), 0, asyncio.Event(), self.current_connection
+        self._did("follow_log", *structs.astuple(request)[:4], 0.0, request.previous, request.follow)
+        key, at, woken, connected = (request.namespace, request.pod), 0, asyncio.Event(), self.current_connection
         self._woken.add(woken)
         try:
-            if memory is None or not memory.last:
-                at = max(0, len(self.printed.get(key, [])) - wanted.tail) if wanted.tail else 0
-            if memory is not None:
-                memory.rewind()
+            if cursor is None or not cursor.last:
+                at = max(0, len(self.printed.get(key, [])) - request.tail) if request.tail else 0
+            if cursor is not None:
+                cursor.rewind()
             while True:
                 lines = self.printed.get(key, [])[at:]
                 at += len(lines)
                 for line in lines:
                     stamp = line.time, f"{format_time(line.time)} {line.text}".encode()
-                    if (drawn or not line.open) and (memory is None or memory.drop_repeated([stamp])):
+                    if (drawn or not line.open) and (cursor is None or cursor.drop_repeated([stamp])):
                         yield [line]
                 if self.closed or self.current_connection is not connected:
                     raise Unreachable("The connection to this cluster was closed.", "Open the page again.")
-                if not lines and (key not in self.running or not wanted.follow):
+                if not lines and (key not in self.running or not request.follow):
                     break
                 if not lines:
                     await woken.wait()
@@ -838,8 +842,8 @@ class FakeSession:
         finally:
             self._woken.discard(woken)
 
-    async def read_text(self, _: Any, wanted: LogRequest) -> AsyncGenerator[tuple[str, str], None]:
-        async with aclosing(self.follow_log(wanted, drawn=True)) as batches:
+    async def read_text(self, _: Any, request: LogRequest) -> AsyncGenerator[tuple[str, str], None]:
+        async with aclosing(self.follow_log(request, drawn=True)) as batches:
             async for (line,) in batches:
                 yield ("", line.text) if line.open else (f"{line.text}\n", "")
 
@@ -872,7 +876,7 @@ class FakeSession:
     def measures(self) -> MeasureService:
         """The real ones, over `printed`."""
         place = logs_folder().parent / "nccl-tests.jsonl"
-        return MeasureService(cast("Any", self), lambda: self.logs, lambda: cast("Any", self.launch.runs), place=place,
+        return MeasureService(cast("Any", self), lambda: self.logs, lambda: cast("Any", self.launch.runs), path=place,
                         read_tail=self._read_tail)  # fmt: skip
 
     @cached_property
@@ -907,9 +911,9 @@ class FakeJobs(SessionJobs):
 class FakeForecast(StartForecast):
     """The real ones; `answers["launch_start"]` is a function that gives the start of a launch."""
 
-    async def launch_start(self, ask: LaunchDemand) -> ExpectedStart | None:
+    async def launch_start(self, demand: LaunchDemand) -> ExpectedStart | None:
         answer = cast("Any", self._cluster).answers.get("launch_start")
-        return await answer(ask) if answer else await super().launch_start(ask)
+        return await answer(demand) if answer else await super().launch_start(demand)
 
 
 class FakeLogs(LogService):
@@ -927,7 +931,7 @@ class FakeCopies(FakePart):
     """Copies: `answers["fetch"]` and `["send"]` are reports or errors, `answers["progress"]` what is told before."""
 
     def for_container(
-        self, namespace: str, pod: str, *, container: str = "", where: str = "", way: Any = None
+        self, namespace: str, pod: str, *, container: str = "", folder: str = "", method: Any = None
     ) -> FakeContainerCopies:
         return FakeContainerCopies(self._session, namespace, pod, container)
 
@@ -956,8 +960,9 @@ class FakeInside(FakePart):
     """Ranks that run commands: `answers["exec"]` is (code, output, errors), or a function of the rank's number."""
 
     async def run_in_ranks(
-        self, ranks: Sequence[Any], argv: Sequence[str], *, container: str = "", at_once: int = 16, limit: float = 60,
-        on_output: Callable[[int, int, bytes], None] = lambda *_: None, ended: Callable[[Any], None] = lambda _: None,
+        self, ranks: Sequence[Any], argv: Sequence[str], *, container: str = "", concurrency: int = 16,
+        limit: float = 60, on_output: Callable[[int, int, bytes], None] = lambda *_: None,
+        on_end: Callable[[Any], None] = lambda _: None,
     ) -> tuple[Any, ...]:  # fmt: skip
         from console.attach.exec_many import RankOutput
 
@@ -967,7 +972,7 @@ class FakeInside(FakePart):
         for rank in ranks:
             code, out, err = answer(rank.number) if callable(answer) else answer
             result = RankOutput(rank.number, rank.name, rank.node, code, (out + err).decode(), err.decode())
-            ended(result)
+            on_end(result)
             found.append(result)
             await asyncio.sleep(0)
         return tuple(found)

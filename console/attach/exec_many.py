@@ -117,7 +117,7 @@ FACT_QUESTIONS = (
 
 
 def mask_secrets(text: str) -> str:
-    """The lines of an environment with the values of secrets hidden."""
+    """The lines of an environment, with secret values replaced by a mask."""
     lines = []
     for line in text.splitlines():
         name, equals, _ = line.partition("=")
@@ -143,7 +143,7 @@ class RankOutput:
 
     @property
     def comparable_text(self) -> str:
-        """The output without trailing blanks and the reason of a failure, by which ranks are grouped."""
+        """The rank's output without trailing blanks, and its failure if any: equal texts form one group."""
         return self.output.rstrip() if not self.failure else f"{self.output.rstrip()}\n{self.failure}".strip()
 
 
@@ -181,7 +181,7 @@ def worst_exit_code(outputs: Iterable[RankOutput]) -> int:
     return max((each.code or 0 for each in outputs), default=0)
 
 
-def parse_ranks(text: str, known: Collection[int]) -> tuple[int, ...]:
+def parse_ranks(text: str, ranks: Collection[int]) -> tuple[int, ...]:
     """Parse a list such as `0-3,7` to ranks in order. Raises BadInput for unknown ranks and other text."""
     found: set[int] = set()
     for part in text.split(","):
@@ -191,9 +191,9 @@ def parse_ranks(text: str, known: Collection[int]) -> tuple[int, ...]:
         low, high = int(match[1]), int(match[2] or match[1])
         if low > high:
             raise BadInput(f"{part.strip()} is not an ascending range.", f"Write {high}-{low}.")
-        strange = next((rank for rank in range(low, high + 1) if rank not in known), None)
+        strange = next((rank for rank in range(low, high + 1) if rank not in ranks), None)
         if strange is not None:
-            raise NotThere(f"There is no pod {strange}.", f"Its pods are {format_ranges(known)}." if known else "")
+            raise NotThere(f"There is no pod {strange}.", f"Its pods are {format_ranges(ranks)}." if ranks else "")
         found.update(range(low, high + 1))
     return tuple(sorted(found))
 
@@ -206,8 +206,8 @@ _COMMAND_NOT_FOUND = (126, 127)
 
 
 class ContainerExec:
-    def __init__(self, watched: WatchedCluster) -> None:
-        self._watched = watched
+    def __init__(self, cluster: WatchedCluster) -> None:
+        self._watched = cluster
 
     async def run_in_ranks(
         self,
@@ -215,23 +215,23 @@ class ContainerExec:
         argv: Sequence[str],
         *,
         container: str = "",
-        at_once: int = MAX_CONCURRENT_RANKS,
+        concurrency: int = MAX_CONCURRENT_RANKS,
         limit: float = DEFAULT_TIMEOUT,
         on_output: Callable[[int, int, bytes], None] = lambda *_: None,
-        ended: Callable[[RankOutput], None] = lambda _: None,
+        on_end: Callable[[RankOutput], None] = lambda _: None,
     ) -> tuple[RankOutput, ...]:
-        """Run a command in these ranks, `at_once` at a time, each for at most `limit` seconds; results by rank.
+        """Run a command in these ranks, `concurrency` at a time, each for at most `limit` seconds; results by rank.
 
         Each has a stream of its own, and none goes by ssh from another pod, as questions do that may be asked twice: a
         command of sshd has neither the working directory nor the environment of the container, nor can it choose one,
         and of what a broken gateway had begun nobody knows where it ran. So no command runs twice in a pod. A stream
         for which the API server has no room is tried again: nothing has run then.
 
-        `on_output` gets rank, 1 (output) or 2 (errors) and bytes as they come, `ended` each rank's result. What fails
+        `on_output` gets rank, 1 (output) or 2 (errors) and bytes as they come, `on_end` each rank's result. What fails
         in a rank is in its result; NotAllowed in read-only mode.
         """
         self._watched.connection_for_change(f"run a command in {len(ranks)} pods")
-        room = asyncio.Semaphore(at_once)
+        room = asyncio.Semaphore(concurrency)
 
         async def run_in_slot(slot: PodSlot) -> RankOutput:
             try:
@@ -239,7 +239,7 @@ class ContainerExec:
             except (Refused, Unreachable) as error:
                 unfinished = RankOutput(slot.number, slot.name, slot.node)
                 result = replace(unfinished, code=error.exit_code, failure=error.message)
-            ended(result)
+            on_end(result)
             return result
 
         tasks = [asyncio.create_task(run_in_slot(rank)) for rank in ranks]
@@ -330,16 +330,16 @@ class ContainerExec:
         container: str,
         limit: float,
         store_output: Callable[[int, bytes], None],
-        doing: str = "",
+        action: str = "",
     ) -> tuple[int, str]:
-        """Run a command; (exit code, reason why there is none). Raises Refused, Unreachable if no stream opens."""
+        """Run a command in a pod: (exit code, why there is none). Raises Refused, Unreachable if no stream opens."""
         from console.kube import exec as executing
 
         client, container = self._watched.current_connection.client, container or _main_container(pod)
         try:
             async with asyncio.timeout(limit):
                 return await executing.run(
-                    client, pod.namespace, pod.name, argv, store_output, container=container, doing=doing
+                    client, pod.namespace, pod.name, argv, store_output, container=container, action=action
                 ), ""
         except TimeoutError:
             return EXIT_TIMED_OUT, f"It did not end within {limit:g} s; it may still run there."
@@ -354,12 +354,12 @@ class ContainerExec:
         """Read all facts of a container; failures are part of the result. Raises Refused if none may be read."""
         refusals: list[Refused] = []
 
-        async def answer_question(question: FactQuestion) -> ContainerFact:
+        async def answer_question(fact_question: FactQuestion) -> ContainerFact:
             try:
-                return await self._answer_fact_question(pod, question, container)
+                return await self._answer_fact_question(pod, fact_question, container)
             except Refused as error:
                 refusals.append(error)
-                return ContainerFact(question.name, question.title, FactState.FAILED, words=error.message)
+                return ContainerFact(fact_question.name, fact_question.title, FactState.FAILED, words=error.message)
 
         facts = await asyncio.gather(*map(answer_question, FACT_QUESTIONS))
         if len(refusals) == len(facts):
@@ -367,15 +367,15 @@ class ContainerExec:
         gpus = _parse_gpus(next(fact.text for fact in facts if fact.name == "gpus"))
         return ContainerFacts(pod.name, pod.node, rank, tuple(facts), gpus)
 
-    async def _answer_fact_question(self, pod: Pod, question: FactQuestion, container: str) -> ContainerFact:
+    async def _answer_fact_question(self, pod: Pod, fact_question: FactQuestion, container: str) -> ContainerFact:
         from console.kube import exec as executing
 
         began, client = time.monotonic(), self._watched.current_connection.client
-        argv = ("sh", "-c", executing.ANNOUNCE_START + question.script)
+        argv = ("sh", "-c", executing.ANNOUNCE_START + fact_question.script)
 
-        def make_fact(state: FactState, words: str = "", text: str = "") -> ContainerFact:
+        def make_fact(state: FactState, message: str = "", text: str = "") -> ContainerFact:
             seconds = round(time.monotonic() - began, 3)
-            return ContainerFact(question.name, question.title, state, text, words, seconds)
+            return ContainerFact(fact_question.name, fact_question.title, state, text, message, seconds)
 
         try:
             code, output, complained = await executing.run_and_collect(
@@ -384,10 +384,10 @@ class ContainerExec:
                 pod.name,
                 argv,
                 container=container or _main_container(pod),
-                most=MAX_KEPT_BYTES,
-                limit=question.limit,
+                max_bytes=MAX_KEPT_BYTES,
+                limit=fact_question.limit,
                 begins=executing.START_TIMEOUT,
-                doing=f"ask pod {pod.name} for its {question.title}",
+                action=f"ask pod {pod.name} for its {fact_question.title}",
             )
         except Refused:
             raise
@@ -397,12 +397,12 @@ class ContainerExec:
             return make_fact(FactState.FAILED, error.message)
         text = mask_secrets(output.decode(errors="replace")).strip("\n")
         if code == EXIT_NOT_FOUND or (not code and not text):
-            return make_fact(FactState.ABSENT, question.absent, text)
+            return make_fact(FactState.ABSENT, fact_question.absent, text)
         if code:
             complaint = complained.decode(errors="replace").strip()
             why = complaint.splitlines()[-1] if complaint else f"The command ended with exit code {code}."
             return make_fact(FactState.FAILED, why, text)
-        return make_fact(FactState.KNOWN, format_gpus(_parse_gpus(text)) if question.name == "gpus" else "", text)
+        return make_fact(FactState.KNOWN, format_gpus(_parse_gpus(text)) if fact_question.name == "gpus" else "", text)
 
 
 def _main_container(pod: Pod) -> str:
@@ -454,7 +454,7 @@ exec "$perf" -b "$1" -e "$2" $by -g "$gpus"
 
 @dataclass(frozen=True, slots=True)
 class QuickNcclTest:
-    """The message sizes to measure: from the first to the last, each twice the one before."""
+    """The message sizes of a short NCCL test, from the first to the last, each twice the one before."""
 
     first: str = "1M"  # bytes, or with K, M or G (powers of 1024)
     last: str = "1G"

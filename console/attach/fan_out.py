@@ -54,7 +54,7 @@ Answer = bytes | ConsoleError
 
 @dataclass(slots=True)
 class PodAnswers:
-    """The output of one command in many pods, by pod number, or the reason why it did not end there."""
+    """What one command printed in many pods, by pod number, or why it did not end in a pod."""
 
     found: dict[int, Answer] = field(default_factory=dict)
     gateway: int | None = None  # the pod from which others were reached
@@ -63,7 +63,7 @@ class PodAnswers:
 
     @property
     def texts(self) -> dict[int, bytes | str]:
-        """By pod number the output of the command, or in words why it did not run to its end."""
+        """By pod number the output of the command, or a sentence why it did not run to its end."""
         return {number: each if isinstance(each, bytes) else each.message for number, each in self.found.items()}
 
 
@@ -90,30 +90,30 @@ async def run_and_collect(
     stdin: bytes,
     limit: float,
     *,
-    most: int = MAX_ANSWER_BYTES,
+    max_bytes: int = MAX_ANSWER_BYTES,
     flow: float | None = None,
 ) -> bytes:
     """A shell script's output in a pod. Raises ProgramFailed, Unreachable (too slow) and Unreadable (too much)."""
     from console.kube.exec import START_TIMEOUT, limit_output
 
-    async with limit_output(pod.name, most=most, limit=limit, flow=flow, begins=START_TIMEOUT) as answer:
+    async with limit_output(pod.name, max_bytes=max_bytes, limit=limit, flow=flow, begins=START_TIMEOUT) as answer:
         code = await run(pod, _announcing_start(argv), stdin, answer.add)
     if code:
         raise _program_error(code, answer.errors)
     return bytes(answer.output)
 
 
-async def run_when_room(room: asyncio.Semaphore, begin: Callable[[], Awaitable[T]]) -> T:
+async def run_when_room(semaphore: asyncio.Semaphore, begin: Callable[[], Awaitable[T]]) -> T:
     """Start a command in a stream of its own once there is room; retry if the API server refuses the stream."""
     for pause in STREAM_RETRY_PAUSES:
         try:
-            async with room:
+            async with semaphore:
                 return await begin()
         except Unreachable as error:
             if error.status not in _NO_STREAM_STATUSES:
                 raise
         await asyncio.sleep(pause)
-    async with room:
+    async with semaphore:
         return await begin()
 
 
@@ -125,7 +125,7 @@ async def run_in_pods(
     limit: float,
     *,
     flow: float | None = None,
-    answered: Callable[[PodSlot], None] = lambda _: None,
+    on_answer: Callable[[PodSlot], None] = lambda _: None,
 ) -> PodAnswers:
     """Run a shell script in pods, each for at most `limit` seconds and `flow` seconds after its first byte."""
     answers, room, together = PodAnswers(), asyncio.Semaphore(MAX_CONCURRENT_PODS), 0
@@ -136,7 +136,7 @@ async def run_in_pods(
         if together > MAX_ANSWERS_BYTES:
             answer = _output_limit_error()
         answers.found[slot.number] = answer
-        answered(slot)
+        on_answer(slot)
 
     async def run_in_one(slot: PodSlot) -> None:
         pod = slot.pod
@@ -160,9 +160,9 @@ async def _run_through_gateway(
     stdin: bytes,
     limit: float,
     answers: PodAnswers,
-    take: Callable[[PodSlot, Answer], None],
+    accept: Callable[[PodSlot, Answer], None],
 ) -> None:
-    """Collect the pods' answers by ssh from one of them; a pod that cannot be reached so gives no answer."""
+    """Collect the pods' answers by ssh from one pod, the gateway; a pod it cannot reach is left without an answer."""
     script = await asyncio.to_thread(_GATEWAY_SCRIPT.read_bytes)
     now, few = asyncio.get_running_loop().time, len(ranks) <= MAX_CONCURRENT_PODS
     for gateway in ranks[:MAX_GATEWAYS_TRIED]:
@@ -177,14 +177,14 @@ async def _run_through_gateway(
             "limit": limit,
             "most": MAX_ANSWER_BYTES,
         }
-        read, begun = _FrameReader(gateway.name, ranks, take), now()
+        read, begun = _FrameReader(gateway.name, ranks, accept), now()
         whole = limit * ceil(len(ranks) / GATEWAY_CONNECTIONS) + GATEWAY_EXTRA_SECONDS
         data = script + json.dumps(asked).encode() + b"\n" + stdin
         try:
             code, answers.no_gateway = await _run_gateway(run, gateway, len(script), data, whole, read)
         except NotAllowed as error:
             for rank in ranks:
-                take(rank, error)
+                accept(rank, error)
             return
         except ConsoleError as error:
             code, answers.no_gateway = 1, error.message
@@ -195,20 +195,20 @@ async def _run_through_gateway(
 
 
 async def _run_gateway(
-    run: Exec, gateway: PodSlot, length: int, data: bytes, limit: float, read: _FrameReader
+    run: Exec, gateway: PodSlot, length: int, data: bytes, limit: float, reader: _FrameReader
 ) -> tuple[int, str]:
-    """Run the gateway script (the first `length` bytes of `data`) in a pod; its exit code, and why it failed."""
+    """Run the gateway script (the first `length` bytes of `data`) in a pod; returns its exit code and why it failed."""
     from console.kube.exec import limit_output
 
     assert gateway.pod is not None
     soon = GATEWAY_START_TIMEOUT
-    async with limit_output(gateway.name, most=MAX_ANSWERS_BYTES, limit=limit, flow=soon, begins=soon) as answer:
+    async with limit_output(gateway.name, max_bytes=MAX_ANSWERS_BYTES, limit=limit, flow=soon, begins=soon) as answer:
 
-        def pass_on(channel: int, piece: bytes) -> None:
-            answer.add(channel, piece)
+        def pass_on(channel: int, chunk: bytes) -> None:
+            answer.add(channel, chunk)
             if channel == _STDOUT:
-                read.feed(piece)
-                if read.begun:
+                reader.feed(chunk)
+                if reader.begun:
                     answer.reset()
 
         argv = _announcing_start(("sh", "-c", PYTHON_FROM_INPUT, "sh", str(length)))
@@ -225,10 +225,10 @@ def _pod_ip(slot: PodSlot) -> str:
 
 
 class _FrameReader:
-    """Parses the gateway's output: frames of a line with three numbers, and a piece of one pod's output."""
+    """Parses the gateway's output: frames, each a line of three numbers and then bytes of one pod's output."""
 
-    def __init__(self, gateway: str, ranks: Sequence[PodSlot], take: Callable[[PodSlot, Answer], None]) -> None:
-        self._gateway, self._take = gateway, take
+    def __init__(self, gateway: str, ranks: Sequence[PodSlot], accept: Callable[[PodSlot, Answer], None]) -> None:
+        self._gateway, self._take = gateway, accept
         self._open = {rank.number: (rank, bytearray(), bytearray()) for rank in ranks}
         self._rest, self._length = bytearray(), 0
         self.begun = False  # whether the first word of the script has come

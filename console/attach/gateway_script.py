@@ -34,7 +34,7 @@ KEY_EXCHANGE = "curve25519-sha256,ecdh-sha2-nistp256"
 
 
 def ssh_folder() -> str:
-    """Where the launchers have put the key that all pods of the release take; empty if there is none."""
+    """The folder with the SSH key that all pods of a release accept, put there by launchers; empty if none."""
     folders = [os.path.expanduser("~/.ssh")]
     if os.path.exists("/a4/ssh/id_pods"):  # only in pods of the chart, whatever home their image names
         folders.append("/root/.ssh")
@@ -53,14 +53,14 @@ def kill_process(process: Any) -> None:
         return  # it has ended by itself
 
 
-async def pass_on(process: Any, stream: asyncio.StreamReader, number: int, channel: int, left: list[int]) -> None:
-    """Print a program's output as frames; kill the program once its streams exceed their common limit `left`."""
+async def pass_on(process: Any, stream: asyncio.StreamReader, number: int, channel: int, open_pods: list[int]) -> None:
+    """Print a program's output as frames; kill the program once its streams exceed their common limit `open_pods`."""
     while True:
         piece = await stream.read(READ_BYTES)
         if not piece:
             return
-        left[0] -= len(piece)
-        if left[0] >= 0:
+        open_pods[0] -= len(piece)
+        if open_pods[0] >= 0:
             print_frame(number, channel, piece)
         else:
             kill_process(process)
@@ -81,8 +81,8 @@ async def feed_stdin(process: Any, data: bytes) -> None:
         return  # it has ended without reading all of it
 
 
-async def run_in_pod(number: int, argv: list[str], data: bytes, limit: float, most: int) -> None:
-    pipe, why, left = asyncio.subprocess.PIPE, "", [most]
+async def run_in_pod(number: int, argv: list[str], data: bytes, limit: float, max_bytes: int) -> None:
+    pipe, why, left = asyncio.subprocess.PIPE, "", [max_bytes]
     process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
     assert process.stdout is not None and process.stderr is not None
     streams = (process.stdout, 1), (process.stderr, 2)
@@ -103,21 +103,21 @@ async def run_in_pod(number: int, argv: list[str], data: bytes, limit: float, mo
     print_frame(number, 0, b"%d %s" % (code if code >= 0 else 128 - code, why.encode()))
 
 
-async def run_in_pods(asked: dict[str, Any], data: bytes, folder: str) -> None:
+async def run_in_pods(request_fields: dict[str, Any], data: bytes, folder: str) -> None:
     room = asyncio.Semaphore(MAX_CONCURRENT_PODS)
     over = ["ssh", "-F", folder + "/config", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=" + SSH_CONNECT_TIMEOUT]
     over += ["-o", "KexAlgorithms=" + KEY_EXCHANGE]
-    command = " ".join(map(shlex.quote, asked["argv"]))
+    command = " ".join(map(shlex.quote, request_fields["argv"]))
 
     async def run_in_turn(number: int, name: str, address: str) -> None:
-        argv = [*over, "-o", "HostName=" + address, "--", name, command] if address else asked["argv"]
+        argv = [*over, "-o", "HostName=" + address, "--", name, command] if address else request_fields["argv"]
         async with room:
             try:
-                await run_in_pod(number, argv, data, asked["limit"], asked["most"])
+                await run_in_pod(number, argv, data, request_fields["limit"], request_fields["most"])
             except OSError as error:
                 print_frame(number, 0, b"126 " + str(error).encode())
 
-    await asyncio.gather(*[run_in_turn(*pod) for pod in asked["pods"]])
+    await asyncio.gather(*[run_in_turn(*pod) for pod in request_fields["pods"]])
 
 
 def main() -> None:

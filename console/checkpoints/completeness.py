@@ -69,10 +69,10 @@ class StoredFile:
 
 
 class FileReader(Protocol):
-    async def read_heads(self, wanted: Mapping[str, int]) -> Mapping[str, bytes]:
+    async def read_heads(self, bytes_by_path: Mapping[str, int]) -> Mapping[str, bytes]:
         """The first bytes of each readable file, as many as wanted."""
 
-    async def read_tails(self, wanted: Mapping[str, int]) -> Mapping[str, bytes]:
+    async def read_tails(self, bytes_by_path: Mapping[str, int]) -> Mapping[str, bytes]:
         """The last bytes of each readable file, as many as wanted."""
 
 
@@ -110,7 +110,7 @@ class Survey:
 async def survey_checkpoints(
     files: Sequence[StoredFile], reader: FileReader, now: float, name: str = "", folders: Iterable[str] = ()
 ) -> Survey:
-    """Judge the checkpoints among these files; `name`: of the searched folder, `folders`: its subfolders."""
+    """Judge the checkpoints that these files form; `name` is the searched folder's, `folders` its subfolders."""
     what = "What the folder holds"
     if any(len(each.path) > MAX_PATH_CHARACTERS for each in files):
         raise Unreadable(f"The folder holds a file whose path has more than {MAX_PATH_CHARACTERS:,} characters.")
@@ -147,7 +147,7 @@ def _judge_checkpoints(
 def _group_by_checkpoint(
     files: Sequence[StoredFile], name: str, folders: Iterable[str]
 ) -> dict[str, dict[str, StoredFile]]:
-    """Files of each checkpoint by their path in its folder."""
+    """By checkpoint folder its files, keyed by their path in that folder."""
     all_of: dict[str, dict[str, StoredFile]] = defaultdict(dict)
     with_weights: set[str] = set()
     numbered = {found for file in files if (found := find_checkpoint_folder(file.path))}
@@ -171,7 +171,7 @@ def _group_by_checkpoint(
 
 
 def _containing_folder(folders: Collection[str], path: str) -> str | None:
-    """The one of `folders` that contains the file; None if none does."""
+    """The checkpoint folder among `folders` in which the file is; None if it is in none."""
     at = path.find("/") if folders else -1
     while at >= 0:
         if path[:at] in folders:
@@ -181,7 +181,7 @@ def _containing_folder(folders: Collection[str], path: str) -> str | None:
 
 
 def _checkpoint_folder(path: str, name: str) -> str | None:
-    """The folder of the checkpoint that a file belongs to ("" is the root); None for a file that points to one."""
+    """The checkpoint folder of a file ("" is the root); None for a pointer file such as `latest`."""
     if STEP_IN_NAME.search(name):
         return ""
     at = path.find("/")
@@ -198,7 +198,7 @@ def _checkpoint_folder(path: str, name: str) -> str | None:
 async def _read_heads_and_tails(
     homes: Mapping[str, Mapping[str, StoredFile]], files: Sequence[StoredFile], reader: FileReader
 ) -> dict[str, bytes]:
-    """Headers and small files by path; ends of files under the path and `!`."""
+    """By path the beginnings of files that are judged by content; the ends are under the path and `!`."""
     heads: dict[str, int] = {}
     tails: dict[str, int] = {}
     for file in (each for held in homes.values() for each in held.values()):
@@ -227,14 +227,14 @@ async def _read_heads_and_tails(
 
 
 class _NameRoom:
-    """Limits how many missing files are named in the whole answer; each checkpoint names at least one."""
+    """Counts how many missing files may still be named in all; each checkpoint names at least one."""
 
     def __init__(self) -> None:
         self.left = MAX_NAMED_MISSING
 
-    def take(self, missing: Iterable[str], *, named: bool) -> list[str]:
-        """The missing file names that may still be named; `named`: the checkpoint has a named fault already."""
-        found = list(islice(missing, max(self.left, not named)))
+    def take(self, missing: Iterable[str], *, are_named: bool) -> list[str]:
+        """The missing file names that may still be named; `are_named`: the checkpoint already shows a named fault."""
+        found = list(islice(missing, max(self.left, not are_named)))
         self.left = max(0, self.left - len(found))
         return found
 
@@ -242,7 +242,7 @@ class _NameRoom:
 def _files_others_have(
     homes: Mapping[str, Mapping[str, StoredFile]], layouts: Mapping[str, CheckpointLayout | None]
 ) -> dict[str, Sequence[str]]:
-    """For each checkpoint the training state files that it lacks and all others of its kind have."""
+    """By checkpoint, the training state files that it lacks and that all others of its kind have."""
     kinds = {
         home: re.sub("Megatron torch_dist|torch DCP", "DCP", each.name) if each else ""
         for home, each in layouts.items()
@@ -271,7 +271,7 @@ def _files_others_have(
 
 def _judge_checkpoint(
     home: str,
-    held: Mapping[str, StoredFile],
+    files: Mapping[str, StoredFile],
     layout: CheckpointLayout | None,
     contents: Mapping[str, bytes],
     lacking: Sequence[str],
@@ -284,59 +284,59 @@ def _judge_checkpoint(
     unknown: list[str] = []
     if _UNFINISHED.search(basename(home) or name):
         problems.append("its name says that the save did not finish")
-    if not held:
+    if not files:
         problems.append("it is empty")
-    parts = (path for path in held if path != ORBAX_COMMIT_FILE)
+    parts = (path for path in files if path != ORBAX_COMMIT_FILE)
     full = [path for path in parts if _FILES_WITH_HEADERS.search(path) or WEIGHTS_FILE.search(path)]
-    problems += [f"{path} is empty" for path in full if not held[path].size]
+    problems += [f"{path} is empty" for path in full if not files[path].size]
     folders: dict[str, dict[str, StoredFile]] = defaultdict(dict)
-    for path, file in held.items():
+    for path, file in files.items():
         folders[dirname(path)][basename(path)] = file
     for folder, inside in sorted(folders.items()):
         _judge_dcp(folder, inside, contents, problems, unknown, room)
         _judge_shards(folder, inside, contents, problems, room)
-    for path, file in held.items():
+    for path, file in files.items():
         too_large = path.endswith(".metadata") and file.size > MAX_METADATA_BYTES  # that is a reason already
         if file.size and file.path not in contents and _FILES_WITH_HEADERS.search(path) and not too_large:
             unknown.append(f"{path} cannot be read")
         _judge_file(path, file, contents, problems, unknown)
-    problems += _missing_pointer_targets(held, contents)
-    problems += [f"{path} was not renamed: its save did not finish" for path in held if path.endswith(".dirty.pt")]
-    families = _group_rank_numbers(held)
+    problems += _missing_pointer_targets(files, contents)
+    problems += [f"{path} was not renamed: its save did not finish" for path in files if path.endswith(".dirty.pt")]
+    families = _group_rank_numbers(files)
     each_rank = {len(seen): before for (before, _, _), seen in families.items() if not before.endswith("mp_rank_")}
     if len(each_rank) > 1:
         ranks = ", ".join(f"{count} {basename(before)}*" for count, before in sorted(each_rank.items()))
         unknown.append(f"each rank has a file of a kind, but there are {ranks}")
-    if layout is not None and layout.unknown and ORBAX_COMMIT_FILE not in held:
+    if layout is not None and layout.unknown and ORBAX_COMMIT_FILE not in files:
         unknown.append(layout.unknown)
-    named, known = {each.partition(" is ")[0] for each in problems} | held.keys(), frozenset(lacking)
+    named, known = {each.partition(" is ")[0] for each in problems} | files.keys(), frozenset(lacking)
     gone = chain(lacking, (each for each in _missing_numbered_files(families) if each not in known))
-    absent = room.take((each for each in gone if each not in named), named=bool(problems))
+    absent = room.take((each for each in gone if each not in named), are_named=bool(problems))
     problems += [f"{path} is missing" for path in absent]
-    modified = max((file.modified for file in held.values()), default=0.0)
+    modified = max((file.modified for file in files.values()), default=0.0)
     if problems:
         state = CheckpointState.WRITING if now - modified < WRITING_SECONDS else CheckpointState.INCOMPLETE
     else:
         state = CheckpointState.UNKNOWN if unknown else CheckpointState.COMPLETE
-    size = sum(file.size for file in held.values())
+    size = sum(file.size for file in files.values())
     return Checkpoint(
         home,
-        layout.name if layout else "torch.save" if any(map(_ZIP_SUFFIXES.search, held)) else "not known",
+        layout.name if layout else "torch.save" if any(map(_ZIP_SUFFIXES.search, files)) else "not known",
         parse_step(basename(home) or name, layout),
         state,
         size,
-        len(held),
+        len(files),
         modified,
         tuple(problems or unknown),
     )
 
 
-def _missing_pointer_targets(held: Mapping[str, StoredFile], contents: Mapping[str, bytes]) -> Iterator[str]:
-    """The folder that DeepSpeed's `latest` names, if it is missing."""
-    for path, file in held.items():
+def _missing_pointer_targets(files: Mapping[str, StoredFile], contents: Mapping[str, bytes]) -> Iterator[str]:
+    """Yield the folder named by DeepSpeed's file `latest`, if it does not exist."""
+    for path, file in files.items():
         pointer = contents.get(file.path, b"").decode("utf-8", "replace").strip() if basename(path) == "latest" else ""
         inner = _join(dirname(path), pointer) + "/"
-        if re.fullmatch(r"global_step\d{1,12}", pointer) and not any(each.startswith(inner) for each in held):
+        if re.fullmatch(r"global_step\d{1,12}", pointer) and not any(each.startswith(inner) for each in files):
             yield f"{path} names {pointer}, which is not there"
 
 
@@ -345,7 +345,7 @@ def _judge_dcp(
     inside: Mapping[str, StoredFile],
     contents: Mapping[str, bytes],
     problems: list[str],
-    unknown: list[str],
+    undecided: list[str],
     room: _NameRoom,
 ) -> None:
     shards = [each for each in inside if each.endswith(".distcp")]
@@ -358,7 +358,7 @@ def _judge_dcp(
     if len(megatron) == 1:
         problems.append(f"{_join(folder, min({'common.pt', 'metadata.json'} - megatron))} is missing")
     if metadata.size > MAX_METADATA_BYTES:
-        unknown.append(
+        undecided.append(
             f"{_join(folder, '.metadata')} has {metadata.size >> 20} MiB, at most {MAX_METADATA_BYTES >> 20} are read"
         )
         return
@@ -374,14 +374,14 @@ def _judge_dcp(
         for path, size in needed.items()
         if path in inside and inside[path].size < size
     ]
-    absent = room.take((path for path in needed if path not in inside), named=bool(problems))
+    absent = room.take((path for path in needed if path not in inside), are_named=bool(problems))
     problems += [f"{_join(folder, path)} is missing" for path in absent]
 
 
 def _judge_shards(
     folder: str, inside: Mapping[str, StoredFile], contents: Mapping[str, bytes], problems: list[str], room: _NameRoom
 ) -> None:
-    """Missing weight files: named by a Hugging Face index, or announced by the numbers in file names."""
+    """Find missing weight files, by the Hugging Face index or by the count in file names ("00001-of-00004")."""
     wanted: dict[str, None] = {}
     indexes: dict[str, str] = {}  # by the stem of shards; another one may name them, as torchtune's does
     announced: dict[tuple[str, str, str], None] = {}  # stem, number and end of the names of shards
@@ -403,12 +403,12 @@ def _judge_shards(
         f"{stem}-{each:05}-of-{count}{end}" for stem, count, end in announced for each in range(1, int(count) + 1)
     )
     absent = (each for each in chain(numbered, wanted) if each not in inside)
-    missing = dict.fromkeys(room.take(absent, named=bool(problems)))
+    missing = dict.fromkeys(room.take(absent, are_named=bool(problems)))
     problems += [f"{_join(folder, each[:MAX_PATH_CHARACTERS])} is missing" for each in sorted(missing)]
 
 
 def _judge_file(
-    path: str, file: StoredFile, contents: Mapping[str, bytes], problems: list[str], unknown: list[str]
+    path: str, file: StoredFile, contents: Mapping[str, bytes], problems: list[str], undecided: list[str]
 ) -> None:
     data = contents.get(file.path)
     if not file.size or data is None:
@@ -416,11 +416,11 @@ def _judge_file(
     if path.endswith((".json", ".safetensors")):
         try:
             if path.endswith(".safetensors"):
-                _judge_safetensors(path, file, data, problems, unknown)
+                _judge_safetensors(path, file, data, problems, undecided)
             elif file.size <= MAX_JSON_BYTES and _parse_json(path, data) is None:
                 problems.append(f"{path} is no JSON: it is damaged or cut off")
         except Unreadable as error:
-            unknown.append(error.message.rstrip("."))
+            undecided.append(error.message.rstrip("."))
     elif _SAVED_BY_TORCH.search(path) and not any(data):
         problems.append(f"{path} begins with zeros: its content was never written")
     elif _ZIP_SUFFIXES.search(path) and data.startswith(b"PK\3\4"):
@@ -429,13 +429,13 @@ def _judge_file(
             problems.append(f"{path} is cut off: the end of a file of torch.save is missing")
 
 
-def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[str], unknown: list[str]) -> None:
+def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[str], undecided: list[str]) -> None:
     length = int.from_bytes(head[:8], "little")
     if length + 8 > file.size:
         problems.append(f"{path} claims {length + 8:,} bytes up to the end of its header, the file has {file.size:,}")
         return
     if length > MAX_HEADER_BYTES:
-        unknown.append(f"{path} has a header of {length >> 20} MiB, at most {MAX_HEADER_BYTES >> 20} are read")
+        undecided.append(f"{path} has a header of {length >> 20} MiB, at most {MAX_HEADER_BYTES >> 20} are read")
         return
     table = _parse_json(path, head[8 : 8 + length])
     if not isinstance(table, dict):
@@ -453,10 +453,10 @@ def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[
         problems.append(f"{path} has {file.size:,} of {size:,} bytes")
 
 
-def _group_rank_numbers(held: Iterable[str]) -> dict[tuple[str, str, str], set[tuple[int, ...]]]:
-    """The rank numbers in file names, grouped by the rest of the name: prefix, form of the numbers, suffix."""
+def _group_rank_numbers(file_names: Iterable[str]) -> dict[tuple[str, str, str], set[tuple[int, ...]]]:
+    """The rank numbers in file names that are otherwise alike; the key is prefix, number format and suffix."""
     families: dict[tuple[str, str, str], set[tuple[int, ...]]] = defaultdict(set)
-    for path in held:
+    for path in file_names:
         if found := RANK_FILE.match(path):
             before, numbers, after = (each for each in found.groups() if each is not None)
             form = re.sub(r"\d+", lambda digits: f"{{:0{len(digits[0])}}}", numbers)
@@ -465,7 +465,7 @@ def _group_rank_numbers(held: Iterable[str]) -> dict[tuple[str, str, str], set[t
 
 
 def _missing_numbered_files(families: Mapping[tuple[str, str, str], Collection[tuple[int, ...]]]) -> Iterator[str]:
-    """Missing files of a numbered family, or of a grid of several numbers."""
+    """Yield the files missing from each family of numbered names; several numbers in a name form a grid."""
     grids: dict[tuple[str, str], tuple[int, ...]] = {}  # of all that is in the folders of ranks
     for (before, form, _), present in families.items():
         seen = [max(column) + 1 for column in zip(*present, strict=True)]
@@ -483,10 +483,10 @@ def _missing_numbered_files(families: Mapping[tuple[str, str, str], Collection[t
 
 
 def _pointer_notes(
-    found: Sequence[Checkpoint], files: Sequence[StoredFile], contents: Mapping[str, bytes]
+    checkpoints: Sequence[Checkpoint], files: Sequence[StoredFile], contents: Mapping[str, bytes]
 ) -> Iterable[str]:
     by_folder: dict[str, list[Checkpoint]] = defaultdict(list)
-    for each in found:
+    for each in checkpoints:
         if each.step is not None and each.path:
             by_folder[dirname(each.path)].append(each)
     for file in files:

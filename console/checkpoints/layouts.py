@@ -56,13 +56,13 @@ def detect_layout(paths: Iterable[str]) -> CheckpointLayout | None:
 
 
 def find_checkpoint_folder(path: str) -> str:
-    """The checkpoint folder in a file's path, where only the file name has the step; empty if it has none."""
+    """The checkpoint's folder in a path whose step is only in the file name; empty if the path has none."""
     found = _STEPLESS_CHECKPOINT.fullmatch(path)
     return "".join(each for each in found.groups() if each) if found else ""
 
 
 def parse_step(name: str, layout: CheckpointLayout | None) -> int | None:
-    """The step in a checkpoint's name (of a folder, or a file where the layout has such); None for epochs."""
+    """The training step in the name of a checkpoint folder, or file where the layout has one; None for epochs."""
     steps = [number for word, number in STEP_IN_NAME.findall(name) if word.lower() != "epoch"]
     if layout is not None and layout.home:
         steps += re.findall(r"^(\d{1,12})(?:$|\.orbax-checkpoint-tmp)", name)

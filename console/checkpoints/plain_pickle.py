@@ -37,7 +37,7 @@ class PickledDict(list[Any]):
     __slots__ = ()
 
     def find(self, name: str) -> Any:
-        """The last value of a text key; None if the key is missing."""
+        """The value of a text key, the last one if it comes twice; None if the key is missing."""
         places = range(len(self) - 2, -1, -2)
         return next((self[at + 1] for at in places if isinstance(self[at], str) and self[at] == name), None)
 

@@ -86,38 +86,38 @@ class CheckpointReader:
             self.known[key] = found
             return found
 
-    async def _survey_place(self, key: tuple[str, str], found: SavedState) -> SavedState:
-        if found.place.startswith("gs:"):
-            place = parse_gcs_address(found.place)
-            survey = await survey_bucket(self._storage(), place, found.at, most=MAX_FILES_UNASKED)
-            return replace(found, survey=survey, by="by listing the bucket")
+    async def _survey_place(self, key: tuple[str, str], saved_state: SavedState) -> SavedState:
+        if saved_state.place.startswith("gs:"):
+            place = parse_gcs_address(saved_state.place)
+            survey = await survey_bucket(self._storage(), place, saved_state.at, limit=MAX_FILES_UNASKED)
+            return replace(saved_state, survey=survey, by="by listing the bucket")
         fleet = self._cluster.fleet
         first = next(iter(pod_slots(find_job(fleet, *key), fleet)), None)
         pod = first.pod if first is not None and first.phase == "Running" else None
         if pod is None or pod.main is None:
             raise Unreachable(f"Pod 0 of {key[1]} does not run.")
-        copies = self._copies().for_container(*pod.key, container=pod.main.name, where=f"pod 0 of {key[1]}")
+        copies = self._copies().for_container(*pod.key, container=pod.main.name, folder=f"pod 0 of {key[1]}")
         files = copies.command_files()
-        found = replace(found, place=await find_saved_folder(files, found.place))
-        survey = await survey_container(files, found.place, found.at, most=MAX_FILES_UNASKED)
-        return replace(found, survey=survey, by="by commands in pod 0")
+        saved_state = replace(saved_state, place=await find_saved_folder(files, saved_state.place))
+        survey = await survey_container(files, saved_state.place, saved_state.at, limit=MAX_FILES_UNASKED)
+        return replace(saved_state, survey=survey, by="by commands in pod 0")
 
 
-async def survey_container(files: PodFiles, folder: str, now: float, most: int = MAX_FILES) -> Survey:
-    """The checkpoints below a container folder, of at most `most` files. Raises NotFound, NotAllowed, Unreachable."""
+async def survey_container(files: PodFiles, folder: str, now: float, limit: int = MAX_FILES) -> Survey:
+    """The checkpoints below a container folder, of at most `limit` files. Raises NotFound, NotAllowed, Unreachable."""
     place = await files.stat(folder)
     if not place.folder:
         raise NotFound(f"There is no folder {folder} in {files.where}.")
     entries, _ = await files.list_tree(place.path)
     found = [StoredFile(each.path, each.size, each.modified) for each in entries if each.file]
     folders = [each.path for each in entries if each.kind is EntryKind.FOLDER and each.path]
-    reader = _BatchedReader(lambda wanted, tail: files.read_ends(place.path, wanted, tail=tail))
-    _require_few_files(len(found), folder, most)
+    reader = _BatchedReader(lambda wanted, tail: files.read_ends(place.path, wanted, reads_end=tail))
+    _require_few_files(len(found), folder, limit)
     return await survey_checkpoints(found, reader, now, basename(place.path), folders)
 
 
 async def find_saved_folder(files: PodFiles, folder: str) -> str:
-    """The absolute folder that a log names, perhaps relative to the training. Raises Unreadable if ambiguous."""
+    """The absolute path of a log's checkpoint folder, maybe relative to the training. Unreadable if ambiguous."""
     if folder.startswith("/"):
         return folder
     found = await files.find_for_training(folder)
@@ -127,8 +127,8 @@ async def find_saved_folder(files: PodFiles, folder: str) -> str:
     return found[0] if found else folder
 
 
-async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float, most: int = MAX_FILES) -> Survey:
-    """The checkpoints below a bucket folder of at most `most` files. Raises NotFound if it is empty."""
+async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float, limit: int = MAX_FILES) -> Survey:
+    """The checkpoints below a bucket folder of at most `limit` files. Raises NotFound if it is empty."""
     found: list[StoredFile] = []
     folders: list[str] = []  # that are objects of their own, as gcsfuse makes them
     async with aclosing(storage.iter_tree(place)) as objects:
@@ -138,59 +138,59 @@ async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float, most
                 folders.append(inside.rstrip("/"))
             elif inside:
                 found.append(StoredFile(inside, each.bytes, each.updated))
-            _require_few_files(len(found) + len(folders), str(place), most)
+            _require_few_files(len(found) + len(folders), str(place), limit)
     if not found:
         raise NotFound(f"There is nothing at {place}.", "a4 ls shows what there is.")
     sizes = {each.path: each.size for each in found}
     begun: dict[str, bytes] = {}  # how the files begin, as far as it came with what was asked for
 
-    async def read(wanted: Mapping[str, int], tail: bool) -> dict[str, bytes]:
-        known = {path: begun.pop(path) for path in wanted if not tail and path in begun}
-        known = {path: data for path, data in known.items() if len(data) >= min(wanted[path], sizes[path])}
+    async def read(bytes_by_path: Mapping[str, int], reads_end: bool) -> dict[str, bytes]:
+        known = {path: begun.pop(path) for path in bytes_by_path if not reads_end and path in begun}
+        known = {path: data for path, data in known.items() if len(data) >= min(bytes_by_path[path], sizes[path])}
         # The header of a safetensors file comes with its length: a second request costs more than some bytes.
         parts = {
             path: (max(0, sizes[path] - size), size)
-            if tail
+            if reads_end
             else (0, max(size, SAFETENSORS_HEAD_BYTES if path.endswith(".safetensors") else 0))
-            for path, size in wanted.items()
+            for path, size in bytes_by_path.items()
             if path not in known
         }
         came = await storage.read_parts(place.bucket, {place.folder + path: part for path, part in parts.items()})
         for path, (_, ahead) in parts.items():
             if data := came[place.folder + path]:  # else it was deleted meanwhile
                 known[path] = data
-                if ahead > wanted[path]:
+                if ahead > bytes_by_path[path]:
                     begun[path] = data
-        return {path: data[: wanted[path]] for path, data in known.items()}
+        return {path: data[: bytes_by_path[path]] for path, data in known.items()}
 
     return await survey_checkpoints(found, _BatchedReader(read), now, basename(place.path.rstrip("/")), folders)
 
 
-def _require_few_files(count: int, where: str, most: int) -> None:
-    if count > most:
-        raise Unreadable(f"There are more than {most:,} files below {where}.", "Name a folder with fewer.")
+def _require_few_files(count: int, folder: str, limit: int) -> None:
+    if count > limit:
+        raise Unreadable(f"There are more than {limit:,} files below {folder}.", "Name a folder with fewer.")
 
 
 @dataclass(slots=True)
 class _BatchedReader:
-    """Reads parts of files in batches of limited size, within a limit on all of them together."""
+    """Reads parts of files in batches; a batch and the sum of all are limited in size."""
 
     read: Callable[[Mapping[str, int], bool], Awaitable[dict[str, bytes]]]
     left: int = MAX_READ_BYTES
 
-    async def read_heads(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
-        return await self._read_all(wanted, tail=False)
+    async def read_heads(self, bytes_by_path: Mapping[str, int]) -> dict[str, bytes]:
+        return await self._read_all(bytes_by_path, reads_end=False)
 
-    async def read_tails(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
-        return await self._read_all(wanted, tail=True)
+    async def read_tails(self, bytes_by_path: Mapping[str, int]) -> dict[str, bytes]:
+        return await self._read_all(bytes_by_path, reads_end=True)
 
-    async def _read_all(self, wanted: Mapping[str, int], *, tail: bool) -> dict[str, bytes]:
-        self.left -= sum(wanted.values())
+    async def _read_all(self, bytes_by_path: Mapping[str, int], *, reads_end: bool) -> dict[str, bytes]:
+        self.left -= sum(bytes_by_path.values())
         if self.left < 0:
             hint = "Name a folder with fewer."
             raise Unreadable(f"The headers of these checkpoints have more than {MAX_READ_BYTES >> 20} MiB.", hint)
         found: dict[str, bytes] = {}
-        rest = iter(wanted.items())
+        rest = iter(bytes_by_path.items())
         while part := dict(islice(rest, 1)):
             size = sum(part.values())
             for path, length in rest:
@@ -198,5 +198,5 @@ class _BatchedReader:
                 size += length
                 if size > BATCH_BYTES:
                     break
-            found.update(await self.read(part, tail))
+            found.update(await self.read(part, reads_end))
         return found

@@ -20,7 +20,7 @@ REREAD_SECONDS = 300.0  # seconds after which the checkpoints of a job that is l
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """The result of one reading of a job's checkpoints."""
+    """What one reading of a job's checkpoint folder found."""
 
     at: float
     place: str = ""  # the folder, as the log names it
@@ -78,7 +78,7 @@ STARTING_WEIGHT_FIELDS = ("recipe.train.checkpoint", "recipe.swift.load")  # the
 def values_to_resume(
     saved: SavedState, paths: Collection[str], jobset: JobSet | None = None
 ) -> tuple[dict[str, Value], str]:
-    """Values with which a recipe resumes from the last complete checkpoint, and a sentence about that."""
+    """The values that make a recipe resume from the last complete checkpoint, and a sentence about that."""
     if jobset is not None and saved.place and jobset.outlives_pods(saved.place) is False:
         return {}, f"It begins as the job did: {CHECKPOINTS_IN_PODS}."
     last = saved.survey.last_complete if saved.survey is not None else None

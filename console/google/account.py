@@ -34,10 +34,10 @@ _GCE_PROVIDER_ID = re.compile(r"^gce://([^/]+)/([^/]+)/")
 
 
 class GoogleAccount:
-    """Google Cloud as one login sees it, for the connected cluster or without any cluster."""
+    """One login's access to Google Cloud, for the connected cluster or without any cluster."""
 
-    def __init__(self, watched: WatchedCluster | None = None, *, read_only: bool = False) -> None:
-        self._watched = watched
+    def __init__(self, cluster: WatchedCluster | None = None, *, read_only: bool = False) -> None:
+        self._watched = cluster
         self._read_only = read_only
         self.project = ""  # the project that was named; counts while no cluster is connected
         self.region = os.environ.get("GOOGLE_CLOUD_REGION") or os.environ.get("CLOUDSDK_COMPUTE_REGION", "")
@@ -75,16 +75,16 @@ class GoogleAccount:
     async def _read_practice_endpoints(self) -> dict[str, str]:
         assert self._watched is not None
         client = self._watched.current_connection.client
-        answer: dict[str, str] = json.loads(await client.request("GET", PRACTICE_PATH, doing="reach practice Google"))
+        answer: dict[str, str] = json.loads(await client.request("GET", PRACTICE_PATH, action="reach practice Google"))
         self._places[str(self.practice_folder)] = ClusterPlace(answer["project"], answer["location"], answer["cluster"])
         return answer
 
-    async def call(self, module: str, question: Callable[[Any, GoogleSession], Awaitable[AnswerT]]) -> AnswerT:
-        """Call `question` with a module of `console.google.api` and the login's session."""
-        return await question(await import_google(f"console.google.api.{module}"), await self.open_session())
+    async def call(self, module: str, send: Callable[[Any, GoogleSession], Awaitable[AnswerT]]) -> AnswerT:
+        """Import a module of `console.google.api` and return what `send` makes of it and the login's session."""
+        return await send(await import_google(f"console.google.api.{module}"), await self.open_session())
 
     async def client(self, module: str, make: Callable[[Any, GoogleSession], ClientT]) -> ClientT:
-        """Load a module of `console.google.api` and build its client with this login."""
+        """The client that `make` builds from a module of `console.google.api` and the login's session."""
         return make(await import_google(f"console.google.api.{module}"), await self.open_session())
 
     async def connected_cluster(self) -> tuple[Gke, GkeCluster]:
@@ -107,11 +107,11 @@ class GoogleAccount:
         return self._places[context]
 
     async def _find_place_by_node(self, context: str) -> ClusterPlace:
-        """Project and location of a cluster with a renamed context, by its nodes' project and its address."""
+        """Project and location of a cluster whose context was renamed, by the project of its nodes and its address."""
         assert self._watched is not None
         connection = self._watched.current_connection
         answer = await connection.client.request(
-            "GET", "/api/v1/nodes", params={"limit": "1"}, doing="find the location of the cluster"
+            "GET", "/api/v1/nodes", params={"limit": "1"}, action="find the location of the cluster"
         )
         try:
             items: Sequence[dict[str, Any]] = json.loads(answer).get("items") or ()
@@ -174,7 +174,7 @@ class GoogleAccount:
             yield usual
 
     async def default_project(self) -> str:
-        """The connected cluster's project, else the one given, the login's, or the environment's."""
+        """The connected cluster's project, else the configured one, the login's, or the environment's."""
         try:
             return (await self.place()).project
         except NotFound:
@@ -187,15 +187,17 @@ class GoogleAccount:
             return await (await self.gke()).read_cluster(place.project, place.location, place.cluster)
         return (await self.clusters(projects)).find_by_name(name)
 
-    async def fetch_server_version(self, cluster: GkeCluster, way: str = "") -> str:
-        """Connect to a cluster ("dns" or "ip", else whichever answers) and return its Kubernetes version."""
+    async def fetch_server_version(self, cluster: GkeCluster, endpoint: str = "") -> str:
+        """The Kubernetes version of a cluster, asked at its "dns" or "ip" endpoint, else at whichever answers."""
         from console.kube.client import Connection
         from console.kube.kubeconfig import Kubeconfig
 
         token = (await self.open_session()).token
-        chosen = await find_reachable_endpoint(cluster, way)
+        chosen = await find_reachable_endpoint(cluster, endpoint)
         kubeconfig = Kubeconfig()
-        add_to_kubeconfig(kubeconfig, cluster, cluster_endpoints(cluster)[chosen], token, practice=self.practice_folder)
+        add_to_kubeconfig(
+            kubeconfig, cluster, cluster_endpoints(cluster)[chosen], token, practice_folder=self.practice_folder
+        )
         connection = Connection(kubeconfig.target(cluster.context))
         try:
             return await connection.catalogue.server_version()
@@ -205,15 +207,15 @@ class GoogleAccount:
             await connection.close()
 
     @staticmethod
-    async def write_kubeconfig(cluster: GkeCluster, path: Path | None = None, way: str = "") -> tuple[Path, bool]:
+    async def write_kubeconfig(cluster: GkeCluster, path: Path | None = None, endpoint: str = "") -> tuple[Path, bool]:
         """Write the cluster, without a token, to a kubeconfig: (path, whether it replaced an entry)."""
         from console.kube import kubeconfig
 
         require_cluster_ready(cluster)
         known = cluster_endpoints(cluster)
-        if way and way not in known:
-            await find_reachable_endpoint(cluster, way)  # says why not
-        chosen = way or next(iter(known))
+        if endpoint and endpoint not in known:
+            await find_reachable_endpoint(cluster, endpoint)  # says why not
+        chosen = endpoint or next(iter(known))
         command, arguments = await asyncio.to_thread(_credential_plugin)
         authority = cluster.authority if chosen == "ip" else ""
         made = kubeconfig.KubeconfigEntry(cluster.context, f"https://{known[chosen]}", authority, command, arguments)
@@ -225,12 +227,12 @@ class GoogleAccount:
         self.require_writable(f"enable {service}")
         await self.call("projects", lambda api, login: api.enable_service(login, project, service))
 
-    def require_writable(self, what: str) -> None:
-        """Raise NotAllowed, naming `what`, in read-only mode."""
+    def require_writable(self, action: str) -> None:
+        """Raise NotAllowed, naming `action`, in read-only mode."""
         if self._watched is not None:
-            self._watched.connection_for_change(what)
+            self._watched.connection_for_change(action)
         elif self._read_only:
-            raise read_only_error(what)
+            raise read_only_error(action)
 
 
 def parse_context_name(context: str) -> ClusterPlace | None:
@@ -284,21 +286,21 @@ def require_cluster_ready(cluster: GkeCluster) -> None:
         raise BadInput(f"Cluster {cluster.name} has no address yet.", "Try again in a few minutes.")
 
 
-async def find_reachable_endpoint(cluster: GkeCluster, way: str = "") -> str:
+async def find_reachable_endpoint(cluster: GkeCluster, endpoint: str = "") -> str:
     """The endpoint that answers ("dns" before "ip"), or the requested one. Raises Unreachable if none does."""
     require_cluster_ready(cluster)
     known = cluster_endpoints(cluster)
-    if way and way not in known:
-        missing = {"dns": "its DNS endpoint is disabled", "ip": "it has no IP endpoint"}[way]
+    if endpoint and endpoint not in known:
+        missing = {"dns": "its DNS endpoint is disabled", "ip": "it has no IP endpoint"}[endpoint]
         enable = f"gcloud container clusters update {cluster.name} --enable-dns-access --location {cluster.location}"
         words = f"Cluster {cluster.name} cannot be reached through that endpoint: {missing}."
         raise BadInput(words, f"Enable it: `{enable}`.")
     for each, address in known.items():
-        if (not way or each == way) and await _is_reachable(address):
+        if (not endpoint or each == endpoint) and await _is_reachable(address):
             return each
     if cluster.private and "dns" not in known:
         raise _private_endpoint_error(cluster)
-    named = " and ".join(known[each] for each in known if not way or each == way)
+    named = " and ".join(known[each] for each in known if not endpoint or each == endpoint)
     hint = "Check that this machine is in its authorized networks, and whether a proxy is in between."
     raise Unreachable(f"Cluster {cluster.name} does not answer at {named}.", hint)
 
@@ -329,15 +331,15 @@ def add_to_kubeconfig(
     address: str,
     token: Callable[[], Awaitable[tuple[str, float]]],
     *,
-    practice: Path | None = None,
+    practice_folder: Path | None = None,
 ) -> None:
     """Add the cluster to an in-memory kubeconfig, with a token that is renewed before it expires."""
     from console.kube.kubeconfig import Cluster, Context, User
 
     name = cluster.context
-    authority = cluster.authority if address == cluster.endpoint or practice else None
+    authority = cluster.authority if address == cluster.endpoint or practice_folder else None
     kubeconfig.clusters[name] = Cluster(
-        server=f"https://{address}", certificate_authority_data=authority or None, practice_folder=practice
+        server=f"https://{address}", certificate_authority_data=authority or None, practice_folder=practice_folder
     )
     kubeconfig.users[name] = User(source=token)
     kubeconfig.contexts[name] = Context(name, name)

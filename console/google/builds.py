@@ -89,8 +89,8 @@ class BuildPlan:
         """The names of the images to be built; the folder's name if the build description has none."""
         values = {**self.context.defaults, **self.substitutions, "PROJECT_ID": self.project, "LOCATION": self.location}
 
-        def value(found: re.Match[str]) -> str:
-            return values.get(found["name"], found[0])
+        def value(match: re.Match[str]) -> str:
+            return values.get(match["name"], match[0])
 
         return ", ".join(_SUBSTITUTION.sub(value, each) for each in self.context.images) or self.context.name
 
@@ -189,7 +189,7 @@ class ImageFacts:
         return self.env.get("CUDA_VERSION") or self.labels.get("com.nvidia.cuda.version") or ""
 
     def shows(self, program: str) -> str:
-        """The evidence that the image contains a program; empty if there is none."""
+        """What shows that the image contains a program, a variable or a build step; empty if nothing does."""
         variables, words = _PROGRAM_VERSIONS[program]
         if named := next((name for name in variables if self.env.get(name)), ""):
             return f"{named}={self.env[named]}"
@@ -219,19 +219,19 @@ def bundled_contexts() -> tuple[BuildContext, ...]:
     return tuple(read_context(each) for each in folders)
 
 
-def read_context(place: Path) -> BuildContext:
+def read_context(path: Path) -> BuildContext:
     """The build context in a folder, or around a Dockerfile. Raises BadInput if there is none or it is broken."""
-    folder = place if place.is_dir() else place.parent
-    if not place.exists():
-        raise BadInput(f"There is no folder {place}.", "Name a folder with a Dockerfile, or one of `a4 images`.")
-    dockerfile = "" if place.is_dir() else place.name
+    folder = path if path.is_dir() else path.parent
+    if not path.exists():
+        raise BadInput(f"There is no folder {path}.", "Name a folder with a Dockerfile, or one of `a4 images`.")
+    dockerfile = "" if path.is_dir() else path.name
     described = read_build_description(folder, dockerfile)
     given = described.get("substitutions") or {}
     if not isinstance(given, dict):
         raise BadInput(f"The substitutions of {folder} are not NAME: VALUE pairs.", "Write them as _NAME: value.")
     defaults = {str(name): str(value) for name, value in given.items()}
     used = dict.fromkeys([*_SUBSTITUTION_USE.findall(repr(described)), *defaults])
-    title = _read_title(folder / "Dockerfile" if place.is_dir() else place)
+    title = _read_title(folder / "Dockerfile" if path.is_dir() else path)
     return BuildContext(
         folder.resolve().name, folder, title, defaults, tuple(used), dockerfile, _image_names(described)
     )
@@ -293,7 +293,7 @@ def _read_title(dockerfile: Path) -> str:
 
 
 def plan_problems(plan: BuildPlan) -> tuple[tuple[str, str], ...]:
-    """Why a plan cannot be built: (name of the substitution or empty, sentence)."""
+    """The reasons why a plan cannot be built, each as (substitution it concerns or empty, sentence)."""
     return tuple(_iter_problems(plan))
 
 
@@ -378,7 +378,7 @@ def read_built_images(path: Path) -> tuple[BuiltImage, ...]:
 
 
 def record_builds(path: Path, builds: list[Build]) -> None:
-    """Record the images of builds in a file; a file that cannot be written is ignored."""
+    """Add the images of builds to the record file; an error in writing it is ignored."""
     with suppress(OSError), file_lock(path):
         known = {(each.build, each.image): each for each in read_built_images(path)}
         before = dict(known)
@@ -393,10 +393,10 @@ def record_builds(path: Path, builds: list[Build]) -> None:
 
 
 def forget_build(path: Path, build: str) -> None:
-    """Remove a build that Google does not know from the record."""
+    """Remove a build from the record file, after Google answered that it does not exist."""
     with suppress(OSError), file_lock(path):
         _write_record(path, [each for each in read_built_images(path) if each.build != build])
 
 
-def _write_record(path: Path, found: list[BuiltImage]) -> None:
-    atomic_write(path, json.dumps([asdict(each) for each in found], indent=1).encode())
+def _write_record(path: Path, images: list[BuiltImage]) -> None:
+    atomic_write(path, json.dumps([asdict(each) for each in images], indent=1).encode())

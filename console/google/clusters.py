@@ -49,7 +49,7 @@ class GkeOperation:
 
 @dataclass(frozen=True, slots=True)
 class GkePool:
-    """A node pool; sizes are numbers of nodes."""
+    """A node pool of a GKE cluster; all its sizes count nodes."""
 
     name: str
     status: str  # RUNNING, PROVISIONING, RECONCILING, RUNNING_WITH_ERROR, STOPPING or ERROR
@@ -88,7 +88,7 @@ class GkePool:
 
 @dataclass(frozen=True, slots=True)
 class GkeCluster:
-    """A cluster, with the settings that preflight checks need."""
+    """A GKE cluster with those of its settings that the preflight checks read."""
 
     project: str
     location: str
@@ -117,7 +117,7 @@ class GkeCluster:
 
     @property
     def path(self) -> str:
-        """PROJECT/LOCATION/NAME, which is unique."""
+        """The cluster's unique name PROJECT/LOCATION/NAME."""
         return f"{self.project}/{self.location}/{self.name}"
 
 
@@ -129,11 +129,11 @@ class ClusterList:
     unread: tuple[tuple[str, ConsoleError], ...] = ()  # project -> why its clusters could not be listed
     missing_zones: tuple[str, ...] = ()  # zones that did not answer: clusters there may be missing
 
-    def merge(self, other: ClusterList) -> ClusterList:
+    def merge(self, other_list: ClusterList) -> ClusterList:
         return ClusterList(
-            tuple(sorted((*self.clusters, *other.clusters), key=lambda each: each.path)),
-            tuple(sorted((*self.unread, *other.unread), key=lambda each: each[0])),
-            (*self.missing_zones, *other.missing_zones),
+            tuple(sorted((*self.clusters, *other_list.clusters), key=lambda each: each.path)),
+            tuple(sorted((*self.unread, *other_list.unread), key=lambda each: each[0])),
+            (*self.missing_zones, *other_list.missing_zones),
         )
 
     def find_by_name(self, name: str) -> GkeCluster:
@@ -151,14 +151,14 @@ _GKE_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:.*?-gke\.(\d+))?")
 
 
 def parse_version(version: str) -> tuple[int, ...]:
-    """The numbers of a version for comparison, the last is GKE's patch; empty if it is no version."""
+    """The numbers of a version, comparable as a tuple, GKE's patch last; empty if the text is no version."""
     found = _GKE_VERSION.match(version)
     return tuple(int(each) for each in found.groups() if each is not None) if found else ()
 
 
-def is_older(version: str, floor: str) -> bool:
-    """Whether a version precedes another; the GKE patch counts only if both have one."""
-    mine, other = parse_version(version), parse_version(floor)
+def is_older(version: str, minimum: str) -> bool:
+    """Whether a version is older than `minimum`; GKE's patch counts only if both have one."""
+    mine, other = parse_version(version), parse_version(minimum)
     length = min(len(mine), len(other))
     return mine[:length] < other[:length]
 
@@ -201,7 +201,7 @@ class FirewallRule:
 
 
 def is_port_open(rules: tuple[FirewallRule, ...], port: int) -> bool:
-    """Whether the firewall rule with the highest priority for the port allows a private range; default is closed."""
+    """Whether a private range may reach the port: the rule of highest priority decides, no rule means closed."""
     for rule in rules:
         if rule.covers_port(port) and any(
             each.startswith(_PRIVATE_ADDRESSES) or "." not in each for each in rule.sources

@@ -73,7 +73,7 @@ class Answer:
 
 
 class RegistryClient:
-    """Reads images from all registries; `token`: for Google's, `stand_in`: an address that imitates them."""
+    """Reads images of any registry; `token` logs in to Google's, `stand_in` is the address of an imitation of them."""
 
     def __init__(self, token: str = "", stand_in: str = "") -> None:
         self._token, self._stand_in = token, stand_in
@@ -102,47 +102,47 @@ class RegistryClient:
             history=tuple(each.created_by for each in config.history or () if each.created_by),
         )
 
-    async def _get(self, wanted: ImageReference, rest: str, bearer: dict[str, str]) -> tuple[bytes, str]:
+    async def _get(self, image: ImageReference, rest: str, bearer: dict[str, str]) -> tuple[bytes, str]:
         for attempt in (1, 2):
-            root = f"{self._stand_in}/registry/{wanted.host}" if self._stand_in else f"https://{wanted.host}"
+            root = f"{self._stand_in}/registry/{image.host}" if self._stand_in else f"https://{image.host}"
             answer = await self._request_once(
-                wanted, f"{root}/v2/{wanted.path}/{rest}", {"Accept": _MANIFEST_TYPES, **bearer}
+                image, f"{root}/v2/{image.path}/{rest}", {"Accept": _MANIFEST_TYPES, **bearer}
             )
             asked = answer.headers.get("www-authenticate", "")
             if answer.status == 401 and attempt == 1 and asked.lower().startswith("bearer"):
-                bearer["Authorization"] = await self._fetch_bearer(wanted, dict(_CHALLENGE_PARAMETER.findall(asked)))
+                bearer["Authorization"] = await self._fetch_bearer(image, dict(_CHALLENGE_PARAMETER.findall(asked)))
                 continue
             if not 200 <= answer.status < 300:
-                raise _refusal_error(wanted, answer.status)
+                raise _refusal_error(image, answer.status)
             return answer.body, answer.headers.get("docker-content-digest", "")
         raise AssertionError("the second attempt returns or raises")
 
-    async def _fetch_bearer(self, wanted: ImageReference, parts: Mapping[str, str]) -> str:
-        """A token from the registry's token service; this login is sent to Google's only."""
-        realm = parts.get("realm", "")
+    async def _fetch_bearer(self, image: ImageReference, challenge: Mapping[str, str]) -> str:
+        """A token of the registry's token service; only Google's service is sent this login."""
+        realm = challenge.get("realm", "")
         place = _split_token_url(realm)
         if place is None:
-            raise NotAllowed(f"The registry {wanted.host} requires an unsupported kind of login.", status=401)
-        params = [(key, parts[key]) for key in ("service", "scope") if key in parts]
-        mine = wanted.google and place.netloc == wanted.host
+            raise NotAllowed(f"The registry {image.host} requires an unsupported kind of login.", status=401)
+        params = [(key, challenge[key]) for key in ("service", "scope") if key in challenge]
+        mine = image.google and place.netloc == image.host
         login = {}
         if mine and self._token:
             pair = base64.b64encode(f"oauth2accesstoken:{self._token}".encode()).decode()
             login["Authorization"] = f"Basic {pair}"
         address = urlunsplit(place._replace(query=urlencode([*parse_qsl(place.query), *params]), fragment=""))
-        answer = await self._request_once(wanted, address, login, follows=False)
+        answer = await self._request_once(image, address, login, follows=False)
         if answer.status != 200:
-            raise _refusal_error(wanted, answer.status)
+            raise _refusal_error(image, answer.status)
         token: _TokenResponse = _decode_json(answer.body, _TokenResponse)
         return f"Bearer {token.token or token.access_token or ''}"
 
     async def _request_once(
-        self, wanted: ImageReference, address: str, headers: Mapping[str, str], *, follows: bool = True
+        self, image: ImageReference, address: str, headers: Mapping[str, str], *, follows: bool = True
     ) -> Answer:
         """Send one request; `follows`: follow redirects, never with credentials to another host."""
-        return await asyncio.to_thread(self._transfer, wanted, address, headers, follows=follows)
+        return await asyncio.to_thread(self._transfer, image, address, headers, follows=follows)
 
-    def _transfer(self, wanted: ImageReference, address: str, headers: Mapping[str, str], *, follows: bool) -> Answer:
+    def _transfer(self, image: ImageReference, address: str, headers: Mapping[str, str], *, follows: bool) -> Answer:
         curl, body, found = self._curl, bytearray(), dict[str, str]()
 
         def header(line: bytes) -> None:
@@ -179,9 +179,9 @@ class RegistryClient:
         except pycurl.error as error:
             if len(body) > _MAX_ANSWER_BYTES:
                 raise Unreadable(
-                    f"The registry {wanted.host} answers with more than {_MAX_ANSWER_BYTES >> 20} MiB."
+                    f"The registry {image.host} answers with more than {_MAX_ANSWER_BYTES >> 20} MiB."
                 ) from error
-            raise Unreachable(f"The registry {wanted.host} does not answer.", TRY_AGAIN) from error
+            raise Unreachable(f"The registry {image.host} does not answer.", TRY_AGAIN) from error
         return Answer(int(curl.getinfo(pycurl.RESPONSE_CODE)), found, bytes(body))
 
 
@@ -194,17 +194,17 @@ def _split_token_url(realm: str) -> SplitResult | None:
         return None
 
 
-def _refusal_error(wanted: ImageReference, status: int) -> Refused:
+def _refusal_error(image: ImageReference, status: int) -> Refused:
     if status == 404:
-        return NotFound(f"{wanted} does not exist.", "Check its name and tag.", status=404)
+        return NotFound(f"{image} does not exist.", "Check its name and tag.", status=404)
     if status in {401, 403}:
         hint = (
             "Log in to it, or name an imagePullSecret for the pods."
-            if not wanted.google
+            if not image.google
             else "Ask for Artifact Registry Reader."
         )
-        return NotAllowed(f"This login has no permission to read {wanted}.", hint, status=status)
-    return Refused(f"The registry {wanted.host} answered {status}.", TRY_AGAIN, status=status)
+        return NotAllowed(f"This login has no permission to read {image}.", hint, status=status)
+    return Refused(f"The registry {image.host} answered {status}.", TRY_AGAIN, status=status)
 
 
 def _manifest_for_amd64(manifests: list[_Descriptor]) -> _Descriptor:
@@ -214,8 +214,8 @@ def _manifest_for_amd64(manifests: list[_Descriptor]) -> _Descriptor:
     return manifests[0]
 
 
-def _decode_json(raw: bytes, type_: type[Any]) -> Any:
+def _decode_json(content: bytes, type_: type[Any]) -> Any:
     try:
-        return msgspec.json.decode(raw, type=type_)
+        return msgspec.json.decode(content, type=type_)
     except DECODING_ERRORS as error:
         raise Unreadable(f"The registry's answer cannot be read: {error}.") from error

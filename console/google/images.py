@@ -51,8 +51,8 @@ REFRESH_TIMEOUT = 10.0  # seconds for which the launch form waits to hear what b
 
 
 class GoogleImages:
-    def __init__(self, cloud: GoogleAccount) -> None:
-        self._cloud = cloud
+    def __init__(self, account: GoogleAccount) -> None:
+        self._cloud = account
         self.poll = POLL_SECONDS
         self._listed: tuple[Image, ...] = ()
 
@@ -81,18 +81,18 @@ class GoogleImages:
         """The build contexts included in this program; needs no cluster."""
         return await asyncio.to_thread(bundled_contexts)
 
-    async def find_context(self, word: str) -> BuildContext:
+    async def find_context(self, name: str) -> BuildContext:
         """The included context of that name. Raises NotThere, which lists the known ones."""
         known = await self.list_contexts()
-        found = next((each for each in known if each.name == word), None)
+        found = next((each for each in known if each.name == name), None)
         if found is None:
             names = ", ".join(each.name for each in known)
-            raise NotThere(f"There is no build context {word}.", f"There are {names}; --file DIR takes your own.")
+            raise NotThere(f"There is no build context {name}.", f"There are {names}; --file DIR takes your own.")
         return found
 
-    async def read_context(self, place: Path) -> BuildContext:
+    async def read_context(self, path: Path) -> BuildContext:
         """The build context in the person's folder. Raises BadInput."""
-        return await asyncio.to_thread(read_context, place)
+        return await asyncio.to_thread(read_context, path)
 
     async def new_plan(self, context: BuildContext, project: str = "", location: str = "") -> BuildPlan:
         """A new build plan, with the region's first Docker repository if there is one."""
@@ -167,9 +167,9 @@ class GoogleImages:
         return found.project == number
 
     async def list_builds(
-        self, most: int = MAX_LISTED_BUILDS, project: str = "", location: str = ""
+        self, limit: int = MAX_LISTED_BUILDS, project: str = "", location: str = ""
     ) -> tuple[Build, ...]:
-        found = await (await self._builds_client(project, location)).list_latest(most)
+        found = await (await self._builds_client(project, location)).list_latest(limit)
         await self._record_builds(found)
         return found
 
@@ -257,30 +257,30 @@ class GoogleImages:
         known = {each.build for each in await asyncio.to_thread(read_built_images, self._record_path)}
         await self._record_in_thread([each for each in builds if each.id in known or each.succeeded])
 
-    async def image_choices(self, offer: FieldChoices) -> FieldChoices:
-        """The image choices: recently built ones, then those in `offer`, then those in the registry."""
+    async def image_choices(self, choices: FieldChoices) -> FieldChoices:
+        """The images that a form offers: recently built ones, then those in `choices`, then those in the registry."""
         made = await asyncio.to_thread(read_built_images, self._record_path)
         if any(each.under_way for each in made):
             await self._refresh_recorded([each for each in made if each.under_way])
             made = await asyncio.to_thread(read_built_images, self._record_path)
-        about = dict(offer.about)
+        about = dict(choices.about)
         names: dict[str, None] = {}
         for each in made:
             if each.status == "SUCCESS" or each.under_way:
                 names[each.image] = None
                 about[each.image] = "built" if each.status == "SUCCESS" else "being built"
-        names |= dict.fromkeys(offer.names)
+        names |= dict.fromkeys(choices.names)
         for image in self._listed:
             for reference in image.references:
                 names[reference] = None
                 about.setdefault(reference, "in the registry")
-        return replace(offer, names=tuple(names), about=about, why="" if names else offer.why)
+        return replace(choices, names=tuple(names), about=about, why="" if names else choices.why)
 
-    async def _refresh_recorded(self, made: Sequence[BuiltImage]) -> None:
-        """Update the recorded state of running builds, as far as Google answers."""
+    async def _refresh_recorded(self, images: Sequence[BuiltImage]) -> None:
+        """Update the state of recorded builds that were still running, as far as Google answers."""
         with suppress(TimeoutError):
             async with asyncio.timeout(REFRESH_TIMEOUT):
-                for each in made:
+                for each in images:
                     with suppress(ConsoleError):
                         try:
                             await self.read_build(each.build, each.project, each.location)

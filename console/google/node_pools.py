@@ -73,7 +73,7 @@ class PoolStatus:
 
     @property
     def state(self) -> str:
-        """One word: "ok", "busy" or "bad"."""
+        """The pool's state in one word: "ok", "busy" or "bad"."""
         if self.pool.status in FAILED_STATES or (self.failed and not self.operations):
             return "bad"
         busy = self.operations or self.pool.status not in HEALTHY_STATES or self.short
@@ -81,12 +81,12 @@ class PoolStatus:
 
     @property
     def short(self) -> int:
-        """Number of nodes missing or not ready, compared with the target size."""
+        """How many nodes of the target size are missing or not ready."""
         return max(0, (self.target or 0) - self.ready)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Statements about the pool, the most urgent first; empty if all is well."""
+        """What is wrong or under way in the pool, the most urgent first; empty if all is well."""
         found = (
             [self.pool.message.strip().rstrip(".")] if self.pool.status in FAILED_STATES and self.pool.message else []
         )
@@ -105,7 +105,7 @@ class PoolStatus:
         return tuple(found)
 
     def resize_losses(self, nodes: int) -> tuple[str, ...]:
-        """What resizing to `nodes` would remove, to be confirmed first."""
+        """What a resize to `nodes` would take away, a sentence each; the person confirms it first."""
         less = self.nodes - nodes
         words = (
             f"{_format_nodes(less)} {'goes' if less == 1 else 'go'} with the pods on {'it' if less == 1 else 'them'}."
@@ -130,7 +130,7 @@ class PoolStatus:
 
 
 class GooglePool(Pool, frozen=True, kw_only=True):
-    """A node pool of the fleet, with its state as GKE reports it."""
+    """A node pool seen from the cluster's nodes, together with its state at Google."""
 
     facts: PoolStatus
     requests: int = 0  # requests to DWS that wait for machines of such a pool
@@ -222,10 +222,10 @@ def format_operation(operation: GkeOperation, nodes: int = 0) -> str:
     return f"{words}: {done or 0} of {_format_nodes(total)} done" if total else words
 
 
-def format_operation_of(operation: GkeOperation, whose: str, nodes: int = 0) -> str:
-    """`format_operation` as a sentence: "a4-spot is being resized", "a4-spot: 1 of 4 nodes is being repaired"."""
+def format_operation_of(operation: GkeOperation, owner: str, nodes: int = 0) -> str:
+    """An operation and its pool: "a4-spot is being resized", "a4-spot: 1 of 4 nodes is being repaired"."""
     words = format_operation(operation, nodes)
-    return f"{whose} {words}" if words.startswith(("is ", "gets ")) else f"{whose}: {words}"
+    return f"{owner} {words}" if words.startswith(("is ", "gets ")) else f"{owner}: {words}"
 
 
 def format_operation_kind(kind: str) -> str:
@@ -242,7 +242,7 @@ def _is_or_are(number: int) -> str:
 
 
 def merge_google_pools(found: Iterable[Pool], picture: PoolsSnapshot | None) -> tuple[Pool, ...]:
-    """Pools of the nodes with Google's data, followed by Google's pools without nodes."""
+    """The pools that nodes show, joined with Google's data; then Google's pools that have no nodes."""
     pools = tuple(found)
     if picture is None:
         return pools
@@ -295,11 +295,11 @@ HOST_FAULTS = {  # what a host may be reported for
 
 
 class NodePools:
-    """The connected cluster's node pools; only calls of its methods ask Google."""
+    """The connected cluster's node pools; Google is asked only when a method is called."""
 
-    def __init__(self, watched: WatchedCluster, cloud: GoogleAccount) -> None:
-        self._watched = watched
-        self._cloud = cloud
+    def __init__(self, cluster: WatchedCluster, account: GoogleAccount) -> None:
+        self._watched = cluster
+        self._cloud = account
         self._seen: dict[str, PoolsSnapshot] = {}  # by context: what was last seen of the pools of its cluster
 
     async def read_snapshot(self) -> PoolsSnapshot:
@@ -462,7 +462,7 @@ async def list_provisioning_requests(client: Client) -> tuple[ProvisioningReques
     """ProvisioningRequests of all namespaces, latest first; empty if the cluster has no DWS."""
     try:
         body = await client.request(
-            "GET", _PROVISIONING_REQUESTS, params={"limit": _REQUESTS_LIMIT}, doing="list ProvisioningRequests"
+            "GET", _PROVISIONING_REQUESTS, params={"limit": _REQUESTS_LIMIT}, action="list ProvisioningRequests"
         )
     except NotFound:
         return ()

@@ -23,7 +23,7 @@ _POOL_LABEL, _RESERVATION_LABEL = "cloud.google.com/gke-nodepool", "cloud.google
 
 
 class GoogleServices:
-    """Google Cloud for a cluster, or for a login alone; Google's libraries are loaded on first use."""
+    """All of Google Cloud for a cluster, or for a login alone; its libraries are imported on first use."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ async def _bucket_choices(google: GoogleServices) -> FieldChoices:
 async def _file_system_choices(
     google: GoogleServices, title: str, listing: Awaitable[Sequence[LustreInstance | FilestoreInstance]]
 ) -> FieldChoices:
-    """Choices of mountable file systems; each fills several fields."""
+    """Choices of mountable file systems for a form; a choice fills in several fields at once."""
     found, region = await listing, await google.storage.cluster_region()
     ready, about = [each for each in found if each.ready and each.endpoint], {}
     for each in ready:
@@ -117,7 +117,7 @@ async def _image_choices(google: GoogleServices) -> FieldChoices:
 
 
 async def _pool_choices(google: GoogleServices) -> FieldChoices:
-    """Choices of node pools and reservations as node labels, including empty pools."""
+    """Choices of node pools (also empty ones) and reservations for a form, as the node labels that select them."""
     _, cluster = await google.cloud.connected_cluster()
     about = {}
     for pool in (each for each in cluster.pools if each.accelerators):

@@ -150,8 +150,8 @@ MAX_CONCURRENT_OBJECTS = 4  # objects that come at the same time
 class CloudStorage:
     """Buckets and file systems that the login can see, and uploads of job logs."""
 
-    def __init__(self, cloud: GoogleAccount, logs: Callable[[], LogService]) -> None:
-        self._cloud = cloud
+    def __init__(self, account: GoogleAccount, logs: Callable[[], LogService]) -> None:
+        self._cloud = account
         self._logs = logs
         self._buckets: dict[str, Buckets] = {}
 
@@ -197,7 +197,7 @@ class CloudStorage:
         objects, more = await buckets.list_folder(place)
         latest = None
         if any(each.title == LATEST_MARKER for each in objects):
-            text = (await buckets.read_bytes(GcsPlace(place.bucket, place.folder + LATEST_MARKER), most=100)).strip()
+            text = (await buckets.read_bytes(GcsPlace(place.bucket, place.folder + LATEST_MARKER), limit=100)).strip()
             latest = int(text) if text.isdigit() else None
         return FolderListing(
             place, sort_and_mark_checkpoints(objects, latest), _listing_note(place, objects, latest), more
@@ -208,9 +208,9 @@ class CloudStorage:
             async for each in found:
                 yield each
 
-    async def read_parts(self, bucket: str, wanted: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
+    async def read_parts(self, bucket: str, byte_ranges: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
         """A range of bytes of each object; shorter at its end, empty if it does not exist."""
-        return await (await self._buckets_of()).read_parts(bucket, wanted)
+        return await (await self._buckets_of()).read_parts(bucket, byte_ranges)
 
     async def fetch_folder(
         self, place: GcsPlace, folder: Path, progress: Callable[[CopyProgress], None] = lambda _: None
@@ -241,17 +241,17 @@ class CloudStorage:
         meter.total, meter.all_files = sum(each.bytes for each, _ in wanted), len(wanted)
         room = asyncio.Semaphore(MAX_CONCURRENT_OBJECTS)
 
-        async def download(stored: StoredObject, target: Path) -> None:
+        async def download(obj: StoredObject, target: Path) -> None:
             nonlocal kept
             async with room:
-                meter.report(stored.name)
+                meter.report(obj.name)
                 try:
                     came: bool = await self._cloud.call(
                         "cloud_storage",
-                        lambda api, _: api.download_object(buckets, place.bucket, stored, target, meter.add_file),
+                        lambda api, _: api.download_object(buckets, place.bucket, obj, target, meter.add_file),
                     )
                 except ConsoleError as error:
-                    problems.append((stored.name, str(error)))
+                    problems.append((obj.name, str(error)))
                 else:
                     kept += not came
                     meter.finish_file()
@@ -272,7 +272,7 @@ class CloudStorage:
 
         self._cloud.require_writable(f"store the logs of {job}")
         buckets = await self._buckets_of()
-        there, _ = await buckets.list_folder(GcsPlace(place.bucket, place.folder), most=1)
+        there, _ = await buckets.list_folder(GcsPlace(place.bucket, place.folder), limit=1)
         if there and not replace:
             raise Conflict(f"{place} is not empty.", "Choose another folder, or replace what is there.")
         with tempfile.TemporaryDirectory(prefix="a4-logs-") as folder:
@@ -302,29 +302,29 @@ class CloudStorage:
         return _nearest_first(found, await self.cluster_region())
 
 
-def _nearest_first(found: Iterable[InstanceT], region: str) -> tuple[InstanceT, ...]:
-    """File systems of the cluster's region first, and among them mountable ones."""
+def _nearest_first(instances: Iterable[InstanceT], region: str) -> tuple[InstanceT, ...]:
+    """File systems sorted: those of the cluster's region first, and mountable ones before others."""
 
-    def remoteness(each: InstanceT) -> tuple[bool, bool]:
-        near = bool(region) and each.location.split("-")[:2] == region.split("-")[:2]
-        return not near, not each.ready
+    def remoteness(instance: InstanceT) -> tuple[bool, bool]:
+        near = bool(region) and instance.location.split("-")[:2] == region.split("-")[:2]
+        return not near, not instance.ready
 
-    return tuple(sorted(found, key=remoteness))
+    return tuple(sorted(instances, key=remoteness))
 
 
-def _listing_note(place: GcsPlace, objects: Sequence[StoredObject], latest: int | None) -> str:
+def _listing_note(place: GcsPlace, objects: Sequence[StoredObject], latest_iteration: int | None) -> str:
     iterations = [each.iteration for each in objects if each.iteration is not None]
     if iterations:
         found = f"{len(iterations)} checkpoint{'' if len(iterations) == 1 else 's'}, the last of iteration"
         words = f"{found} {max(iterations)}."
-        if latest is None:
+        if latest_iteration is None:
             return f"{words} No {LATEST_MARKER} says which one is complete."
-        if latest not in iterations:
-            return f"{words} {LATEST_MARKER} names {latest}, which does not exist here."
+        if latest_iteration not in iterations:
+            return f"{words} {LATEST_MARKER} names {latest_iteration}, which does not exist here."
         return (
             words
-            if latest == max(iterations)
-            else f"{words} {LATEST_MARKER} names {latest}: later ones may be incomplete."
+            if latest_iteration == max(iterations)
+            else f"{words} {LATEST_MARKER} names {latest_iteration}: later ones may be incomplete."
         )
     folder = next((each for each in objects if each.title == f"{TENSORBOARD_FOLDER}/"), None)
     inside = f"/{TENSORBOARD_FOLDER}/" in f"/{place.path}"

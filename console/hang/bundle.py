@@ -40,7 +40,7 @@ _KEPT_LINE_WORDS = ("NCCL", "Xid", "ProcessGroup", "Watchdog")
 
 
 def bundle_folder(cluster: WatchedCluster) -> Path:
-    """The folder for bundles; a practice cluster's own folder if connected to one."""
+    """The folder into which bundles are written: the practice cluster's own if connected to one."""
     return (cluster.current_connection.target.cluster.practice_folder or state_folder()) / "hangs"
 
 
@@ -49,7 +49,7 @@ def bundle_name(job: str) -> str:
 
 
 async def write_unasked_bundle(cluster: WatchedCluster, namespace: str, report: HangReport) -> HangReport:
-    """Write a bundle on the console's own initiative and delete the oldest; the report with its path, or the error."""
+    """Write a bundle that nobody asked for and delete the oldest; returns the report with the path or the error."""
     try:
         folder = bundle_folder(cluster) / "unasked"
         place = folder / bundle_name(report.job)
@@ -62,7 +62,7 @@ async def write_unasked_bundle(cluster: WatchedCluster, namespace: str, report: 
 
 
 def find_unasked_bundle(cluster: WatchedCluster, job: str, since: float) -> Path | None:
-    """The newest bundle on a hang of this job that was written automatically after `since` (epoch seconds)."""
+    """The newest bundle on this job's hang that the console wrote by itself after `since` (epoch seconds)."""
     name = re.compile(rf"{re.escape(job)}-\d{{8}}-\d{{6}}\.tar\.gz")
     with suppress(OSError):
         every = [each for each in (bundle_folder(cluster) / "unasked").iterdir() if name.fullmatch(each.name)]
@@ -77,9 +77,9 @@ def _remove_old(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangReport | SlowReport, place: Path) -> int:
+async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangReport | SlowReport, path: Path) -> int:
     """Write the bundle (.tar.gz, mode 0600) and return its size. Raises BadInput if the file exists."""
-    await asyncio.to_thread(check_new_file, place)
+    await asyncio.to_thread(check_new_file, path)
     fleet = cluster.fleet
     jobset = find_job(fleet, namespace, report.job)
     every = pod_slots(jobset, fleet)
@@ -96,7 +96,7 @@ async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangRepo
         "events.json": [msgspec.to_builtins(event) for event in (*fleet.events_of(jobset), *of_nodes)],
     }
     data = await asyncio.to_thread(_pack_archive, report, files)
-    await asyncio.to_thread(write_new_file, place, data)
+    await asyncio.to_thread(write_new_file, path, data)
     return len(data)
 
 

@@ -14,13 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.attach.fan_out import (
-    PYTHON_FROM_INPUT,
-    Exec,
-    PodAnswers,
-    run_and_collect,
-    run_in_pods,
-)
+from console.attach.fan_out import PYTHON_FROM_INPUT, Exec, PodAnswers, run_and_collect, run_in_pods
 from console.decoding import decode_apart
 from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused
 from console.folders import check_new_file, write_new_file
@@ -138,10 +132,10 @@ class JobInspector:
         self,
         cluster: WatchedCluster,
         run: Exec | None = None,
-        keep: Callable[[Diagnosis], Awaitable[None]] | None = None,
+        store: Callable[[Diagnosis], Awaitable[None]] | None = None,
     ) -> None:
-        """`run`: runs a command in a pod, by default the cluster's exec; `keep`: records a diagnosis."""
-        self._cluster, self._keep = cluster, keep
+        """`run`: runs a command in a pod, by default the cluster's exec; `store`: records a diagnosis."""
+        self._cluster, self._keep = cluster, store
         self._run = run or self._exec_in_pod
         self.reports: dict[tuple[str, str], HangReport] = {}  # the last report of each job
         self.slow_reports: dict[tuple[str, str], SlowReport] = {}
@@ -153,7 +147,7 @@ class JobInspector:
         self.slow_reports = {}  # what is still measured there goes into the old one
 
     async def _exec_in_pod(
-        self, pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]
+        self, pod: Pod, argv: Sequence[str], stdin: bytes, accept: Callable[[int, bytes], None]
     ) -> int:
         from console.kube import exec as executing
 
@@ -161,7 +155,7 @@ class JobInspector:
         container = pod.main.name if pod.main else ""
         doing = f"look at the processes of pod {pod.name}"
         return await executing.run(
-            client, pod.namespace, pod.name, argv, take, container=container, stdin=stdin, doing=doing
+            client, pod.namespace, pod.name, argv, accept, container=container, stdin=stdin, action=doing
         )
 
     async def inspect_job(
@@ -170,14 +164,14 @@ class JobInspector:
         name: str,
         *,
         all_stacks: bool = False,
-        recorder: bool = True,
-        answered: Callable[[int, int], None] = lambda *_: None,
+        reads_recorder: bool = True,
+        on_answer: Callable[[int, int], None] = lambda *_: None,
     ) -> HangReport:
-        """Inspect every process of a job, or wait for who does. `answered` is called with (answered pods, all pods).
+        """Inspect every process of a job, or wait for who does. `on_answer` is called with (answered pods, all pods).
 
         py-spy, which halts a process for a moment, looks only at the ranks for which the others wait by the flight
         recorder or by NCCL; at all where these name nobody, or do not explain it, and with `all_stacks`. Without
-        `recorder` no flight recorder is asked for a dump, the first of which halts a rank for about two seconds.
+        `reads_recorder` no flight recorder is asked for a dump, the first of which halts a rank for about two seconds.
 
         NotFound if there is no such job or nothing of it runs; NotAllowed in read-only mode, and Refused and its kin
         where every pod refuses. What fails in one pod is in the report.
@@ -188,11 +182,11 @@ class JobInspector:
             return (
                 last
                 if last is not None and last.at > asked and not (all_stacks and last.spared)
-                else await self._inspect_pods(namespace, name, all_stacks, recorder, answered)
+                else await self._inspect_pods(namespace, name, all_stacks, reads_recorder, on_answer)
             )
 
     async def _inspect_pods(
-        self, namespace: str, name: str, all_stacks: bool, recorder: bool, answered: Callable[[int, int], None]
+        self, namespace: str, name: str, all_stacks: bool, reads_recorder: bool, on_answer: Callable[[int, int], None]
     ) -> HangReport:
         every = self.running_ranks(namespace, name)
         self._cluster.connection_for_change(f"inspect {name}")
@@ -201,15 +195,15 @@ class JobInspector:
         def count_pod(_: PodSlot) -> None:
             nonlocal done
             done += 1
-            answered(done, len(every))
+            on_answer(done, len(every))
 
         argv = (
             ["sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe))]
             + ["all-stacks"] * all_stacks
-            + ["no-recorder"] * (not recorder)
+            + ["no-recorder"] * (not reads_recorder)
         )
         outputs = await run_in_pods(
-            self._run, every, argv, probe, PROBE_TIMEOUT, flow=ANSWER_FLOW_SECONDS, answered=count_pod
+            self._run, every, argv, probe, PROBE_TIMEOUT, flow=ANSWER_FLOW_SECONDS, on_answer=count_pod
         )
         answers: Answers[PodSlot] = await decode_apart(
             PODS_ANSWER,
@@ -241,7 +235,7 @@ class JobInspector:
             describe_dumps(dumps)
             if dumps
             else "no rank can be asked for it; PyTorch can where a job was launched with `diagnosis`"
-            if recorder
+            if reads_recorder
             else "not asked, which would halt ranks of a job that may be another person's",
             tuple(dumps),
             describe_transports(outputs, len(able), len(every)),
@@ -328,23 +322,23 @@ class JobInspector:
         name: str,
         seconds: float,
         *,
-        recorder: bool = False,
-        most: float = MAX_ASKED_SECONDS,
+        reads_recorder: bool = False,
+        max_seconds: float = MAX_ASKED_SECONDS,
         only_nccl: bool = False,
     ) -> SlowReport:
         """The ranks that the others wait for, by NCCL RAS in the first pod that answers; raises what `job` raises.
 
-        One command in one pod: NCCL of any rank answers for all. `seconds`: how long it is asked; up to `most` if it
-        makes too few steps for a verdict until then. With `recorder` all ranks then dump their flight recorders, which
-        show GPUs and links; the first dump pauses them for seconds. Then py-spy looks at the slow ranks and at one
-        other. `only_nccl`: NCCL alone, for a look that nobody asked for.
+        One command in one pod: NCCL of any rank answers for all. `seconds`: how long it is asked; up to `max_seconds`
+        if it makes too few steps for a verdict until then. With `reads_recorder` all ranks then dump their flight
+        recorders, which show GPUs and links; the first dump pauses them for seconds. Then py-spy looks at the slow
+        ranks and at one other. `only_nccl`: NCCL alone, for a look that nobody asked for.
         """
         every, reports = self.running_ranks(namespace, name), self.slow_reports
-        read = await self._poll_nccl(namespace, name, every, seconds, most)
+        read = await self._poll_nccl(namespace, name, every, seconds, max_seconds)
         report = add_locations(
             await decode_apart(RAS_ANSWER, partial(find_slow_ranks, read)), lambda late: locate_late_rank(late, every)
         )
-        if recorder:
+        if reads_recorder:
             report = await self._add_times(report, every, argv=("times", f"{seconds:g}"))
         report = await self._add_samples(report, every, seconds_to_sample(report, seconds))
         report, known = replace(report, job=name, at=SERVER_CLOCK.now()), reports.get((namespace, name))
@@ -356,15 +350,15 @@ class JobInspector:
         return report
 
     async def _poll_nccl(
-        self, namespace: str, name: str, every: Sequence[PodSlot], seconds: float, most: float
+        self, namespace: str, name: str, all_ranks: Sequence[PodSlot], seconds: float, max_seconds: float
     ) -> RasPolls:
         self._cluster.connection_for_change(f"ask NCCL in {name}")
         script = await asyncio.to_thread(_POLL_RAS_SCRIPT.read_bytes)
-        words = (str(len(script)), f"{seconds:g}", f"{most:g}", str(MIN_STEPS), str(MIN_POLLS))
+        words = (str(len(script)), f"{seconds:g}", f"{max_seconds:g}", str(MIN_STEPS), str(MIN_POLLS))
         # Pods that do not run count too; and a pod may have more processes than GPUs.
         pods = pod_slots(find_job(self._cluster.fleet, namespace, name), self._cluster.fleet)
         most_ranks = sum(max(rank.gpus, MAX_PROCESSES) for rank in pods)
-        for rank in every[:RAS_TRIES]:
+        for rank in all_ranks[:RAS_TRIES]:
             assert rank.pod is not None
             try:
                 output = await run_and_collect(
@@ -372,7 +366,7 @@ class JobInspector:
                     rank.pod,
                     ("sh", "-c", PYTHON_FROM_INPUT, "sh", *words),
                     script,
-                    max(seconds, most) + PROBE_TIMEOUT,
+                    max(seconds, max_seconds) + PROBE_TIMEOUT,
                     flow=ANSWER_FLOW_SECONDS,
                 )
                 read = await decode_apart(RAS_ANSWER, partial(parse_polls, output, most_ranks))
@@ -386,16 +380,16 @@ class JobInspector:
                 break
         return read
 
-    async def _add_times(self, report: SlowReport, every: Sequence[PodSlot], argv: Sequence[str]) -> SlowReport:
+    async def _add_times(self, report: SlowReport, all_ranks: Sequence[PodSlot], argv: Sequence[str]) -> SlowReport:
         probe = await asyncio.to_thread(_PROBE_SCRIPT.read_bytes)
         whole = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), *argv)
-        outputs = await run_in_pods(self._run, every, whole, probe, PROBE_TIMEOUT, flow=ANSWER_FLOW_SECONDS)
-        addresses = {rank.pod.ip: rank.number for rank in every if rank.pod is not None}
+        outputs = await run_in_pods(self._run, all_ranks, whole, probe, PROBE_TIMEOUT, flow=ANSWER_FLOW_SECONDS)
+        addresses = {rank.pod.ip: rank.number for rank in all_ranks if rank.pod is not None}
         times = await decode_apart("What the pods tell of times", partial(read_times, outputs.texts, addresses))
-        return add_times(report, times, {rank.number: rank.node for rank in every})
+        return add_times(report, times, {rank.number: rank.node for rank in all_ranks})
 
-    async def _add_samples(self, report: SlowReport, every: Sequence[PodSlot], seconds: float) -> SlowReport:
-        numbers = choose_sampled(report, every)
+    async def _add_samples(self, report: SlowReport, all_ranks: Sequence[PodSlot], seconds: float) -> SlowReport:
+        numbers = choose_sampled(report, all_ranks)
         if not numbers:
             return report
         probe = await asyncio.to_thread(_PROBE_SCRIPT.read_bytes)
@@ -409,7 +403,7 @@ class JobInspector:
             f"{seconds:g}",
             ",".join(map(str, numbers)),
         )
-        wanted = [rank for rank in every if any(number // rank.gpus == rank.number for number in numbers)]
+        wanted = [rank for rank in all_ranks if any(number // rank.gpus == rank.number for number in numbers)]
         outputs = await run_in_pods(self._run, wanted, argv, probe, seconds + PROBE_TIMEOUT, flow=ANSWER_FLOW_SECONDS)
         return await decode_apart(
             "What py-spy told in the pods", lambda: add_samples(report, *read_samples(outputs.texts))
@@ -441,17 +435,17 @@ class JobInspector:
                 return ""
             await asyncio.sleep(POD_END_TIMEOUT / 20)
 
-    def _absent_pods(self, namespace: str, name: str, running: Sequence[PodSlot]) -> tuple[tuple[int, str], ...]:
-        """Pods of the running parts of the job that have ended or do not exist: (pod index, status)."""
-        fleet, parts = self._cluster.fleet, {rank.replicated_job for rank in running}
+    def _absent_pods(self, namespace: str, name: str, running_pods: Sequence[PodSlot]) -> tuple[tuple[int, str], ...]:
+        """(pod index, status) of the job's pods that have ended or do not exist although their part runs."""
+        fleet, parts = self._cluster.fleet, {rank.replicated_job for rank in running_pods}
         every = pod_slots(found, fleet) if (found := fleet.jobsets.get((namespace, name))) else ()
         absent = (rank for rank in every if rank.replicated_job in parts and rank.phase != "Running")
         return tuple((rank.number, rank.status) for rank in absent)
 
-    async def _query_ras(self, every: Sequence[PodSlot]) -> tuple[RasReport, str]:
-        """NCCL's RAS report, from the first of these pods that has one, and why there is none."""
+    async def _query_ras(self, all_ranks: Sequence[PodSlot]) -> tuple[RasReport, str]:
+        """The RAS report of the first of these pods whose NCCL gives one, and why there is none."""
         problem = ""
-        for rank in every:
+        for rank in all_ranks:
             first, why = await self._ask_ras(rank)
             if first is not None:
                 if not first.behind:
@@ -496,15 +490,15 @@ class JobInspector:
         }
 
     async def record_profile(
-        self, namespace: str, name: str, process: TracedProcess, py_spy: str, seconds: float, place: Path
+        self, namespace: str, name: str, process: TracedProcess, py_spy: str, seconds: float, path: Path
     ) -> int:
         """Record a process with py-spy into a local file: a flame graph (SVG), or speedscope JSON for a .json path.
 
         Its size in bytes. Whole or not at all. Raises BadInput if the file is there or cannot be written, ProgramFailed
         if py-spy could not record.
         """
-        form = "speedscope" if place.suffix.lower() == ".json" else "flamegraph"
-        await asyncio.to_thread(check_new_file, place)
+        form = "speedscope" if path.suffix.lower() == ".json" else "flamegraph"
+        await asyncio.to_thread(check_new_file, path)
         if process.pid is None:
             raise NotFound(f"Rank {process.rank} of {name} has no process to record.")
         if process.program:
@@ -518,7 +512,7 @@ class JobInspector:
         argv = ("sh", "-c", _RECORD_PROFILE, "sh", py_spy or "py-spy", f"{seconds:g}", str(process.pid), form)
         try:
             recorded = await run_and_collect(
-                self._run, pod, argv, b"", seconds + PROBE_TIMEOUT, most=MAX_RECORDING_BYTES
+                self._run, pod, argv, b"", seconds + PROBE_TIMEOUT, max_bytes=MAX_RECORDING_BYTES
             )
         except ProgramFailed as error:
             raise ProgramFailed(
@@ -526,23 +520,23 @@ class JobInspector:
             ) from error
         if not recorded.rstrip().endswith(b"</svg>" if form == "flamegraph" else b"}"):
             raise ProgramFailed(f"The recording of rank {process.rank} is incomplete.", "Try again.")
-        await asyncio.to_thread(write_new_file, place, recorded)
+        await asyncio.to_thread(write_new_file, path, recorded)
         return len(recorded)
 
-    async def read_process_fact(self, namespace: str, name: str, process: TracedProcess, what: str) -> str:
-        """A file in /proc of a process (one of FACTS), or ten seconds of strace."""
+    async def read_process_fact(self, namespace: str, name: str, process: TracedProcess, fact_name: str) -> str:
+        """The content of a /proc file of a process (a name of FACTS), or ten seconds of strace output."""
         pod = next((rank.pod for rank in self.running_ranks(namespace, name) if rank.name == process.pod), None)
         if pod is None or process.pid is None:
             raise NotFound(f"Rank {process.rank} of {name} has no process.")
-        script = _FACT_SCRIPTS[what].replace('"$1', '"${A4_PROC:-/proc}/$1')
+        script = _FACT_SCRIPTS[fact_name].replace('"$1', '"${A4_PROC:-/proc}/$1')
         argv = ("sh", "-c", script, "sh", str(process.pid), str(process.pid))
         output = await run_and_collect(self._run, pod, argv, b"", PROBE_TIMEOUT)
         return output.decode(errors="replace")
 
 
-def _jobset_uid(every: Sequence[PodSlot]) -> str:
+def _jobset_uid(all_ranks: Sequence[PodSlot]) -> str:
     """The uid of the JobSet that has these pods; empty if it has none yet."""
-    return next((rank.pod.jobset_uid for rank in every if rank.pod is not None), "")
+    return next((rank.pod.jobset_uid for rank in all_ranks if rank.pod is not None), "")
 
 
 async def ask_torch_analyser(run: Exec, pod: Pod, dumps: Sequence[RankDump]) -> TorchAnalysis | None:

@@ -27,11 +27,11 @@ class OwnJobInspector:
     def __init__(
         self,
         cluster: WatchedCluster,
-        runs: Callable[[], SessionRuns],
+        session_runs: Callable[[], SessionRuns],
         inspector: Callable[[], JobInspector],
         diagnoses: Diagnoses,
     ) -> None:
-        self._cluster, self._runs, self._inspector, self._diagnoses = cluster, runs, inspector, diagnoses
+        self._cluster, self._runs, self._inspector, self._diagnoses = cluster, session_runs, inspector, diagnoses
         self._inspections = asyncio.Semaphore(MAX_CONCURRENT_JOBS)
         # Apart, as this takes up to five minutes, for which a hang does not wait.
         self._measurements = asyncio.Semaphore(MAX_CONCURRENT_JOBS)
@@ -61,7 +61,7 @@ class OwnJobInspector:
         return jobset
 
     async def inspect(self, key: Key) -> None:
-        """Make a hang report of the person's own job, and a bundle if it names a cause. Raises NotAllowed."""
+        """Inspect the person's own job for a hang, and write a bundle if a cause is found. Raises NotAllowed."""
         async with self._inspections:
             if await self.find(key) is None:
                 return

@@ -53,7 +53,7 @@ async def is_allowed(
     body = await client.request(
         "POST",
         "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-        doing="check the permissions of the account",
+        action="check the permissions of the account",
         body=msgspec.json.encode(review),
     )
     try:
@@ -68,7 +68,7 @@ async def whoami(client: Client) -> str:
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     try:
         body = await client.request(
-            "POST", path, doing="read the name of the account", body=msgspec.json.encode(review)
+            "POST", path, action="read the name of the account", body=msgspec.json.encode(review)
         )
         return str(msgspec.json.decode(body, type=dict[str, Any])["status"]["userInfo"]["username"] or "")
     except (Refused, *DECODING_ERRORS, LookupError, TypeError):
@@ -80,47 +80,47 @@ async def set_node_labels(client: Client, node: str, labels: Mapping[str, str | 
     await _patch_node(client, node, {"metadata": {"labels": labels}}, f"label node {node}")
 
 
-async def cordon(client: Client, node: str, *, on: bool, reason: str = "") -> None:
-    """Mark a node unschedulable (`on`) or schedulable; the reason is stored as an annotation with the mark."""
+async def cordon(client: Client, node: str, *, is_cordoned: bool, reason: str = "") -> None:
+    """Mark a node unschedulable (`is_cordoned`) or schedulable; the reason is stored as an annotation with the mark."""
     patch = {
-        "metadata": {"annotations": {CORDON_REASON_ANNOTATION: reason if on and reason else None}},
-        "spec": {"unschedulable": True if on else None},
+        "metadata": {"annotations": {CORDON_REASON_ANNOTATION: reason if is_cordoned and reason else None}},
+        "spec": {"unschedulable": True if is_cordoned else None},
     }
-    await _patch_node(client, node, patch, f"{'cordon' if on else 'uncordon'} node {node}")
+    await _patch_node(client, node, patch, f"{'cordon' if is_cordoned else 'uncordon'} node {node}")
 
 
-async def _patch_node(client: Client, node: str, patch: Mapping[str, Any], doing: str) -> None:
+async def _patch_node(client: Client, node: str, patch: Mapping[str, Any], action: str) -> None:
     body = msgspec.json.encode(patch)
     await client.request(
-        "PATCH", _object_path("/api/v1/nodes", node), doing=doing, body=body, content=_MERGE_PATCH_TYPE
+        "PATCH", _object_path("/api/v1/nodes", node), action=action, body=body, content=_MERGE_PATCH_TYPE
     )
 
 
 async def delete_pod(client: Client, namespace: str, name: str) -> None:
     """Delete a pod with its own termination grace period."""
-    await client.request("DELETE", pod_path(namespace, name), doing=f"delete pod {name}")
+    await client.request("DELETE", pod_path(namespace, name), action=f"delete pod {name}")
 
 
-async def _object_path_by_kind(catalogue: ApiDiscovery, word: str, namespace: str, name: str) -> str:
-    """URL path of an object whose kind is named in singular or plural, in any case."""
-    wanted = word.lower()
+async def _object_path_by_kind(discovery: ApiDiscovery, typed_name: str, namespace: str, name: str) -> str:
+    """The URL path of an object; `typed_name` is its kind in singular or plural, in any case."""
+    wanted = typed_name.lower()
     names = {wanted, f"{wanted}s", f"{wanted}es", f"{wanted.removesuffix('y')}ies"}
     kind = next((each for each in KINDS if each.plural in names), None)
     if kind is None:
         plural = next((each for each in _UNWATCHED_KINDS if each in names), None)
         if plural is None:
-            raise BadInput(f"{word} is not a kind that can be shown.")
+            raise BadInput(f"{typed_name} is not a kind that can be shown.")
         kind = Kind(plural, "", ("v1",), plural not in _CLUSTER_SCOPED_KINDS)
-    version = await catalogue.version(kind)
+    version = await discovery.version(kind)
     if not version:
         raise NotFound(f"This cluster does not serve {kind.plural}.", status=404)
     return _object_path(kind.path(version, quote(namespace, safe="") if kind.namespaced else ""), name)
 
 
-async def read_manifest(client: Client, catalogue: ApiDiscovery, word: str, namespace: str, name: str) -> str:
+async def read_manifest(client: Client, discovery: ApiDiscovery, kind_name: str, namespace: str, name: str) -> str:
     """The live object as YAML, without managedFields and with the data of a Secret masked."""
-    path = await _object_path_by_kind(catalogue, word, namespace, name)
-    body = await client.request("GET", path, doing=f"show {word} {name}")
+    path = await _object_path_by_kind(discovery, kind_name, namespace, name)
+    body = await client.request("GET", path, action=f"show {kind_name} {name}")
     data = read_object(body, dict[str, Any])
     metadata = data.get("metadata")
     if isinstance(metadata, dict):
@@ -134,26 +134,26 @@ async def read_manifest(client: Client, catalogue: ApiDiscovery, word: str, name
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
 
 
-async def read_jobset(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> JobSet:
+async def read_jobset(client: Client, discovery: ApiDiscovery, namespace: str, name: str) -> JobSet:
     """The JobSet as it is now. Raises NotFound if there is none."""
-    path = await _object_path_by_kind(catalogue, "jobsets", namespace, name)
-    body = await client.request("GET", path, doing=f"read JobSet {name}")
+    path = await _object_path_by_kind(discovery, "jobsets", namespace, name)
+    body = await client.request("GET", path, action=f"read JobSet {name}")
     found: JobSet = reader_of("jobsets").read_object(body, f"The JobSet {name}")
     return found
 
 
-async def delete_jobset(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> None:
+async def delete_jobset(client: Client, discovery: ApiDiscovery, namespace: str, name: str) -> None:
     """Delete a JobSet in the foreground: it goes after its Jobs and pods."""
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
-    path = await _object_path_by_kind(catalogue, "jobsets", namespace, name)
-    await client.request("DELETE", path, doing=f"stop JobSet {name}", body=msgspec.json.encode(options))
+    path = await _object_path_by_kind(discovery, "jobsets", namespace, name)
+    await client.request("DELETE", path, action=f"stop JobSet {name}", body=msgspec.json.encode(options))
 
 
 async def list_objects(
     client: Client,
     path: str,
     schema: type[W],
-    what: str,
+    action: str,
     *,
     params: Mapping[str, str] | None = None,
     accept: str = "application/json",
@@ -163,12 +163,12 @@ async def list_objects(
     token = ""
     while True:
         asked = {**(params or {}), **({"continue": token} if token else {})}
-        page = reader.read_page(await client.request("GET", path, doing=f"list {what}", params=asked, accept=accept))
+        page = reader.read_page(await client.request("GET", path, action=f"list {action}", params=asked, accept=accept))
         for item in page.items:
             try:
                 decoded = reader.decode(item)
             except Unreadable as error:
-                raise Unreadable(f"The list of {what} cannot be read: {error.message}.") from error
+                raise Unreadable(f"The list of {action} cannot be read: {error.message}.") from error
             yield decoded
         token = page.next
         if not token:

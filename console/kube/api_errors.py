@@ -91,21 +91,21 @@ def _hint_for_status(code: int, message: str) -> str:
 
 
 def error_from_status(
-    code: int, body: bytes | StatusSchema, *, doing: str, retry_after: float = 0
+    code: int, body: bytes | StatusSchema, *, action: str, retry_after: float = 0
 ) -> Refused | Unreachable:
-    """The error for an HTTP status and its body; `doing` starts the sentence. From 500 on it is Unreachable."""
+    """The error for an HTTP status and its body; `action` starts the sentence. From 500 on it is Unreachable."""
     if code < HTTPStatus.MULTIPLE_CHOICES:
-        return Refused(f"Could not {doing}: the API server answers {code} and opens no WebSocket.", status=code)
+        return Refused(f"Could not {action}: the API server answers {code} and opens no WebSocket.", status=code)
     if code < HTTPStatus.BAD_REQUEST:
-        words = f"Could not {doing}: the API server answers {code}, a redirect to another address."
+        words = f"Could not {action}: the API server answers {code}, a redirect to another address."
         return Refused(words, "Write that address into the kubeconfig if it is the right one.", status=code)
     status = body if isinstance(body, StatusSchema) else read_status(body)
     known = code in set(HTTPStatus)
     why = (status.message or status.reason or (HTTPStatus(code).phrase if known else "unknown status")).strip()
-    message = f"Could not {doing}: {why}" + ("" if why.endswith((".", "!", "?")) else ".")
+    message = f"Could not {action}: {why}" + ("" if why.endswith((".", "!", "?")) else ".")
     if code == HTTPStatus.INTERNAL_SERVER_ERROR and (gone := _CONTAINER_NOT_RUNNING.search(why)):
         name = f"container {gone['name']}" if gone["name"] else "its container"
-        return Unreachable(f"Could not {doing}: {name} has ended, or has not started yet.", HINT_AFTER_THE_END)
+        return Unreachable(f"Could not {action}: {name} has ended, or has not started yet.", HINT_AFTER_THE_END)
     if code >= HTTPStatus.INTERNAL_SERVER_ERROR and code != HTTPStatus.INSUFFICIENT_STORAGE:
         return Unreachable(f"{message[:-1]} (the API server answered {code}).", TRY_AGAIN, status=code)
     seconds = min(retry_after or (status.details.retry_after_seconds or 0 if status.details else 0), _MAX_RETRY_AFTER)
@@ -118,14 +118,14 @@ ERROR_BODY_TIMEOUT = 5.0  # seconds that the words of a refusal may take
 MAX_ERROR_BODY_BYTES = 1 << 16  # bytes of a refusal that are read; the sentence in it is a few hundred
 
 
-async def read_error_body(pieces: AsyncIterator[bytes], most: int) -> bytes:
-    """The body of an error response, about `most` bytes, as far as it arrives within some seconds."""
+async def read_error_body(pieces: AsyncIterator[bytes], max_bytes: int) -> bytes:
+    """The body of an error response, about `max_bytes` bytes, as far as it arrives within some seconds."""
     found = bytearray()
     with suppress(TimeoutError):  # the status tells enough
         async with asyncio.timeout(ERROR_BODY_TIMEOUT):
             async for piece in pieces:
                 found += piece
-                if len(found) > most:
+                if len(found) > max_bytes:
                     break
     return bytes(found)
 
@@ -149,7 +149,7 @@ CHECK_NETWORK = "Check the network, a VPN, and the address in the kubeconfig."
 
 
 class NotConnected(Exception):
-    """A connection could not be established; `error` is the cause."""
+    """Raised when no connection could be established; `error` is the cause."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))
@@ -157,24 +157,24 @@ class NotConnected(Exception):
 
 
 class ProxyRefused(ConnectionError):
-    """A proxy refused to connect; the argument is the HTTP status of its response."""
+    """Raised when a proxy refused to connect; the argument is its HTTP status."""
 
 
 @contextmanager
-def translate_errors(login: Login, doing: str) -> Iterator[None]:
-    """Turn the exceptions of a connection into Unreachable, with the reason in words."""
+def translate_errors(login: Login, action: str) -> Iterator[None]:
+    """Turn the exceptions of a connection into Unreachable with a readable reason, during this block."""
     try:
         yield
     except (OSError, EOFError, NotConnected, asyncio.LimitOverrunError) as error:
-        raise connection_error(login, doing, error) from error
+        raise connection_error(login, action, error) from error
 
 
-def connection_error(login: Login, doing: str, error: BaseException) -> Unreachable:
-    return unreachable_error(login.server, doing, *failure_cause(error, proxied=bool(login.proxy)))
+def connection_error(login: Login, action: str, error: BaseException) -> Unreachable:
+    return unreachable_error(login.server, action, *failure_cause(error, proxied=bool(login.proxy)))
 
 
 def failure_cause(error: BaseException, *, proxied: bool = False) -> tuple[str, str]:
-    """The reason a connection failed and the hint on what to do; `proxied` is true if it went through a proxy."""
+    """(reason, hint) for an exception of a connection; `proxied`: the connection went through a proxy."""
     connecting = isinstance(error, NotConnected)
     if isinstance(error, NotConnected):
         error = error.error
@@ -223,10 +223,10 @@ def _system_failure(error: OSError) -> str:
     return _REASON_BY_ERRNO[errno.ECONNREFUSED] if refused else (error.strerror or str(error) or "no connection")
 
 
-def unreachable_error(server: str, doing: str, reason: str, hint: str) -> Unreachable:
+def unreachable_error(server: str, action: str, reason: str, hint: str) -> Unreachable:
     """The Unreachable error for a server and reason; a user name and password in the server's URL are left out."""
     words = reason.removeprefix("it ") if reason == _NO_ANSWER_IN_TIME else f"cannot be reached: {reason}"
-    text = f"Could not {doing}: the API server {server} {words}."
+    text = f"Could not {action}: the API server {server} {words}."
     return Unreachable(_USER_IN_URL.sub("//", text), hint)
 
 

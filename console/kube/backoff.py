@@ -17,18 +17,18 @@ class Backoff(Struct, frozen=True):
     refused: float = 60.0  # after a refusal that only an administrator can lift
     settled: float = 5.0  # seconds that a connection has to last for failures before it to count no longer
 
-    def wait(self, error: ConsoleError, failures: int) -> float:
-        """Seconds to wait after this error and so many failures in a row, with jitter."""
+    def wait(self, error: ConsoleError, failure_count: int) -> float:
+        """The seconds to wait, with jitter, after this error if it is number `failure_count` in a row."""
         if isinstance(error, NotAllowed | NotFound):
             return self.refused
         if isinstance(error, Refused) and error.retry_after:
             return error.retry_after * (1 + random.random() / 4)
         if isinstance(error, NotLoggedIn):
             return min(self.refused, 15.0)
-        return self.pause(failures, self.anew if isinstance(error, Gone) else self.most)
+        return self.pause(failure_count, self.anew if isinstance(error, Gone) else self.most)
 
-    def pause(self, failures: int, most: float) -> float:
-        return float(min(most, self.first * 2.0 ** min(failures - 1, 16)) * (0.5 + random.random() / 2))
+    def pause(self, failure_count: int, max_seconds: float) -> float:
+        return float(min(max_seconds, self.first * 2.0 ** min(failure_count - 1, 16)) * (0.5 + random.random() / 2))
 
 
 class Retries:

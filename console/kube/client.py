@@ -49,33 +49,33 @@ _TOO_MANY_REQUESTS = HTTPStatus.TOO_MANY_REQUESTS
 _JSON = "application/json"
 
 
-async def _append_up_to(pieces: AsyncIterator[bytes], found: list[bytes], most: int) -> int:
-    """Append pieces to `found` up to `most` bytes; returns their size. TimeoutError if they arrive too slowly."""
+async def _append_up_to(pieces: AsyncIterator[bytes], chunks: list[bytes], max_bytes: int) -> int:
+    """Append pieces to `chunks` until these have `max_bytes` bytes; returns their size. TimeoutError if too slow."""
     loop = asyncio.get_running_loop()
-    size = sum(map(len, found))
+    size = sum(map(len, chunks))
     since, before = loop.time(), size
     async for piece in pieces:
-        found.append(piece)
+        chunks.append(piece)
         size += len(piece)
-        if len(found) > MAX_ANSWER_PIECES:
-            found[:] = (b"".join(found),)
+        if len(chunks) > MAX_ANSWER_PIECES:
+            chunks[:] = (b"".join(chunks),)
         if (now := loop.time()) > since + MIN_FLOW_SECONDS:
             if size < before + MIN_FLOW_BYTES:
                 raise TimeoutError
             since, before = now, size
-        if size > most:
+        if size > max_bytes:
             break
     return size
 
 
-async def _error_from_response(answer: HttpResponse, doing: str) -> ConsoleError:
+async def _error_from_response(answer: HttpResponse, action: str) -> ConsoleError:
     """The error for a response with a failure status; closes the response."""
     try:
         after = answer.headers.get("retry-after", "")
         body = await read_error_body(answer.iter_chunks(), MAX_ERROR_BODY_BYTES)
     finally:
         answer.close()
-    return error_from_status(answer.status, body, doing=doing, retry_after=float(after) if after.isdecimal() else 0.0)
+    return error_from_status(answer.status, body, action=action, retry_after=float(after) if after.isdecimal() else 0.0)
 
 
 class Client:
@@ -89,7 +89,7 @@ class Client:
         self._reads_large = asyncio.Lock()
 
     def expect_little(self) -> None:
-        """Limit the number of connections, for commands that need few and short responses."""
+        """Open few connections, for a command with few and short responses."""
         self._http.expect_little()
 
     async def close(self) -> None:
@@ -108,15 +108,15 @@ class Client:
         if self._http.rests_until > loop.time():
             await asyncio.sleep(self._http.rests_until - loop.time())
 
-    async def keep_alive(self, every: float = KEEP_ALIVE_SECONDS) -> None:
-        """Request the version after `every` seconds without a byte, so that silence means "no change"."""
+    async def keep_alive(self, interval: float = KEEP_ALIVE_SECONDS) -> None:
+        """Request the version after `interval` seconds without a byte, so that silence means "no change"."""
         asked = 0.0
         while True:
-            await asyncio.sleep(max(self.arrivals.last, asked) + every - time.monotonic())
-            if time.monotonic() >= self.arrivals.last + every:
+            await asyncio.sleep(max(self.arrivals.last, asked) + interval - time.monotonic())
+            if time.monotonic() >= self.arrivals.last + interval:
                 asked = time.monotonic()
                 with suppress(ConsoleError):
-                    await self.request("GET", "/version", doing="read the version of the server", silence=every)
+                    await self.request("GET", "/version", action="read the version of the server", silence=interval)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -139,10 +139,10 @@ class Client:
         return f"{address}{'&' if parts.query else '?'}{urlencode(list(pairs), quote_via=quote)}"
 
     @asynccontextmanager
-    async def stream(self, request: HttpRequest, doing: str) -> AsyncIterator[HttpResponse]:
+    async def stream(self, request: HttpRequest, action: str) -> AsyncIterator[HttpResponse]:
         """Send a request and return a successful response to read. Raises Refused, Unreachable, NotLoggedIn."""
         self._check_open()
-        answer = await self._send_until_accepted(request, doing)
+        answer = await self._send_until_accepted(request, action)
         try:
             yield answer
         finally:
@@ -150,26 +150,26 @@ class Client:
 
     @asynccontextmanager
     async def follow(
-        self, path: str, *, doing: str, params: Params, silence: float, at_once: bool = False
+        self, path: str, *, action: str, params: Params, silence: float, at_once: bool = False
     ) -> AsyncIterator[HttpResponse]:
         """Open a long response, such as a log; `silence`: seconds without data until it fails, `at_once`: no follow."""
         request = HttpRequest(self.url(path, params), silence, goes_on=True, at_once=at_once)
-        async with self.stream(request, doing) as answer:
+        async with self.stream(request, action) as answer:
             yield answer
 
     async def wait_before_retry(self, seconds: float) -> None:
         """Wait before `follow` is tried again; ends early once the server has answered any request."""
         await self._http.wait_before_retry(seconds)
 
-    async def _send_until_accepted(self, request: HttpRequest, doing: str) -> HttpResponse:
+    async def _send_until_accepted(self, request: HttpRequest, action: str) -> HttpResponse:
         """The first successful response, after at most one renewal of the credentials and a few waits."""
         renewed = False
         for attempt in range(1, MAX_TRIES + 1):
             who = await self.login.headers()
-            answer = await self._http.send(request, who, doing=doing)
+            answer = await self._http.send(request, who, action=action)
             if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
                 return answer
-            error = await _error_from_response(answer, doing)
+            error = await _error_from_response(answer, action)
             if isinstance(error, NotLoggedIn) and not renewed and await self.login.renew(who):
                 renewed = True
                 continue
@@ -184,7 +184,7 @@ class Client:
         method: str,
         path: str,
         *,
-        doing: str,
+        action: str,
         params: Params | None = None,
         body: bytes | None = None,
         content: str = _JSON,
@@ -193,7 +193,7 @@ class Client:
     ) -> bytes:
         """The body of the response to a request; raises as `stream` does."""
         sent = HttpRequest(self.url(path, params), silence, method, body, content, accept, lasts=False)
-        async with self.stream(sent, doing) as answer:
+        async with self.stream(sent, action) as answer:
             pieces: AsyncIterator[bytes] = answer.iter_chunks()
             found: list[bytes] = []
             try:
@@ -202,25 +202,25 @@ class Client:
                     async with self._reads_large:
                         size = await _append_up_to(pieces, found, MAX_ANSWER_BYTES)
             except TimeoutError as error:
-                raise connection_error(self.login, doing, error) from error
+                raise connection_error(self.login, action, error) from error
             if size > MAX_ANSWER_BYTES:
                 found.clear()  # the error keeps this frame alive
                 most = MAX_ANSWER_BYTES >> 20
-                raise Unreadable(f"Could not {doing}: the API server answers with more than {most} MiB.")
+                raise Unreadable(f"Could not {action}: the API server answers with more than {most} MiB.")
             return b"".join(found)
 
     @asynccontextmanager
     async def websocket(
-        self, path: str, *, doing: str, params: Params, protocols: Sequence[str]
+        self, path: str, *, action: str, params: Params, protocols: Sequence[str]
     ) -> AsyncIterator[WebSocket]:
         """Open a WebSocket with the first of `protocols` that the server accepts; raises as `stream` does."""
-        socket = await self._open_websocket(path, doing, params, protocols)
+        socket = await self._open_websocket(path, action, params, protocols)
         try:
             yield socket
         finally:
             await socket.close_gracefully()
 
-    async def _open_websocket(self, path: str, doing: str, params: Params, protocols: Sequence[str]) -> WebSocket:
+    async def _open_websocket(self, path: str, action: str, params: Params, protocols: Sequence[str]) -> WebSocket:
         from console.kube.raw_connection import error_from_raw_response, open_connection
         from console.kube.websocket import WebSocket
 
@@ -228,12 +228,12 @@ class Client:
         address = self.url(path, params).removeprefix(self.login.server)
         renewed = False
         while True:
-            async with open_connection(self.login, doing) as connection:
+            async with open_connection(self.login, action) as connection:
                 made = await connection.upgrade(address, *protocols)
             if isinstance(made, WebSocket):
                 return made
             if made.status != HTTPStatus.UNAUTHORIZED or renewed or not await self.login.renew(connection.refused):
-                raise await error_from_raw_response(self.login, made, doing)
+                raise await error_from_raw_response(self.login, made, action)
             renewed = True
 
 
@@ -269,12 +269,12 @@ class ApiDiscovery:
         self._resources.clear()
 
     async def version(self, kind: Kind) -> str:
-        """The best version of that kind that the server offers; empty if it offers none."""
+        """The newest version of a kind that the server offers and this program knows; empty if there is none."""
         if kind.group in _GROUPS_OF_EVERY_SERVER:
             return kind.versions[0]
         async with self._asking:
             if self._groups is None:
-                body = await self._client.request("GET", "/apis", doing="list the APIs of the server")
+                body = await self._client.request("GET", "/apis", action="list the APIs of the server")
                 self._groups = {group.name or "": group.names for group in read_object(body, _Groups).groups or ()}
             known = [version for version in kind.versions if version in self._groups.get(kind.group, ())]
             for version in known:  # of a kind that is read in one version only, its list says whether it is there
@@ -288,7 +288,7 @@ class ApiDiscovery:
         for place in ("", f"/namespaces/{KUEUE_NAMESPACE}"):
             with suppress(ConsoleError):  # then it is not known, and whoever goes by it says so
                 body = await self._client.request(
-                    "GET", f"/apis/apps/v1{place}/deployments", doing="read the version of Kueue",
+                    "GET", f"/apis/apps/v1{place}/deployments", action="read the version of Kueue",
                     params={"labelSelector": "app.kubernetes.io/name=kueue"}, silence=KEEP_ALIVE_SECONDS,
                 )  # fmt: skip
                 listed = read_object(body, ListSchema[WorkloadControllerSchema]).items or ()
@@ -299,14 +299,14 @@ class ApiDiscovery:
 
     async def server_version(self) -> str:
         """The server's version, such as "v1.36.4-gke.1000000"."""
-        body = await self._client.request("GET", "/version", doing="read the version of the server")
+        body = await self._client.request("GET", "/version", action="read the version of the server")
         return read_object(body, GitVersionSchema).git_version or ""
 
     async def _plural_names(self, group_version: str) -> frozenset[str]:
         if group_version not in self._resources:
             try:
                 body = await self._client.request(
-                    "GET", f"/apis/{group_version}", doing=f"list the resources of {group_version}"
+                    "GET", f"/apis/{group_version}", action=f"list the resources of {group_version}"
                 )
                 names = frozenset(each.name or "" for each in read_object(body, _ApiResourcesSchema).resources or ())
             except (NotFound, NotAllowed):

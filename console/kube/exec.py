@@ -49,9 +49,9 @@ Output = Callable[[int, bytes], None]  # called with 1 (output) or 2 (errors) an
 
 
 class ExecProcess:
-    def __init__(self, socket: WebSocket, doing: str) -> None:
+    def __init__(self, socket: WebSocket, action: str) -> None:
         self._socket = socket
-        self._doing = doing
+        self._doing = action
         self._parts: deque[tuple[int, bytes]] = deque()
         self._held = 0
         self._status = bytearray()
@@ -120,8 +120,8 @@ class ExecProcess:
             self._socket.pause()
         self._more.set()
 
-    def on_buffer_full(self, on: bool) -> None:
-        if not on:
+    def on_buffer_full(self, is_paused: bool) -> None:
+        if not is_paused:
             self._sent.set()
 
     def ended(self, why: str) -> None:
@@ -140,7 +140,7 @@ _EXIT_STATUS = re.compile(r"(?:exit status|exit code) (\d{1,18})")
 
 
 def exit_code(status: bytes, doing: str) -> int:
-    """The exit code in the Status message that ends an exec; ProgramFailed if the command could not be started."""
+    """The exit code in the Status message with which an exec ends; ProgramFailed if the command did not start."""
     outcome = read_status(status)
     if outcome.status == "Success":
         return 0
@@ -170,17 +170,17 @@ async def start_process(
     *,
     container: str = "",
     stdin: bytes | AsyncIterator[bytes] | None = None,
-    doing: str = "",
+    action: str = "",
 ) -> AsyncIterator[ExecProcess]:
-    """Start a command with `stdin`, named `doing` in errors; leaving the block ends it. Raises Refused, Unreachable."""
-    doing = doing or f"run `{' '.join(argv)}` in pod {pod}"
+    """Start a command with `stdin`, `action` in errors; leaving the block ends it. Raises Refused, Unreachable."""
+    action = action or f"run `{' '.join(argv)}` in pod {pod}"
     async with client.websocket(
         pod_path(namespace, pod, "exec"),
-        doing=doing,
+        action=action,
         params=exec_params(container, argv, tty=False, stdin=stdin is not None),
         protocols=PROTOCOLS,
     ) as socket:
-        process = ExecProcess(socket, doing)
+        process = ExecProcess(socket, action)
         feeding = asyncio.create_task(_feed_stdin(process, stdin, socket)) if stdin is not None else None
         try:
             yield process
@@ -200,21 +200,21 @@ async def run(
     *,
     container: str = "",
     stdin: bytes | AsyncIterator[bytes] | None = None,
-    doing: str = "",
+    action: str = "",
 ) -> int:
     """Run a command in a container; returns its exit code. Raises Refused, ProgramFailed, Unreachable and OSError."""
-    async with start_process(client, namespace, pod, argv, container=container, stdin=stdin, doing=doing) as process:
+    async with start_process(client, namespace, pod, argv, container=container, stdin=stdin, action=action) as process:
         return await process.wait(on_output)
 
 
 class CommandOutput:
-    """The output of a command so far; see `limit_output`."""
+    """The output of a command so far, limited as `limit_output` says."""
 
     def __init__(
-        self, pod: str, most: int, flow: float | None, clock: asyncio.Timeout, begins: float | None = None
+        self, pod: str, max_bytes: int, flow: float | None, clock: asyncio.Timeout, begins: float | None = None
     ) -> None:
         self.output, self.errors = bytearray(), bytearray()
-        self._pod, self._most, self._flow, self._clock = pod, most, flow, clock
+        self._pod, self._most, self._flow, self._clock = pod, max_bytes, flow, clock
         self._limit = clock.when()
         self.begun = False
         self.silent = begins is not None  # whether the shell has yet to say that it has begun
@@ -249,20 +249,20 @@ class CommandOutput:
 async def limit_output(
     pod: str,
     *,
-    most: int = MAX_ANSWER_BYTES,
+    max_bytes: int = MAX_ANSWER_BYTES,
     limit: float = ANSWER_TIMEOUT,
     flow: float | None = ANSWER_FLOW_SECONDS,
     begins: float | None = None,
 ) -> AsyncIterator[CommandOutput]:
     """Collect the output of a command that runs in this block, as in `run(..., collected.add)`.
 
-    The block ends with Unreadable once there are more than `most` bytes, or more than `flow` seconds between the first
-    byte of its output and the end; with Unreachable after `limit` seconds, or where nothing at all has come after
+    The block ends with Unreadable once there are more than `max_bytes` bytes, or more than `flow` seconds between the
+    first byte of its output and the end; with Unreachable after `limit` seconds, or where nothing at all has come after
     `begins` seconds: a script that starts with `ANNOUNCE_START` says something at once.
     """
     try:
         async with asyncio.timeout(limit) as clock:
-            output = CommandOutput(pod, most, flow, clock, begins if begins is None or begins < limit else None)
+            output = CommandOutput(pod, max_bytes, flow, clock, begins if begins is None or begins < limit else None)
             yield output
     except TimeoutError as error:
         if output.begun:
@@ -282,14 +282,14 @@ async def run_and_collect(
     *,
     container: str = "",
     stdin: bytes | None = None,
-    most: int = MAX_ANSWER_BYTES,
+    max_bytes: int = MAX_ANSWER_BYTES,
     limit: float = ANSWER_TIMEOUT,
     begins: float | None = None,
-    doing: str = "",
+    action: str = "",
 ) -> tuple[int, bytes, bytes]:
     """Run a command and collect its exit code, output and errors; raises as `run` and `limit_output` do."""
-    async with limit_output(pod, most=most, limit=limit, begins=begins) as answer:
-        code = await run(client, namespace, pod, argv, answer.add, container=container, stdin=stdin, doing=doing)
+    async with limit_output(pod, max_bytes=max_bytes, limit=limit, begins=begins) as answer:
+        code = await run(client, namespace, pod, argv, answer.add, container=container, stdin=stdin, action=action)
     return code, bytes(answer.output), bytes(answer.errors)
 
 
@@ -325,15 +325,15 @@ _RESET_TERMINAL = "\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?10
 """What a program leaves switched on that could not say goodbye: other screen, no cursor, mouse, paste, colours."""
 
 
-def shell_command(*, tmux: bool, name: str = "", nested: bool = False) -> tuple[str, ...]:
-    """The command for a shell: tmux's session `a4`, else bash, else sh; `nested`: inside another tmux."""
-    in_tmux = shlex.join(_tmux_script(name, nested=nested)).join(_OPEN_TMUX) if tmux else ""
+def shell_command(*, tmux: bool, name: str = "", is_nested: bool = False) -> tuple[str, ...]:
+    """The command for a shell: tmux's session `a4`, else bash, else sh; `is_nested`: inside another tmux."""
+    in_tmux = shlex.join(_tmux_script(name, is_nested=is_nested)).join(_OPEN_TMUX) if tmux else ""
     return "/bin/sh", "-c", _SANE_TERMINAL + in_tmux + _BASH_OR_SH
 
 
-def _tmux_script(name: str, *, nested: bool) -> Iterator[str]:
+def _tmux_script(name: str, *, is_nested: bool) -> Iterator[str]:
     yield from ("tmux", "-u", "new-session", "-A", "-s", _TMUX_SESSION, _SHELL_IN_TMUX)
-    leave = f"{'ctrl-b ctrl-b d' if nested else 'ctrl-b d'} leaves it running, exit ends it"
+    leave = f"{'ctrl-b ctrl-b d' if is_nested else 'ctrl-b d'} leaves it running, exit ends it"
     shown = "".join(each for each in name if each.isprintable())
     shown = shown.replace("#", "##").replace("%", "%%")  # neither a format of tmux nor a time
     left, right = f" {shown}  ", f" {leave} "
@@ -350,7 +350,7 @@ def _tmux_script(name: str, *, nested: bool) -> Iterator[str]:
 
 
 async def is_nested() -> bool:
-    """Whether this terminal is inside a tmux with the same prefix key."""
+    """Whether this terminal is inside a tmux whose prefix key would be the same as that of the tmux in the pod."""
     if not os.environ.get("TMUX"):
         return False
     asks = ("tmux", "show-options", "-gv", "prefix")
@@ -377,10 +377,10 @@ async def shell(
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput("A shell needs a terminal.", "Use `a4 exec` to run a command without one.")
     name = name or f"pod {pod}"
-    argv = argv or shell_command(tmux=tmux, name=name, nested=tmux and await is_nested())
+    argv = argv or shell_command(tmux=tmux, name=name, is_nested=tmux and await is_nested())
     async with client.websocket(
         pod_path(namespace, pod, "exec"),
-        doing=f"open a shell in {name}",
+        action=f"open a shell in {name}",
         params=exec_params(container, argv, tty=True, stdin=True),
         protocols=PROTOCOLS,
     ) as socket:

@@ -26,14 +26,14 @@ def find_job(fleet: Fleet, namespace: str, name: str) -> JobSet:
     return job
 
 
-def known_jobs_hint(name: str, known: Sequence[str]) -> str:
+def known_jobs_hint(name: str, known_names: Sequence[str]) -> str:
     """A hint that lists the jobs of the namespace, the most similar name first."""
-    if not known:
+    if not known_names:
         return "There are none; a4 jobs -A lists those of all namespaces."
     from difflib import get_close_matches  # only for who errs
 
-    near = get_close_matches(name, known, 1)
-    return f"{f'Did you mean {near[0]}? ' if near else ''}There are: {', '.join(known)}."
+    near = get_close_matches(name, known_names, 1)
+    return f"{f'Did you mean {near[0]}? ' if near else ''}There are: {', '.join(known_names)}."
 
 
 def other_namespaces_hint(fleet: Fleet, namespace: str, name: str) -> str:
@@ -51,15 +51,15 @@ def format_other_namespaces(namespaces: Sequence[str]) -> str:
     return f"A job of that name is in {noun} {', '.join(namespaces)}: add -n {namespaces[0]}."
 
 
-def require_listed(fleet: Fleet, kind: str, what: str) -> None:
-    """Raise NotAllowed or Unreachable if this kind (plural name) cannot be listed; `what` is what stays unknown."""
+def require_listed(fleet: Fleet, kind: str, action: str) -> None:
+    """Raise NotAllowed or Unreachable if this kind (plural name) cannot be listed; `action` is what stays unknown."""
     link = fleet.links.get(kind)
     if link is None:
         return
     if link.state is WatchState.FORBIDDEN:
-        raise NotAllowed(f"{what} is not known: {link.why}", link.hint, status=403)
+        raise NotAllowed(f"{action} is not known: {link.why}", link.hint, status=403)
     if link.state is WatchState.STALE and not getattr(fleet, kind):
-        raise Unreachable(f"{what} is not known: {link.why}", link.hint)
+        raise Unreachable(f"{action} is not known: {link.why}", link.hint)
     if link.state is WatchState.ABSENT:
         raise NotFound(link.why, link.hint, status=404)
 
@@ -82,11 +82,11 @@ def with_namespace_option(text: str, namespace: str) -> str:
 MAX_NAMED_NODES = 8  # nodes that a refusal names
 
 
-def find_node(nodes: Mapping[tuple[str, str], Node], word: str) -> Node | None:
+def find_node(nodes: Mapping[tuple[str, str], Node], typed_name: str) -> Node | None:
     """The node of that name or short name; None if there is none, BadInput if several end so."""
-    if ("", word) in nodes:
-        return nodes["", word]
-    pool, _, end = word.rpartition("/")
+    if ("", typed_name) in nodes:
+        return nodes["", typed_name]
+    pool, _, end = typed_name.rpartition("/")
     # GKE puts eight hexadecimal digits between the name of the pool and the end.
     name = re.compile(
         rf"(?:.*-)?{re.escape(pool)}(?:-[0-9a-f]{{8}})?-{re.escape(end)}" if pool else rf".*-{re.escape(end)}"
@@ -95,5 +95,5 @@ def find_node(nodes: Mapping[tuple[str, str], Node], word: str) -> Node | None:
     if len(found) > 1:
         more = f" and {len(found) - MAX_NAMED_NODES} more" if len(found) > MAX_NAMED_NODES else ""
         names = ", ".join(sorted(node.name for node in found)[:MAX_NAMED_NODES])
-        raise BadInput(f"{word} is the end of several nodes' names: {names}{more}.", "Give the whole name.")
+        raise BadInput(f"{typed_name} is the end of several nodes' names: {names}{more}.", "Give the whole name.")
     return found[0] if found else None

@@ -43,10 +43,9 @@ class _RevisionSchema(ObjectSchema):
 
 
 async def gpu_pods(client: Client, fields: str = "") -> Mapping[str, str]:
-    """Field and label selectors of the pods that may hold GPUs; without labels where that is not certain.
+    """Field and label selectors of a list of the pods that may hold GPUs; no labels where they are not certain.
 
-    A label is believed in the namespaces of the DaemonSets only: a pod of another that claims to be of one holds what
-    it likes.
+    A label is believed in the namespaces of the DaemonSets only: elsewhere anybody may set it.
     """
     query = {"fieldSelector": fields} if fields else {}
     with suppress(ConsoleError, *DECODING_ERRORS):
@@ -65,6 +64,6 @@ async def gpu_pods(client: Client, fields: str = "") -> Mapping[str, str]:
 
 
 async def _list_items(client: Client, path: str, schema: type[S], params: Mapping[str, str]) -> list[S]:
-    body = await client.request("GET", path, doing="list pods", params=params)
+    body = await client.request("GET", path, action="list pods", params=params)
     found: ListSchema[S] = msgspec.json.decode(body, type=ListSchema[schema])  # type: ignore[valid-type]
     return found.items or []

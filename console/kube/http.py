@@ -45,7 +45,7 @@ _BAD_URL_CODES = frozenset({pycurl.E_URL_MALFORMAT, pycurl.E_UNSUPPORTED_PROTOCO
 
 
 def _as_raised_by_sockets(error: pycurl.error, curl: pycurl.Curl) -> Exception:
-    """Convert a libcurl error to the exception that Python's own sockets raise for the same failure."""
+    """The exception that Python's own sockets raise for the failure in a libcurl error."""
     code, message = error.args[0], str(error.args[-1])
     if (status := int(curl.getinfo(pycurl.HTTP_CONNECTCODE))) >= HTTPStatus.MULTIPLE_CHOICES:
         return ProxyRefused(status)
@@ -91,14 +91,14 @@ class HttpRequest(Struct, frozen=True):
 class HttpResponse:
     """One response: its status and headers, and its body as it arrives."""
 
-    def __init__(self, of: HttpConnections, curl: pycurl.Curl, doing: str, silence: float) -> None:
+    def __init__(self, connections: HttpConnections, curl: pycurl.Curl, action: str, silence: float) -> None:
         """`silence`: seconds without data after which the response fails."""
         self.status = 0
         self.shares = False  # whether other answers may come over the same connection: HTTP/2
         self.headers: dict[str, str] = {}  # by name, as HTTP/2 spells them: in lower case
-        self._of = of
+        self._of = connections
         self._curl = curl
-        self._doing = doing
+        self._doing = action
         self._loop = asyncio.get_running_loop()
         self._silence = silence
         self._received_at = self._loop.time()
@@ -116,10 +116,10 @@ class HttpResponse:
         curl.setopt(pycurl.HEADERFUNCTION, self._on_header)
         curl.setopt(pycurl.WRITEFUNCTION, self._on_data)
 
-    def follow(self, over: asyncio.Future[pycurl.Curl]) -> None:
-        """Record that the request was sent; `over` is done when the response has ended."""
-        self._over = over
-        over.add_done_callback(self._on_transfer_ended)
+    def follow(self, transfer_end: asyncio.Future[pycurl.Curl]) -> None:
+        """Note that the request is under way; `transfer_end` is done when the response has ended."""
+        self._over = transfer_end
+        transfer_end.add_done_callback(self._on_transfer_ended)
 
     # what libcurl calls, from where nothing may be started or ended
 
@@ -135,25 +135,25 @@ class HttpResponse:
             self._has_begun = True
             self._wake_waiter()
 
-    def _on_data(self, piece: bytes) -> int | None:
+    def _on_data(self, chunk: bytes) -> int | None:
         self._of.arrivals.note()
         if self._held > MAX_BUFFERED_BYTES:
             self._paused = True
             return pycurl.WRITEFUNC_PAUSE
         self._received_at = self._loop.time()
-        self._held += len(piece)
-        self._pieces.append(piece)
+        self._held += len(chunk)
+        self._pieces.append(chunk)
         if self._to is not None:
             self._of.buffer_until_idle(self)
         elif self._waiting is not None:
             self._wake_waiter()
         return None
 
-    def _on_transfer_ended(self, over: asyncio.Future[pycurl.Curl]) -> None:
+    def _on_transfer_ended(self, transfer_end: asyncio.Future[pycurl.Curl]) -> None:
         self._timer.cancel()
         self._finished = True
         if self._error is None:
-            self._error = EOFError("closed") if over.cancelled() else over.exception()
+            self._error = EOFError("closed") if transfer_end.cancelled() else transfer_end.exception()
             if isinstance(self._error, pycurl.error):
                 self._error = _as_raised_by_sockets(self._error, self._curl)
         self._curl.close()
@@ -222,9 +222,9 @@ class HttpResponse:
                 self._error = EOFError(str(error))
                 self._cancel_transfer()
 
-    async def stream_to(self, to: Callable[[bytes], None]) -> None:
-        """Pass the body to a callback until it ends, without a turn of the event loop for each chunk."""
-        self._to = to
+    async def stream_to(self, receive: Callable[[bytes], None]) -> None:
+        """Pass the body to the callback `receive` until it ends, chunk by chunk as it comes, with no task switch."""
+        self._to = receive
         self.deliver_held()
         while not self._is_over:
             await self._wait_for_data()
@@ -302,11 +302,11 @@ class HttpConnections:
         for each in (*self._retired, self._connections):
             await each.aclose()
 
-    async def send(self, request: HttpRequest, who: Mapping[str, str], *, doing: str) -> HttpResponse:
+    async def send(self, request: HttpRequest, credentials: Mapping[str, str], *, action: str) -> HttpResponse:
         """Send a request and wait for the response's status and headers. Raises Unreachable and BadKubeconfig."""
         try:
-            with translate_errors(self.login, doing):
-                answer = await self._send_and_wait(request, who, doing)
+            with translate_errors(self.login, action):
+                answer = await self._send_and_wait(request, credentials, action)
         except Unreachable:
             self.mark_suspect()
             self._reached.clear()
@@ -318,17 +318,17 @@ class HttpConnections:
         return answer
 
     def mark_suspect(self) -> None:
-        """Make the next request check that the server still answers: a response broke off."""
+        """Make the next request first check that the server still answers; called when a response broke off."""
         if self.login.server.startswith("https:"):
             self._shares = None
 
-    async def _send_and_wait(self, request: HttpRequest, who: Mapping[str, str], doing: str) -> HttpResponse:
+    async def _send_and_wait(self, request: HttpRequest, credentials: Mapping[str, str], action: str) -> HttpResponse:
         first = self._shares is None and self._first is None and not request.goes_on
         if first:
             self._first = asyncio.get_running_loop().create_future()
         try:
-            shares = not first and await self._supports_http2(who)
-            answer = await self._start_request(request, who, doing, shares=shares)
+            shares = not first and await self._supports_http2(credentials)
+            answer = await self._start_request(request, credentials, action, shares=shares)
             if first:
                 self._shares = answer.shares
             return answer
@@ -337,9 +337,9 @@ class HttpConnections:
                 self._first.set_result(None)
 
     async def _start_request(
-        self, request: HttpRequest, who: Mapping[str, str], doing: str, *, shares: bool
+        self, request: HttpRequest, credentials: Mapping[str, str], action: str, *, shares: bool
     ) -> HttpResponse:
-        headers = {**who, "Accept": request.accept}
+        headers = {**credentials, "Accept": request.accept}
         if request.body is not None:
             headers |= {"Content-Type": request.content, "Expect": ""}  # libcurl would ask first, and wait a second
         curl = await self._prepare_curl(request.url, headers)
@@ -356,7 +356,7 @@ class HttpConnections:
         if request.at_once:
             curl.setopt(pycurl.LOW_SPEED_LIMIT, MIN_BYTES_PER_SECOND)
             curl.setopt(pycurl.LOW_SPEED_TIME, MIN_SPEED_SECONDS)
-        answer = HttpResponse(self, curl, doing, request.silence)
+        answer = HttpResponse(self, curl, action, request.silence)
         try:
             answer.follow(call_apart(self._connections.add_handle, curl))
             await answer.wait_for_headers()
@@ -375,7 +375,7 @@ class HttpConnections:
                 await self._reached.wait()
 
     def buffer_until_idle(self, answer: HttpResponse) -> None:
-        """Buffer the received bytes until libcurl returns control: it keeps reading while data is available."""
+        """Buffer received bytes until libcurl returns control, as it keeps reading while there is data."""
         if not self._full and self._going_on is None:
             asyncio.get_running_loop().call_soon(self._deliver_held)
         self._full[answer] = None

@@ -90,7 +90,7 @@ class User(Masked):
 
 
 class Target(Masked):
-    """One context with its cluster and user; all file paths are absolute."""
+    """One context of a kubeconfig with its cluster and user; all file paths are absolute."""
 
     context: str
     user_name: str
@@ -103,10 +103,10 @@ DEFAULT_PROXY_PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080
 _DEFAULT_SERVER_PORTS = {"http": 80, "https": 443}
 
 
-def proxy_of(server: str, given: str | None, environment: Mapping[str, str] = os.environ) -> Secret:
-    """URL of a server's proxy (`given`: the kubeconfig's), empty if none; BadKubeconfig, without its password."""
-    if given:
-        return _check_proxy_address(given, "The kubeconfig's proxy-url")
+def proxy_of(server: str, proxy_text: str | None, environment: Mapping[str, str] = os.environ) -> Secret:
+    """The URL of a server's proxy (`proxy_text`: the kubeconfig's), empty if none. BadKubeconfig hides its password."""
+    if proxy_text:
+        return _check_proxy_address(proxy_text, "The kubeconfig's proxy-url")
     try:
         parts = urlsplit(server)
         host, port = parts.hostname or "", parts.port or _DEFAULT_SERVER_PORTS.get(parts.scheme, 0)
@@ -253,7 +253,7 @@ class Kubeconfig:
         self.current = self.current or read.current_context or ""
 
     def names(self, chosen: str) -> tuple[ContextName, ...]:
-        """All contexts in the order of the files; `chosen` is marked as the one in use."""
+        """All contexts in the order of the files; the one in use, `chosen`, is marked."""
         return tuple(
             ContextName(name, each.cluster, each.namespace or "", current=name == chosen)
             for name, each in self.contexts.items()
@@ -312,7 +312,7 @@ def _read_file(path: Path) -> _KubeconfigFile:
 
 
 def _load_yaml(path: Path) -> tuple[str, Any]:
-    """Text and data of a kubeconfig. It may hold secrets: only place and kind of a mistake are repeated, no text."""
+    """(text, data) of a kubeconfig. The error for a broken one has the position only, since the text may be secret."""
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(MAX_CHARACTERS + 1)
@@ -453,23 +453,23 @@ def _insert_entry(text: str, name: str, parts: dict[str, tuple[int | None, dict[
     return text
 
 
-def _entry_edit(text: str, listed: yaml.SequenceNode, at: int | None, part: dict[str, Any]) -> tuple[int, int, str]:
-    """The range of text to replace, and its replacement: the old entry, else a new one before the first."""
+def _entry_edit(text: str, entries: yaml.SequenceNode, at: int | None, part: dict[str, Any]) -> tuple[int, int, str]:
+    """(start, end, replacement) that puts an entry into a list: over the old one, else before the first."""
     if at is not None:
-        node = listed.value[at]
+        node = entries.value[at]
         start, end = node.start_mark.index, node.end_mark.index
         lines = text[start:end].rstrip().split("\n")
         while len(lines) > 1 and not lines[-1].split("#")[0].strip():
             lines.pop()
         new = _dump_yaml(part).rstrip()
         return start, start + len("\n".join(lines)), new.replace("\n", "\n" + " " * node.start_mark.column)
-    start = listed.start_mark.index
-    margin = " " * listed.start_mark.column
+    start = entries.start_mark.index
+    margin = " " * entries.start_mark.column
     return start, start, _dump_yaml([part]).rstrip().replace("\n", "\n" + margin) + "\n" + margin
 
 
 def _with_old_namespace(plural: str, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The new entry, with the namespace that the person had set in the old context."""
+    """The new entry; a context keeps the namespace that the person had set in the old one."""
     inside = old.get("context")
     if plural == "contexts" and isinstance(inside, dict):
         return {**old, "context": {**inside, **new["context"]}}

@@ -171,11 +171,11 @@ def _plugin_environment(spec: Mapping[str, Any], cluster: Cluster) -> dict[str, 
     return {**os.environ, **more, "KUBERNETES_EXEC_INFO": json.dumps(info)}
 
 
-def _parse_credential(program: str, out: bytes, version: str) -> Credential:
+def _parse_credential(program: str, output: bytes, version: str) -> Credential:
     import json
 
     try:
-        answer = json.loads(out)
+        answer = json.loads(output)
         status, printed = answer["status"], answer.get("apiVersion")
         token, certificate, key = (
             Secret(status.get(name) or "") for name in ("token", "clientCertificateData", "clientKeyData")
@@ -203,7 +203,7 @@ MIN_SECONDS_BETWEEN_PLUGIN_RUNS = 10.0  # seconds between two runs of a plug-in 
 
 
 class Certificates(Masked):
-    """The PEM texts that TLS needs; empty where there is none."""
+    """The PEM texts of a TLS connection; a text is empty where there is none."""
 
     authority: str  # whom to trust; empty: those whom this machine trusts
     client: Secret  # certificate and key
@@ -211,7 +211,7 @@ class Certificates(Masked):
 
 
 class Login:
-    """Credentials for one context; its repr shows none of them."""
+    """The credentials of one context, renewed when they expire; its repr shows none."""
 
     def __init__(self, target: Target, *, clock: Callable[[], float] = time.time) -> None:
         self.target = target
@@ -237,7 +237,7 @@ class Login:
         return NotLoggedIn(words, LOG_IN)
 
     def idle(self) -> float:
-        """Seconds since a credential plugin ended; 0 while one runs."""
+        """Seconds since a credential plugin last ended; 0 while one runs."""
         return 0.0 if self._asked else self._clock() - self._answered
 
     def __repr__(self) -> str:
@@ -274,13 +274,13 @@ class Login:
         acts = {name: values[0] for name, values in self.target.user.impersonation().items()}
         return acts | ({"Authorization": self._authorization} if self._authorization else {})
 
-    async def renew(self, refused: dict[str, str]) -> bool:
+    async def renew(self, refused_headers: dict[str, str]) -> bool:
         """Get new credentials after these were refused; False if they cannot be renewed."""
         user = self.target.user
         if not (user.exec or user.auth_provider or user.token_file or user.source):
             return False
         async with self._renewing:
-            if refused.get("Authorization", "") == self._authorization:  # else another request has renewed them
+            if refused_headers.get("Authorization", "") == self._authorization:  # else another request has renewed them
                 before = (self._authorization, self._certificate)
                 await self._obtain_credentials()
                 return before != (self._authorization, self._certificate)
@@ -398,7 +398,7 @@ class Login:
         return Secret(f"{certificate}\n{key}" if certificate else "")
 
     async def explain(self, error: ConsoleError) -> ConsoleError:
-        """Replace an "Unauthorized" that is due to an expired client certificate by an error that says so."""
+        """The error itself, or for an "Unauthorized" one that names the expired client certificate."""
         until = await asyncio.to_thread(self._certificate_end) if isinstance(error, NotLoggedIn) else None
         if until is None or until > datetime.fromtimestamp(self._clock(), UTC):
             return error
@@ -436,7 +436,7 @@ def _read_secret(path: str) -> Secret:
         raise BadKubeconfig(f"The file {path} that the kubeconfig names cannot be read: {why}.") from None
 
 
-def _read_pem(data: str | None, path: str | None, what: str) -> Secret:
+def _read_pem(data: str | None, path: str | None, subject: str) -> Secret:
     """PEM text from base64 data, else from a file; empty if neither is given."""
     if not data:
         return _read_secret(path) if path else Secret()
@@ -444,7 +444,7 @@ def _read_pem(data: str | None, path: str | None, what: str) -> Secret:
         return Secret(base64.b64decode("".join(data.split()), validate=True).decode("ascii"))
     except (binascii.Error, UnicodeDecodeError):
         hint = "Write the kubeconfig again."
-        raise BadKubeconfig(f"The {what} in the kubeconfig is not valid base64.", hint) from None
+        raise BadKubeconfig(f"The {subject} in the kubeconfig is not valid base64.", hint) from None
 
 
 def _load_certificate_pair(context: ssl.SSLContext, pem: str) -> None:

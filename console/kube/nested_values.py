@@ -32,15 +32,15 @@ def get_path(values: Mapping[str, Value], path: str) -> Value:
     return found
 
 
-def merge_values(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
-    """Both value trees merged level by level as Helm does: `above` wins, and None in it removes a name of `below`."""
+def merge_values(lower_values: Mapping[str, Value], upper_values: Mapping[str, Value]) -> dict[str, Value]:
+    """Both trees merged level by level as Helm does: `upper_values` win, and None in them removes a lower value."""
     merged: dict[str, Value] = {
         name: merge_values(value, {}) if isinstance(value, Mapping) else value
-        for name, value in below.items()
+        for name, value in lower_values.items()
         if value is not None
     }
-    for name, value in above.items():
-        under = below.get(name)
+    for name, value in upper_values.items():
+        under = lower_values.get(name)
         if isinstance(value, Mapping) and isinstance(under, Mapping):
             merged[name] = merge_values(under, value)
         elif value is not None or under is None:
@@ -50,10 +50,10 @@ def merge_values(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict
     return merged
 
 
-def overlay_values(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
+def overlay_values(lower_values: Mapping[str, Value], upper_values: Mapping[str, Value]) -> dict[str, Value]:
     """Merge values like `merge_values`, but keep None, so that it removes the name in a later merge."""
-    laid = dict(below)
-    for name, value in above.items():
+    laid = dict(lower_values)
+    for name, value in upper_values.items():
         under = laid.get(name)
         if isinstance(value, Mapping):
             laid[name] = overlay_values(under if isinstance(under, Mapping) else {}, value)
@@ -62,14 +62,14 @@ def overlay_values(below: Mapping[str, Value], above: Mapping[str, Value]) -> di
     return laid
 
 
-def minimal_override(below: Mapping[str, Value], values: Mapping[str, Value]) -> dict[str, Value]:
-    """The smallest values that, merged over `below`, give the same result as `values`."""
+def minimal_override(lower_values: Mapping[str, Value], values: Mapping[str, Value]) -> dict[str, Value]:
+    """The smallest values that, merged over `lower_values`, give the same result as `values`."""
     least: dict[str, Value] = {}
     for name, value in values.items():
-        under = below.get(name)
+        under = lower_values.get(name)
         if isinstance(value, Mapping) and isinstance(under, Mapping):
             if part := minimal_override(under, value):
                 least[name] = part
-        elif (name not in below and value is not None) or (name in below and value != under):
+        elif (name not in lower_values and value is not None) or (name in lower_values and value != under):
             least[name] = value
     return least

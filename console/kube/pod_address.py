@@ -16,7 +16,7 @@ _POD_PREFIX = "pod/"
 
 @dataclass(frozen=True, slots=True)
 class PodAddress:
-    """Names a rank by its number in the job or its index in a replicated job, or names a pod."""
+    """The address of a pod: a number in a job, an index in a replicated job, or the pod's name."""
 
     namespace: str
     job: str
@@ -55,7 +55,7 @@ class PodAddress:
         return self.pod or f"{self.job}-{self.group}{'-' if self.group else ''}{self.number}"
 
     def find_place(self, jobset: JobSet) -> tuple[int, tuple[str, int, int]]:
-        """Index and (replicated job, Job, completion index) of the pod in its job; NotThere lists the existing ones."""
+        """(pod index, (replicated job, Job, completion index)) of this address; NotThere lists the existing ones."""
         groups = list(dict.fromkeys(group.name for group in jobset.groups))
         if self.group and self.group not in groups:
             raise NotThere(f"{self.job} has no replicated job {self.group}.", f"It has {', '.join(groups)}.")

@@ -43,17 +43,17 @@ _MAX_LISTED_JOBS = 500  # jobs that are listed to find the one that was meant
 
 
 class JobEnded(NotFound):
-    """The job has ended or is gone, and will not come back."""
+    """Raised when the job has ended or is gone, and will not come back."""
 
 
 class PodPending(NamedTuple):
-    """No pod of the rank can be connected to yet; `words` is the reason, phrased to end a sentence."""
+    """The result if no pod of the rank can be connected to yet; `words` is the reason, phrased to end a sentence."""
 
     words: str
 
 
 async def find_live_pod(connection: RawConnection, login: Login, address: PodAddress) -> LivePod | PodPending:
-    """The live pod of a rank, or why there is none yet. BadInput, JobEnded, Refused and its subclasses."""
+    """The live pod of a rank, or why there is none yet. Raises BadInput, JobEnded, Refused and its subclasses."""
     if address.pod:
         return await _find_named_pod(connection, login, address)
     path = f"{JOBSET_API_PATH}{_describe_namespace(address)}/jobsets/{quote(address.job, safe='')}"
@@ -106,12 +106,12 @@ def _pods_path(address: PodAddress, completion_index: int) -> str:
     return f"/api/v1{_describe_namespace(address)}/pods?{urlencode({'labelSelector': selector})}"
 
 
-async def _response_body(answer: RawResponse, login: Login, doing: str) -> bytes | None:
+async def _response_body(answer: RawResponse, login: Login, action: str) -> bytes | None:
     """The body of a response; None for 404, other failures are raised."""
     if answer.status == _NOT_FOUND:
         return None
     if answer.status != _OK:
-        raise await error_from_raw_response(login, answer, doing)
+        raise await error_from_raw_response(login, answer, action)
     return answer.body
 
 
@@ -151,7 +151,7 @@ def _is_running(pod: Pod) -> bool:
 
 
 def _why_not_running(pod: Pod) -> str:
-    """Why a pod does not run yet, as the scheduler or the kubelet reports it."""
+    """The reason of the scheduler or the kubelet why a pod does not run yet."""
     if pod.deleting_since:
         return "being deleted"
     waiting = (each.reason for each in pod.containers if each.state == "waiting")
@@ -171,7 +171,7 @@ class Receiver(Protocol):
     def data(self, data: bytes) -> None:
         """Called with bytes from the pod."""
 
-    def on_buffer_full(self, on: bool) -> None:
+    def on_buffer_full(self, is_paused: bool) -> None:
         """Called with True when writing has to pause, with False when it may go on."""
 
     def end(self, why: str) -> None:
@@ -181,9 +181,9 @@ class Receiver(Protocol):
 class Pipe:
     """A connection to one port of a pod; the receiver passed to `attach` gets what arrives."""
 
-    def __init__(self, socket: WebSocket, what: str) -> None:
+    def __init__(self, socket: WebSocket, label: str) -> None:
         self._socket = socket
-        self._what = what
+        self._what = label
         self._receiver: Receiver | None = None
         self._parts: list[memoryview | bytes] = []
         self._error_text = bytearray()  # what the error channel says
@@ -212,7 +212,7 @@ class Pipe:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the connection is open, as far as is known before it was attached."""
+        """Whether the connection is open as far as is known; nothing is read from it before `attach`."""
         return not self.closed and self._socket.is_open
 
     def close(self) -> None:
@@ -224,7 +224,7 @@ class Pipe:
         self._fresh = True
 
     def feed(self, data: memoryview) -> None:
-        """Take a part of a message, which begins with its channel number, and the first of a channel with the port."""
+        """Take a part of a WebSocket message: its first byte is the channel, the channel's first bytes are the port."""
         if self._fresh:
             self._fresh, self._channel, data = False, data[0], data[1:]
         if self._channel > ERROR_CHANNEL:
@@ -239,16 +239,16 @@ class Pipe:
             self._parts.append(data)
 
     def on_chunk_fed(self) -> None:
-        """Pass the collected parts on in one piece; they are views that are only valid now."""
+        """Pass the parts that came together on as one; they are views that are valid only during this call."""
         if self._parts:
             data = b"".join(self._parts)
             self._parts.clear()
             if self._receiver:
                 self._receiver.data(data)
 
-    def on_buffer_full(self, on: bool) -> None:
+    def on_buffer_full(self, is_paused: bool) -> None:
         if self._receiver:
-            self._receiver.on_buffer_full(on)
+            self._receiver.on_buffer_full(is_paused)
 
     def ended(self, why: str) -> None:
         """Called when the connection, or the pod's side of it, has ended."""
@@ -282,17 +282,17 @@ async def open_pipe(connection: RawConnection, login: Login, namespace: str, pod
     return Pipe(made, what)
 
 
-async def _raise_upgrade_error(answer: RawResponse, login: Login, doing: str) -> None:
+async def _raise_upgrade_error(answer: RawResponse, login: Login, action: str) -> None:
     """Raise the error of a refused WebSocket upgrade, unless another protocol may be accepted."""
     if answer.status < 300:
         return
-    error = await error_from_raw_response(login, answer, doing)
+    error = await error_from_raw_response(login, answer, action)
     if isinstance(error, NotFound | NotLoggedIn) or _is_about_pod(error):
         raise error
 
 
 def _is_about_pod(error: ConsoleError) -> bool:
-    """Whether a refusal concerns rights or the pod's state, not the protocol, which gives 400, 403, 405, 426 or 501."""
+    """Whether a refusal concerns rights or the pod; a refused protocol gives 400, 403, 405, 426 or 501."""
     if isinstance(error, NotAllowed):
         return error.reason == "Forbidden"
     if isinstance(error, Refused):

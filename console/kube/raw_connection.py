@@ -47,7 +47,7 @@ class RawResponse(Struct, frozen=True):
 
 
 class RawConnection:
-    """An open HTTP/1.1 connection; made by `open_connection`."""
+    """An open HTTP/1.1 connection to the API server, made by `open_connection`."""
 
     def __init__(self, login: Login, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._login = login
@@ -56,15 +56,15 @@ class RawConnection:
         self._taken = False
         self.refused: dict[str, str] = {}  # credentials of the last request, for `login.renew`
 
-    async def get(self, path: str, *more: str, accept: str = "application/json") -> list[RawResponse]:
-        """Send several GETs at once and return their responses in order; raises OSError and its subclasses."""
+    async def get(self, path: str, *headers: str, accept: str = "application/json") -> list[RawResponse]:
+        """Send several GETs at once; returns their responses in order. Raises OSError and its subclasses."""
         async with asyncio.timeout(ANSWER_TIMEOUT):
-            for each in (path, *more):
+            for each in (path, *headers):
                 await self._send_request(each, (f"Accept: {accept}",))
-            return [await self._read_response() for _ in (path, *more)]
+            return [await self._read_response() for _ in (path, *headers)]
 
     async def upgrade(self, path: str, *protocols: str) -> WebSocket | RawResponse:
-        """Turn this connection into a WebSocket; the server's response if it refuses all the protocols."""
+        """This connection as a WebSocket, or the server's response if it refuses all the protocols."""
         key = base64.b64encode(os.urandom(16)).decode()
         asked = (
             "Connection: Upgrade",
@@ -178,7 +178,7 @@ async def connect(login: Login) -> RawConnection:
 async def connect_stream(
     login: Login, context: ssl.SSLContext | None = None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the API server, by proxy and TLS if given. Raises OSError, EOFError and NotConnected."""
+    """A new connection to the API server, by proxy and TLS if given. Raises OSError, EOFError and NotConnected."""
     base = urlsplit(login.server)
     if base.scheme not in _DEFAULT_PORTS or not base.hostname:
         raise bad_address_error(login.server)
@@ -255,8 +255,8 @@ async def _connect_through_socks(
     await reader.readexactly(length + 2)  # where it connects from
 
 
-async def error_from_raw_response(login: Login, answer: RawResponse, doing: str) -> ConsoleError:
-    return await login.explain(error_from_status(answer.status, answer.body, doing=doing))
+async def error_from_raw_response(login: Login, answer: RawResponse, action: str) -> ConsoleError:
+    return await login.explain(error_from_status(answer.status, answer.body, action=action))
 
 
 _COPY_BYTES = 1 << 16

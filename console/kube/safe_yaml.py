@@ -10,7 +10,7 @@ MAX_CHARACTERS, MAX_ENTRIES = 16 << 20, 200_000  # of 4,000 contexts of a kubeco
 
 
 class NotPlainError(ValueError):
-    """Why a YAML text cannot be loaded, phrased to continue a sentence; `line` counts from 1, 0 if unknown."""
+    """Raised when a YAML text cannot be loaded: a reason that continues a sentence; `line` is from 1, 0 if unknown."""
 
     def __init__(self, why: str, line: int = 0) -> None:
         super().__init__(why)
@@ -23,21 +23,21 @@ def safe_loader() -> Any:
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where there is one
 
 
-def load_yaml(text: str, deepest: int = _MAX_DEPTH_OF_LIBYAML, *, plain: bool = False) -> Any:
-    """Parse YAML; every failure is a YAMLError, also for too much or too deep, invalid dates, numbers and booleans."""
+def load_yaml(text: str, max_depth: int = _MAX_DEPTH_OF_LIBYAML, *, is_plain: bool = False) -> Any:
+    """The data in a YAML text. Every failure is a YAMLError, as for too large or deep, or invalid dates and numbers."""
     import yaml
 
     if len(text) > MAX_CHARACTERS:
         raise yaml.MarkedYAMLError(problem=f"it has more than {MAX_CHARACTERS >> 20} million characters")
-    _check_cost(text, deepest, plain)
+    _check_cost(text, max_depth, is_plain)
     try:
         return yaml.load(text, Loader=safe_loader())
     except (ValueError, LookupError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         raise yaml.YAMLError(f"a value does not match its tag ({type(error).__name__})") from error
 
 
-def _check_cost(text: str, deepest: int, plain: bool) -> None:
-    """Raise YAMLError for too many entries, references written out, for deep nesting, and for tags if `plain`."""
+def _check_cost(text: str, max_depth: int, is_plain: bool) -> None:
+    """Raise YAMLError for too many entries, references written out, for deep nesting, and for tags if `is_plain`."""
     import yaml
 
     size, sizes = 0, dict[str | None, int]()  # entries up to here, and those of each anchor
@@ -46,7 +46,7 @@ def _check_cost(text: str, deepest: int, plain: bool) -> None:
         problem = ""
         if isinstance(event, yaml.AliasEvent):
             size += sizes.get(event.anchor, 0)
-            problem = "references (&name, *name) are not allowed" if plain else ""
+            problem = "references (&name, *name) are not allowed" if is_plain else ""
         elif isinstance(event, yaml.NodeEvent):
             if isinstance(event, yaml.CollectionStartEvent):
                 begun.append((event.anchor, size))
@@ -54,7 +54,7 @@ def _check_cost(text: str, deepest: int, plain: bool) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = begun.pop()
             sizes[anchor] = size - before
-        if len(begun) > deepest:
+        if len(begun) > max_depth:
             problem = "it is nested too deep"
         if size > MAX_ENTRIES:
             problem = f"it has more than {MAX_ENTRIES:,} entries"
@@ -64,14 +64,14 @@ def _check_cost(text: str, deepest: int, plain: bool) -> None:
 
 
 def load_without_references(text: str) -> Any:
-    """Parse YAML; NotPlainError for invalid YAML and for anchors and aliases, which can expand to gigabytes."""
+    """The data in a YAML text; NotPlainError if invalid or with anchors and aliases, which can expand to gigabytes."""
     import yaml
 
     if found := yaml.reader.Reader.NON_PRINTABLE.search(text):
         line = text.count("\n", 0, found.start()) + 1
         raise NotPlainError(f"the character U+{ord(found[0]):04X} is not allowed", line)
     try:
-        return load_yaml(text, MAX_DEPTH, plain=True)
+        return load_yaml(text, MAX_DEPTH, is_plain=True)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise NotPlainError(getattr(error, "problem", None) or str(error), mark.line + 1 if mark else 0) from error

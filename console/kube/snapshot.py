@@ -38,7 +38,7 @@ class KueueVersion(Struct, frozen=True):
 
     @property
     def rules(self) -> int:
-        """The minor version whose rules are applied; if unknown, the newest whose forecasts no other contradicts."""
+        """The minor version whose rules forecasts follow; if unknown, the newest that contradicts no other."""
         if self.number:
             return int(self.number.split(".")[1])
         return 19 if self.api and "v1beta1" not in self.api else 18
@@ -70,7 +70,7 @@ def _exporting_node(pod: Pod) -> str:
 def _regroup(
     groups: Mapping[str, list[Pod]], changes: Iterable[tuple[Pod | None, Pod | None]], key: Callable[[Pod], str]
 ) -> dict[str, list[Pod]]:
-    """The groups after these changes (old, new), None where there was or is none; shared where nothing changed."""
+    """The groups of pods after changes (old pod, new pod), either None; lists without a change are reused."""
     changed: dict[str, dict[Key, Pod]] = {}
     for old, new in changes:
         left, entered = key(old) if old is not None else "", key(new) if new is not None else ""
@@ -85,10 +85,9 @@ def _regroup(
 
 
 class Fleet(Struct, frozen=True, eq=False, dict=True, weakref=True):
-    """All objects known at time `at`, by (namespace, name).
+    """All objects of the cluster known at time `at`, by (namespace, name).
 
-    Its cached properties live in its `__dict__`; never compared, because a screen asks whether the snapshot is another
-    one, not whether it is equal.
+    Its cached properties live in its `__dict__`. Snapshots are told apart by identity and never compared for equality.
     """
 
     at: float = 0.0
@@ -230,7 +229,7 @@ class StopReport(Struct, frozen=True):
 
 
 def complete_until(links: Sequence[WatchStatus], arrivals: ReceiveTimes) -> float:
-    """The time up to which these watches have reported every change; now if none was silent."""
+    """The time up to which these watches have reported every change; the present if none was silent."""
     shift = (now := SERVER_CLOCK.now()) - time.monotonic()
     known = [link for link in links if link.state in {WatchState.LIVE, WatchState.STALE}]
     complete = [arrivals.complete_until(link.received) + shift for link in known]
@@ -303,7 +302,7 @@ class Store:
         self._wake_subscribers()
 
     def _wake_subscribers(self, kind: str = "") -> None:
-        """Mark the snapshot as outdated, and with a kind that kind's objects, and wake all subscribers."""
+        """Mark the snapshot, and of it the given kind, as outdated, and wake all who wait for changes."""
         if kind:
             self._published.pop(kind, None)
         self._fleet = None
@@ -349,7 +348,7 @@ class Store:
         self._on_change(kind)
 
     def _drop_old_events(self, kind: str) -> None:
-        """Drop the oldest events, a tenth of them at once, where there are too many."""
+        """Drop the oldest tenth of the events once there are too many."""
         objects = self._objects[kind]
         if kind == "events" and len(objects) > MAX_EVENTS:
             by_age = sorted(objects.items(), key=lambda each: each[1].last)
@@ -368,14 +367,14 @@ class Store:
         self._odd[kind].pop(key, None)
         self._on_change(kind)
 
-    def _note_pod(self, old: Pod | None, new: Pod | None) -> None:
+    def _note_pod(self, old_pod: Pod | None, new_pod: Pod | None) -> None:
         if self._pod_changes is not None and len(self._pod_changes) < MAX_POD_CHANGES:
-            self._pod_changes.append((old, new))
+            self._pod_changes.append((old_pod, new_pod))
         else:
             self._pod_changes = None
 
     def mark_lost(self, kind: str, state: WatchState, error: ConsoleError) -> None:
-        """Record that the watch was lost or refused: the objects stay, unless the kind is not offered or forbidden."""
+        """Record that a watch broke or was refused; its objects stay unless the kind is not offered or forbidden."""
         link, now = self._links[kind], self._clock()
         since = link.since if link.state is state else now
         self.errors[kind] = error.with_traceback(None)  # its frames hold what was read, 32 MiB perhaps
@@ -433,15 +432,15 @@ class Store:
             self._last_fleet, self._pod_changes = self._fleet, []
         return self._fleet
 
-    def _keep_worked_out(self, before: Fleet, after: Fleet) -> None:
-        """Give the new snapshot what the last one had worked out, if it holds, and groups of pods as they changed."""
+    def _keep_worked_out(self, previous_fleet: Fleet, new_fleet: Fleet) -> None:
+        """Copy results cached in the last snapshot that still hold into the new one, and update groups of pods."""
         for name, field_name in _WORKED_OUT.items():
-            if (known := vars(before).get(name)) is None:
+            if (known := vars(previous_fleet).get(name)) is None:
                 continue
-            if getattr(before, field_name) is getattr(after, field_name):
-                vars(after)[name] = known
+            if getattr(previous_fleet, field_name) is getattr(new_fleet, field_name):
+                vars(new_fleet)[name] = known
             elif name in _POD_GROUPS and self._pod_changes is not None:
-                vars(after)[name] = _regroup(known, self._pod_changes, _POD_GROUPS[name])
+                vars(new_fleet)[name] = _regroup(known, self._pod_changes, _POD_GROUPS[name])
 
     async def changes(self) -> AsyncGenerator[None, None]:
         """Yield at once and after every change; raises the exception that ended a watch."""

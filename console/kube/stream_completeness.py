@@ -15,7 +15,7 @@ MAX_CLOCK_SKEW = 5.0  # seconds that this machine's clock may differ from the se
 
 
 class ServerClock:
-    """The API servers' time by their Date headers, since this machine's clock may be wrong."""
+    """The time of the API servers by their Date headers; this machine's clock may be wrong."""
 
     def __init__(self) -> None:
         self._started: float | None = None  # by the server's time, when the steady clock was 0; None: not known
@@ -38,7 +38,7 @@ SERVER_CLOCK = ServerClock()
 
 
 class ReceiveTimes:
-    """When the server's last byte arrived (monotonic clock), and its latest long pause."""
+    """When the server's last byte came (monotonic clock), and when it last paused for long."""
 
     def __init__(self) -> None:
         self.last, self.quiet = time.monotonic(), SERVER_QUIET_SECONDS
@@ -50,6 +50,6 @@ class ReceiveTimes:
             self.pause = self.last, now
         self.last = now
 
-    def complete_until(self, received: float) -> float:
-        """The time up to which a stream is complete whose last byte came at `received` (both monotonic)."""
-        return self.last if received >= self.pause[1] else self.pause[0]
+    def complete_until(self, received_at: float) -> float:
+        """The time up to which a stream is complete whose last byte came at `received_at` (both monotonic)."""
+        return self.last if received_at >= self.pause[1] else self.pause[0]

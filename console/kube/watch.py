@@ -50,7 +50,7 @@ class FirstListPage(Struct, Generic[M], frozen=True):
 
 
 class Listed(Struct, Generic[M], frozen=True):
-    """The list is complete: objects that are not in it are gone."""
+    """The change that a list is complete: objects that are not in it are gone."""
 
     objects: Mapping[Key, M]
     unreadable: Mapping[Key, str] = field(default_factory=dict)  # objects that could not be understood, and why
@@ -71,11 +71,11 @@ class Removed(Struct, frozen=True):
 
 
 class Heartbeat(Struct, frozen=True):
-    """The server has sent something: the connection works."""
+    """The sign that the server has sent something, so that the connection works."""
 
 
 class Disconnected(Struct, frozen=True):
-    """The watch broke off and is being retried; the known objects may be out of date."""
+    """The change that the watch broke off and is being retried: the known objects may be out of date."""
 
     error: ConsoleError
     state: WatchState = WatchState.STALE
@@ -89,7 +89,7 @@ class WatchSource(Protocol):
 
     async def page(self, token: str) -> bytes: ...
 
-    async def choose_selector(self, first: bytes) -> bool:
+    async def choose_selector(self, first_page: bytes) -> bool:
         """Choose a selector by the first page of a long list; returns whether the list has to be repeated."""
 
     def watch(self, version: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
@@ -97,7 +97,7 @@ class WatchSource(Protocol):
 
 
 class _EndedAtOnce(Unreachable):
-    """Raised when a watch ended normally but too soon."""
+    """Raised when a watch ended without an error, but sooner than a server ends one."""
 
 
 MAX_OBJECTS = 160_000  # of a kind; Kubernetes is made for 150,000 pods, and each fills some 900 bytes here
@@ -148,12 +148,12 @@ async def follow_kind(
                 await asyncio.sleep(backoff.wait(error, failures))
 
 
-async def _lines_with_marker(lines: AsyncIterator[bytes], settled: float | None) -> AsyncGenerator[bytes, None]:
-    """The lines of a watch, with an empty one first if none comes within `settled` seconds."""
-    if settled is not None:
+async def _lines_with_marker(lines: AsyncIterator[bytes], settled_seconds: float | None) -> AsyncGenerator[bytes, None]:
+    """The lines of a watch; an empty one comes first if there is none within `settled_seconds`."""
+    if settled_seconds is not None:
         coming = asyncio.ensure_future(anext(lines, None))
         try:
-            if not (await asyncio.wait({coming}, timeout=settled))[0]:
+            if not (await asyncio.wait({coming}, timeout=settled_seconds))[0]:
                 yield b""
             if (text := await coming) is not None:
                 yield text
@@ -197,7 +197,7 @@ class _ListLimits:
 async def _list_pages(
     source: WatchSource, reader: KindReader[Any, M], *, by_page: bool
 ) -> AsyncGenerator[tuple[str, Change], None]:
-    """Yield the whole list with its resourceVersion; the next page is fetched while this one is decoded."""
+    """Yield (resourceVersion, change) for the whole list; the next page is fetched while one is decoded."""
     everything: dict[Key, M] = {}
     unreadable: dict[Key, str] = {}
     length, slices = _ListLimits(), WorkSlices()
@@ -246,7 +246,7 @@ def _parse_change(line: WatchEvent[Any]) -> Change:
         restored = "resource version" in (message := (status.message or "").lower()) and "large" in message
         if restored or status.reason == "StoreReadError":  # by a backup; or what it could not read is deleted
             raise Gone(status.message or "")
-        raise error_from_status(status.code or 500, status, doing="watch for changes")
+        raise error_from_status(status.code or 500, status, action="watch for changes")
     if line.type == "DELETED":
         return Removed(line.key)
     if line.unreadable:
@@ -258,12 +258,12 @@ class HttpSource:
     """Lists and watches one collection of the API server over HTTP."""
 
     def __init__(
-        self, client: Client, path: str, what: str, *, silence: float = SILENCE_TIMEOUT, query: Selection | None = None
+        self, client: Client, path: str, label: str, *, silence: float = SILENCE_TIMEOUT, query: Selection | None = None
     ) -> None:
         self._client = client
         self._path = path
-        self._what = what
-        self.of = f"{what} of the API server {client.login.server}"
+        self._what = label
+        self.of = f"{label} of the API server {client.login.server}"
         self._silence = silence
         self._query = {} if callable(query) else query or {}
         self._selects = query if callable(query) else None
@@ -271,10 +271,10 @@ class HttpSource:
     async def page(self, token: str) -> bytes:
         limit = str(SELECTED_PAGE_OBJECTS if self._query else LIST_PAGE_OBJECTS)
         params = {"limit": limit, **self._query, **({"continue": token} if token else {})}
-        return await self._client.request("GET", self._path, doing=f"list {self._what}", params=params)
+        return await self._client.request("GET", self._path, action=f"list {self._what}", params=params)
 
-    async def choose_selector(self, first: bytes) -> bool:
-        if self._selects is None or (peek_list_meta(first).remaining or 0) <= LONG_LIST_OBJECTS:
+    async def choose_selector(self, first_page: bytes) -> bool:
+        if self._selects is None or (peek_list_meta(first_page).remaining or 0) <= LONG_LIST_OBJECTS:
             return False
         selects, self._selects = self._selects, None
         self._query = await selects(self._client)
@@ -298,7 +298,7 @@ class HttpSource:
             raise
 
     async def _at_rest(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of a watch with pauses after key presses and during long bursts of changes."""
+        """Yield the lines of a watch, with pauses after key presses and in long bursts, so that the screen is drawn."""
         slices = WorkSlices(rests=REST_PER_SECOND, burst=MAX_BURST_SECONDS)
 
         async def arrived() -> AsyncIterator[bytes]:
@@ -339,7 +339,7 @@ _OPERATOR_NAMES = {JOBSET_GROUP: "JobSet", KUEUE_GROUP: "Kueue"}
 
 
 class Served(Struct, frozen=True):
-    """The following changes come from this API version; `note` says which fields are missing in it."""
+    """The change to another API version, from which the next changes come; `note` names the fields missing in it."""
 
     version: str  # group and version, such as "kueue.x-k8s.io/v1beta2"
     note: str = ""
@@ -347,7 +347,7 @@ class Served(Struct, frozen=True):
 
 async def watch_kind(
     client: Client,
-    catalogue: ApiDiscovery,
+    discovery: ApiDiscovery,
     kind: Kind,
     namespace: str,
     query: Selection | None = None,
@@ -357,7 +357,7 @@ async def watch_kind(
     retries, where = Retries(backoff), ""
     while True:
         try:
-            version = await catalogue.version(kind)
+            version = await discovery.version(kind)
         except ConsoleError as error:
             yield Disconnected(error, _watch_state_of(error))
             await asyncio.sleep(backoff.wait(error, retries.fail()))
@@ -365,7 +365,7 @@ async def watch_kind(
         if not version:
             yield Disconnected(_not_served_error(kind), WatchState.ABSENT)
             await asyncio.sleep(backoff.refused)
-            catalogue.clear_cache()
+            discovery.clear_cache()
             continue
         group = f"{kind.group}/{version}" if kind.group else version
         yield Served(group, f"only namespace {where}: listing {kind.plural} everywhere is not allowed" if where else "")
@@ -378,7 +378,7 @@ async def watch_kind(
                         where = namespace
                         break
                     if isinstance(change.error, NotFound):
-                        catalogue.clear_cache()
+                        discovery.clear_cache()
                         yield Disconnected(_not_served_error(kind), WatchState.ABSENT)
                         await asyncio.sleep(backoff.pause(retries.fail(), backoff.refused))
                         break

@@ -29,7 +29,7 @@ _PERMISSION_CACHE_SECONDS = 60.0  # seconds for which an answer about rights is 
 
 
 class WatchedCluster:
-    """One context of the kubeconfig, and the latest snapshot of its cluster."""
+    """A connection to one context of the kubeconfig, with the latest snapshot of its cluster."""
 
     def __init__(
         self,
@@ -37,10 +37,10 @@ class WatchedCluster:
         kubeconfig: Kubeconfig,
         kinds: Collection[str],
         *,
-        brief: bool = False,
-        only: Selectors | None = None,
+        is_brief: bool = False,
+        selectors: Selectors | None = None,
     ) -> None:
-        """`only`: selectors of kinds that are watched in part; None until `select` sets them."""
+        """`selectors`: selectors of kinds that are watched in part; None until `select` sets them."""
         self.settings = settings
         self.context = ""
         self.namespace = ""
@@ -48,11 +48,11 @@ class WatchedCluster:
         self.server_version = ""
         self.kubeconfig = kubeconfig  # contexts that are added to it are not written to a file
         self._kinds = tuple(kinds)
-        self._only = dict(only or {})
+        self._only = dict(selectors or {})
         self.begun_kinds = tuple(kind for kind in kinds if self._only.get(kind, "") is not None)
-        self._brief = brief  # whether kinds are only listed until `goes_on`
+        self._brief = is_brief  # whether kinds are only listed until `goes_on`
         self.goes_on = asyncio.Event()
-        if not brief:
+        if not is_brief:
             self.goes_on.set()
         self._store = Store(self._kinds)
         self.snapshots = self._store.snapshots  # the latest, then new ones at most four times a second, until `close`
@@ -66,7 +66,7 @@ class WatchedCluster:
 
     @staticmethod
     def prepare() -> ModuleType:
-        """Import the network modules, which takes half a second, ahead of `connect`."""
+        """Import the network modules ahead of `connect`, as that takes half a second."""
         from console.kube import client
 
         return client
@@ -115,7 +115,7 @@ class WatchedCluster:
             self._start_task(name, work())
 
     async def select(self, kind: str, query: Selection) -> None:
-        """Set the selector of a kind that `only` left open, which starts its list."""
+        """Set the selector that a kind still waits for, and start its list."""
         self._only[kind] = query
         self._start_task(kind, self._watch_kind(kind))
         await self.wait_until_listed(kind)
@@ -129,8 +129,8 @@ class WatchedCluster:
             await self._connection.close()
             self._connection = None
 
-    def _start_task(self, name: str, work: Coroutine[None, None, None]) -> None:
-        task = self._tasks[name] = start_task(work, f"session:{name}")
+    def _start_task(self, name: str, coroutine: Coroutine[None, None, None]) -> None:
+        task = self._tasks[name] = start_task(coroutine, f"session:{name}")
         task.add_done_callback(self._on_task_ended)
 
     def _on_task_ended(self, task: asyncio.Task[None]) -> None:
@@ -148,20 +148,20 @@ class WatchedCluster:
 
     @property
     def slow_plugin(self) -> ConsoleError | None:
-        """The error of a credential plugin that has not answered for a while; None if none is late."""
+        """The error that a credential plugin has not answered for a while; None if none is late."""
         from console.kube.login import PLUGIN_SLOW_SECONDS
 
         return self.current_connection.client.login.unanswered(PLUGIN_SLOW_SECONDS)
 
     def pause_for_keypress(self) -> None:
-        """Called on each key press, so that it is handled before further data from the cluster."""
+        """Pause data from the cluster for a moment, so that the pressed key is handled first."""
         if self._connection is not None:
             self._connection.client.pause_for_keypress()
 
-    def connection_for_change(self, what: str) -> Connection:
-        """The connection, for an action that changes the cluster; NotAllowed, naming `what`, in read-only mode."""
+    def connection_for_change(self, action: str) -> Connection:
+        """The connection, for an action that changes the cluster; NotAllowed, naming `action`, in read-only mode."""
         if self.read_only:
-            raise read_only_error(what)
+            raise read_only_error(action)
         return self.current_connection
 
     async def is_allowed(
@@ -181,7 +181,7 @@ class WatchedCluster:
         """Raise NotFound if the cluster has no such namespace; returns normally if that may not be checked."""
         try:
             await self.current_connection.client.request(
-                "GET", f"/api/v1/namespaces/{quote(name, safe='')}", doing=f"read namespace {name}"
+                "GET", f"/api/v1/namespaces/{quote(name, safe='')}", action=f"read namespace {name}"
             )
         except NotFound as error:
             known = sorted({each for each, _ in self.fleet.jobsets})
@@ -255,7 +255,7 @@ class WatchedCluster:
         await self._disconnect()
 
     async def wait_until_listed(self, *kinds: str, timeout: float = 30, silent: float = LIST_SILENCE_TIMEOUT) -> Fleet:  # noqa: ASYNC109
-        """Wait for these kinds (or all); Unreachable after `timeout`, or `silent` s if no kind has been listed yet."""
+        """The snapshot once these kinds (or all) are listed; Unreachable after `timeout` s, `silent` s if none is."""
         wanted, loop, login = kinds or self._kinds, asyncio.get_running_loop(), self.current_connection.client.login
         ends, before = loop.time() + timeout, None
         try:
@@ -293,11 +293,11 @@ class WatchedCluster:
         links = [self.fleet.links[kind] for kind in kinds if kind in self._kinds]
         return SERVER_CLOCK.now() - complete_until(links, self.current_connection.client.arrivals)
 
-    async def cordon(self, node: str, *, on: bool = True, reason: str = "") -> None:
+    async def cordon(self, node: str, *, is_cordoned: bool = True, reason: str = "") -> None:
         from console.kube import actions
 
-        connection = self.connection_for_change(f"{'cordon' if on else 'uncordon'} node {node}")
-        await actions.cordon(connection.client, node, on=on, reason=reason)
+        connection = self.connection_for_change(f"{'cordon' if is_cordoned else 'uncordon'} node {node}")
+        await actions.cordon(connection.client, node, is_cordoned=is_cordoned, reason=reason)
 
     async def delete_pod(self, namespace: str, name: str) -> None:
         from console.kube import actions

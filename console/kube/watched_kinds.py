@@ -46,7 +46,7 @@ class ListPage(Struct, Generic[W], frozen=True):
 
 
 class WatchEvent(Struct, Generic[M], frozen=True):
-    """One watch event; which fields are set depends on `type`."""
+    """One event of a watch; its `type` decides which fields are set."""
 
     type: str  # ADDED, MODIFIED, DELETED, BOOKMARK, ERROR, or a word of tomorrow
     key: Key = ("", "")
@@ -67,7 +67,7 @@ def object_key(meta: Meta) -> Key:
 
 
 class KindReader(Generic[W, M]):
-    """Decodes the lists and watch events of one kind: its wire type, and the function that builds the model."""
+    """Decodes lists and watch events of one kind, by its wire type and the function that builds its model."""
 
     def __init__(self, schema: type[W], parse: Callable[[W], M]) -> None:
         self._schema = schema
@@ -105,7 +105,7 @@ class KindReader(Generic[W, M]):
     def build_models(
         self, items: Iterable[W | msgspec.Raw], seconds: float = math.inf
     ) -> tuple[dict[Key, M], dict[Key, str]]:
-        """Models by key, and the reasons of objects that could not be built; from an iterator, only for `seconds`."""
+        """(models by key, reason by key where none could be built); an iterator is used for `seconds` at most."""
         made, unreadable, parse, ends = {}, {}, self._parse, time.monotonic() + seconds
         for item in items:
             try:
@@ -119,12 +119,12 @@ class KindReader(Generic[W, M]):
                 break
         return made, unreadable
 
-    def read_object(self, body: bytes, what: str) -> M:
-        """Decode one object into its model; Unreadable, which calls it `what`, if it cannot be decoded."""
+    def read_object(self, body: bytes, action: str) -> M:
+        """The model of one object; Unreadable, with `action` in its sentence, if the object cannot be decoded."""
         made, unreadable = self.build_models(self.read_page(b'{"items":[' + body + b"]}").items)
         for model in made.values():
             return model
-        raise Unreadable(f"{what} cannot be read: {next(iter(unreadable.values()), 'it is no such object')}.")
+        raise Unreadable(f"{action} cannot be read: {next(iter(unreadable.values()), 'it is no such object')}.")
 
     def read_event(self, text: bytes) -> WatchEvent[M]:
         """Decode a watch event. Raises Unreadable if it is not one, such as a line that was cut off."""
@@ -151,7 +151,7 @@ PEEK_BYTES = 1 << 12  # bytes of a page in which its metadata are looked for
 
 
 def peek_list_meta(body: bytes) -> ListMetaSchema:
-    """The metadata of a list (pages, count) if it precedes the items, as API servers write it; else empty."""
+    """The metadata of a list, if it precedes the items as API servers write it; else empty."""
     head, items, _ = body[:PEEK_BYTES].partition(b'"items":')
     with suppress(*DECODING_ERRORS):
         if items and (found := msgspec.json.decode(head.rstrip(b", \n") + b"}", type=ListSchema[msgspec.Raw]).metadata):
@@ -159,15 +159,15 @@ def peek_list_meta(body: bytes) -> ListMetaSchema:
     return ListMetaSchema()
 
 
-def _list_page(listed: ListSchema[Any]) -> ListPage[Any]:
-    meta = listed.metadata or ListMetaSchema()
-    return ListPage(listed.items or [], meta.next or "", meta.resource_version or "", meta.remaining)
+def _list_page(page: ListSchema[Any]) -> ListPage[Any]:
+    meta = page.metadata or ListMetaSchema()
+    return ListPage(page.items or [], meta.next or "", meta.resource_version or "", meta.remaining)
 
 
-def _key_of_raw_object(raw: msgspec.Raw) -> Key:
+def _key_of_raw_object(raw_object: msgspec.Raw) -> Key:
     """Namespace and name of an object that may not be decodable as a whole."""
     try:
-        return object_key(_META_DECODER.decode(raw).metadata)
+        return object_key(_META_DECODER.decode(raw_object).metadata)
     except DECODING_ERRORS:
         return "", ""
 

@@ -29,7 +29,7 @@ class FrameSink(Protocol):
 
 
 class FrameReader:
-    """Splits received bytes into frames; parts of data frames are passed on at once, however long the frame is."""
+    """Splits received bytes into WebSocket frames; parts of a data frame are passed on before it is complete."""
 
     def __init__(self, sink: FrameSink) -> None:
         self._sink = sink
@@ -50,18 +50,18 @@ class FrameReader:
             else:
                 at = self._read_header(data, at)
 
-    def _read_header(self, data: memoryview, at: int) -> int:
-        """Read a header that arrived whole, the usual case; else buffer its beginning."""
-        skipped, length = _parse_header(data, at)
-        if skipped and data[at] & 0x0F < CLOSE:
-            self._start_frame(data[at], length)
-            return at + skipped
-        self._head.append(data[at])
-        return at + 1
+    def _read_header(self, data: memoryview, offset: int) -> int:
+        """Read a frame header, which mostly arrives whole, else store its beginning; returns the next offset."""
+        skipped, length = _parse_header(data, offset)
+        if skipped and data[offset] & 0x0F < CLOSE:
+            self._start_frame(data[offset], length)
+            return offset + skipped
+        self._head.append(data[offset])
+        return offset + 1
 
-    def _collect_split_header(self, data: memoryview, at: int) -> int:
-        """Add a byte to a header that arrives in pieces, or bytes to a control frame."""
-        self._head.append(data[at])
+    def _collect_split_header(self, data: memoryview, offset: int) -> int:
+        """Add a byte to a header that arrives in pieces, or bytes to a control frame; returns the next offset."""
+        self._head.append(data[offset])
         skipped, length = _parse_header(self._head, 0)
         first, body = self._head[0], bytes(self._head[skipped:])
         if skipped and first & 0x0F < CLOSE:
@@ -70,7 +70,7 @@ class FrameReader:
         elif skipped and len(body) == length:
             self._head.clear()
             self._sink.control(first & 0x0F, body)
-        return at + 1
+        return offset + 1
 
     def _start_frame(self, first: int, length: int) -> None:
         if first & 0x0F != CONTINUED:
@@ -78,23 +78,23 @@ class FrameReader:
         self._left = length
 
 
-def _parse_header(data: memoryview | bytearray, at: int) -> tuple[int, int]:
+def _parse_header(data: memoryview | bytearray, offset: int) -> tuple[int, int]:
     """Size of the frame header in bytes (0 if incomplete) and the length of the payload."""
-    if len(data) - at < 2:
+    if len(data) - offset < 2:
         return 0, 0
-    length = data[at + 1]
+    length = data[offset + 1]
     if length & _MASK_BIT:
         raise ValueError("a server does not mask")
     if length < _LENGTH_IN_2_BYTES:
         return 2, length
     size = 2 if length == _LENGTH_IN_2_BYTES else 8
-    if len(data) - at < 2 + size:
+    if len(data) - offset < 2 + size:
         return 0, 0
-    return 2 + size, int.from_bytes(data[at + 2 : at + 2 + size], "big")
+    return 2 + size, int.from_bytes(data[offset + 2 : offset + 2 + size], "big")
 
 
-def frame_header(kind: int, *parts: bytes) -> bytes:
-    data = b"".join(parts)
+def frame_header(kind: int, *payload_parts: bytes) -> bytes:
+    data = b"".join(payload_parts)
     size = len(data)
     if size < _LENGTH_IN_2_BYTES:
         head = struct.pack(">BB", _FINAL_FRAME_BIT | kind, _MASK_BIT | size)
@@ -148,19 +148,19 @@ class MessageListener(Protocol):
     def ended(self, why: str) -> None:
         """Called when nothing more can be received or sent; `why` is empty after a proper close."""
 
-    def on_buffer_full(self, on: bool) -> None:
+    def on_buffer_full(self, is_paused: bool) -> None:
         """Called with True when the send buffer is full and the sender should wait, with False when it may continue."""
 
 
 class WebSocket(asyncio.BufferedProtocol):
     """The client side of a WebSocket; it starts to read when it is given its listener."""
 
-    def __init__(self, writer: asyncio.StreamWriter, before: asyncio.StreamReader, protocol: str) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, read_bytes: asyncio.StreamReader, protocol: str) -> None:
         self.protocol = protocol  # what both sides speak inside the messages
         self._gone = asyncio.Event()  # whether the connection below is closed
         self._writer = writer  # kept, for it would close the connection when it is forgotten
         self._transport = cast("asyncio.Transport", writer.transport)  # asyncio declares only the writing half
-        self._before = before
+        self._before = read_bytes
         self._buffer = memoryview(bytearray(_READ_BUFFER_BYTES))
         self._listener: MessageListener | None = None
         self._reader = FrameReader(self)
@@ -197,9 +197,9 @@ class WebSocket(asyncio.BufferedProtocol):
         if over or self._transport.is_closing():
             self.connection_lost(None)
 
-    def send(self, *parts: bytes) -> None:
+    def send(self, *payload_parts: bytes) -> None:
         if not self.closed:
-            self._transport.write(frame_header(BINARY, *parts))
+            self._transport.write(frame_header(BINARY, *payload_parts))
 
     def pause(self) -> None:
         if not self.closed and not self._paused:
@@ -241,7 +241,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._finish(why)
 
     def _abort_transport(self) -> None:
-        """Drop the connection; in Python 3.11.2 a TLS transport that both sides have closed raises here."""
+        """Drop the connection; a TLS transport closed by both sides raises here in Python 3.11.2, which is ignored."""
         with suppress(AttributeError):
             self._transport.abort()
 

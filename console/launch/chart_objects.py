@@ -67,7 +67,7 @@ async def require_own_objects(client: Client, namespace: str, release: str, obje
         if each in own:
             continue
         try:
-            await client.request("GET", object_path(kind, namespace, name), doing=f"read {each}")
+            await client.request("GET", object_path(kind, namespace, name), action=f"read {each}")
         except NotFound:
             continue
         raise Conflict(

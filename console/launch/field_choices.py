@@ -39,16 +39,16 @@ class FieldChoices:
     why: str = ""  # one sentence while nothing can be chosen
     fills: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # name -> texts of other fields, by path
 
-    def merge(self, more: FieldChoices) -> FieldChoices:
-        """These choices plus the names that `more` adds; its reason is used if there are still no names."""
-        names = tuple(dict.fromkeys((*self.names, *more.names)))
+    def merge(self, other_choices: FieldChoices) -> FieldChoices:
+        """These choices plus the names that `other_choices` adds; its reason is used if there are still no names."""
+        names = tuple(dict.fromkeys((*self.names, *other_choices.names)))
         return FieldChoices(
             self.kind,
             names,
-            {**more.about, **self.about},
-            ChoicesState.LISTED if names else more.state,
-            "" if names else more.why or self.why,
-            {**more.fills, **self.fills},
+            {**other_choices.about, **self.about},
+            ChoicesState.LISTED if names else other_choices.state,
+            "" if names else other_choices.why or self.why,
+            {**other_choices.fills, **self.fills},
         )
 
 
@@ -69,7 +69,7 @@ def unasked_choices() -> dict[str, FieldChoices]:
 
 
 class _ListedFields(ApiSchema):
-    """The few fields used of any listed object: a claim's size, a JobSet's images."""
+    """The fields read of any listed object, such as a claim's size or a JobSet's images."""
 
     access_modes: list[str] | None = None
     phase: str | None = None
@@ -162,26 +162,26 @@ _CHOICE_SOURCES: Mapping[str, _ChoiceSource] = {
 }
 
 
-async def list_choices(client: Client, catalogue: ApiDiscovery, namespace: str) -> dict[str, FieldChoices]:
-    """Choices by the name in `Field.choices_from`; a list that may not be read carries the reason."""
-    found = await asyncio.gather(*(_read_choices(client, catalogue, namespace, name) for name in _CHOICE_SOURCES))
+async def list_choices(client: Client, discovery: ApiDiscovery, namespace: str) -> dict[str, FieldChoices]:
+    """The choices under each name that `Field.choices_from` has; a list that may not be read has its reason instead."""
+    found = await asyncio.gather(*(_read_choices(client, discovery, namespace, name) for name in _CHOICE_SOURCES))
     return {offer.kind: offer for offer in found}
 
 
-async def list_priority_classes(client: Client, catalogue: ApiDiscovery) -> dict[str, int]:
+async def list_priority_classes(client: Client, discovery: ApiDiscovery) -> dict[str, int]:
     """The values of the cluster's WorkloadPriorityClasses, the highest first."""
     source = _CHOICE_SOURCES["priorityclasses"]
-    if not (version := await catalogue.version(source.kind)):
+    if not (version := await discovery.version(source.kind)):
         return {}
     found = [each async for each in list_objects(client, source.kind.path(version, ""), _ListedObject, source.noun)]
     return {each.name: each.value or 0 for each in sorted(found, key=lambda each: (-(each.value or 0), each.name))}
 
 
-async def _read_choices(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> FieldChoices:
+async def _read_choices(client: Client, discovery: ApiDiscovery, namespace: str, name: str) -> FieldChoices:
     source = _CHOICE_SOURCES[name]
     absent = FieldChoices(name, state=ChoicesState.ABSENT, why=f"This cluster has no {source.noun}.")
     try:
-        version = await catalogue.version(source.kind)
+        version = await discovery.version(source.kind)
         if not version:
             return absent
         path = source.kind.path(version, quote(namespace, safe="") if source.kind.namespaced else "")

@@ -75,7 +75,7 @@ def parse_changes(
 
 
 def changed_part(default: Value, value: Value) -> Value:
-    """The change from a default to a value as Helm merges it: for a map only the changed names."""
+    """The difference of a value from its default, as Helm merges it: of a map only the changed names."""
     if not isinstance(default, Mapping) or not isinstance(value, Mapping):
         return value
     different: dict[str, Value] = {name: item for name, item in value.items() if default.get(name) != item}
@@ -134,7 +134,7 @@ def _quote_given(field: Field, text: str) -> str:
 
 
 def quote_value(value: object) -> str:
-    """The end of a sentence about a value that was given, which is not repeated if it looks like a secret."""
+    """The end of a sentence that quotes a given value, or hides it if it looks like a secret."""
     text = re.sub(r"\s+", " ", value if isinstance(value, str) else repr(value)).strip()
     if looks_confidential(text):
         return ""

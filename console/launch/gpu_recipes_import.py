@@ -145,14 +145,14 @@ class TranslatedValues:
     def leave_out(self, path: str, why: str) -> None:
         self.left_out.append(Remark(path, f"{path} was not imported: {why}."))
 
-    def add_note(self, path: str, words: str) -> None:
-        self.notes.append(Remark(path, words))
+    def add_note(self, path: str, note_text: str) -> None:
+        self.notes.append(Remark(path, note_text))
 
 
 def merge_sources(
     trees: Iterable[Mapping[str, Any]], settings: Iterable[tuple[str, CommandWord]], out: TranslatedValues
 ) -> dict[str, Any]:
-    """Values files and options merged as Helm does; what holds an unknown variable is left out and reported."""
+    """The merge of values files and options as by Helm; a value with an unknown variable is left out and reported."""
     values = SetValues()
     for tree in trees:
         values.root = overlay_values(values.root, tree)
@@ -166,7 +166,7 @@ def merge_sources(
 
 
 def translate_values(root: dict[str, Any], own: set[str], texts: Mapping[str, str], out: TranslatedValues) -> None:
-    """Translate values into `out`, with problems; `own`: this chart's top names, `texts`: files by path."""
+    """Translate a gpu-recipes chart's values into `out`; `own`: this chart's top names, `texts`: files."""
     _translate_scripts(root, texts, out)
     _convert_env_lists(root, out)
     _translate_topology(root, out)
@@ -229,7 +229,7 @@ def _translate_own_script(
 
 
 def _convert_env_lists(root: dict[str, Any], out: TranslatedValues) -> None:
-    """Convert lists of environment variables to maps; a --set line may refer to an entry by its index only."""
+    """Convert lists of environment variables to maps; --set lines may have given entries by index only."""
     for way in (("workload", "envs"), ("network", "ncclSettings")):
         given = pop_at(root, way)
         if isinstance(given, Mapping):  # a map is what people take it for
@@ -242,11 +242,11 @@ def _convert_env_lists(root: dict[str, Any], out: TranslatedValues) -> None:
                 _translate_env_entry(way, place, entry, out)
 
 
-def _translate_env_entry(way: HelmPath, place: int, entry: Mapping[str, Any], out: TranslatedValues) -> None:
-    key, name, value = f"{'.'.join(way)}[{place}]", entry.get("name"), entry.get("value")
-    testbed = way[-1] == "envs"
-    if name is None and testbed and out.recipe != "qwen3-30b-pretrain-pai" and place < len(TESTBED_ENVS):
-        name = TESTBED_ENVS[place]
+def _translate_env_entry(helm_path: HelmPath, index: int, entry: Mapping[str, Any], out: TranslatedValues) -> None:
+    key, name, value = f"{'.'.join(helm_path)}[{index}]", entry.get("name"), entry.get("value")
+    testbed = helm_path[-1] == "envs"
+    if name is None and testbed and out.recipe != "qwen3-30b-pretrain-pai" and index < len(TESTBED_ENVS):
+        name = TESTBED_ENVS[index]
         out.add_note(name, f"{key} was taken as {name}, which has that place in the testbed's values.yaml.")
     if name is None:
         out.leave_out(key, "which variable stands at that place is not known here; write it as env.NAME")
@@ -354,15 +354,15 @@ def _as_text(value: Any) -> str:
 NOT_SET = object()  # nothing stands there, not even null
 
 
-def pop_at(root: dict[str, Any], way: tuple[str, ...], otherwise: object = None) -> Any:
-    """Remove and return a value, and remove the maps that become empty."""
-    first, *rest = way
+def pop_at(root: dict[str, Any], key_path: tuple[str, ...], default: object = None) -> Any:
+    """Remove the value at a path and the maps that become empty; returns it, else `default`."""
+    first, *rest = key_path
     if not rest:
-        return root.pop(first, otherwise)
+        return root.pop(first, default)
     below = root.get(first)
     if not isinstance(below, dict):
-        return otherwise
-    found = pop_at(below, tuple(rest), otherwise)
+        return default
+    found = pop_at(below, tuple(rest), default)
     if not below:
         del root[first]
     return found

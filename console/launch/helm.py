@@ -54,19 +54,19 @@ class InvalidValues(BadInput):
         self.problems = problems
 
 
-def translate_error(text: str, kind: str, failed: str) -> ConsoleError:
-    """The error for a message of Helm, judged by its text, as Helm has few error types."""
+def translate_error(text: str, kind: str, failure: str) -> ConsoleError:
+    """The error for a message of Helm, chosen by its text, since Helm has few error types."""
     problems = schema_problems(text)
     if problems:
         message = "; ".join(f"{problem.path or 'values'}: {problem.message}" for problem in problems)
-        return InvalidValues(f"{failed}: {message}.", problems=problems)
+        return InvalidValues(f"{failure}: {message}.", problems=problems)
     why = first_sentence(text)
     for pattern, made, hint, more in _KNOWN_ERRORS:
         if re.search(pattern, text):
-            return made(f"{failed}: {why}.", hint, **more)
+            return made(f"{failure}: {why}.", hint, **more)
     if kind == "HelmNotFoundError":
-        return NotFound(f"{failed}: there is no such release.", status=404, reason="NotFound")
-    return ReleaseFailed(f"{failed}: {why}.")
+        return NotFound(f"{failure}: there is no such release.", status=404, reason="NotFound")
+    return ReleaseFailed(f"{failure}: {why}.")
 
 
 _KNOWN_ERRORS: tuple[tuple[str, type[ConsoleError], str, dict[str, Any]], ...] = (
@@ -87,7 +87,7 @@ _KNOWN_ERRORS: tuple[tuple[str, type[ConsoleError], str, dict[str, Any]], ...] =
 
 
 def schema_problems(text: str) -> tuple[FieldProblem, ...]:
-    """The schema violations in Helm's message, without indented repetitions; empty if it is about something else."""
+    """The schema violations that Helm's message lists; empty if it is about something else."""
     if "schema(s)" not in text:
         return ()
     lines = re.findall(r"^- at '([^']*)': (.*)$", text, re.MULTILINE)
@@ -95,7 +95,7 @@ def schema_problems(text: str) -> tuple[FieldProblem, ...]:
 
 
 def first_sentence(text: str) -> str:
-    """Helm's message on one line without repeated objects, at most 400 characters."""
+    """Helm's message in one line of at most 400 characters, each object named once."""
     short = re.sub(r"Invalid value: [\[{].*[\]}]: ", "", text)
     short = re.sub(r"\s+", " ", short).strip().rstrip(".")
     return short if len(short) <= 400 else short[:397] + "..."
@@ -125,13 +125,13 @@ class Helm:
     login: Login | None = None  # None: charts are rendered only
     guard: Callable[[str, str], Awaitable[None]] | None = None  # raises for releases too large to be unpacked by Helm
 
-    async def _run_in_thread(self, namespace: str, name: str, work: Callable[[Config], T], failed: str) -> T:
-        """Run `work` in a thread and return its result; an empty `name` means all releases of the namespace."""
+    async def _run_in_thread(self, namespace: str, name: str, call: Callable[[Config], T], failure: str) -> T:
+        """Run `call` in a thread and return its result; an empty `name` means all releases of the namespace."""
         if self.guard is not None:
             await self.guard(namespace, name)
-        return await self._run_without_guard(namespace or "default", work, failed)
+        return await self._run_without_guard(namespace or "default", call, failure)
 
-    async def _run_without_guard(self, namespace: str, work: Callable[[Config], T], failed: str) -> T:
+    async def _run_without_guard(self, namespace: str, call: Callable[[Config], T], failure: str) -> T:
         assert self.login is not None
         login, kubeconfig = self.login, await _kubeconfig_of(self.login)
 
@@ -143,19 +143,19 @@ class Helm:
                     kubeconfig["clusters"][0]["cluster"]["proxy-url"] = proxy.url
                 try:
                     with _kubeconfig_arguments(kubeconfig) as given, Config(namespace=namespace, **given) as config:
-                        return work(config)
+                        return call(config)
                 except _helm_error_type() as error:
                     if proxy.elsewhere:
                         raise Refused(
-                            f"{failed}: the API server answers with a redirect to {proxy.elsewhere}.",
+                            f"{failure}: the API server answers with a redirect to {proxy.elsewhere}.",
                             "Write that address into the kubeconfig if it is the right one.",
                         ) from error
                     if proxy.failure is not None:
                         why, hint = failure_cause(proxy.failure, proxied=bool(login.proxy))
-                        raise Unreachable(f"{failed}: the API server cannot be reached: {why}.", hint) from error
+                        raise Unreachable(f"{failure}: the API server cannot be reached: {why}.", hint) from error
                     raise
 
-        return await _run_serialized(action, failed)
+        return await _run_serialized(action, failure)
 
     async def render(self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str) -> tuple[str, ...]:
         """The YAML of every object of the chart with these values, rendered without asking the cluster."""
@@ -270,9 +270,9 @@ class RemovalPlan:
     stays: tuple[str, ...]
     manifests: tuple[str, ...]
 
-    def require_only(self, named: Collection[str], name: str, namespace: str) -> None:
-        """Raise Conflict if more objects would be removed than those in `named`."""
-        if more := [each for each in self.goes if each not in named]:
+    def require_only(self, names: Collection[str], name: str, namespace: str) -> None:
+        """Raise Conflict if more objects would be removed than those in `names`."""
+        if more := [each for each in self.goes if each not in names]:
             raise Conflict(
                 f"The release {name} in {namespace} was changed in the meantime: it names {', '.join(more[:5])} too."
                 " Nothing was removed.",
@@ -308,7 +308,7 @@ def is_kept(manifest: str) -> bool:
 
 
 async def _kubeconfig_of(login: Login) -> dict[str, Any]:
-    """A kubeconfig for Helm with the present login, so that no plugin runs again; none over plain HTTP."""
+    """A kubeconfig with the present credentials, so that Helm runs no plugin; none over plain HTTP."""
     cluster: dict[str, Any] = {"server": login.server}
     user: dict[str, str] = {}
     if login.server.startswith("https:"):
@@ -349,12 +349,12 @@ def _kubeconfig_arguments(kubeconfig: dict[str, Any]) -> Iterator[dict[str, Any]
         yield {"kubeconfig_path": f"/proc/self/fd/{file.fileno()}"}
 
 
-async def _run_serialized(work: Callable[[], T], failed: str) -> T:
+async def _run_serialized(call: Callable[[], T], failure: str) -> T:
     # A thread cannot be stopped: an action whose caller is cancelled ends as it would have.
     try:
-        return await asyncio.to_thread(work_slices.run_to_end, work)
+        return await asyncio.to_thread(work_slices.run_to_end, call)
     except _helm_error_type() as error:
-        raise translate_error(str(error), type(error).__name__, failed) from error
+        raise translate_error(str(error), type(error).__name__, failure) from error
 
 
 def _helm_error_type() -> type[Exception]:
@@ -364,7 +364,7 @@ def _helm_error_type() -> type[Exception]:
 
 
 def _require_name_unused(config: Config, name: str, namespace: str) -> None:
-    """Raise Conflict if a release of that name exists; checked first, since a failed install is removed."""
+    """Raise Conflict if a release of that name exists; a failed install would be removed with it."""
     status = _status_of(config, name)
     if not status:
         return
@@ -407,7 +407,7 @@ def _read_own_objects(config: Config, name: str, namespace: str) -> tuple[str, .
 
 
 def _split_removal(documents: Sequence[str]) -> RemovalPlan:
-    """The plan for documents of `_read_own_objects`; an object counts as kept only if every YAML parser agrees."""
+    """What removing a release's objects deletes and keeps; one is kept only if every YAML parser reads it so."""
     goes: list[str] = []
     stays: list[str] = []
     for text in documents:

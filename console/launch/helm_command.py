@@ -19,7 +19,7 @@ _WITH_BACKSLASH = r"\\\g<0>"
 
 @dataclass(frozen=True, slots=True)
 class HelmCommand:
-    """A launch as a command line, in two forms that create the same release."""
+    """A launch as a helm command line; both of its forms create the same release."""
 
     with_file: str  # with the values in a file beside it; one option a line
     file_name: str
@@ -51,10 +51,10 @@ def helm_command(
     return HelmCommand(with_file, file_name, file_text, inline, (*secrets.values(),))
 
 
-def iter_set_options(values: Mapping[str, Value], above: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield the options that set nested values: --set-string, --set for numbers, --set-json for lists."""
+def iter_set_options(values: Mapping[str, Value], parent_keys: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+    """Yield (option, text) that set nested values: --set-string, --set for numbers, --set-json for lists."""
     for name, value in values.items():
-        way = (*above, name)
+        way = (*parent_keys, name)
         path = ".".join(_ESCAPED_IN_NAMES.sub(_WITH_BACKSLASH, each) for each in way)
         if isinstance(value, Mapping) and value:
             yield from iter_set_options(value, way)
@@ -87,14 +87,14 @@ _ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 @dataclass(slots=True)
 class CommandWord:
-    """One word of a command, and the variables in it that are not set."""
+    """One word of a shell command, and the variables in it that have no value."""
 
     text: str = ""
     unknown: list[str] = field(default_factory=list)
 
-    def add(self, found: re.Match[str], variables: Mapping[str, str]) -> None:
-        """Append a character, the value of a variable, or a text that the person has to replace."""
-        given = found.groupdict()
+    def add(self, match: re.Match[str], variables: Mapping[str, str]) -> None:
+        """Append to the word what matched: a character, a variable's value, or a placeholder to be replaced."""
+        given = match.groupdict()
         name = given["name"] or given["braced"]
         text = variables.get(name, given["default"]) if name else given["text"] or given["escaped"]
         if text is None:
@@ -230,6 +230,6 @@ def _split_options(words: list[CommandWord], given: dict[str, list[CommandWord]]
             given.setdefault(option, []).append(left.pop(0))
 
 
-def _known_text(line: HelmLine, word: CommandWord) -> str:
-    line.unknown += word.unknown
-    return "" if word.unknown else word.text
+def _known_text(line: HelmLine, command_word: CommandWord) -> str:
+    line.unknown += command_word.unknown
+    return "" if command_word.unknown else command_word.text

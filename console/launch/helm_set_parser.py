@@ -30,7 +30,7 @@ FileValue = PurePosixPath  # a value of --set-file: the text of that file
 
 
 class _EndOfText(Exception):
-    """Raised when an option ends before its value; as in Helm, a list opened for it is dropped."""
+    """Raised when an option's text ends before its value; a list opened for it is dropped, as in Helm."""
 
 
 @dataclass(slots=True)
@@ -72,8 +72,8 @@ class SetValues:
         with suppress(_EndOfText):
             self._set_key(root, 0)
 
-    def _error(self, what: str, hint: str = "") -> BadInput:
-        return BadInput(f"{' '.join(filter(None, (self._option, format_key_path(self._way))))} {what}.", hint)
+    def _error(self, subject: str, hint: str = "") -> BadInput:
+        return BadInput(f"{' '.join(filter(None, (self._option, format_key_path(self._way))))} {subject}.", hint)
 
     def _set_key(self, level: dict[str, Any], dots: int) -> None:
         name, end = self._read_until("=[." if self._option == "--set-literal" else "=[.,")
@@ -95,7 +95,7 @@ class SetValues:
             finally:
                 level |= {name: inner} if inner else {}
 
-    def _set_item(self, items: list[Any], place: int, dots: int) -> None:
+    def _set_item(self, items: list[Any], index: int, dots: int) -> None:
         stray, end = self._read_until("=[.")
         if stray:
             raise self._error(f"is followed by {stray[:40]}", "After ] comes a dot, [ or =.")
@@ -105,22 +105,22 @@ class SetValues:
         if end == "=":
             value = self._read_value() if self._at < len(self._text) or self._option == "--set-json" else ""
         elif end == "[":
-            value = self._open_level(items, place, list)
+            value = self._open_level(items, index, list)
             self._set_item(value, self._read_index(), dots)
         else:
-            if place < len(items) and not isinstance(items[place], dict):
-                items[place] = {}
-            value = items[place] if place < len(items) else {}
+            if index < len(items) and not isinstance(items[index], dict):
+                items[index] = {}
+            value = items[index] if index < len(items) else {}
             self._set_key(value, dots)
-        more = max(0, place + 1 - len(items))
+        more = max(0, index + 1 - len(items))
         self._room -= more
-        if place > MAX_LIST_INDEX or self._room < 0:
+        if index > MAX_LIST_INDEX or self._room < 0:
             raise self._error(f"counts beyond {MAX_LIST_INDEX:,} entries")
         items += [None] * more
-        items[place] = value
+        items[index] = value
 
     def _open_level(self, level: Any, key: str | int, kind: type) -> Any:
-        """The map or list at that key, created if missing; null in a list counts as missing."""
+        """The map or list under a key, created if missing; null counts as missing in a list."""
         there = key in level if isinstance(key, str) else key < len(level) and level[key] is not None
         below = level[key] if there else kind()
         if not isinstance(below, kind):
@@ -132,11 +132,11 @@ class SetValues:
         if len(self._way) > _MAX_DEPTH:
             raise self._error(f"nests deeper than {_MAX_DEPTH} levels")
 
-    def _read_until(self, ends: str) -> tuple[str, str]:
-        """The text up to one of these characters that no backslash escapes, and that character; empty at the end."""
-        literal, ends = self._option == "--set-literal", re.escape(ends)
-        inside = f"[^{ends}]" if literal else rf"\\.?|[^\\{ends}]"
-        found = re.compile(rf"((?:{inside})*+)([{ends}]?)", re.DOTALL).match(self._text, self._at)
+    def _read_until(self, end_characters: str) -> tuple[str, str]:
+        """(text up to the first unescaped character of `end_characters`, that character or empty at the end)."""
+        literal, end_characters = self._option == "--set-literal", re.escape(end_characters)
+        inside = f"[^{end_characters}]" if literal else rf"\\.?|[^\\{end_characters}]"
+        found = re.compile(rf"((?:{inside})*+)([{end_characters}]?)", re.DOTALL).match(self._text, self._at)
         assert found is not None  # it may be empty
         self._at = found.end()
         return found[1] if literal else re.sub(r"\\(.?)", r"\1", found[1], flags=re.DOTALL), found[2]
@@ -187,7 +187,7 @@ class SetValues:
         return value
 
     def _convert_text(self, text: str) -> Any:
-        """The value of --set: true, false, null in any case, and integers, are converted; --set-string keeps text."""
+        """The value that --set makes of a text: true, false, null and integers; --set-string keeps the text."""
         if self._option != "--set":
             return FileValue(text) if self._option == "--set-file" else text
         if text.casefold() in _CONSTANTS:
@@ -201,65 +201,65 @@ _CONSTANTS = {"true": True, "false": False, "null": None}
 _JSON_DECODER = json.JSONDecoder(parse_constant=int)  # which refuses NaN and Infinity: they are no JSON
 
 
-def format_key_path(way: Iterable[str | int]) -> str:
+def format_key_path(key_path: Iterable[str | int]) -> str:
     text = ""
-    for name in way:
+    for name in key_path:
         text += f"[{name}]" if isinstance(name, int) else f".{name}" if text else str(name)
     return text
 
 
-def parse_settings(settings: Iterable[str], below: Mapping[str, Value]) -> dict[str, Any]:
-    into = SetValues(overlay_values({}, copy.deepcopy(below)))
+def parse_settings(settings: Iterable[str], lower_values: Mapping[str, Value]) -> dict[str, Any]:
+    into = SetValues(overlay_values({}, copy.deepcopy(lower_values)))
     for setting in settings:
         into.add("--set", setting)
     return into.root
 
 
 def convert_values(
-    fields: Sequence[Field], tree: Mapping[str, Value], below: Mapping[str, Value], whose: str = "this recipe"
+    fields: Sequence[Field], tree: Mapping[str, Value], lower_values: Mapping[str, Value], owner: str = "this recipe"
 ) -> dict[str, Value]:
-    """The values converted to the types of their fields; BadInput for a path that is no field and not in `below`."""
+    """The values converted to their fields' types; BadInput for a path neither of a field nor in `lower_values`."""
     known = {each.path: each for each in fields}
     values: dict[str, Value] = {}
     for path, value in iter_field_values(tree, known):
-        if path not in known and get_path(below, path) != value:
+        if path not in known and get_path(lower_values, path) != value:
             hint = "`a4 values RECIPE` lists the values of a recipe."
-            raise BadInput(f"{path} is not a value of {whose}{suggest_path(path, [*known])}", hint)
+            raise BadInput(f"{path} is not a value of {owner}{suggest_path(path, [*known])}", hint)
         set_path(values, path, value if path not in known or value is None else coerce_value(known[path], value))
     return values
 
 
 def iter_field_values(
-    values: Mapping[str, Value], fields: Collection[str], above: str = ""
+    values: Mapping[str, Value], fields: Collection[str], parent_path: str = ""
 ) -> Iterator[tuple[str, Value]]:
     """Yield path and value of every field, and of every key that is no field."""
     for name, value in values.items():
-        path = f"{above}.{name}" if above else str(name)
+        path = f"{parent_path}.{name}" if parent_path else str(name)
         if path not in fields and isinstance(value, Mapping) and value:
             yield from iter_field_values(value, fields, path)
         else:
             yield path, value
 
 
-def coerce_value(field: Field, given: Any) -> Value:
+def coerce_value(field: Field, value: Any) -> Value:
     """Convert a value as Helm takes it to the field's type. Raises BadInput if that is impossible."""
-    if isinstance(given, FileValue):
+    if isinstance(value, FileValue):
         raise BadInput(f"{field.title} takes no file.")
     match field.kind:
-        case FieldKind.MAP if isinstance(given, Mapping):
+        case FieldKind.MAP if isinstance(value, Mapping):
             return {
-                str(name): None if item is None else _coerce_entry(field, name, item) for name, item in given.items()
+                str(name): None if item is None else _coerce_entry(field, name, item) for name, item in value.items()
             }
-        case FieldKind.LIST if isinstance(given, list):
-            return [as_word(each) for each in given if each is not None]
-        case FieldKind.ROWS if isinstance(given, list):
-            return given
-        case _ if isinstance(given, (list, Mapping)):
+        case FieldKind.LIST if isinstance(value, list):
+            return [as_word(each) for each in value if each is not None]
+        case FieldKind.ROWS if isinstance(value, list):
+            return value
+        case _ if isinstance(value, (list, Mapping)):
             raise BadInput(f"{field.title} must be a single value.")
         case FieldKind.TEXT | FieldKind.BLOCK | FieldKind.CHOICE:
             # A word that is no choice goes into the form as it is, where it is marked.
-            return as_word(given)
-    return parse_value(field, as_word(given))
+            return as_word(value)
+    return parse_value(field, as_word(value))
 
 
 def _coerce_entry(field: Field, name: str, item: Any) -> str:
@@ -273,5 +273,5 @@ def _coerce_entry(field: Field, name: str, item: Any) -> str:
     return as_word(item)
 
 
-def as_word(given: Any) -> str:
-    return str(given).lower() if isinstance(given, bool) else str(given)
+def as_word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

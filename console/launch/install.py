@@ -87,7 +87,7 @@ async def _dry_run_create(client: Client, namespace: str, made: Object) -> None:
     await client.request(
         "POST",
         object_path(kind, namespace, api=made["apiVersion"]),
-        doing=f"create {kind} {made['metadata']['name']}",
+        action=f"create {kind} {made['metadata']['name']}",
         params=_DRY_RUN_PARAMETERS,
         body=msgspec.json.encode(made),
     )
@@ -150,7 +150,7 @@ class NoSuchQueue(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class _RecipeForm:
-    """One recipe's part of the schema: fields, defaults and paths."""
+    """The part of the chart's schema for one recipe: form fields, defaults and paths."""
 
     recipe: str
     fields: tuple[Field, ...]
@@ -193,16 +193,16 @@ class ChartCatalog:
     def recipes(self) -> tuple[Recipe, ...]:
         return self._read_recipes
 
-    def find_recipe(self, word: str) -> Recipe:
+    def find_recipe(self, name: str) -> Recipe:
         """The recipe with that id or code (W03), ignoring case."""
         for recipe in self.recipes():
-            if word.lower() in {recipe.id.lower(), recipe.code.lower()}:
+            if name.lower() in {recipe.id.lower(), recipe.code.lower()}:
                 return recipe
         known = [recipe.id for recipe in self.recipes()]
-        near = [each for each in known if word and word.lower() in each]
-        near = near or difflib.get_close_matches(word.lower(), known, n=1)
+        near = [each for each in known if name and name.lower() in each]
+        near = near or difflib.get_close_matches(name.lower(), known, n=1)
         meant = f"; did you mean {' or '.join(near[:3])}?" if near else "."
-        raise NotThere(f"There is no recipe {word}{meant}", f"There are: {', '.join(known)}.")
+        raise NotThere(f"There is no recipe {name}{meant}", f"There are: {', '.join(known)}.")
 
     def _recipe_form(self, recipe: str) -> _RecipeForm:
         known = self.find_recipe(recipe).id
@@ -224,7 +224,7 @@ class ChartCatalog:
         return merge_values(self._recipe_form(plan.recipe).defaults, plan.values)
 
     def plan_problems(self, plan: LaunchPlan) -> Problems:
-        """Why the plan cannot be launched, names first; empty if its values are valid."""
+        """The reasons why a plan cannot be launched, those about names first; empty if it can."""
         last, problems = self._judged.get(plan.recipe, (None, ()))
         if last != plan:
             naming = (("name", name_problem(plan.name)), ("namespace", namespace_problem(plan.namespace)))
@@ -235,7 +235,7 @@ class ChartCatalog:
         return problems
 
     def value_problems(self, recipe: str, changes: Mapping[str, Value]) -> Problems:
-        """What is wrong with these changes of a recipe's defaults; the launch's names are not checked."""
+        """The problems of these changes to a recipe's defaults; the names of the launch are not checked."""
         form = self._recipe_form(recipe)
         found = list(self.checker.null_problems(changes))
         values = merge_values(form.defaults, changes)
@@ -249,16 +249,16 @@ class ChartCatalog:
         return tuple(found)
 
     def plan_notes(
-        self, plan: LaunchPlan, *, practice: bool = False, saves: Sequence[MeasuredSaves] = ()
+        self, plan: LaunchPlan, *, for_practice: bool = False, saves: Sequence[MeasuredSaves] = ()
     ) -> tuple[str, ...]:
-        """Consequences of a valid plan in sentences; `practice`: also impossible faults; `saves`: of earlier runs."""
+        """Sentences on what a plan results in; `for_practice`: on impossible faults too; `saves`: of earlier runs."""
         if self.plan_problems(plan):
             return ()
         paths, values = self._recipe_form(plan.recipe).paths, self.values(plan)
         notes = value_notes(paths, values)
         if note := save_note(paths, values, saves):
             notes = (*notes[:1], note, *notes[1:])
-        if not practice:
+        if not for_practice:
             return notes
         fault = get_path(values, f"env.{FAULT_VARIABLE}")
         steps = iterations(values) if "recipe.train.tp" in paths else None
@@ -309,7 +309,7 @@ class ChartCatalog:
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """Launches plans of a catalogue on a cluster."""
+    """Renders, checks, installs and removes launch plans on a cluster."""
 
     catalogue: ChartCatalog
     helm: Helm
@@ -363,11 +363,11 @@ class Launcher:
         values = self.catalogue.chart_values(plan)
         return overlay_values(values, {"owner": await self.who()}) if self.who else values
 
-    async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> tuple[str, ...]:
-        """Remove a release; "Kind name" of each object. Raises NotFound, Conflict if more than `only` would go."""
+    async def stop(self, namespace: str, name: str, only_objects: Collection[str] | None = None) -> tuple[str, ...]:
+        """Remove a release; "Kind name" of each object. Raises NotFound, or Conflict for others than `only_objects`."""
         removal = await self.removal(namespace, name)
-        if only is not None:
-            removal.require_only(only, name, namespace)
+        if only_objects is not None:
+            removal.require_only(only_objects, name, namespace)
         return await self.helm.uninstall(name=name, namespace=namespace, only=removal.goes)
 
     async def removal(self, namespace: str, name: str) -> RemovalPlan:

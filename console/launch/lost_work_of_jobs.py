@@ -22,11 +22,11 @@ LOG_TIMEOUT = 10.0  # seconds in which a log has to be read that tells what woul
 
 
 class UnsavedWork:
-    def __init__(self, cluster: WatchedCluster, runs: SessionRuns, jobs: KnownJobs) -> None:
-        self._cluster, self._runs, self._jobs = cluster, runs, jobs
+    def __init__(self, cluster: WatchedCluster, session_runs: SessionRuns, jobs: KnownJobs) -> None:
+        self._cluster, self._runs, self._jobs = cluster, session_runs, jobs
 
     async def find_lost_work(self, namespace: str, name: str) -> LostWork | None:
-        """The work lost if a job ended now, by its log, followed or read for this, and its checkpoint folder."""
+        """The work that a job would lose if it ended now, by its log and its checkpoint folder; None if none."""
         fleet, now = self._cluster.fleet, SERVER_CLOCK.now()
         jobset = fleet.jobsets.get((namespace, name))
         folder = self._jobs.seen_folder((namespace, name))
@@ -43,25 +43,25 @@ class UnsavedWork:
         except ConsoleError as error:
             unread = unread_words(error)
         spans = await self._runs.read_spans(namespace, name)  # what consoles saw of it before
-        return find_lost_work(jobset, fleet, spans, now, folder=folder, unread="" if spans else unread)
+        return find_lost_work(jobset, fleet, spans, now, folder=folder, why_unread="" if spans else unread)
 
     async def find_unsaved(self, namespace: str, name: str) -> str:
-        """The work lost if a job ended now, as a sentence without its full stop; empty if none."""
+        """The work that a job would lose if it ended now, as a sentence without its full stop; empty if none."""
         loss = await self.find_lost_work(namespace, name)
         return loss.sentence(SERVER_CLOCK.now()) if loss is not None else ""
 
     async def list_unsaved(self, node: str) -> list[str]:
-        """The work lost if the jobs on a node ended now: "NAME: the work since step 40 …" for each."""
+        """For each job on a node, what it would lose if it ended now: "NAME: the work since step 40 …"."""
         on_it = (pod for pod in self._cluster.fleet.pods_by_node.get(node, ()) if pod.jobset and not pod.finished)
         jobs = list(dict.fromkeys((pod.namespace, pod.jobset) for pod in on_it))
         found = await asyncio.gather(*(self.find_unsaved(*key) for key in jobs))
         return [f"{name}: {unsaved}" for (_, name), unsaved in zip(jobs, found, strict=True) if unsaved]
 
-    async def add_losses(self, found: WhatIf) -> WhatIf:
+    async def add_losses(self, outcome: WhatIf) -> WhatIf:
         """The consequences of a what-if, with the work that each ended job would lose."""
 
-        async def with_loss(each: Consequence) -> Consequence:
-            lost = await self.find_unsaved(each.namespace, each.job) if each.ends_work else ""
-            return structs.replace(each, lost=lost)
+        async def with_loss(consequence: Consequence) -> Consequence:
+            lost = await self.find_unsaved(consequence.namespace, consequence.job) if consequence.ends_work else ""
+            return structs.replace(consequence, lost=lost)
 
-        return structs.replace(found, consequences=tuple(await asyncio.gather(*map(with_loss, found.consequences))))
+        return structs.replace(outcome, consequences=tuple(await asyncio.gather(*map(with_loss, outcome.consequences))))

@@ -24,9 +24,9 @@ class OpenRuns:
         self._alive: set[int] = set()  # runs whose job this session has seen alive
         self._missed: dict[int, float] = {}  # since when it has not been seen any more
 
-    async def list(self, key: tuple[str, str] | None = None, *, fresh: bool = False) -> tuple[RunRecord, ...]:
+    async def list(self, key: tuple[str, str] | None = None, *, reads_anew: bool = False) -> tuple[RunRecord, ...]:
         """All open runs, or those of one job; launches from other consoles appear with a delay."""
-        if fresh or time.monotonic() - self._read_at > REFRESH_SECONDS:
+        if reads_anew or time.monotonic() - self._read_at > REFRESH_SECONDS:
             self._read_at = time.monotonic()
             self._by_number = {run.number: run for run in await self._history.open_runs(self._server)}
         return tuple(run for run in self._by_number.values() if key in {None, run.key})
@@ -43,11 +43,11 @@ class OpenRuns:
     def forget(self, numbers: Collection[int]) -> None:
         self._by_number = {number: run for number, run in self._by_number.items() if number not in numbers}
 
-    async def write(self, before: RunRecord, after: RunRecord) -> None:
-        if after == before:
+    async def write(self, old_run: RunRecord, new_run: RunRecord) -> None:
+        if new_run == old_run:
             return
-        await self._history.update_run(before, after)
-        self.add(after) if after.open else self.forget({after.number})
+        await self._history.update_run(old_run, new_run)
+        self.add(new_run) if new_run.open else self.forget({new_run.number})
 
     def mark_seen(self, run: RunRecord) -> None:
         """Record that the run's job was seen in the snapshot."""
@@ -57,10 +57,10 @@ class OpenRuns:
     def was_seen(self, run: RunRecord) -> bool:
         return run.number in self._alive
 
-    def is_gone(self, run: RunRecord, listed: float) -> bool:
+    def is_gone(self, run: RunRecord, listed_at: float) -> bool:
         """Whether a job that is missing in the snapshot was deleted, and is not just too new to be listed."""
         if not self.was_seen(run):
-            return run.launched < listed and SERVER_CLOCK.now() > run.launched + LISTING_DELAY_SECONDS
+            return run.launched < listed_at and SERVER_CLOCK.now() > run.launched + LISTING_DELAY_SECONDS
         missed = self._missed.setdefault(run.number, time.monotonic())
         if time.monotonic() < missed + STOP_GRACE_SECONDS:
             self._read_at = -inf  # what another console has written meanwhile counts

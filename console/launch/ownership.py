@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Proof(StrEnum):
-    """The kinds of proof that a job is the person's own, from the strongest to none."""
+    """How it is proved that a job is the person's own: the kinds of proof, strongest first, and none."""
 
     LAUNCHED = "launched"  # the run history of this account has the launch of that very object
     PROTECTED = "protected"  # its label, which the cluster refuses from everybody else, as config.toml says
@@ -20,11 +20,11 @@ class Proof(StrEnum):
 
     @property
     def may_look(self) -> bool:
-        """Whether the job's pods and folders may be inspected without asking the person."""
+        """Whether the pods and folders of the job may be inspected without asking the person."""
         return self not in {Proof.LABEL, Proof.NONE}
 
     def why_not(self, owner: str) -> str:
-        """Why the job's pods are not inspected without asking."""
+        """The reason why the pods of `owner`'s job are not inspected without asking."""
         if self is Proof.LABEL:
             return "its label says that it is yours, but the run history of this account does not know it"
         return f"{owner or 'somebody else'} launched it"

@@ -23,24 +23,10 @@ from console.launch.gpu_recipes_import import (
     translate_values,
 )
 from console.launch.helm import RECIPE_LABEL, InvalidValues
-from console.launch.helm_command import (
-    HelmCommand,
-    HelmLine,
-    helm_command,
-    looks_like_helm,
-    parse_helm_line,
-)
+from console.launch.helm_command import HelmCommand, HelmLine, helm_command, looks_like_helm, parse_helm_line
 from console.launch.helm_set_parser import FileValue, coerce_value, iter_field_values
 from console.launch.install import NoSuchQueue, find_field_of_message
-from console.launch.recipes import (
-    HIDDEN,
-    Draft,
-    Field,
-    FieldProblem,
-    LaunchPlan,
-    Manifest,
-    Remark,
-)
+from console.launch.recipes import HIDDEN, Draft, Field, FieldProblem, LaunchPlan, Manifest, Remark
 from console.launch.releases import ObjectDiff, diff_manifests
 from console.launch.values_schema import Schema, iter_fields, iter_leaf_values, suggest_path
 from console.launch.yaml_read import (
@@ -66,31 +52,31 @@ if TYPE_CHECKING:
 class PlanTexts:
     """Launch plans as text and back: YAML, helm commands, differences; needs no cluster."""
 
-    def __init__(self, catalogue: ChartCatalog, render: Render) -> None:
-        self._catalogue, self._schema = catalogue, catalogue.schema
+    def __init__(self, chart_catalog: ChartCatalog, render: Render) -> None:
+        self._catalogue, self._schema = chart_catalog, chart_catalog.schema
         self._render = render
         self._rendered: tuple[LaunchPlan, tuple[Manifest, ...]] | None = None  # the last difference's base
-        self._known = [path for path, part in iter_fields(catalogue.schema) if not part.get("x-hidden")]
+        self._known = [path for path, part in iter_fields(chart_catalog.schema) if not part.get("x-hidden")]
         self.priorities: Mapping[str, int] = {}  # values of the cluster's priority classes, once they were read
 
     def demand(self, plan: LaunchPlan) -> LaunchDemand:
-        """What the plan requests from the cluster, for a forecast."""
+        """The GPUs, queue and topology that the plan requests, for a forecast."""
         ask = demand_of(self._catalogue.values(plan), plan.namespace)
         return replace(ask, priority=self.priorities.get(ask.priority_class))
 
-    def write_yaml(self, plan: LaunchPlan, before: str = "") -> str:
-        """The plan's changed values as YAML; comments and order of the person's text `before` are kept."""
+    def write_yaml(self, plan: LaunchPlan, old_text: str = "") -> str:
+        """The plan's changed values as YAML; comments and order of the person's text `old_text` are kept."""
         values = self._order_values(self._hidden_values(plan.values))
-        before = before.replace("\r\n", "\n")
-        if before.strip():
-            edited = self._edit_text(plan, values, before)
+        old_text = old_text.replace("\r\n", "\n")
+        if old_text.strip():
+            edited = self._edit_text(plan, values, old_text)
             if edited is not None:
                 return edited
-            comments = [line for line in before.splitlines() if line.lstrip().startswith("#")]
+            comments = [line for line in old_text.splitlines() if line.lstrip().startswith("#")]
             return "".join(f"{line.strip()}\n" for line in comments) + write_values(values)
         return write_values(values)
 
-    def _edit_text(self, plan: LaunchPlan, values: dict[str, Value], before: str) -> str | None:
+    def _edit_text(self, plan: LaunchPlan, values: dict[str, Value], old_text: str) -> str | None:
         """The text edited to contain these values; None if the result would not parse to exactly them."""
         defaults = self._catalogue.defaults(plan.recipe)
 
@@ -106,19 +92,19 @@ class PlanTexts:
             default = _get_if_set(defaults, keys)[1]
             return default is not None and parse_plain(node, part) == default
 
-        edited = edit_text(before, values, has_value, can_stay)
+        edited = edit_text(old_text, values, has_value, can_stay)
         if edited is None:
             return None
-        draft = self.read_yaml(plan.recipe, edited, kept=plan.values)
+        draft = self.read_yaml(plan.recipe, edited, hidden=plan.values)
         return edited if draft.values == dict(plan.values) else None
 
-    def read_yaml(self, recipe: str, text: str, *, kept: Mapping[str, Value] | None = None) -> Draft:
-        """Parse a text into changes of a recipe's defaults; `kept` has the values behind `(hidden)`."""
+    def read_yaml(self, recipe: str, text: str, *, hidden: Mapping[str, Value] | None = None) -> Draft:
+        """Parse a text into changes of a recipe's defaults; `hidden` has the values behind `(hidden)`."""
         try:
             root, repeated = parse_text(text)
         except YamlSyntaxError as error:
             return Draft(problems=(error.remark,))
-        read = read_values(root, self._schema, kept or {})
+        read = read_values(root, self._schema, hidden or {})
         known = self._catalogue.find_recipe(recipe).id
         problems = [*repeated, *read.problems, *self._remarks_on_recipe(known, read)]
         changes = self.changed_values(known, read.values)
@@ -145,7 +131,7 @@ class PlanTexts:
         return draft
 
     async def detect_recipe(self, text: str, *, variables: Mapping[str, str] | None = None) -> str:
-        """The recipe that a values file or a helm command in it is about, unchecked; empty if it names none."""
+        """The recipe that a values file or pasted helm command names, not checked to exist; empty if it names none."""
         try:
             root, _ = parse_text(text)
         except YamlSyntaxError:
@@ -156,30 +142,30 @@ class PlanTexts:
         found = get_path(tree, "recipe.id") if isinstance(tree, Mapping) else None
         return found if isinstance(found, str) else ""
 
-    def overlay_draft(self, below: Mapping[str, Value], draft: Draft) -> dict[str, Value]:
+    def overlay_draft(self, lower_values: Mapping[str, Value], draft: Draft) -> dict[str, Value]:
         """Merge a draft's values over others; a value that the draft sets to its default wins too."""
-        laid = overlay_values(below, draft.values)
+        laid = overlay_values(lower_values, draft.values)
         for path, _, value in self._iter_changed_values(draft.given):
-            there, under = _get_if_set(below, path.split("."))
+            there, under = _get_if_set(lower_values, path.split("."))
             if isinstance(value, Mapping) and isinstance(under, Mapping):
                 set_path(laid, path, {**under, **value})
             elif there:
                 set_path(laid, path, value)
         return laid
 
-    def _remarks_on_recipe(self, recipe: str, read: ParsedValues) -> list[Remark]:
+    def _remarks_on_recipe(self, recipe: str, parsed: ParsedValues) -> list[Remark]:
         """Remarks on values that this recipe does not have, and on the name of another recipe."""
         found = []
-        if read.recipe and read.recipe != recipe:
-            words = f"These are values of {read.recipe}, and this is {recipe}."
+        if parsed.recipe and parsed.recipe != recipe:
+            words = f"These are values of {parsed.recipe}, and this is {recipe}."
             return [
-                Remark("recipe", words, read.line_of(("recipe", "id")))
+                Remark("recipe", words, parsed.line_of(("recipe", "id")))
             ]  # each of its values would be named as well
         for path, part in iter_fields(self._schema):
-            if recipe in part.get("x-recipes", [recipe]) or get_path(read.values, path) is None:
+            if recipe in part.get("x-recipes", [recipe]) or get_path(parsed.values, path) is None:
                 continue
             words = f"{path} is not a value of {recipe}; it belongs to {', '.join(part['x-recipes'][:3])}."
-            found.append(Remark(path, words, read.line_of(tuple(path.split(".")))))
+            found.append(Remark(path, words, parsed.line_of(tuple(path.split(".")))))
         return found
 
     async def parse_pasted(self, recipe: str, text: str, *, variables: Mapping[str, str] | None = None) -> Draft:
@@ -261,7 +247,7 @@ class PlanTexts:
         )
 
     async def diff_with(self, plan: LaunchPlan, against: Mapping[str, Value] | None = None) -> tuple[ObjectDiff, ...]:
-        """How the plan's objects differ from those of its recipe's defaults, or of earlier values."""
+        """The differences of the plan's objects from those of the recipe's defaults, or of the values `against`."""
         base = LaunchPlan(plan.recipe, plan.name, plan.namespace, dict(against or {}))
         after = await self._render(plan)
         if self._rendered is None or self._rendered[0] != base:
@@ -289,11 +275,11 @@ class PlanTexts:
             notes=tuple(read.notes),
         )
 
-    def _recipe_or_default(self, word: str, otherwise: str) -> tuple[str, list[Remark]]:
+    def _recipe_or_default(self, name: str, default: str) -> tuple[str, list[Remark]]:
         try:
-            return self._catalogue.find_recipe(word or otherwise).id, []
+            return self._catalogue.find_recipe(name or default).id, []
         except BadInput as error:
-            return self._catalogue.find_recipe(otherwise).id, [Remark("recipe", error.message)]
+            return self._catalogue.find_recipe(default).id, [Remark("recipe", error.message)]
 
     async def _parse_command(self, recipe: str, line: HelmLine) -> Draft:
         texts = await asyncio.to_thread(_read_files, line.files)
@@ -386,7 +372,7 @@ class PlanTexts:
 
 
 def _is_of_gpu_recipes(tree: Value) -> bool:
-    """Whether values are of Google's gpu-recipes charts, by names that only those have."""
+    """Whether values are meant for Google's gpu-recipes charts, by names that only those have."""
     network = get_path(tree, "network") if isinstance(tree, Mapping) else None
     named = isinstance(tree, Mapping) and bool(RECIPE_KEYS & {*tree})
     return named or (isinstance(network, Mapping) and bool({"gibVersion", "ncclSettings"} & {*network}))

@@ -48,8 +48,8 @@ class LaunchProfile:
 
 
 class Profiles:
-    def __init__(self, catalogue: Callable[[], ChartCatalog], folder: Path | None = None) -> None:
-        self._catalogue, self._folder = catalogue, folder
+    def __init__(self, chart_catalog: Callable[[], ChartCatalog], folder: Path | None = None) -> None:
+        self._catalogue, self._folder = chart_catalog, folder
 
     @property
     def folder(self) -> Path:
@@ -63,7 +63,7 @@ class Profiles:
         return await asyncio.to_thread(self._read_profile, name)
 
     async def values(self, name: str, recipe: str) -> dict[str, Value]:
-        """A profile's values for the fields of a recipe. Raises BadInput as `read`, and for unknown keys."""
+        """The values of a profile for a recipe's fields. Raises BadInput as `read` does, and for unknown keys."""
         profile = await self.read(name)
         if profile.problems:
             words = " ".join(each.message for each in profile.problems)
@@ -76,7 +76,7 @@ class Profiles:
         return found
 
     async def place_variables(self) -> dict[str, str]:
-        """Variables for pasted commands from the default profile; empty without one."""
+        """The default profile's project, region and the like as variables for pasted commands; empty without one."""
         name = await self.default_name()
         if not name:
             return {}

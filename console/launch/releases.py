@@ -45,7 +45,7 @@ class Releases:
         return LaunchPlan(known, name, namespace, minimal_override(launcher.catalogue.defaults(known), values))
 
     def plan_of_job(self, jobset: JobSet) -> LaunchPlan:
-        """A plan like a job without a Helm release: its recipe, and the values visible in its JobSet."""
+        """A plan that resembles a job without a Helm release: its recipe, and the values that its JobSet shows."""
         catalogue = self._launcher().catalogue
         recipe = catalogue.find_recipe(jobset.recipe).id
         defaults = catalogue.defaults(recipe)
@@ -74,7 +74,7 @@ class DiffLine:
 
 @dataclass(frozen=True, slots=True)
 class ObjectDiff:
-    """The difference of an object between two renderings, one of which may lack it."""
+    """The difference between two renderings of an object, which may be missing in one of them."""
 
     kind: str
     name: str
@@ -82,10 +82,10 @@ class ObjectDiff:
     lines: tuple[DiffLine, ...] = ()  # empty while nothing changed
 
 
-def diff_manifests(before: Sequence[Manifest], after: Sequence[Manifest]) -> tuple[ObjectDiff, ...]:
-    """The differences of all objects in the order of `after`; removed ones last."""
-    old = {(each.kind, each.name): each.text for each in before}
-    new = {(each.kind, each.name): each.text for each in after}
+def diff_manifests(old_manifests: Sequence[Manifest], new_manifests: Sequence[Manifest]) -> tuple[ObjectDiff, ...]:
+    """The differences of all objects in the order of `new_manifests`; removed ones last."""
+    old = {(each.kind, each.name): each.text for each in old_manifests}
+    new = {(each.kind, each.name): each.text for each in new_manifests}
     found = []
     for key in dict.fromkeys((*new, *old)):
         was, will = old.get(key), new.get(key)
@@ -107,16 +107,16 @@ def format_unified(diffs: Sequence[ObjectDiff]) -> str:
     return "".join(f"{part}\n" for part in parts)
 
 
-def _diff_lines(old: list[str], new: list[str]) -> Iterator[DiffLine]:
-    for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT_LINES):
+def _diff_lines(old_lines: list[str], new_lines: list[str]) -> Iterator[DiffLine]:
+    for group in SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_grouped_opcodes(_CONTEXT_LINES):
         if group[0][1] or group[0][3]:
             yield DiffLine("@", f"line {group[0][3] + 1}")
         for tag, old_start, old_end, new_start, new_end in group:
             if tag == "equal":
-                yield from (DiffLine(" ", line) for line in old[old_start:old_end])
+                yield from (DiffLine(" ", line) for line in old_lines[old_start:old_end])
                 continue
-            yield from (DiffLine("-", line) for line in old[old_start:old_end])
-            yield from (DiffLine("+", line) for line in new[new_start:new_end])
+            yield from (DiffLine("-", line) for line in old_lines[old_start:old_end])
+            yield from (DiffLine("+", line) for line in new_lines[new_start:new_end])
 
 
 MAX_RELEASE_BYTES = 32 << 20  # of one unpacked release; the chart's have 0.2 MB, and the largest charts some 10

@@ -34,7 +34,7 @@ LOCK_TIMEOUT = 5.0  # seconds to wait while another console writes
 
 
 class _DamagedFileError(sqlite3.DatabaseError):
-    """The file is not a valid run database."""
+    """Raised when the file is not a valid run database."""
 
     sqlite_errorcode = sqlite3.SQLITE_CORRUPT
 
@@ -64,11 +64,11 @@ def default_path() -> Path:
 
 
 class RunHistory:
-    """The runs of one database file; all work runs in threads, one task at a time."""
+    """The runs stored in one database file; every access runs in a thread, one at a time."""
 
-    def __init__(self, place: Path | None) -> None:
-        """`place` is the file; None keeps the runs in memory only."""
-        self._place = place
+    def __init__(self, path: Path | None) -> None:
+        """`path` is the file; None keeps the runs in memory only."""
+        self._place = path
         self.note = ""  # what is wrong with the file, in one sentence; empty: nothing
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
@@ -83,9 +83,9 @@ class RunHistory:
         asked = f"WHERE server = ? AND outcome IN ({', '.join('?' * len(OPEN_OUTCOMES))})"
         return await self._query_runs(asked, server, *(str(each) for each in OPEN_OUTCOMES))
 
-    async def _query_runs(self, asked: str, *wanted: str) -> tuple[RunRecord, ...]:
+    async def _query_runs(self, asked: str, *search_text: str) -> tuple[RunRecord, ...]:
         def work(connection: sqlite3.Connection) -> tuple[RunRecord, ...]:
-            rows = connection.execute(f"SELECT * FROM runs {asked} ORDER BY launched DESC, number DESC", wanted)
+            rows = connection.execute(f"SELECT * FROM runs {asked} ORDER BY launched DESC, number DESC", search_text)
             return tuple(_row_to_run(dict(row)) for row in rows)
 
         return await self._run_in_thread(work, ())
@@ -102,7 +102,7 @@ class RunHistory:
         return replace(run, number=await self._run_in_thread(work, 0, writes=True))
 
     async def check_writes(self) -> str:
-        """Why a run would not be recorded, found by writing a trial record; empty if it would."""
+        """The reason why a run would not be recorded, found by writing a trial record; empty if it would."""
 
         def work(connection: sqlite3.Connection) -> None:
             row = ("", "trial", 0.0, " " * _RUN_BYTES)
@@ -116,28 +116,28 @@ class RunHistory:
             await self._run_in_thread(undo, None, writes=True)
         return self.note
 
-    async def update_run(self, before: RunRecord, after: RunRecord) -> None:
-        """Write the changed columns; an outcome or alarms that another console has written meanwhile are kept."""
-        old = _run_to_row(before)
-        row = {name: value for name, value in _run_to_row(after).items() if value != old[name]}
+    async def update_run(self, old_run: RunRecord, new_run: RunRecord) -> None:
+        """Write the columns that changed, but over no outcome or alarms written meanwhile by another console."""
+        old = _run_to_row(old_run)
+        row = {name: value for name, value in _run_to_row(new_run).items() if value != old[name]}
         if not row:
             return
         ends = {name: row.pop(name) for name in ("outcome", "why", "ended") if name in row}
 
         def work(connection: sqlite3.Connection) -> None:
             if "alarms" in row:
-                asked = connection.execute("SELECT alarms FROM runs WHERE number = ?", (before.number,)).fetchone()
+                asked = connection.execute("SELECT alarms FROM runs WHERE number = ?", (old_run.number,)).fetchone()
                 row["alarms"] = _encode_alarms(
-                    merge_alarms(_decode_alarms(asked["alarms"]) if asked else (), after.alarms)
+                    merge_alarms(_decode_alarms(asked["alarms"]) if asked else (), new_run.alarms)
                 )
             if "seen" in row:
-                asked = connection.execute("SELECT seen FROM runs WHERE number = ?", (before.number,)).fetchone()
+                asked = connection.execute("SELECT seen FROM runs WHERE number = ?", (old_run.number,)).fetchone()
                 known = decode_seen_time(asked["seen"] if asked else "")
-                row["seen"] = known.merge(decode_seen_time(after.seen)).encode()
+                row["seen"] = known.merge(decode_seen_time(new_run.seen)).encode()
             for part, only in ((row, ""), (ends, f" AND outcome NOT IN ({', '.join('?' * len(_FINAL_OUTCOMES))})")):
                 if part:
                     settings = ", ".join(f'"{name}" = ?' for name in part)
-                    given = (*part.values(), before.number, *(_FINAL_OUTCOMES if only else ()))
+                    given = (*part.values(), old_run.number, *(_FINAL_OUTCOMES if only else ()))
                     connection.execute(f"UPDATE runs SET {settings} WHERE number = ?{only}", given)
 
         await self._run_in_thread(work, None, writes=True)
@@ -178,44 +178,44 @@ class RunHistory:
         """Close the file for good; later reads return nothing, and later writes are dropped."""
         await asyncio.to_thread(self._close_database, True)
 
-    async def _run_in_thread(self, work: Callable[[sqlite3.Connection], T], otherwise: T, *, writes: bool = False) -> T:
-        """The result of `work`; `otherwise` if there is nothing to read or nothing may be written."""
-        return await asyncio.to_thread(self._run_locked, work, otherwise, writes)
+    async def _run_in_thread(self, call: Callable[[sqlite3.Connection], T], default: T, *, writes: bool = False) -> T:
+        """The result of `call`; `default` if there is no file to read, or none that may be written."""
+        return await asyncio.to_thread(self._run_locked, call, default, writes)
 
-    def _run_locked(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
+    def _run_locked(self, call: Callable[[sqlite3.Connection], T], default: T, writes: bool) -> T:
         with self._lock:
             if self._closed:  # whoever asked began before the end and comes after it
-                return otherwise
+                return default
             if self._connection is None and not writes and self._place is not None and not self._place.exists():
                 folder = next(each for each in self._place.parents if each.exists())
                 writable = folder.is_dir() and os.access(folder, os.W_OK)
                 self.note = "" if writable else f"No run is kept: {folder} cannot be written."
-                return otherwise
+                return default
             try:
                 try:
-                    found = self._run_unlocked(work, otherwise, writes)
+                    found = self._run_unlocked(call, default, writes)
                 except sqlite3.DatabaseError as error:
                     if not _is_damage(error):
                         raise
                     self._close_database()  # found while it was in use: opening moves it aside
-                    found = self._run_unlocked(work, otherwise, writes)
+                    found = self._run_unlocked(call, default, writes)
                 self.note = "" if writes and self.note.startswith(_UNWRITTEN) else self.note
                 return found
             except sqlite3.Error as error:
                 if writes:
                     self.note = f"{_UNWRITTEN} {self._place} ({error})."
-                    return otherwise
+                    return default
                 where = self._place or "in memory"
                 raise Unreadable(f"The history of runs ({where}) cannot be read: {error}.", TRY_AGAIN) from error
 
-    def _run_unlocked(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
+    def _run_unlocked(self, call: Callable[[sqlite3.Connection], T], default: T, writes: bool) -> T:
         if (connection := self._connection) is None:
             connection = self._open_database()
             weakref.finalize(self, connection.close)  # also of a history in a reference cycle
         if writes and not self._writable:
-            return otherwise
+            return default
         with _transaction(connection, writes):
-            return work(connection)
+            return call(connection)
 
     def _open_database(self) -> sqlite3.Connection:
         self._writable = True
@@ -232,21 +232,21 @@ class RunHistory:
             self._connection = self._migrate(_connect(":memory:"))
         return self._connection
 
-    def _open_file(self, place: Path) -> sqlite3.Connection:
+    def _open_file(self, path: Path) -> sqlite3.Connection:
         """Open the file; a damaged one is moved aside first, one of a newer version is read-only."""
         try:
-            return self._require_undamaged(place)
+            return self._require_undamaged(path)
         except sqlite3.DatabaseError as error:
             if not _is_damage(error):
                 raise
-            aside = _move_aside(place)
+            aside = _move_aside(path)
             self.note = f"The history of runs was damaged; it was moved to {aside}, and a new one was created."
-        return self._require_undamaged(place)
+        return self._require_undamaged(path)
 
-    def _require_undamaged(self, place: Path) -> sqlite3.Connection:
-        place.touch(mode=0o600)
-        place.chmod(0o600)
-        connection = _connect(str(place))
+    def _require_undamaged(self, path: Path) -> sqlite3.Connection:
+        path.touch(mode=0o600)
+        path.chmod(0o600)
+        connection = _connect(str(path))
         try:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
@@ -254,8 +254,8 @@ class RunHistory:
             if version > SCHEMA_VERSION:
                 connection.close()
                 self._writable = False
-                self.note = f"The history of runs was written by a newer a4: it is shown read-only ({place})."
-                return _connect(f"file:{quote(str(place))}?mode=ro", uri=True)
+                self.note = f"The history of runs was written by a newer a4: it is shown read-only ({path})."
+                return _connect(f"file:{quote(str(path))}?mode=ro", uri=True)
             return self._migrate(connection)
         except sqlite3.DatabaseError:
             connection.close()
@@ -313,15 +313,15 @@ def _transaction(connection: sqlite3.Connection, writes: bool) -> Iterator[None]
     connection.execute("COMMIT")
 
 
-def _move_aside(place: Path) -> Path:
-    aside = place.with_name(f"{place.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+def _move_aside(path: Path) -> Path:
+    aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
     number = 1
     while aside.exists():
         aside, number = aside.with_name(f"{aside.name}-{number}"), number + 1
-    place.rename(aside)
+    path.rename(aside)
     for end in ("-wal", "-shm"):
         with suppress(FileNotFoundError):
-            place.with_name(place.name + end).rename(aside.with_name(aside.name + end))
+            path.with_name(path.name + end).rename(aside.with_name(aside.name + end))
     return aside
 
 

@@ -36,11 +36,9 @@ READ_TIMEOUT = 10.0  # seconds that reading such a log may take
 async def read_last_figures(
     cluster: WatchedCluster, jobset: JobSet, fleet: Fleet
 ) -> tuple[dict[str, Any], str, list[TimeSpan], Mapping[str, float]]:
-    """From the log of the first pod, else the last one: figures by field of RunRecord, lateness, and time spans.
+    """(figures by RunRecord field, lateness, time spans, phases) by the log of the first failed pod, else the last.
 
-    The latter is spans, and how long the phases of its start took.
-
-    `why` among them is the reason that the log of the pod that failed first names.
+    `why` among the figures is the reason of the failure; the phases are seconds by name of the job's start.
     """
     pods = [(slot.number, slot.pod) for slot in pod_slots(jobset, fleet) if slot.pod]
     first = first_failure(jobset, fleet) if jobset.state is JobState.FAILED else None
@@ -61,7 +59,7 @@ async def read_last_figures(
 
 
 async def _read_pod_figures(
-    cluster: WatchedCluster, number: int, pod: Pod, failed: PodSlot | None, until: float
+    cluster: WatchedCluster, number: int, pod: Pod, failed_pod: PodSlot | None, until: float
 ) -> tuple[dict[str, Any], str, list[TimeSpan], Mapping[str, float]]:
     from console.logs.container_log import read_tail
     from console.logs.log_line import PodLine
@@ -72,7 +70,7 @@ async def _read_pod_figures(
     reader = LogReader(measures, 1)
     await asyncio.to_thread(reader.feed_lines, [PodLine(0, line.time, line.text) for line in lines])
     reader.close()
-    if (end := find_end(lines[-FAILURE_TAIL_LINES:], number, failed)) is not None:
+    if (end := find_end(lines[-FAILURE_TAIL_LINES:], number, failed_pod)) is not None:
         measures.ends[number] = end
     for line in lines:
         measures.feed_start(number, line.time, line.text)
@@ -89,17 +87,17 @@ def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
     return {figure: value for figure, value in found.items() if value is not None}
 
 
-def training_figures(where: RunPosition, speeds: Mapping[str, float] = MappingProxyType({})) -> dict[str, Any]:
-    """By RunRecord field: last step, last loss, since when the loss is NaN, and `speeds` by metric name."""
+def training_figures(position: RunPosition, speeds: Mapping[str, float] = MappingProxyType({})) -> dict[str, Any]:
+    """Figures by RunRecord field: last step and loss, since when the loss is NaN, and `speeds` by metric."""
     return {
         **{"tflops" if metric == "tflops_per_gpu" else metric: speed for metric, speed in speeds.items()},
-        "step": where.step,
-        "loss": where.loss,
-        "loss_step": where.loss_step,
-        "nan": where.nan,
-        "nan_from": where.nan_from,
-        "nan_by": where.nan_by,
-        "nan_what": where.what,
+        "step": position.step,
+        "loss": position.loss,
+        "loss_step": position.loss_step,
+        "nan": position.nan,
+        "nan_from": position.nan_from,
+        "nan_by": position.nan_by,
+        "nan_what": position.what,
     }
 
 
@@ -113,7 +111,7 @@ def latest_figures(measures: JobMeasures) -> dict[str, Any]:
 
 
 def failure_figures(measures: JobMeasures) -> dict[str, Any]:
-    """Why the program failed, as its log says, by field of RunRecord; empty if it has not failed."""
+    """The cause of the program's failure in its log, by RunRecord field; empty if it has not failed."""
     progress = progress_of_measures(measures, SERVER_CLOCK.now(), current_config().config.alarms.pass_line)
     end = progress.end if progress is not None else None
     if progress is None or end is None or not end.code:

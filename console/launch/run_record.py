@@ -44,7 +44,7 @@ STALLED_STATE = "stalled"  # the state of a run that goes on, but makes no steps
 
 
 class RunRecord(Struct, frozen=True):
-    """One launch. Times are seconds since the epoch, 0.0 if unknown."""
+    """The record of one launch. Times are seconds since the epoch, 0.0 if unknown."""
 
     recipe: str
     name: str
@@ -90,7 +90,7 @@ class RunRecord(Struct, frozen=True):
 
     @property
     def end_of_kept_job(self) -> TimeSpan | None:
-        """When and with which exit code (`last`) the program of a job with kept pods ended; None if unknown."""
+        """The time and exit code (`last`) with which the program of a job with kept pods ended; None if unknown."""
         if f'"{SpanKind.ENDED}"' not in self.seen:
             return None
         ends = [span for span in decode_seen_time(self.seen).spans if span.kind is SpanKind.ENDED]
@@ -98,7 +98,7 @@ class RunRecord(Struct, frozen=True):
 
     @property
     def state(self) -> str:
-        """The state in the words used for jobs; a running one may also be "diverged" or "stalled", by its alarms."""
+        """The run's state as for a job; a running one may also be "diverged" or "stalled", by its alarms."""
         if self.now is not None and self.open:
             return self.now.state
         if self.outcome is Outcome.WAITING:
@@ -141,7 +141,7 @@ class RunRecord(Struct, frozen=True):
 
     @property
     def mode_words(self) -> str:
-        """The outcome and, if known, the reason: "stopped by a person, stalled since step 9"."""
+        """How the run ended, with the reason if known: "stopped by a person, stalled since step 9"."""
         why = (self.reason or self.nan_words).rstrip(".")
         if self.outcome is Outcome.STOPPED and why.startswith((Outcome.STOPPED, "deleted")):
             return why
@@ -149,25 +149,25 @@ class RunRecord(Struct, frozen=True):
 
     @property
     def run_seconds(self) -> tuple[float, float]:
-        """(run time in seconds, the part before the last return to the queue), as far as consoles saw."""
+        """(seconds that the job ran, of them before its last return to the queue), as far as consoles saw it."""
         spans = decode_seen_time(self.seen).spans if SpanKind.QUEUED in self.seen else ()
         waits = [span for span in spans if span.kind is SpanKind.QUEUED]
         last = max((span.start for span in waits), default=self.started)
         before = last - self.started - sum(span.end - span.start for span in waits if span.start < last)
         return self.ended - self.started - sum(span.end - span.start for span in waits), before
 
-    def active_alarms(self, at: float) -> tuple[Alarm, ...]:
+    def active_alarms(self, time: float) -> tuple[Alarm, ...]:
         """Alarms active at that time (0.0 is now), severest first: lasting ones, and events shortly before."""
         lasting = [
             each
             for each in self.alarms
-            if each.lasted_to_job_end and (each.kind.is_lasting or (at and at - each.time < _RECENT_SECONDS))
+            if each.lasted_to_job_end and (each.kind.is_lasting or (time and time - each.time < _RECENT_SECONDS))
         ]
         rank = {AlarmKind.NAN: 0, AlarmKind.STALL: 1}
         return tuple(sorted(lasting, key=lambda each: rank.get(each.kind, len(rank))))
 
     def ledger(self, now: float) -> Ledger:
-        """The uses of the run's GPU-time up to its end, else to its last observation, else to `now`."""
+        """The GPU-time of the run by use, up to its end, else its last observation, else `now`."""
         from console.metrics.gpu_time_ledger import RunMoments, compute_ledger
 
         seen = decode_seen_time(self.seen)
@@ -193,19 +193,19 @@ class ValueDifference(Struct, frozen=True):
     after: str | None
 
 
-def compare_values(before: RunRecord, after: RunRecord) -> tuple[ValueDifference, ...]:
+def compare_values(old_run: RunRecord, new_run: RunRecord) -> tuple[ValueDifference, ...]:
     """The values that differ between two runs, by path."""
-    left, right = dict(flatten_values(before.values)), dict(flatten_values(after.values))
-    if before.recipe != after.recipe:
-        left["recipe"], right["recipe"] = before.recipe, after.recipe
+    left, right = dict(flatten_values(old_run.values)), dict(flatten_values(new_run.values))
+    if old_run.recipe != new_run.recipe:
+        left["recipe"], right["recipe"] = old_run.recipe, new_run.recipe
     paths = dict.fromkeys((*left, *right))
     found = (ValueDifference(path, left.get(path), right.get(path)) for path in paths)
     return tuple(each for each in sorted(found, key=lambda each: each.path) if each.before != each.after)
 
 
-def flatten_values(values: Mapping[str, Value], above: str = "") -> Iterator[tuple[str, str]]:
+def flatten_values(values: Mapping[str, Value], parent_path: str = "") -> Iterator[tuple[str, str]]:
     for name, value in values.items():
-        path = f"{above}.{name}" if above else name
+        path = f"{parent_path}.{name}" if parent_path else name
         if isinstance(value, Mapping) and value:
             yield from flatten_values(value, path)
         else:
@@ -225,25 +225,25 @@ def format_value(value: Value) -> str:
     return str(value) or "(empty)"
 
 
-def last_success(runs: Iterable[RunRecord], run: RunRecord) -> RunRecord | None:
+def last_success(records: Iterable[RunRecord], run: RunRecord) -> RunRecord | None:
     """The latest run of the same recipe that succeeded before this one was launched; None if none did."""
-    good = (each for each in runs if each.recipe == run.recipe and each.outcome is Outcome.SUCCEEDED)
+    good = (each for each in records if each.recipe == run.recipe and each.outcome is Outcome.SUCCEEDED)
     earlier = (each for each in good if each.number != run.number and each.launched <= run.launched)
     return max(earlier, key=lambda each: (each.launched, each.number), default=None)
 
 
-def find_run(runs: Iterable[RunRecord], word: str) -> RunRecord | None:
-    known = sorted(runs, key=lambda each: (each.launched, each.number), reverse=True)
-    numbered = next((each for each in known if word.isascii() and word.isdigit() and each.number == int(word)), None)
-    return numbered or next((each for each in known if each.name == word), None)
+def find_run(records: Iterable[RunRecord], name: str) -> RunRecord | None:
+    known = sorted(records, key=lambda each: (each.launched, each.number), reverse=True)
+    numbered = next((each for each in known if name.isascii() and name.isdigit() and each.number == int(name)), None)
+    return numbered or next((each for each in known if each.name == name), None)
 
 
-def require_run(runs: Sequence[RunRecord], word: str) -> RunRecord:
+def require_run(records: Sequence[RunRecord], name: str) -> RunRecord:
     """The run with that number, else the latest with that name. Raises NotThere, which lists known runs."""
-    if (found := find_run(runs, word)) is not None:
+    if (found := find_run(records, name)) is not None:
         return found
-    names = ", ".join(f"{run.number} {run.name}" for run in runs[:5])
-    raise NotThere(f"There is no run {word} in the history.", f"The latest are: {names}." if names else "It is empty.")
+    names = ", ".join(f"{run.number} {run.name}" for run in records[:5])
+    raise NotThere(f"There is no run {name} in the history.", f"The latest are: {names}." if names else "It is empty.")
 
 
 # what a snapshot says of a run
@@ -298,8 +298,8 @@ def update_seen(
     return replace(run, seen=decode_seen_time(run.seen).merge(now).encode())
 
 
-def finish_record(run: RunRecord, *, late: str = "") -> RunRecord:
-    """The ended run with its outcome judged by its alarms; `late`: how overdue its next step was, in words."""
+def finish_record(run: RunRecord, *, late_message: str = "") -> RunRecord:
+    """The ended run with its outcome judged by its alarms; `late_message`: how overdue its next step was, in words."""
     end = run.end_of_kept_job
     if run.outcome is Outcome.STOPPED and end is not None:  # it was over before its pods were taken away
         run = replace(run, outcome=Outcome.FAILED if end.last else Outcome.SUCCEEDED)
@@ -325,13 +325,13 @@ def finish_record(run: RunRecord, *, late: str = "") -> RunRecord:
         return replace(run, why=f"{by}, {since}" + (f"; {alarm.more}" if alarm.more else ""))
     if ringing:
         return replace(run, why=f"stopped during an alarm: {ringing[0].text}")
-    return replace(run, why=f"stopped while it was late: {late}") if late else run
+    return replace(run, why=f"stopped while it was late: {late_message}") if late_message else run
 
 
-def merge_alarms(before: Iterable[Alarm], after: Iterable[Alarm]) -> tuple[Alarm, ...]:
-    """The alarms of a run from two consoles, each once, the oldest first; the later text wins, a verdict stays."""
+def merge_alarms(old_alarms: Iterable[Alarm], new_alarms: Iterable[Alarm]) -> tuple[Alarm, ...]:
+    """The alarms that two consoles recorded of a run, each once, oldest first, with the later text and any verdict."""
     found: list[Alarm] = []
-    for alarm in (*before, *after):
+    for alarm in (*old_alarms, *new_alarms):
         same = next(
             (at for at, each in enumerate(found) if each.kind is alarm.kind and _is_same_alarm(each, alarm)), None
         )
@@ -343,9 +343,9 @@ def merge_alarms(before: Iterable[Alarm], after: Iterable[Alarm]) -> tuple[Alarm
     return tuple(sorted(found, key=lambda each: each.time))
 
 
-def _is_same_alarm(one: Alarm, other: Alarm) -> bool:
+def _is_same_alarm(alarm: Alarm, other_alarm: Alarm) -> bool:
     """Whether two alarms of a kind have the same cause: they begin together, or one begins while the other lasts."""
-    first, second = sorted((one, other), key=lambda each: each.time)
+    first, second = sorted((alarm, other_alarm), key=lambda each: each.time)
     within = first.kind.is_lasting and second.time <= (first.over or second.time)
     return within or second.time - first.time < _SAME_LAUNCH_SECONDS
 
@@ -358,12 +358,12 @@ def is_run_of_job(run: RunRecord, jobset: JobSet) -> bool:
 
 
 def running_runs(
-    runs: Iterable[RunRecord], jobsets: Mapping[tuple[str, str], JobSet], server: str
+    records: Iterable[RunRecord], jobsets: Mapping[tuple[str, str], JobSet], server: str
 ) -> tuple[RunRecord, ...]:
     """The runs whose job is in this cluster and has not ended: their records are not final."""
     return tuple(
         run
-        for run in runs
+        for run in records
         if run.server == server
         and (jobset := jobsets.get(run.key)) is not None
         and not jobset.finished

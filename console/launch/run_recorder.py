@@ -40,12 +40,12 @@ class RunRecorder:
         self,
         cluster: WatchedCluster,
         jobs: KnownJobs,
-        runs: SessionRuns,
-        catalogue: Callable[[], ChartCatalog],
+        session_runs: SessionRuns,
+        chart_catalog: Callable[[], ChartCatalog],
         launcher: Callable[[], Launcher],
     ) -> None:
-        self._cluster, self._jobs, self._runs = cluster, jobs, runs
-        self._catalogue, self._launcher = catalogue, launcher
+        self._cluster, self._jobs, self._runs = cluster, jobs, session_runs
+        self._catalogue, self._launcher = chart_catalog, launcher
         self._seen: dict[int, float] = {}  # when it was last noted what a run's time goes into
         self._settling = asyncio.Lock()
 
@@ -82,10 +82,10 @@ class RunRecorder:
         return kept
 
     async def record_before_stop(self, namespace: str, name: str) -> str:
-        """Record the last figures of a job's log before its deletion; how overdue the next step was."""
+        """Record the last figures of a job's log before it is deleted; returns how overdue its next step was."""
         fleet = self._cluster.fleet
         jobset = fleet.jobsets.get((namespace, name))
-        if jobset is None or not await self._runs.open.list(jobset.key, fresh=True):
+        if jobset is None or not await self._runs.open.list(jobset.key, reads_anew=True):
             return ""
         try:
             async with asyncio.timeout(BEFORE_STOP_TIMEOUT):
@@ -96,16 +96,16 @@ class RunRecorder:
             await self._runs.open.write(run, update_seen(replace(run, **found), jobset, fleet, spans, phases))
         return late
 
-    async def record_stop(self, namespace: str, name: str, late: str = "") -> None:
-        """Record that a job was stopped here; `late`: how overdue its next step was, in words."""
-        for run in await self._runs.open.list((namespace, name), fresh=True):
+    async def record_stop(self, namespace: str, name: str, late_message: str = "") -> None:
+        """Record that a job was stopped here; `late_message`: how overdue its next step was, in words."""
+        for run in await self._runs.open.list((namespace, name), reads_anew=True):
             ended = replace(
                 with_alarms(run, self._jobs),
                 outcome=Outcome.STOPPED,
                 why=run.why if run.end_of_kept_job is not None else "",
                 ended=SERVER_CLOCK.now(),
             )
-            await self._runs.open.write(run, finish_record(ended, late=late))
+            await self._runs.open.write(run, finish_record(ended, late_message=late_message))
 
     async def update_periodically(self) -> None:
         """Complete the records of open runs at intervals, until cancelled."""
@@ -179,7 +179,7 @@ class RunRecorder:
             explained = replace(run, why=found.get("why", run.why))
             await self._runs.open.write(run, update_seen(explained, jobset, fleet, spans, phases))
 
-        open_runs = [(run, fleet.jobsets.get(run.key)) for run in await self._runs.open.list(fresh=True)]
+        open_runs = [(run, fleet.jobsets.get(run.key)) for run in await self._runs.open.list(reads_anew=True)]
         jobs = [(run, jobset) for run, jobset in open_runs if jobset is not None and is_run_of_job(run, jobset)]
         await asyncio.gather(*(read(*each) for each in jobs if not each[1].suspended))
 

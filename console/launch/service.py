@@ -46,7 +46,7 @@ REFUSAL_WAIT_SECONDS = 3.0  # seconds after a launch in which the first refusal 
 
 
 class LaunchService:
-    """Launches on one cluster; the chart is read on first use."""
+    """Launches on one cluster; the chart is read when it is first needed."""
 
     def __init__(self, cluster: WatchedCluster, jobs: KnownJobs) -> None:
         self._cluster, self._jobs = cluster, jobs
@@ -81,7 +81,7 @@ class LaunchService:
 
     @cached_property
     def plan_texts(self) -> PlanTexts:
-        """Converts plans to text and back: YAML, pasted commands, commands to run by hand, differences."""
+        """The converter of plans to text and back: YAML, pasted commands, commands to run by hand, differences."""
         from console.launch.plan_as_text import PlanTexts
 
         return PlanTexts(self.catalogue, lambda plan: self.launcher().render(plan))
@@ -125,9 +125,9 @@ class LaunchService:
         return Releases(self._cluster, self.launcher)
 
     def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
-        """Consequences of a valid plan's values, such as its iterations; empty for a plan with problems."""
+        """Sentences on what a valid plan's values result in, such as its iterations; empty for a plan with problems."""
         practice = self._cluster.practice or self._cluster.current_connection.target.cluster.practice_folder is not None
-        return self.catalogue.plan_notes(plan, practice=practice, saves=self._saves.get(plan.recipe, ()))
+        return self.catalogue.plan_notes(plan, for_practice=practice, saves=self._saves.get(plan.recipe, ()))
 
     async def read_saves(self, recipe: str) -> None:
         """Read from the history how long runs of a recipe took to save, for its notes."""
@@ -138,10 +138,10 @@ class LaunchService:
     def suggest_name(self, recipe: str) -> str:
         return self.catalogue.suggest_name(recipe, login_name())
 
-    def set_values(self, recipe: str, settings: Sequence[str], below: Mapping[str, Value]) -> dict[str, Value]:
+    def set_values(self, recipe: str, settings: Sequence[str], lower_values: Mapping[str, Value]) -> dict[str, Value]:
         from console.launch.helm_set_parser import convert_values, parse_settings
 
-        return convert_values(self.catalogue.fields(recipe), parse_settings(settings, below), below)
+        return convert_values(self.catalogue.fields(recipe), parse_settings(settings, lower_values), lower_values)
 
     async def with_flex_start(self, plan: LaunchPlan) -> LaunchPlan:
         """The plan with flex-start machines if its queue provisions nodes by ProvisioningRequests; else unchanged.
@@ -170,7 +170,7 @@ class LaunchService:
         return job
 
     async def wait_for_refusal(self, namespace: str, name: str) -> Why | None:
-        """Why the API server refuses the new job's pods, by events within a few seconds; else None."""
+        """Why the API server refuses the pods of the new job, by the events of a few seconds; None if it does not."""
         from console.scheduling.why_job import is_passing_denial, latest_refusal, why_refused
 
         until = time.monotonic() + REFUSAL_WAIT_SECONDS
@@ -195,12 +195,12 @@ class LaunchService:
             await asyncio.sleep(0.1)
         return None
 
-    async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
-        """Remove a job's release, else just the JobSet; NotFound, and Conflict if more than `only` would go."""
+    async def stop(self, namespace: str, name: str, only_objects: Collection[str] | None = None) -> StopReport:
+        """Remove a job's release, else its JobSet alone. NotFound; Conflict if others than `only_objects` would go."""
         with suppress(ConsoleError):  # what it came to is read now or never; the stop does not hang on it
             await self.recorder.update_open_runs()
         late = await self.recorder.record_before_stop(namespace, name)
-        report = await self.job_stopper.stop_job(namespace, name, only)
+        report = await self.job_stopper.stop_job(namespace, name, only_objects)
         await self.recorder.record_stop(namespace, name, late)
         return structs.replace(report, note=self.runs.note)
 
@@ -209,7 +209,7 @@ async def _controller_of_check(cluster: WatchedCluster, check: str) -> str:
     connection = cluster.current_connection
     version = await connection.catalogue.version(kind_named("clusterqueues"))
     path = f"/apis/{KUEUE_GROUP}/{version}/admissionchecks/{quote(check, safe='')}"
-    body = await connection.client.request("GET", path, doing=f"read AdmissionCheck {check}")
+    body = await connection.client.request("GET", path, action=f"read AdmissionCheck {check}")
     found = read_object(body, AdmissionCheckSchema)
     return (found.spec.controller_name if found.spec else None) or ""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SessionRuns:
-    """The run history of one session: real clusters share a file, each practice cluster has its own."""
+    """The run history as one session sees it: one file for real clusters, another for each practice cluster."""
 
     def __init__(self, cluster: WatchedCluster, jobs: KnownJobs) -> None:
         self._cluster, self._jobs = cluster, jobs
@@ -46,7 +46,7 @@ class SessionRuns:
 
     @property
     def note(self) -> str:
-        """The problem of the history file, as a sentence; empty if there is none."""
+        """A sentence on what is wrong with the history file; empty if nothing is."""
         return next((each.note for each in self._histories.values() if each.note), "")
 
     def on_context_changed(self) -> None:
@@ -71,7 +71,7 @@ class SessionRuns:
         return tuple(map(self._with_present, await self.history.list_runs(recipe)))
 
     def _with_present(self, run: RunRecord) -> RunRecord:
-        """An open run with this session's present knowledge; its record is written at intervals only."""
+        """An open run with what this session knows now; its stored record is older."""
         if not run.open or run.server != self._connection_target.cluster.server:
             return run
         fleet, now = self._cluster.fleet, SERVER_CLOCK.now()
@@ -81,8 +81,8 @@ class SessionRuns:
         known = replace(with_alarms(run, self._jobs), looked=now, **known_figures(run, self._jobs))
         return update_seen(known, jobset, fleet, self._jobs.list_spans(run.key), known_phases(run, self._jobs))
 
-    async def find_run(self, word: str) -> RunRecord:
-        return require_run(await self.list_runs(), word)
+    async def find_run(self, name: str) -> RunRecord:
+        return require_run(await self.list_runs(), name)
 
     async def last_launch_values(self, recipe: str) -> tuple[str, Mapping[str, Value]] | None:
         return next(((run.name, run.values) for run in await self.list_runs(recipe)), None)

@@ -47,7 +47,7 @@ class StopPlan:
 
 @dataclass(frozen=True, slots=True)
 class OrphanedResource:
-    """An orphaned object: a chart object without its release, a release without a job, or a hand-made one."""
+    """An object left over: of the chart without its release, a release without its job, or one made by hand."""
 
     kind: str  # "Release", or the kind of the object
     namespace: str  # empty for what belongs to none
@@ -76,12 +76,9 @@ def _count_held_gpus(jobset: JobSet | None, fleet: Fleet) -> tuple[int, int, str
 
 class JobStopper:
     def __init__(
-        self,
-        cluster: WatchedCluster,
-        launcher: Callable[[], Launcher],
-        unsaved: Callable[[str, str], Awaitable[str]],
+        self, cluster: WatchedCluster, launcher: Callable[[], Launcher], unsaved: Callable[[str, str], Awaitable[str]]
     ) -> None:
-        """`unsaved`: returns, in words, what the end of a job (namespace, name) would lose."""
+        """`unsaved` returns a sentence on what the end of a job (namespace, name) would lose."""
         self._cluster, self._launcher, self._unsaved = cluster, launcher, unsaved
 
     async def plan_stop(self, namespace: str, name: str) -> StopPlan:
@@ -102,12 +99,12 @@ class JobStopper:
         data = tuple(each for each in persistent_data_of(removal.manifests) if not each.startswith(mine))
         return StopPlan(namespace, name, release, removal.goes, (*removal.stays, *data), *held)
 
-    async def stop_job(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
-        """Remove a job's release, else just the JobSet; NotFound, and Conflict if more than `only` would go."""
+    async def stop_job(self, namespace: str, name: str, only_objects: Collection[str] | None = None) -> StopReport:
+        """Remove a job's release, else its JobSet alone. NotFound; Conflict if others than `only_objects` would go."""
         connection = self._cluster.connection_for_change(f"stop {name}")
         jobset, release = await self._find_job(namespace, name)
         if release:
-            gone = await self._launcher().stop(namespace, release, only)
+            gone = await self._launcher().stop(namespace, release, only_objects)
             return StopReport(namespace, name, release, gone)
         assert jobset is not None  # _find_job
         await delete_jobset(connection.client, connection.catalogue, namespace, name)
@@ -164,7 +161,7 @@ class JobStopper:
         path = object_path(resource.kind, resource.namespace, resource.name)
         doing = f"remove {resource.kind} {resource.name}"
         with suppress(NotFound):  # it is gone already
-            await client.request("DELETE", path, doing=doing, body=msgspec.json.encode(options))
+            await client.request("DELETE", path, action=doing, body=msgspec.json.encode(options))
 
 
 @contextmanager
@@ -238,22 +235,22 @@ async def list_hand_made(client: Client, namespace: str) -> tuple[tuple[Orphaned
     pods = lists.get("Pod", [])
     found = [_orphaned_pod(each) for each in pods if _is_pod(each)]
     found += [
-        _orphaned_service(each, pods, seen="Pod" not in hidden)
+        _orphaned_service(each, pods, was_seen="Pod" not in hidden)
         for each in lists.get("Service", ())
         if _is_service(each)
     ]
     return tuple(found), tuple(hidden)
 
 
-def _is_pod(item: _HandMadeSchema) -> bool:
-    name, role = item.metadata.name or "", labels_of(item.metadata).get("role", "")
+def _is_pod(obj: _HandMadeSchema) -> bool:
+    name, role = obj.metadata.name or "", labels_of(obj.metadata).get("role", "")
     right = role in {"master", "worker"} and name.startswith(f"training-{role}") and _SWIFT_POD_NAME.fullmatch(name)
-    return bool(right) and not item.metadata.owner_references
+    return bool(right) and not obj.metadata.owner_references
 
 
-def _is_service(item: _HandMadeSchema) -> bool:
-    meta, selector = item.metadata, item.spec.selector or {}
-    if meta.owner_references or item.spec.cluster_ip != "None":
+def _is_service(obj: _HandMadeSchema) -> bool:
+    meta, selector = obj.metadata, obj.spec.selector or {}
+    if meta.owner_references or obj.spec.cluster_ip != "None":
         return False
     role = f"training-{selector.get('role', '')}"
     if meta.name == _MEGATRON_STATEFUL_SET:
@@ -261,31 +258,33 @@ def _is_service(item: _HandMadeSchema) -> bool:
     return meta.name == role and bool(_SWIFT_POD_NAME.fullmatch(role))
 
 
-def _orphaned_pod(item: _HandMadeSchema) -> OrphanedResource:
-    phase = item.status.phase or "Pending"
+def _orphaned_pod(obj: _HandMadeSchema) -> OrphanedResource:
+    phase = obj.status.phase or "Pending"
     if phase in _ENDED_PHASES:
-        return _make_orphaned("Pod", item, f"Made by hand: it has ended ({phase}).", runs=False)
-    gpus = gpus_of(item.spec)
+        return _make_orphaned("Pod", obj, f"Made by hand: it has ended ({phase}).", is_running=False)
+    gpus = gpus_of(obj.spec)
     held = f" and holds {gpus} GPUs" if gpus else ""
-    return _make_orphaned("Pod", item, f"Made by hand: it is {phase}{held}.", runs=True)
+    return _make_orphaned("Pod", obj, f"Made by hand: it is {phase}{held}.", is_running=True)
 
 
-def _orphaned_service(item: _HandMadeSchema, pods: list[_HandMadeSchema], *, seen: bool) -> OrphanedResource:
-    """The OrphanedResource for a Service; `seen`: whether Pods may be listed, without which its use is unknown."""
-    if not seen:
-        return _make_orphaned("Service", item, "Made by hand; no permission to list its Pods.", runs=True)
-    selector = (item.spec.selector or {}).items()
+def _orphaned_service(obj: _HandMadeSchema, pods: list[_HandMadeSchema], *, was_seen: bool) -> OrphanedResource:
+    """The OrphanedResource for a Service; unless Pods may be listed (`was_seen`), its use is unknown."""
+    if not was_seen:
+        return _make_orphaned("Service", obj, "Made by hand; no permission to list its Pods.", is_running=True)
+    selector = (obj.spec.selector or {}).items()
     behind = sorted(
         pod.metadata.name or ""
         for pod in pods
-        if pod.metadata.namespace == item.metadata.namespace
+        if pod.metadata.namespace == obj.metadata.namespace
         and selector <= labels_of(pod.metadata).items()
         and pod.status.phase not in _ENDED_PHASES
     )
     if behind:
-        return _make_orphaned("Service", item, f"Made by hand for {', '.join(behind)}, which has not ended.", runs=True)
-    return _make_orphaned("Service", item, "Made by hand: no Pod of it is left that has not ended.", runs=False)
+        return _make_orphaned(
+            "Service", obj, f"Made by hand for {', '.join(behind)}, which has not ended.", is_running=True
+        )
+    return _make_orphaned("Service", obj, "Made by hand: no Pod of it is left that has not ended.", is_running=False)
 
 
-def _make_orphaned(kind: str, item: _HandMadeSchema, why: str, *, runs: bool) -> OrphanedResource:
-    return OrphanedResource(kind, item.metadata.namespace or "", item.metadata.name or "", "", why, runs=runs)
+def _make_orphaned(kind: str, obj: _HandMadeSchema, why: str, *, is_running: bool) -> OrphanedResource:
+    return OrphanedResource(kind, obj.metadata.namespace or "", obj.metadata.name or "", "", why, runs=is_running)

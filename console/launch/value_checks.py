@@ -45,7 +45,7 @@ _RECIPES_OF_ONE_POD = {
 
 
 def value_conflicts(recipe: str, paths: Collection[str], values: Values) -> tuple[FieldProblem, ...]:
-    """Conflicts between complete, schema-valid values of a recipe whose form has these paths."""
+    """The conflicts between valid values of a recipe; `paths` are the fields of its form."""
     rules = (_amount_problems, _mount_problems, _claim_problems, _log_problems)
     found = [*_pod_problems(recipe, values), *(each for rule in rules for each in rule(values))]
     for path, problems in _RULES_BY_FIELD:
@@ -58,7 +58,7 @@ def value_conflicts(recipe: str, paths: Collection[str], values: Values) -> tupl
 
 
 def value_notes(paths: Collection[str], values: Values) -> tuple[str, ...]:
-    """What the values result in, one sentence each: iterations, parallel sizes, and settings without effect."""
+    """Sentences on what the values result in: iterations, parallel sizes, settings without effect."""
     notes: list[str] = []
     if "recipe.train.tp" in paths:
         notes += _training_notes(values)
@@ -372,16 +372,16 @@ class MeasuredSaves:
 
     @property
     def interval(self) -> int:
-        """Steps between two saves, a round number, at which saving takes at most MAX_SAVE_SHARE of the time."""
+        """The round number of steps between two saves with which saving takes at most MAX_SAVE_SHARE of the time."""
         least = math.ceil(self.save * (1 - MAX_SAVE_SHARE) / MAX_SAVE_SHARE / self.step)
         unit: int = 10 ** max(0, len(str(least)) - 2) * (5 if least >= 10 else 1)
         return math.ceil(least / unit) * unit
 
 
-def measure_saves(runs: Iterable[RunRecord]) -> list[MeasuredSaves]:
+def measure_saves(records: Iterable[RunRecord]) -> list[MeasuredSaves]:
     """Seconds per save and per step of each run, newest first; runs without a pause for a save are left out."""
     found = []
-    for run in runs:
+    for run in records:
         spans = decode_seen_time(run.seen).spans
         steady = [span for span in spans if span.kind is SpanKind.STEPS]
         counted = sum(span.steps for span in steady)
@@ -396,7 +396,7 @@ def measure_saves(runs: Iterable[RunRecord]) -> list[MeasuredSaves]:
 
 
 def _most_swift_iterations(values: Values) -> int | None:
-    """Iterations that SWIFT makes at most, packed or not; None if a data set does not say how many samples it takes."""
+    """The most iterations that SWIFT can make, packed or not; None if a data set's number of samples is not given."""
     datasets, batch = get_path(values, "recipe.swift.datasets"), _int_at(values, "recipe.swift.globalBatch")
     counted = [_SAMPLE_COUNT.search(str(each)) for each in datasets] if isinstance(datasets, list) else []
     if not counted or not all(counted) or batch < 1:

@@ -58,10 +58,10 @@ def parse_fields(schema: Schema, recipe: str) -> tuple[Field, ...]:
     return tuple(sorted(fields, key=lambda field: (section[field.group], field.order)))
 
 
-def iter_fields(schema: Schema, above: str = "") -> Iterator[tuple[str, Schema]]:
+def iter_fields(schema: Schema, parent_path: str = "") -> Iterator[tuple[str, Schema]]:
     """Yield path and schema of every property that is one form field; maps and lists count as one."""
     for name, part in schema["properties"].items():
-        path = f"{above}.{name}" if above else name
+        path = f"{parent_path}.{name}" if parent_path else name
         if "properties" in part:
             yield from iter_fields(part, path)
         else:
@@ -172,11 +172,11 @@ def _holds_null(level: Mapping[str, Value], names: Sequence[str]) -> bool:
     return value is None
 
 
-def _problems_of_error(error: ValidationError, schema: Schema, parts: Mapping[str, Schema]) -> list[FieldProblem]:
-    path, rest = _field_of_path(error.absolute_path, parts)
-    if error.validator == "additionalProperties" and path not in parts:
+def _problems_of_error(error: ValidationError, schema: Schema, schemas: Mapping[str, Schema]) -> list[FieldProblem]:
+    path, rest = _field_of_path(error.absolute_path, schemas)
+    if error.validator == "additionalProperties" and path not in schemas:
         return _unknown_name_problems(error, schema, path)
-    part = parts.get(path)
+    part = schemas.get(path)
     if part is None:
         kind = _FIELD_KINDS.get(str(error.validator_value), "something else")
         return [FieldProblem(path, f"{path or 'The values'} must be {kind}{quote_value(error.instance)}.")]
@@ -185,22 +185,22 @@ def _problems_of_error(error: ValidationError, schema: Schema, parts: Mapping[st
     return [FieldProblem(path, _format_problem(part, error, rest), tuple(keys))]
 
 
-def _field_of_path(keys: Iterable[str | int], parts: Mapping[str, Schema]) -> tuple[str, list[str | int]]:
-    """The field's dotted path, and the rest of the path if the error lies inside its value."""
+def _field_of_path(keys: Iterable[str | int], schemas: Mapping[str, Schema]) -> tuple[str, list[str | int]]:
+    """(dotted path of the field, rest of the path inside its value) for the path of a schema error."""
     path = ""
     way = list(keys)
-    while way and path not in parts:
+    while way and path not in schemas:
         name = way.pop(0)
         path = f"{path}.{name}" if path else str(name)
     return path, way
 
 
-def _unknown_name_problems(error: ValidationError, schema: Schema, above: str) -> list[FieldProblem]:
+def _unknown_name_problems(error: ValidationError, schema: Schema, parent_path: str) -> list[FieldProblem]:
     known = [path for path, _ in iter_fields(schema)]
     allowed = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
     given: Any = error.instance
     names = [name for name in given if name not in allowed]
-    paths = [f"{above}.{name}" if above else str(name) for name in names]
+    paths = [f"{parent_path}.{name}" if parent_path else str(name) for name in names]
     return [FieldProblem(path, f"{path} is not a value of the chart{suggest_path(path, known)}") for path in paths]
 
 
@@ -235,17 +235,17 @@ def _format_problem(part: Schema, error: ValidationError, rest: Sequence[str | i
 _OTHER_NAMES = (("nodes", "gpus"), ("pods", "gpus"))  # what else values are looked for by
 
 
-def suggest_path(path: str, known: Sequence[str]) -> str:
+def suggest_path(path: str, known_names: Sequence[str]) -> str:
     """The end of a sentence about an unknown path: the closest known path, else the names on that level."""
     group, _, name = path.rpartition(".")
-    names = [one.rpartition(".")[2] for one in known if one.rpartition(".")[0] == group]
+    names = [one.rpartition(".")[2] for one in known_names if one.rpartition(".")[0] == group]
     above = f"{group}." if group else ""
-    near = [one for one in known if one.rpartition(".")[2] == name]
+    near = [one for one in known_names if one.rpartition(".")[2] == name]
     near = near or [f"{above}{one}" for one in difflib.get_close_matches(name, names, n=1)]
     if not near and group and names:
         return f"; {group} has {', '.join(names)}."
-    others = {other: one for other, one in _OTHER_NAMES if one in known}
-    leaves = {one.rpartition(".")[2]: one for one in known} | others
+    others = {other: one for other, one in _OTHER_NAMES if one in known_names}
+    leaves = {one.rpartition(".")[2]: one for one in known_names} | others
     near = near or [leaves[one] for one in difflib.get_close_matches(name, leaves, n=1, cutoff=0.75) if len(name) > 2]
     return f"; did you mean {near[0]}?" if near else "."
 
@@ -289,11 +289,11 @@ def without_secrets(fields: Sequence[Field], values: Mapping[str, Value]) -> tup
     references = {field.path for field in fields if field.choices_from == "secrets"}
     left_out: list[str] = []
 
-    def keep_plain(level: Mapping[str, Value], above: str) -> dict[str, Value]:
+    def keep_plain(level: Mapping[str, Value], parent_path: str) -> dict[str, Value]:
         safe: dict[str, Value] = {}
         for name, value in level.items():
-            path = f"{above}.{name}" if above else name
-            variable = "" if path in known or above in references else name
+            path = f"{parent_path}.{name}" if parent_path else name
+            variable = "" if path in known or parent_path in references else name
             if (path in known and known[path].secret) or _is_secret(variable, value) or looks_confidential(name):
                 left_out.append(redact_text(path))
             else:

@@ -43,7 +43,7 @@ class ParsedValues:
                 return self.lines[keys[:length]]
         return 0
 
-    def parse_group(self, node: YamlNode, part: Schema, keys: KeyPath, kept: Mapping[str, Value]) -> dict[str, Value]:
+    def parse_group(self, node: YamlNode, part: Schema, keys: KeyPath, hidden: Mapping[str, Value]) -> dict[str, Value]:
         """Parse a map whose names are properties in the schema."""
         values: dict[str, Value] = {}
         for entry in node.entries or ():
@@ -61,7 +61,7 @@ class ParsedValues:
                     )
                 self.problems.append(Remark(path, words, entry.key.line))
                 continue
-            under = kept.get(entry.name)
+            under = hidden.get(entry.name)
             if "properties" in inner and entry.value.entries is not None:
                 values[entry.name] = self.parse_group(
                     entry.value, inner, way, under if isinstance(under, Mapping) else {}
@@ -95,11 +95,11 @@ class ParsedValues:
         return parse_scalar(node, part)
 
 
-def read_values(root: YamlNode | None, schema: Schema, kept: Mapping[str, Value]) -> ParsedValues:
-    """Parse the values of a YAML map; `kept` has the values behind `(hidden)`."""
+def read_values(root: YamlNode | None, schema: Schema, hidden: Mapping[str, Value]) -> ParsedValues:
+    """Parse the values of a YAML map; `hidden` has the values behind `(hidden)`."""
     out = ParsedValues([path for path, part in iter_fields(schema) if not part.get("x-hidden")])
     if root is not None:
-        out.values = out.parse_group(root, schema, (), kept)
+        out.values = out.parse_group(root, schema, (), hidden)
         recipe = out.values.get("recipe")
         if isinstance(recipe, dict) and isinstance(recipe.get("id"), str):
             out.recipe = str(recipe.pop("id"))
@@ -109,7 +109,7 @@ def read_values(root: YamlNode | None, schema: Schema, kept: Mapping[str, Value]
 
 
 def find_schema(schema: Schema, keys: Sequence[str | int]) -> Schema | None:
-    """The schema at that path; `*` is any entry of a list. None if the schema has no such name."""
+    """The schema at a path, in which `*` is any entry of a list; None if there is no such name."""
     part = schema
     for key in keys:
         if "properties" in part:
@@ -122,7 +122,7 @@ def find_schema(schema: Schema, keys: Sequence[str | int]) -> Schema | None:
 
 
 def parse_plain(node: YamlNode, part: Schema) -> Value:
-    """The value of a node in its schema's type, even if it is otherwise invalid."""
+    """The value of a node in its schema's type, without a check whether it is allowed."""
     if node.entries is not None:
         return {entry.name: parse_plain(entry.value, _child_schema(part, entry.name)) for entry in node.entries}
     if node.items is not None:
@@ -169,7 +169,7 @@ MAX_DEPTH = 20  # levels of lists and maps within each other
 
 @dataclass(frozen=True, slots=True)
 class YamlNode:
-    """One value in the text; positions are character offsets."""
+    """One value of a YAML text, with its positions as character offsets."""
 
     start: int
     end: int
@@ -190,7 +190,7 @@ class YamlEntry:
 
 
 class YamlSyntaxError(BadInput):
-    """A text that is not YAML or not a map of values; `remark` has the position."""
+    """Raised for a text that is no YAML or no map of values; `remark` has the position."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(f"Line {line}: {message}" if line else message)
@@ -239,15 +239,15 @@ def _is_event(event: Any, kind: str) -> bool:
     return type(event).__name__ == kind
 
 
-def _read_document(reading: _YamlReader) -> YamlNode | None:
+def _read_document(yaml_reader: _YamlReader) -> YamlNode | None:
     root: YamlNode | None = None
     documents = 0
-    for event in reading.events:
+    for event in yaml_reader.events:
         if _is_event(event, "DocumentStartEvent"):
             documents += 1
             if documents > 1:
                 raise YamlSyntaxError("a second document begins; values are one document.", event.start_mark.line + 1)
-            root = _read_node(reading, next(reading.events), 0)
+            root = _read_node(yaml_reader, next(yaml_reader.events), 0)
     if root is None or (root.entries is None and root.items is None and root.plain and not root.text):
         return None
     if root.entries is None:
@@ -255,7 +255,7 @@ def _read_document(reading: _YamlReader) -> YamlNode | None:
     return root
 
 
-def _read_node(reading: _YamlReader, event: Any, depth: int) -> YamlNode:
+def _read_node(yaml_reader: _YamlReader, event: Any, depth: int) -> YamlNode:
     line = event.start_mark.line + 1
     if _is_event(event, "AliasEvent") or getattr(event, "anchor", None):
         raise YamlSyntaxError("references (&name, *name) are not allowed.", line)
@@ -264,28 +264,28 @@ def _read_node(reading: _YamlReader, event: Any, depth: int) -> YamlNode:
     if depth > MAX_DEPTH:
         raise YamlSyntaxError(f"it is nested more than {MAX_DEPTH} levels deep.", line)
     if _is_event(event, "MappingStartEvent"):
-        return _read_map(reading, event, depth)
+        return _read_map(yaml_reader, event, depth)
     if _is_event(event, "SequenceStartEvent"):
-        return _read_list(reading, event, depth)
+        return _read_list(yaml_reader, event, depth)
     start, end = event.start_mark.index, event.end_mark.index
     if event.style in ("|", ">"):
-        end = start + len(reading.text[start:end].rstrip())
+        end = start + len(yaml_reader.text[start:end].rstrip())
     return YamlNode(start, end, line, event.start_mark.column, str(event.value), plain=not event.style)
 
 
-def _read_map(reading: _YamlReader, opened: Any, depth: int) -> YamlNode:
+def _read_map(yaml_reader: _YamlReader, opened: Any, depth: int) -> YamlNode:
     entries: list[YamlEntry] = []
     seen: dict[str, int] = {}
-    while not _is_event(event := next(reading.events), "MappingEndEvent"):
-        key = _read_node(reading, event, depth + 1)
+    while not _is_event(event := next(yaml_reader.events), "MappingEndEvent"):
+        key = _read_node(yaml_reader, event, depth + 1)
         if key.entries is not None or key.items is not None:
             raise YamlSyntaxError("a name must be a single word, no list or map.", key.line)
-        value = _read_node(reading, next(reading.events), depth + 1)
+        value = _read_node(yaml_reader, next(yaml_reader.events), depth + 1)
         if key.text == "<<" and key.plain:
             raise YamlSyntaxError("merging maps (<<) is not allowed.", key.line)
         if key.text in seen:
             message = f"{key.text} is set twice, here and in line {seen[key.text]}; keep one of them."
-            reading.repeated.append(Remark(key.text, message, key.line))
+            yaml_reader.repeated.append(Remark(key.text, message, key.line))
         seen.setdefault(key.text, key.line)
         entries.append(YamlEntry(key.text, key, value))
     first = entries[0].key if entries else None
@@ -300,10 +300,10 @@ def _read_map(reading: _YamlReader, opened: Any, depth: int) -> YamlNode:
     )
 
 
-def _read_list(reading: _YamlReader, opened: Any, depth: int) -> YamlNode:
+def _read_list(yaml_reader: _YamlReader, opened: Any, depth: int) -> YamlNode:
     items: list[YamlNode] = []
-    while not _is_event(event := next(reading.events), "SequenceEndEvent"):
-        items.append(_read_node(reading, event, depth + 1))
+    while not _is_event(event := next(yaml_reader.events), "SequenceEndEvent"):
+        items.append(_read_node(yaml_reader, event, depth + 1))
     block = not opened.flow_style and items
     return YamlNode(
         opened.start_mark.index,

@@ -60,8 +60,8 @@ def item_lines(item: Value) -> list[str]:
     return [f"- {inner[0]}", *_indent_lines(inner[1:])]
 
 
-def _indent_lines(lines: Sequence[str], by: int = 2) -> list[str]:
-    return [f"{' ' * by}{line}" if line else line for line in lines]
+def _indent_lines(lines: Sequence[str], columns: int = 2) -> list[str]:
+    return [f"{' ' * columns}{line}" if line else line for line in lines]
 
 
 def _scalar_lines(value: Value) -> list[str]:
@@ -103,13 +103,13 @@ class _TextEdits:
         first = self.text.rfind("\n", 0, start) + 1
         self.made.append((first, self.end_of_line(end), ""))
 
-    def end_of_line(self, place: int) -> int:
-        end = self.text.find("\n", place)
+    def end_of_line(self, offset: int) -> int:
+        end = self.text.find("\n", offset)
         return len(self.text) if end < 0 else end + 1
 
-    def insert(self, place: int, lines: Sequence[str], column: int) -> None:
-        missing = "\n" if place and self.text[place - 1] != "\n" else ""
-        self.made.append((place, place, missing + "".join(f"{line}\n" for line in _indent_lines(lines, column))))
+    def insert(self, offset: int, lines: Sequence[str], column: int) -> None:
+        missing = "\n" if offset and self.text[offset - 1] != "\n" else ""
+        self.made.append((offset, offset, missing + "".join(f"{line}\n" for line in _indent_lines(lines, column))))
 
     def apply_edits(self) -> str:
         text = self.text
@@ -120,20 +120,20 @@ class _TextEdits:
         return text
 
 
-def edit_text(before: str, values: Mapping[str, Value], same: HasValue, spare: CanStay) -> str | None:
+def edit_text(old_text: str, values: Mapping[str, Value], same: HasValue, spare: CanStay) -> str | None:
     """The person's text edited in place to these values, to be read again as a check; None if that is impossible."""
     try:
-        root, repeated = parse_text(before)
+        root, repeated = parse_text(old_text)
     except YamlSyntaxError:
         return None
     if repeated:
         return None
     if root is None:
-        glue = "" if not before.strip() or before.endswith("\n") else "\n"
-        return (before if before.strip() else "") + glue + write_values(values)
+        glue = "" if not old_text.strip() or old_text.endswith("\n") else "\n"
+        return (old_text if old_text.strip() else "") + glue + write_values(values)
     if root.flow:
         return None
-    edits = _TextEdits(before, same, spare)
+    edits = _TextEdits(old_text, same, spare)
     _edit_map(edits, root, values, ())
     return edits.apply_edits()
 
@@ -208,10 +208,10 @@ def _edit_list(edits: _TextEdits, node: YamlNode, value: Sequence[Value], keys: 
     _insert_items(edits, place, value[taken:], column)
 
 
-def _insert_items(edits: _TextEdits, place: int, items: Sequence[Value], column: int) -> None:
+def _insert_items(edits: _TextEdits, offset: int, items: Sequence[Value], column: int) -> None:
     lines = [line for item in items for line in item_lines(item)]
     if lines:
-        edits.insert(place, lines, column)
+        edits.insert(offset, lines, column)
 
 
 _COMMENT_WIDTH = 110

@@ -57,13 +57,13 @@ MAX_LINES_BEFORE_OVERLAP = 8  # lines of one moment that are remembered beyond t
 class ResumeCursor:
     """Remembers the lines of the last seconds, so that a reconnection does not deliver them twice."""
 
-    def __init__(self, given: Iterable[TimedLine] = (), *, whole: bool = True) -> None:
-        """`given`: the last delivered lines; `whole`: all other lines are new."""
+    def __init__(self, received: Iterable[TimedLine] = (), *, is_whole_file: bool = True) -> None:
+        """`received`: the last delivered lines; `is_whole_file`: all other lines are new."""
         self.last = 0.0
         self._lines: deque[TimedLine] = deque()
         self._again: Counter[bytes] = Counter()
         self._replaying = False
-        self._whole = whole
+        self._whole = is_whole_file
         self._floor = 0.0
         self._forgotten: tuple[float, int] = (0.0, 0)  # latest moment of forgotten lines, and how many of it
         self._skipping = 0
@@ -71,7 +71,7 @@ class ResumeCursor:
         self._before: list[TimedLine] = []  # the last lines before those that are remembered, all of one moment
         self._blocks: deque[tuple[float, bytes]] = deque()  # lines that came after these, not split yet; until when
         self._block_bytes = 0
-        self._remember_delivered([*given])
+        self._remember_delivered([*received])
 
     def rewind(self) -> None:
         """Prepare for a reconnection: the server sends the lines since `last - OVERLAP` again, and they are skipped."""
@@ -83,7 +83,7 @@ class ResumeCursor:
         self.met = False
 
     def drop_repeated_text(self, block: bytes) -> bytes:
-        """The lines of the block that were not delivered before; a block of only new lines is split later, if ever."""
+        """The lines of a block that were not delivered before, left as one text as long as possible."""
         if self._replaying:
             return b"".join([raw + b"\n" for _, raw in self.drop_repeated(_split_block(block))])
         ((moment, _),) = _split_block(block[block.rfind(b"\n", 0, -1) + 1 :])
@@ -122,20 +122,20 @@ class ResumeCursor:
         self._remember_delivered([line])
         return True
 
-    def _is_tail_of_delivered_line(self, raw: bytes, moment: float) -> bool:
-        """Whether the text is the last part (of 16 KiB, with its own timestamp) of a line that was delivered."""
+    def _is_tail_of_delivered_line(self, line: bytes, moment: float) -> bool:
+        """Whether the line is the last 16 KiB part, with a timestamp of its own, of a line that was delivered."""
         if self.met or not self._before or not self._before[0][0] < moment <= self.last:
             return False
-        text = raw.partition(b" ")[2]
+        text = line.partition(b" ")[2]
         return bool(text) and any(
             before.partition(b" ")[2] == text or (len(before) > RUNTIME_PART_BYTES and before.endswith(text))
             for _, before in self._before
         )
 
-    def _remember_delivered(self, given: list[TimedLine]) -> None:
+    def _remember_delivered(self, received: list[TimedLine]) -> None:
         lines = self._lines
-        lines += given
-        for moment, _ in given:
+        lines += received
+        for moment, _ in received:
             if moment > self.last:
                 self.last = moment
         oldest = int(self.last) - OVERLAP_SECONDS
@@ -162,7 +162,7 @@ class RetryPolicy(Retries):
     """Decides after an error whether to wait and retry, to treat the log as ended, or to raise the error."""
 
     def __init__(self, follow: bool, backoff: Backoff, rest: Callable[[float], Awaitable[None]], *, seen: bool) -> None:
-        """`rest`: waits so many seconds, less if useless; `seen`: whether lines of the log were delivered."""
+        """`rest` waits so many seconds, less if useless; `seen` says whether lines of the log were delivered."""
         super().__init__(backoff)
         self._follow = follow
         self._rest = rest
@@ -224,25 +224,25 @@ class LogRequest(Struct, frozen=True):
 class SizeLimit:
     """Limits the size of a log that is read once and not followed."""
 
-    def __init__(self, wanted: LogRequest) -> None:
-        self._pod, self._tail = wanted.pod, wanted.tail
-        rooms = [wanted.most] if wanted.most else []
-        if wanted.tail is not None:
-            rooms += [room + line * wanted.tail for room, line in TAIL_BYTE_LIMITS]
+    def __init__(self, request: LogRequest) -> None:
+        self._pod, self._tail = request.pod, request.tail
+        rooms = [request.most] if request.most else []
+        if request.tail is not None:
+            rooms += [room + line * request.tail for room, line in TAIL_BYTE_LIMITS]
         self._most = min(rooms, default=0)
         self._bytes = self._lines = self._line = 0
 
-    def count_chunk(self, piece: bytes) -> None:
+    def count_chunk(self, chunk: bytes) -> None:
         """Count a chunk; Unreadable once the limit is exceeded."""
-        self._bytes += len(piece)
+        self._bytes += len(chunk)
         if self._tail is not None:
-            self._lines += piece.count(b"\n")
+            self._lines += chunk.count(b"\n")
             if self._lines > self._tail + TAIL_EXTRA_LINES:
                 raise self._limit_error(
                     f"the API server sends more than the last {self._tail:,} lines, which were asked for"
                 )
-        end = piece.rfind(b"\n") + 1
-        self._line = len(piece) - end + (0 if end else self._line)
+        end = chunk.rfind(b"\n") + 1
+        self._line = len(chunk) - end + (0 if end else self._line)
         if self._most and self._line > MAX_TAIL_LINE_BYTES:
             raise self._limit_error(f"a line of it goes on after {MAX_TAIL_LINE_BYTES >> 20} MiB")
         if self._most and self._bytes > self._most:
@@ -258,15 +258,15 @@ class LogStream:
     def __init__(
         self,
         client: Client,
-        wanted: LogRequest,
+        request: LogRequest,
         *,
-        memory: ResumeCursor | None = None,
-        clean: Callable[[list[bytes]], list[bytes]] | None = None,
+        cursor: ResumeCursor | None = None,
+        clean_lines: Callable[[list[bytes]], list[bytes]] | None = None,
         clean_text: Callable[[bytes], bytes] | None = None,
         restarts: int = -1,
         backoff: Backoff = DEFAULT_BACKOFF,
     ) -> None:
-        """`memory`: what was given before; `clean_text` gets blocks, `clean` whole lines; `restarts`: or -1."""
+        """`clean_lines` gets lines, `clean_text` blocks; `restarts`: of the container, or -1."""
         self.state = StreamState.WAITING
         self.gaps: list[tuple[float, float]] = []  # between which moments lines may be lost
         self._received = self._broken = (
@@ -277,15 +277,15 @@ class LogStream:
         self._opened = self._waits_since = monotonic()
         self._waited = 0.0  # seconds until the last piece came, with all before it read; then `_waits_since`
         self.restarts = restarts
-        self.memory = memory or ResumeCursor(whole=wanted.tail is None)
+        self.memory = cursor or ResumeCursor(is_whole_file=request.tail is None)
         self._client = client
-        self._wanted = wanted
-        self._clean, self._clean_text = clean, clean_text
+        self._wanted = request
+        self._clean, self._clean_text = clean_lines, clean_text
         self._resumes = bool(self.memory.last)  # whether what was given before is from this very run of the container
         self._rest: list[bytes] = []  # of the last connection: the line that had no end
         self._cutter = LineSplitter()
         self._before = 0.0  # moment of the last line of the connection before, until this one is known to go on
-        self._trouble = RetryPolicy(wanted.follow, backoff, client.wait_before_retry, seen=self._resumes)
+        self._trouble = RetryPolicy(request.follow, backoff, client.wait_before_retry, seen=self._resumes)
         self._to: Callable[[list[TimedLine]], None] | None = None
         self._room: SizeLimit | None = None  # of a log that is not followed
 
@@ -314,12 +314,12 @@ class LogStream:
         if before < arrivals.pause[1] and self.state is StreamState.LIVE:
             self._broken, self._mended = arrivals.pause[0], self._received
 
-    async def run(self, to: Callable[[list[TimedLine]], None]) -> None:
-        """Pass each batch to `to`, which is cheaper than `batches` for thousands of batches a second."""
-        self._to = to
+    async def run(self, receive: Callable[[list[TimedLine]], None]) -> None:
+        """Pass each batch to `receive`, which is cheaper than `batches` for thousands of batches a second."""
+        self._to = receive
         async with aclosing(self.batches()) as batches:
             async for batch in batches:
-                to(batch)
+                receive(batch)
 
     async def batches(self) -> AsyncGenerator[list[TimedLine], None]:
         """Yield new lines, [] if only `open` changed. Raises NotFound, NotAllowed, Refused or Unreachable."""
@@ -399,21 +399,21 @@ class LogStream:
                     yield batch
             self._resumes = False
 
-    async def _read_connection(self, wanted: LogRequest) -> AsyncGenerator[list[TimedLine], None]:
+    async def _read_connection(self, request: LogRequest) -> AsyncGenerator[list[TimedLine], None]:
         self.memory.rewind()
-        self._before = self.memory.last if self._resumes and not wanted.previous else 0.0
-        path, doing = pod_path(wanted.namespace, wanted.pod, "log"), f"read the log of pod {wanted.pod}"
-        params = _query_parameters(wanted, self.memory.last)
-        once = not wanted.follow
+        self._before = self.memory.last if self._resumes and not request.previous else 0.0
+        path, doing = pod_path(request.namespace, request.pod, "log"), f"read the log of pod {request.pod}"
+        params = _query_parameters(request, self.memory.last)
+        once = not request.follow
         async with self._client.follow(
-            path, doing=doing, params=params, silence=SILENCE_TIMEOUT, at_once=once
+            path, action=doing, params=params, silence=SILENCE_TIMEOUT, at_once=once
         ) as answer:
             self._note_receipt()
             self._mended = self._received if self.state is StreamState.RECONNECTING else self._mended
             self.state = StreamState.LIVE
             self._trouble.begin()
             self._cutter, self._rest = LineSplitter(), []
-            self._room = SizeLimit(wanted) if once else None
+            self._room = SizeLimit(request) if once else None
             if self._to is not None:
                 await answer.stream_to(self._forward_chunk)
             else:
@@ -430,18 +430,18 @@ class LogStream:
                         self._waits_since = monotonic()
             self._rest = self._cutter.flush()
 
-    def _forward_chunk(self, piece: bytes) -> None:
-        batch = self._split_chunk(piece)
+    def _forward_chunk(self, chunk: bytes) -> None:
+        batch = self._split_chunk(chunk)
         if batch is not None and self._to is not None:
             self._to(batch)
 
-    def _split_chunk(self, piece: bytes) -> list[TimedLine] | None:
+    def _split_chunk(self, chunk: bytes) -> list[TimedLine] | None:
         self._note_receipt()
         if self._room is not None:
-            self._room.count_chunk(piece)
+            self._room.count_chunk(chunk)
         cutter, seen = self._cutter, self.open
-        text = cutter.feed_text(piece) if self._clean_text else b""
-        batch = self._drop_known_text(text) if self._clean_text else self._drop_known_lines(cutter.feed(piece))
+        text = cutter.feed_text(chunk) if self._clean_text else b""
+        batch = self._drop_known_text(text) if self._clean_text else self._drop_known_lines(cutter.feed(chunk))
         self.open = redact_line(cutter.open_line) if cutter.open_line else b""
         if batch:
             # Record a gap unless a line from before the reconnection was sent again
@@ -461,7 +461,7 @@ class LogStream:
         return self._drop_known_lines(rest)
 
     def _drop_known_text(self, block: bytes) -> list[TimedLine]:
-        """The new whole lines as one text without timestamps, and the time of the first."""
+        """The new whole lines as one text without timestamps, with the time of the first line."""
         if self._clean_text is None or not block or not (block := self.memory.drop_repeated_text(block)):
             return []
         ((moment, _),) = split_timestamps([block[: block.find(b"\n")]])
@@ -472,10 +472,10 @@ class LogStream:
 
 
 async def follow_log(
-    client: Client, wanted: LogRequest, backoff: Backoff = DEFAULT_BACKOFF, *, memory: ResumeCursor | None = None
+    client: Client, request: LogRequest, backoff: Backoff = DEFAULT_BACKOFF, *, cursor: ResumeCursor | None = None
 ) -> AsyncGenerator[list[LogLine], None]:
     """Yield redacted lines as they come until the log ends (or once); arguments as of `LogStream`."""
-    stream = LogStream(client, wanted, memory=memory, clean=Redactor().redact_lines, backoff=backoff)
+    stream = LogStream(client, request, cursor=cursor, clean_lines=Redactor().redact_lines, backoff=backoff)
     async with aclosing(stream.batches()) as batches:
         async for batch in batches:
             texts = (text.decode(errors="replace") for text in decode_lines([raw for _, raw in batch]))
@@ -484,22 +484,22 @@ async def follow_log(
 
 
 async def read_text(
-    client: Client, wanted: LogRequest, backoff: Backoff = DEFAULT_BACKOFF
+    client: Client, request: LogRequest, backoff: Backoff = DEFAULT_BACKOFF
 ) -> AsyncGenerator[tuple[str, str], None]:
     """Yield a log's redacted text, now or followed, in blocks of lines, and an unfinished progress bar."""
     redactor = Redactor()
-    if wanted.follow:
-        stream = LogStream(client, wanted, clean_text=redactor.redact_text, backoff=backoff)
+    if request.follow:
+        stream = LogStream(client, request, clean_text=redactor.redact_text, backoff=backoff)
         async with aclosing(stream.batches()) as batches:
             async for batch in batches:
                 text = b"".join([block for _, block in batch])
                 yield text.decode(errors="replace"), stream.open.decode(errors="replace")
         return
-    path, doing = pod_path(wanted.namespace, wanted.pod, "log"), f"read the log of pod {wanted.pod}"
-    params = {name: value for name, value in _query_parameters(wanted, 0.0).items() if name != "timestamps"}
-    cutter, room = LineSplitter(stamped=False), SizeLimit(wanted)
+    path, doing = pod_path(request.namespace, request.pod, "log"), f"read the log of pod {request.pod}"
+    params = {name: value for name, value in _query_parameters(request, 0.0).items() if name != "timestamps"}
+    cutter, room = LineSplitter(stamped=False), SizeLimit(request)
     async with (
-        client.follow(path, doing=doing, params=params, silence=SILENCE_TIMEOUT, at_once=True) as answer,
+        client.follow(path, action=doing, params=params, silence=SILENCE_TIMEOUT, at_once=True) as answer,
         aclosing(answer.iter_chunks()) as pieces,
     ):
         async for piece in pieces:
@@ -518,22 +518,22 @@ async def read_tail(client: Client, pod: Pod, lines: int) -> list[LogLine]:
 
 
 async def read_pod(client: Client, namespace: str, name: str) -> Pod:
-    body = await client.request("GET", pod_path(namespace, name), doing=f"read pod {name}")
+    body = await client.request("GET", pod_path(namespace, name), action=f"read pod {name}")
     found: Pod = reader_of("pods").read_object(body, f"The pod {name}")
     return found
 
 
-def _query_parameters(wanted: LogRequest, last: float) -> dict[str, str]:
+def _query_parameters(request: LogRequest, last_time: float) -> dict[str, str]:
     params = {"timestamps": "true"}
-    if wanted.container:
-        params["container"] = wanted.container
-    if wanted.previous:
+    if request.container:
+        params["container"] = request.container
+    if request.previous:
         params["previous"] = "true"
-    elif wanted.follow:
+    elif request.follow:
         params["follow"] = "true"
-    if last:
-        params["sinceTime"] = format_time(max(int(last) - OVERLAP_SECONDS, 0))
+    if last_time:
+        params["sinceTime"] = format_time(max(int(last_time) - OVERLAP_SECONDS, 0))
         return params
-    if wanted.tail is not None:
-        params["tailLines"] = str(wanted.tail)
+    if request.tail is not None:
+        params["tailLines"] = str(request.tail)
     return params

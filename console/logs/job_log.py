@@ -132,7 +132,7 @@ class FollowedContainer(Struct):
         self.part.open = self.stream.open
 
     def may_lack_older_lines(self) -> bool:
-        """Whether the first request returned as many lines as it asked for, so that older ones may exist."""
+        """Whether the first request got as many lines as it asked for, so that the log may have older ones."""
         if not self.tail or not len(self.part):
             return False
         if self.part.times[-1] > self.opened + CLOCK_SKEW_SECONDS and len(self.part) < self.tail:
@@ -165,40 +165,40 @@ class FollowedContainer(Struct):
         await asyncio.to_thread(self.part.mark_truncated, last)
 
 
-async def fetch_older_lines(part: LogSegment, streams: OpenStream, pod: Pod, container: str) -> None:
+async def fetch_older_lines(segment: LogSegment, streams: OpenStream, pod: Pod, container: str) -> None:
     """Fetch the older lines that were skipped at first, if the container still has them; OSError of the disk."""
-    if not part.opened_with or not part.times:
+    if not segment.opened_with or not segment.times:
         return
-    first = part.times[0]
+    first = segment.times[0]
     wanted = LogRequest(pod.namespace, pod.name, container, follow=False)
     from tempfile import TemporaryFile  # 2 ms, for which nobody waits whose log is not followed
 
     # With an error coverage goes on saying that they are missing.
-    with suppress(ConsoleError), TemporaryFile(dir=part.file.parent if part.file else None) as before:
+    with suppress(ConsoleError), TemporaryFile(dir=segment.file.parent if segment.file else None) as before:
         async with aclosing(streams(wanted, ResumeCursor(), Redactor().redact_lines, -1).batches()) as batches:
             async for batch in batches:
                 before.writelines(raw + b"\n" for moment, raw in batch if moment < first)
                 if batch[-1][0] >= first:
                     break
-        await asyncio.to_thread(part.backfill, before)
+        await asyncio.to_thread(segment.backfill, before)
 
 
 def count_coverage(
-    followed: Iterable[FollowedContainer], ranks: int, parts: Iterable[LogSegment], disk: str, *, gone: bool
+    containers: Iterable[FollowedContainer], ranks: int, segments: Iterable[LogSegment], disk: str, *, is_gone: bool
 ) -> LogCoverage:
     """The coverage of all ranks, judged by the newest main container of each."""
     states: dict[int, StreamState] = {}
     gaps: list[Gap] = []
     errors: list[str] = []
-    for each in followed:
+    for each in containers:
         if each.main:
             states[each.part.rank] = each.stream.state
         gaps += each.gaps
         errors += [str(each.error)] if each.error else []
     number = Counter(states.values())
-    parts = list(parts)
-    opened = [part for part in parts if part.opened_with]
-    if gone and not states:
+    segments = list(segments)
+    opened = [part for part in segments if part.opened_with]
+    if is_gone and not states:
         number[StreamState.ENDED] = ranks
     return LogCoverage(
         ranks,
@@ -211,23 +211,23 @@ def count_coverage(
         tuple(gaps),
         len({part.rank for part in opened}),
         max((part.opened_with for part in opened), default=0),
-        sum(part.lost for part in parts),
+        sum(part.lost for part in segments),
         errors[0] if errors else "",
         disk,
     )
 
 
-def find_gaps(followed: Iterable[FollowedContainer], parts: Iterable[LogSegment]) -> tuple[Gap, ...]:
+def find_gaps(containers: Iterable[FollowedContainer], segments: Iterable[LogSegment]) -> tuple[Gap, ...]:
     """Periods in which ranks may lack lines: before a log was opened late, and after a connection broke."""
     found: list[Gap] = []
     ends: dict[int, float] = {}
-    for part in sorted(parts, key=lambda each: each.times[0] if each.times else float("inf")):
+    for part in sorted(segments, key=lambda each: each.times[0] if each.times else float("inf")):
         if part.opened_with:
             until = part.times[0] if part.times else float("inf")
             found.append(Gap(part.rank, ends.get(part.rank, 0.0), until, "older lines were left out"))
         if part.times:
             ends[part.rank] = max(ends.get(part.rank, 0.0), part.times[-1])
-    for each in followed:
+    for each in containers:
         found += each.gaps
         if each.main and each.stream.state in _BROKEN_STATES:
             found.append(Gap(each.part.rank, ends.get(each.part.rank, 0.0), float("inf"), "not read so far"))
@@ -248,8 +248,8 @@ def loggable_containers(slot: PodSlot) -> list[Container]:
     return [*first, main] if started else first
 
 
-def _last_lines(part: LogSegment) -> list[TimedLine]:
-    return list(part.iter_timed_lines(len(part) - MAX_COMPARED_LINES))
+def _last_lines(segment: LogSegment) -> list[TimedLine]:
+    return list(segment.iter_timed_lines(len(segment) - MAX_COMPARED_LINES))
 
 
 MAX_ONCE_BYTES, MIN_ONCE_BYTES_PER_LOG = 96 << 20, 12 << 20  # of logs that are read once; kubelets keep 10 MiB a file
@@ -269,11 +269,11 @@ class JobLog:
         *,
         tail: int | None = None,
         once: bool = False,
-        chosen: Callable[[int], Collection[int] | None] = lambda _: None,
+        choose_ranks: Callable[[int], Collection[int] | None] = lambda _: None,
     ) -> None:
-        """`chosen`: the ranks to read, by the number of ranks; None for all."""
+        """`choose_ranks` maps the number of ranks to those that are read; None means all."""
         self.key = key
-        self._chosen = chosen
+        self._chosen = choose_ranks
         self.kept = JobFolder()
         self.parts: list[LogSegment] = []  # lines of each container, those of the disk first
         self.ranks = 0  # how many ranks the job has
@@ -395,33 +395,33 @@ class JobLog:
         followed.error = None
         followed.task = asyncio.create_task(self._read_container(followed), name=f"log:{pod.name}/{container.name}")
 
-    def _still_follows(self, followed: FollowedContainer, container: Container) -> bool:
+    def _still_follows(self, followed_container: FollowedContainer, container: Container) -> bool:
         if self.once:
             return False
-        if followed.error is not None:
-            return followed.is_retry_due
-        return container.restarts > max(0, followed.stream.restarts) and container.state == "running"
+        if followed_container.error is not None:
+            return followed_container.is_retry_due
+        return container.restarts > max(0, followed_container.stream.restarts) and container.state == "running"
 
-    def _open_stream(self, given: list[TimedLine], pod: Pod, container: Container, redactor: Redactor) -> LogStream:
+    def _open_stream(self, received: list[TimedLine], pod: Pod, container: Container, redactor: Redactor) -> LogStream:
         from console.logs.container_log import LogRequest, ResumeCursor
 
-        memory = ResumeCursor(given, whole=self._tail is None and len(given) < MAX_COMPARED_LINES)
-        tail = None if given else self._tail
+        memory = ResumeCursor(received, is_whole_file=self._tail is None and len(received) < MAX_COMPARED_LINES)
+        tail = None if received else self._tail
         most = max(MIN_ONCE_BYTES_PER_LOG, MAX_ONCE_BYTES // max(1, self._reads))
         wanted = LogRequest(pod.namespace, pod.name, container.name, tail, follow=not self.once, most=most)
         return self._streams(wanted, memory, redactor.redact_lines, container.restarts)
 
-    async def _read_container(self, followed: FollowedContainer) -> None:
+    async def _read_container(self, followed_container: FollowedContainer) -> None:
         def append_batch(batch: list[TimedLine]) -> None:
-            followed.append_batch(batch)
-            self._notify_listeners(followed.part)
+            followed_container.append_batch(batch)
+            self._notify_listeners(followed_container.part)
 
         try:
-            await followed.stream.run(append_batch)
+            await followed_container.stream.run(append_batch)
         except ConsoleError as error:
-            followed.on_refused(error)
-        followed.part.open = b""
-        self._notify_listeners(followed.part)
+            followed_container.on_refused(error)
+        followed_container.part.open = b""
+        self._notify_listeners(followed_container.part)
 
     async def _write_periodically(self) -> None:
         while True:
@@ -435,14 +435,14 @@ class JobLog:
                 await followed.mark_truncated()
         return await self.kept.write_segments(self.parts)
 
-    def _notify_listeners(self, *parts: LogSegment) -> None:
+    def _notify_listeners(self, *segments: LogSegment) -> None:
         for news in self._listeners:
-            news.notify(*parts)
+            news.notify(*segments)
 
-    async def iter_lines(self, wanted: Collection[int] | None = None) -> AsyncGenerator[list[PodLine], None]:
+    async def iter_lines(self, ranks: Collection[int] | None = None) -> AsyncGenerator[list[PodLine], None]:
         """Yield these ranks' lines in batches by time, stored ones first, until the log or job ends."""
         with self.subscribe() as news:
-            reader = LogCursor(news, wanted)
+            reader = LogCursor(news, ranks)
             await self.ready.wait()
             while self.once and not self.finished and not self.closed:
                 await news.wait()  # what is not followed is sorted as a whole
@@ -463,12 +463,12 @@ class JobLog:
     def segments_of(self, rank: int) -> list[LogSegment]:
         return [part for part in self.parts if part.rank == rank]
 
-    def progress_bars(self, wanted: Collection[int] | None = None) -> dict[int, str]:
-        """Progress bars that these ranks (all unless given) are drawing: rank -> the unfinished line."""
+    def progress_bars(self, ranks: Collection[int] | None = None) -> dict[int, str]:
+        """By rank, of these or all, the progress bar that it is drawing: a line without an end yet."""
         return {
             part.rank: part.open.decode("utf-8", "replace")
             for part in self.parts
-            if part.open and (wanted is None or part.rank in wanted)
+            if part.open and (ranks is None or part.rank in ranks)
         }
 
     @contextmanager
@@ -515,5 +515,5 @@ class JobLog:
 
     @property
     def coverage(self) -> LogCoverage:
-        found = count_coverage(self._followed.values(), self.ranks, self.parts, self.kept.trouble, gone=self.gone)
+        found = count_coverage(self._followed.values(), self.ranks, self.parts, self.kept.trouble, is_gone=self.gone)
         return replace(found, once=self.once)

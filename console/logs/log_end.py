@@ -44,12 +44,12 @@ class LogEnd(Struct, frozen=True):
         return "; ".join(filter(None, (self.reason, f"pod {self.pod}: {how}" if self.pod else how)))
 
 
-def read_end(texts: Sequence[str], code: int, time: float, pod: int, *, kept: bool) -> LogEnd:
-    """The end of a program with that exit code, and the reason in its last lines."""
+def read_end(texts: Sequence[str], code: int, time: float, pod: int, *, is_previous: bool) -> LogEnd:
+    """How a program with that exit code ended, and why by its last lines."""
     if not code:
-        return LogEnd(code, time, pod, kept)
+        return LogEnd(code, time, pod, is_previous)
     stage, reason = trainlog.name_reason(texts)
-    return LogEnd(code, time, pod, kept, stage, reason)
+    return LogEnd(code, time, pod, is_previous, stage, reason)
 
 
 def is_end_line(text: str) -> bool:
@@ -57,7 +57,7 @@ def is_end_line(text: str) -> bool:
 
 
 def is_begin_line(text: str) -> bool:
-    """Whether a launcher begins with this line, so that an earlier end in the pod is obsolete."""
+    """Whether a launcher begins with this line; the end of a program before it is out of date."""
     return ", recipe " in text and _BEGIN_LINE.search(text) is not None
 
 
@@ -68,7 +68,7 @@ def find_log_end(lines: Sequence[LogLine | PodLine], pod: int, now: float = 0.0)
         if is_begin_line(texts[at]):
             return None
         if END_LINE_WORDS in texts[at] and (found := _END_LINE.search(texts[at])):
-            return read_end(texts[: at + 1], int(found[1]), lines[at].time, pod, kept=bool(found[2]))
+            return read_end(texts[: at + 1], int(found[1]), lines[at].time, pod, is_previous=bool(found[2]))
     last = "".join([f"{text}\n" for text in texts[-_REPORT_LINES:]])
     if not lines or now - lines[-1].time < _QUIET_SECONDS or "xit" not in last:
         return None  # every report of an exit code has that word; to look for any report takes 6 ms the first time
@@ -78,10 +78,10 @@ def find_log_end(lines: Sequence[LogLine | PodLine], pod: int, now: float = 0.0)
     report.feed(last.encode())
     report.close()
     code = _REPORTED_CODE.search(report.ended)
-    return read_end(texts, int(code[1]), lines[-1].time, pod, kept=True) if code else None
+    return read_end(texts, int(code[1]), lines[-1].time, pod, is_previous=True) if code else None
 
 
-def combine_ends(ends: Iterable[LogEnd]) -> LogEnd | None:
-    """How a job ended by the ends of its pods: as the first failed one; None if none has ended."""
-    every = sorted(ends, key=lambda each: (not each.code, each.time, each.pod))
+def combine_ends(pod_ends: Iterable[LogEnd]) -> LogEnd | None:
+    """The end of a job by the ends of its pods: that of the first that failed; None if none has ended."""
+    every = sorted(pod_ends, key=lambda each: (not each.code, each.time, each.pod))
     return every[0] if every else None

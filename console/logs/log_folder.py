@@ -71,13 +71,13 @@ class JobLogStore(Struct):
     _lock: int = -1
 
     @classmethod
-    def open(cls, root: Path, note: JobMetadata) -> JobLogStore:
+    def open(cls, root: Path, metadata: JobMetadata) -> JobLogStore:
         """Create or reopen the folder; OSError if the disk refuses."""
-        folder = root / _file_name_part(note.uid)
+        folder = root / _file_name_part(metadata.uid)
         make_private(folder)
         if not (folder / "job.json").exists():
-            atomic_write(folder / "job.json", msgspec.json.encode(note))
-        stored = cls(folder, note)
+            atomic_write(folder / "job.json", msgspec.json.encode(metadata))
+        stored = cls(folder, metadata)
         stored.private = not stored._lock_for_writing()
         return stored
 
@@ -127,10 +127,10 @@ class JobLogStore(Struct):
             os.close(self._lock)
             self._lock = -1
 
-    def _merge_private_copy(self, own: Path) -> None:
+    def _merge_private_copy(self, own_path: Path) -> None:
         """Append to the shared files the lines that are newer than their last one."""
-        for _, file in sorted(_iter_log_files(own)):
-            common = self.folder / file.relative_to(own)
+        for _, file in sorted(_iter_log_files(own_path)):
+            common = self.folder / file.relative_to(own_path)
             make_private(common.parent)
             mine = LogSegment.load(file, 0)
             theirs = LogSegment.load(common, 0) if common.exists() else LogSegment(0, file=common)
@@ -142,9 +142,9 @@ class JobLogStore(Struct):
             while some := b"".join(islice(fresh, OVERLAP_LINES)):
                 append_to(common, some)
 
-    def record_failure(self, ending: PodFailure) -> None:
+    def record_failure(self, failure: PodFailure) -> None:
         if not self.private:
-            append_to(self.folder / "endings.jsonl", msgspec.json.encode(ending) + b"\n")
+            append_to(self.folder / "endings.jsonl", msgspec.json.encode(failure) + b"\n")
 
     def read_failures(self) -> tuple[PodFailure, ...]:
         found: list[PodFailure] = []
@@ -190,12 +190,12 @@ def find_stored_job(
     return None
 
 
-def _limit_from_environment(name: str, usual: float) -> float:
+def _limit_from_environment(name: str, default: float) -> float:
     try:
         number = float(os.environ.get(name, ""))
     except ValueError:
-        return usual
-    return number if number >= 0 else usual
+        return default
+    return number if number >= 0 else default
 
 
 def delete_old_logs(root: Path, *, now: float | None = None) -> list[str]:
@@ -257,11 +257,11 @@ class JobFolder:
     async def read_failures(self) -> tuple[PodFailure, ...]:
         return await asyncio.to_thread(self._stored.read_failures) if self._stored is not None else ()
 
-    async def open_folder(self, folder: Path, note: JobMetadata) -> list[LogSegment]:
+    async def open_folder(self, folder: Path, metadata: JobMetadata) -> list[LogSegment]:
         """Open that job's folder for writing; returns its segments."""
         self._stored = None
         with self.translate_write_errors():
-            stored = await asyncio.to_thread(JobLogStore.open, folder, note)
+            stored = await asyncio.to_thread(JobLogStore.open, folder, metadata)
             parts = await asyncio.to_thread(stored.load_segments)
             failures = await asyncio.to_thread(stored.read_failures)
             self._recorded = {(each.attempt, each.rank, each.pod, each.cause) for each in failures}
@@ -269,19 +269,19 @@ class JobFolder:
             return parts
         return []
 
-    async def load_segments(self, stored: JobLogStore) -> list[LogSegment]:
+    async def load_segments(self, log_store: JobLogStore) -> list[LogSegment]:
         """Open the folder of a job that is gone; returns its segments."""
-        self._stored = stored
-        return await asyncio.to_thread(stored.load_segments)
+        self._stored = log_store
+        return await asyncio.to_thread(log_store.load_segments)
 
-    async def record_failure(self, ending: PodFailure) -> None:
-        name = ending.attempt, ending.rank, ending.pod, ending.cause
+    async def record_failure(self, failure: PodFailure) -> None:
+        name = failure.attempt, failure.rank, failure.pod, failure.cause
         if name in self._recorded:
             return
         self._recorded.add(name)
         if self._stored is not None:
             with self.translate_write_errors():
-                await asyncio.to_thread(self._stored.record_failure, ending)
+                await asyncio.to_thread(self._stored.record_failure, failure)
 
     async def open_segment(self, kept: LogSegment | None, rank: int, pod: Pod, container: str) -> LogSegment:
         """The segment for a container's lines: the stored one if this console writes the folder, else a new one."""
@@ -296,14 +296,14 @@ class JobFolder:
                 part.file = await asyncio.to_thread(stored.segment_path, rank, pod.attempt, container, pod.uid)
         return part
 
-    async def write_segments(self, parts: Iterable[LogSegment]) -> bool:
+    async def write_segments(self, segments: Iterable[LogSegment]) -> bool:
         """Write the pending lines of these segments; returns whether that succeeded."""
 
         def write_all(waiting: list[LogSegment]) -> None:
             for part in waiting:
                 part.write_pending()
 
-        waiting = [part for part in parts if part.pending]
+        waiting = [part for part in segments if part.pending]
         if not waiting:
             return True
         with self.translate_write_errors():

@@ -129,11 +129,11 @@ class LineSplitter:
         """The last line, if the log stopped without a line end."""
         return self._split_overlong() if self._rest or self._pictures else []
 
-    def _add_piece(self, piece: bytes) -> list[bytes]:
+    def _add_piece(self, chunk: bytes) -> list[bytes]:
         """Add to the current line, which may be a progress bar; returns the frames to keep as lines."""
-        while b"\r\r" in piece:
-            piece = piece.replace(b"\r\r", b"\r")
-        first, *others = piece.split(b"\r")
+        while b"\r\r" in chunk:
+            chunk = chunk.replace(b"\r\r", b"\r")
+        first, *others = chunk.split(b"\r")
         self._buffer_piece(first)
         lines: list[bytes] = []
         for each in others:
@@ -146,10 +146,10 @@ class LineSplitter:
             self._buffer_piece(each)
         return [self._head + line for line in lines]
 
-    def _buffer_piece(self, piece: bytes) -> None:
+    def _buffer_piece(self, chunk: bytes) -> None:
         room = MAX_LINE_BYTES - len(self._rest)
-        self._rest += piece[:room]
-        self._dropped += max(0, len(piece) - room)
+        self._rest += chunk[:room]
+        self._dropped += max(0, len(chunk) - room)
 
     def _take_buffered(self) -> bytes:
         line = bytes(self._rest) + (f" … ({self._dropped} bytes more)".encode() if self._dropped else b"")
@@ -161,8 +161,8 @@ class LineSplitter:
         return [line] if pictures is None else [self._head + each for each in pictures.flush_frame(line)]
 
 
-def is_timestamp(word: bytes) -> bool:
-    return word[4:5] == b"-" and word[10:11] == b"T" and word[13:14] == b":" and word[:4].isdigit()
+def is_timestamp(content: bytes) -> bool:
+    return content[4:5] == b"-" and content[10:11] == b"T" and content[13:14] == b":" and content[:4].isdigit()
 
 
 def split_timestamps(raws: list[bytes]) -> list[tuple[float, bytes]]:
@@ -189,12 +189,12 @@ def split_timestamps(raws: list[bytes]) -> list[tuple[float, bytes]]:
     return lines
 
 
-def _parse_second(raw: bytes) -> float:
-    """The time in front of a line in whole seconds; by its minute, which lines have in common."""
-    minute, digits = _parse_timestamp(raw[: _SECOND.start] + b"00Z"), raw[_SECOND]
+def _parse_second(line: bytes) -> float:
+    """The whole second of the time that begins a line, from a cache of minutes."""
+    minute, digits = _parse_timestamp(line[: _SECOND.start] + b"00Z"), line[_SECOND]
     if minute and digits.isdigit() and digits < b"60":
         return minute + int(digits)
-    return _parse_timestamp(raw[:_SECONDS_LENGTH] + b"Z")
+    return _parse_timestamp(line[:_SECONDS_LENGTH] + b"Z")
 
 
 @lru_cache(maxsize=64)
@@ -207,11 +207,11 @@ def _parse_timestamp(stamp: bytes) -> float:
         return 0.0
 
 
-def decode_line(raw: bytes) -> bytes:
+def decode_line(line: bytes) -> bytes:
     """The text of a line without its timestamp and without a carriage return at its end."""
-    if is_timestamp(raw[:20]):
-        raw = raw[raw.find(b" ") + 1 :] if b" " in raw[:48] else b""
-    return raw.removesuffix(b"\r")
+    if is_timestamp(line[:20]):
+        line = line[line.find(b" ") + 1 :] if b" " in line[:48] else b""
+    return line.removesuffix(b"\r")
 
 
 def decode_lines(raws: list[bytes]) -> list[bytes]:

@@ -31,7 +31,7 @@ DELETED_NOTE = b"(this line is no longer on the disk)"
 
 
 class LogSegment:
-    """Lines by arrival, from 0, in the file or in memory; added in one thread, written and read in any."""
+    """The stored lines of one container, numbered from 0 as they came; one thread adds, any thread reads."""
 
     def __init__(
         self,
@@ -171,28 +171,28 @@ class LogSegment:
         if self.file is not None and self.file.exists() and self.file.stat().st_size > self._size:
             os.truncate(self.file, self._size)
 
-    def iter_timed_lines(self, start: int) -> Iterator[TimedLine]:
-        """Yield the lines from that number on with their times, page by page."""
-        for at in range(max(0, start), len(self), LINES_IN_MEMORY):
+    def iter_timed_lines(self, first_line: int) -> Iterator[TimedLine]:
+        """Yield the lines from number `first_line` on with their times, page by page."""
+        for at in range(max(0, first_line), len(self), LINES_IN_MEMORY):
             yield from split_timestamps(self.read_raw_lines(at, at + LINES_IN_MEMORY))
 
-    def read_raw_lines(self, start: int, stop: int) -> list[bytes]:
-        """Lines start to stop with their timestamps; `stop` may be beyond the end."""
-        start = max(0, start)
+    def read_raw_lines(self, first_line: int, end_line: int) -> list[bytes]:
+        """The lines from `first_line` up to `end_line` or the last, with their timestamps."""
+        first_line = max(0, first_line)
         with self._lock:
-            stop = min(stop, len(self.times))
+            end_line = min(end_line, len(self.times))
             first = len(self.times) - len(self._recent)
-            if start >= first:
-                return self._recent[start - first : max(stop, start) - first]
-            newest = self._recent[max(start, first) - first : stop - first] if stop > first else []
-            starts = self._starts[start : min(stop, first) + 1] if start < first else self._starts[:0]
+            if first_line >= first:
+                return self._recent[first_line - first : max(end_line, first_line) - first]
+            newest = self._recent[max(first_line, first) - first : end_line - first] if end_line > first else []
+            starts = self._starts[first_line : min(end_line, first) + 1] if first_line < first else self._starts[:0]
             size = self._size
         if not starts:
             return newest
-        return self._read_from_disk(starts, min(stop, first) - start, size) + newest
+        return self._read_from_disk(starts, min(end_line, first) - first_line, size) + newest
 
-    def read_texts(self, start: int, stop: int) -> list[bytes]:
-        return decode_lines(self.read_raw_lines(start, stop))
+    def read_texts(self, first_line: int, end_line: int) -> list[bytes]:
+        return decode_lines(self.read_raw_lines(first_line, end_line))
 
     def read_texts_at(self, numbers: Sequence[int]) -> list[bytes]:
         """The texts of these lines, given by ascending numbers; adjacent lines are read together."""
@@ -203,12 +203,12 @@ class LogSegment:
             texts += self.read_texts(together[0], together[-1] + 1)
         return texts
 
-    def _read_from_disk(self, starts: Sequence[int], count: int, size: int) -> list[bytes]:
-        """Read `count` lines at these offsets; one more offset gives the end of the last line."""
-        there = [start for start in starts[:count] if start != _NOT_ON_DISK]
+    def _read_from_disk(self, start_indexes: Sequence[int], count: int, size: int) -> list[bytes]:
+        """Read `count` lines that start at these offsets; the last offset is the end of the last line."""
+        there = [start for start in start_indexes[:count] if start != _NOT_ON_DISK]
         if self.file is None or not there:
             return [LOST_NOTE] * count
-        end = starts[count] if count < len(starts) and starts[count] != _NOT_ON_DISK else size
+        end = start_indexes[count] if count < len(start_indexes) and start_indexes[count] != _NOT_ON_DISK else size
         try:
             with os.fdopen(open_own_file(self.file), "rb") as file:
                 data = os.pread(file.fileno(), end - there[0], there[0])
@@ -217,7 +217,7 @@ class LogSegment:
         if len(there) == count and data.count(b"\n") == count:
             return data.split(b"\n")[:-1]
         lines = iter(data.split(b"\n"))
-        return [LOST_NOTE if start == _NOT_ON_DISK else next(lines, DELETED_NOTE) for start in starts[:count]]
+        return [LOST_NOTE if start == _NOT_ON_DISK else next(lines, DELETED_NOTE) for start in start_indexes[:count]]
 
 
 def _iter_blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
@@ -247,16 +247,16 @@ def append_to(file: Path, data: bytes) -> int:
 class ChangeSubscription:
     """Tracks which segments of a log have grown since the subscriber last read them."""
 
-    def __init__(self, parts: Iterable[LogSegment]) -> None:
-        self._parts = dict.fromkeys(parts)
+    def __init__(self, segments: Iterable[LogSegment]) -> None:
+        self._parts = dict.fromkeys(segments)
         self._come = asyncio.Event()
         self._come.set()
         self._timer: asyncio.TimerHandle | None = None
         self._notify_all_later()
 
-    def notify(self, *parts: LogSegment) -> None:
-        """Mark these segments as grown; without segments another kind of change."""
-        for part in parts:
+    def notify(self, *segments: LogSegment) -> None:
+        """Mark these segments as grown; none given means another kind of change."""
+        for part in segments:
             self._parts[part] = None
         self._come.set()
 
@@ -265,7 +265,7 @@ class ChangeSubscription:
         return parts
 
     async def wait(self) -> None:
-        """Wait until something may have changed, or a short time at most."""
+        """Wait until something may have changed, for a short time at most."""
         await self._come.wait()
         self._come.clear()
 
@@ -286,9 +286,9 @@ PAGE_LINES, MIN_PAGE_LINES_PER_SEGMENT = 4000, 50  # lines that one reading take
 class LogCursor:
     """A reader's position in the logs of some ranks (all, if none is given)."""
 
-    def __init__(self, news: ChangeSubscription, wanted: Collection[int] | None = None) -> None:
+    def __init__(self, news: ChangeSubscription, ranks: Collection[int] | None = None) -> None:
         self._news = news
-        self._wanted = wanted
+        self._wanted = ranks
         self._at: dict[LogSegment, int] = {}  # lines of each part that have been read
 
     def next_page(self) -> list[PodLine]:

@@ -35,7 +35,7 @@ MAX_CONCURRENT_LOGS = 16  # logs that are read at the same time
 
 
 class PreviousLog(Struct, frozen=True):
-    """What a rank printed in one earlier run of its container."""
+    """The lines of a rank's container before one of its restarts."""
 
     rank: int
     attempt: int
@@ -52,7 +52,7 @@ class PreviousLog(Struct, frozen=True):
 
 
 class _NoPreviousLog(Struct, frozen=True):
-    """Why no earlier run of a rank's container can be shown."""
+    """The reason why the log before a restart cannot be shown for a rank."""
 
     why: str
     error: ConsoleError | None = None  # what kept it from being read, where there may be one
@@ -91,13 +91,13 @@ class _RankPods(Struct, frozen=True):
     again: bool = False  # whether the JobSet, or it alone, was started again
 
 
-def _ranks_in_cluster(jobset: JobSet, fleet: Fleet, kept: Sequence[LogSegment]) -> list[_RankPods]:
+def _ranks_in_cluster(jobset: JobSet, fleet: Fleet, segments: Sequence[LogSegment]) -> list[_RankPods]:
     found = list[_RankPods]()
     pods = sorted(fleet.pods_by_jobset.get(jobset.uid, ()), key=lambda each: (each.attempt, each.created))
     for rank, place in zip(pod_slots(jobset, fleet), jobset.places, strict=True):
         uid = rank.pod.uid if rank.pod else ""
         earlier = [pod for pod in pods if pod.place == place and pod.uid != uid]
-        mine = [part for part in kept if part.rank == rank.number and part.uid != uid]
+        mine = [part for part in segments if part.rank == rank.number and part.uid != uid]
         if rank.pod is None and jobset.finished:
             mine = [part for part in mine if part.attempt < jobset.restarts] or _segments_of_earlier_pods(mine)
         again = jobset.restarts > 0 or (rank.pod is not None and rank.pod.attempt > 0)
@@ -105,21 +105,21 @@ def _ranks_in_cluster(jobset: JobSet, fleet: Fleet, kept: Sequence[LogSegment]) 
     return found
 
 
-def _ranks_in_store(number: int, kept: Sequence[LogSegment]) -> list[_RankPods]:
+def _ranks_in_store(number: int, segments: Sequence[LogSegment]) -> list[_RankPods]:
     """The ranks of a job that is no longer in the cluster, with the stored segments before their last pod."""
     return [
-        _RankPods(rank, None, None, _segments_of_earlier_pods([part for part in kept if part.rank == rank]))
-        for rank in range(max([number, *(part.rank + 1 for part in kept)]))
+        _RankPods(rank, None, None, _segments_of_earlier_pods([part for part in segments if part.rank == rank]))
+        for rank in range(max([number, *(part.rank + 1 for part in segments)]))
     ]
 
 
-def _segments_of_earlier_pods(parts: Sequence[LogSegment]) -> list[LogSegment]:
-    last = max((part for part in parts if len(part)), key=_segment_order, default=None)
-    return [part for part in parts if last is not None and part.uid != last.uid]
+def _segments_of_earlier_pods(segments: Sequence[LogSegment]) -> list[LogSegment]:
+    last = max((part for part in segments if len(part)), key=_segment_order, default=None)
+    return [part for part in segments if last is not None and part.uid != last.uid]
 
 
-def _segment_order(part: LogSegment) -> tuple[int, float]:
-    return part.attempt, part.times[-1]
+def _segment_order(segment: LogSegment) -> tuple[int, float]:
+    return segment.attempt, segment.times[-1]
 
 
 FAILURE_CARD_LINES = 12  # last lines on the card
@@ -127,11 +127,11 @@ READ_TIMEOUT = 4.0  # seconds that reading them may take
 FAILURE_TAIL_LINES = 400  # last lines that are looked through for failures that they name
 
 
-def _read_stored_tail(ending: PodFailure, parts: Sequence[LogSegment]) -> list[str]:
-    for part in reversed(parts):
+def _read_stored_tail(failure: PodFailure, segments: Sequence[LogSegment]) -> list[str]:
+    for part in reversed(segments):
         # Of the pod that ended, not of one in its place; unknown of what older versions kept.
-        its = part.pod == ending.pod if part.pod and ending.pod else not part.uid or ending.uid in {"", part.uid}
-        if (part.rank, part.attempt) == (ending.rank, ending.attempt) and len(part) and its:
+        its = part.pod == failure.pod if part.pod and failure.pod else not part.uid or failure.uid in {"", part.uid}
+        if (part.rank, part.attempt) == (failure.rank, failure.attempt) and len(part) and its:
             return [
                 text.decode("utf-8", "replace") for text in part.read_texts(len(part) - FAILURE_TAIL_LINES, len(part))
             ]
@@ -161,13 +161,15 @@ class LogService:
     ) -> LogStream:
         from console.logs.container_log import LogStream
 
-        return LogStream(self._cluster.current_connection.client, wanted, memory=memory, clean=clean, restarts=restarts)
+        return LogStream(
+            self._cluster.current_connection.client, wanted, cursor=memory, clean_lines=clean, restarts=restarts
+        )
 
-    def follow_pod(self, wanted: LogRequest, memory: ResumeCursor | None = None) -> AsyncGenerator[list[LogLine], None]:
-        """Yield all lines of a pod once, over broken connections; `memory`: the lines delivered before."""
+    def follow_pod(self, wanted: LogRequest, cursor: ResumeCursor | None = None) -> AsyncGenerator[list[LogLine], None]:
+        """Yield all lines of a pod once, over broken connections; `cursor`: the lines delivered before."""
         from console.logs.container_log import follow_log
 
-        return follow_log(self._cluster.current_connection.client, wanted, memory=memory)
+        return follow_log(self._cluster.current_connection.client, wanted, cursor=cursor)
 
     @asynccontextmanager
     async def open_job_log(
@@ -188,7 +190,7 @@ class LogService:
         key = namespace, name
         log = self._shared.get(key)
         if log is None:
-            log = JobLog(self._cluster, key, self._streams, self.folder, tail=tail, once=once, chosen=chosen)
+            log = JobLog(self._cluster, key, self._streams, self.folder, tail=tail, once=once, choose_ranks=chosen)
             self._shared[key] = log
             log.start()
         log.readers += 1
@@ -204,7 +206,7 @@ class LogService:
                 await log.close()
 
     async def read_previous(
-        self, namespace: str, name: str, wanted: Collection[int] | None = None, *, tail: int | None = None
+        self, namespace: str, name: str, ranks: Collection[int] | None = None, *, tail: int | None = None
     ) -> PreviousLogs:
         """The last `tail` lines of each rank's previous container. Raises NotFound, or the error of all reads."""
         fleet, key = self._cluster.fleet, (namespace, name)
@@ -222,7 +224,7 @@ class LogService:
             if jobset
             else _ranks_in_store(stored.note.ranks if stored else 0, kept)
         )
-        asked = [each for each in every if wanted is None or each.number in wanted]
+        asked = [each for each in every if ranks is None or each.number in ranks]
         room = asyncio.Semaphore(MAX_CONCURRENT_LOGS)
         found = await asyncio.gather(*(self._read_previous_of(each, tail, room) for each in asked))
         runs = tuple(each for each in found if isinstance(each, PreviousLog))
@@ -236,7 +238,7 @@ class LogService:
         return PreviousLogs(len(every), runs, reasons, len(asked), jobset is None)
 
     async def _read_previous_of(
-        self, rank: _RankPods, tail: int | None, room: asyncio.Semaphore
+        self, rank: _RankPods, tail: int | None, semaphore: asyncio.Semaphore
     ) -> PreviousLog | _NoPreviousLog:
         main = rank.pod.main if rank.pod else None
         known = "not started again" if rank.pod is not None else "it has no pod"
@@ -245,14 +247,14 @@ class LogService:
         )
         if rank.pod is not None and main is not None and main.restarts:
             try:
-                async with room:
-                    return await self._read_pod_log(rank.number, rank.pod, tail, previous=True)
+                async with semaphore:
+                    return await self._read_pod_log(rank.number, rank.pod, tail, is_previous=True)
             except ConsoleError as error:
                 nothing = _NoPreviousLog(f"started again, but its log of before cannot be read: {error.message}", error)
         if rank.earlier is not None:
             try:
-                async with room:
-                    return await self._read_pod_log(rank.number, rank.earlier, tail, previous=False)
+                async with semaphore:
+                    return await self._read_pod_log(rank.number, rank.earlier, tail, is_previous=False)
             except ConsoleError as error:
                 nothing = _NoPreviousLog(f"had another pod, whose log cannot be read: {error.message}", error)
         # The newest of what was kept: of a pod its last container, which is the one that does the work.
@@ -265,19 +267,19 @@ class LogService:
             part.rank, part.attempt, part.pod, part.container, lines, first, 0 < (tail or 0) <= len(part)
         )
 
-    async def _read_pod_log(self, rank: int, pod: Pod, tail: int | None, *, previous: bool) -> PreviousLog:
+    async def _read_pod_log(self, rank: int, pod: Pod, tail: int | None, *, is_previous: bool) -> PreviousLog:
         container = pod.main.name if pod.main else ""
-        found = await self._read_once(pod.namespace, pod.name, container, tail, previous=previous)
+        found = await self._read_once(pod.namespace, pod.name, container, tail, is_previous=is_previous)
         first = found[0][0] if found else 0.0
         return PreviousLog(rank, pod.attempt, pod.name, container, lambda: found, first, 0 < (tail or 0) <= len(found))
 
     async def _read_once(
-        self, namespace: str, pod: str, container: str, tail: int | None, *, previous: bool = False
+        self, namespace: str, pod: str, container: str, tail: int | None, *, is_previous: bool = False
     ) -> list[TimedLine]:
         from console.logs.container_log import LogRequest, ResumeCursor
 
         found: list[TimedLine] = []
-        wanted = LogRequest(namespace, pod, container, tail, previous=previous, follow=False)
+        wanted = LogRequest(namespace, pod, container, tail, previous=is_previous, follow=False)
         await self._streams(wanted, ResumeCursor(), Redactor().redact_lines, -1).run(found.extend)
         return found
 
@@ -298,24 +300,24 @@ class LogService:
         return FailureCard(*first, tuple(texts[-FAILURE_CARD_LINES:]), (step, *named) if step else named, unread)
 
     async def _last_lines(
-        self, key: tuple[str, str], ending: PodFailure, stored: JobLogStore | None
+        self, key: tuple[str, str], failure: PodFailure, log_store: JobLogStore | None
     ) -> tuple[list[str], str]:
-        """The rank's last lines in the failed attempt, and why those of its pod are missing."""
+        """(last lines of the rank in the failed attempt, why they are missing or empty)."""
         log = self._shared.get(key)
-        found, unread = _read_stored_tail(ending, log.parts if log else ()), ""
-        if not found and ending.pod:
+        found, unread = _read_stored_tail(failure, log.parts if log else ()), ""
+        if not found and failure.pod:
             try:
                 async with asyncio.timeout(READ_TIMEOUT):
-                    lines = await self._read_once(key[0], ending.pod, "", FAILURE_TAIL_LINES)
+                    lines = await self._read_once(key[0], failure.pod, "", FAILURE_TAIL_LINES)
                 found = [decode_line(raw).decode("utf-8", "replace") for _, raw in lines]
             except TimeoutError:
-                unread = f"The end of the log of pod {ending.rank} did not come within {READ_TIMEOUT:g} s"
+                unread = f"The end of the log of pod {failure.rank} did not come within {READ_TIMEOUT:g} s"
             except NotFound:
                 pass  # the pod is gone, and the card says the rest
             except ConsoleError as error:
                 unread = error.message.rstrip(".")
-        if not found and stored is not None:
-            found = _read_stored_tail(ending, await asyncio.to_thread(stored.load_segments))
+        if not found and log_store is not None:
+            found = _read_stored_tail(failure, await asyncio.to_thread(log_store.load_segments))
         return found, "" if found else unread
 
     async def _find_stored(self, key: tuple[str, str]) -> JobLogStore | None:

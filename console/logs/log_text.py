@@ -82,41 +82,41 @@ def find_matching_lines(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int
             yield begin
 
 
-def find_passing_lines(data: bytes, keep: LineFilter) -> list[int]:
+def find_passing_lines(data: bytes, line_filter: LineFilter) -> list[int]:
     # Whether it asks one thing only, and one of which the search alone says all.
-    sure = not keep.level and (keep.pattern is None or not keep.nccl)
-    some = _possible_lines(data, keep)
+    sure = not line_filter.level and (line_filter.pattern is None or not line_filter.nccl)
+    some = _possible_lines(data, line_filter)
     if some is not None:
-        return some if sure else [begin for begin in some if keep(_line_at(data, begin))]
-    out = {begin for begin in _iter_doubtful_lines(data, keep) if sure or not keep(_line_at(data, begin))}
+        return some if sure else [begin for begin in some if line_filter(_line_at(data, begin))]
+    out = {begin for begin in _iter_doubtful_lines(data, line_filter) if sure or not line_filter(_line_at(data, begin))}
     begins = _line_offsets(data)
     return [begin for begin in begins if begin not in out] if out else list(begins)
 
 
-def _possible_lines(data: bytes, keep: LineFilter) -> list[int] | None:
-    """Offsets of lines that may pass, where all others fail; None if the filter only excludes lines."""
+def _possible_lines(data: bytes, line_filter: LineFilter) -> list[int] | None:
+    """Offsets of lines that may pass the filter, no other does; None if it only excludes lines."""
     every: list[Iterable[int]] = []
-    if keep.pattern is not None and not keep.without:
-        every.append(find_matching_lines(data, keep.pattern))
-    if keep.level in {"error", "warn"}:
+    if line_filter.pattern is not None and not line_filter.without:
+        every.append(find_matching_lines(data, line_filter.pattern))
+    if line_filter.level in {"error", "warn"}:
         lines = set(ERROR_WORDS.find_lines(data))
-        if keep.level == "warn":  # that a line warns is cheaper to see than that it tells of an error
+        if line_filter.level == "warn":  # that a line warns is cheaper to see than that it tells of an error
             lines.update(
                 at for at in _WARNING_SEARCH.find_lines(data) if at not in lines and is_warning(_line_at(data, at))
             )
         every.append(lines)
-    if keep.nccl == "only":
+    if line_filter.nccl == "only":
         every.append(_NCCL_SEARCH.find_lines(data))
     return sorted(set(every[0]).intersection(*every[1:])) if every else None
 
 
-def _iter_doubtful_lines(data: bytes, keep: LineFilter) -> Iterator[int]:
-    """Yield the offsets of lines that may fail, where all others pass."""
-    if keep.pattern is not None:
-        yield from find_matching_lines(data, keep.pattern)
-    if keep.nccl:
+def _iter_doubtful_lines(data: bytes, line_filter: LineFilter) -> Iterator[int]:
+    """Yield the offsets of lines that may fail the filter; all others pass."""
+    if line_filter.pattern is not None:
+        yield from find_matching_lines(data, line_filter.pattern)
+    if line_filter.nccl:
         yield from _NCCL_SEARCH.find_lines(data)
-    if keep.level == "info":
+    if line_filter.level == "info":
         yield from _DEBUG_SEARCH.find_lines(data)
 
 
@@ -126,20 +126,20 @@ def _line_at(data: bytes, begin: int) -> bytes:
 
 
 def _line_offsets(data: bytes) -> list[int]:
-    """The offset of each line; none after the last line end."""
+    """The offset of each line's beginning in the text."""
     lengths = [len(line) + 1 for line in data.split(b"\n")]
     begins = list(accumulate(lengths[:-1], initial=0))
     return begins if lengths[-1] > 1 else begins[:-1]
 
 
-def _iter_lines_with(data: bytes, word: bytes) -> Iterator[int]:
-    at = data.find(word)
+def _iter_lines_with(data: bytes, content: bytes) -> Iterator[int]:
+    at = data.find(content)
     while at >= 0:
         yield data.rfind(b"\n", 0, at) + 1
         end = data.find(b"\n", at)
         if end < 0:
             return
-        at = data.find(word, end)
+        at = data.find(content, end)
 
 
 def _iter_candidates(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
@@ -170,7 +170,7 @@ def required_literal(pattern: re.Pattern[bytes]) -> tuple[bytes, bool]:
 
 
 class LogText(ABC):
-    """Numbered lines, maybe millions; after a filter or search, call `advance` (in any thread) until it is False."""
+    """Numbered lines, maybe millions. After a new filter or search, `advance` is called (in any thread) until False."""
 
     def __init__(self) -> None:
         self.note = ""  # a remark on the text itself, such as how far it has been read; empty: nothing
@@ -198,8 +198,8 @@ class LogText(ABC):
         """The number of the first line of that time or later."""
         return bisect_left(range(len(self)), time, key=lambda at: self.read_rows(at, at + 1)[0].time)
 
-    def apply_filter(self, keep: LineFilter | None) -> None:
-        self._keep = keep
+    def apply_filter(self, line_filter: LineFilter | None) -> None:
+        self._keep = line_filter
         self.reset()
 
     def start_search(self, pattern: re.Pattern[bytes] | None) -> None:
@@ -215,16 +215,16 @@ class LogText(ABC):
         return len(self._matches)
 
     @abstractmethod
-    def match_position(self, match: int) -> int:
+    def match_position(self, match_number: int) -> int:
         """The number of the line that contains a match."""
 
     @abstractmethod
     def nearest_row(self, line: int) -> int:
-        """The number of the first match at or after that line; `found` if there is none."""
+        """The number of the first match at or after that line; the number of matches if there is none."""
 
 
 class ListText(LogText):
-    """A text over a list that grows at its end; `make_row` returns a line."""
+    """A text whose lines are the entries of a growing list, each made by `make_row`."""
 
     @abstractmethod
     def make_row(self, number: int) -> TextRow: ...
@@ -251,8 +251,8 @@ class ListText(LogText):
         self._seen = stop
         return stop < self.line_count()
 
-    def match_position(self, match: int) -> int:
-        number = self._matches[match]
+    def match_position(self, match_number: int) -> int:
+        number = self._matches[match_number]
         return bisect_left(self._kept, number) if self._keep else number
 
     def nearest_row(self, line: int) -> int:
@@ -266,7 +266,7 @@ INDEX_STEP_BYTES = 1 << 25  # bytes that one step counts or searches
 
 
 class FileText(LogText):
-    """A mapped file that may grow; only the lines in each block are counted. Raises NotFound or Unreadable."""
+    """The text of a mapped file that may grow. Raises NotFound or Unreadable."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -301,8 +301,8 @@ class FileText(LogText):
         del self._before[self._counted // READ_BLOCK_BYTES + 1 :]
         self._index_lines(1 << 22)
 
-    def _index_lines(self, most: int) -> None:
-        stop = min(self.size, self._counted + most)
+    def _index_lines(self, max_bytes: int) -> None:
+        stop = min(self.size, self._counted + max_bytes)
         while self._counted < stop:
             end = min(self._counted + READ_BLOCK_BYTES, self.size)
             self._before.append(self._before[-1] + self._data[self._counted : end].count(b"\n"))
@@ -326,15 +326,15 @@ class FileText(LogText):
             end = piece.find(b"\n", end + 1)
         return at + end + 1
 
-    def _line_at_offset(self, start: int) -> int:
-        block = min(start // READ_BLOCK_BYTES, len(self._before) - 1)
-        return self._before[block] + self._data[block * READ_BLOCK_BYTES : start].count(b"\n")
+    def _line_at_offset(self, first_line: int) -> int:
+        block = min(first_line // READ_BLOCK_BYTES, len(self._before) - 1)
+        return self._before[block] + self._data[block * READ_BLOCK_BYTES : first_line].count(b"\n")
 
-    def _read_line(self, start: int) -> tuple[bytes, int]:
+    def _read_line(self, first_line: int) -> tuple[bytes, int]:
         """The text of the line at that offset, cut to a maximum length, and the next line's offset."""
-        end = self._data.find(b"\n", start)
+        end = self._data.find(b"\n", first_line)
         end = self.size if end < 0 else end
-        return self._data[start : min(end, start + MAX_REGEX_LINE)], end + 1
+        return self._data[first_line : min(end, first_line + MAX_REGEX_LINE)], end + 1
 
     def read_rows(self, start: int, stop: int) -> list[TextRow]:
         start, stop = max(0, start), min(stop, len(self))
@@ -368,8 +368,8 @@ class FileText(LogText):
         self._seen = stop
         return stop < self.size
 
-    def match_position(self, match: int) -> int:
-        start = self._matches[match]
+    def match_position(self, match_number: int) -> int:
+        start = self._matches[match_number]
         return bisect_left(self._kept, start) if self._keep is not None else self._line_at_offset(start)
 
     def nearest_row(self, line: int) -> int:

@@ -29,8 +29,8 @@ from trainlog import format_ranges
 
 
 class FilteredLines:
-    def __init__(self, part: LogSegment) -> None:
-        self.part = part
+    def __init__(self, segment: LogSegment) -> None:
+        self.part = segment
         self.numbers: array[int] = array("Q")
         self.times: array[float] = array("d")
         self.seen = 0  # lines of the part that were looked at
@@ -39,67 +39,67 @@ class FilteredLines:
 TimedLines = LogSegment | FilteredLines  # lines of one source, whose `times` ascend
 
 
-def offsets_of_line(parts: Sequence[TimedLines], start: int) -> list[int]:
-    """How many lines of each part precede line `start` of the merged text, by binary search in time."""
-    low = [0] * len(parts)
-    high = [len(part.times) for part in parts]
-    if start <= 0:
+def offsets_of_line(logs: Sequence[TimedLines], first_line: int) -> list[int]:
+    """For each part, how many of its lines precede line `first_line` of the merged text; a binary search in time."""
+    low = [0] * len(logs)
+    high = [len(part.times) for part in logs]
+    if first_line <= 0:
         return low
-    if start >= sum(high):
+    if first_line >= sum(high):
         return high
-    least = min(part.times[0] for part in parts if len(part.times))
-    most = max(part.times[-1] for part in parts if len(part.times))
+    least = min(part.times[0] for part in logs if len(part.times))
+    most = max(part.times[-1] for part in logs if len(part.times))
     while True:
         middle = least + (most - least) / 2
         if not least < middle < most:
             break
-        cut = [bisect_right(part.times, middle, a, b) for part, a, b in zip(parts, low, high, strict=True)]
-        if sum(cut) > start:
+        cut = [bisect_right(part.times, middle, a, b) for part, a, b in zip(logs, low, high, strict=True)]
+        if sum(cut) > first_line:
             most, high = middle, cut
         else:
             least, low = middle, cut
-        if sum(high) - sum(low) <= len(parts):
+        if sum(high) - sum(low) <= len(logs):
             at = list(low)
-            for part, number in islice(iter_lines(parts, low), start - sum(low)):
+            for part, number in islice(iter_lines(logs, low), first_line - sum(low)):
                 at[part] = number + 1
             return at
-    return _skip_lines(parts, low, start - sum(low))
+    return _skip_lines(logs, low, first_line - sum(low))
 
 
-def _skip_lines(parts: Sequence[TimedLines], at: list[int], lines: int) -> list[int]:
-    """Advance the positions by so many lines, which is fast even if many lines have the same time."""
+def _skip_lines(logs: Sequence[TimedLines], positions: list[int], lines: int) -> list[int]:
+    """Advance the position in each part by `lines` in all; fast also where many lines have the same time."""
     while lines > 0:
-        moment = min(part.times[here] for part, here in zip(parts, at, strict=True) if here < len(part.times))
-        for index, part in enumerate(parts):
-            printed = min(bisect_right(part.times, moment, at[index]) - at[index], lines)
-            at[index] += printed
+        moment = min(part.times[here] for part, here in zip(logs, positions, strict=True) if here < len(part.times))
+        for index, part in enumerate(logs):
+            printed = min(bisect_right(part.times, moment, positions[index]) - positions[index], lines)
+            positions[index] += printed
             lines -= printed
-    return at
+    return positions
 
 
-def iter_lines(parts: Sequence[TimedLines], at: Sequence[int]) -> Iterator[tuple[int, int]]:
+def iter_lines(logs: Sequence[TimedLines], positions: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield the lines from these positions on, each as (part index, line number)."""
     heap = [
         (part.times[here], index, here)
-        for index, (part, here) in enumerate(zip(parts, at, strict=True))
+        for index, (part, here) in enumerate(zip(logs, positions, strict=True))
         if here < len(part.times)
     ]
     heapq.heapify(heap)
     while heap:
         _, index, here = heap[0]
         yield index, here
-        times = parts[index].times
+        times = logs[index].times
         if here + 1 < len(times):
             heapq.heapreplace(heap, (times[here + 1], index, here + 1))
         else:
             heapq.heappop(heap)
 
 
-def position_in_merged(parts: Sequence[TimedLines], part: int, number: int, moment: float) -> int:
+def position_in_merged(logs: Sequence[TimedLines], part: int, number: int, moment: float) -> int:
     """Line number in the merged text of line `number` of part `part`, which was printed at `moment`."""
     return number + sum(
         (bisect_right if index < part else bisect_left)(other.times, moment)
-        for index, other in enumerate(parts)
+        for index, other in enumerate(logs)
         if index != part
     )
 
@@ -108,12 +108,12 @@ CUT_NOTE = b" (the line goes on)"
 
 
 class MergedText(LogText):
-    """Shows `parts`, a function that returns the current logs, as one text; `label` names the source of a part."""
+    """Several logs as one text in order of time; `parts` returns the logs, `label` names one."""
 
-    def __init__(self, parts: Callable[[], Sequence[LogSegment]], label: Callable[[LogSegment], str]) -> None:
-        self._get = parts
+    def __init__(self, segments: Callable[[], Sequence[LogSegment]], label: Callable[[LogSegment], str]) -> None:
+        self._get = segments
         self._label = label
-        self._parts: list[LogSegment] = list(parts())
+        self._parts: list[LogSegment] = list(segments())
         super().__init__()
 
     def reset(self) -> None:
@@ -130,8 +130,8 @@ class MergedText(LogText):
         return [self._filtered_part(self._kept_of, part) for part in self._parts]
 
     @staticmethod
-    def _filtered_part(picks: dict[int, FilteredLines], part: LogSegment) -> FilteredLines:
-        return picks.get(id(part)) or picks.setdefault(id(part), FilteredLines(part))
+    def _filtered_part(picks: dict[int, FilteredLines], segment: LogSegment) -> FilteredLines:
+        return picks.get(id(segment)) or picks.setdefault(id(segment), FilteredLines(segment))
 
     def __len__(self) -> int:
         return sum(len(part.times) for part in self._visible_parts())
@@ -140,7 +140,7 @@ class MergedText(LogText):
         return sum(len(part.times) for part in self._parts)
 
     def read_rows(self, start: int, stop: int) -> list[TextRow]:
-        """Lines start to stop of the merged text, read with one access per part."""
+        """The rows from `start` up to `stop`, read with one access per part."""
         shown = self._visible_parts()
         places = list(islice(iter_lines(shown, offsets_of_line(shown, max(0, start))), max(0, stop - max(0, start))))
         numbers: dict[int, list[int]] = {}
@@ -181,9 +181,9 @@ class MergedText(LogText):
     def match_count(self) -> int:
         return sum(len(each.times) for each in self._matching_lines())
 
-    def match_position(self, match: int) -> int:
+    def match_position(self, match_number: int) -> int:
         found, shown = self._matching_lines(), self._visible_parts()
-        index, at = next(iter_lines(found, offsets_of_line(found, match)))
+        index, at = next(iter_lines(found, offsets_of_line(found, match_number)))
         number, moment = found[index].numbers[at], found[index].times[at]
         picked = shown[index]
         if isinstance(picked, FilteredLines):
@@ -201,24 +201,24 @@ class MergedText(LogText):
 
 
 def _search_block(
-    part: LogSegment,
+    segment: LogSegment,
     picked: FilteredLines,
     lines: int,
-    keep: LineFilter | None,
+    line_filter: LineFilter | None,
     pattern: re.Pattern[bytes] | None = None,
 ) -> bool:
     """Search the next `lines` lines of a part as one block; returns whether lines remain."""
     start = picked.seen
-    stop = min(len(part), start + lines)
-    block = b"".join([text + b"\n" for text in part.read_texts(start, stop)])
+    stop = min(len(segment), start + lines)
+    block = b"".join([text + b"\n" for text in segment.read_texts(start, stop)])
     number, last = start, 0
-    for begin in _find_wanted_lines(block, keep, pattern):
+    for begin in _find_wanted_lines(block, line_filter, pattern):
         number += block.count(b"\n", last, begin)
         last = begin
         picked.numbers.append(number)
-        picked.times.append(part.times[number])
+        picked.times.append(segment.times[number])
     picked.seen = stop
-    return stop < len(part)
+    return stop < len(segment)
 
 
 def _find_wanted_lines(block: bytes, keep: LineFilter | None, pattern: re.Pattern[bytes] | None) -> Iterable[int]:
@@ -259,16 +259,16 @@ class CommonLine:
     text: str  # as the first of them printed it
     ranks: set[int] = field(default_factory=set)
 
-    def ranks_text(self, of: int, gaps: Iterable[Gap] = ()) -> str:
+    def ranks_text(self, total: int, gaps: Iterable[Gap] = ()) -> str:
         """Who printed the line: "128/128", "127/128 (all but 41)", "7/7 (7 not read)"; "pod 3" for a single one."""
         number, unread = len(self.ranks), self.ranks_unread(gaps)
-        known = of - len(unread)
-        if of <= 1:
+        known = total - len(unread)
+        if total <= 1:
             return ""
         if number == 1 or number <= min(MAX_MINORITY_RANKS, known / 2):
             text, notes = format_pods(*self.ranks), list[str]()
         else:
-            missing = [rank for rank in range(of) if rank not in self.ranks and rank not in unread]
+            missing = [rank for rank in range(total) if rank not in self.ranks and rank not in unread]
             text, notes = (
                 f"{number}/{known}",
                 [f"all but {_format_pod_ranges(missing)}"] if 0 < len(missing) < known / 2 else [],
@@ -276,12 +276,12 @@ class CommonLine:
         notes += [f"{_format_pod_ranges(unread)} not read"] if unread else []
         return f"{text} ({'; '.join(notes)})" if notes else text
 
-    def is_minority(self, of: int, gaps: Iterable[Gap] = ()) -> bool:
+    def is_minority(self, total: int, gaps: Iterable[Gap] = ()) -> bool:
         """Whether some, but not all, of the pods that were read printed the line."""
-        return of > 1 and len(self.ranks) != of - len(self.ranks_unread(gaps))
+        return total > 1 and len(self.ranks) != total - len(self.ranks_unread(gaps))
 
     def ranks_unread(self, gaps: Iterable[Gap]) -> set[int]:
-        """Pods that may have printed the line, but whose log has a gap there."""
+        """The pods that may have printed the line, as their log has a gap there."""
         return {gap.rank for gap in gaps if gap.since < self.time < gap.until + CONSENSUS_SECONDS} - self.ranks
 
 
@@ -292,14 +292,14 @@ def _format_pod_ranges(pods: Collection[int]) -> str:
 
 
 class CommonLineFinder:
-    """Groups equal lines that different ranks print within some seconds; lines come in the order of time."""
+    """Groups lines that several ranks print alike within seconds; the lines must come in order of time."""
 
     def __init__(self) -> None:
         self.lines: list[CommonLine] = []  # in the order in which they were first printed; their ranks grow
         self._open: OrderedDict[str, list[CommonLine]] = OrderedDict()
 
     def add(self, lines: Iterable[PodLine]) -> None:
-        """Add lines; `lines` may change from the index on where it ended before."""
+        """Add the lines that are new since the last call; older ones may have changed only after its end."""
         for line in lines:
             key = normalize_line(line.text, line.pod)
             groups = self._open.get(key)
@@ -323,12 +323,12 @@ class CommonLineFinder:
 
 
 class CommonLinesText(ListText):
-    def __init__(self, consensus: CommonLineFinder, ranks: int, gaps: Callable[[], Sequence[Gap]]) -> None:
-        """`gaps`: returns the periods in which lines of ranks are missing at this moment."""
+    def __init__(self, consensus: CommonLineFinder, ranks: int, list_gaps: Callable[[], Sequence[Gap]]) -> None:
+        """`list_gaps` returns the periods in which ranks lack lines, as of now."""
         super().__init__()
         self._consensus = consensus
         self._ranks = ranks
-        self._gaps = gaps
+        self._gaps = list_gaps
 
     def line_count(self) -> int:
         return len(self._consensus.lines)

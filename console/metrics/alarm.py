@@ -71,7 +71,7 @@ class Alarm(Struct, frozen=True):
 
     @property
     def since(self) -> float:
-        """When the alarm's event happened, else when it was noticed."""
+        """The time of the alarm's event, else when the alarm was raised."""
         return self.began or self.time
 
     @property
@@ -86,12 +86,12 @@ class Alarm(Struct, frozen=True):
 
     @property
     def lasted_to_job_end(self) -> bool:
-        """Whether the alarm's cause persists, or persisted when somebody stopped the job."""
+        """Whether the alarm's cause persists, or did until somebody stopped the job."""
         return not self.over or self.ended == JOB_STOPPED
 
     @property
     def verdict(self) -> str:
-        """The rank that the others wait for, by an inspection of a stalled job; empty if unknown."""
+        """The rank that the others wait for, by an inspection after the alarm; empty if unknown."""
         inspected = self.kind is AlarmKind.STALL and self.more.startswith(INSPECTED_PREFIX)
         return self.more.removeprefix(INSPECTED_PREFIX) if inspected else ""
 
@@ -123,11 +123,11 @@ class Alarm(Struct, frozen=True):
         frees = f"; {stop or f'a4 stop {self.job}'} frees {self.held} GPUs{whose}" if self.held and may_stop else ""
         return f"{shows}{frees}" if self.job else ""
 
-    def with_finding(self, found: Alarm | None) -> Alarm:
+    def with_finding(self, newer: Alarm | None) -> Alarm:
         """The alarm with the verdict that another console found in the same stall, if it has none."""
-        if found is None or self.kind is not AlarmKind.STALL or self.verdict or found.time <= self.since:
+        if newer is None or self.kind is not AlarmKind.STALL or self.verdict or newer.time <= self.since:
             return self
-        return replace(self, more=found.more, nodes=found.nodes)
+        return replace(self, more=newer.more, nodes=newer.nodes)
 
     @property
     def text(self) -> str:

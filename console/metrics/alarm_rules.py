@@ -109,135 +109,135 @@ class AlarmWatch:
         """Whether the lines read just now are old, so that more lines may still be unread."""
         return now - self._old_line_at < OLD_LINE_SECONDS
 
-    def feed_line(self, now: float, text: str, printed: float = 0.0) -> None:
-        """Use a line of any rank; `printed` is its node's timestamp, used only for lines printed earlier."""
-        early = now - self._listens < self._settles and printed
-        if printed and now - printed > self._limits.late:
+    def feed_line(self, now: float, text: str, printed_at: float = 0.0) -> None:
+        """Use a line of any rank; `printed_at` is its node's timestamp, used only for lines printed earlier."""
+        early = now - self._listens < self._settles and printed_at
+        if printed_at and now - printed_at > self._limits.late:
             self._old_line_at = now
-        self.line_at, self.has_lines = min(now, printed) if early else now, True
+        self.line_at, self.has_lines = min(now, printed_at) if early else now, True
         if "Xid" in text and _XID_LINE.search(text):
             self._xids.append((text.strip()[:200], self.line_at))
         elif any(word in text for word in _PAUSE_WORDS) and _PAUSE_LINE.search(text):
             self._pausing = True
 
     def on_reader_changed(self, now: float) -> None:
-        """Record that another reader takes over, which reads earlier lines again."""
+        """Note that another reader of the log takes over and reads earlier lines again."""
         self.quiet, self._listens = "no pod has", now
         if self._last is not None:
             self._awaited, self._read = self._last.step, (None, now)
             self._last = replace(self._last, step=None, steps=0)
 
-    def evaluate(self, now: float, look: JobSample) -> list[Alarm]:
+    def evaluate(self, now: float, sample: JobSample) -> list[Alarm]:
         """Evaluate the rules for the job's current sample; returns the new alarms."""
-        if look.stopped:
-            if look.finished:  # nobody can look whether the causes of its alarms are gone
-                ended = "the job failed" if look.failed else JOB_STOPPED
+        if sample.stopped:
+            if sample.finished:  # nobody can look whether the causes of its alarms are gone
+                ended = "the job failed" if sample.failed else JOB_STOPPED
                 for alarm in self._open.values():
                     self._replace_alarm(alarm, structs.replace(alarm, over=now, ended=ended))
                 self._open, self.late, self.verdict = {}, "", ""
             return []
-        if self._is_catching_up(now, look):
+        if self._is_catching_up(now, sample):
             return []
         known = len(self.alarms)
         before = self._last
-        if before is None or look.step != before.step or look.steps != before.steps or not look.running:
+        if before is None or sample.step != before.step or sample.steps != before.steps or not sample.running:
             first = before is None or before.step is None or now - self._listens < self._settles
-            is_old = first or look.behind_log
-            self.step_at = min(now, look.step_time) if is_old and look.step_time else now
-            self._pausing = self._pausing and before is not None and look.step == before.step
-        if not look.running or (before and before.restarts != look.restarts):
+            is_old = first or sample.behind_log
+            self.step_at = min(now, sample.step_time) if is_old and sample.step_time else now
+            self._pausing = self._pausing and before is not None and sample.step == before.step
+        if not sample.running or (before and before.restarts != sample.restarts):
             self.line_at = now
-        self._raise_event_alarms(now, look, before)
-        self._update_lasting_alarms(now, look)
-        self._last = look
+        self._raise_event_alarms(now, sample, before)
+        self._update_lasting_alarms(now, sample)
+        self._last = sample
         del self.alarms[: max(0, len(self.alarms) - MAX_ALARMS)]
         return self.alarms[min(known, len(self.alarms)) :]
 
-    def _is_catching_up(self, now: float, look: JobSample) -> bool:
+    def _is_catching_up(self, now: float, sample: JobSample) -> bool:
         """Whether a new reader (see `on_reader_changed`) still reads steps that were read before."""
         if self._awaited is None:
             return False
-        if look.step != self._read[0]:
-            self._read = look.step, now
-        there = look.step is not None and look.step >= self._awaited
+        if sample.step != self._read[0]:
+            self._read = sample.step, now
+        there = sample.step is not None and sample.step >= self._awaited
         if (
             there
-            or look.finished
+            or sample.finished
             or now - self._read[1] >= OLD_LINES_AT_FIRST_SECONDS
             or now - self._listens >= MAX_CATCH_UP_SECONDS
         ):
             self._awaited = None
         return self._awaited is not None
 
-    def _raise_event_alarms(self, now: float, look: JobSample, before: JobSample | None) -> None:
+    def _raise_event_alarms(self, now: float, sample: JobSample, previous_sample: JobSample | None) -> None:
         """Raise the alarms of single events, once for each; restarts before the first sample raise none."""
         events: list[tuple[AlarmKind, object, str, float]] = [
-            (AlarmKind.SPIKE, step, words, at) for step, at, words in look.spikes if at > self._begun - self._settles
+            (AlarmKind.SPIKE, step, words, at) for step, at, words in sample.spikes if at > self._begun - self._settles
         ]
-        events += [(AlarmKind.BUSBW, name, why, 0.0) for name, why in look.failed_tests]
-        if before is None:
-            self._done |= {(AlarmKind.RESTART, look.restarts), (AlarmKind.FAILED, bool(look.failed))}
-        if look.failed and not 0 < look.ended_at < self._begun - self._settles:
-            events.append((AlarmKind.FAILED, True, f"the job failed: {look.failed}", look.failed_at))
-        if look.restarts:
-            why = f": {look.restart_words}" if look.restart_words else ""
-            words = f"restarted, attempt {look.restarts + 1}{why}"
-            events.append((AlarmKind.RESTART, look.restarts, words, 0.0))
+        events += [(AlarmKind.BUSBW, name, why, 0.0) for name, why in sample.failed_tests]
+        if previous_sample is None:
+            self._done |= {(AlarmKind.RESTART, sample.restarts), (AlarmKind.FAILED, bool(sample.failed))}
+        if sample.failed and not 0 < sample.ended_at < self._begun - self._settles:
+            events.append((AlarmKind.FAILED, True, f"the job failed: {sample.failed}", sample.failed_at))
+        if sample.restarts:
+            why = f": {sample.restart_words}" if sample.restart_words else ""
+            words = f"restarted, attempt {sample.restarts + 1}{why}"
+            events.append((AlarmKind.RESTART, sample.restarts, words, 0.0))
         events += [(AlarmKind.GPU, text, text, at) for text, at in self._xids]
         self._xids = []
         for kind, name, words, at in events:
             if (kind, name) not in self._done:
                 self._done.add((kind, name))
-                ended = kind in {AlarmKind.FAILED, AlarmKind.RESTART} and look.failed_node
-                nodes = (look.failed_node,) if ended else ()
+                ended = kind in {AlarmKind.FAILED, AlarmKind.RESTART} and sample.failed_node
+                nodes = (sample.failed_node,) if ended else ()
                 self._raise_alarm(Alarm(kind, words, now, *self._key, began=min(now, at), nodes=nodes))
 
-    def _update_lasting_alarms(self, now: float, look: JobSample) -> None:
+    def _update_lasting_alarms(self, now: float, sample: JobSample) -> None:
         """Begin, update and end the alarms that last as long as their cause."""
-        known = now - look.missing
-        stalled, since = self._no_step_text(known, look)
+        known = now - sample.missing
+        stalled, since = self._no_step_text(known, sample)
         overdue, unproved, self.unknown = self.late, self.unproved, ""
-        if look.missing > SERVER_QUIET_SECONDS and not (stalled or overdue):
-            silent, _ = self._no_step_text(now, look)
+        if sample.missing > SERVER_QUIET_SECONDS and not (stalled or overdue):
+            silent, _ = self._no_step_text(now, sample)
             if silent or self.late or self.unproved:
                 clock = datetime.fromtimestamp(known).astimezone()
                 self.unknown = f"not known whether it makes steps: connection quiet since {clock:%H:%M:%S}"
             self.late, self.unproved = overdue, unproved
-        worst = max(look.behind, key=lambda each: each[1], default=(0, 0))
-        late = sum(by >= self._limits.behind for _, by in look.behind)
+        worst = max(sample.behind, key=lambda each: each[1], default=(0, 0))
+        late = sum(by >= self._limits.behind for _, by in sample.behind)
         behind = ""
-        if late and look.running:
+        if late and sample.running:
             more = f" and {late - 1} more" if late > 1 else ""
             behind = f"pod {worst[0]}{more} {worst[1]} steps behind the leading pod"
-        kept = look.kept if look.ended_at and known - look.ended_at > self._limits.kept else ""
-        saved = f"last checkpoint before: {look.saved}" if look.saved else ""
-        late_pods = {pod for pod, by in look.behind if by >= self._limits.behind}
+        kept = sample.kept if sample.ended_at and known - sample.ended_at > self._limits.kept else ""
+        saved = f"last checkpoint before: {sample.saved}" if sample.saved else ""
+        late_pods = {pod for pod, by in sample.behind if by >= self._limits.behind}
         nodes = {
-            AlarmKind.BEHIND: [node for pod, node in enumerate(look.pod_nodes) if pod in late_pods and node],
-            AlarmKind.GPU: look.faulty_nodes,
+            AlarmKind.BEHIND: [node for pod, node in enumerate(sample.pod_nodes) if pod in late_pods and node],
+            AlarmKind.GPU: sample.faulty_nodes,
         }
-        blamed = look.blamed if look.blamed_at > self.step_at else ""
+        blamed = sample.blamed if sample.blamed_at > self.step_at else ""
         found = blamed.startswith(INSPECTED_PREFIX) and (stalled or self.late)
         self.verdict = blamed.removeprefix(INSPECTED_PREFIX) if found else ""
-        nodes[AlarmKind.STALL] = look.blamed_nodes if self.verdict else ()
+        nodes[AlarmKind.STALL] = sample.blamed_nodes if self.verdict else ()
         for kind, words, beside, began in (
             (AlarmKind.STALL, stalled, blamed, since),
             (AlarmKind.BEHIND, behind, "", 0.0),
-            (AlarmKind.KEPT, kept, "", look.ended_at),
-            (AlarmKind.NAN, look.nan, saved, look.nan_at),
-            (AlarmKind.GPU, "; ".join(look.gpus[:3]), "", 0.0),
+            (AlarmKind.KEPT, kept, "", sample.ended_at),
+            (AlarmKind.NAN, sample.nan, saved, sample.nan_at),
+            (AlarmKind.GPU, "; ".join(sample.gpus[:3]), "", 0.0),
         ):
-            held = look.held if kind in _STOPPING_ALARMS else 0
+            held = sample.held if kind in _STOPPING_ALARMS else 0
             on = tuple(dict.fromkeys(nodes.get(kind, ())))
             alarm = Alarm(kind, words, now, *self._key, more=beside, held=held, began=min(now, began), nodes=on)
-            self._update_alarm(alarm, "" if look.running else _why_not_running(look))
+            self._update_alarm(alarm, "" if sample.running else _why_not_running(sample))
 
-    def _update_alarm(self, alarm: Alarm, ended: str) -> None:
-        """Begin or update an alarm, or end it if `alarm` has no text; `ended`: what ended it, if not its cause."""
+    def _update_alarm(self, alarm: Alarm, ended_state: str) -> None:
+        """Begin or update an alarm, or end it if `alarm` has no text; `ended_state`: what ended it if not its cause."""
         lasting = self._open.pop(alarm.kind, None)
         if not alarm.words:
             if lasting is not None:
-                self._replace_alarm(lasting, structs.replace(lasting, over=alarm.time, ended=ended))
+                self._replace_alarm(lasting, structs.replace(lasting, over=alarm.time, ended=ended_state))
             return
         known = lasting or self._continued_stall(alarm)
         if known is None:
@@ -256,8 +256,8 @@ class AlarmWatch:
         same = (each for each in reversed(self.alarms) if each.kind is alarm.kind)
         return next((each for each in same if alarm.began < each.time), None)
 
-    def _replace_alarm(self, before: Alarm, after: Alarm) -> None:
-        self.alarms = [after if each is before else each for each in self.alarms]
+    def _replace_alarm(self, previous_alarm: Alarm, new_alarm: Alarm) -> None:
+        self.alarms = [new_alarm if each is previous_alarm else each for each in self.alarms]
 
     def _raise_alarm(self, alarm: Alarm) -> bool:
         if alarm.kind in self._limits.off:
@@ -265,31 +265,31 @@ class AlarmWatch:
         self.alarms.append(alarm)
         return True
 
-    def _no_step_text(self, now: float, look: JobSample) -> tuple[str, float]:
-        """(text of a stall alarm, else empty; since when)."""
-        if stalled := self._stall_text(now, look):
+    def _no_step_text(self, now: float, sample: JobSample) -> tuple[str, float]:
+        """(text of the alarm that no step comes, empty if one may still come; since when)."""
+        if stalled := self._stall_text(now, sample):
             return stalled, self.step_at
-        return self._silence_text(now, look)
+        return self._silence_text(now, sample)
 
-    def _stall_text(self, now: float, look: JobSample) -> str:
+    def _stall_text(self, now: float, sample: JobSample) -> str:
         """The text of a stall alarm if a step is overdue, else empty; sets `late` to how late the step is."""
         self.late, self.unproved = "", False
-        if not look.running or look.finished or look.trained:
+        if not sample.running or sample.finished or sample.trained:
             return ""
-        if look.step is None:
-            if look.start is None or look.behind_log:
+        if sample.step is None:
+            if sample.start is None or sample.behind_log:
                 return ""
-            self.step_at = min(now, look.start.since or self.step_at)
-            self.late = look.start.late(now)
-            return self.late if look.start.stalled(now, self._limits) else ""
-        quiet, rhythm = now - self.step_at, look.rhythm
+            self.step_at = min(now, sample.start.since or self.step_at)
+            self.late = sample.start.late(now)
+            return self.late if sample.start.stalled(now, self._limits) else ""
+        quiet, rhythm = now - self.step_at, sample.rhythm
         late = rhythm.late_after(self._limits) if rhythm else self._limits.warm_up
         limit = rhythm.alarm_after(self._limits) if rhythm else self._limits.warm_up
         if self._pausing:
             late, limit = max(late, self._limits.pause), max(limit, self._limits.pause)
-        words = _late_words(quiet, look)
+        words = _late_words(quiet, sample)
         listened = now - self._begun >= max(self._settles, 3 * rhythm.pace if rhythm else 0.0)
-        proved = listened and not look.behind_log
+        proved = listened and not sample.behind_log
         self.unproved = quiet > min(late, limit) and not proved  # it has had no time to show that it lives
         self.late = words if quiet > late and proved else ""
         return words if quiet > limit and proved else ""
@@ -309,16 +309,16 @@ class AlarmWatch:
         return _late_words(now - self.step_at, look), self.step_at
 
 
-def _late_words(quiet: float, look: JobSample) -> str:
-    if look.all_steps:
-        return f"it has not ended {format_duration(quiet)} after its last step, {look.step:,}"
-    if look.size is not None and look.pace is not None:
-        return format_late_row(quiet, look.size, look.pace)
-    return format_late_step(quiet, look.step, look.pace if look.rhythm else None)
+def _late_words(silent_seconds: float, sample: JobSample) -> str:
+    if sample.all_steps:
+        return f"it has not ended {format_duration(silent_seconds)} after its last step, {sample.step:,}"
+    if sample.size is not None and sample.pace is not None:
+        return format_late_row(silent_seconds, sample.size, sample.pace)
+    return format_late_step(silent_seconds, sample.step, sample.pace if sample.rhythm else None)
 
 
-def _why_not_running(look: JobSample) -> str:
-    """What ended an alarm whose job no longer runs."""
-    if look.finished:
-        return "the job failed" if look.failed else "the job ended"
+def _why_not_running(sample: JobSample) -> str:
+    """What ended an alarm: what became of its job, which no longer runs."""
+    if sample.finished:
+        return "the job failed" if sample.failed else "the job ended"
     return "its pods ended"

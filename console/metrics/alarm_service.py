@@ -37,7 +37,7 @@ _RUNNING_STATES = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
 
 
 class AlarmService:
-    """The monitors of jobs, one for each, and their alarms."""
+    """The job monitors of a session, one for each job, and the alarms that they raise."""
 
     def __init__(self, sources: MonitorSources, thresholds: Thresholds | None = None) -> None:
         """`thresholds` replace the person's own."""
@@ -66,10 +66,10 @@ class AlarmService:
         """The monitor of a job that is watched now; None for other jobs."""
         return self.jobs.get(key)
 
-    def find_measures(self, namespace: str, name: str, *, followed: bool = False) -> JobMeasures | None:
-        """The measurements of a watched job, None while its log of before is read; `followed`: by a log or two."""
+    def find_measures(self, namespace: str, name: str, *, is_followed: bool = False) -> JobMeasures | None:
+        """The measurements of a watched job; None while old lines are read. `is_followed`: of some logs if not all."""
         job = self.jobs.get((namespace, name))
-        is_read = job is not None and (job.is_followed if followed else not job.is_lagging)
+        is_read = job is not None and (job.is_followed if is_followed else not job.is_lagging)
         return job.measures if job is not None and is_read else None
 
     def watch_job(self, namespace: str, name: str) -> None:
@@ -134,10 +134,10 @@ class AlarmService:
         running = (each for each in every if each.state in _RUNNING_STATES and self._is_watched(each.key))
         return sorted(running, key=lambda each: (-each.gpus, -each.created))
 
-    def _log_shares(self, running: list[JobSet]) -> dict[Key, int]:
-        """The number of logs to follow of each job."""
+    def _log_shares(self, running_jobs: list[JobSet]) -> dict[Key, int]:
+        """For each running job, how many of its logs are followed."""
         left, shares = self.thresholds.streams, {}
-        for jobset in running:
+        for jobset in running_jobs:
             if left and (job := self.jobs.get(jobset.key)) is not None and not job.is_opened:
                 shares[jobset.key] = share = min(left, job.needed_log_count(jobset.ranks))
                 left -= share

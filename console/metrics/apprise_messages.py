@@ -68,10 +68,10 @@ async def send_to_all(addresses: Sequence[str], title: str, text: str) -> dict[s
     return {address: why for address, why in zip(addresses, failed, strict=True) if why}
 
 
-def format_failures(addresses: Sequence[str], failed: dict[str, str]) -> str:
+def format_failures(addresses: Sequence[str], failures: dict[str, str]) -> str:
     """The addresses that failed with the reasons, phrased to end a sentence."""
     return (
-        "; ".join(f"{mask_address(each)} (number {addresses.index(each) + 1}): {why}" for each, why in failed.items())
+        "; ".join(f"{mask_address(each)} (number {addresses.index(each) + 1}): {why}" for each, why in failures.items())
         + "."
     )
 

@@ -37,7 +37,7 @@ class DiagnosisKind(StrEnum):
 
 
 class Diagnosis(Struct, frozen=True):
-    """A job's latest diagnosis of one kind, even if it found nothing."""
+    """The latest finding of one kind about a job; without words if nothing was found."""
 
     uid: str  # of the JobSet
     kind: DiagnosisKind
@@ -73,7 +73,7 @@ def diagnose_slow_ranks(report: SlowReport, uid: str) -> tuple[Diagnosis, ...]:
         first = next((each for each in report.suspects if each.where), None)
         if first is None:
             return (Diagnosis(uid, DiagnosisKind.LATE, report.at),)
-        words, short = describe_cost(first), describe_cost(first, short=True)
+        words, short = describe_cost(first), describe_cost(first, is_short=True)
         return (Diagnosis(uid, DiagnosisKind.LATE, report.at, words, short, advice=report.advice),)
     if not report.has_verdict:
         return ()
@@ -89,7 +89,7 @@ def _diagnose_slow(report: SlowReport, uid: str) -> Diagnosis:
     others = len(report.slow) - 1
     more = f"; {others} more rank{'s are' if others > 1 else ' is'} slow" if others > 0 else ""
     first = report.slow[0]
-    words, short = f"{describe_cost(first)}{more}", describe_cost(first, short=True)
+    words, short = f"{describe_cost(first)}{more}", describe_cost(first, is_short=True)
     return Diagnosis(uid, DiagnosisKind.SLOW, report.at, words, short, nodes or by_data, bool(by_data), report.advice)
 
 
@@ -117,7 +117,7 @@ class Diagnoses:
         return found if found is not None and found.words and found.at > stepped else None
 
     def find_slow_rank(self, jobset: JobSet, fleet: Fleet) -> Diagnosis | None:
-        """For which rank the others wait in each step, else which one launches later; None: not known, or none does."""
+        """The rank that others wait for in each step, else one that launches later; None if unknown or none does."""
         slow = self._find_of_attempt(jobset, fleet, DiagnosisKind.SLOW)
         late = self._find_of_attempt(jobset, fleet, DiagnosisKind.LATE)
         found = slow if slow is not None and (slow.words or late is None or slow.at >= late.at) else late
@@ -140,9 +140,9 @@ class Diagnoses:
         elif (known := self.find(uid, DiagnosisKind.SLOWER)) is not None:
             await self.record(Diagnosis(uid, DiagnosisKind.SLOWER, known.at + 1))  # before any that comes later
 
-    async def accept_pace(self, uid: str, words: str, since: float) -> None:
+    async def accept_pace(self, uid: str, sentence: str, since: float) -> None:
         """Record that a person accepts the job's slower steps since then as normal."""
-        await self.record(Diagnosis(uid, DiagnosisKind.PACE, max(since, SERVER_CLOCK.now()), words))
+        await self.record(Diagnosis(uid, DiagnosisKind.PACE, max(since, SERVER_CLOCK.now()), sentence))
 
     def find_consent(self, uid: str) -> bool | None:
         """The person's answer whether that job's pods may be inspected; None if nobody was asked."""
@@ -182,15 +182,15 @@ def find_blame(alarms: Iterable[Alarm], diagnosis: Diagnosis | None) -> Blame:
     return Blame(innocent=diagnosis.nodes) if excused else Blame(diagnosis.nodes)
 
 
-def judge_pace(found: JobProgress, seen: Diagnosis | None, taken: Diagnosis | None) -> JobProgress:
-    """The progress with the slowdown that a console has `seen`, unless a person accepted that pace (`taken`)."""
+def judge_pace(progress: JobProgress, seen: Diagnosis | None, taken: Diagnosis | None) -> JobProgress:
+    """The progress with the slowdown `seen`, unless `taken`, a person's consent to that pace, is later."""
     if (
         seen is not None
         and seen.words
-        and not found.slower_since
-        and found.cost is not None
-        and found.cost > seen.threshold
+        and not progress.slower_since
+        and progress.cost is not None
+        and progress.cost > seen.threshold
     ):
-        words = "; ".join(filter(None, (seen.words, found.slower)))
-        found = replace(found, slower=words, slower_since=seen.at)
-    return replace(found, slower="") if taken is not None and taken.at >= found.slower_since else found
+        words = "; ".join(filter(None, (seen.words, progress.slower)))
+        progress = replace(progress, slower=words, slower_since=seen.at)
+    return replace(progress, slower="") if taken is not None and taken.at >= progress.slower_since else progress

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def csv_number(value: float | None) -> float | None:
-    """The number as a cell of a CSV file, empty if it is unknown or none."""
+    """A number for a cell of a CSV file; None, an empty cell, if it is unknown or NaN."""
     return None if value is None or math.isnan(value) else value
 
 
@@ -49,11 +49,11 @@ def format_rows_csv(tests: Sequence[NcclTest]) -> str:
 
 
 def draw_curve_svg(
-    title: str, test: NcclTest, others: Sequence[tuple[str, NcclTest]] = (), *, compared: bool = True
+    title: str, test: NcclTest, other_tests: Sequence[tuple[str, NcclTest]] = (), *, is_compared: bool = True
 ) -> str:
     """The curve of a test and of others for comparison; with the A4 reference where it applies."""
     lines = []
-    for name, each in (("", test), *others):
+    for name, each in (("", test), *other_tests):
         for half in TABLE_HALVES:
             values = [(float(row.size), getattr(getattr(row, half), "busbw", None)) for row in each.rows if row.size]
             points = [(size, value) for size, value in values if value is not None]
@@ -61,7 +61,7 @@ def draw_curve_svg(
                 lines.append(
                     ChartLine(f"{name} {half.replace('_', '-')}".strip(), points, faint=bool(name), dots=not name)
                 )
-    known = reference_curve(max((row.size for row in test.rows), default=0)) if compared else ()
+    known = reference_curve(max((row.size for row in test.rows), default=0)) if is_compared else ()
     band = [(float(size), REFERENCE_BAND[0] * value, REFERENCE_BAND[1] * value) for size, value in known]
     words = format_message_size
     return draw_line_chart(
@@ -73,14 +73,14 @@ def export_tests(
     kind: str,
     title: str,
     tests: Sequence[NcclTest],
-    shown: NcclTest,
-    others: Sequence[tuple[str, NcclTest]] = (),
+    shown_test: NcclTest,
+    other_tests: Sequence[tuple[str, NcclTest]] = (),
     *,
-    compared: bool = True,
+    is_compared: bool = True,
 ) -> str:
     """The file content for a format: "csv" and "json" of all tests, "svg" of the shown one."""
     if kind == "svg":
-        return draw_curve_svg(title, shown, others, compared=compared)
+        return draw_curve_svg(title, shown_test, other_tests, is_compared=is_compared)
     if kind == "json":
         return json.dumps({"nccl": [nccl_test_json(test) for test in tests]}, indent=2) + "\n"
     return format_rows_csv(tests)
@@ -99,33 +99,33 @@ def format_message_size(amount: float) -> str:
 MAX_CURVE_POINTS = 1500  # places of an exported curve; each shows its lowest and highest value
 
 
-def training_json(track: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dict[str, Any]:
+def training_json(run: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dict[str, Any]:
     """A run with derived figures; for a run that has stalled at `now` the expected end is null."""
-    with track.lock:
-        steps = list(track.steps)
+    with run.lock:
+        steps = list(run.steps)
     last = steps[-1] if steps else None
     return {
-        "format": track.format,
+        "format": run.format,
         "steps": [step_json(step) for step in steps],
-        "finished": track.finished,
+        "finished": run.finished,
         "step": last.step if last else None,
-        "total": track.total,
-        "eta_s": json_number(track.eta(now)),
-        "mfu": json_number(mfu(track.recent_mean("tflops_per_gpu"), gpu)),
+        "total": run.total,
+        "eta_s": json_number(run.eta(now)),
+        "mfu": json_number(mfu(run.recent_mean("tflops_per_gpu"), gpu)),
         "marks": [
             {"kind": mark.kind, "step": mark.step, "time": mark.time or None, "words": mark.words}
-            for mark in track.list_events()
+            for mark in run.list_events()
         ],
     }
 
 
-def format_training_csv(tracks: Sequence[TrainingRun]) -> str:
+def format_training_csv(runs: Sequence[TrainingRun]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
         ["run", "time", "step", "total", *(metric.name for metric in STEP_METRICS), "skipped", "nan", "warm_up"]
     )
-    for at, track in enumerate(tracks, start=1):
+    for at, track in enumerate(runs, start=1):
         with track.lock:
             rows = list(zip(track.steps, track.times, strict=True))
         for step, time in rows:
@@ -136,15 +136,15 @@ def format_training_csv(tracks: Sequence[TrainingRun]) -> str:
 
 
 def draw_training_svg(
-    title: str, track: TrainingRun, earlier: Sequence[tuple[str, TrainingRun]] = (), metric: str = "loss"
+    title: str, run: TrainingRun, earlier_runs: Sequence[tuple[str, TrainingRun]] = (), metric: str = "loss"
 ) -> str:
     """The curve of one metric, raw and smoothed, with earlier runs and events."""
     shown = next((each for each in STEP_METRICS if each.name == metric), STEP_METRICS[0])
     lines = [
-        *_metric_lines("", track, metric),
-        *(line for name, each in earlier for line in _metric_lines(name, each, metric)[-1:]),
+        *_metric_lines("", run, metric),
+        *(line for name, each in earlier_runs for line in _metric_lines(name, each, metric)[-1:]),
     ]
-    pins = [(mark.step, f"{mark.kind}: {mark.words}") for mark in track.list_events() if mark.step is not None]
+    pins = [(mark.step, f"{mark.kind}: {mark.words}") for mark in run.list_events() if mark.step is not None]
     unit = f"{shown.title} {shown.unit}".strip()
     return draw_line_chart(title, lines, x="step", y=unit, pins=pins)
 
@@ -152,36 +152,34 @@ def draw_training_svg(
 def export_tracks(
     kind: str,
     title: str,
-    tracks: Sequence[TrainingRun],
-    shown: TrainingRun,
-    earlier: Sequence[tuple[str, TrainingRun]] = (),
+    runs: Sequence[TrainingRun],
+    shown_run: TrainingRun,
+    earlier_runs: Sequence[tuple[str, TrainingRun]] = (),
     *,
     metric: str = "loss",
     gpu: str = "",
 ) -> str:
     """The file content for a format: "csv" and "json" of all runs, "svg" of one metric of the shown one."""
     if kind == "svg":
-        return draw_training_svg(title, shown, earlier, metric)
+        return draw_training_svg(title, shown_run, earlier_runs, metric)
     if kind == "json":
-        return json.dumps({"training": [training_json(track, gpu) for track in tracks]}) + "\n"
-    return format_training_csv(tracks)
+        return json.dumps({"training": [training_json(track, gpu) for track in runs]}) + "\n"
+    return format_training_csv(runs)
 
 
-def _metric_lines(name: str, track: TrainingRun, metric: str) -> list[ChartLine]:
-    with track.lock:
-        column = track.columns.get(metric)
-        if column is None or not len(track):
+def _metric_lines(name: str, run: TrainingRun, metric: str) -> list[ChartLine]:
+    with run.lock:
+        column = run.columns.get(metric)
+        if column is None or not len(run):
             return []
-        edges = track.column_edges(
-            track.numbers[0], track.numbers[-1], min(MAX_CURVE_POINTS, len(track)), by_time=False
-        )
-        at = [track.numbers[min(edge, len(track) - 1)] for edge in edges]
+        edges = run.column_edges(run.numbers[0], run.numbers[-1], min(MAX_CURVE_POINTS, len(run)), by_time=False)
+        at = [run.numbers[min(edge, len(run) - 1)] for edge in edges]
         raw = [
             (at[each.at], value)
             for each in column.column_ranges(edges)
             for value in dict.fromkeys((each.low, each.high))
         ]
-        smooth = [(at[place], value) for place, value in column.smoothed(edges, max(5, len(track) // 40))]
+        smooth = [(at[place], value) for place, value in column.smoothed(edges, max(5, len(run) // 40))]
     return [ChartLine(f"{name} raw".strip(), raw, faint=True), ChartLine(f"{name} smoothed".strip(), smooth)]
 
 
@@ -204,7 +202,7 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True)
 class AxisScale:
-    """Converts values to pixels."""
+    """The scale of a chart's axis, which converts values to pixels."""
 
     low: float
     high: float
@@ -266,24 +264,24 @@ def draw_line_chart(
     return "\n".join([*parts, "</svg>\n"])
 
 
-def _draw_axes(across: AxisScale, up: AxisScale, x: str, y: str, x_words: Callable[[float], str]) -> list[str]:
+def _draw_axes(x_scale: AxisScale, y_scale: AxisScale, x: str, y: str, x_words: Callable[[float], str]) -> list[str]:
     base = CHART_HEIGHT - _BOTTOM
     parts = [f'<path d="M{_LEFT} {_TOP}V{base}H{CHART_WIDTH - _RIGHT}" fill="none" stroke="#888"/>']
-    for tick in up.ticks():
-        at = up(tick)
+    for tick in y_scale.ticks():
+        at = y_scale(tick)
         parts.append(f'<path d="M{_LEFT} {at:.1f}H{CHART_WIDTH - _RIGHT}" stroke="#ddd"/>')
         parts.append(f'<text x="{_LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{tick:,.4g}</text>')
-    for tick in across.ticks():
+    for tick in x_scale.ticks():
         parts.append(
-            f'<text x="{across(tick):.1f}" y="{base + 18}" text-anchor="middle">{escape(x_words(tick))}</text>'
+            f'<text x="{x_scale(tick):.1f}" y="{base + 18}" text-anchor="middle">{escape(x_words(tick))}</text>'
         )
     parts.append(f'<text x="{CHART_WIDTH - _RIGHT}" y="{CHART_HEIGHT - 10}" text-anchor="end">{escape(x)}</text>')
     parts.append(f'<text x="8" y="{_TOP - 10}">{escape(y)}</text>')
     return parts
 
 
-def _draw_path(points: Sequence[tuple[float, float]], across: AxisScale, up: AxisScale) -> str:
-    return " ".join(f"{across(place):.1f},{up(value):.1f}" for place, value in points)
+def _draw_path(points: Sequence[tuple[float, float]], x_scale: AxisScale, y_scale: AxisScale) -> str:
+    return " ".join(f"{x_scale(place):.1f},{y_scale(value):.1f}" for place, value in points)
 
 
 def _draw_line(line: ChartLine, number: int, across: AxisScale, up: AxisScale) -> str:
@@ -299,11 +297,11 @@ def _draw_line(line: ChartLine, number: int, across: AxisScale, up: AxisScale) -
     return drawn
 
 
-def _draw_marker(at: float, words: str) -> str:
+def _draw_marker(x: float, sentence: str) -> str:
     return (
-        f'<g><title>{escape(words)}</title><path d="M{at:.1f} {_TOP}V{CHART_HEIGHT - _BOTTOM}" stroke="#d55e00" '
-        f'stroke-dasharray="2 3"/><text x="{at + 3:.1f}" y="{_TOP + 10}" font-size="10" fill="#a33">'
-        f"{escape(words.partition(':')[0])}</text></g>"
+        f'<g><title>{escape(sentence)}</title><path d="M{x:.1f} {_TOP}V{CHART_HEIGHT - _BOTTOM}" stroke="#d55e00" '
+        f'stroke-dasharray="2 3"/><text x="{x + 3:.1f}" y="{_TOP + 10}" font-size="10" fill="#a33">'
+        f"{escape(sentence.partition(':')[0])}</text></g>"
     )
 
 

@@ -129,7 +129,7 @@ class GpuMetric:
     low_is_bad: bool  # whether a GPU far below the others is the worst, and not one far above
 
     def share_of_range(self, gpu: Gpu) -> float | None:
-        """The GPU's value relative to the metric's range, from 0 to 1; None if not measured."""
+        """The position of the GPU's value in the metric's range, from 0 to 1; None if not measured."""
         value = self.value(gpu)
         if value is None:
             return None
@@ -183,35 +183,35 @@ class GpuBoard:
     def all_gpus(self) -> list[tuple[PodGpus, Gpu]]:
         return [(rank, gpu) for rank in self.ranks for gpu in rank.gpus]
 
-    def outlier_distance(self, what: GpuMetric) -> float:
-        return 0.2 * (what.most - what.least)
+    def outlier_distance(self, metric: GpuMetric) -> float:
+        return 0.2 * (metric.most - metric.least)
 
-    def median(self, what: GpuMetric) -> float | None:
-        values = [value for _, gpu in self.all_gpus if (value := what.value(gpu)) is not None]
+    def median(self, metric: GpuMetric) -> float | None:
+        values = [value for _, gpu in self.all_gpus if (value := metric.value(gpu)) is not None]
         return median(values) if values else None
 
-    def badness_key(self, gpu: Gpu, what: GpuMetric, middle: float | None) -> float:
+    def badness_key(self, gpu: Gpu, metric: GpuMetric, middle: float | None) -> float:
         """A sort key: faults first, then the distance from the median on the bad side."""
-        value = what.value(gpu)
+        value = metric.value(gpu)
         if value is None or middle is None:
             return 1e6 * len(gpu.faults)
-        away = middle - value if what.low_is_bad else value - middle
-        return 1e6 * len(gpu.faults) + away / ((what.most - what.least) or 1)
+        away = middle - value if metric.low_is_bad else value - middle
+        return 1e6 * len(gpu.faults) + away / ((metric.most - metric.least) or 1)
 
-    def sort_by_badness(self, what: GpuMetric) -> list[tuple[PodGpus, Gpu]]:
-        middle = self.median(what)
+    def sort_by_badness(self, metric: GpuMetric) -> list[tuple[PodGpus, Gpu]]:
+        middle = self.median(metric)
         return sorted(
-            self.all_gpus, key=lambda pair: (-self.badness_key(pair[1], what, middle), pair[0].rank, pair[1].index)
+            self.all_gpus, key=lambda pair: (-self.badness_key(pair[1], metric, middle), pair[0].rank, pair[1].index)
         )
 
-    def is_outlier(self, gpu: Gpu, what: GpuMetric, middle: float | None, *, share: float = 1.0) -> bool:
-        """Whether a GPU has a fault, or is a bad outlier by `share` of the distance that counts."""
-        value = what.value(gpu)
+    def is_outlier(self, gpu: Gpu, metric: GpuMetric, middle: float | None, *, share: float = 1.0) -> bool:
+        """Whether a GPU has a fault or is, by `share` of the distance that counts, off on the bad side."""
+        value = metric.value(gpu)
         if gpu.faults:
             return True
         if value is None or middle is None:
             return False
-        return (middle - value if what.low_is_bad else value - middle) > share * self.outlier_distance(what)
+        return (middle - value if metric.low_is_bad else value - middle) > share * self.outlier_distance(metric)
 
     @property
     def summary(self) -> str:
@@ -238,22 +238,22 @@ class GpuBoard:
 
 
 class OutlierOrder:
-    """Orders ranks with outliers first, and moves a rank only when it is a clear outlier."""
+    """The order of ranks with outliers first; a rank moves only once it clearly is one."""
 
     def __init__(self) -> None:
         self._what = ""
         self._faulty: list[int] = []
         self._odd: list[int] = []
 
-    def sort_ranks(self, board: GpuBoard, what: GpuMetric) -> list[int]:
+    def sort_ranks(self, board: GpuBoard, metric: GpuMetric) -> list[int]:
         """All ranks: faulty ones first, then outliers, both in the order in which they were found, then the rest."""
-        if what.name != self._what:
-            self._what, self._odd = what.name, []
-        middle = board.median(what)
-        worst = board.sort_by_badness(what)
+        if metric.name != self._what:
+            self._what, self._odd = metric.name, []
+        middle = board.median(metric)
+        worst = board.sort_by_badness(metric)
         faulty = {rank.rank for rank, gpu in worst if gpu.faults}
-        stay = {rank.rank for rank, gpu in worst if board.is_outlier(gpu, what, middle, share=HYSTERESIS_SHARE)}
-        come = [rank.rank for rank, gpu in worst if board.is_outlier(gpu, what, middle)]
+        stay = {rank.rank for rank, gpu in worst if board.is_outlier(gpu, metric, middle, share=HYSTERESIS_SHARE)}
+        come = [rank.rank for rank, gpu in worst if board.is_outlier(gpu, metric, middle)]
         self._faulty = _merge_order(self._faulty, faulty, [each for each in come if each in faulty])
         self._odd = _merge_order(self._odd, stay - faulty, [each for each in come if each not in faulty])
         return list(dict.fromkeys([*self._faulty, *self._odd, *(rank.rank for rank in board.ranks)]))
@@ -406,7 +406,7 @@ _DCGM_BLANK = 1 << 46  # numbers from here on are DCGM's way of saying that it h
 
 
 def parse_dcgm(text: str) -> tuple[Gpu, ...]:
-    """The GPUs of a node by index. Total memory (MiB) is the sum of used, free and reserved memory."""
+    """The GPUs of a node by index. Memory in all (MiB) is the sum of used, free and reserved memory."""
     found: dict[int, dict[str, float]] = {}
     names: dict[int, tuple[str, str, str]] = {}
     for line in text.splitlines():

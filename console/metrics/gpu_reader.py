@@ -76,7 +76,7 @@ class GpuReader:
         return found.name if found else ""
 
     async def follow_boards(
-        self, namespace: str, name: str, *, every: float = READ_SECONDS, source: GpuSource = ""
+        self, namespace: str, name: str, *, interval: float = READ_SECONDS, source: GpuSource = ""
     ) -> AsyncGenerator[GpuBoard, None]:
         """Yield the job's GPU readings as they change, also across pod replacements; the first one is empty.
 
@@ -88,16 +88,16 @@ class GpuReader:
         woken = asyncio.Event()
         tasks: dict[str, asyncio.Task[None]] = {}
 
-        def store_reading(reading: PodGpus) -> None:
-            readings[reading.rank] = reading
+        def store_reading(pod_gpus: PodGpus) -> None:
+            readings[pod_gpus.rank] = pod_gpus
             woken.set()
 
         try:
             while True:
-                self._sync_reader_tasks(namespace, name, tasks, readings, _ReadOptions(store_reading, every, source))
+                self._sync_reader_tasks(namespace, name, tasks, readings, _ReadOptions(store_reading, interval, source))
                 yield GpuBoard(tuple(readings[rank] for rank in sorted(readings)))
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(every):
+                    async with asyncio.timeout(interval):
                         await woken.wait()
                 woken.clear()
                 await asyncio.sleep(MIN_BOARD_SECONDS)
@@ -189,7 +189,7 @@ class GpuReader:
         reader.take(replace(reading, problem=problem if problem.endswith(".") else f"{problem}."))
         return False
 
-    async def _read_nvidia_smi(self, pod: Pod, reading: PodGpus, reader: _ReadOptions, rounds: int) -> None:
+    async def _read_nvidia_smi(self, pod: Pod, pod_gpus: PodGpus, reader: _ReadOptions, round_count: int) -> None:
         """Follow nvidia-smi in a pod; a report is complete when the next one begins or the stream ends."""
         from console.kube import exec as executing
         from console.metrics.gpu_metrics import NetworkCounters, NvidiaSmiParser
@@ -210,16 +210,16 @@ class GpuReader:
                 rates = [(gpu, *counters.rates_of(gpu.index)) for gpu in parser.gpus]
                 gpus = tuple(replace(gpu, nvlink_received=received, nvlink_sent=sent) for gpu, received, sent in rates)
                 reader.take(
-                    replace(reading, gpus=gpus, rdma=counters.rdma_rates, at=SERVER_CLOCK.now(), source=NVIDIA_SMI)
+                    replace(pod_gpus, gpus=gpus, rdma=counters.rdma_rates, at=SERVER_CLOCK.now(), source=NVIDIA_SMI)
                 )
 
         client = self._cluster.connection_for_change(f"run nvidia-smi in pod {pod.name}").client
-        argv = ("sh", "-c", executing.ANNOUNCE_START + _READ_GPUS_SCRIPT, "sh", str(rounds), f"{reader.every:g}")
-        limit = 30.0 + rounds * (reader.every + 5.0)
+        argv = ("sh", "-c", executing.ANNOUNCE_START + _READ_GPUS_SCRIPT, "sh", str(round_count), f"{reader.every:g}")
+        limit = 30.0 + round_count * (reader.every + 5.0)
         container = pod.main.name if pod.main else ""
-        flow = REPORT_FLOW_SECONDS if rounds == READINGS_OF_ONE_LOOK else None
+        flow = REPORT_FLOW_SECONDS if round_count == READINGS_OF_ONE_LOOK else None
         async with executing.limit_output(
-            pod.name, most=MAX_REPORT_BYTES, limit=limit, flow=flow, begins=executing.START_TIMEOUT
+            pod.name, max_bytes=MAX_REPORT_BYTES, limit=limit, flow=flow, begins=executing.START_TIMEOUT
         ) as output:
             code = await executing.run(
                 client,
@@ -228,7 +228,7 @@ class GpuReader:
                 argv,
                 parse_output,
                 container=container,
-                doing=f"run nvidia-smi in pod {pod.name}",
+                action=f"run nvidia-smi in pod {pod.name}",
             )
         if code or not reported:
             complaint = output.errors.decode(errors="replace").strip().splitlines()
@@ -239,16 +239,16 @@ class GpuReader:
         return next((pod for pod in every if pod.phase == "Running"), None)
 
     async def _read_dcgm(
-        self, slot: PodSlot, exporter: Pod, reading: PodGpus, reader: _ReadOptions, rounds: int
+        self, slot: PodSlot, exporter: Pod, pod_gpus: PodGpus, reader: _ReadOptions, round_count: int
     ) -> None:
-        """Read an exporter `rounds` times; only the rank's GPUs if the metrics name pods, else all of the node's."""
+        """Read an exporter `round_count` times; only the rank's GPUs if the metrics name pods, else the node's."""
         assert slot.pod is not None
         key = "/".join(slot.pod.key)
-        for number in range(rounds):
+        for number in range(round_count):
             gpus = await self.scrape_exporter(exporter)
             own = tuple(gpu for gpu in gpus if gpu.pod == key)
-            reader.take(replace(reading, gpus=own or gpus, at=SERVER_CLOCK.now(), source=DCGM))
-            if number + 1 < rounds:
+            reader.take(replace(pod_gpus, gpus=own or gpus, at=SERVER_CLOCK.now(), source=DCGM))
+            if number + 1 < round_count:
                 await asyncio.sleep(max(reader.every, MIN_DCGM_SECONDS))
 
     async def scrape_exporter(self, exporter: Pod) -> tuple[Gpu, ...]:
@@ -257,7 +257,7 @@ class GpuReader:
         port = self._ports.get(exporter.uid) or await self._exporter_port(exporter)
         path = f"{pod_path(exporter.namespace, exporter.name)}:{port}/proxy/metrics"
         client = self._cluster.current_connection.client
-        raw = await client.request("GET", path, doing=f"read {exporter.name}", accept="text/plain", silence=10.0)
+        raw = await client.request("GET", path, action=f"read {exporter.name}", accept="text/plain", silence=10.0)
         gpus = parse_dcgm(raw.decode(errors="replace"))
         if not gpus:
             raise NotFound(f"The DCGM exporter {exporter.name} reports no GPU.")
@@ -265,7 +265,7 @@ class GpuReader:
 
     async def _exporter_port(self, exporter: Pod) -> int:
         path, client = pod_path(exporter.namespace, exporter.name), self._cluster.current_connection.client
-        body = await client.request("GET", path, doing=f"read pod {exporter.name}")
+        body = await client.request("GET", path, action=f"read pod {exporter.name}")
         try:
             ports = [port for each in json.loads(body)["spec"]["containers"] for port in each.get("ports") or ()]
             named = (int(port["containerPort"]) for port in ports if port.get("name") == DCGM_PORT_NAME)
@@ -277,7 +277,7 @@ class GpuReader:
 
 @dataclass(frozen=True, slots=True)
 class _ReadOptions:
-    """The settings of reading GPUs: receiver, interval in seconds, source, and receiver of refusals."""
+    """How GPUs are read: receiver of readings, interval in seconds, source, and receiver of refusals."""
 
     take: ReadingCallback
     every: float

@@ -58,11 +58,11 @@ class Ledger(Struct, frozen=True):
 
     @property
     def allocated(self) -> int:
-        """GPU-milliseconds that were held: all but the time in the queue."""
+        """The GPU-milliseconds during which the job held GPUs: all but the time in the queue."""
         return sum(self.boxes.values()) - self.boxes.get(LedgerBox.QUEUED, 0)
 
-    def scale(self, part: int, whole: int) -> Ledger:
-        return Ledger(part, {box: took * part // whole for box, took in self.boxes.items()})
+    def scale(self, amount: int, total: int) -> Ledger:
+        return Ledger(amount, {box: took * amount // total for box, took in self.boxes.items()})
 
 
 def sum_ledgers(ledgers: Iterable[Ledger]) -> Ledger:
@@ -93,14 +93,14 @@ def format_gpu_time(seconds: float, digits: int = 1) -> str:
     return f"{seconds / 60:,.1f} GPU-minutes" if seconds < 3600 else f"{seconds / 3600:,.{digits}f} GPU-hours"
 
 
-def compute_ledger(run: RunMoments, seen: RecordedSpans, alarms: Iterable[Alarm] = ()) -> Ledger:
+def compute_ledger(run: RunMoments, spans: RecordedSpans, alarms: Iterable[Alarm] = ()) -> Ledger:
     """The ledger of a run by its moments, its spans and its alarms."""
     begin = _to_milliseconds(run.created)
     end = max(begin, _to_milliseconds(run.end))
     took = dict.fromkeys(LedgerBox, 0)
     if begin:
         reckoned_to = begin  # nothing counts twice: the clocks of nodes and of the API server are not the same
-        for start, stop, box in sorted(_Reckoning(run, seen, tuple(alarms)).list_parts(), key=lambda part: part[:2]):
+        for start, stop, box in sorted(_Reckoning(run, spans, tuple(alarms)).list_parts(), key=lambda part: part[:2]):
             low, high = max(reckoned_to, _to_milliseconds(start)), min(end, _to_milliseconds(stop))
             if low < high:
                 took[box] += high - low
@@ -155,12 +155,12 @@ class _Reckoning:
                 parts = _change_boxes(parts, span.start, span.end, LedgerBox.QUEUED)
         return parts
 
-    def _parts_of(self, span: TimeSpan, before: TimeSpan | None) -> list[Part]:
+    def _parts_of(self, span: TimeSpan, previous_span: TimeSpan | None) -> list[Part]:
         busy = min(span.steps * self._usual, span.end - span.start)  # seconds that its steps usually take
         rest = span.end - busy
         match span.kind:
             case SpanKind.BEFORE:
-                return self._start_parts(span, before)
+                return self._start_parts(span, previous_span)
             case SpanKind.FIRST:
                 return [(span.start, rest, LedgerBox.COMPILE), (rest, span.end, LedgerBox.PRODUCTIVE)]
             case SpanKind.CHECKPOINT | SpanKind.EVALUATION:
@@ -187,9 +187,9 @@ class _Reckoning:
             parts += [(start, until, LedgerBox.PRODUCTIVE), (until, end, LedgerBox.SLOW)]
         return parts
 
-    def _start_parts(self, span: TimeSpan, before: TimeSpan | None) -> list[Part]:
-        if before is not None:  # a console that came later, or the first line of another attempt
-            restarted = any(before.end <= failed <= span.end for failed in self._failures)
+    def _start_parts(self, span: TimeSpan, previous_span: TimeSpan | None) -> list[Part]:
+        if previous_span is not None:  # a console that came later, or the first line of another attempt
+            restarted = any(previous_span.end <= failed <= span.end for failed in self._failures)
             return [(span.start, span.end, LedgerBox.RESTART)] if restarted else []
         ready = self._ready
         if span.last < 1 or (ready and span.start <= ready + _FIRST_LINE_SECONDS):
@@ -197,7 +197,7 @@ class _Reckoning:
         return []
 
     def _standstill_parts(self, span: TimeSpan) -> list[Part]:
-        """The parts of a pause, a return to a checkpoint, or the time after the last step."""
+        """What a span without steps consists of: a pause, a return to a checkpoint, or the time after the last step."""
         late = span.kind is SpanKind.LATE
         after = late or span.kind is SpanKind.AFTER
         steps = 0 if after else {SpanKind.BACK: 1, SpanKind.NEXT: 0}.get(span.kind, span.steps)
@@ -246,8 +246,8 @@ class _Reckoning:
         ):
             yield next(span.start for span in self._spans if _is_training(span)), self._run.end  # nothing was kept
 
-    def _saved_at(self, step: int, spans: Sequence[TimeSpan], otherwise: float) -> float:
-        """When a step's last checkpoint was complete, as far as saving held up the run."""
+    def _saved_at(self, step: int, spans: Sequence[TimeSpan], default: float) -> float:
+        """The time when the checkpoint of a step was complete, by the spans in which saving held up the run."""
         for at in range(len(spans) - 1, -1, -1):
             span = spans[at]
             if span.steps and span.first < step <= span.last and span.kind is not SpanKind.AFTER:
@@ -255,7 +255,7 @@ class _Reckoning:
                 if after.kind is SpanKind.CHECKPOINT and after is not span:
                     return after.end - min(self._usual * after.steps, after.end - after.start)
                 return span.start + (span.end - span.start) * (step - span.first) / span.steps
-        return otherwise
+        return default
 
 
 def _is_training(span: TimeSpan) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class HealthLevel(StrEnum):
-    """How urgently somebody has to act."""
+    """The urgency of a job's health: how soon somebody has to act."""
 
     WELL = "well"  # it runs, or has done its work, and nothing is known to be wrong
     WAITS = "waits"  # it waits, starts or ends; nobody has to do anything yet
@@ -53,9 +53,9 @@ def job_health(
     fleet: Fleet,
     *,
     alarms: Sequence[Alarm] = (),
-    late: str = "",
-    unknown: str = "",
-    followed: bool = False,
+    late_message: str = "",
+    why_unknown: str = "",
+    is_followed: bool = False,
     job_progress: JobProgress | None = None,
     faults: Sequence[str] = (),
     verdict: str = "",
@@ -66,11 +66,10 @@ def job_health(
 ) -> JobHealth:
     """The health of a job, from the snapshot, its alarms, and the end of its log.
 
-    `unknown`: why nobody can say whether its next step is late;
-    `late`: that its next step is late, from whoever follows its steps; `followed`: somebody does, so that times in
-    its log are not needed; `faults`: what an inspection found wrong with it; `verdict`: for whom its ranks wait;
-    `slow`: for which rank they wait in each step, or may wait, by `is_slow_certain`;
-    `unread`: nobody has read its log yet; `why`: where it is known.
+    `why_unknown`: why nobody can say whether its next step is late; `late_message`: that its next step is late, from
+    whoever follows its steps; `is_followed`: somebody does, so that times in its log are not needed; `faults`: what an
+    inspection found wrong with it; `verdict`: for whom its ranks wait; `slow`: for which rank they wait in each step,
+    or may wait, by `is_slow_certain`; `unread`: nobody has read its log yet; `why`: where it is known.
     """
     state, reason = jobset.state, why or why_job(jobset, fleet)
     if state is JobState.RUNNING and reason.category is Category.STARTING:
@@ -85,7 +84,7 @@ def job_health(
         return _kept_health(jobset, fleet, job_progress, alarms)
     if state in _LIVE_STATES or state is JobState.SUCCEEDED:
         found = _health_by_alarms(state, alarms) or _health_by_log(
-            state, late, job_progress, unknown, followed=followed
+            state, late_message, job_progress, why_unknown, followed=is_followed
         )
         if found is None and faults:
             found = JobHealth(state, HealthLevel.BAD, faults[0])
@@ -143,7 +142,7 @@ def why_end_unknown(health: JobHealth) -> str:
 
 
 def kept_words(jobset: JobSet, job_progress: JobProgress, now: float) -> str:
-    """Since when the pods of an ended job hold their GPUs for nothing: "pods kept, 16 GPUs idle since 12 min"."""
+    """How long an ended job's pods have held their GPUs for nothing: "pods kept, 16 GPUs idle since 12 min"."""
     end = job_progress.end
     if end is None:
         return ""
@@ -173,7 +172,7 @@ def _health_by_alarms(state: JobState, alarms: Sequence[Alarm]) -> JobHealth | N
 
 
 def _health_by_log(
-    state: JobState, late: str, job_progress: JobProgress | None, unknown: str, *, followed: bool
+    state: JobState, late: str, job_progress: JobProgress | None, why_unknown: str, *, followed: bool
 ) -> JobHealth | None:
     if job_progress is not None and job_progress.nan:
         return JobHealth("diverged", HealthLevel.BAD, job_progress.nan_words)
@@ -181,8 +180,8 @@ def _health_by_log(
         return JobHealth(state, HealthLevel.BAD, job_progress.fault)
     if state not in _LIVE_STATES:
         return None
-    if late or unknown:
-        return JobHealth("late", HealthLevel.LATE, late) if late else JobHealth(state, HealthLevel.WAITS, unknown)
+    if late or why_unknown:
+        return JobHealth("late", HealthLevel.LATE, late) if late else JobHealth(state, HealthLevel.WAITS, why_unknown)
     if job_progress is not None and job_progress.late and not followed:
         return (
             JobHealth("stalled", HealthLevel.BAD, job_progress.late)
@@ -196,10 +195,10 @@ def _health_by_log(
     )
 
 
-def foreseen_ends(fleet: Fleet, known: Mapping[str, JobProgress]) -> tuple[dict[str, float], dict[str, str]]:
+def foreseen_ends(fleet: Fleet, progress_by_uid: Mapping[str, JobProgress]) -> tuple[dict[str, float], dict[str, str]]:
     """By JobSet uid: seconds until running jobs end, and for others the verdict that makes the end unknown."""
     left, open_ends = {}, {}
-    for uid, each in known.items():
+    for uid, each in progress_by_uid.items():
         if (jobset := fleet.jobset_by_uid.get(uid)) is None:
             continue
         if (seconds := each.seconds_left) is not None:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class RankProgress:
-    """The time of the last line and the last step of each rank."""
+    """For each rank the time of its last line, and its last step."""
 
     def __init__(self) -> None:
         self._own = own_log_formats()
@@ -71,7 +71,7 @@ class RankProgress:
         self.steps[rank] = step
 
     def steps_behind(self, rank: int) -> int:
-        """How many steps a rank is behind the foremost; 0 if unknown or at most one."""
+        """The steps by which a rank is behind the foremost; 0 if unknown or at most one."""
         step = self.steps.get(rank)
         lag = max(self.steps.values()) - step if step is not None else 0
         return lag if lag > 1 else 0
@@ -85,7 +85,7 @@ MAX_DISORDER_SECONDS = 60.0  # by which a line may come late; an older one is of
 
 
 class CatchUp:
-    """Tells whether earlier lines of a log are still being read: their times advance faster than the clock."""
+    """Detects that old lines of a log are still being read: their times advance faster than the clock."""
 
     def __init__(self) -> None:
         self._read_to: tuple[float, float] | None = None  # when the newest line was printed, and read
@@ -99,7 +99,7 @@ class CatchUp:
         self._read_to, self._until = None, inf
 
     def on_connected(self) -> None:
-        """End the catch-up if all connections are open and no line has come, as then there is no earlier one."""
+        """End the catch-up if all connections are open and no line has come: there are no old lines then."""
         if self._read_to is None:
             self.end_batch()
 
@@ -117,7 +117,7 @@ class CatchUp:
 
 
 class JobMeasures:
-    """Tests and training runs of a job, updated while its log is read; `changes` announces updates."""
+    """The tests and training runs of a job, updated while its log is read; `changes` announces updates."""
 
     def __init__(self, key: tuple[str, str]) -> None:
         self.key = key
@@ -162,7 +162,7 @@ class JobMeasures:
         return combine_ends(self.ends.values())
 
     def list_spans(self, until: float, limits: Thresholds) -> list[TimeSpan]:
-        """The uses of the job's time as spans by its log; `until`: the log is complete up to then (0.0: last line)."""
+        """How the job's time was used, as spans by its log, which is complete up to `until` (0.0: to its last line)."""
         track, end = self.track, self.end
         if end is not None and end.kept:
             spans = list_seen([self.tables, *(each.seen for each in self.tracks)], end.time)
@@ -219,13 +219,13 @@ class JobMeasures:
         finally:
             self._listeners.remove(listener)
 
-    def feed_line(self, rank: int, printed: float, text: str) -> None:
-        """Pass a line to ranks, listeners and stored lines; `printed` is 0.0 for a frame of a progress bar."""
+    def feed_line(self, rank: int, printed_at: float, text: str) -> None:
+        """Pass a line to ranks, listeners and stored lines; `printed_at` is 0.0 for a frame of a progress bar."""
         now = SERVER_CLOCK.now()
-        self.ranks.add_line(rank, printed or now, text)
-        self.store_line(now, printed, text, rank)
+        self.ranks.add_line(rank, printed_at or now, text)
+        self.store_line(now, printed_at, text, rank)
         for listener in self._listeners:
-            listener(now, text, printed)
+            listener(now, text, printed_at)
 
     @property
     def first_step_at(self) -> float:
@@ -255,13 +255,13 @@ class JobMeasures:
         longest = self.earlier_phases.get(slowest.name, 0.0)
         return StartPhase(slowest.name, slowest.since, last.printed, last.line, longest)
 
-    def feed_start(self, rank: int, printed: float, text: str) -> None:
+    def feed_start(self, rank: int, printed_at: float, text: str) -> None:
         """Use a line of a pod to find the phase before the job's first step."""
         if "pod " in text and is_begin_line(text):
             self._starts.pop(rank, None)
         began, recorder = self.first_step_at, self._starts.setdefault(rank, StartRecorder())
-        if not began or printed < began:
-            recorder.feed(printed, text, self.started.get(rank, 0.0))
+        if not began or printed_at < began:
+            recorder.feed(printed_at, text, self.started.get(rank, 0.0))
         elif recorder.name:
             recorder.end(began)
 
@@ -270,13 +270,13 @@ class JobMeasures:
         kept = dict.fromkeys((printed, text) for _, text, printed in self._latest if printed)
         return [text for _, text in sorted(kept, key=itemgetter(0))[-number:]] if number > 0 else []
 
-    def store_line(self, now: float, printed: float, text: str, rank: int) -> None:
+    def store_line(self, now: float, printed_at: float, text: str, rank: int) -> None:
         """Store a pod's line for later listeners and `last_lines`, and check whether its program has ended."""
-        if not printed or printed > self._newest - MAX_DISORDER_SECONDS or len(self._latest) < MAX_REPLAYED_LINES:
-            self._latest.append((now, text[:MAX_STORED_CHARACTERS], printed))
-        self._newest = max(self._newest, printed)
-        if printed:
-            self.feed_start(rank, printed, text)
+        if not printed_at or printed_at > self._newest - MAX_DISORDER_SECONDS or len(self._latest) < MAX_REPLAYED_LINES:
+            self._latest.append((now, text[:MAX_STORED_CHARACTERS], printed_at))
+        self._newest = max(self._newest, printed_at)
+        if printed_at:
+            self.feed_start(rank, printed_at, text)
         if END_LINE_WORDS in text and is_end_line(text):
             lines = [LogLine(printed, text) for _, text, printed in self._latest if printed]
             if (end := find_log_end(lines, rank)) is not None:
@@ -338,7 +338,7 @@ def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[Tra
 
 
 def _read_tests(lines: Sequence[LogLine], text: str) -> tuple[tuple[NcclTest, ...], dict[int, float]]:
-    """The tests, and when the last line of each came: comments begin and end them; what is between is read at once."""
+    """The tests of a log, and when the last line of each came; comments delimit them, their rows are parsed in bulk."""
     nccl, printed = trainlog.NcclParser(), dict[int, float]()
     comments = groupby(lines, lambda line: line.text[:7] if "#" in line.text else "")
     for begin, group in comments if nccl.may_be_relevant(text) else ():
@@ -380,13 +380,13 @@ def _read_runs(lines: Sequence[LogLine], text: str) -> list[TrainingRun]:
 
 @lru_cache(maxsize=1)
 def known_layouts(_own: tuple[OwnFormat, ...]) -> list[LineLayout]:
-    """The layouts of step lines, shared by all logs that are read, since many jobs run the same program."""
+    """The layouts of step lines found so far; all logs share them, since many jobs run one program."""
     return []
 
 
-def _count_steps(tracks: Sequence[TrainingRun]) -> tuple[int, int]:
+def _count_steps(runs: Sequence[TrainingRun]) -> tuple[int, int]:
     """The number of steps and of rollbacks in all runs."""
-    return sum(len(each.steps) for each in tracks), sum(len(each.rewinds) for each in tracks)
+    return sum(len(each.steps) for each in runs), sum(len(each.rewinds) for each in runs)
 
 
 MAX_RANKS_ALL_READ = 16  # ranks up to which all are read
@@ -409,18 +409,18 @@ def _split_by_time(lines: Sequence[PodLine]) -> Iterator[Sequence[PodLine]]:
 
 
 class _NcclTables:
-    """Parses the tests in the log of one rank."""
+    """Parses the tables of NCCL tests in one rank's log."""
 
-    def __init__(self, begun: float) -> None:
-        """`begun`: print time of the first line that was read."""
+    def __init__(self, began_at: float) -> None:
+        """`began_at`: print time of the first line that was read."""
         self.done: list[MeasuredTest] = []
-        self.recorder = TableRecorder(begun)
+        self.recorder = TableRecorder(began_at)
         self.parser = trainlog.NcclParser()
         self._of: tuple[int, str, str] | None = None
         self._tests: list[MeasuredTest] = []
 
     def feed_lines(self, of: tuple[int, str, str], rank: int, lines: Sequence[PodLine]) -> bool:
-        """Parse lines of one container run; returns whether anything was found."""
+        """Parse lines of one run of the container; returns whether any belonged to a test."""
         if of != self._of:
             self.done += self._tests
             self.parser, self._of, self._tests = trainlog.NcclParser(), of, []
@@ -429,11 +429,11 @@ class _NcclTables:
         for each in self._tests if changed else ():
             test = each.test
             ended = test.finished or test.error is not None
-            self.recorder.feed_table(each.index, len(test.rows), lines[0].time, lines[-1].time, ended=ended)
+            self.recorder.feed_table(each.index, len(test.rows), lines[0].time, lines[-1].time, has_ended=ended)
         return changed
 
-    def _store_tests(self, changed: Sequence[NcclTest], attempt: int, rank: int, time: float) -> bool:
-        if not changed:
+    def _store_tests(self, changed_tests: Sequence[NcclTest], attempt: int, rank: int, time: float) -> bool:
+        if not changed_tests:
             return False
         known = {each.index: each for each in self._tests}
         self._tests = []

@@ -57,12 +57,12 @@ def sample_job(
     jobset: JobSet | None,
     fleet: Fleet,
     measures: JobMeasures,
-    behind: Mapping[int, int],
+    steps_behind: Mapping[int, int],
     gpus: tuple[str, ...],
     pass_line: float,
     diagnosis: Diagnosis | None = None,
 ) -> JobSample:
-    """State of the job by snapshot and measurements, for its alarms; `diagnosis`: the rank that the others wait for."""
+    """A job's state for its alarms, by snapshot and measurements; `diagnosis` names the rank that others wait for."""
     every = pod_slots(jobset, fleet) if jobset else ()
     track = measures.track
     last = track.last if track else None
@@ -100,7 +100,7 @@ def sample_job(
         failed_tests=tuple(
             (str(each.name), f"busbw: {judged.why}") for each, judged in tests if judged.passing is NcclResult.FAILED
         ),
-        behind=tuple((rank, by) for rank, by in behind.items() if by),
+        behind=tuple((rank, by) for rank, by in steps_behind.items() if by),
         gpus=gpus,
         failed=_failure_text(jobset, fleet) if jobset else "",
         stopped=jobset is None or bool(jobset.deleting_since),
@@ -123,15 +123,15 @@ def sample_job(
     )
 
 
-def _with_kept_end(found: JobSample, jobset: JobSet, fleet: Fleet, progress: JobProgress) -> JobSample:
-    """The state of a job whose program has ended while its pods are kept."""
+def _with_kept_end(sample: JobSample, jobset: JobSet, fleet: Fleet, progress: JobProgress) -> JobSample:
+    """The sample, marked as ended if the program has ended although the pods are kept."""
     if not is_kept(jobset, progress) or progress.end is None:
-        return found
+        return sample
     health = job_health(jobset, fleet, job_progress=progress)
     failed = progress.reason if progress.end.code else ""
     kept = "" if progress.in_use or not jobset.gpus else f"{health.state}: {health.words}"
     return replace(
-        found,
+        sample,
         trained=True,
         ended_at=progress.end.time,
         kept=kept,
@@ -162,7 +162,7 @@ def _open_log(cluster: WatchedCluster, pod: Pod) -> LogStream:
     from console.logs.container_log import LogRequest, LogStream
 
     wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL_LINES)
-    return LogStream(cluster.current_connection.client, wanted, clean=Redactor().redact_lines)
+    return LogStream(cluster.current_connection.client, wanted, clean_lines=Redactor().redact_lines)
 
 
 @dataclass(frozen=True)
@@ -189,11 +189,11 @@ class _BackgroundWork:
     def __init__(self, job: str) -> None:
         self._job, self.tasks = job, dict[str, asyncio.Task[None]]()
 
-    def is_free(self, work: str) -> bool:
-        return work not in self.tasks or self.tasks[work].done()
+    def is_free(self, task_name: str) -> bool:
+        return task_name not in self.tasks or self.tasks[task_name].done()
 
-    def begin(self, work: str, coroutine: Coroutine[None, None, None]) -> None:
-        self.tasks[work] = asyncio.create_task(coroutine, name=f"{work}:{self._job}")
+    def begin(self, task_name: str, coroutine: Coroutine[None, None, None]) -> None:
+        self.tasks[task_name] = asyncio.create_task(coroutine, name=f"{task_name}:{self._job}")
 
 
 async def _cancel_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
@@ -278,7 +278,7 @@ class JobMonitor:
         return progress_of_measures(self.measures, SERVER_CLOCK.now() - self.measures.missing_seconds, self._pass_line)
 
     def needed_log_count(self, number: int) -> int:
-        """How many logs the monitor needs to follow of a job with `number` ranks."""
+        """The number of logs that the monitor has to follow of a job with `number` ranks."""
         return 1 if self._teller is not None or number < 2 else 2
 
     @property
@@ -286,17 +286,17 @@ class JobMonitor:
         return self._thresholds.busbw or self._sources.measures().pass_line
 
     async def load_earlier_phases(self) -> None:
-        """Read how long the phases of its start took in earlier runs, while it has made no step."""
+        """Read how long the start phases took in earlier runs, unless the job has made a step."""
         jobset = self._cluster.fleet.jobsets.get(self.key)
         if jobset is not None and not jobset.finished and self.measures.start is not None:
             with suppress(ConsoleError):  # then it is not known, and nothing is late by it
                 self.measures.earlier_phases = await self._sources.measures().earlier_phases(jobset)
 
-    def _sample_job(self, behind: Mapping[int, int]) -> JobSample:
+    def _sample_job(self, steps_behind: Mapping[int, int]) -> JobSample:
         fleet = self._cluster.fleet
         jobset = fleet.jobsets.get(self.key)
         diagnosis = self._sources.diagnosis(jobset.uid) if jobset is not None else None
-        found = sample_job(jobset, fleet, self.measures, behind, self.faults, self._pass_line, diagnosis)
+        found = sample_job(jobset, fleet, self.measures, steps_behind, self.faults, self._pass_line, diagnosis)
         found = replace(
             found, missing=max(self.measures.missing_seconds, self._cluster.missing_seconds("jobsets", "pods"))
         )
@@ -306,14 +306,14 @@ class JobMonitor:
         why, at = self._uninspected
         return replace(found, blamed=f"not inspected: {why}", blamed_at=at) if at > found.blamed_at else found
 
-    def _evaluate_alarms(self, now: float, look: JobSample) -> None:
+    def _evaluate_alarms(self, now: float, sample: JobSample) -> None:
         """Evaluate the alarms, and start the inspections that they call for.
 
         A late job is inspected at once, when its lateness becomes an alarm, and then after `INSPECTION_PAUSE`, each
         time twice as late, while no rank is named: a busy pod may answer too late. Where steps have become slower, NCCL
         is asked once for each slowdown which rank is late.
         """
-        self.watch.evaluate(now, look)
+        self.watch.evaluate(now, sample)
         self._store_slowdown(self.measures.track)
         stall = next((each for each in self.watch.active if each.kind is AlarmKind.STALL), None)
         since = stall.time if stall is not None else self.watch.step_at if self.watch.late else 0.0
@@ -327,7 +327,7 @@ class JobMonitor:
             self._looked = now
             self._works.begin("inspect", self._inspect_stalled(inspect))
         track = self.measures.track
-        slowdown = track.finder.slowdown if track is not None and look.running and not since else None
+        slowdown = track.finder.slowdown if track is not None and sample.running and not since else None
         slower = slowdown.words if slowdown is not None else ""
         if (
             find is not None
@@ -338,9 +338,9 @@ class JobMonitor:
             self._slower = slower
             self._works.begin("late rank", self._find_late_rank(find, track.pace()))
 
-    def _store_slowdown(self, track: TrainingRun | None) -> None:
+    def _store_slowdown(self, run: TrainingRun | None) -> None:
         """Store that steps became slower, or normal again, for consoles that read only log ends."""
-        slowdown = track.finder.slowdown if track is not None else None
+        slowdown = run.finder.slowdown if run is not None else None
         if self._sources.store_slowdown is None or slowdown == self._slowdown or self.is_lagging:
             return
         jobset = self._cluster.fleet.jobsets.get(self.key)

@@ -92,7 +92,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def moved(self) -> float:
-        """The time of the job's last step, or of the begin of its present start phase; 0.0 if unknown."""
+        """The time of the job's last step, else of the beginning of its start phase; 0.0 if unknown."""
         return self.start.since if self.start is not None else self.stepped
 
     @property
@@ -107,12 +107,12 @@ class JobProgress(Struct, frozen=True):
             and quiet > self.rhythm.alarm_after(current_config().config.alarms)
         )
 
-    def is_older_than(self, known: JobProgress | None) -> bool:
-        """Whether a log read anew has not reached the figures that are known already."""
+    def is_older_than(self, older_progress: JobProgress | None) -> bool:
+        """Whether this progress, of a log read anew, has not yet reached the figures known before."""
         return (
-            known is not None
-            and self.printed < known.printed
-            and replace(self, at=0.0, printed=0.0) != replace(known, at=0.0, printed=0.0)
+            older_progress is not None
+            and self.printed < older_progress.printed
+            and replace(self, at=0.0, printed=0.0) != replace(older_progress, at=0.0, printed=0.0)
         )
 
     @property
@@ -136,7 +136,7 @@ class JobProgress(Struct, frozen=True):
 
 
 def progress_of_tests(
-    tests: Sequence[NcclTest], at: float, pass_line: float, accelerator: str = ""
+    tests: Sequence[NcclTest], time: float, pass_line: float, accelerator: str = ""
 ) -> JobProgress | None:
     """The last test's figures with the verdict of the last finished one; None if no test has rows."""
     test = next((each for each in reversed(tests) if each.rows), None)
@@ -156,7 +156,7 @@ def progress_of_tests(
         busbw=test.peak_busbw,
         average=over.avg_busbw,
         passing=judged.passing,
-        at=at,
+        at=time,
         fault=fault,
         repeats=repeats,
         trend=trend_means(speeds),
@@ -164,12 +164,12 @@ def progress_of_tests(
     )
 
 
-def keep_previous_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
-    """The figures of a test being repeated, with the previous verdict, which the log's end no longer shows."""
+def keep_previous_verdict(older: JobProgress | None, now: JobProgress) -> JobProgress:
+    """The figures of a test that is repeated, with the verdict of its last run, which the log's end lacks."""
     running = NcclResult.RUNNING
-    if before is None or before.passing is running or now.passing is not running or now.busbw is None:
+    if older is None or older.passing is running or now.passing is not running or now.busbw is None:
         return now
-    return replace(now, passing=before.passing, average=before.average, fault=before.fault, repeats=True)
+    return replace(now, passing=older.passing, average=older.average, fault=older.fault, repeats=True)
 
 
 def trend_means(column: MetricColumn) -> tuple[float, ...]:
@@ -179,9 +179,9 @@ def trend_means(column: MetricColumn) -> tuple[float, ...]:
     return tuple(mean for start, stop in pairwise(edges) if isfinite(mean := column.mean_of(start, stop)))
 
 
-def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | None:
+def progress_of_runs(runs: Sequence[TrainingRun], time: float) -> JobProgress | None:
     """The figures of the last run that has steps; None if none has."""
-    track = next((each for each in reversed(tracks) if each.last is not None), None)
+    track = next((each for each in reversed(runs) if each.last is not None), None)
     if track is None or track.last is None:
         return None
     last, where = track.last, track.position()
@@ -210,47 +210,47 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
         cost=track.finder.cost,
         finished=track.finished,
         stepped=track.times[-1],
-        at=at,
+        at=time,
         printed=track.times[-1],
         trend=trend_means(track.columns["loss"]) if "loss" in track.columns else (),
     )
 
 
-def compare_with_earlier(found: JobProgress, earlier: Sequence[float], accelerator: str) -> JobProgress:
-    """The progress, marked as slower if `earlier` speeds of the recipe on as many GPUs were notably higher."""
-    if found.speed is None or found.finished or len(earlier) < MIN_EARLIER_RUNS:
-        return found
-    usual = median(earlier)
-    spread = median(abs(each - usual) for each in earlier)
-    if found.speed >= usual - max(SLOWER_SHARE * usual, SLOWER_SPREADS * spread):
-        return found
+def compare_with_earlier(progress: JobProgress, earlier_speeds: Sequence[float], accelerator: str) -> JobProgress:
+    """The progress, marked as slower if earlier runs of the recipe on as many GPUs were notably faster."""
+    if progress.speed is None or progress.finished or len(earlier_speeds) < MIN_EARLIER_RUNS:
+        return progress
+    usual = median(earlier_speeds)
+    spread = median(abs(each - usual) for each in earlier_speeds)
+    if progress.speed >= usual - max(SLOWER_SHARE * usual, SLOWER_SPREADS * spread):
+        return progress
     from console.metrics.gpu_metrics import MAX_MFU, peak_tflops  # most lists of jobs need nothing of GPUs
 
     peak = peak_tflops(accelerator)
-    if found.speed_metric == "tokens_per_s":
-        words = f"{found.speed:,.0f} tokens/s, {usual:,.0f} is usual here"
+    if progress.speed_metric == "tokens_per_s":
+        words = f"{progress.speed:,.0f} tokens/s, {usual:,.0f} is usual here"
     elif peak is not None and usual <= MAX_MFU * peak:
-        words = f"{100 * found.speed / peak:.0f} % MFU, {100 * usual / peak:.0f} % is usual here"
+        words = f"{100 * progress.speed / peak:.0f} % MFU, {100 * usual / peak:.0f} % is usual here"
     else:
-        words = f"{found.speed:,.0f} TFLOP/s per GPU, {usual:,.0f} is usual here"
-    return replace(found, slower="; ".join(filter(None, (found.slower, words))))
+        words = f"{progress.speed:,.0f} TFLOP/s per GPU, {usual:,.0f} is usual here"
+    return replace(progress, slower="; ".join(filter(None, (progress.slower, words))))
 
 
-def progress_of_measures(measures: JobMeasures, at: float, pass_line: float) -> JobProgress | None:
+def progress_of_measures(measures: JobMeasures, time: float, pass_line: float) -> JobProgress | None:
     """The progress according to these measurements; None if they show none."""
     tests = [each.test for each in measures.tests]
-    found = progress_of_tests(tests, at, pass_line, measures.accelerator)
+    found = progress_of_tests(tests, time, pass_line, measures.accelerator)
     if found is not None:
         printed = max(each.at for each in measures.tests)
         found = replace(found, printed=printed, stepped=printed)
     else:
-        found = progress_of_runs(measures.tracks, at)
+        found = progress_of_runs(measures.tracks, time)
     if found is None and (start := measures.start) is not None:
-        found = JobProgress(start=start, at=at, printed=start.printed)
+        found = JobProgress(start=start, at=time, printed=start.printed)
     if (end := measures.end) is not None:
         # Those of the other pods wait in a collective for the one that failed, and are busy with that.
         read = [each for each in measures.gpus if each.at > end.time and each.rank in measures.ends]
         shares = [gpu.utilization for each in read for gpu in each.gpus if gpu.utilization is not None]
         busy = any(share > 0 for share in shares) if shares else None
-        found = replace(found or JobProgress(at=at, printed=end.time), end=end, in_use=busy)
+        found = replace(found or JobProgress(at=time, printed=end.time), end=end, in_use=busy)
     return None if found is None or found.empty else found

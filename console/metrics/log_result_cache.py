@@ -42,23 +42,23 @@ _BY_JOB = ("ended", "diverged", "tested", "printing")
 
 
 class LogResultCache:
-    """Cached results of jobs' logs by JobSet uid, and the line layouts of known programs."""
+    """A file of what was found in jobs' logs, by JobSet uid, and of the line layouts of known programs."""
 
-    def __init__(self, place: Path | None = None) -> None:
-        """`place`: the cache file; None keeps the results in memory only."""
-        self._place = place
-        self._loaded, self._changed = place is None, False
+    def __init__(self, path: Path | None = None) -> None:
+        """`path`: the cache file; None keeps the results in memory only."""
+        self._place = path
+        self._loaded, self._changed = path is None, False
         self._layouts: list[LineLayout] = []  # those on disk
         self._known = _CacheContents()
 
     def ended(self, uid: str, of: bytes) -> EndedJob | None:
-        """The cached result of a job that has ended; None: its log has to be read."""
+        """The stored result of an ended job; None means that its log has to be read."""
         found = self._known.ended.get(uid)
         return found if found is not None and found.of == of else None
 
-    def diverged(self, uid: str, where: RunPosition) -> RunPosition | None:
-        """The position since which a job's loss is NaN; None if unknown or perhaps not NaN since."""
-        found, by = self._known.diverged.get(uid), where.nan_by
+    def diverged(self, uid: str, position: RunPosition) -> RunPosition | None:
+        """The stored position since which a job's loss is NaN; None if unknown, or if it had a good loss after that."""
+        found, by = self._known.diverged.get(uid), position.nan_by
         return found if found is not None and found.step is not None and by is not None and found.step >= by else None
 
     def tested(self, uid: str) -> float:
@@ -69,16 +69,16 @@ class LogResultCache:
         """The number of the pod that printed the progress of a job."""
         return self._known.printing.get(uid)
 
-    def keep(self, uid: str, **what: Any) -> None:
+    def keep(self, uid: str, **results: Any) -> None:
         """Store values for a job; each keyword is the name of the method that returns the value."""
-        for name, value in what.items():
+        for name, value in results.items():
             of = getattr(self._known, name)
             if of.get(uid) != value:
                 of[uid], self._changed = value, True
 
     @property
     def has_news(self) -> bool:
-        """Whether any value is not written to disk yet."""
+        """Whether some value is not in the file yet."""
         return self._changed or known_layouts(own_log_formats()) != self._layouts
 
     def load(self) -> None:

@@ -41,16 +41,16 @@ class LogLocation:
     pattern: str = ""  # what stands in the line; empty: the end of the log
 
 
-def locate_alarm(parts: Sequence[LogSegment], alarm: Alarm | None) -> LogLocation | None:
-    """The pod and line behind an alarm; else the pod that prints the steps; None if no pod does."""
+def locate_alarm(segments: Sequence[LogSegment], alarm: Alarm | None) -> LogLocation | None:
+    """The pod and the line that an alarm is about, else the pod that prints the steps; None if no pod does."""
     if alarm is not None:
         pattern, named = PATTERN_OF_ALARM.get(alarm.kind, ""), _POD_NUMBER.search(alarm.words)
         pods = {int(named[1])} if named else None
-        if found := find_first_matches(parts, pattern, pods) if pattern else {}:
+        if found := find_first_matches(segments, pattern, pods) if pattern else {}:
             return LogLocation(min(found.values(), key=lambda each: each.time).pod, pattern)
-        if named and any(part.rank == int(named[1]) for part in parts):
+        if named and any(part.rank == int(named[1]) for part in segments):
             return LogLocation(int(named[1]))
-    pod = find_progress_pod(parts)
+    pod = find_progress_pod(segments)
     return LogLocation(pod) if pod is not None else None
 
 
@@ -63,27 +63,27 @@ def names_number(text: str, number: float) -> bool:
     return re.search(rf"(?<![\d.]){number:.0f}(?!\d)", text.replace(",", "")) is not None
 
 
-def pods_printing_at(parts: Iterable[LogSegment], time: float) -> set[int]:
-    places = [(part, bisect_left(part.times, time - SAME_TIME_SECONDS)) for part in parts]
+def pods_printing_at(segments: Iterable[LogSegment], time: float) -> set[int]:
+    places = [(part, bisect_left(part.times, time - SAME_TIME_SECONDS)) for part in segments]
     return {part.rank for part, at in places if at < len(part) and part.times[at] <= time + SAME_TIME_SECONDS}
 
 
-def find_progress_pod(parts: Iterable[LogSegment]) -> int | None:
+def find_progress_pod(segments: Iterable[LogSegment]) -> int | None:
     """The pod that printed the latest training step; None if the last lines of none contain a step."""
-    newest = {part.rank: part for part in sorted(parts, key=lambda each: each.attempt) if len(part)}
+    newest = {part.rank: part for part in sorted(segments, key=lambda each: each.attempt) if len(part)}
     pods = sorted(newest)
     chosen = pods if len(pods) <= MAX_PODS else [pods[0], pods[-1]]
     last_steps = {pod: moment for pod in chosen if (moment := _last_step_time(newest[pod]))}
     return max(last_steps, key=lambda pod: (last_steps[pod], -pod), default=None)
 
 
-def _last_step_time(part: LogSegment) -> float:
+def _last_step_time(segment: LogSegment) -> float:
     """When the last step was printed; 0.0 if the last TAIL lines contain none."""
     parser, last = TrainingParser(own_log_formats()), 0.0
-    start = max(0, len(part) - TAIL_LINES)
-    for number, text in enumerate(part.read_texts(start, len(part))):
+    start = max(0, len(segment) - TAIL_LINES)
+    for number, text in enumerate(segment.read_texts(start, len(segment))):
         if parser.may_be_relevant(text.decode("utf-8", "replace")) and parser.feed(text + b"\n", number + 1):
-            last = part.times[start + number]
+            last = segment.times[start + number]
     return last if any(run.steps for run in parser.runs) else 0.0
 
 
@@ -102,13 +102,13 @@ def find_first_matches(parts: Iterable[LogSegment], pattern: str, pods: set[int]
     return lines
 
 
-def _find_first(part: LogSegment, wanted: re.Pattern[bytes]) -> FoundLine | None:
-    for start in range(0, len(part), SEARCH_BLOCK_LINES):
-        stop = min(len(part), start + SEARCH_BLOCK_LINES)
-        texts = part.read_texts(start, stop)
+def _find_first(segment: LogSegment, pattern: re.Pattern[bytes]) -> FoundLine | None:
+    for start in range(0, len(segment), SEARCH_BLOCK_LINES):
+        stop = min(len(segment), start + SEARCH_BLOCK_LINES)
+        texts = segment.read_texts(start, stop)
         block = b"".join([text + b"\n" for text in texts])
-        begin = next(iter(find_matching_lines(block, wanted)), None)
+        begin = next(iter(find_matching_lines(block, pattern)), None)
         if begin is not None:
             number = block.count(b"\n", 0, begin)
-            return FoundLine(part.rank, part.times[start + number], texts[number].decode("utf-8", "replace"))
+            return FoundLine(segment.rank, segment.times[start + number], texts[number].decode("utf-8", "replace"))
     return None

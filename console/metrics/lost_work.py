@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SeenFolder(NamedTuple):
-    """The state of a checkpoint folder when it was last read."""
+    """What a checkpoint folder held when it was last read."""
 
     place: str  # a folder or an address
     read: float
@@ -49,7 +49,7 @@ class LostWork(NamedTuple):
         return self.gpus * max(0.0, (self.until or now) - self.since) / 3600 if self.since else None
 
     def cost(self, now: float) -> str:
-        """The lost GPU-time as text, such as "6.1 GPU-hours", "up to" if it may be less."""
+        """The lost GPU-time as text: "6.1 GPU-hours", with "up to" if it may be less."""
         hours = self.gpu_hours(now)
         if hours is None:
             return "how much is not known"
@@ -75,17 +75,17 @@ def find_lost_work(
     spans: Sequence[TimeSpan],
     now: float,
     *,
-    place: str = "",
+    path: str = "",
     folder: SeenFolder | None = None,
-    unread: str = "",
+    why_unread: str = "",
 ) -> LostWork | None:
-    """The work a job would lose; None if nothing. `spans`, `place`: by its log; `unread`: why it was not read."""
+    """The work that a job would lose, None if none. `spans`, `path`: by its log; `why_unread`: why it was not read."""
     gpus, started, containers = _running_gpus(jobset, fleet)
     complete = folder is not None and folder.complete
     if not gpus or (recipe_kind(jobset.recipe) is RecipeKind.NCCL and not complete):
         return None
-    if unread:
-        return LostWork(gpus, started, why=unread)
+    if why_unread:
+        return LostWork(gpus, started, why=why_unread)
     steps = [span for span in spans if span.kind is SpanKind.FIRST or span.steps > 0]
     if not steps and not complete:
         return LostWork(gpus, started, why="its log tells of no step")
@@ -98,7 +98,7 @@ def find_lost_work(
         last = folder.at, folder.step
     if last is None and over:
         return None  # what was not saved then is gone already
-    stays = jobset.outlives_pods((folder.place if folder is not None else "") or place)
+    stays = jobset.outlives_pods((folder.place if folder is not None else "") or path)
     if last is not None and stays:
         return LostWork(gpus, max(last[0], containers), last[1], last[0], by_folder=saved is None) if not over else None
     if last is not None:
@@ -114,14 +114,14 @@ def find_lost_work(
 def find_followed_lost_work(
     jobset: JobSet, fleet: Fleet, measures: JobMeasures, folder: SeenFolder | None, now: float
 ) -> LostWork | None:
-    """The work that a job would lose whose log is followed or was read to its end."""
+    """The work that a job would lose if it ended now, where its log is followed or was read to its end."""
     unread = "its log of before is still being read" if measures.is_reading_old_lines else ""
     if measures.unread and not any(measures.tracks):
         unread = unread_words(measures.unread[0])
     if measures.tests and not (folder is not None and folder.complete):
         return None
     spans = measures.list_spans(now, current_config().config.alarms)
-    return find_lost_work(jobset, fleet, spans, now, place=saved_folder(measures), folder=folder, unread=unread)
+    return find_lost_work(jobset, fleet, spans, now, path=saved_folder(measures), folder=folder, why_unread=unread)
 
 
 def unread_words(error: ConsoleError) -> str:

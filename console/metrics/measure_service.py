@@ -53,13 +53,13 @@ class UsualFigures(Protocol):
 
 
 class UsedRunHistory(Protocol):
-    """The run history as measurements use it: earlier runs are read, and figures of current ones recorded."""
+    """The part of the run history that measurements use: they read earlier runs and record figures."""
 
     @property
     def earlier(self) -> UsualFigures: ...
     async def record_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None: ...
     async def record_training(
-        self, namespace: str, name: str, where: RunPosition, speeds: Mapping[str, float]
+        self, namespace: str, name: str, position: RunPosition, speeds: Mapping[str, float]
     ) -> None: ...
 
 
@@ -104,15 +104,15 @@ class MeasureService:
         self,
         cluster: WatchedCluster,
         logs: Callable[[], LogService],
-        runs: Callable[[], UsedRunHistory],
+        run_history: Callable[[], UsedRunHistory],
         find_monitored: Callable[[Key], JobMeasures | None] = lambda _: None,
         *,
-        place: Path | None = None,
+        path: Path | None = None,
         read_tail: Callable[[Pod, int], Awaitable[list[LogLine]]] | None = None,
     ) -> None:
-        """`place`: file of the stored tests; `read_tail`: reads the end of a log instead of the cluster."""
-        self._cluster, self._logs, self._runs = cluster, logs, runs
-        self._place = place
+        """`path` is the file of stored tests; `read_tail` reads the end of a log instead of the cluster."""
+        self._cluster, self._logs, self._runs = cluster, logs, run_history
+        self._place = path
         self._shared: dict[Key, _SharedMeasures] = {}
         self._kept: dict[Path, NcclHistory] = {}
         self._reading: asyncio.Task[tuple[MeasuredTest, ...]] | None = None
@@ -257,7 +257,7 @@ class MeasureService:
             await self._record_results(measures)
 
     async def _update_progress_bars(self, measures: JobMeasures, log: JobLog) -> None:
-        """Feed progress bars that change: they show that their ranks are alive."""
+        """Feed the progress bars that have changed, as a sign that their ranks are alive."""
         before: dict[int, str] = {}
         while True:
             drawn = log.progress_bars()

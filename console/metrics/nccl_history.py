@@ -51,17 +51,19 @@ class MeasuredTest(Struct, frozen=True):
         return average if average is not None else self.test.peak_busbw
 
 
-def comparable_tests(tests: Iterable[MeasuredTest], shown: MeasuredTest) -> list[MeasuredTest]:
-    """Finished tests like `shown` without wrong values, of other jobs or attempts, newest first."""
-    program, ranks, kind, gpu = shown.comparison_key  # without a kind before its first row
-    ended = (each for each in tests if each.name != shown.name and each.test.finished and each.test.ok is not False)
+def comparable_tests(tests: Iterable[MeasuredTest], shown_test: MeasuredTest) -> list[MeasuredTest]:
+    """The finished tests of other jobs or attempts that are like `shown_test` and had no wrong values, newest first."""
+    program, ranks, kind, gpu = shown_test.comparison_key  # without a kind before its first row
+    ended = (
+        each for each in tests if each.name != shown_test.name and each.test.finished and each.test.ok is not False
+    )
     keys = ((each, each.comparison_key) for each in ended)
     found = [(each, key[2]) for each, key in keys if key == (program, ranks, kind or key[2], gpu)]
     return [] if len({own for _, own in found}) > 1 else sorted((each for each, _ in found), key=lambda each: -each.at)
 
 
 class UsualBandwidth(Struct, frozen=True):
-    """Bandwidth that earlier tests of the same kind reached at each size: lowest, median and highest, GB/s."""
+    """The bandwidths of earlier tests of one kind at each message size: lowest, median and highest, in GB/s."""
 
     tests: int
     sizes: dict[int, tuple[float, float, float]] = field(default_factory=dict)
@@ -87,7 +89,7 @@ def usual_bandwidth(tests: Sequence[MeasuredTest]) -> UsualBandwidth | None:
 
 
 class SizeDifference(Struct, frozen=True):
-    """The bandwidth of two tests at one message size: GB/s of the better halves."""
+    """The bandwidths of two tests at one message size: GB/s, the mean of the better half of each."""
 
     size: int
     before: float | None
@@ -99,16 +101,16 @@ class SizeDifference(Struct, frozen=True):
         return self.after / self.before - 1 if self.before and self.after is not None else None
 
 
-def compare_sizes(before: NcclTest, after: NcclTest) -> tuple[SizeDifference, ...]:
+def compare_sizes(old_test: NcclTest, new_test: NcclTest) -> tuple[SizeDifference, ...]:
     """Compare two tests at each message size that either has."""
-    left = {row.size: row.best_busbw for row in before.rows}
-    right = {row.size: row.best_busbw for row in after.rows}
+    left = {row.size: row.best_busbw for row in old_test.rows}
+    right = {row.size: row.best_busbw for row in new_test.rows}
     return tuple(SizeDifference(size, left.get(size), right.get(size)) for size in sorted(left | right))
 
 
-def mean_speedup(before: NcclTest, after: NcclTest) -> float | None:
+def mean_speedup(old_test: NcclTest, new_test: NcclTest) -> float | None:
     """Mean fraction by which the later test is faster, over common sizes, from 8 MiB up if there are any."""
-    shares = [(each.size, each.share) for each in compare_sizes(before, after) if each.share is not None]
+    shares = [(each.size, each.share) for each in compare_sizes(old_test, new_test) if each.share is not None]
     large = [share for size, share in shares if size and log2(size) >= 23] or [share for _, share in shares]
     return sum(large) / len(large) if large else None
 
@@ -173,8 +175,8 @@ def default_path() -> Path:
 class NcclHistory:
     """The tests stored in one file. If the file cannot be used, `note` says why and nothing is stored."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    def __init__(self, file_path: Path) -> None:
+        self.place = file_path
         self.note = ""  # what is wrong with the file; empty: nothing
         self.tests: tuple[MeasuredTest, ...] = ()  # the newest, newest first
         self.nodes: dict[str, NodeBandwidth] = {}  # the bandwidth of each in these
@@ -194,7 +196,7 @@ class NcclHistory:
             await to_thread(self._append_to_file, fresh)
 
     def _keep_newest(self, tests: Iterable[MeasuredTest]) -> list[MeasuredTest]:
-        """Keep the newest of these and of those before; returns those that were not stored as they are."""
+        """Store the newest of the old tests and these; returns those that are new or changed."""
         fresh = {}
         for each in tests:
             content = hash(
@@ -216,7 +218,7 @@ class NcclHistory:
     def _read_new_lines(self) -> list[MeasuredTest]:
         """The tests that this and other consoles have appended since the last time."""
         try:
-            with os.fdopen(open_own_file(self.place, most=MAX_FILE_BYTES), "rb") as file:
+            with os.fdopen(open_own_file(self.place, max_bytes=MAX_FILE_BYTES), "rb") as file:
                 number = os.fstat(file.fileno()).st_ino
                 self._end = file.seek(self._end if number == self._file else 0)
                 data = file.read(MAX_FILE_BYTES)

@@ -52,12 +52,12 @@ def _visible_state(progress: JobProgress) -> tuple[object, ...]:
     return replace(progress, at=0.0, printed=0.0), progress.eta, progress.late
 
 
-def find_end(lines: Sequence[LogLine], pod: int, failed: PodSlot | None) -> LogEnd | None:
-    """How a pod's program ended, by the end of its log; `failed`: the first failed pod of a failed job."""
-    if failed is None or failed.number != pod:
+def find_end(lines: Sequence[LogLine], pod: int, failed_pod: PodSlot | None) -> LogEnd | None:
+    """The end of a pod's program by the end of its log; `failed_pod` is the first failed pod of a failed job."""
+    if failed_pod is None or failed_pod.number != pod:
         return find_log_end(lines, pod, SERVER_CLOCK.now())
-    when = failed.ended.finished if failed.ended else 0.0
-    return read_end([line.text for line in lines], failed.exit_code or 1, when, pod, kept=False)
+    when = failed_pod.ended.finished if failed_pod.ended else 0.0
+    return read_end([line.text for line in lines], failed_pod.exit_code or 1, when, pod, is_previous=False)
 
 
 def _keep_only(uids: Collection[str], *kept: dict[str, Any]) -> None:
@@ -67,10 +67,10 @@ def _keep_only(uids: Collection[str], *kept: dict[str, Any]) -> None:
 
 
 class NanOnsetFinder:
-    """Finds the step at which the loss became NaN by reading the log back, once for all readers."""
+    """Finds the step at which a loss became NaN by reading the log backwards, once for all who ask."""
 
-    def __init__(self, read_tail: ReadTail, learned: Callable[[], LogResultCache] = LogResultCache) -> None:
-        self._read_tail, self._learned = read_tail, learned
+    def __init__(self, read_tail: ReadTail, log_cache: Callable[[], LogResultCache] = LogResultCache) -> None:
+        self._read_tail, self._learned = read_tail, log_cache
         self._known: dict[str, RunPosition] = {}  # by the uid of the JobSet
         self._searched: set[str] = set()  # whose logs were read back to where the loss was lost, or as far as that goes
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -83,28 +83,28 @@ class NanOnsetFinder:
         self._searched.intersection_update(uids)
 
     async def complete(self, measures: JobMeasures, uid: str, pods: Sequence[Pod]) -> None:
-        """Search older log lines for the step since which the loss is NaN, if it is still unknown."""
+        """Add to the measures the step since which the loss is NaN, searched in older lines if still unknown."""
         if measures.needs_nan_search and measures.track is not None:
             measures.track.earlier = await self.find_onset(uid, pods, measures.track.position())
 
-    async def find_onset(self, uid: str, pods: Sequence[Pod], where: RunPosition, since: float = 0.0) -> RunPosition:
-        """`where` with the step at which the loss became NaN, if the log of one of these pods still has it."""
+    async def find_onset(self, uid: str, pods: Sequence[Pod], position: RunPosition, since: float = 0.0) -> RunPosition:
+        """`position` with the step at which the loss became NaN, if the log of one of these pods still has it."""
         async with self._locks[uid]:
             if uid in self._known:
-                where = where.with_nan_onset(self._known[uid])
-            if where.nan and where.nan_from is None and uid not in self._searched:
-                learned, by, last = self._learned(), where.nan_by or 0, where.step or 0
-                if (earlier := learned.diverged(uid, where)) is not None:
-                    where = where.with_nan_onset(earlier)
+                position = position.with_nan_onset(self._known[uid])
+            if position.nan and position.nan_from is None and uid not in self._searched:
+                learned, by, last = self._learned(), position.nan_by or 0, position.step or 0
+                if (earlier := learned.diverged(uid, position)) is not None:
+                    position = position.with_nan_onset(earlier)
                 else:
                     for pod in pods:
-                        if (found := await self._read_earlier_position(uid, pod, where, since)) is not None:
-                            where = where.with_nan_onset(found)
+                        if (found := await self._read_earlier_position(uid, pod, position, since)) is not None:
+                            position = position.with_nan_onset(found)
                             break
                 if uid in self._searched or (earlier is not None and (earlier.step or 0) < (by + last) / 2):
-                    learned.keep(uid, diverged=where)
-            self._known[uid] = where
-        return where
+                    learned.keep(uid, diverged=position)
+            self._known[uid] = position
+        return position
 
     async def _read_earlier_position(self, uid: str, pod: Pod, where: RunPosition, since: float) -> RunPosition | None:
         with suppress(ConsoleError, TimeoutError):  # then it says that it is not known
@@ -120,7 +120,7 @@ class NanOnsetFinder:
 
 
 class _ReadLogs(Struct):
-    """The figures found at the ends of a job's logs."""
+    """What was found in the last lines of a job's logs."""
 
     progress: JobProgress | None = None
     by_steps: bool = False  # whether one of them shows steps or rows; else all were read
@@ -129,12 +129,12 @@ class _ReadLogs(Struct):
 
     @property
     def newest(self) -> float:
-        """When the last line was printed; 0.0 if there is none."""
+        """The print time of the latest line; 0.0 if there is none."""
         return max((lines[-1].time for lines in self.tails.values() if lines), default=0.0)
 
 
 class ProgressSource(Protocol):
-    """The source of test history, earlier runs and measurements of followed jobs for `JobProgressReader`."""
+    """What `JobProgressReader` reads besides logs: test history, earlier runs, measurements of followed jobs."""
 
     @property
     def pass_line(self) -> float: ...
@@ -146,19 +146,19 @@ class ProgressSource(Protocol):
 
 
 class JobProgressReader:
-    """The last known progress of each job, for lists of jobs."""
+    """Finds the progress of each job from the ends of its logs, for lists of jobs; the last result is kept."""
 
     def __init__(
         self,
         cluster: WatchedCluster,
         service: ProgressSource,
         read_tail: ReadTail | None = None,
-        learned: Callable[[], LogResultCache] | None = None,
+        log_cache: Callable[[], LogResultCache] | None = None,
     ) -> None:
         self._cluster, self._service = cluster, service
         self._read_tail = read_tail or self._read_tail_of_log
         self._unstored = LogResultCache()
-        self._learned = learned or (lambda: self._unstored)
+        self._learned = log_cache or (lambda: self._unstored)
         self.beginnings = NanOnsetFinder(self._read_tail, self._learned)
         self.known: dict[str, JobProgress] = {}  # by the uid of the JobSet
         self._asked: dict[str, float] = {}
@@ -240,25 +240,25 @@ class JobProgressReader:
             await asyncio.to_thread(learned.store)
         return changed
 
-    def _progress_of_followed(self, jobset: JobSet, live: JobMeasures) -> JobProgress | None:
-        if live.is_reading_old_lines:
+    def _progress_of_followed(self, jobset: JobSet, measures: JobMeasures) -> JobProgress | None:
+        if measures.is_reading_old_lines:
             return None
-        found = progress_of_measures(live, SERVER_CLOCK.now() - live.missing_seconds, self._service.pass_line)
-        return found if found is not None and self._has_caught_up(jobset.uid, live, found) else None
+        found = progress_of_measures(measures, SERVER_CLOCK.now() - measures.missing_seconds, self._service.pass_line)
+        return found if found is not None and self._has_caught_up(jobset.uid, measures, found) else None
 
     async def _store_compared(
-        self, jobset: JobSet, found: JobProgress, accelerator: str, tails: Tails = MappingProxyType({})
+        self, jobset: JobSet, progress: JobProgress, accelerator: str, tails: Tails = MappingProxyType({})
     ) -> bool:
         """Store the progress, compared with earlier runs; returns whether it changed."""
-        if found.speed is not None:
-            earlier = await self._service.earlier_speeds(jobset, found.speed_metric)
-            found = compare_with_earlier(found, earlier, accelerator)
-        return self._store_progress(jobset.uid, await self._find_end(jobset, found, tails))
+        if progress.speed is not None:
+            earlier = await self._service.earlier_speeds(jobset, progress.speed_metric)
+            progress = compare_with_earlier(progress, earlier, accelerator)
+        return self._store_progress(jobset.uid, await self._find_end(jobset, progress, tails))
 
-    async def _find_end(self, jobset: JobSet, found: JobProgress, tails: Tails) -> JobProgress:
-        """The progress with how the program ended, searched in the logs of all pods (`tails`: read just now)."""
-        if not found.late or found.nan or jobset.finished:
-            return found
+    async def _find_end(self, jobset: JobSet, progress: JobProgress, tails: Tails) -> JobProgress:
+        """The progress with the program's end, searched in the logs of all pods; those in `tails` were just read."""
+        if not progress.late or progress.nan or jobset.finished:
+            return progress
         uid, now = jobset.uid, time.monotonic()
         if now > self._looked.get(uid, -LOOK_AGAIN_SECONDS) + LOOK_AGAIN_SECONDS:
             every = [(slot.number, slot.pod) for slot in pod_slots(jobset, self._cluster.fleet) if slot.pod]
@@ -273,24 +273,24 @@ class JobProgressReader:
 
             ends = await asyncio.gather(*(read_end(*each) for each in every[:MAX_PODS_LOOKED_AT]))
             self._looked[uid], self._ends[uid] = now, combine_ends(filter(None, ends))
-        return replace(found, end=self._ends[uid])
+        return replace(progress, end=self._ends[uid])
 
-    def _has_caught_up(self, uid: str, measures: JobMeasures, found: JobProgress) -> bool:
+    def _has_caught_up(self, uid: str, measures: JobMeasures, progress: JobProgress) -> bool:
         """Whether a newly followed log has reached the known progress, after which the log is used instead.
 
         On a busy machine old lines are read with pauses, and nothing shows during a pause that more of them will
         follow.
         """
-        if self._believed.get(uid) is not measures and found.is_older_than(self.known.get(uid)):
+        if self._believed.get(uid) is not measures and progress.is_older_than(self.known.get(uid)):
             return False
         self._believed[uid] = measures
         return True
 
-    def _store_progress(self, uid: str, found: JobProgress) -> bool:
+    def _store_progress(self, uid: str, progress: JobProgress) -> bool:
         """Store the progress of a job; returns whether it changed."""
         before = self.known.get(uid)
-        self.known[uid] = found = keep_previous_verdict(before, found)
-        return before is None or _visible_state(before) != _visible_state(found)
+        self.known[uid] = progress = keep_previous_verdict(before, progress)
+        return before is None or _visible_state(before) != _visible_state(progress)
 
     def _is_due(self, jobset: JobSet, now: float) -> bool:
         if jobset.state in {JobState.PENDING, JobState.STOPPING} or jobset.uid in self._over:
@@ -328,22 +328,22 @@ class JobProgressReader:
                 self._learned().keep(jobset.uid, ended=EndedJob(of, read.progress))
         return changed
 
-    def _likely_pods(self, jobset: JobSet, failed: PodSlot | None) -> list[tuple[int, Pod]]:
+    def _likely_pods(self, jobset: JobSet, failed_pod: PodSlot | None) -> list[tuple[int, Pod]]:
         """The pods, with their numbers, that may print the progress of the job or the reason of its end."""
         pods = [(slot.number, slot.pod) for slot in pod_slots(jobset, self._cluster.fleet) if slot.pod]
-        first = failed.number if failed else None, self._learned().printing(jobset.uid)
+        first = failed_pod.number if failed_pod else None, self._learned().printing(jobset.uid)
         likely = [*(each for number in first for each in pods if each[0] == number), *pods[:1], *pods[-1:]]
         return list(dict.fromkeys(likely))
 
     async def _read_pods(
-        self, jobset: JobSet, likely: Sequence[tuple[int, Pod]], failed: PodSlot | None, about: JobMeasures
+        self, jobset: JobSet, likely_pods: Sequence[tuple[int, Pod]], failed_pod: PodSlot | None, measures: JobMeasures
     ) -> _ReadLogs:
         """Read the ends of these pods' logs up to the first that shows progress."""
         is_test = recipe_kind(jobset.recipe) is RecipeKind.NCCL
         number_of_lines = STEP_TAIL_LINES if jobset.finished and not is_test else TABLE_TAIL_LINES
-        number_of_lines = max(number_of_lines, FAILURE_TAIL_LINES if failed else 0)
+        number_of_lines = max(number_of_lines, FAILURE_TAIL_LINES if failed_pod else 0)
         ends, read = list[LogEnd](), _ReadLogs()
-        for number, pod in likely:
+        for number, pod in likely_pods:
             if pod.main is None or pod.main.state == "waiting":
                 continue
             try:
@@ -352,29 +352,29 @@ class JobProgressReader:
             except (ConsoleError, TimeoutError) as error:
                 read.errors.append(error)  # the list stays as it was; the job's page says why it cannot be read
                 continue
-            ends += filter(None, [find_end(lines, number, failed)])
+            ends += filter(None, [find_end(lines, number, failed_pod)])
             read.progress = await self._read_rank(jobset, number, pod, lines, combine_ends(ends))
             if read.progress is not None:
                 read.by_steps = True
                 return read
             for line in lines:
-                about.feed_start(number, line.time, line.text)
+                measures.feed_start(number, line.time, line.text)
         if ends:
             printed = max(each.time for each in ends)
             read.progress = JobProgress(end=combine_ends(ends), at=SERVER_CLOCK.now(), printed=printed)
         return read
 
-    async def _store_start(self, jobset: JobSet, start: StartPhase | None) -> bool:
+    async def _store_start(self, jobset: JobSet, phase: StartPhase | None) -> bool:
         """Store the start phase of a job without steps; returns whether it changed."""
         known = self.known.get(jobset.uid)
         if known is not None and known.start is None:
             return False
         usual = await self._service.earlier_phases(jobset)
-        start = pull_phase(pod_slots(jobset, self._cluster.fleet), usual.get(PULL_PHASE, 0.0)) or start
-        if start is None:
+        phase = pull_phase(pod_slots(jobset, self._cluster.fleet), usual.get(PULL_PHASE, 0.0)) or phase
+        if phase is None:
             return False
-        start = replace(start, longest=usual.get(start.name, 0.0))
-        return self._store_progress(jobset.uid, JobProgress(start=start, at=SERVER_CLOCK.now(), printed=start.printed))
+        phase = replace(phase, longest=usual.get(phase.name, 0.0))
+        return self._store_progress(jobset.uid, JobProgress(start=phase, at=SERVER_CLOCK.now(), printed=phase.printed))
 
     async def _read_rank(
         self, jobset: JobSet, rank: int, pod: Pod, lines: Sequence[LogLine], end: LogEnd | None

@@ -75,7 +75,7 @@ class StartPhase(Struct, frozen=True):
         return self.words(now) if self.name and self.longest and now - self.since > limit else ""
 
     def stalled(self, now: float, limits: Thresholds) -> bool:
-        """Whether the phase is late, and the log silent for longer than the whole phase ever took."""
+        """Whether the phase is late and the log has been silent for longer than such a phase ever took as a whole."""
         quiet = now - max(self.since, self.printed)
         return bool(self.late(now)) and quiet > max(limits.stall, self.longest)
 
@@ -102,14 +102,14 @@ class StartRecorder:
         self._stage = ""
         self._whole: bool | None = None  # whether its log is read from the beginning; None: nothing is read yet
 
-    def feed(self, time: float, text: str, started: float = 0.0) -> None:
-        """Use a line to find the phase; `started`: when its container started, 0.0 if unknown.
+    def feed(self, time: float, text: str, started_at: float = 0.0) -> None:
+        """Use a line to find the phase; `started_at`: when its container started, 0.0 if unknown.
 
         If only the end of the log is read, a line of a later moment may look like one of the start.
         """
         if self._whole is None:
-            self._whole = time - started <= _LOG_START_SECONDS
-        if time < started:
+            self._whole = time - started_at <= _LOG_START_SECONDS
+        if time < started_at:
             return
         if text.strip():
             self.printed, self.line = time, text.strip()[:MAX_LAST_LINE_CHARACTERS]
@@ -117,20 +117,20 @@ class StartRecorder:
             failed = found.group(4) is None and found.group(3) is None and found.group(5) is None
             self._whole = True
             self._stage = f"stage {found.group(1)} {found.group(2)[:MAX_STAGE_CHARACTERS]}" if found.group(3) else ""
-            self._begin_phase(self._stage, time, ended=not failed)
+            self._begin_phase(self._stage, time, has_ended=not failed)
         elif self._whole and any(hint in text for hint in _PHASE_HINTS):
             mark = next((name for name, pattern in _PHASE_LINES if pattern.search(text)), "")
             if mark:
-                self._begin_phase(f"{mark} ({self._stage})" if self._stage else mark, time, ended=True)
+                self._begin_phase(f"{mark} ({self._stage})" if self._stage else mark, time, has_ended=True)
 
     def end(self, time: float) -> None:
         """Record that the first step was made."""
-        self._begin_phase("", time, ended=True)
+        self._begin_phase("", time, has_ended=True)
 
-    def _begin_phase(self, name: str, time: float, *, ended: bool) -> None:
+    def _begin_phase(self, name: str, time: float, *, has_ended: bool) -> None:
         if name == self.name:
             return
-        if self.name and ended and (self.name in self.took or len(self.took) < MAX_PHASES):
+        if self.name and has_ended and (self.name in self.took or len(self.took) < MAX_PHASES):
             self.took[self.name] = max(self.took.get(self.name, 0.0), time - self.since)
         self.name, self.since = name, time
 
@@ -143,16 +143,16 @@ def pull_seconds(ranks: Sequence[PodSlot]) -> float:
 
 
 def pull_phase(ranks: Sequence[PodSlot], longest: float) -> StartPhase | None:
-    """The image pull of pods that are on nodes and have not started; None if there are none."""
+    """The image pull of pods that have a node and have not started, as a phase; None if there are none."""
     pods = [rank.pod for rank in ranks if rank.pod is not None and not rank.restarts]
     since = [each.started for each in pods if each.started and each.main is not None and each.main.state == "waiting"]
     return StartPhase(PULL_PHASE, min(since), longest=longest) if since else None
 
 
-def longest_phases(runs: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """How long each phase took at most in any of these runs; older records call a launcher's stage a step."""
+def longest_phases(phase_seconds: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The longest duration of each phase in these runs, by name; older records call a launcher's stage a step."""
     found: dict[str, float] = {}
-    for recorded, seconds in (phase for run in runs for phase in run.items()):
+    for recorded, seconds in (phase for run in phase_seconds for phase in run.items()):
         name = re.sub(r"\bstep (?=\d)", "stage ", recorded)
         found[name] = max(found.get(name, 0.0), seconds)
     return found

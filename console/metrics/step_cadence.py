@@ -38,16 +38,16 @@ _ROW_TIME_FACTOR = 5.0  # times the estimate, as people ask for more rounds than
 
 
 class StepCadence(Struct, frozen=True):
-    """The regularity of a run's steps, in seconds."""
+    """How regularly a run makes its steps: pace, pauses and times of lines, in seconds."""
 
     pace: float  # of one step
     between: float = 0.0  # usually from one line that tells of a step to the next
     pause: float = 0.0  # the longest between two such lines, but for the start, restarts, and those made only once
     early: bool = False  # of fewer than MIN_STEPS_FOR_PACE steps: the longest of them
 
-    def usual(self, printed: float | None) -> float:
-        """Seconds that a step usually takes: as printed, or between two lines if that is longer."""
-        return max(self.pace, printed or 0.0)
+    def usual(self, printed_seconds: float | None) -> float:
+        """The seconds that a step usually takes: as printed, or between two lines if that is longer."""
+        return max(self.pace, printed_seconds or 0.0)
 
     @property
     def soonest_late(self) -> float:
@@ -55,13 +55,13 @@ class StepCadence(Struct, frozen=True):
         return max(_LATE_FACTOR * self.between, _LATE_PAUSE_FACTOR * self.pause)
 
     def late_after(self, limits: Thresholds) -> float:
-        """Seconds after the last step after which the next one counts as late."""
+        """The seconds after the last step from which on the next one is late."""
         soonest = max(min(_MIN_LATE_SECONDS, limits.late), min(limits.late_steps, _MIN_LATE_STEPS) * self.pace)
         usual = max(min(limits.late, limits.late_steps * self.pace), _EARLY_LATE_SECONDS if self.early else 0.0)
         return max(soonest, usual, self.soonest_late)
 
     def alarm_after(self, limits: Thresholds) -> float:
-        """Seconds after the last step after which the missing step raises an alarm."""
+        """The seconds after the last step from which on an alarm is raised."""
         pause = max(self.pause, MAX_SINGLE_PAUSE / _ALARM_PAUSE_FACTOR if self.early else 0.0)
         return max(
             limits.stall, limits.stall_steps * self.pace, _ALARM_FACTOR * self.between, _ALARM_PAUSE_FACTOR * pause
@@ -69,7 +69,7 @@ class StepCadence(Struct, frozen=True):
 
 
 def pace_by_timestamps(numbers: Sequence[float], times: Sequence[float], paced_from: int) -> float | None:
-    """Seconds per step by the print times of the latest lines; a pause counts as the steps it is made for."""
+    """Seconds per step by the times of the latest lines; a regular pause is shared among its steps."""
     if len(times) < 3:
         return None
     first = max(1, len(times) - RECENT_STEPS)
@@ -96,50 +96,50 @@ def pace_by_timestamps(numbers: Sequence[float], times: Sequence[float], paced_f
 
 
 def _steady_pace(
-    numbers: Sequence[float], times: Sequence[float], first: int, paced_from: int, longest: float
+    numbers: Sequence[float], times: Sequence[float], first_index: int, paced_from: int, longest: float
 ) -> float:
-    """Seconds per step by the lines from `first` on and by earlier ones of the same pace, none after `longest`."""
-    pace = (times[-1] - times[first]) / (numbers[-1] - numbers[first])
-    while first - RECENT_STEPS >= paced_from and len(times) - first < STEADY:
-        before = first - RECENT_STEPS
-        if max(after - each for each, after in pairwise(times[before : first + 1])) > longest:
+    """Seconds per step by the lines from `first_index` on and earlier ones of the same pace, none after `longest`."""
+    pace = (times[-1] - times[first_index]) / (numbers[-1] - numbers[first_index])
+    while first_index - RECENT_STEPS >= paced_from and len(times) - first_index < STEADY:
+        before = first_index - RECENT_STEPS
+        if max(after - each for each, after in pairwise(times[before : first_index + 1])) > longest:
             break
-        steps, earlier = numbers[first] - numbers[before], times[first] - times[before]
+        steps, earlier = numbers[first_index] - numbers[before], times[first_index] - times[before]
         if steps <= 0 or abs(earlier / steps - pace) > ALIKE * pace:
             break
-        first = before
-    return (times[-1] - times[first]) / (numbers[-1] - numbers[first])
+        first_index = before
+    return (times[-1] - times[first_index]) / (numbers[-1] - numbers[first_index])
 
 
 def _pace_around_pause(
-    numbers: Sequence[float], times: Sequence[float], began: int, ended: int, first: int, paced_from: int
+    numbers: Sequence[float], times: Sequence[float], began: int, end_index: int, first_index: int, paced_from: int
 ) -> float | None:
-    """Seconds per step where one pause, between the steps `began` and `ended`, is among those from `first` on.
+    """Seconds per step where one pause, from step `began` to `end_index`, is among those from `first_index` on.
 
     A pause that was made before counts with the steps since the one before. A pause made only once, as when somebody
     stopped the ranks for a moment, does not count. Slow steps close together are one pause.
     """
-    longest = times[ended] - times[began - 1]
+    longest = times[end_index] - times[began - 1]
     for before in range(began - MIN_STEPS_FOR_PACE, max(paced_from, began - PAUSE_HISTORY_STEPS) - 1, -1):
-        steps = numbers[ended] - numbers[before]
+        steps = numbers[end_index] - numbers[before]
         if steps > 0 and times[before] - times[before - 1] >= longest / 2:
-            return (times[ended] - times[before]) / steps
-    steps = numbers[-1] - numbers[first] - (numbers[ended] - numbers[began - 1])
-    took = times[-1] - times[first] - longest
+            return (times[end_index] - times[before]) / steps
+    steps = numbers[-1] - numbers[first_index] - (numbers[end_index] - numbers[began - 1])
+    took = times[-1] - times[first_index] - longest
     return took / steps if steps > 0 and took > 0 else None
 
 
-def seconds_to_end(steps: float, pace: float, quiet: float) -> float | None:
-    """Seconds until so many more steps are made, `quiet` after the last; None after a silence that proves it wrong."""
-    left, quiet = max(0.0, steps * pace), max(0.0, quiet)
-    return None if quiet > 2 * left + 60 else max(0.0, left - quiet)
+def seconds_to_end(steps: float, pace: float, silent_seconds: float) -> float | None:
+    """The seconds for so many more steps, `silent_seconds` after the last; None if the silence disproves it."""
+    left, silent_seconds = max(0.0, steps * pace), max(0.0, silent_seconds)
+    return None if silent_seconds > 2 * left + 60 else max(0.0, left - silent_seconds)
 
 
-def format_late_step(quiet: float, step: int | None, pace: float | None) -> str:
+def format_late_step(silent_seconds: float, step: int | None, pace: float | None) -> str:
     """How late the next step is: "no step for 34 s after step 9, usually one takes 2.8 s"."""
     after = f" after step {step:,}" if step is not None else ""
     usual = f", usually one takes {_format_seconds(pace)}" if pace else ""
-    return f"no step for {format_duration(quiet)}{after}{usual}"
+    return f"no step for {format_duration(silent_seconds)}{after}{usual}"
 
 
 def cadence_of_rows(test: NcclTest) -> StepCadence | None:
@@ -154,10 +154,11 @@ def cadence_of_rows(test: NcclTest) -> StepCadence | None:
     return StepCadence(pace, max(_ROW_SECONDS, _ROW_TIME_FACTOR * pace))
 
 
-def format_late_row(quiet: float, size: int, pace: float) -> str:
+def format_late_row(silent_seconds: float, size: int, pace: float) -> str:
     """How late the next row of an NCCL test is: "no row for 65 s after that of 64 MiB, …"."""
     of = f"{size >> 20:,} MiB" if size >= 1 << 20 else f"{size:,} bytes"
-    return f"no row for {format_duration(quiet)} after that of {of}, the next one takes about {_format_seconds(pace)}"
+    silence = format_duration(silent_seconds)
+    return f"no row for {silence} after that of {of}, the next one takes about {_format_seconds(pace)}"
 
 
 def _format_seconds(value: float) -> str:

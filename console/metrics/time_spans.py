@@ -52,7 +52,7 @@ PARTS_OF_STEP = 1000  # in so many parts of a step `first` tells the share of a 
 
 
 class TimeSpan(Struct, frozen=True, array_like=True):
-    """The activity of a job from `start` to `end` (epoch seconds); step `first` was done at start, `last` at end."""
+    """What a job did from `start` to `end` (epoch seconds): step `first` was done at the start, `last` at the end."""
 
     start: float
     end: float
@@ -67,7 +67,7 @@ class TimeSpan(Struct, frozen=True, array_like=True):
 
     @property
     def share(self) -> float:
-        """The share of each step for which others wait for the named rank; 0.0 if unknown."""
+        """The part of each step that others wait for the named rank, from 0 to 1; 0.0 if unknown."""
         return min(self.first / PARTS_OF_STEP, 1.0) if self.kind is SpanKind.NAMED else 0.0
 
 
@@ -113,10 +113,10 @@ class TimeRecorder:
     def finish(self, time: float) -> None:
         self._finished = self._finished or time
 
-    def feed_step(self, number: int, time: float, took: float | None) -> None:
-        """Add a step printed at `time`; `took`: its printed duration in seconds, if there is one."""
+    def feed_step(self, number: int, time: float, took_seconds: float | None) -> None:
+        """Add a step printed at `time`; `took_seconds`: its printed duration in seconds, if there is one."""
         if self._last is None:
-            begin = max(self._since, time - (took or 0.0))
+            begin = max(self._since, time - (took_seconds or 0.0))
             self._spans.append(TimeSpan(self._since or begin, begin, SpanKind.BEFORE, number - 1, number - 1))
             self._spans.append(TimeSpan(begin, time, SpanKind.FIRST, number - 1, number))
             self._last, self._phases = (number, time), []
@@ -199,15 +199,15 @@ class TableRecorder:
         self._since = since
         self._tables: dict[int, _TableProgress] = {}  # by their place in the log
 
-    def feed_table(self, place: int, rows: int, begun: float, time: float, *, ended: bool) -> None:
-        """Take the present state of a table; `begun`, `time`: print times of its first and last line."""
+    def feed_table(self, place: int, rows: int, began_at: float, time: float, *, has_ended: bool) -> None:
+        """Take the present state of a table; `began_at`, `time`: print times of its first and last line."""
         known = self._tables.get(place)
         if known is None:
-            if ended and not rows:  # a failure, and no table
+            if has_ended and not rows:  # a failure, and no table
                 return
-            known = _TableProgress(begun, begun)
+            known = _TableProgress(began_at, began_at)
         last = time if rows > known.rows else known.last
-        self._tables[place] = _TableProgress(known.begun, last, known.ended or (time if ended else 0.0), rows)
+        self._tables[place] = _TableProgress(known.begun, last, known.ended or (time if has_ended else 0.0), rows)
 
     def list_spans(self, until: float = 0.0, late_after: float = INFINITE_SECONDS) -> list[TimeSpan]:
         """All spans of an NCCL test up to `until`, judged by its table rows."""
@@ -248,7 +248,7 @@ def list_seen(
 
 
 def end_spans(spans: Iterable[TimeSpan], end: float, until: float, code: int) -> list[TimeSpan]:
-    """The spans of a job whose program ended with that exit code and whose pods are kept: nothing is done from then."""
+    """The spans of a kept job: up to its program's end with that exit code, and from then on nothing is done."""
     before = [span for span in spans if span.kind is not SpanKind.IDLE]
     idle = [TimeSpan(end, until, SpanKind.IDLE)] if until > end else []
     return [*before, *idle, TimeSpan(end, end, SpanKind.ENDED, last=code)]
@@ -264,15 +264,15 @@ class RecordedSpans(Struct, frozen=True, omit_defaults=True):
     spans: tuple[TimeSpan, ...] = ()
     phases: dict[str, float] = {}  # how long each took before the first step, see `StartRecorder.took`
 
-    def merge(self, later: RecordedSpans) -> RecordedSpans:
+    def merge(self, later_spans: RecordedSpans) -> RecordedSpans:
         """These spans with later observed ones, which replace overlapping parts."""
         return RecordedSpans(
-            self.created or later.created,
-            self.ready or later.ready,
-            later.nodes or self.nodes,
-            max(self.restarts, later.restarts),
-            tuple(merge_spans(self.spans, later.spans)),
-            longest_phases((self.phases, later.phases)),
+            self.created or later_spans.created,
+            self.ready or later_spans.ready,
+            later_spans.nodes or self.nodes,
+            max(self.restarts, later_spans.restarts),
+            tuple(merge_spans(self.spans, later_spans.spans)),
+            longest_phases((self.phases, later_spans.phases)),
         )
 
     def encode(self) -> str:
@@ -287,13 +287,13 @@ def decode_seen_time(text: str) -> RecordedSpans:
         return RecordedSpans()
 
 
-def merge_spans(before: Iterable[TimeSpan], later: Iterable[TimeSpan]) -> list[TimeSpan]:
-    """Two readings of a log as one: the later one counts from its first span to its last."""
+def merge_spans(before: Iterable[TimeSpan], later_spans: Iterable[TimeSpan]) -> list[TimeSpan]:
+    """The spans of two readings of one log; the later reading counts from its first span to its last."""
     events: dict[tuple[SpanKind, float, int], TimeSpan] = {}
-    for span in sorted((*before, *later), key=lambda each: each.end):
+    for span in sorted((*before, *later_spans), key=lambda each: each.end):
         if span.kind in EVENT_SPANS:
             events[span.kind, span.start, span.last] = span
-    fresh = [span for span in later if span.kind not in EVENT_SPANS]
+    fresh = [span for span in later_spans if span.kind not in EVENT_SPANS]
     low = min((span.start for span in fresh if span.kind is not SpanKind.BEFORE), default=INFINITE_SECONDS)
     high = max((span.end for span in fresh), default=-INFINITE_SECONDS)
     kept = [

@@ -70,7 +70,7 @@ class RunEvent(NamedTuple):
 
 
 class Slowdown(NamedTuple):
-    """A lasting increase of the time per step."""
+    """A lasting rise of the time per step of a run."""
 
     words: str
     since: float  # when the first of them was printed
@@ -154,8 +154,8 @@ class RunEventFinder:
     def check_pace(self, steps: Iterable[tuple[float, float, float | None, float | None]]) -> None:
         """Compare the seconds and tokens/s of steps with earlier ones, at fixed step numbers, to find a slowdown.
 
-        `steps`: of each its number, when it was printed, and these two. Tokens/s tell more where they are printed:
-        steps of longer sequences take longer at the same speed.
+        `steps`: (number, print time, seconds, tokens/s) of each. Tokens/s count where they are printed, since steps of
+        longer sequences take longer at the same speed.
         """
         known = self._took
         for number, time, took, tokens in steps:
@@ -193,7 +193,7 @@ class RunEventFinder:
 
     @property
     def slowdown(self) -> Slowdown | None:
-        """How much slower the steps have become; None if they have not, or are normal again."""
+        """The slowdown of the steps; None if they are not slower, or normal again."""
         return self._slow[-1] if self._slow else None
 
     @property
@@ -202,13 +202,13 @@ class RunEventFinder:
         latest = [cost for _, _, cost in islice(reversed(self._took), PACE_STEPS)]
         return median(latest) if len(latest) == PACE_STEPS else None
 
-    def _add_event(self, kind: RunEventKind, number: float, time: float, words: str) -> None:
+    def _add_event(self, kind: RunEventKind, number: float, time: float, sentence: str) -> None:
         if not any(mark.kind is kind and mark.step == number for mark in self.marks[-_LATEST_STEPS:]):
-            self.marks.append(RunEvent(kind, number, time, words))
+            self.marks.append(RunEvent(kind, number, time, sentence))
 
 
 class PauseHistory:
-    """The longest times between two steps, updated line by line."""
+    """The longest times between two step lines, updated with each line."""
 
     def __init__(self) -> None:
         self._first = self._second = 0.0
@@ -232,22 +232,22 @@ BURST_SECONDS = 1.0  # seconds in which lines come that were printed long before
 
 
 class TrainingRun(RunReader):
-    """A training run that the parser extends; times and metrics as columns, drawn under `lock` elsewhere."""
+    """A training run that the parser extends: times and metrics as columns; a reader in another thread holds `lock`."""
 
     __eq__, __hash__ = object.__eq__, object.__hash__
 
     def __init__(
         self,
         format_: str = "",
-        begun: float = 0.0,
+        began_at: float = 0.0,
         lock: RLock | None = None,
-        points: int = MAX_STORED_STEPS,
+        max_points: int = MAX_STORED_STEPS,
         *,
         keeps_events: bool = True,
     ) -> None:
-        """`begun`: print time of the first line; `points`: steps kept; `keeps_events`: whether events are found."""
+        """`began_at`: print time of the first line; `max_points`: steps kept; `keeps_events`: whether events are."""
         super().__init__(format_)
-        self._points, self._keeps_events = points, keeps_events
+        self._points, self._keeps_events = max_points, keeps_events
         self.lock = lock or RLock()
         self.numbers: array[float] = array("d")  # of each step, or its place; never falls
         self.times: array[float] = array("d")  # when each was printed, seconds since the epoch; never falls
@@ -260,7 +260,7 @@ class TrainingRun(RunReader):
         self.restarts: list[RunEvent] = []
         self.earlier: RunPosition | None = None  # what lines from before those that were read say of a lost loss
         self.endings: tuple[RunEvent, ...] = ()  # evictions, preemptions and failures, by their time
-        self.seen = TimeRecorder(begun)
+        self.seen = TimeRecorder(began_at)
         self.finder = RunEventFinder()
         self._seen = 0  # steps that the finder has looked at
         self._looked = 0
@@ -293,39 +293,39 @@ class TrainingRun(RunReader):
     def x_axis(self, *, by_time: bool) -> array[float]:
         return self.times if by_time else self.numbers
 
-    def column_edges(self, low: float, high: float, columns: int, *, by_time: bool) -> list[int]:
-        """The step indexes at which a chart's columns begin, whole blocks where there are many, and the end."""
-        asked = low, high, columns, by_time, len(self)
+    def column_edges(self, lowest: float, highest: float, columns: int, *, by_time: bool) -> list[int]:
+        """The step indexes at which a chart's columns begin, and the end; whole blocks where there are many steps."""
+        asked = lowest, highest, columns, by_time, len(self)
         if asked in self._asked:
             return self._asked[asked]
-        axis, span = self.x_axis(by_time=by_time), (high - low) or 1.0
-        first, last = bisect_left(axis, low), bisect_left(axis, math.nextafter(high, math.inf))
+        axis, span = self.x_axis(by_time=by_time), (highest - lowest) or 1.0
+        first, last = bisect_left(axis, lowest), bisect_left(axis, math.nextafter(highest, math.inf))
         whole = (last - first) // columns > 8 * STEPS_IN_BLOCK
         found = [first - first % STEPS_IN_BLOCK if whole else first]
         for column in range(1, columns):
-            place = bisect_left(axis, low + span * column / columns, first, last)
+            place = bisect_left(axis, lowest + span * column / columns, first, last)
             found.append(place - place % STEPS_IN_BLOCK if whole else place)
         if len(self._asked) > 8:
             self._asked.clear()
         self._asked[asked] = found = [*found, last]
         return found
 
-    def index_at(self, where: float, *, by_time: bool) -> int | None:
+    def index_at(self, x: float, *, by_time: bool) -> int | None:
         """The index of the step nearest to a position on the x axis; None without steps."""
         axis = self.x_axis(by_time=by_time)
-        at = bisect_left(axis, where)
+        at = bisect_left(axis, x)
         near = [each for each in (at - 1, at) if 0 <= each < len(axis)]
-        return min(near, key=lambda each: abs(axis[each] - where), default=None)
+        return min(near, key=lambda each: abs(axis[each] - x), default=None)
 
-    def sync(self, time: float, printed: Sequence[float] = ()) -> int:
-        """Add the steps that the parser added or changed to the columns; returns the index of the first.
+    def sync(self, time: float, printed_times: Sequence[float] = ()) -> int:
+        """Add to the columns what the parser added or changed; returns the index of the first such step.
 
-        `printed`: when the last of them were printed; the others count as printed at `time`.
+        `printed_times`: when the last of the steps were printed; the others count as printed at `time`.
         """
         with self.lock:
             if self.finished:
                 self.seen.finish(time)
-            at, taken = self._take_steps(time, printed)
+            at, taken = self._take_steps(time, printed_times)
             start = max(at, self._seen) if at >= self._seen - 1 else at
             if start < self._seen:
                 self._paced_from = start + MIN_STEPS_FOR_PACE
@@ -346,13 +346,13 @@ class TrainingRun(RunReader):
                 self._thin_out()
             return at
 
-    def _take_steps(self, time: float, printed: Sequence[float]) -> tuple[int, Sequence[Step]]:
+    def _take_steps(self, time: float, printed_times: Sequence[float]) -> tuple[int, Sequence[Step]]:
         """(index of the first new step, the new steps); after a step back all steps are new."""
         steps, back = self.steps, self.rewinds[len(self.restarts) :]
         at = min(steps.take_changed(), len(self), len(steps))
         times = self.times[at:] if len(steps) >= len(self) and not back else array("d")
-        times.extend([time] * max(0, len(steps) - len(printed) - at - len(times)))
-        times.extend(printed[len(printed) - (len(steps) - at - len(times)) :])
+        times.extend([time] * max(0, len(steps) - len(printed_times) - at - len(times)))
+        times.extend(printed_times[len(printed_times) - (len(steps) - at - len(times)) :])
         self._old = min(self._old, at)
         del self.numbers[at:], self.times[at:]
         self._asked.clear()
@@ -360,7 +360,7 @@ class TrainingRun(RunReader):
             column.truncate(at)
         taken = steps[at:]
         self._append_figures(taken, times)
-        if back and printed:  # it went back at the first of the steps that were done again
+        if back and printed_times:  # it went back at the first of the steps that were done again
             time = self.times[bisect_left(self.numbers, back[-1].first)]
         for each in back:
             words = f"from {each.last:,} back to {each.first:,}"
@@ -368,7 +368,7 @@ class TrainingRun(RunReader):
         return at, taken
 
     def _thin_out(self) -> None:
-        """Keep every second of the older steps, or fewer, with the extremes of all; the first, and where NaN began."""
+        """Drop every second older step or more, but never the first, an extreme, or the one where NaN began."""
         stop, bad, old, stride = len(self) - self._points // 2, self.steps.bad_from, self._old, self._stride
         while old * self._stride + stop - old > stride * self._points // 4:
             stride *= 2
@@ -388,9 +388,9 @@ class TrainingRun(RunReader):
         self._asked.clear()
         self._standing = None
 
-    def add_checkpoint(self, step: int | None, time: float, place: str = "") -> None:
+    def add_checkpoint(self, step: int | None, time: float, path: str = "") -> None:
         """Record a saved checkpoint, of the last step unless one is given, and the folder that it lies in."""
-        self.saved_to = place or self.saved_to
+        self.saved_to = path or self.saved_to
         number = float(step) if step is not None else self.numbers[-1] if len(self) else None
         if number is not None:
             self.seen.add_saved(int(number), time)
@@ -445,25 +445,25 @@ class TrainingRun(RunReader):
         return column.last_value() if column else None
 
     def recent_mean(self, metric: str) -> float | None:
-        """Median of a metric's latest values."""
+        """The median of a metric's latest values."""
         column = self.columns.get(metric)
         values = [value for value in column.values[-RECENT_STEPS:] if value == value] if column else []
         return median(values) if values else None
 
     def recent_speeds(self) -> dict[str, float]:
-        """The latest speeds, by the names of their metrics; without those that the program does not print."""
+        """The latest speeds by metric; those that the program does not print are left out."""
         found = {metric: self.recent_mean(metric) for metric in ("tflops_per_gpu", "tokens_per_s")}
         return {metric: value for metric, value in found.items() if value is not None}
 
-    def _check_paces(self, first: int, steps: Sequence[Step]) -> None:
-        """Check the time between steps for a slowdown, from step index `first` on."""
-        numbers, times = self.numbers[first - 1 :], self.times[first - 1 :]
+    def _check_paces(self, first_index: int, steps: Sequence[Step]) -> None:
+        """Check the time between steps for a slowdown, from step index `first_index` on."""
+        numbers, times = self.numbers[first_index - 1 :], self.times[first_index - 1 :]
         waits = list(map(sub, times[1:], times))
         for wait in waits:
             self._pauses.add_pause(wait)
         took: Iterable[float | None]
         if (column := self.columns.get("step_time_s")) is not None:
-            took = [printed if printed == printed else None for printed in column.values[first:]]
+            took = [printed if printed == printed else None for printed in column.values[first_index:]]
         else:
             counts = map(sub, numbers[1:], numbers)
             took = [wait / count if count > 0 and wait > 0 else None for wait, count in zip(waits, counts, strict=True)]
@@ -524,7 +524,7 @@ class TrainingRun(RunReader):
         return format_late_step(quiet, self.last.step if self.last else None, rhythm.usual(self.pace()))
 
     def position(self) -> RunPosition:
-        """The last step, and the last valid loss with its step."""
+        """The run's last step, and its last valid loss with the step of that."""
         with self.lock:
             steps = self.steps
             if self._standing is None or self._standing[:2] != (len(steps), steps[-1] if steps else None):

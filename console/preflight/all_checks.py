@@ -206,7 +206,7 @@ _OPERATION_POLL_SECONDS = 2.0  # seconds between two looks at an operation
 
 
 async def _repair_addon(cluster: CheckedCluster, target: tuple[str, ...]) -> str:
-    """Enable a GKE add-on and wait for it; returns "", as the repair's own text suffices."""
+    """Enable a GKE add-on and wait for it; returns an empty text, as the repair's own sentence suffices."""
     project, location, name, addon = target
     gke = await cluster.google.cloud.gke()
     begun = await gke.enable_addon(await gke.read_cluster(project, location, name), addon)
@@ -250,7 +250,7 @@ async def _repair_queue(cluster: CheckedCluster, target: tuple[str, ...]) -> str
         "spec": {"clusterQueue": above},
     }
     path = kind.path(version, quote(namespace, safe=""))
-    await connection.client.request("POST", path, doing=f"create LocalQueue {name}", body=msgspec.json.encode(made))
+    await connection.client.request("POST", path, action=f"create LocalQueue {name}", body=msgspec.json.encode(made))
     return f"Created LocalQueue {name} in namespace {namespace}."
 
 
@@ -286,17 +286,17 @@ class Preflight:
         )
 
     async def run(
-        self, wish: LaunchNeeds, ids: Collection[str] = (), *, within: float | None = None
+        self, needs: LaunchNeeds, check_ids: Collection[str] = (), *, time_limit: float | None = None
     ) -> AsyncGenerator[Check, None]:
-        """Yield each check (all, or those named) when it ends; `within` limits the total time in seconds."""
-        chosen = select_checks(ids)
-        end = None if within is None else time.monotonic() + within
+        """Yield each check (all, or those named) when it ends; `time_limit` limits the total time in seconds."""
+        chosen = select_checks(check_ids)
+        end = None if time_limit is None else time.monotonic() + time_limit
         questions, gate = SharedRequests(self._cluster), asyncio.Semaphore(MAX_CONCURRENT_CHECKS)
 
         async def run_spec(spec: CheckSpec) -> Check:
             async with gate:
                 left = self._limit if end is None else max(0.0, min(self._limit, end - time.monotonic()))
-                return await self._run_check(spec, CheckContext(questions, wish), left)
+                return await self._run_check(spec, CheckContext(questions, needs), left)
 
         tasks = [asyncio.create_task(run_spec(spec), name=f"preflight:{spec.id}") for spec in chosen]
         try:
@@ -308,9 +308,9 @@ class Preflight:
             questions.close()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def run_all(self, wish: LaunchNeeds, ids: Collection[str] = ()) -> tuple[Check, ...]:
+    async def run_all(self, needs: LaunchNeeds, check_ids: Collection[str] = ()) -> tuple[Check, ...]:
         """Run the checks as `run` does, and return them in the order of the table."""
-        found = [check async for check in self.run(wish, ids)]
+        found = [check async for check in self.run(needs, check_ids)]
         return tuple(sorted(found, key=lambda check: check.id))
 
     async def before_launch(self, plan: LaunchPlan, on_wait: Callable[[tuple[str, ...]], None]) -> tuple[Check, ...]:
@@ -329,7 +329,7 @@ class Preflight:
 
         timer = asyncio.get_running_loop().call_later(SHOW_AWAITED_AFTER, report_open)
         try:
-            async for check in self.run(wish, ids, within=LAUNCH_CHECKS_TIMEOUT):
+            async for check in self.run(wish, ids, time_limit=LAUNCH_CHECKS_TIMEOUT):
                 found[check.id] = check
                 if slow:
                     report_open()
@@ -343,11 +343,11 @@ class Preflight:
         done = await _REPAIR_BY_CHECK[repair.kind](self._cluster, repair.target)
         return done or f"Enabled{repair.words.removeprefix('Enable')}."
 
-    async def recheck_after_repair(self, wish: LaunchNeeds, id_: str) -> Check:
+    async def recheck_after_repair(self, needs: LaunchNeeds, id_: str) -> Check:
         """Repeat one check after a fix, for a moment, until the change is visible."""
         end = time.monotonic() + RECHECK_SECONDS
         while True:
-            (check,) = await self.run_all(wish, (id_,))
+            (check,) = await self.run_all(needs, (id_,))
             if check.result is Result.OK or time.monotonic() > end:
                 return check
             await asyncio.sleep(0.25)
@@ -384,10 +384,10 @@ class Preflight:
         )
 
 
-def select_checks(ids: Collection[str]) -> tuple[CheckSpec, ...]:
+def select_checks(check_ids: Collection[str]) -> tuple[CheckSpec, ...]:
     """The checks with these names, titles or ids; all if none is given. Raises BadInput."""
-    if unknown := sorted(each for each in ids if name_of(each) not in CHECK_BY_NAME):
+    if unknown := sorted(each for each in check_ids if name_of(each) not in CHECK_BY_NAME):
         there = ", ".join(name_of(each.title) for each in CHECKS)
         raise BadInput(f"There is no check {', '.join(unknown)}.", f"There are: {there}.")
-    wanted = {CHECK_BY_NAME[name_of(each)].id for each in ids}
+    wanted = {CHECK_BY_NAME[name_of(each)].id for each in check_ids}
     return tuple(each for each in CHECKS if each.id in wanted) if wanted else CHECKS

@@ -73,7 +73,7 @@ class LoggedRequest:
 
 
 def name_of(title: str) -> str:
-    """A check's title as one word of a command line: "LocalQueue" -> "localqueue"."""
+    """The one word of a command line for a check's title: "LocalQueue" -> "localqueue"."""
     return "-".join(re.findall(r"[a-z0-9]+", title.lower()))
 
 
@@ -134,11 +134,11 @@ class ResultTally:
         more = f" and {len(worst) - 3} more" if len(worst) > 3 else ""
         return f"{text}: {named}{more}" if named else text
 
-    def objections(self, *, named: bool = True) -> str:
+    def objections(self, *, are_named: bool = True) -> str:
         """What speaks against a launch: "1 check failed (Quota), 2 checks had no answer (Image, Egress)"; or empty."""
         parts = []
         for found, word in ((self.failing, "failed"), (self.unanswered, "had no answer")):
-            titles = f" ({', '.join(each.title for each in found)})" if named else ""
+            titles = f" ({', '.join(each.title for each in found)})" if are_named else ""
             if found:
                 parts.append(f"{len(found)} check{'s' if len(found) > 1 else ''} {word}{titles}")
         return ", ".join(parts)
@@ -189,7 +189,7 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaunchNeeds:
-    """The requirements of a planned launch, or without one of any launch on the cluster."""
+    """What a planned launch requires, or any launch on the cluster if there is no plan."""
 
     namespace: str
     recipe: str = ""
@@ -199,18 +199,18 @@ class LaunchNeeds:
     registry: str = ""  # LOCATION-docker.pkg.dev/PROJECT/REPOSITORY for images; empty: the usual one
 
     def text(self, path: str) -> str:
-        """A value as text; empty if it is not set."""
+        """The launch's value at a path, as text; empty if it is not set."""
         found = get_path(self.values, path)
         return "" if found is None or found is False else str(found)
 
     def flag(self, path: str) -> bool:
         return get_path(self.values, path) is True
 
-    def need(self, wanted: bool) -> Need:
-        """YES or NO, whether the launch needs it; OPEN without a launch."""
+    def need(self, is_wanted: bool) -> Need:
+        """YES or NO by `is_wanted`, whether the launch needs something; OPEN without a launch."""
         if not self.recipe:
             return Need.OPEN
-        return Need.YES if wanted else Need.NO
+        return Need.YES if is_wanted else Need.NO
 
     @property
     def demand(self) -> LaunchDemand:
@@ -220,7 +220,7 @@ class LaunchNeeds:
 
     @property
     def buckets(self) -> tuple[str, ...]:
-        """Buckets that the launch mounts, else the one given for the check."""
+        """The buckets that the launch mounts, else the one named for the check."""
         mounted = get_path(self.values, "storage.gcs")
         names = tuple(mounted) if isinstance(mounted, Mapping) else ()
         return names or ((self.bucket,) if self.bucket else ())
@@ -268,27 +268,27 @@ def missing_verdict(
     return (fail if need is Need.YES else warn)(evidence, reason, fix, command, repair)
 
 
-async def verdict_of(part: Awaitable[CheckVerdict]) -> CheckVerdict:
+async def verdict_of(check: Awaitable[CheckVerdict]) -> CheckVerdict:
     """The verdict of one part of a check; an error becomes a verdict too."""
     try:
-        return await part
+        return await check
     except ConsoleError as error:
         return verdict_of_error(error)
 
 
-async def combine_all(*parts: Awaitable[CheckVerdict], all_required: bool = False) -> CheckVerdict:
-    """The verdicts of several concurrent parts of a check as one; see `combine_verdicts`."""
+async def combine_all(*checks: Awaitable[CheckVerdict], all_required: bool = False) -> CheckVerdict:
+    """The worst of the verdicts of a check's concurrent parts, as `combine_verdicts` has it."""
     verdicts: list[CheckVerdict] = []
     # Each part is a task itself: one that is cancelled before it began is not left unawaited.
-    for ended in await asyncio.gather(*parts, return_exceptions=True):
+    for ended in await asyncio.gather(*checks, return_exceptions=True):
         if isinstance(ended, BaseException) and not isinstance(ended, ConsoleError):
             raise ended
         verdicts.append(verdict_of_error(ended) if isinstance(ended, ConsoleError) else ended)
     return combine_verdicts(*verdicts, all_required=all_required)
 
 
-def combined_check(*parts: CheckFunction) -> CheckFunction:
-    return lambda context: combine_all(*(part(context) for part in parts))
+def combined_check(*checks: CheckFunction) -> CheckFunction:
+    return lambda context: combine_all(*(part(context) for part in checks))
 
 
 def verdict_of_error(error: ConsoleError) -> CheckVerdict:
@@ -340,17 +340,17 @@ class CheckedCluster(NamedTuple):
 
 
 class SharedRequests:
-    """The requests of one preflight run and their answers; each request is sent once."""
+    """The answers of one preflight run by request, so that each is sent only once."""
 
     def __init__(self, cluster: CheckedCluster) -> None:
         self.cluster = cluster
         self._asked: dict[Hashable, asyncio.Task[object]] = {}
 
-    async def send_once(self, key: Hashable, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    async def send_once(self, key: Hashable, send: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """The answer or error of this request, sent now or before; cancelling one waiter does not cancel the others."""
         task = self._asked.get(key)
         if task is None:
-            task = self._asked[key] = asyncio.create_task(question())
+            task = self._asked[key] = asyncio.create_task(send())
             # Nobody may wait for it any more, and asyncio would log its error.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return cast("_T", await asyncio.shield(task))  # the key names the question
@@ -367,19 +367,19 @@ class CheckContext:
         self.questions, self.cluster, self.wish = requests, requests.cluster, needs
         self.looks: list[LoggedRequest] = []
 
-    async def send_request(self, at: str, what: str, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    async def send_request(self, path: str, action: str, send: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Send a request once for all checks, and log the outcome."""
         started = time.monotonic()
         outcome = "no answer in time"
         try:
-            answer = await self.questions.send_once((at, what), question)
+            answer = await self.questions.send_once((path, action), send)
             outcome = "answered"
         except ConsoleError as error:
             outcome = error.message
             raise
         finally:
-            if all(each.what != what for each in self.looks):
-                self.looks.append(LoggedRequest(at, what, outcome, round(time.monotonic() - started, 3)))
+            if all(each.what != action for each in self.looks):
+                self.looks.append(LoggedRequest(path, action, outcome, round(time.monotonic() - started, 3)))
         return answer
 
     async def get(self, path: str, type_: type[_T], **params: str) -> _T:
@@ -388,21 +388,21 @@ class CheckContext:
 
         async def question() -> _T:
             client = self.cluster.watch.current_connection.client
-            body = await client.request("GET", path, params=params, doing=f"read {path}", silence=SILENCE_TIMEOUT)
+            body = await client.request("GET", path, params=params, action=f"read {path}", silence=SILENCE_TIMEOUT)
             return read_object(body, type_)
 
         return await self.send_request(KUBERNETES, f"GET {what}", question)
 
-    async def list_names(self, path: str, noun: str, most: int, **params: str) -> tuple[str, ...]:
+    async def list_names(self, path: str, noun: str, limit: int, **params: str) -> tuple[str, ...]:
         """The names of the first so many objects of a list, by their metadata: no Secret's content is transferred."""
-        params = {**params, "limit": str(most)}
+        params = {**params, "limit": str(limit)}
 
         async def question() -> tuple[str, ...]:
             client = self.cluster.watch.current_connection.client
             body = await client.request(
-                "GET", path, params=params, doing=f"list {noun}", accept=_METADATA_ONLY, silence=SILENCE_TIMEOUT
+                "GET", path, params=params, action=f"list {noun}", accept=_METADATA_ONLY, silence=SILENCE_TIMEOUT
             )
-            found = (read_object(body, ListSchema[msgspec.Raw]).items or ())[:most]  # a server may send all there are
+            found = (read_object(body, ListSchema[msgspec.Raw]).items or ())[:limit]  # a server may send all there are
             return tuple(read_object(bytes(each), ObjectSchema).metadata.name or "" for each in found)
 
         shown = "&".join(f"{key}={value}" for key, value in params.items())
@@ -444,14 +444,14 @@ class CheckContext:
 
         return await self.send_request(GOOGLE, f"container: cluster {place.cluster} in {place.location}", question)
 
-    async def call_google(self, what: str, module: str, question: Callable[[Any, GoogleSession], Awaitable[_T]]) -> _T:
+    async def call_google(self, action: str, module: str, send: Callable[[Any, GoogleSession], Awaitable[_T]]) -> _T:
         """Call a Google API through `GoogleAccount.call`, once for all checks."""
-        return await self.send_request(GOOGLE, what, lambda: self.cluster.google.cloud.call(module, question))
+        return await self.send_request(GOOGLE, action, lambda: self.cluster.google.cloud.call(module, send))
 
-    async def granted_permissions(self, project: str, wanted: Collection[str]) -> frozenset[str]:
-        what = f"resourcemanager: rights in {project} ({len(wanted)})"
+    async def granted_permissions(self, project: str, permissions: Collection[str]) -> frozenset[str]:
+        what = f"resourcemanager: rights in {project} ({len(permissions)})"
         return await self.call_google(
-            what, "projects", lambda api, login: api.granted_permissions(login, project, tuple(wanted))
+            what, "projects", lambda api, login: api.granted_permissions(login, project, tuple(permissions))
         )
 
     async def project_number(self, project: str) -> str:

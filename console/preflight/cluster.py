@@ -219,7 +219,7 @@ async def _check_object_exists(
 
 
 async def _check_listed(context: CheckContext, kind: str, plural: str, name: str, reason: str) -> CheckVerdict:
-    """Check that an object exists by its metadata only, so that no Secret's content is transferred."""
+    """Check that a named object exists; only its metadata is read, no content of a Secret."""
     namespace = context.wish.namespace
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/{plural}"
     if await context.list_names(path, f"{kind}s", 1, fieldSelector=f"metadata.name={name}"):
@@ -310,9 +310,9 @@ async def _check_controller(context: CheckContext, group: str, need: Need) -> Ch
     return missing_verdict(need, evidence, "Nothing reacts to its objects.", "See its pods and events.")
 
 
-def _is_controller_of(found: unwatched_kinds.WorkloadControllerSchema, word: str) -> bool:
-    by_image = any(f"/{word}:" in image or f"/{word}@" in image for image in found.images)
-    return by_image or ("controller" in found.name and word in found.name)
+def _is_controller_of(controller: unwatched_kinds.WorkloadControllerSchema, plural: str) -> bool:
+    by_image = any(f"/{plural}:" in image or f"/{plural}@" in image for image in controller.images)
+    return by_image or ("controller" in controller.name and plural in controller.name)
 
 
 async def check_local_queue(context: CheckContext) -> CheckVerdict:

@@ -79,18 +79,18 @@ async def check_a4_pool(context: CheckContext) -> CheckVerdict:
     return combine_verdicts(here, there)
 
 
-async def _check_a4_nodes(context: CheckContext, wanted: int) -> CheckVerdict:
+async def _check_a4_nodes(context: CheckContext, node_count: int) -> CheckVerdict:
     nodes = await _list_a4_nodes(context)
     pools = sorted({node.pool or "no pool" for node in nodes})
     words = (
-        f"{len(nodes)} nodes {MACHINE_TYPE} in {_format_names(pools)}; {wanted} wanted."
+        f"{len(nodes)} nodes {MACHINE_TYPE} in {_format_names(pools)}; {node_count} wanted."
         if nodes
         else f"No node is {MACHINE_TYPE}."
     )
-    return ok(words) if len(nodes) >= wanted else fail(words, f"{wanted} nodes with 8 GPUs are needed.")
+    return ok(words) if len(nodes) >= node_count else fail(words, f"{node_count} nodes with 8 GPUs are needed.")
 
 
-async def _check_a4_pool_at_google(context: CheckContext, wanted: int) -> CheckVerdict:
+async def _check_a4_pool_at_google(context: CheckContext, nodes: int) -> CheckVerdict:
     pools = _a4_pools((await context.gke()).pools)
     if not pools:
         return fail(f"Google: no node pool has {MACHINE_TYPE}.", "The recipes are for A4 machines.")
@@ -98,7 +98,7 @@ async def _check_a4_pool_at_google(context: CheckContext, wanted: int) -> CheckV
     words = f"Google: node pools {_format_names([pool.name for pool in pools])} of up to {can_have} nodes."
     if bad := [pool for pool in pools if pool.status in {"ERROR", "RUNNING_WITH_ERROR", "STOPPING"}]:
         return warn(words, "; ".join(f"{pool.name} is {pool.status} {pool.message}".strip() for pool in bad) + ".")
-    return ok(words) if can_have >= wanted else warn(words, f"{wanted} nodes are wanted.", "Raise the pool's limit.")
+    return ok(words) if can_have >= nodes else warn(words, f"{nodes} nodes are wanted.", "Raise the pool's limit.")
 
 
 async def _check_node_topology(context: CheckContext) -> CheckVerdict:
@@ -167,20 +167,20 @@ async def check_free_gpus(context: CheckContext) -> CheckVerdict:
     return await combine_all(_check_free_in_cluster(context, wanted), _check_pool_status(context))
 
 
-async def _check_free_in_cluster(context: CheckContext, wanted: int) -> CheckVerdict:
+async def _check_free_in_cluster(context: CheckContext, gpus: int) -> CheckVerdict:
     fleet = await context.wait_for_kinds("nodes", "pods")
     nodes = [node for node in fleet.nodes.values() if _is_a4(node)]
     ready = [node for node in nodes if node.ready]
     short = sorted(node.name for node in ready if node.gpus < MACHINE_GPUS)
     free = sum(fleet.gpus_free(node) for node in nodes)
     usable = sum(node.gpus for node in nodes if node.takes_pods)
-    words = f"{len(ready)} of {len(nodes)} A4 nodes are ready; {free} of {usable} GPUs are free, {wanted} wanted."
-    if usable < wanted:
+    words = f"{len(ready)} of {len(nodes)} A4 nodes are ready; {free} of {usable} GPUs are free, {gpus} wanted."
+    if usable < gpus:
         return fail(words, "The machines that take pods have fewer GPUs than the job wants.", "Repair or add nodes.")
     if short:
         reason = f"Fewer than 8 GPUs are allocatable on {_format_names(short)}."
         return warn(words, reason, "See whether the driver is installed.")
-    if free < wanted:
+    if free < gpus:
         return warn(words, "The job waits until others end.", "Wait, or take fewer GPUs.")
     if len(ready) < len(nodes) and not context.wish.recipe:
         return warn(words, f"Not ready: {_format_names(sorted(node.name for node in nodes if not node.ready))}.")
@@ -236,14 +236,14 @@ async def _check_metadata_server(context: CheckContext) -> CheckVerdict:
 
 
 async def _check_agent_ready(
-    context: CheckContext, agent: unwatched_kinds.WorkloadControllerSchema, wanted: Callable[[Node], bool], lack: str
+    context: CheckContext, agent: unwatched_kinds.WorkloadControllerSchema, is_wanted: Callable[[Node], bool], lack: str
 ) -> CheckVerdict:
-    """Whether an agent is ready on all nodes that should run it; nodes that are not ready belong to P06."""
+    """Whether an agent is ready on all nodes that need it; nodes that are not ready are the matter of check P06."""
     words = f"{agent.name} is ready on {agent.ready} of {agent.wanted} nodes"
     if agent.ready >= agent.wanted:
         return ok(f"{words}.")
     nodes = (await context.wait_for_kinds("nodes")).nodes.values()
-    if agent.ready + sum(wanted(node) and not node.ready for node in nodes) >= agent.wanted:
+    if agent.ready + sum(is_wanted(node) and not node.ready for node in nodes) >= agent.wanted:
         return ok(f"{words}; the others are not ready themselves.")
     return warn(f"{words}.", lack)
 
@@ -335,7 +335,7 @@ _CHART_LABELS = frozenset(
 
 
 async def _check_egress_in_logs(context: CheckContext) -> CheckVerdict:
-    """Check egress by connection tests that pods of the namespace recently printed."""
+    """Check egress by the results of connection tests in recent logs of the namespace's pods."""
     every = (await context.wait_for_kinds("pods")).pods.values()
     mine = (each for each in every if each.namespace == context.wish.namespace and each.jobset)
     pods = [each for each in mine if each.phase != "Pending"]
@@ -345,7 +345,7 @@ async def _check_egress_in_logs(context: CheckContext) -> CheckVerdict:
         async def question(where: str = where) -> str:
             params = {"tailLines": _LOG_LINES, "container": "workload"}
             body = await context.cluster.watch.current_connection.client.request(
-                "GET", where, params=params, doing="read a pod's log"
+                "GET", where, params=params, action="read a pod's log"
             )
             return body.decode(errors="replace")
 
@@ -362,7 +362,7 @@ async def _check_egress_in_logs(context: CheckContext) -> CheckVerdict:
 
 
 async def _check_external_pulls(context: CheckContext) -> CheckVerdict:
-    """Check egress by a pulled image from a registry outside Google."""
+    """Check egress by images that nodes have pulled from a registry outside Google."""
     fleet = await context.wait_for_kinds("events")
     for event in fleet.events.values():
         text = event.message
@@ -413,7 +413,7 @@ _DRANET_LABEL = "cloud.google.com/gke-networking-dra-driver"
 
 
 async def _check_dranet(context: CheckContext, need: Need) -> CheckVerdict:
-    """Whether the cards can be claimed: the DeviceClass, and nodes with the driver."""
+    """Whether network cards can be claimed: the DeviceClass exists, and nodes have the driver."""
     fix = "Take a node pool with managed DRANET, or launch with network.dranet=false."
     if await context.find(f"/apis/resource.k8s.io/v1/deviceclasses/{RDMA_DEVICE_CLASS}", ObjectSchema) is None:
         evidence = f"There is no DeviceClass {RDMA_DEVICE_CLASS}."

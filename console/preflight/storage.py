@@ -53,7 +53,7 @@ async def _list_instances(
 
 
 async def _check_instance(
-    context: CheckContext, kind: str, address: str, need: Need, project: str, share: str = ""
+    context: CheckContext, kind: str, address: str, need: Need, project: str, share_name: str = ""
 ) -> CheckVerdict:
     """Check the Lustre or Filestore instance at that address with that share; an empty address means any."""
     cluster = await context.gke()
@@ -79,8 +79,8 @@ async def _check_instance(
     if not best.ready:
         return missing_verdict(need, words, f"{best.name} is {best.state}. {best.why}".strip())
     shares = [each.endpoint.rpartition(":/")[2] for each in mine]
-    if share and share not in shares:
-        return fail(words, f"{best.name} has no share {share}.", f"Choose {', '.join(shares)}.")
+    if share_name and share_name not in shares:
+        return fail(words, f"{best.name} has no share {share_name}.", f"Choose {', '.join(shares)}.")
     theirs, ours = (each.rpartition("/")[2] for each in (best.network, cluster.network))
     if theirs == ours:
         return ok(f"{words} Same network as the cluster: {ours}.")
@@ -97,34 +97,34 @@ async def _check_csi_driver(context: CheckContext, name: str, need: Need) -> Che
     return missing_verdict(need, f"There is no CSIDriver {name}.", "Its volumes cannot be mounted.")
 
 
-async def _check_addon(context: CheckContext, addon: str, words: str, need: Need) -> CheckVerdict:
+async def _check_addon(context: CheckContext, addon: str, sentence: str, need: Need) -> CheckVerdict:
     cluster = await context.gke()
     if addon in cluster.addons:
-        return ok(f"Google: {words} is on.")
-    repair = await _enable_addon_repair(context, addon, words)
-    return missing_verdict(need, f"Google: {words} is off.", "Its volumes cannot be mounted.", repair=repair)
+        return ok(f"Google: {sentence} is on.")
+    repair = await _enable_addon_repair(context, addon, sentence)
+    return missing_verdict(need, f"Google: {sentence} is off.", "Its volumes cannot be mounted.", repair=repair)
 
 
-async def _enable_addon_repair(context: CheckContext, addon: str, words: str) -> Repair:
+async def _enable_addon_repair(context: CheckContext, addon: str, sentence: str) -> Repair:
     place = await context.cluster_place()
     done = ("GKE changes the cluster for some minutes; running pods go on.",)
     target = (place.project, place.location, place.cluster, addon)
-    return Repair(RepairKind.ADDON, target, f"Enable {words} in cluster {place.cluster}", done)
+    return Repair(RepairKind.ADDON, target, f"Enable {sentence} in cluster {place.cluster}", done)
 
 
 async def _check_driver_and_addon(
-    context: CheckContext, driver: str, addon: str, words: str, need: Need
+    context: CheckContext, driver: str, addon: str, sentence: str, need: Need
 ) -> CheckVerdict:
     """Check a CSI driver in the cluster and its GKE add-on; either missing part offers the repair."""
     here = await verdict_of(_check_csi_driver(context, driver, need))
-    there = await verdict_of(_check_addon(context, addon, words, need))
+    there = await verdict_of(_check_addon(context, addon, sentence, need))
     return _combine_driver_and_addon(driver, here, there)
 
 
 def _combine_driver_and_addon(
     name: str, driver: CheckVerdict, addon: CheckVerdict, *, sure: bool = False
 ) -> CheckVerdict:
-    """Combine both parts; if the add-on is enabled, enabling it is no repair for a missing driver."""
+    """The verdict on driver and add-on; enabling an add-on that is enabled already is not offered as a repair."""
     if driver.result in {Result.FAIL, Result.WARN} and addon.result is Result.OK:
         fix = "Wait some minutes: the add-on is on. If the driver does not come, switch the add-on off and on again."
         driver = replace(driver, fix=fix, command=f"kubectl get csidriver {name}")
@@ -284,18 +284,18 @@ def _missing_roles(ours: Collection[str]) -> list[str]:
     return [role for role, enough in _SUFFICIENT_ROLES.items() if not set(ours) & set(enough)]
 
 
-async def _format_principal(context: CheckContext, project: str, mine: _PrincipalNames) -> str:
-    """The pods' principal in an IAM policy; PROJECT_NUMBER if the number is unknown."""
+async def _format_principal(context: CheckContext, project: str, own_names: _PrincipalNames) -> str:
+    """The name of the pods' account in an IAM policy, with PROJECT_NUMBER for a number that is unknown."""
     try:
         number = await context.project_number(project)
     except ConsoleError:
         number = "PROJECT_NUMBER"  # the command is to be read before it is run
-    pool = f"principal://iam.googleapis.com/projects/{number}/locations/global/workloadIdentityPools/{mine.pool}"
-    return f"{pool}/subject/ns/{mine.namespace}/sa/{mine.account}"
+    pool = f"principal://iam.googleapis.com/projects/{number}/locations/global/workloadIdentityPools/{own_names.pool}"
+    return f"{pool}/subject/ns/{own_names.namespace}/sa/{own_names.account}"
 
 
 class _PrincipalNames:
-    """All principals by which policies may name the pods' account."""
+    """All names by which an IAM policy may refer to the pods' account."""
 
     def __init__(self, pool: str, namespace: str, account: str, acts_as: str) -> None:
         self.pool, self.namespace, self.account = pool, namespace, account

@@ -32,7 +32,7 @@ START_WAIT_SECONDS = 7 * 86_400.0  # seconds after its window for which the star
 
 
 class RecordedWindow(Struct, frozen=True):
-    """The first start window that was forecast for a workload, and its start. Times are seconds since the epoch."""
+    """The first start window forecast for a workload, with its real start once known, in seconds since the epoch."""
 
     server: str
     uid: str  # of the workload
@@ -73,8 +73,8 @@ class WindowScore(Struct, frozen=True):
     median_error: float | None  # seconds from the middle of the window to the start; None: none has started
 
 
-def score(recorded: Iterable[RecordedWindow]) -> WindowScore:
-    listed = list(recorded)
+def score(recorded_windows: Iterable[RecordedWindow]) -> WindowScore:
+    listed = list(recorded_windows)
     judged = [each for each in listed if each.judged]
     errors = [abs(each.started - each.middle) for each in judged if each.started]
     held = sum(each.held for each in judged)
@@ -82,10 +82,10 @@ def score(recorded: Iterable[RecordedWindow]) -> WindowScore:
 
 
 def correct_windows(
-    windows: Mapping[Key, StartWindow], recorded: Iterable[RecordedWindow], server: str, now: float
+    windows: Mapping[Key, StartWindow], recorded_windows: Iterable[RecordedWindow], server: str, now: float
 ) -> dict[Key, StartWindow]:
-    """The windows widened so that earlier ones would have contained 80 % of the starts."""
-    offs = sorted([each.error for each in recorded if each.server == server and each.judged][-JUDGED_WINDOWS:])
+    """The windows, widened so far that earlier ones would have held 80 % of the real starts."""
+    offs = sorted([each.error for each in recorded_windows if each.server == server and each.judged][-JUDGED_WINDOWS:])
     if len(offs) < MIN_JUDGED:
         return dict(windows)
     low, high = (_quantile(offs, share) for share in ((1 - WINDOW_SHARE) / 2, (1 + WINDOW_SHARE) / 2))
@@ -100,18 +100,18 @@ def correct_windows(
 
 
 def _quantile(offs: Sequence[float], share: float) -> float:
-    """A quantile of sorted errors, of which workloads that still wait only give a lower bound."""
+    """A quantile of sorted errors, where workloads still waiting give only a lower bound."""
     at = min(max(0, round(share * (len(offs) + 1)) - 1), len(offs) - 1)
     return next((offs[index] for index in range(at, -1, -1) if math.isfinite(offs[index])), 1.0)
 
 
 def compare(
-    recorded: Sequence[RecordedWindow], fleet: Fleet, server: str, windows: Mapping[Key, StartWindow]
+    recorded_windows: Sequence[RecordedWindow], fleet: Fleet, server: str, windows: Mapping[Key, StartWindow]
 ) -> list[RecordedWindow]:
     """The recorded windows with the starts known by now, and new windows of other workloads."""
     seen = {each.uid: each for each in fleet.workloads.values()}
     found = []
-    for window_before in recorded:
+    for window_before in recorded_windows:
         workload = seen.get(window_before.uid) if window_before.server == server else None
         reserved = condition(workload.conditions, "QuotaReserved") if workload else None
         if window_before.started:
@@ -123,7 +123,7 @@ def compare(
         elif window_before.late or fleet.at < window_before.end + START_WAIT_SECONDS:
             found.append(window_before)
     known = {each.uid for each in found}
-    for key, corrected in correct_windows(windows, recorded, server, fleet.at).items():
+    for key, corrected in correct_windows(windows, recorded_windows, server, fleet.at).items():
         workload, window = fleet.workloads.get(key), windows[key]
         if workload is not None and workload.uid not in known:
             simulated = window.start, window.middle, window.end

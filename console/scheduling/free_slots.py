@@ -62,26 +62,26 @@ def format_slots(count: int, size: int, *, free: bool = True) -> str:
     return f"{count} {'free ' if free else ''}{noun}{'' if count == 1 else 's'}{of}"
 
 
-def explain_topology(wish: TopologyDemand, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
-    """Why a workload waits if no topology domain has room for its pods; `draft` has flavor and account."""
-    found = eligible_nodes(fleet, wish.gpus, draft.flavor)
-    rooms = found.slots(wish.label)
+def explain_topology(demand: TopologyDemand, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
+    """The reason why a workload waits if no topology domain has room; `draft` has its flavor and account."""
+    found = eligible_nodes(fleet, demand.gpus, draft.flavor)
+    rooms = found.slots(demand.label)
     best = next(iter(rooms), "")
     if not rooms:
-        room = f"room for only {message.fits} of its {wish.pods} pods" if message.fits > 0 else "no room for its pods"
-        words = f"but the topology has {room}{f' in one {level_name(wish.label)}' if wish.label else ''}"
-    elif missing := found.shortage(wish.pods, wish.label):
-        never = found.why_never_fits(wish.pods, wish.label)
+        room = f"room for only {message.fits} of its {demand.pods} pods" if message.fits > 0 else "no room for its pods"
+        words = f"but the topology has {room}{f' in one {level_name(demand.label)}' if demand.label else ''}"
+    elif missing := found.shortage(demand.pods, demand.label):
+        never = found.why_never_fits(demand.pods, demand.label)
         words = f"but {missing}{f'; it never fits: it {never}' if never else ''}"
     elif message.excluded:  # GPUs alone are counted here
         reasons = ", ".join(f"{count} for {why}" for why, count in message.excluded)
-        fit = f"room for only {message.fits} of its {wish.pods} pods" if message.fits > 0 else "no room for its pods"
-        free = f"{best} has {format_slots(rooms[best], wish.gpus)}" if wish.label else "hosts enough are free"
+        fit = f"room for only {message.fits} of its {demand.pods} pods" if message.fits > 0 else "no room for its pods"
+        free = f"{best} has {format_slots(rooms[best], demand.gpus)}" if demand.label else "hosts enough are free"
         words = f"but Kueue finds {fit}: of {message.nodes} nodes it excludes {reasons}; by GPUs alone {free}"
         best = ""
     else:
-        where = f"{best} has" if wish.label else "there are"
-        words = f"and {where} {format_slots(rooms[best], wish.gpus)} now, but Kueue has not assigned them yet"
+        where = f"{best} has" if demand.label else "there are"
+        words = f"and {where} {format_slots(rooms[best], demand.gpus)} now, but Kueue has not assigned them yet"
     quota = f" (flavor {draft.flavor}: {draft.account.sum_text})" if draft.account else ""
     return replace(
         draft,
@@ -89,17 +89,17 @@ def explain_topology(wish: TopologyDemand, fleet: Fleet, message: KueueMessage, 
         sentence=f"quota is there{quota} {words}",
         room=rooms.get(best, -1),
         # Those in front would take the place first.
-        unblocks=() if draft.ahead else jobs_blocking_placement(fleet, found, wish.pods, wish.label, len(rooms)),
+        unblocks=() if draft.ahead else jobs_blocking_placement(fleet, found, demand.pods, demand.label, len(rooms)),
     )
 
 
-def refused_flavor(wish: TopologyDemand, flavors: Iterable[str], message: KueueMessage, fleet: Fleet) -> str:
+def refused_flavor(demand: TopologyDemand, flavors: Iterable[str], message: KueueMessage, fleet: Fleet) -> str:
     """The flavor with too small a topology, which Kueue's message does not name; empty if all have room."""
     room = {
-        each: max(eligible_nodes(fleet, wish.gpus, each).slots(wish.label).values(), default=wish.pods)
+        each: max(eligible_nodes(fleet, demand.gpus, each).slots(demand.label).values(), default=demand.pods)
         for each in flavors
     }
-    short = [each for each in room if room[each] < wish.pods]
+    short = [each for each in room if room[each] < demand.pods]
     return next((each for each in short if room[each] == message.fits), short[0] if short else "")
 
 
@@ -115,9 +115,9 @@ def _jobs_to_empty(hosts: Iterable[Host], pods: int, size: int, fleet: Fleet) ->
     held = {_gpu_holder(holder, fleet): gpus for holder, gpus in taken.items()}
     missing = pods - sum(gpus // size for gpus in free)
 
-    def is_enough(chosen: Sequence[QuotaHolder]) -> bool:
+    def is_enough(holders: Sequence[QuotaHolder]) -> bool:
         freed: Counter[int] = Counter()
-        for each in chosen:
+        for each in holders:
             freed.update(held[each])
         return sum((free[at] + gpus) // size - free[at] // size for at, gpus in freed.items()) >= missing
 
@@ -137,7 +137,7 @@ _MAX_PLACES_TRIED = 4  # places looked at for who would have to end: those with 
 
 
 class EligibleNodes:
-    """The nodes that a kind of pod may use, with their room in pods by Kueue's rules."""
+    """The nodes on which pods of one kind may run, and how many of those fit by Kueue's rules."""
 
     def __init__(self, nodes: Sequence[Node], fleet: Fleet, size: int) -> None:
         self.nodes = tuple(nodes)
@@ -177,26 +177,26 @@ class EligibleNodes:
         return self._places.get(level, [])
 
     def slots(self, level: str) -> Mapping[str, int]:
-        """How many pods fit now in each domain of a level, roomiest first; without a level in all."""
+        """The number of pods that fit now, by domain of a level, roomiest first; without a level in all."""
         found = {each.values[-1]: each.state for each in self._domains_of(level or HOSTNAME)}
         return found if level else {"": sum(found.values())}
 
     def capacity(self, level: str) -> Mapping[str, int]:
-        """How many pods would fit in each domain of the level if nothing ran."""
+        """The number of pods that would fit if nothing ran, by domain of a level."""
         found = self._capacity[level or HOSTNAME] if self._domains_of(level or HOSTNAME) else {}
         return found if level else {"": sum(found.values())}
 
-    def assigned(self, pods: int, levels: tuple[str, ...], asked: TopologyRequest) -> list[dict[str, str]]:
-        """The places that Kueue would assign by a Topology of these levels, by level; empty if there are none."""
+    def assigned(self, pods: int, levels: tuple[str, ...], request: TopologyRequest) -> list[dict[str, str]]:
+        """By level, each domain that Kueue would assign under a Topology of these levels; empty if none."""
         if levels not in self._trees:
             self._trees[levels] = self._build_tree(levels)
         tree = self._trees[levels]
-        found, _ = assign_topology(tree, SnapshotPodSet("", pods, {}, {GPU: self.size}, topology=asked))
+        found, _ = assign_topology(tree, SnapshotPodSet("", pods, {}, {GPU: self.size}, topology=request))
         by_place = {tree.assigned_values(leaf): leaf.values for leaf in tree.leaves}
         return [dict(zip(levels, by_place[place], strict=True)) for place, _ in found]
 
     def _build_tree(self, levels: tuple[str, ...]) -> TopologyTree:
-        """The topology as Kueue sees it: only nodes with the labels of all levels, and their GPUs in use."""
+        """The topology tree as Kueue builds it: nodes that have the labels of all levels, and GPUs in use there."""
         nodes = [node_of(each, levels) for each in self.nodes]
         named = [each for each in nodes if UNLABELLED_DOMAIN not in each.labels.values()]
         tree = TopologyTree("", levels, Flavor(""), named, {})
@@ -243,10 +243,10 @@ def eligible_nodes(
     avoided: tuple[str, ...] = (),
     tolerations: tuple[Toleration, ...] | None = None,
 ) -> EligibleNodes:
-    """Nodes of a flavor (all with GPUs, if empty) on which a pod with these constraints may run.
+    """The nodes of a flavor (all with GPUs, if empty) on which a pod with these constraints may run.
 
-    Labels that the console does not keep of a node are taken to match; taints of its present state keep it in `total`,
-    and without tolerations (None) no taint is looked at.
+    Labels that the console does not store count as matching. A node with a taint of its present state is part of
+    `total` only; without tolerations (None) taints are not looked at.
     """
     found = fleet.flavors.get(("", flavor))
     wanted, unwanted = (*found.node_labels, *selector) if found else selector, frozenset(avoided)

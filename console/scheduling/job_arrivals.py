@@ -29,7 +29,7 @@ MAX_KINDS = 50  # the most frequent ones
 
 
 class SeenWorkload(Struct, frozen=True):
-    """A workload as a console saw it, with its quota request."""
+    """A workload as this console has seen it arrive, with its quota request."""
 
     server: str
     seen: float  # when a console first saw it, in seconds since the epoch
@@ -81,7 +81,7 @@ def expected_arrivals(fleet: Fleet, seen: Iterable[SeenWorkload], server: str, t
 
 
 def _by_hour(created: Sequence[float], seconds: float) -> tuple[float, ...]:
-    """For each hour of the day, the smoothed arrival rate relative to the mean."""
+    """By hour of the day the arrival rate, smoothed and relative to the mean."""
     if seconds < MIN_DAYS * DAY or not created:
         return (1.0,) * 24
     counts = Counter(int(at // HOUR) % 24 for at in created)

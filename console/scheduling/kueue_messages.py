@@ -56,7 +56,7 @@ _TOPOLOGY_FITS = lazy_pattern(r"allows? to fit (?:only (\d{1,9}) out|any) of (\d
 
 
 class KueueMessage(Struct, frozen=True):
-    """The parsed parts of a message; empty if it does not mention them."""
+    """What a Kueue message states, in parts; a part is empty where the message lacks it."""
 
     category: Category | None = None  # None: the message has none that is known
     text: str = ""
@@ -75,7 +75,7 @@ class KueueMessage(Struct, frozen=True):
 
 
 def read_message(workload: Workload) -> KueueMessage:
-    """Parse why a workload has no quota; a specific condition reason takes precedence over the text."""
+    """The parts of Kueue's reason why a workload has no quota; the condition's reason counts more than its text."""
     reserved = condition(workload.conditions, "QuotaReserved")
     if reserved is None or reserved.is_true:
         return KueueMessage()
@@ -104,7 +104,7 @@ def read_message(workload: Workload) -> KueueMessage:
 
 
 def lasting_reason(workload: Workload) -> str:
-    """Why Kueue does not admit a workload for reasons other than free GPUs and places; empty otherwise."""
+    """Kueue's reason not to admit a workload if it is none of free GPUs or places; else empty."""
     message = read_message(workload)
     lasting = {Category.NO_FLAVOR, Category.CHECKS, Category.GATED, Category.MISSING_QUEUE}
     return message.text if message.excluded or message.category in lasting else ""

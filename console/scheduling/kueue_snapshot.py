@@ -45,7 +45,7 @@ _QUOTA_HOLDING_STATES = {WorkloadState.RESERVED, WorkloadState.ADMITTED}
 
 
 class QueueOrder(Struct, frozen=True):
-    """The pending workloads of a ClusterQueue in Kueue's order, and the admitted ones, longest first."""
+    """The workloads of a ClusterQueue: those pending in Kueue's order, and those admitted, longest first."""
 
     pending: tuple[Workload, ...] = ()
     running: tuple[Workload, ...] = ()
@@ -131,10 +131,10 @@ def flavor_of(fleet: Fleet, name: str, topology: str = "") -> Flavor:
     return Flavor(name, dict(known.node_labels), known.taints, known.tolerations, topology)
 
 
-def kueue_snapshot(fleet: Fleet, flavors: Iterable[str], *, places: bool = False) -> Snapshot:
-    """GPU quota of these flavors in all queues and cohorts; with `places` also the nodes with a topology."""
+def kueue_snapshot(fleet: Fleet, flavors: Iterable[str], *, with_topology: bool = False) -> Snapshot:
+    """The GPU quota of these flavors in all queues and cohorts, as a snapshot; `with_topology` adds the nodes."""
     names = tuple(flavors)
-    trees = _topology_trees(fleet, names) if places else {}
+    trees = _topology_trees(fleet, names) if with_topology else {}
     queues = [_queue_node(each, names) for each in fleet.cluster_queues.values()]
     cohorts = (
         CohortQuota(each.name, each.parent, _quotas(each.quotas, names), each.weight) for each in fleet.cohorts.values()
@@ -177,16 +177,16 @@ def _queue_node(queue: ClusterQueue, flavors: tuple[str, ...]) -> QueueNode:
     )
 
 
-def _quotas(listed: Iterable[QueueQuota], flavors: tuple[str, ...]) -> dict[FlavorResource, FlavorQuota]:
+def _quotas(quotas: Iterable[QueueQuota], flavors: tuple[str, ...]) -> dict[FlavorResource, FlavorQuota]:
     return {
         (each.flavor, each.resource): FlavorQuota(each.nominal, each.borrowing_limit, each.lending_limit)
-        for each in listed
+        for each in quotas
         if each.resource == GPU and each.flavor in flavors
     }
 
 
 def kueue_workload(workload: Workload, fleet: Fleet, flavors: tuple[str, ...], *, holds: bool) -> KueueWorkload:
-    """The workload's pod sets with GPUs; with `holds` only those in these flavors, with their topology."""
+    """The workload with its pod sets that need GPUs; if it `holds` quota, those in these flavors with their places."""
     evicted, since = condition(workload.conditions, "Evicted"), condition(workload.conditions, "QuotaReserved")
     pod_sets = []
     for group in workload.pod_sets:

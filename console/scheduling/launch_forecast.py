@@ -93,7 +93,7 @@ class LaunchDemand:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Whether a launch would be admitted now, as a sentence with numbers of GPUs."""
+    """Whether a launch would be admitted now, with a sentence that gives the numbers of GPUs."""
 
     verdict: LaunchVerdict
     sentence: str  # without a full stop
@@ -181,10 +181,10 @@ def closed_queue_forecast(fleet: Fleet, demand: LaunchDemand) -> Forecast | None
 _BEST_FIRST = tuple(LaunchVerdict)
 
 
-def forecast(fleet: Fleet, demand: LaunchDemand, start: ExpectedStart | None = None) -> Forecast:
+def forecast(fleet: Fleet, demand: LaunchDemand, expected_start: ExpectedStart | None = None) -> Forecast:
     """Forecast the launch from one snapshot; fast enough for every key press.
 
-    `start`: when it is expected to start, which tells whose end it waits for.
+    `expected_start`: when it is expected to start, which tells whose end it waits for.
     """
     if demand.gpus <= 0:
         return Forecast(LaunchVerdict.NOW, "needs no GPU")
@@ -193,14 +193,14 @@ def forecast(fleet: Fleet, demand: LaunchDemand, start: ExpectedStart | None = N
     found = closed_queue_forecast(fleet, demand) or _best_flavor_forecast(fleet, demand)
     known = not found.preempts and priority_of(fleet, demand) is not None
     waits = found.verdict is LaunchVerdict.WAITS and known and (found.short_by or found.unblocks)
-    until = awaited_ends(found.unblocks, start) if waits else ""
-    frees = frees_enough(found.short_by, (*found.unblocks, *found.holders), start)
+    until = awaited_ends(found.unblocks, expected_start) if waits else ""
+    frees = frees_enough(found.short_by, (*found.unblocks, *found.holders), expected_start)
     words = found.sentence + free_when(found.short_by, until, frees=frees)
     return replace(found, need=demand.gpus, sentence=words)
 
 
 def free_quota_gpus(fleet: Fleet, demand: LaunchDemand) -> int:
-    """GPUs that the demand's queue, which must be open, could take now in its best flavor."""
+    """The GPUs that the demand's queue could take now in its best flavor; the queue must be open."""
     queue = fleet.cluster_queues["", fleet.local_queues[demand.namespace, demand.queue].cluster_queue]
     books = (quota_ledger(fleet, each) for each in gpu_flavors(queue))
     usable = (each for each in books if each.flavor.matches(dict(demand.node_selector)))
@@ -209,7 +209,7 @@ def free_quota_gpus(fleet: Fleet, demand: LaunchDemand) -> int:
 
 
 def _without_queue(fleet: Fleet, demand: LaunchDemand) -> Forecast:
-    """The forecast without a queue, which depends on machines only."""
+    """The forecast of a launch that names no queue: only machines decide."""
     if why := unknown_reason(fleet, "nodes", "nodes"):
         return Forecast(LaunchVerdict.UNKNOWN, why)
     found = _eligible_nodes(fleet, "", demand)
@@ -293,13 +293,13 @@ def _eligible_nodes(fleet: Fleet, flavor: str, demand: LaunchDemand) -> Eligible
     )
 
 
-def _too_few_machines(demand: LaunchDemand, found: EligibleNodes) -> str:
+def _too_few_machines(demand: LaunchDemand, nodes: EligibleNodes) -> str:
     among = "the target nodes have" if demand.target_nodes else "the nodes it may use have"
-    return f"needs {format_slots(demand.pods, demand.size, free=False)}, and {among} {found.total}"
+    return f"needs {format_slots(demand.pods, demand.size, free=False)}, and {among} {nodes.total}"
 
 
 def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, demand: LaunchDemand, draft: Forecast) -> Forecast:
-    """The forecast if quota is short: who holds it, and whose end or eviction would free enough."""
+    """The forecast if quota is short: who holds it, and which ends or evictions would free enough."""
     short = demand.gpus - draft.free
     held = quota_holders(fleet, queue.name, draft.flavor)
     book = quota_ledger(fleet, draft.flavor)
@@ -320,15 +320,15 @@ def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, demand: LaunchDem
     )
 
 
-def _find_victims(fleet: Fleet, book: QuotaLedger, queue: str, demand: LaunchDemand) -> tuple[QuotaHolder, ...]:
+def _find_victims(fleet: Fleet, ledger: QuotaLedger, queue: str, demand: LaunchDemand) -> tuple[QuotaHolder, ...]:
     """The jobs that Kueue would evict for a launch; empty if none or if eviction does not suffice."""
-    flavor, resource = book.at
+    flavor, resource = ledger.at
     if (priority := priority_of(fleet, demand)) is None:
         return ()
     asks = SnapshotPodSet("all", 1, {resource: demand.gpus}, {}, tolerations=demand.tolerations)
     asked = SnapshotWorkload(("", ""), "", queue, priority, float("inf"), [asks])
-    preemption = PreemptionSearch(book.snapshot, asked)
-    choice = FlavorAssigner(asked, book.snapshot.queues[queue], book.snapshot, preemption.simulate).assign()
+    preemption = PreemptionSearch(ledger.snapshot, asked)
+    choice = FlavorAssigner(asked, ledger.snapshot.queues[queue], ledger.snapshot, preemption.simulate).assign()
     found = preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else ()
     return tuple(quota_holder_of(fleet.workloads[each.workload.key], fleet, flavor) for each in found)
 
@@ -355,21 +355,21 @@ def unknown_priority(demand: LaunchDemand) -> str:
 
 
 def _forecast_placement(
-    fleet: Fleet, queue: ClusterQueue, demand: LaunchDemand, found: EligibleNodes, draft: Forecast
+    fleet: Fleet, queue: ClusterQueue, demand: LaunchDemand, nodes: EligibleNodes, draft: Forecast
 ) -> Forecast:
     """The forecast if quota is free: whether machines are, and how close to each other."""
-    required = demand.level if demand.topology == "required" and found.slots(demand.level) else ""
-    if missing := found.shortage(demand.pods, required):
-        blockers = jobs_blocking_placement(fleet, found, demand.pods, required)
+    required = demand.level if demand.topology == "required" and nodes.slots(demand.level) else ""
+    if missing := nodes.shortage(demand.pods, required):
+        blockers = jobs_blocking_placement(fleet, nodes, demand.pods, required)
         words, unblocks = f"quota of flavor {draft.flavor} is free, but {missing}", () if draft.ahead else blockers
         return replace(draft, verdict=LaunchVerdict.WAITS, sentence=words, holders=blockers, unblocks=unblocks)
     quota = f"{draft.account.sum_text} of flavor {draft.flavor} in {queue.name}"
     if draft.borrows:
         quota += f" ({draft.borrows} of its {demand.gpus} by borrowing)"
-    quota += f"; it would take {demand.pods} of {format_slots(found.free, demand.size)}"
-    places = _assigned_places(fleet, queue, demand, found, draft.flavor)
+    quota += f"; it would take {demand.pods} of {format_slots(nodes.free, demand.size)}"
+    places = _assigned_places(fleet, queue, demand, nodes, draft.flavor)
     level = demand.level
-    over = len({each[level] for each in places if level in each}) or found.spread(demand.pods, level)
+    over = len({each[level] for each in places if level in each}) or nodes.spread(demand.pods, level)
     if demand.topology == "preferred" and over > 1:
         words = f"{quota}, but split over {over} {level_name(demand.level)}s"
         return replace(draft, verdict=LaunchVerdict.SPLIT, sentence=words, blocks=over)
@@ -379,9 +379,9 @@ def _forecast_placement(
 
 
 def _assigned_places(
-    fleet: Fleet, queue: ClusterQueue, demand: LaunchDemand, found: EligibleNodes, flavor: str
+    fleet: Fleet, queue: ClusterQueue, demand: LaunchDemand, nodes: EligibleNodes, flavor: str
 ) -> list[dict[str, str]]:
-    """The places that Kueue would assign, by level; empty where it leaves the nodes to kube-scheduler."""
+    """By level the domains that Kueue would assign; empty where it leaves the nodes to kube-scheduler."""
     flavors = [fleet.flavors.get(("", each.flavor)) for each in queue.quotas]
     mine = fleet.flavors.get(("", flavor))
     topology = fleet.topologies.get(("", mine.topology)) if mine and mine.topology else None
@@ -391,11 +391,11 @@ def _assigned_places(
         asked.explicit or places_every_pod([each.topology if each else "" for each in flavors])
     ):
         return []
-    return found.assigned(demand.pods, topology.levels, asked)
+    return nodes.assigned(demand.pods, topology.levels, asked)
 
 
 def _narrowest_common(places: Sequence[Mapping[str, str]]) -> tuple[str, str]:
-    """Kind and name of the narrowest topology domain that holds all places; empty if none does."""
+    """(kind, name) of the narrowest topology domain that holds all places; empty texts if none does."""
     for level in reversed(list(places[0]) if places else []):
         if len({each[level] for each in places}) == 1:
             return _HOST_LEVEL if level == HOSTNAME else level_name(level), places[0][level]
@@ -408,7 +408,7 @@ NO_QUEUE = "none"  # the word for a launch past Kueue
 
 @dataclass(frozen=True, slots=True)
 class QueueChoice:
-    """The chosen LocalQueue and the reason."""
+    """The LocalQueue chosen for a launch, and the reason for the choice."""
 
     queue: str = ""  # empty: there is none to choose
     why: str = ""  # in a few words, to stand behind its name; for none, a whole sentence with what to do
@@ -460,18 +460,17 @@ def _queue_candidate(fleet: Fleet, demand: LaunchDemand, name: str) -> _QueueCan
     return _QueueCandidate(name, closed, free is not None and free >= demand.gpus, free)
 
 
-def _why_chosen(found: list[_QueueCandidate], demand: LaunchDemand) -> str:
-    best, fitting = found[0], sum(each.fits for each in found)
-    if len(found) == 1:
+def _why_chosen(candidates: list[_QueueCandidate], demand: LaunchDemand) -> str:
+    best, fitting = candidates[0], sum(each.fits for each in candidates)
+    if len(candidates) == 1:
         return f"the only LocalQueue of {demand.namespace}"
     if best.shut:
-        return f"none of the {len(found)} LocalQueues of {demand.namespace} admits anything now"
+        return f"none of the {len(candidates)} LocalQueues of {demand.namespace} admits anything now"
     if best.free is None:
-        return f"one of {len(found)}; how much quota is free in them is not known"
+        return f"one of {len(candidates)}; how much quota is free in them is not known"
     if not best.fits:
-        return (
-            f"none of the {len(found)} LocalQueues has {demand.gpus:,} GPUs free now; this one has most, {best.free:,}"
-        )
+        count = len(candidates)
+        return f"none of the {count} LocalQueues has {demand.gpus:,} GPUs free now; this one has most, {best.free:,}"
     if fitting == 1:
-        return f"the only one of the {len(found)} LocalQueues with enough GPUs free now ({best.free:,})"
+        return f"the only one of the {len(candidates)} LocalQueues with enough GPUs free now ({best.free:,})"
     return f"the one with the most GPUs free ({best.free:,}) of the {fitting} LocalQueues with enough now"

@@ -74,7 +74,7 @@ def _events_of_job(jobset: JobSet, fleet: Fleet) -> list[Event]:
 
 
 def _ranks_by_prefix(jobset: JobSet) -> dict[str, int]:
-    """Pod name prefix of each rank -> rank number, without the random part."""
+    """By the constant part of the name of each rank's pods, the rank number."""
     found = {}
     for (group, job, index), number in jobset.pod_indexes.items():
         ending = f"-{index}-"
@@ -112,7 +112,7 @@ def _find_deletions(jobset: JobSet, events: Sequence[Event], names: dict[str, in
 
 
 def _attempt_at(jobset: JobSet, restarts: Sequence[Event], moment: float) -> int:
-    """The attempt at that time: the restart count minus the restarts after it."""
+    """The number of the attempt that ran at a time: all restarts less those after it."""
     after = sum(
         each.count if _time_of_event(each) >= moment else 1
         for each in restarts
@@ -122,7 +122,7 @@ def _attempt_at(jobset: JobSet, restarts: Sequence[Event], moment: float) -> int
 
 
 def _time_of_event(event: Event) -> float:
-    """When an event first happened, with nanoseconds from its name; its timestamps have only seconds."""
+    """The first time of an event, in nanoseconds as in its name; its timestamps have whole seconds."""
     named = _MOMENT_IN_NAME.search(event.name)
     exact = int(named[1], 16) / 1e9 if named else 0.0
     return exact if abs(exact - event.first) < 2 else event.first
@@ -201,7 +201,7 @@ class PodFailure(Struct, frozen=True):
 
 
 class FailureCard(Struct, frozen=True):
-    """The first failure of an attempt, and everything known about it."""
+    """What is known about the first failure of a job's attempt."""
 
     first: PodFailure
     others: tuple[int, ...] = ()  # ranks that ended badly after it, in the order of time
@@ -245,9 +245,9 @@ def rank_failures(jobset: JobSet, fleet: Fleet) -> list[PodFailure]:
     return sorted(deduplicate(found), key=_sort_key)
 
 
-def deduplicate(found: list[PodFailure]) -> list[PodFailure]:
-    """Each failure once; for a deleted pod only the deletion, including how the container ended."""
-    once = {(each.attempt, each.rank, each.pod, each.cause): each for each in found}
+def deduplicate(failures: list[PodFailure]) -> list[PodFailure]:
+    """The failures, each once; a deleted pod's deletion alone, with how its container ended."""
+    once = {(each.attempt, each.rank, each.pod, each.cause): each for each in failures}
     for each in [each for each in once.values() if each.cause == "deletion"]:
         ended = once.pop((each.attempt, each.rank, each.pod, "failure"), None)
         if ended is not None:
@@ -257,9 +257,9 @@ def deduplicate(found: list[PodFailure]) -> list[PodFailure]:
     return list(once.values())
 
 
-def _sort_key(ending: PodFailure) -> tuple[int, float, bool, int]:
+def _sort_key(failure: PodFailure) -> tuple[int, float, bool, int]:
     """Sort key: attempt, then time; at the same second a deletion precedes the exits that it causes."""
-    return ending.attempt, ending.time or float("inf"), ending.cause != "deletion", ending.rank
+    return failure.attempt, failure.time or float("inf"), failure.cause != "deletion", failure.rank
 
 
 def _failure_of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> PodFailure | None:
@@ -308,10 +308,10 @@ def _last_eviction(jobset: JobSet, fleet: Fleet) -> PodFailure | None:
     return PodFailure(jobset.restarts, -1, reason=evicted.reason, message=message, time=evicted.since, cause=cause)
 
 
-def first_of_latest_attempt(found: list[PodFailure]) -> tuple[PodFailure, tuple[int, ...]] | None:
+def first_of_latest_attempt(failures: list[PodFailure]) -> tuple[PodFailure, tuple[int, ...]] | None:
     """The first failure of the latest attempt that has one, and the ranks that failed after it."""
-    if not found:
+    if not failures:
         return None
-    attempt = max(each.attempt for each in found)
-    of = sorted((each for each in found if each.attempt == attempt), key=_sort_key)
+    attempt = max(each.attempt for each in failures)
+    of = sorted((each for each in failures if each.attempt == attempt), key=_sort_key)
     return of[0], tuple(dict.fromkeys(each.rank for each in of[1:] if each.rank not in {of[0].rank, -1}))

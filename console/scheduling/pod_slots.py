@@ -26,7 +26,7 @@ MISSING_STATUS = "Missing"  # status of a rank that has no pod
 
 
 class PodSlot(Struct, frozen=True):
-    """One pod index of a JobSet, with the pod that fills it, if any."""
+    """One pod index of a JobSet, and the pod that has it at present, if any."""
 
     number: int  # the index, as `rankscope.PodRank` calls it
     replicated_job: str
@@ -138,7 +138,7 @@ class PodFate(StrEnum):
 
 
 def pod_fate(fleet: Fleet, pod: Pod) -> PodFate:
-    """What happened to the pod, according to the snapshot."""
+    """Whether the pod is still there, was replaced or is over, by the snapshot."""
     now = fleet.pods.get(pod.key)
     if now is not None and now.uid == pod.uid and now.phase == "Running" and not now.deleting_since:
         return PodFate.HERE

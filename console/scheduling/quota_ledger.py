@@ -44,7 +44,7 @@ class QuotaLedger:
         return self.snapshot.queues.get(name) or QuotaNode(name)
 
     def available(self, name: str, freed: Mapping[str, int] | None = None) -> int:
-        """GPUs that a queue could take now, or with `freed` amounts by queue; negative if overused."""
+        """The GPUs that a queue could take now, after the `freed` amounts by queue if given; negative if overused."""
         with ExitStack() as gone:
             for queue, amount in (freed or {}).items():
                 node = self._queue_node(queue)
@@ -52,18 +52,18 @@ class QuotaLedger:
             return self._queue_node(name).available(self.at)
 
     def fewest_to_end(
-        self, name: str, candidates: Sequence[QuotaHolder], need: int, front: Sequence[int]
+        self, name: str, candidates: Sequence[QuotaHolder], need: int, gpus_ahead: Sequence[int]
     ) -> tuple[QuotaHolder, ...]:
-        """The smallest set of these jobs whose end frees enough GPUs for that queue, those in `front` first."""
-        if len(front) > _MAX_AHEAD:
+        """The smallest set of these jobs whose end frees enough GPUs for that queue, those in `gpus_ahead` first."""
+        if len(gpus_ahead) > _MAX_AHEAD:
             return ()
 
-        def is_enough(chosen: Sequence[QuotaHolder]) -> bool:
+        def is_enough(holders: Sequence[QuotaHolder]) -> bool:
             freed: Counter[str] = Counter()
-            for each in chosen:
+            for each in holders:
                 freed[each.cluster_queue] += each.gpus
             free = self.available(name, freed)
-            for first in front:
+            for first in gpus_ahead:
                 if first <= free:
                     free -= first
                 elif name in self.strict:
@@ -102,7 +102,7 @@ def flavor_account(fleet: Fleet, cluster_queue: str, flavor: str) -> QuotaAccoun
 
 
 def queue_account(fleet: Fleet, cluster_queue: str) -> QuotaAccount:
-    """A queue's account summed over all flavors; a pod still needs everything in one flavor."""
+    """A queue's account over all its flavors together, although a pod needs all its GPUs in one."""
     names = gpu_flavors(fleet.cluster_queues.get(("", cluster_queue)))
     return sum((flavor_account(fleet, cluster_queue, each) for each in names), start=QuotaAccount())
 
@@ -175,69 +175,69 @@ def fewest_holders(
 
 
 def best_flavor(fleet: Fleet, cluster_queue: str, message: KueueMessage) -> str:
-    """The flavor to calculate with: the one in Kueue's message, else the one with most free GPUs."""
+    """The flavor on which explanations are based: that of Kueue's message, else the one with most free GPUs."""
     names = gpu_flavors(fleet.cluster_queues.get(("", cluster_queue)))
     if message.flavor in names or not names:
         return message.flavor
     return max(names, key=lambda each: quota_ledger(fleet, each).available(cluster_queue))
 
 
-def explain_quota(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
-    """Why a workload waits if quota is short or can never suffice; `draft` has flavor and account."""
-    have = draft.account
-    if message.resource not in {"", GPU} or have is None or not draft.need:
+def explain_quota(workload: Workload, fleet: Fleet, message: KueueMessage, why: Why) -> Why:
+    """The reason why a workload waits if quota is short or can never suffice; `why` has its flavor and account."""
+    have = why.account
+    if message.resource not in {"", GPU} or have is None or not why.need:
         words = _other_resource_reason(message)
-        return replace(draft, sentence=words, category=message.category or Category.QUOTA, short_by=message.more_gpus)
-    gpus = f"{draft.need} GPU{'' if draft.need == 1 else 's'}{f' of flavor {draft.flavor}' if draft.flavor else ''}"
-    if draft.need > have.total:
+        return replace(why, sentence=words, category=message.category or Category.QUOTA, short_by=message.more_gpus)
+    gpus = f"{why.need} GPU{'' if why.need == 1 else 's'}{f' of flavor {why.flavor}' if why.flavor else ''}"
+    if why.need > have.total:
         words = f"needs {gpus}, but its queue can have at most {have.limit_text}"
-        return replace(draft, sentence=words, category=Category.EXCEEDS, short_by=draft.need - have.total)
-    short = draft.need - have.free  # Kueue's message on it may be of some time ago
-    queue, book = cluster_queue_name(workload, fleet), quota_ledger(fleet, draft.flavor)
-    held = quota_holders(fleet, queue, draft.flavor)
-    answer = replace(draft, category=Category.QUOTA, holders=held)
+        return replace(why, sentence=words, category=Category.EXCEEDS, short_by=why.need - have.total)
+    short = why.need - have.free  # Kueue's message on it may be of some time ago
+    queue, book = cluster_queue_name(workload, fleet), quota_ledger(fleet, why.flavor)
+    held = quota_holders(fleet, queue, why.flavor)
+    answer = replace(why, category=Category.QUOTA, holders=held)
     if short <= 0:
         words = f"needs {gpus}; {have.sum_text}, but Kueue has not assigned them"
         return replace(answer, sentence=words)
-    before = queue_order(fleet, queue).pending[: max(0, draft.position - 1)]
-    words, unblocks = quota_shortage(book, queue, draft.need, held, [_gpus_of(each, draft.flavor) for each in before])
+    before = queue_order(fleet, queue).pending[: max(0, why.position - 1)]
+    words, unblocks = quota_shortage(book, queue, why.need, held, [_gpus_of(each, why.flavor) for each in before])
     return replace(answer, sentence=words, short_by=short, unblocks=unblocks)
 
 
 def quota_shortage(
-    book: QuotaLedger,
+    ledger: QuotaLedger,
     queue: str,
     need: int,
-    held: Sequence[QuotaHolder],
-    front: Sequence[int],
+    holders: Sequence[QuotaHolder],
+    gpus_ahead: Sequence[int],
     evicted: Sequence[QuotaHolder] = (),
 ) -> tuple[str, tuple[QuotaHolder, ...]]:
     """The quota that a waiting job or launch lacks, and the smallest set of jobs whose end would free it.
 
-    `front`: GPUs of those that are tried before it; `evicted`: whom Kueue may evict for it.
+    `gpus_ahead`: GPUs of the workloads tried before it; `evicted`: the jobs that Kueue may evict for it.
     """
-    have = book.account(queue)
-    words = f"needs {need} GPU{'' if need == 1 else 's'} of flavor {book.flavor.name}; {have.sum_text}, "
+    have = ledger.account(queue)
+    words = f"needs {need} GPU{'' if need == 1 else 's'} of flavor {ledger.flavor.name}; {have.sum_text}, "
     words += f"{need - have.free} more needed"
     if have.lent:
-        others = (name for name in book.snapshot.queues if name != queue and book.shares(name, queue))
-        borrowers = sorted(name for name in others if book.account(name).borrowed)
+        others = (name for name in ledger.snapshot.queues if name != queue and ledger.shares(name, queue))
+        borrowers = sorted(name for name in others if ledger.account(name).borrowed)
         words += f"; what is lent has {' and '.join(borrowers) or 'others'}"
     if evicted:
         return f"{words}; Kueue may evict {named_holders(evicted)} for it", ()
-    return words, book.fewest_to_end(queue, held, need, front)
+    return words, ledger.fewest_to_end(queue, holders, need, gpus_ahead)
 
 
 _MAX_NAMED_JOBS = 3  # jobs that are named in a sentence; the rest is counted
 
 
-def named_holders(held: Sequence[QuotaHolder]) -> str:
-    named = [f"{each.name} ({each.gpus})" if each.gpus else each.name for each in held[:_MAX_NAMED_JOBS]]
-    return ", ".join(named) + (f" and {len(held) - _MAX_NAMED_JOBS} more" if len(held) > _MAX_NAMED_JOBS else "")
+def named_holders(holders: Sequence[QuotaHolder]) -> str:
+    named = [f"{each.name} ({each.gpus})" if each.gpus else each.name for each in holders[:_MAX_NAMED_JOBS]]
+    return ", ".join(named) + (f" and {len(holders) - _MAX_NAMED_JOBS} more" if len(holders) > _MAX_NAMED_JOBS else "")
 
 
 def _other_resource_reason(kueue: KueueMessage) -> str:
-    """Kueue's reason if it concerns another resource than GPUs, or a queue that may not be listed."""
+    """The words for Kueue's reason, where it concerns no GPUs or the queue may not be listed; never empty."""
     flavor, resource = f" of flavor {kueue.flavor}" if kueue.flavor else "", kueue.resource or "quota"
     if kueue.category is Category.EXCEEDS:
         return f"needs more {resource}{flavor} than the maximum of its queue"

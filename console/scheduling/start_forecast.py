@@ -30,7 +30,7 @@ REST_PER_FORECAST = 20.0  # how much longer than a forecast took it is before th
 
 
 class RunningJobs(Protocol):
-    """The progress of running jobs, as forecasts need it."""
+    """What forecasts ask of running jobs: their progress and expected ends."""
 
     async def update(self, keys: Sequence[tuple[str, str]]) -> bool: ...
     def foresee_ends(self, fleet: Fleet) -> tuple[dict[str, float], dict[str, str]]: ...
@@ -41,10 +41,10 @@ class PastRuns(Protocol):
 
 
 def _simulate(
-    fleet: Fleet, running: RunningJobs, past: Iterable[PastRun], folder: Path, server: str
+    fleet: Fleet, running: RunningJobs, past_runs: Iterable[PastRun], folder: Path, server: str
 ) -> tuple[Starts, StartWindows]:
     left, open_ends = running.foresee_ends(fleet)
-    times, seen = PastTimes(fleet, past), read_seen_workloads(folder / "workloads.json")
+    times, seen = PastTimes(fleet, past_runs), read_seen_workloads(folder / "workloads.json")
     arrivals = expected_arrivals(fleet, seen, server, times)
     windows = start_windows(fleet, left, run_times(fleet, times), arrivals=arrivals, open_ends=open_ends)
     corrected = correct_windows(windows.by_key, read_recorded_windows(folder / "forecasts.json"), server, fleet.at)
@@ -56,11 +56,11 @@ class StartForecast:
         self,
         cluster: WatchedCluster,
         running: Callable[[], RunningJobs],
-        runs: Callable[[], PastRuns],
+        past_runs: Callable[[], PastRuns],
         folder: Path | None = None,
     ) -> None:
-        """`folder`: where the record of forecasts is kept, in tests."""
-        self._cluster, self._running, self._runs, self._given = cluster, running, runs, folder
+        """`folder` replaces the folder of the forecasts' record, in tests."""
+        self._cluster, self._running, self._runs, self._given = cluster, running, past_runs, folder
         self.starts: Starts = {}  # the latest; empty before the first
         self.windows = StartWindows({}, 0)  # those that the starts were given
         self._of: object = None  # the snapshot that they are of
@@ -81,16 +81,16 @@ class StartForecast:
                 self._of, self._again = fleet, now() + max(FORECAST_SECONDS, REST_PER_FORECAST * (now() - began))
         return self.starts
 
-    async def launch_start(self, ask: LaunchDemand) -> ExpectedStart | None:
+    async def launch_start(self, demand: LaunchDemand) -> ExpectedStart | None:
         """When a launch that has to wait would start; None: too many wait before it, or it is bound to some nodes."""
         from console.scheduling.launch_forecast import priority_of, unknown_priority, with_waiting_launch
 
-        if ask.target_nodes or ask.avoid_nodes:
+        if demand.target_nodes or demand.avoid_nodes:
             return None  # the forecast counts GPUs and places of all
-        if priority_of(self._cluster.fleet, ask) is None:
-            return ExpectedStart(unknown=unknown_priority(ask))
+        if priority_of(self._cluster.fleet, demand) is None:
+            return ExpectedStart(unknown=unknown_priority(demand))
         await self._read_running()
-        fleet, key = with_waiting_launch(self._cluster.fleet, ask)
+        fleet, key = with_waiting_launch(self._cluster.fleet, demand)
         async with self._one:
             starts, _ = await self._cached_forecast(fleet)
         return starts.get(key)

@@ -43,7 +43,7 @@ def all_gpu_flavors(fleet: Fleet) -> tuple[str, ...]:
 
 
 def first_waiting(fleet: Fleet) -> dict[str, tuple[ClusterWorkload, ...]]:
-    """By open queue the workloads to simulate: an equal share of MAX_FORECAST_WORKLOADS, and unused shares."""
+    """By open queue the workloads to be simulated: an equal share of MAX_FORECAST_WORKLOADS, and what others leave."""
     open_queues = [each.name for each in fleet.cluster_queues.values() if not closed_reason(each)]
     by_length = sorted(
         ((name, queue_order(fleet, name).pending) for name in open_queues), key=lambda each: len(each[1])
@@ -58,7 +58,7 @@ def first_waiting(fleet: Fleet) -> dict[str, tuple[ClusterWorkload, ...]]:
 def virtual_cluster_of(fleet: Fleet, flavors: tuple[str, ...]) -> VirtualCluster:
     """A copy of the cluster for simulations, with the workloads at the head of its open queues."""
     strict = (queue.name for queue in fleet.cluster_queues.values() if queue.strategy == "StrictFIFO")
-    cluster = VirtualCluster(kueue_snapshot(fleet, flavors, places=True), strict)
+    cluster = VirtualCluster(kueue_snapshot(fleet, flavors, with_topology=True), strict)
     for pending in first_waiting(fleet).values():
         for workload in (kueue_workload(each, fleet, flavors, holds=False) for each in pending):
             if workload.pod_sets:
@@ -67,7 +67,7 @@ def virtual_cluster_of(fleet: Fleet, flavors: tuple[str, ...]) -> VirtualCluster
 
 
 def time_limit(workload: ClusterWorkload, fleet: Fleet) -> float | None:
-    """Seconds after admission at which a workload is ended by Kueue or by deadlines of its Job or pods."""
+    """The seconds after admission at which Kueue, or a deadline of its Job or pods, ends a workload; None if never."""
     job = fleet.jobs.get((workload.namespace, workload.owner_name)) if workload.owner_kind == "Job" else None
     of_pods = [each.time_limit for each in workload.pod_sets] if workload.owner_kind in {"", "Pod"} else [None]
     known = [
@@ -145,9 +145,9 @@ class _StartSimulation:
         self._found.update(self._not_tried())
         return self._found
 
-    def _add_bounds(self, settled: Set[Key]) -> None:
-        """Add to jobs without a certain start the earliest time, and those without a known end that they wait for."""
-        open_ended = {key for key, found in self._found.items() if found.latest or not found.at} - settled
+    def _add_bounds(self, settled_keys: Set[Key]) -> None:
+        """For workloads without a certain start, add the earliest time and the endless jobs that they wait for."""
+        open_ended = {key for key, found in self._found.items() if found.latest or not found.at} - settled_keys
         if not open_ended:
             return
         earliest = self._earliest_starts()
@@ -168,7 +168,7 @@ class _StartSimulation:
             )
 
     def _earliest_starts(self) -> dict[Key, tuple[float, str]]:
-        """Earliest starts, and after whose end, if all jobs of unknown end ended now."""
+        """By workload (earliest start, after whose end), as if all jobs of unknown end ended now."""
         self._restore()
         found: dict[Key, tuple[float, str]] = {}
         for each in (*self._endless, *self._limited):
@@ -187,7 +187,7 @@ class _StartSimulation:
         return found
 
     def _not_tried(self) -> Iterator[tuple[Key, ExpectedStart]]:
-        """Workloads in closed queues, and those too far behind in the others."""
+        """Yield the starts of workloads that are not simulated: in closed queues, or too far behind in open ones."""
         tried = first_waiting(self._fleet)
         for queue in self._fleet.cluster_queues.values():
             first = len(tried.get(queue.name, ()))
@@ -195,7 +195,7 @@ class _StartSimulation:
             for each in queue_order(self._fleet, queue.name).pending[first:]:
                 yield each.key, ExpectedStart(unknown=words)
 
-    def _why_unknown(self, workload: SnapshotWorkload, first: list[Key]) -> str:
+    def _why_unknown(self, workload: SnapshotWorkload, first_keys: list[Key]) -> str:
         if endless := self._endless_before(workload):
             unblocks = {each.name for each in why_workload(self._fleet.workloads[workload.key], self._fleet).unblocks}
             endless.sort(key=lambda each: job_name(each) not in unblocks)  # whom its reason names comes first
@@ -209,8 +209,8 @@ class _StartSimulation:
             if any(verdicts):  # what is stalled or kept does not run
                 return f"when {who} {'ends' if one else 'end'} is not known"
             return f"how long {who} still {'runs' if one else 'run'} is not known"
-        if first:
-            names = ", ".join(job_name(self._fleet.workloads[key]) for key in first[:_MAX_NAMED_JOBS])
+        if first_keys:
+            names = ", ".join(job_name(self._fleet.workloads[key]) for key in first_keys[:_MAX_NAMED_JOBS])
             return f"others start before it ({names}), and how long they will run is not known"
         if self._blocking_flavors(workload):  # nodes are shared with queues that have no cohort in common
             return "nothing ends in its own cohort, by which Kueue would try it again, and when it does is not known"

@@ -67,7 +67,7 @@ class RunTime(Struct, frozen=True):
 
 
 class RecurringJob(Struct, frozen=True):
-    """A kind of job that comes again and again."""
+    """A job that is submitted again and again: one of them, and the mean time between two."""
 
     like: KueueWorkload  # one of them
     seconds: float  # between two, on average
@@ -75,21 +75,21 @@ class RecurringJob(Struct, frozen=True):
 
 
 class ExpectedArrivals(Struct, frozen=True):
-    """Recurring jobs, and by the hour of the day (UTC) the factor to their average rate."""
+    """The recurring jobs, and for each hour of the day (UTC) a factor to their average rate."""
 
     kinds: tuple[RecurringJob, ...] = ()
     by_hour: tuple[float, ...] = (1.0,) * 24
 
-    def next_after(self, at: float, kind: RecurringJob, dice: Random) -> float:
+    def next_after(self, time: float, kind: RecurringJob, dice: Random) -> float:
         peak = max(self.by_hour)
         while True:
-            at += dice.expovariate(peak / kind.seconds)
-            if dice.random() * peak < self.by_hour[int(at // 3600) % 24]:
-                return at
+            time += dice.expovariate(peak / kind.seconds)
+            if dice.random() * peak < self.by_hour[int(time // 3600) % 24]:
+                return time
 
 
 class StartWindow(Struct, frozen=True):
-    """Earliest and latest start, in seconds since the epoch."""
+    """The earliest and latest start of a workload, in seconds since the epoch."""
 
     start: float
     middle: float
@@ -108,10 +108,10 @@ class PastTimes:
     For other workloads: run times of finished ones with the same name, queue and size.
     """
 
-    def __init__(self, fleet: Fleet, past: Iterable[PastRun]) -> None:
+    def __init__(self, fleet: Fleet, past_runs: Iterable[PastRun]) -> None:
         self._known: dict[tuple[object, ...], list[float]] = defaultdict(list)
         self._interrupted: dict[tuple[str, int], list[PastRun]] = defaultdict(list)
-        for run in past:
+        for run in past_runs:
             if run.recipe and run.before > 0:
                 self._interrupted[run.recipe, run.gpus].append(run)
             elif run.recipe and run.seconds > 0:
@@ -133,8 +133,8 @@ class PastTimes:
     def of_workload(self, workload: Workload) -> RunTime | None:
         return self._find_run_time(_likeness_key(workload)) if workload.owner_kind != "JobSet" else None
 
-    def _find_run_time(self, like: tuple[object, ...]) -> RunTime | None:
-        times = self._known.get(like, ())
+    def _find_run_time(self, likeness_key: tuple[object, ...]) -> RunTime | None:
+        times = self._known.get(likeness_key, ())
         if len(times) < MIN_RUNS:
             return None
         from statistics import pstdev
@@ -154,9 +154,9 @@ def _likeness_key(workload: Workload) -> tuple[object, ...]:
     return workload.namespace, workload.owner_kind, stem, workload.queue, workload.total(GPU)
 
 
-def _mostly_resumed(interrupted: Sequence[PastRun], whole: float) -> bool:
+def _mostly_resumed(interrupted: Sequence[PastRun], total: float) -> bool:
     """Whether most interrupted runs were resumed: all their parts together lasted as long as an uninterrupted run."""
-    nearer = [abs(run.seconds - whole) < abs(run.seconds - run.before - whole) for run in interrupted]
+    nearer = [abs(run.seconds - total) < abs(run.seconds - run.before - total) for run in interrupted]
     return 2 * sum(nearer) > len(nearer)
 
 
@@ -174,32 +174,32 @@ def start_windows(
     arrivals: ExpectedArrivals = NO_ARRIVALS,
     open_ends: Mapping[str, str] = NO_OPEN_ENDS,
 ) -> StartWindows:
-    """Of those whose start can be known; `left`, `times` and `open_ends` (see `expected_starts`) by uid of the JobSet.
+    """The windows of workloads whose start can be known, by simulating futures. Blocks for the length of `budget`.
 
-    Blocking: as long as the budget.
+    `left`, `times` and `open_ends` (see `expected_starts`) are by uid of the JobSet.
     """
     return _Simulations(fleet, left, times, arrivals, seed, open_ends).run(budget, rollouts)
 
 
-def with_windows(starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> dict[Key, ExpectedStart]:
-    """The starts with their windows; only with a latest time if the run time of a job before them is unknown."""
-    found = dict(starts)
-    for key in starts.keys() & windows.by_key.keys():
+def with_windows(expected_starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> dict[Key, ExpectedStart]:
+    """The expected starts with their windows; only the latest time where a job before has an unknown run time."""
+    found = dict(expected_starts)
+    for key in expected_starts.keys() & windows.by_key.keys():
         window = windows.by_key[key]
         if window.latest:
-            if starts[key].at:
+            if expected_starts[key].at:
                 continue  # as every list says it
-            found[key] = structs.replace(starts[key], at=window.end, latest=True, unknown="")
+            found[key] = structs.replace(expected_starts[key], at=window.end, latest=True, unknown="")
         else:
             bounds = window.start, window.end
             found[key] = structs.replace(
-                starts[key], at=window.middle, latest=False, unknown="", window=bounds, earliest=0.0, sooner=()
+                expected_starts[key], at=window.middle, latest=False, unknown="", window=bounds, earliest=0.0, sooner=()
             )
     return found
 
 
 class _KnownMoves(Struct):
-    """Kueue's moves after certain workloads have ended and arrived in a certain order."""
+    """The moves of Kueue known so far, after certain workloads have ended and arrived in a certain order."""
 
     moves: list[Move]
     after: dict[tuple[Key | None, bool], _KnownMoves] = {}
@@ -207,7 +207,7 @@ class _KnownMoves(Struct):
 
 
 class _SharedCluster:
-    """The cluster of all rollouts: where the same workloads end in the same order, Kueue's cycles run only once."""
+    """The simulated cluster that all rollouts share: equal sequences of ends run Kueue's cycles only once."""
 
     def __init__(self, cluster: VirtualCluster) -> None:
         self._cluster, self._restore = cluster, cluster.checkpoint()
@@ -219,12 +219,12 @@ class _SharedCluster:
         self._behind: list[tuple[float, KueueWorkload | None, bool]] = []
         """Steps that the cluster itself has not taken yet."""
 
-    def admit_after(self, ended: KueueWorkload | None, at: float) -> list[Move]:
+    def admit_after(self, ended: KueueWorkload | None, time: float) -> list[Move]:
         """The starts and preemptions that follow the end of a running workload."""
-        return self.moves_after(ended.key if ended is not None else None, ended, at, comes=False)
+        return self.moves_after(ended.key if ended is not None else None, ended, time, comes=False)
 
-    def moves_after(self, key: Key | None, changed: KueueWorkload | None, at: float, *, comes: bool) -> list[Move]:
-        self._behind.append((at, changed, comes))
+    def moves_after(self, key: Key | None, workload: KueueWorkload | None, time: float, *, comes: bool) -> list[Move]:
+        self._behind.append((time, workload, comes))
         found = self._situation.after.get((key, comes))
         if found is None:
             found = _KnownMoves(self._catch_up())
@@ -285,7 +285,7 @@ class _Simulations:
                     self._limits[each.job_uid] = limit
                 self.running.append((held, each.job_uid))
 
-    def run(self, budget: float, most: int) -> StartWindows:
+    def run(self, budget: float, limit: int) -> StartWindows:
         began, slices = time.thread_time(), WorkSlices()
         _Rollout(self).run(math.inf, began + WARM_UP_SHARE * budget)
         if time.thread_time() - began >= budget:
@@ -293,7 +293,7 @@ class _Simulations:
         seconds = budget / (ROLLOUTS_WITH_ARRIVALS if self.arrivals.kinds else TARGET_ROLLOUTS)
         found, until = _Rollout(self).run(math.inf, time.thread_time() + seconds)  # says how far all can go
         rollouts = [found]
-        while len(rollouts) < most and time.thread_time() - began < budget:
+        while len(rollouts) < limit and time.thread_time() - began < budget:
             stop = time.thread_time() + MAX_ROLLOUT_FACTOR * seconds  # in some one waits for ever while others come
             found, reached = _Rollout(self).run(until, stop)
             until = min(until, reached)
@@ -314,20 +314,20 @@ class _Simulations:
         }
         return StartWindows(windows if len(rollouts) >= MIN_ROLLOUTS else {}, len(rollouts))
 
-    def seconds_left(self, uid: str, ran: float) -> float:
+    def seconds_left(self, uid: str, ran_seconds: float) -> float:
         if uid in self._left:
             return self._sample_duration(self._left[uid], PROGRESS_SPREAD, uid)
         if uid in self._limits:
-            return max(0.0, self._limits[uid] - ran)
-        return self.draw_remaining(self.times[uid], ran, uid)
+            return max(0.0, self._limits[uid] - ran_seconds)
+        return self.draw_remaining(self.times[uid], ran_seconds, uid)
 
-    def draw_remaining(self, known: RunTime, ran: float, uid: str = "") -> float:
-        """Draw how long a job that has run for `ran` seconds will still run."""
+    def draw_remaining(self, elapsed: RunTime, ran_seconds: float, uid: str = "") -> float:
+        """Draw how long a job that has run for `ran_seconds` seconds will still run."""
         for _ in range(_MAX_TRIES):
-            if (whole := self._sample_duration(known.median, known.spread, uid)) > ran:
-                return whole - ran
+            if (whole := self._sample_duration(elapsed.median, elapsed.spread, uid)) > ran_seconds:
+                return whole - ran_seconds
         return self._sample_duration(
-            known.median * known.spread, known.spread, uid
+            elapsed.median * elapsed.spread, elapsed.spread, uid
         )  # it runs longer than any run before it
 
     def _sample_duration(self, middle: float, spread: float, uid: str) -> float:
@@ -337,7 +337,7 @@ class _Simulations:
 
 
 class _Rollout:
-    """One simulated future: until when jobs run, and which jobs arrive."""
+    """One simulated future, with random ends of jobs and random arrivals."""
 
     def __init__(self, all_of_them: _Simulations) -> None:
         self._all, self._now = all_of_them, all_of_them.fleet.at
@@ -360,7 +360,7 @@ class _Rollout:
             self._end_at(self._now + seconds, workload)
 
     def run(self, until: float, stop: float) -> tuple[dict[Key, float], float]:
-        """The first starts of all that wait, and until when they are known; `stop` limits this thread's CPU time."""
+        """(first starts of all that wait, time until which they are known); `stop` limits this thread's CPU time."""
         cluster, waiting = self._all.cluster, len(self._all.waiting)
         cluster.restart()
         moves = cluster.admit_after(None, self._now)
@@ -385,20 +385,20 @@ class _Rollout:
                 del self._held[ended.key]
                 moves = cluster.admit_after(ended, self._now)
 
-    def _record_start(self, started: KueueWorkload) -> None:
-        self._held[started.key] = started
-        known, uid = self._come.get(started.key), ""
+    def _record_start(self, started_workload: KueueWorkload) -> None:
+        self._held[started_workload.key] = started_workload
+        known, uid = self._come.get(started_workload.key), ""
         if known is None:
-            if started.key in self._all.waiting:
-                self._found.setdefault(started.key, self._now)
-            uid = self._all.fleet.workloads[started.key].job_uid
+            if started_workload.key in self._all.waiting:
+                self._found.setdefault(started_workload.key, self._now)
+            uid = self._all.fleet.workloads[started_workload.key].job_uid
             known = self._all.times.get(uid)
-        before = self._ran.get(started.key, 0.0) if known and known.resumes else 0.0
-        self._began[started.key] = self._now - before
+        before = self._ran.get(started_workload.key, 0.0) if known and known.resumes else 0.0
+        self._began[started_workload.key] = self._now - before
         if self._now > self._endless_since:
-            self._all.after_endless.add(started.key)
+            self._all.after_endless.add(started_workload.key)
         if known:
-            self._end_at(self._now + self._all.draw_remaining(known, before, uid), started)
+            self._end_at(self._now + self._all.draw_remaining(known, before, uid), started_workload)
         else:
             self._endless_since = min(self._endless_since, self._now)
 
@@ -410,5 +410,5 @@ class _Rollout:
         heappush(self._coming, (again, number + len(self._all.arrivals.kinds), kind))
         return structs.replace(kind.like, key=key, uid=key[1], queued=self._now)
 
-    def _end_at(self, at: float, workload: KueueWorkload) -> None:
-        heappush(self._ends, (at, next(self._number), workload))
+    def _end_at(self, time: float, workload: KueueWorkload) -> None:
+        heappush(self._ends, (time, next(self._number), workload))

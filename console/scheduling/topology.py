@@ -73,7 +73,7 @@ class Host(Struct, frozen=True):
 
 
 class HostGroup(Struct, frozen=True, dict=True):
-    """A group of hosts; not slotted, because sums are cached in its `__dict__`."""
+    """A group of hosts with cached sums, which lie in its `__dict__`: hence not slotted."""
 
     name: str  # value of the topology label; empty for hosts that carry none
     hosts: tuple[Host, ...] = ()
@@ -96,7 +96,7 @@ class HostGroup(Struct, frozen=True, dict=True):
 
     @cached_property
     def whole_free_gpus(self) -> int:
-        """GPUs of completely free hosts, for jobs that need whole machines."""
+        """The GPUs of hosts that are free as a whole, for jobs that need whole machines."""
         return sum(each.total for each in self.hosts if each.free == each.total)
 
     @cached_property
@@ -110,7 +110,7 @@ class TopologyBlock(HostGroup, frozen=True):
 
 
 class LargestFree(Struct, frozen=True):
-    """The largest free groups, in GPUs of completely free hosts; the name is empty if nothing is free."""
+    """The largest groups of free whole hosts, in GPUs; the name is empty where nothing is free."""
 
     subblock: str = ""
     in_subblock: int = 0
@@ -153,7 +153,7 @@ def holder_of(pod: Pod, fleet: Fleet) -> Holder:
 
 
 def host(node: Node, fleet: Fleet) -> Host:
-    """Build a host from a node; it has more GPUs than the node only if its pods hold more."""
+    """The host of a node; it has more GPUs than the node reports only if pods hold more."""
     known = _known_hosts(fleet)
     if node.name not in known:
         known[node.name] = _host_of(node, fleet)

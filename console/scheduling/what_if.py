@@ -70,7 +70,7 @@ class Consequence(Struct, frozen=True):
 
 
 class FreeQuota(Struct, frozen=True):
-    """GPUs of a flavor that a queue could still take, own and borrowed, and those free on its machines."""
+    """The GPUs of a flavor that a queue can still take, own and borrowed, and those free on its machines."""
 
     queue: str
     flavor: str
@@ -88,7 +88,7 @@ class WhatIf(Struct, frozen=True):
 
 
 class NextVictims(Struct, frozen=True):
-    """The workloads that Kueue would preempt next for more jobs like the waiting one of highest priority."""
+    """The workloads that Kueue would preempt first if more jobs came like the waiting one of highest priority."""
 
     job: str  # that waits
     queue: str  # ClusterQueue
@@ -105,7 +105,7 @@ def next_victims(fleet: Fleet) -> NextVictims | None:
     first = min(waiting, key=lambda each: queue_order_key(each.priority, queue_timestamp(each), each.uid))
     name = cluster_queue_name(first, fleet)
     found: dict[Key, None] = {}
-    cluster = VirtualCluster(kueue_snapshot(fleet, all_gpu_flavors(fleet), places=True), ())
+    cluster = VirtualCluster(kueue_snapshot(fleet, all_gpu_flavors(fleet), with_topology=True), ())
     for number in range(MAX_NODES_TRIED):
         machine = SnapshotPodSet("main", 1, {GPU: MACHINE_GPUS}, {GPU: MACHINE_GPUS}, tolerations=ANY_TAINT)
         asked = SnapshotWorkload(
@@ -124,7 +124,7 @@ def next_victims(fleet: Fleet) -> NextVictims | None:
 
 
 def what_if(fleet: Fleet, namespace: str, changes: Changes, classes: Mapping[str, int] = NO_PRIORITY_CLASSES) -> WhatIf:
-    """The effect of these changes; BadInput, NotThere or NotFound if one cannot be or names what is not there.
+    """The effect of changes on jobs. BadInput, NotThere or NotFound if one is impossible or names nothing.
 
     `classes`: values of the priority classes by name.
     """
@@ -212,14 +212,14 @@ class _TwoClusters:
         return sum(max(0, queue.potential_available((flavor, GPU))) for flavor in flavors)
 
     def _make_consequence(
-        self, workload: SnapshotWorkload, what: str, by: Key | None = None, position: int = 0
+        self, workload: SnapshotWorkload, subject: str, by: Key | None = None, position: int = 0
     ) -> Consequence:
         return Consequence(
             self._job_name(workload.key),
             workload.key[0],
             workload.cluster_queue,
             sum(each.requests.get(GPU, 0) for each in workload.pod_sets),
-            what,
+            subject,
             self._job_name(by) if by else "",
             position,
         )
@@ -244,12 +244,12 @@ class _TwoClusters:
             f"{name} neither holds GPUs of a queue nor is among the first that wait in one.", f"a4 why {name}"
         )
 
-    def _parse_priority(self, typed: str, flag: str, text: str) -> int:
-        if _WHOLE_NUMBER.fullmatch(typed):
-            return int(typed)
-        if typed not in self._classes:
-            raise _not_found_error(flag, text, "WorkloadPriorityClass", typed, self._classes)
-        return self._classes[typed]
+    def _parse_priority(self, typed_text: str, flag: str, text: str) -> int:
+        if _WHOLE_NUMBER.fullmatch(typed_text):
+            return int(typed_text)
+        if typed_text not in self._classes:
+            raise _not_found_error(flag, text, "WorkloadPriorityClass", typed_text, self._classes)
+        return self._classes[typed_text]
 
     def _take_out(self, workload: SnapshotWorkload) -> None:
         if self._then.is_running(workload):
@@ -375,19 +375,19 @@ def _with_quotas(fleet: Fleet, changes: Iterable[str]) -> Mapping[Key, ClusterQu
     return queues
 
 
-def _not_found_error(flag: str, text: str, kind: str, name: str, known: Iterable[str]) -> NotThere:
-    return NotThere(f"{flag} {text}: there is no {kind} {name}.", f"There are: {', '.join(known) or 'none'}.")
+def _not_found_error(flag: str, text: str, kind: str, name: str, names: Iterable[str]) -> NotThere:
+    return NotThere(f"{flag} {text}: there is no {kind} {name}.", f"There are: {', '.join(names) or 'none'}.")
 
 
-def _split_form(text: str, flag: str, form: str, *parts: int) -> list[str]:
+def _split_form(text: str, flag: str, form_name: str, *parts: int) -> list[str]:
     found = text.split(":")
     if len(found) not in parts or not all(found):
-        raise BadInput(f"{flag} {text} has to be {form}.")
+        raise BadInput(f"{flag} {text} has to be {form_name}.")
     return found
 
 
-def _parse_whole_number(text: str, flag: str, form: str, whole: str) -> int:
+def _parse_whole_number(text: str, flag: str, form_name: str, full_text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise BadInput(f"{flag} {whole} has to be {form}, and {text} is no whole number.") from None
+        raise BadInput(f"{flag} {full_text} has to be {form_name}, and {text} is no whole number.") from None

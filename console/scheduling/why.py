@@ -31,7 +31,7 @@ JOB_KINDS = (*WAIT_KINDS, "topologies")
 
 
 class Category(StrEnum):
-    """What keeps a Workload or a JobSet from running; the last ones are of JobSets."""
+    """The kind of reason that keeps a Workload or JobSet from running; the last ones are of JobSets."""
 
     QUOTA = "quota"  # fits the limits, but not into what is unused now
     EXCEEDS = "exceeds quota"  # asks for more than its queue can ever have
@@ -97,8 +97,8 @@ class QuotaAccount(Struct, frozen=True):
         borrow = self.total - self.nominal
         return f"{self.total}{f' ({self.nominal} of its own, {borrow} by borrowing)' if borrow > 0 else ''}"
 
-    def __add__(self, other: QuotaAccount) -> QuotaAccount:
-        return QuotaAccount(*map(add, astuple(self), astuple(other)))
+    def __add__(self, other_account: QuotaAccount) -> QuotaAccount:
+        return QuotaAccount(*map(add, astuple(self), astuple(other_account)))
 
 
 class QuotaHolder(Struct, frozen=True):
@@ -114,7 +114,7 @@ class QuotaHolder(Struct, frozen=True):
 
 
 class Why(Struct, frozen=True):
-    """Why something does not run, as a sentence and numbers; amounts are GPUs."""
+    """The reason why something does not run, as a sentence and numbers; amounts are GPUs."""
 
     sentence: str  # empty when nothing is waited for
     category: Category
@@ -146,22 +146,22 @@ class Why(Struct, frozen=True):
         names = self.until.removesuffix("s").removesuffix(" end")
         return (f"{short} · {names}" if self.frees else f"may start after {names}") if names else short
 
-    def without_figures(self, start: ExpectedStart | None) -> str:
-        """The sentence without the sum of its quota, and without whose end it awaits if its start names that."""
+    def without_figures(self, expected_start: ExpectedStart | None) -> str:
+        """The sentence without the sum of quota, and without the ends awaited if `expected_start` names them."""
         sums = f"; {self.account.sum_text}, {self.short_by} more needed" if self.account is not None else ""
         words = self.sentence.replace(sums, f", {self.short_by} more than are free") if sums else self.sentence
-        ends = free_when(self.short_by, self.until, frees=self.frees) if start_after(start) else ""
+        ends = free_when(self.short_by, self.until, frees=self.frees) if start_after(expected_start) else ""
         return words.replace(ends, "") if ends else words
 
-    def with_end(self, start: ExpectedStart | None) -> Why:
-        """The explanation with the jobs whose end is awaited."""
+    def with_end(self, expected_start: ExpectedStart | None) -> Why:
+        """The explanation, completed by the jobs whose end is awaited."""
         waits = self.category is not Category.PREEMPTING and (self.short_by or self.unblocks)
-        until = awaited_ends(self.unblocks, start) if waits else ""
+        until = awaited_ends(self.unblocks, expected_start) if waits else ""
         if not until:
             return self
-        names = {*start_after(start)} or {each.name for each in self.unblocks}
+        names = {*start_after(expected_start)} or {each.name for each in self.unblocks}
         known = dict.fromkeys(each for each in (*self.unblocks, *self.holders) if each.name in names)
-        frees = frees_enough(self.short_by, (*self.unblocks, *self.holders), start)
+        frees = frees_enough(self.short_by, (*self.unblocks, *self.holders), expected_start)
         words = self.sentence + free_when(self.short_by, until, frees=frees)
         return replace(self, sentence=words, until=until, frees=frees, unblocks=tuple(known))
 
@@ -169,33 +169,33 @@ class Why(Struct, frozen=True):
 _MAX_NAMED_JOBS = 3  # jobs that are named in a sentence; the rest is counted
 
 
-def start_after(start: ExpectedStart | None) -> tuple[str, ...]:
-    """The job after (or before) whose end a workload starts, or any whose end suffices; empty if unknown."""
-    if start is None:
+def start_after(expected_start: ExpectedStart | None) -> tuple[str, ...]:
+    """The names of the jobs after any of whose ends (or before whose) a workload starts; empty if unknown."""
+    if expected_start is None:
         return ()
-    if start.sooner or start.at:
-        return start.sooner or ((start.after,) if start.after else ())
-    return (start.earliest_after,) if start.earliest_after else ()
+    if expected_start.sooner or expected_start.at:
+        return expected_start.sooner or ((expected_start.after,) if expected_start.after else ())
+    return (expected_start.earliest_after,) if expected_start.earliest_after else ()
 
 
-def awaited_ends(unblocks: Sequence[QuotaHolder], start: ExpectedStart | None) -> str:
-    """The jobs whose end a job waits for, by the forecast, else by the quota; the same words everywhere."""
-    if foreseen := start_after(start):
+def awaited_ends(unblocks: Sequence[QuotaHolder], expected_start: ExpectedStart | None) -> str:
+    """A text that names the jobs whose end a job waits for, by the forecast, else by the quota."""
+    if foreseen := start_after(expected_start):
         return format_ends(foreseen, any_of=True)
     return format_ends([each.name for each in unblocks])
 
 
-def frees_enough(short_by: int, holders: Sequence[QuotaHolder], start: ExpectedStart | None) -> bool:
-    """Whether each job after whose end it starts holds enough of that quota; of two jobs of one name both have to."""
+def frees_enough(short_by: int, holders: Sequence[QuotaHolder], expected_start: ExpectedStart | None) -> bool:
+    """Whether each job after whose end it starts holds as many GPUs as are short, as far as `holders` show."""
     held = {each.name: each.gpus for each in sorted(holders, key=attrgetter("gpus"), reverse=True)}
-    return all(held.get(name, -1) >= short_by for name in start_after(start))
+    return all(held.get(name, -1) >= short_by for name in start_after(expected_start))
 
 
-def free_when(short_by: int, until: str, *, frees: bool) -> str:
+def free_when(short_by: int, end_text: str, *, frees: bool) -> str:
     """The last clause of a reason: what is free when which jobs end; empty if these are not known."""
-    if until and not frees:
-        return f"; may start when {until}"
-    return f"; {'quota' if short_by else 'room'} free when {until}" if until else ""
+    if end_text and not frees:
+        return f"; may start when {end_text}"
+    return f"; {'quota' if short_by else 'room'} free when {end_text}" if end_text else ""
 
 
 def format_ends(names: Sequence[str], *, any_of: bool = False) -> str:

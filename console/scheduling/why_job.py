@@ -122,7 +122,7 @@ def latest_refusal(events: Iterable[Event]) -> Event | None:
 
 
 def is_passing_denial(event: Event, now: float) -> bool:
-    """Whether a webhook denied a job that it does not know yet, once or twice, which passes by itself."""
+    """Whether a webhook's denial is one that passes: it did not know the job yet, once or twice."""
     is_unknown = "admission webhook" in event.message and "not found" in event.message
     return is_unknown and max(now, event.last) - event.first < _LASTING_SECONDS
 
@@ -161,8 +161,8 @@ _POD_CATEGORIES = {Category.RUNNING, Category.PODS_NOT_READY, Category.FINISHED}
 """Answers about a Workload that say nothing of why its pods are not up."""
 
 
-def why_job(jobset: JobSet, fleet: Fleet, start: ExpectedStart | None = None) -> Why:
-    """Why a job does not run; with its workload's expected `start`, if known."""
+def why_job(jobset: JobSet, fleet: Fleet, expected_start: ExpectedStart | None = None) -> Why:
+    """The reason why a job does not run, with its workload's `expected_start` if known."""
     state = jobset.state
     if state is JobState.STOPPING:
         return Why("is being stopped", Category.STOPPING, need=jobset.gpus)
@@ -171,7 +171,7 @@ def why_job(jobset: JobSet, fleet: Fleet, start: ExpectedStart | None = None) ->
     if state is JobState.FAILED:
         return replace(_why_failed(jobset, fleet), need=jobset.gpus)
     workload = fleet.workload_of(jobset)
-    waits = why_workload(workload, fleet, start) if workload else None
+    waits = why_workload(workload, fleet, expected_start) if workload else None
     if waits and waits.category not in _POD_CATEGORIES:
         return waits
     return replace(_why_suspended(jobset, fleet) if jobset.suspended else _pods_wait(jobset, fleet), need=jobset.gpus)
@@ -206,7 +206,7 @@ def _why_suspended(jobset: JobSet, fleet: Fleet) -> Why:
 
 
 class _PodTrouble(Struct, frozen=True):
-    """One problem that keeps ranks from running; `_POD_TROUBLES` lists the most telling first."""
+    """One kind of problem that keeps ranks from running; `_POD_TROUBLES` has the most telling first."""
 
     category: Category
     of: Callable[[PodSlot, Fleet], str]  # its particulars in words, empty if the rank has no such trouble
@@ -287,14 +287,14 @@ def _pods_wait(jobset: JobSet, fleet: Fleet) -> Why:
     return Why("", Category.RUNNING)
 
 
-def _explain_trouble(jobset: JobSet, trouble: _PodTrouble, hit: Sequence[tuple[PodSlot, str]], of: int) -> Why:
+def _explain_trouble(jobset: JobSet, reason: _PodTrouble, hit: Sequence[tuple[PodSlot, str]], total: int) -> Why:
     rank, text = min(hit, key=lambda each: each[0].ended.finished if each[0].ended else 0.0)
-    category, again = trouble.category, ""
+    category, again = reason.category, ""
     if jobset.restarts or category is Category.RESTARTING:
         category = Category.RESTARTING if category is Category.STARTING else category
         again = f"; restart {jobset.restarts} of {jobset.max_restarts}" if jobset.restarts else ""
-    verb = trouble.many if len(hit) > 1 else trouble.many.replace("are ", "is ").replace("their", "its")
-    words = f"{len(hit)} of {_count_text(of, 'pod')} {verb}: {text}" if verb else text
+    verb = reason.many if len(hit) > 1 else reason.many.replace("are ", "is ").replace("their", "its")
+    words = f"{len(hit)} of {_count_text(total, 'pod')} {verb}: {text}" if verb else text
     pod = rank.pod
     message = next((each.message for each in pod.containers if each.message), "") if pod else ""
     return Why(f"{words}{again}", category, api_text=(pod.message or pod.unschedulable or message) if pod else "")
@@ -313,5 +313,5 @@ def _on_node_text(node: str) -> str:
     return f" on {node}" if node else ""
 
 
-def _count_text(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+def _count_text(number: int, plural: str) -> str:
+    return f"{number} {plural}{'' if number == 1 else 's'}"

@@ -33,7 +33,7 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 
 
 def invalid(path: str, value: Any, detail: str) -> FieldCause:
-    """A value that is wrong: ``Invalid value: "x": detail``."""
+    """The cause that a value is wrong: ``Invalid value: "x": detail``."""
     shown = value if isinstance(value, str) else _format_go(value)
     text = json.dumps(shown, ensure_ascii=False) if isinstance(value, str) else shown
     return FieldCause(path, f"Invalid value: {text}: {detail}", "FieldValueInvalid")
@@ -44,29 +44,29 @@ def required_value(path: str, detail: str = "") -> FieldCause:
 
 
 def forbidden_value(path: str, detail: str) -> FieldCause:
-    """A value that may not be set."""
+    """The cause that a value may not be set."""
     return FieldCause(path, f"Forbidden: {detail}", "FieldValueForbidden")
 
 
 def unsupported_value(path: str, value: str, allowed: list[str]) -> FieldCause:
-    """A value that is not one of the allowed."""
+    """The cause that a value is not one of those allowed."""
     listed = ", ".join(f'"{item}"' for item in allowed)
     return FieldCause(path, f'Unsupported value: "{value}": supported values: {listed}', "FieldValueNotSupported")
 
 
 def duplicate_value(path: str, value: Any) -> FieldCause:
-    """A value that occurs twice."""
+    """The cause that a value occurs twice."""
     shown = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return FieldCause(path, f"Duplicate value: {shown}", "FieldValueDuplicate")
 
 
 def not_found(path: str, value: str) -> FieldCause:
-    """A value that refers to something missing."""
+    """The cause that a value refers to something missing."""
     return FieldCause(path, f"Not found: {json.dumps(value, ensure_ascii=False)}", "FieldValueNotFound")
 
 
 def internal(text: str) -> FieldCause:
-    """An error without a field, as webhooks wrap plain ones."""
+    """The cause for an error without a field, as webhooks wrap plain errors."""
     return FieldCause("<nil>", f"Internal error: {text}", "InternalError")
 
 

@@ -24,7 +24,7 @@ class _NetworkInterface(msgspec.Struct, rename="camel"):
 
 
 def resources_of(network: str) -> tuple[str, str]:
-    """Return the two resources that a node counts for a network: its card and its address."""
+    """Return a network's two resources on a node: (card, address)."""
     return f"{PREFIX}{network}", f"{PREFIX}{network}.IP"
 
 

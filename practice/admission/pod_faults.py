@@ -97,7 +97,7 @@ def _enum_causes(node: Object, name: str, allowed: list[str], path: str) -> Iter
         yield unsupported_value(f"{path}.{name}", str(node[name]), allowed)
 
 
-def _volume_causes(volume: Object, path: str, known: set[str]) -> Iterator[FieldCause]:
+def _volume_causes(volume: Object, path: str, volume_names: set[str]) -> Iterator[FieldCause]:
     kinds = [kind for kind in volume if kind != "name"]
     for kind in kinds[1:]:
         yield forbidden_value(f"{path}.{kind}", "may not specify more than 1 volume type")
@@ -110,7 +110,7 @@ def _volume_causes(volume: Object, path: str, known: set[str]) -> Iterator[Field
         yield required_value(f"{path}.name")
         return
     yield from (invalid(f"{path}.name", name, why) for why in rfc1123_label_faults(name))
-    if name in known:
+    if name in volume_names:
         yield duplicate_value(f"{path}.name", name)
 
 
@@ -184,11 +184,11 @@ def _value_source_causes(variable: Object, path: str) -> Iterator[FieldCause]:
         yield from _field_path_causes(source["fieldRef"].get("fieldPath") or "", f"{path}.fieldRef.fieldPath")
 
 
-def _field_path_causes(named: str, path: str) -> Iterator[FieldCause]:
-    if not named:
+def _field_path_causes(name: str, path: str) -> Iterator[FieldCause]:
+    if not name:
         yield required_value(path)
-    elif named not in _FIELDS and not (named.startswith(_LABEL_AND_ANNOTATION_PATHS) and named.endswith("']")):
-        yield invalid(path, named, f"error converting fieldPath: field label not supported: {named}")
+    elif name not in _FIELDS and not (name.startswith(_LABEL_AND_ANNOTATION_PATHS) and name.endswith("']")):
+        yield invalid(path, name, f"error converting fieldPath: field label not supported: {name}")
 
 
 def _mount_causes(mounts: Any, path: str, volumes: set[str]) -> Iterator[FieldCause]:

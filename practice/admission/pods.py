@@ -138,7 +138,7 @@ def _check_service_account(pod: Object, storage: Storage) -> None:
 
 
 def _submitted_name(pod: Object) -> str:
-    """The name by which admission plugins know a pod: a generated name is only set after them."""
+    """The pod's name for admission plugins: the prefix of a generated name, which is completed only after them."""
     meta = pod["metadata"]
     return str(meta.get("generateName") or meta.get("name", ""))
 

@@ -48,7 +48,7 @@ _REVIEWS = {
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One line of discovery: a resource, or a subresource when its name has a slash."""
+    """An entry of a discovery answer: a resource, or a subresource if its name has a slash."""
 
     name: str
     kind: str
@@ -192,7 +192,7 @@ def _openapi_answer(parts: list[str], accept: str) -> Object:
 
 
 def _openapi_document(group: str, version: str) -> Object:
-    """Return one group version's document: that its kinds exist, and that PATCH takes fieldValidation."""
+    """Return the OpenAPI document of a group version: which kinds exist, and that PATCH takes fieldValidation."""
     prefix = f"/apis/{group}/{version}" if group else f"/api/{version}"
     parameters = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in ("dryRun", "fieldValidation")]
     paths, schemas = {}, {}

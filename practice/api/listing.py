@@ -104,19 +104,19 @@ class ListPager:
         return objects, version, start
 
     def _continue_metadata(
-        self, resource: Resource, namespace: str, objects: list[Object], version: int, at: int, *, counted: bool
+        self, resource: Resource, namespace: str, objects: list[Object], version: int, offset: int, *, counted: bool
     ) -> Object:
         self._snapshots[resource, namespace, version] = objects
         while len(self._snapshots) > _MAX_SNAPSHOTS:
             self._snapshots.popitem(last=False)
-        meta: Object = {"continue": _format_token(version, _sort_key(objects[at]))}
+        meta: Object = {"continue": _format_token(version, _sort_key(objects[offset]))}
         if counted:
-            meta["remainingItemCount"] = len(objects) - at
+            meta["remainingItemCount"] = len(objects) - offset
         return meta
 
 
 class PageGoneError(ApiError):
-    """410 for a page whose snapshot has expired; its metadata has a token to continue inconsistently."""
+    """Raised as 410 if a page's snapshot has expired; a token in its metadata continues with newer objects."""
 
     def __init__(self, meta: Object) -> None:
         super().__init__(410, "Expired", _TOO_OLD)

@@ -119,7 +119,7 @@ def record_update(old: Object | None, new: Object, manager: str, target: ApiPath
 
 
 def server_side_apply(old: Object | None, applied: Object, manager: str, target: ApiPath, *, force: bool) -> Object:
-    """Return the object with what a manager applies merged in, and without what it applied before and no longer does.
+    """Return the object with `applied` merged in, less what the manager applied before and does not any more.
 
     ApiError 409 when others own fields with other values, unless ``force`` takes them over.
     """
@@ -144,15 +144,15 @@ def server_side_apply(old: Object | None, applied: Object, manager: str, target:
 
 
 def _before_first_apply(old: Object, target: ApiPath) -> _ManagerEntry:
-    """Return the owner of all fields of an object that had no managedFields before its first apply."""
+    """Return a manager entry that owns all fields of an object which had no managedFields."""
     fields = _VersionDifference.compare(None, old, target).changed
     return _ManagerEntry("before-first-apply", UPDATE, target.served.api_version, "", fields, timestamp(time.time()))
 
 
-def _remove_dropped_fields(obj: Object, before: FieldSet, entries: list[_ManagerEntry]) -> None:
+def _remove_dropped_fields(obj: Object, old_fields: FieldSet, entries: list[_ManagerEntry]) -> None:
     """Remove fields that the manager set before and nobody owns now; list items are removed whole."""
     held = frozenset[FieldPath]().union(*(entry.fields for entry in entries))
-    for steps in sorted(before - held, key=len):
+    for steps in sorted(old_fields - held, key=len):
         if not any(other[: len(steps)] == steps for other in held):
             _remove_field(obj, steps)
 
@@ -265,8 +265,8 @@ def _remove_field(obj: Object, steps: FieldPath) -> None:
             container.remove(left)
 
 
-def _children_of(place: Any, path: Path) -> dict[str, Any]:
+def _children_of(parent: Any, path: Path) -> dict[str, Any]:
     """Return step -> value of the direct children in a map or map-like list."""
-    if isinstance(place, dict):
-        return {f"f:{key}": value for key, value in place.items()}
-    return (named_items(place, path) or {}) if isinstance(place, list) else {}
+    if isinstance(parent, dict):
+        return {f"f:{key}": value for key, value in parent.items()}
+    return (named_items(parent, path) or {}) if isinstance(parent, list) else {}

@@ -18,7 +18,7 @@ def _same_object(obj: Object) -> Object:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServedKind:
-    """One kind in one served version, and how its objects get there from storage and back."""
+    """One kind in one served version, with the conversion of its objects from and to storage."""
 
     resource: Resource
     group: str
@@ -68,18 +68,18 @@ class ApiPath:
 
 
 class NoSuchPathError(ApiError):
-    """404 for an unknown path; plain text in groups that are not built in."""
+    """Raised as 404 for an unknown path; its body is plain text in groups that are not built in."""
 
-    def __init__(self, group: str = "", *, known: bool = False) -> None:
+    def __init__(self, group: str = "", *, is_known_group: bool = False) -> None:
         super().__init__(404, "NotFound", "the server could not find the requested resource")
-        self.plain = not known
+        self.plain = not is_known_group
         self.group = group
 
 
 def no_such_path(group: str | None = None) -> NoSuchPathError:
     """Return the 404 for a path in a group, or outside of all."""
     built_in = group is not None and any(not one.is_custom for one in RESOURCES if one.group == group)
-    return NoSuchPathError(group or "", known=built_in)
+    return NoSuchPathError(group or "", is_known_group=built_in)
 
 
 def parse_path(path: str) -> ApiPath | None:

@@ -85,7 +85,7 @@ async def stream_chunks(log: ContainerLog, options: LogOptions) -> AsyncIterator
     left, begins = options.limit, True
     while True:
         end = len(log.lines)
-        chunk = b"".join(_select_lines(log, options, at, end, begins=begins))
+        chunk = b"".join(_select_lines(log, options, at, end, begins_line=begins))
         begins = chunk.endswith(b"\n") if chunk else begins
         at = end
         if left is not None:
@@ -99,15 +99,15 @@ async def stream_chunks(log: ContainerLog, options: LogOptions) -> AsyncIterator
             await log.wait(at)
 
 
-def _select_lines(log: ContainerLog, options: LogOptions, start: int, end: int, *, begins: bool) -> list[bytes]:
-    """Return these lines; ``begins``: whether the first one starts a new line."""
+def _select_lines(log: ContainerLog, options: LogOptions, start: int, end: int, *, begins_line: bool) -> list[bytes]:
+    """Return the log's lines from `start` to before `end`; ``begins_line``: the first one starts a new line."""
     lines = []
     for at, (moment, line) in enumerate(log.lines[start:end], start):
         if moment < options.since:
             continue
-        head = _format_timestamp(moment) if options.timestamps and begins else b""
-        begins = at not in log.parts
-        lines.append(head + line + b"\n" if begins else head + line)
+        head = _format_timestamp(moment) if options.timestamps and begins_line else b""
+        begins_line = at not in log.parts
+        lines.append(head + line + b"\n" if begins_line else head + line)
     return lines
 
 

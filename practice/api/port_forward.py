@@ -23,7 +23,7 @@ Send = Callable[[bytes], Awaitable[None]]
 
 
 class _Pipe:
-    """One connection to a port; ``send`` gets the pod's bytes, ``fail`` the connection error."""
+    """A connection to one port of a pod; ``send`` gets what the pod sends, ``fail`` an error of the connection."""
 
     def __init__(self, port: int, dial: Dial, send: Send, fail: Send) -> None:
         self._port, self._dial = port, dial
@@ -67,7 +67,7 @@ class _Pipe:
 
 
 class ForwardedPorts:
-    """Protocol v4: channel 2n has the data of port n, 2n+1 its errors; both begin with the port number."""
+    """Forwards ports by protocol v4: channel 2n has port n's data, 2n+1 its errors; both begin with the port number."""
 
     def __init__(self, socket: web.WebSocketResponse, ports: list[int], dial: Dial) -> None:
         self._socket = socket

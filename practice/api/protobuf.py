@@ -53,14 +53,14 @@ def _iter_fields(data: bytes) -> Iterator[tuple[int, Any]]:
             raise ValueError(f"wire type {wire_type}")
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, offset: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        byte = data[at]
+        byte = data[offset]
         value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+        offset, shift = offset + 1, shift + 7
         if byte < 0x80:
-            return value, at
+            return value, offset
 
 
 def _decode_text(value: bytes) -> str:
@@ -102,27 +102,27 @@ def _decode_signed(raw: Any) -> int:
     return int(raw - (1 << 64) if raw >= 1 << 63 else raw)
 
 
-def _decode_quantity(raw: bytes) -> str:
-    return _decode_text(dict(_iter_fields(raw)).get(1, b""))
+def _decode_quantity(content: bytes) -> str:
+    return _decode_text(dict(_iter_fields(content)).get(1, b""))
 
 
-def _decode_int_or_string(raw: bytes) -> int | str:
-    parts = dict(_iter_fields(raw))
+def _decode_int_or_string(content: bytes) -> int | str:
+    parts = dict(_iter_fields(content))
     return _decode_text(parts.get(3, b"")) if parts.get(1) else _decode_signed(parts.get(2, 0))
 
 
-def _decode_embedded_json(raw: bytes) -> Any:
-    return msgspec.json.decode(dict(_iter_fields(raw)).get(1, b"null"))
+def _decode_embedded_json(content: bytes) -> Any:
+    return msgspec.json.decode(dict(_iter_fields(content)).get(1, b"null"))
 
 
-def _decode_time(raw: bytes) -> str | None:
-    seconds = _decode_signed(dict(_iter_fields(raw)).get(1, 0))
+def _decode_time(content: bytes) -> str | None:
+    seconds = _decode_signed(dict(_iter_fields(content)).get(1, 0))
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds > 0 else None
 
 
-def _decode_micro_time(raw: bytes) -> str | None:
-    whole = _decode_time(raw)
-    nanoseconds = dict(_iter_fields(raw)).get(2, 0)
+def _decode_micro_time(content: bytes) -> str | None:
+    whole = _decode_time(content)
+    nanoseconds = dict(_iter_fields(content)).get(2, 0)
     return f"{whole[:-1]}.{nanoseconds // 1000:06d}Z" if whole else None
 
 

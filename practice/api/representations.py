@@ -45,10 +45,10 @@ def negotiate_representation(accept: str, include: str = "") -> Representation:
 class ObjectEncoder:
     """Encodes objects of one kind in one form; the storage caches the bytes of whole objects."""
 
-    def __init__(self, storage: Storage, served: ServedKind, form: Representation) -> None:
+    def __init__(self, storage: Storage, served: ServedKind, representation: Representation) -> None:
         self._storage = storage
         self._served = served
-        self._form = form
+        self._form = representation
         self._head = b'{"kind":"%s","apiVersion":"%s",' % (served.resource.kind.encode(), served.api_version.encode())
         self._columns_sent = False
 

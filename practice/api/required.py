@@ -18,7 +18,7 @@ from practice.objects.api_error import FieldCause, Object
 
 @cache
 def _read_rules() -> dict[str, list[tuple[list[str], list[str]]]]:
-    """Return type -> (path, names that must be there)."""
+    """Return by type the rules (path, names of fields that must be there)."""
     rules = {}
     text = files("practice").joinpath("data", "required.txt").read_text(encoding="utf-8")
     for line in text.splitlines():
@@ -41,16 +41,16 @@ def missing_fields(served: ServedKind, obj: Object, subresource: str) -> list[Fi
     return causes
 
 
-def _iter_nodes(node: Any, path: list[str], place: str) -> Iterator[tuple[str, Object]]:
+def _iter_nodes(node: Any, path: list[str], file_path: str) -> Iterator[tuple[str, Object]]:
     """Yield every map at a path with wildcards, with its concrete path."""
     if not path or path == [""]:
         if isinstance(node, dict):
-            yield place, node
+            yield file_path, node
         return
     if not isinstance(node, dict):
         return
     name = path[0].removesuffix("[]")
-    inner, here = node.get(name), f"{place}.{name}".lstrip(".")
+    inner, here = node.get(name), f"{file_path}.{name}".lstrip(".")
     if path[0].endswith("[]"):
         for at, item in enumerate(inner or ()):
             yield from _iter_nodes(item, path[1:], f"{here}[{at}]")

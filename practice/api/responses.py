@@ -17,12 +17,7 @@ _MIN_GZIP_BYTES = 128 * 1024  # bytes from which an answer is compressed for who
 
 def deletion_status(target: ApiPath, uid: str) -> Object:
     """Return the Status for an object that has been deleted."""
-    details = {
-        "name": target.name,
-        "group": target.group,
-        "kind": target.plural,
-        "uid": uid,
-    }
+    details = {"name": target.name, "group": target.group, "kind": target.plural, "uid": uid}
     return {
         "kind": "Status",
         "apiVersion": "v1",

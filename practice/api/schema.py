@@ -47,7 +47,7 @@ _OPENAPI = {"int32": "integer", "int64": "integer", "bool": "boolean", "float": 
 
 
 def normalize_object(served: ServedKind, obj: Object, *, keep_empty: bool = False) -> list[str]:
-    """Drop from a draft what its kind does not have, what is null or empty; return the paths of the unknown fields.
+    """Drop from a draft unknown fields, nulls and empty values; return the paths of the unknown fields.
 
     ApiError 400 (422 for custom kinds) for a value of the wrong type.
     """
@@ -143,10 +143,10 @@ class _ObjectNormalizer:
         return bad_request(head + text + _go_type_name(kind))
 
 
-def _json_type_name(value: Any, words: tuple[str, ...]) -> str:
+def _json_type_name(value: Any, type_names: tuple[str, ...]) -> str:
     """Return the JSON type of a value as Go's error texts name it."""
     kinds = (bool, int, float, list, dict, str)
-    return next((word for one, word in zip(kinds, words, strict=False) if isinstance(value, one)), words[-1])
+    return next((word for one, word in zip(kinds, type_names, strict=False) if isinstance(value, one)), type_names[-1])
 
 
 def _go_type_name(kind: str) -> str:

@@ -85,7 +85,7 @@ class ApiServer:
         return self._certificates.authority
 
     async def start(self) -> None:
-        """Listen; sets ``url``."""
+        """Listen on a port, and set ``url`` to it."""
         define_custom_kinds(self._storage)
         application = web.Application(client_max_size=_LARGEST_BODY)
         application.router.add_route("*", "/{path:.*}", self._answer_or_refuse)

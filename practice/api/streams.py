@@ -142,7 +142,7 @@ class PodStreams:
 
 
 def _cancel_when_pod_ends(forwarding: asyncio.Future[None], uid: str, event: Event) -> None:
-    """Close forwarded ports when their pod ends."""
+    """Cancel the forwarding of ports once the pod with this uid ends."""
     if event.object["metadata"].get("uid") == uid:
         gone = event.type == "DELETED" or event.object.get("status", {}).get("phase") in {"Succeeded", "Failed"}
         if gone:

@@ -91,13 +91,13 @@ def _field_reader(path: str) -> Callable[[Object], Any]:
     return read
 
 
-def _text_cell(path: str, empty: str = "") -> Callable[[Object], Cell]:
+def _text_cell(path: str, empty_text: str = "") -> Callable[[Object], Cell]:
     read = _field_reader(path)
 
     def fill(obj: Object) -> Cell:
         value = read(obj)
         if value is None:
-            return empty
+            return empty_text
         return str(value).lower() if isinstance(value, bool) else str(value)
 
     return fill
@@ -112,12 +112,12 @@ def _condition_cell(kind: str) -> Callable[[Object], Cell]:
     return _typed_cell("conditions", kind, "status", "")
 
 
-def _typed_cell(listed: str, kind: str, field: str, empty: str) -> Callable[[Object], Cell]:
-    """A field of the item of that type in a list of the status."""
+def _typed_cell(listed: str, kind: str, field: str, empty_text: str) -> Callable[[Object], Cell]:
+    """Return the function for a cell that shows a field of the status list's item of that type."""
 
     def fill(obj: Object) -> Cell:
         items = obj.get("status", {}).get(listed) or []
-        return next((str(item.get(field)) for item in items if item.get("type") == kind), empty)
+        return next((str(item.get(field)) for item in items if item.get("type") == kind), empty_text)
 
     return fill
 
@@ -189,10 +189,10 @@ _DATE = Column("Age", _age_cell("metadata.creationTimestamp"), type="date")
 _POD_HEADINGS = ("Name", "Ready", "Status", "Restarts", "Age", "IP", "Node", "Nominated Node", "Readiness Gates")
 
 
-def _pod_column(at: int) -> Column:
-    if _POD_HEADINGS[at] == "Age":
+def _pod_column(index: int) -> Column:
+    if _POD_HEADINGS[index] == "Age":
         return _AGE
-    return Column(_POD_HEADINGS[at], lambda obj: pod_cells(obj)[at], 1 if at > 4 else 0)
+    return Column(_POD_HEADINGS[index], lambda obj: pod_cells(obj)[index], 1 if index > 4 else 0)
 
 
 _PODS = tuple(_pod_column(at) for at in range(len(_POD_HEADINGS)))

@@ -54,10 +54,10 @@ class OpenWatch:
     """One open watch; iterates over chunks of event lines."""
 
     def __init__(
-        self, storage: Storage, wish: WatchRequest, writer: ObjectEncoder, *, bookmark_every: float = _BOOKMARK_EVERY
+        self, storage: Storage, request: WatchRequest, writer: ObjectEncoder, *, bookmark_every: float = _BOOKMARK_EVERY
     ) -> None:
         self._storage = storage
-        self._request = wish
+        self._request = request
         self._writer = writer
         self._bookmark_every = bookmark_every
         self._pending: deque[Event] = deque()
@@ -77,7 +77,7 @@ class OpenWatch:
 
     async def stream_chunks(self) -> AsyncIterator[bytes]:
         """Yield bytes until the timeout, until the watch is closed, or its version has expired."""
-        unsubscribe = self._storage.subscribe(self._on_event, first=True)
+        unsubscribe = self._storage.subscribe(self._on_event, is_first=True)
         try:
             try:
                 first = b"".join(self._initial_lines())
@@ -112,17 +112,17 @@ class OpenWatch:
                 due = next(marks)
             self._event_arrived.clear()
 
-    def _bookmark_times(self, end: float) -> Iterator[float]:
+    def _bookmark_times(self, end_time: float) -> Iterator[float]:
         """Yield when bookmarks are due: at intervals, and shortly before the timeout."""
         if self._request.bookmarks:
             due = time.monotonic() + self._bookmark_every
-            while due < end - _LAST_BOOKMARK:
+            while due < end_time - _LAST_BOOKMARK:
                 yield due
                 due += self._bookmark_every
-            if end - _LAST_BOOKMARK > time.monotonic():
-                yield end - _LAST_BOOKMARK
+            if end_time - _LAST_BOOKMARK > time.monotonic():
+                yield end_time - _LAST_BOOKMARK
         while True:
-            yield end
+            yield end_time
 
     def _on_event(self, event: Event) -> None:
         if event.resource is self._request.resource:

@@ -61,54 +61,54 @@ class ObjectWriter:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def create(self, change: WriteRequest) -> WriteResult:
-        """POST of a new object, or of a pod's binding or eviction."""
-        target, resource = change.target, change.served.resource
+    def create(self, write: WriteRequest) -> WriteResult:
+        """Execute a POST of a new object, or of a pod's binding or eviction."""
+        target, resource = write.target, write.served.resource
         if target.name:
-            return self._bind_or_evict(change)
-        obj = self._decode_object(change, decode_body(change.body, change.content_type))
-        return WriteResult(self._store_new(change, resource, obj, managed_fields.UPDATE), created=True)
+            return self._bind_or_evict(write)
+        obj = self._decode_object(write, decode_body(write.body, write.content_type))
+        return WriteResult(self._store_new(write, resource, obj, managed_fields.UPDATE), created=True)
 
-    def replace(self, change: WriteRequest) -> WriteResult:
-        """PUT of a whole object."""
-        target, resource = change.target, change.served.resource
-        obj = self._decode_object(change, decode_body(change.body, change.content_type))
+    def replace(self, write: WriteRequest) -> WriteResult:
+        """Execute a PUT of a whole object."""
+        target, resource = write.target, write.served.resource
+        obj = self._decode_object(write, decode_body(write.body, write.content_type))
         old = self._storage.find(resource, target.namespace, target.name)
         if old is None:
             raise not_found(resource, target.name)
-        return WriteResult(self._store_update(change, obj, old))
+        return WriteResult(self._store_update(write, obj, old))
 
-    def patch(self, change: WriteRequest) -> WriteResult:
-        """PATCH in the dialect its content type names; server-side apply creates what is not there."""
-        target, resource = change.target, change.served.resource
-        media = media_type(change.content_type)
+    def patch(self, write: WriteRequest) -> WriteResult:
+        """Execute a PATCH of the type that its content type names; server-side apply may create the object."""
+        target, resource = write.target, write.served.resource
+        media = media_type(write.content_type)
         patch.check_media_type(media, resource)
-        body = decode_body(change.body, change.content_type)
+        body = decode_body(write.body, write.content_type)
         old = self._storage.find(resource, target.namespace, target.name)
         if media == patch.APPLY:
-            return self._server_side_apply(change, body, old)
+            return self._server_side_apply(write, body, old)
         if old is None:
             raise not_found(resource, target.name)
-        seen = change.served.from_storage(old)
+        seen = write.served.from_storage(old)
         patched = patch.apply_patch(media, copy_of(seen), body, resource)
         given = patched.get("metadata", {}).get("resourceVersion")
         if given and given != old["metadata"]["resourceVersion"]:
             raise conflict_error(resource, target.name)
-        new = self._decode_object(change, patched)
-        return WriteResult(self._store_update(change, new, old))
+        new = self._decode_object(write, patched)
+        return WriteResult(self._store_update(write, new, old))
 
-    def delete(self, change: WriteRequest) -> WriteResult:
-        target, resource = change.target, change.served.resource
-        options = self._parse_delete_options(change)
+    def delete(self, write: WriteRequest) -> WriteResult:
+        target, resource = write.target, write.served.resource
+        options = self._parse_delete_options(write)
         gone = self._storage.delete(resource, target.namespace, target.name, **options)
         held = self._storage.find(resource, target.namespace, target.name) is not None
         return WriteResult(gone, deleted=not held)
 
-    def delete_collection(self, change: WriteRequest) -> list[Object]:
-        """DELETE of all objects that match the selectors."""
-        target, resource = change.target, change.served.resource
-        matches = parse_selectors(change.query, resource)
-        options = self._parse_delete_options(change)
+    def delete_collection(self, write: WriteRequest) -> list[Object]:
+        """Execute a DELETE of all objects that match the selectors; return these."""
+        target, resource = write.target, write.served.resource
+        matches = parse_selectors(write.query, resource)
+        options = self._parse_delete_options(write)
         deleted = []
         for obj in self._storage.list(resource, target.namespace):
             if matches is None or matches(obj):
@@ -116,88 +116,88 @@ class ObjectWriter:
                 deleted.append(self._storage.delete(resource, meta.get("namespace"), meta["name"], **options))
         return deleted
 
-    def _decode_object(self, change: WriteRequest, body: Any) -> Object:
+    def _decode_object(self, write: WriteRequest, body: Any) -> Object:
         """Return the object of a body as it is stored; unknown fields are dropped with a warning, or refused."""
-        served = change.served
-        obj = check_object(body, served, change.target)
+        served = write.served
+        obj = check_object(body, served, write.target)
         unknown = [f'unknown field "{path}"' for path in schema.normalize_object(served, obj)]
-        directive = change.query.get("fieldValidation", "Warn")
+        directive = write.query.get("fieldValidation", "Warn")
         if unknown and directive == "Strict":
             kind = served.resource.kind
             text = f'{kind} in version "{served.version}" cannot be handled as a {kind}: strict decoding error: '
             raise bad_request(text + ", ".join(unknown))
         if directive == "Warn":
-            change.warnings.extend(unknown)
-        _check_required_fields(served, obj, change.target)
+            write.warnings.extend(unknown)
+        _check_required_fields(served, obj, write.target)
         return served.to_storage(obj)
 
-    def _store_new(self, change: WriteRequest, resource: Any, obj: Object, operation: str) -> Object:
+    def _store_new(self, write: WriteRequest, resource: Any, obj: Object, operation: str) -> Object:
         meta = obj["metadata"]
         if meta.get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
         validation.check_create(resource, obj)
         if operation == managed_fields.UPDATE:
-            obj = managed_fields.record_update(None, obj, change.manager, change.target)
-        return self._storage.create(resource, obj, dry_run=change.dry_run)
+            obj = managed_fields.record_update(None, obj, write.manager, write.target)
+        return self._storage.create(resource, obj, dry_run=write.dry_run)
 
-    def _store_update(self, change: WriteRequest, new: Object, old: Object) -> Object:
-        target, resource = change.target, change.served.resource
+    def _store_update(self, write: WriteRequest, new: Object, old: Object) -> Object:
+        target, resource = write.target, write.served.resource
         validation.check_update(resource, new, old, target.subresource)
-        new = managed_fields.record_update(old, new, change.manager, target)
+        new = managed_fields.record_update(old, new, write.manager, target)
         subresource = target.subresource if target.subresource == "status" else ""
-        return self._storage.update(resource, new, subresource=subresource, dry_run=change.dry_run)
+        return self._storage.update(resource, new, subresource=subresource, dry_run=write.dry_run)
 
-    def _server_side_apply(self, change: WriteRequest, body: Any, old: Object | None) -> WriteResult:
-        target, resource = change.target, change.served.resource
-        if not change.query.get("fieldManager"):
+    def _server_side_apply(self, write: WriteRequest, body: Any, old: Object | None) -> WriteResult:
+        target, resource = write.target, write.served.resource
+        if not write.query.get("fieldManager"):
             text = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
             cause = {"reason": "FieldValueRequired", "message": "Required value: is required for apply patch"}
             details = {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [{**cause, "field": "fieldManager"}]}
             raise ApiError(422, "Invalid", text, details)
-        applied = check_object(body, change.served, target)
-        unknown = schema.normalize_object(change.served, applied, keep_empty=True)
+        applied = check_object(body, write.served, target)
+        unknown = schema.normalize_object(write.served, applied, keep_empty=True)
         if unknown:
-            place = f"{target.namespace}/{target.name}; {change.served.api_version}, Kind={resource.kind}"
+            place = f"{target.namespace}/{target.name}; {write.served.api_version}, Kind={resource.kind}"
             text = f"failed to create typed patch object ({place}): .{unknown[0]}: field not declared in schema"
             raise ApiError(500, "", text)
-        applied = change.served.to_storage(applied)
+        applied = write.served.to_storage(applied)
         if applied["metadata"].get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
         applied["metadata"].pop("creationTimestamp", None)
-        force = parse_flag(change.query, "force")
+        force = parse_flag(write.query, "force")
         if old is None and (target.subresource or applied["metadata"].get("uid")):
             raise not_found(resource, target.name)
-        merged = managed_fields.server_side_apply(old, applied, change.manager, target, force=force)
+        merged = managed_fields.server_side_apply(old, applied, write.manager, target, force=force)
         _check_required_fields(SERVED[target.group, resource.version, target.plural], merged, target)
         if old is None:
-            return WriteResult(self._store_new(change, resource, merged, managed_fields.APPLY), created=True)
+            return WriteResult(self._store_new(write, resource, merged, managed_fields.APPLY), created=True)
         validation.check_update(resource, merged, old, target.subresource)
         subresource = target.subresource if target.subresource == "status" else ""
-        return WriteResult(self._storage.update(resource, merged, subresource=subresource, dry_run=change.dry_run))
+        return WriteResult(self._storage.update(resource, merged, subresource=subresource, dry_run=write.dry_run))
 
-    def _parse_delete_options(self, change: WriteRequest) -> dict[str, Any]:
-        body = decode_body(change.body, change.content_type) if change.body.strip() else {}
+    def _parse_delete_options(self, write: WriteRequest) -> dict[str, Any]:
+        body = decode_body(write.body, write.content_type) if write.body.strip() else {}
         body = schema.normalize_request(body, "v1", "DeleteOptions")
         preconditions = body.get("preconditions") or {}
         grace = body.get("gracePeriodSeconds")
         orphan = body.get("orphanDependents")
-        propagation = body.get("propagationPolicy") or change.query.get("propagationPolicy")
+        propagation = body.get("propagationPolicy") or write.query.get("propagationPolicy")
         if propagation is None and orphan is not None:
             propagation = "Orphan" if orphan else "Background"
         return {
             "propagation": propagation or "Background",
-            "grace_seconds": parse_number(change.query, "gracePeriodSeconds") if grace is None else int(grace),
+            "grace_seconds": parse_number(write.query, "gracePeriodSeconds") if grace is None else int(grace),
             "uid": preconditions.get("uid") or "",
             "version": preconditions.get("resourceVersion") or "",
-            "dry_run": change.dry_run or body.get("dryRun") == ["All"],
+            "dry_run": write.dry_run or body.get("dryRun") == ["All"],
         }
 
-    def _bind_or_evict(self, change: WriteRequest) -> WriteResult:
-        target, resource = change.target, change.served.resource
+    def _bind_or_evict(self, write: WriteRequest) -> WriteResult:
+        target, resource = write.target, write.served.resource
         if resource is not PODS or target.subresource not in ("binding", "eviction"):
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         version, kind = ("v1", "Binding") if target.subresource == "binding" else ("policy/v1", "Eviction")
-        body = schema.normalize_request(decode_body(change.body, change.content_type), version, kind)
+        body = schema.normalize_request(decode_body(write.body, write.content_type), version, kind)
         pod = self._storage.get(PODS, target.namespace, target.name)
         if target.subresource == "binding":
             if pod["spec"].get("nodeName"):
@@ -206,11 +206,11 @@ class ObjectWriter:
             node = body.get("target", {}).get("name", "")
             return WriteResult(self._storage.modify(PODS, target.namespace, target.name, _bind_to(node)), created=True)
         grace = (body.get("deleteOptions") or {}).get("gracePeriodSeconds")
-        if not change.dry_run:
+        if not write.dry_run:
             self._storage.modify_status(
                 PODS, target.namespace, target.name, partial(_set_disruption_target, self._storage.moment)
             )
-        gone = self._storage.delete(PODS, target.namespace, target.name, grace_seconds=grace, dry_run=change.dry_run)
+        gone = self._storage.delete(PODS, target.namespace, target.name, grace_seconds=grace, dry_run=write.dry_run)
         return WriteResult(gone, created=True, deleted=True)
 
 

@@ -34,14 +34,14 @@ class Controller(ABC):
 
     @abstractmethod
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Return per kind a function from a changed object to the keys to reconcile."""
+        """Return for each kind a function that gives, for a changed object, the keys to reconcile."""
 
     @abstractmethod
     def reconcile(self, key: Key) -> None:
         """Bring the cluster closer to the desired state of the object with this key."""
 
-    def record_event(self, about: Object, reason: str, message: str, kind: str = "Normal") -> None:
-        self.record(about, kind, reason, message, source=self.source)
+    def record_event(self, obj: Object, reason: str, message: str, kind: str = "Normal") -> None:
+        self.record(obj, kind, reason, message, source=self.source)
 
     def delete_when_expired(self, resource: Resource, job: Object, propagation: str = "Background") -> None:
         """Delete a finished Job or JobSet at the end of its `ttlSecondsAfterFinished`."""

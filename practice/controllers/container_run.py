@@ -13,9 +13,9 @@ _MAX_STEPS_AT_ONCE = 2000
 
 
 class ContainerRun:
-    """Runs one container; ``ended`` is called when its program ends."""
+    """The running of one container; ``ended`` is called when its program ends."""
 
-    def __init__(self, spec: Object, clock: Clock, ended: Callable[[ContainerRun], None]) -> None:
+    def __init__(self, spec: Object, clock: Clock, on_end: Callable[[ContainerRun], None]) -> None:
         self.spec = spec
         self.name: str = spec["name"]
         self.log: PodLog | None = None
@@ -27,7 +27,7 @@ class ContainerRun:
         self.guests: set[Callable[[], None]] = set()
         """End commands that were started in it from outside; called when it ends, for they end with it."""
         self._clock = clock
-        self._ended = ended
+        self._ended = on_end
         self._steps: Iterator[Step] | None = None
         self._timer: Timer | None = None
         self._number = 0
@@ -45,14 +45,14 @@ class ContainerRun:
     def wait(self, reason: str, message: str = "") -> None:
         self.state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
 
-    def start(self, program: Program, place: ProgramContext) -> None:
+    def start(self, program: Program, context: ProgramContext) -> None:
         self._number += 1
         if self.log is not None:
             self.previous = self.log
         self.log = PodLog()
-        self.place = place
+        self.place = context
         self.state = {"running": {"startedAt": format_timestamp(self._clock.now())}}
-        self._steps = program(place)
+        self._steps = program(context)
         self._clock.call_soon(self._resume_callback(self._number))
 
     def end(self, code: int, reason: str = "") -> None:
@@ -108,7 +108,7 @@ class ContainerRun:
         return status
 
     def _resume_callback(self, number: int) -> Callable[[], None]:
-        """Return a call that continues the program, unless another run has begun since."""
+        """Return a call that resumes the program, unless the container has been restarted since."""
 
         def go_on() -> None:
             if number == self._number and self._steps is not None:

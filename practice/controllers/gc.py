@@ -14,10 +14,10 @@ _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
 
 
 class GarbageCollector(Controller):
-    """Follows owner references by uid. Keys are (uid of an owner, "")."""
+    """Deletes objects whose owner is gone. Its keys are (uid of an owner, "")."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow all objects, as owners and as dependents."""
+        """Return for all kinds the uids to reconcile when an object changes: its own and its owners'."""
         return {resource: self._affected_owners for resource in RESOURCES if resource is not EVENTS}
 
     def _affected_owners(self, obj: Object) -> Iterator[Key]:

@@ -75,7 +75,7 @@ class JobController(Controller):
         self._record_changes(draft, job)
 
     def _update_job(self, job: Object, pods: JobPods) -> None:
-        """Create and delete pods, and write the status that follows."""
+        """Create and delete pods of a Job, and write the status that results."""
         spec, status = job["spec"], job["status"]
         if not status.get("startTime") and not spec.get("suspend"):
             status["startTime"] = format_timestamp(self.clock.now())
@@ -211,9 +211,9 @@ class JobController(Controller):
         else:
             job["status"]["startTime"] = format_timestamp(self.clock.now())
 
-    def _finish_job(self, job: Object, left: int) -> None:
-        """Set Complete or Failed once no pod is left."""
-        if left:
+    def _finish_job(self, job: Object, nodes_left: int) -> None:
+        """Set Complete or Failed once no pod of the Job is left."""
+        if nodes_left:
             return
         for target, final in (("FailureTarget", "Failed"), ("SuccessCriteriaMet", "Complete")):
             found = find_condition(job, target)

@@ -17,7 +17,7 @@ _MAX_BACKOFF_SECONDS = 600.0
 
 @dataclass
 class JobPods:
-    """The pods of one Job, grouped as its counters need them."""
+    """The pods of one Job, grouped by state as its counters count them."""
 
     active: list[Object] = field(default_factory=list)
     succeeded: list[Object] = field(default_factory=list)  # finished well and not yet counted
@@ -93,11 +93,11 @@ def build_pod(job: Object, index: int | None) -> Object:
     }
 
 
-def missing_indexes(job: Object, pods: JobPods, done: set[int]) -> list[int]:
+def missing_indexes(job: Object, pods: JobPods, done_indexes: set[int]) -> list[int]:
     """Return the completion indexes that have no pod and are not done, lowest first."""
     busy = {index_of(pod) for pod in pods.active}
     total = job["spec"].get("completions", 1)
-    return [index for index in range(total) if index not in busy and index not in done]
+    return [index for index in range(total) if index not in busy and index not in done_indexes]
 
 
 def parse_indexes(text: str) -> set[int]:
@@ -129,15 +129,15 @@ def restart_counts(pods: list[Object]) -> int:
     return sum(status.get("restartCount", 0) for status in statuses)
 
 
-def wait_after_failure(failures: int, last: float, now: float) -> float:
-    """Return the seconds until a Job may create a pod again after ``failures`` in a row."""
-    if not failures:
+def wait_after_failure(failure_count: int, last_failure_at: float, now: float) -> float:
+    """Return the seconds until a Job may create a pod again after ``failure_count`` in a row."""
+    if not failure_count:
         return 0.0
-    return float(last + min(_BACKOFF_SECONDS * 2 ** (failures - 1), _MAX_BACKOFF_SECONDS) - now)
+    return float(last_failure_at + min(_BACKOFF_SECONDS * 2 ** (failure_count - 1), _MAX_BACKOFF_SECONDS) - now)
 
 
 def finished_at(pod: Object) -> float:
-    """Return when the last container of a pod ended, in epoch seconds; its deletion or 0 otherwise."""
+    """Return when the last container of a pod ended, in epoch seconds; else when it was deleted, else 0."""
     moments = [
         status["state"]["terminated"]["finishedAt"]
         for status in pod.get("status", {}).get("containerStatuses") or ()

@@ -96,16 +96,16 @@ class JobSetController(Controller):
         if self.storage.find(SERVICES, jobset["metadata"]["namespace"], service_name(jobset)) is None:
             self.storage.create(SERVICES, build_service(jobset))
 
-    def _create_jobs(self, draft: StatusDraft, jobs: ChildJobs, counts: list[Object]) -> None:
+    def _create_jobs(self, draft: StatusDraft, jobs: ChildJobs, replicated_statuses: list[Object]) -> None:
         jobset, spec = draft.jobset, draft.jobset["spec"]
         in_order = _starts_in_order(jobset) and not spec.get("suspend")
         policy = (spec.get("failurePolicy") or {}).get("restartStrategy")
         waits = policy == "BlockingRecreate" and bool(jobs.previous)
         taken = jobs.names()
         for replicated in spec["replicatedJobs"]:
-            if not _can_start_next(jobset, replicated, counts):
+            if not _can_start_next(jobset, replicated, replicated_statuses):
                 continue
-            if in_order and _has_started(replicated, counts):
+            if in_order and _has_started(replicated, replicated_statuses):
                 continue
             for index in range(0 if waits else replicated.get("replicas", 1)):
                 if job_name(jobset, replicated, index) not in taken:
@@ -125,21 +125,21 @@ class JobSetController(Controller):
             self.record(jobset, "Warning", "JobCreationFailed", text, source="jobset", action="Reconciling")
             raise
 
-    def _suspend_jobs(self, draft: StatusDraft, active: list[Object]) -> None:
-        for job in active:
+    def _suspend_jobs(self, draft: StatusDraft, active_jobs: list[Object]) -> None:
+        for job in active_jobs:
             if not job["spec"].get("suspend"):
                 self.storage.modify(JOBS, *key_of(job), lambda obj: obj["spec"].update(suspend=True))
         draft.set_condition("Suspended", True, "SuspendedJobs", "jobset is suspended")
         draft.set_condition("RestartingJobSet", False, "JobSetSuspended", "jobset is suspended")
 
-    def _resume_jobs(self, draft: StatusDraft, active: list[Object], counts: list[Object]) -> None:
+    def _resume_jobs(self, draft: StatusDraft, active_jobs: list[Object], replicated_statuses: list[Object]) -> None:
         jobset = draft.jobset
         for replicated in jobset["spec"]["replicatedJobs"]:
-            if not _can_start_next(jobset, replicated, counts):
+            if not _can_start_next(jobset, replicated, replicated_statuses):
                 continue
-            if _starts_in_order(jobset) and _has_started(replicated, counts):
+            if _starts_in_order(jobset) and _has_started(replicated, replicated_statuses):
                 continue
-            for job in active:
+            for job in active_jobs:
                 if labels_of(job).get(REPLICATED_JOB) == replicated["name"] and job["spec"].get("suspend"):
                     self._resume_job(job, replicated["template"]["spec"]["template"])
             if _starts_in_order(jobset):
@@ -172,14 +172,14 @@ def merge_template(into: Object, template: Object) -> None:
             spec[name] = [*(spec.get(name) or ()), *more]
 
 
-def apply_failure_policy(draft: StatusDraft, failed: list[Object]) -> None:
+def apply_failure_policy(draft: StatusDraft, failed_jobs: list[Object]) -> None:
     """Fail or restart the JobSet by its failure policy for the first failed Job."""
     policy = draft.jobset["spec"].get("failurePolicy")
     if policy is None:
-        first = _first_failed(failed)
+        first = _first_failed(failed_jobs)
         draft.finish("Failed", "FailedJobs", _with_failed_job("jobset failed due to one or more job failures", first))
         return
-    rule, job = _matching_rule(policy.get("rules") or (), failed)
+    rule, job = _matching_rule(policy.get("rules") or (), failed_jobs)
     action = rule["action"] if rule else "RestartJobSet"
     counted = draft.status.get("restartsCountTowardsMax", 0)
     if action == "FailJobSet":
@@ -204,16 +204,16 @@ def _with_failed_job(text: str, job: Object) -> str:
     return f"{text} (first failed job: {job['metadata']['name']})"
 
 
-def _first_failed(failed: list[Object]) -> Object:
-    return min(failed, key=lambda job: (find_condition(job, "Failed") or {}).get("lastTransitionTime", ""))
+def _first_failed(failed_jobs: list[Object]) -> Object:
+    return min(failed_jobs, key=lambda job: (find_condition(job, "Failed") or {}).get("lastTransitionTime", ""))
 
 
-def _matching_rule(rules: Iterable[Object], failed: list[Object]) -> tuple[Object | None, Object]:
+def _matching_rule(rules: Iterable[Object], failed_jobs: list[Object]) -> tuple[Object | None, Object]:
     for rule in rules:
-        matching = [job for job in failed if _rule_matches(rule, job)]
+        matching = [job for job in failed_jobs if _rule_matches(rule, job)]
         if matching:
             return rule, _first_failed(matching)
-    return None, _first_failed(failed)
+    return None, _first_failed(failed_jobs)
 
 
 def _rule_matches(rule: Object, job: Object) -> bool:
@@ -246,13 +246,13 @@ def _set_startup_in_progress(draft: StatusDraft) -> None:
     draft.set_condition("StartupPolicyInProgress", True, "InOrderStartupPolicyInProgress", text)
 
 
-def _has_started(replicated: Object, counts: list[Object]) -> bool:
-    row = next(row for row in counts if row["name"] == replicated["name"])
+def _has_started(replicated: Object, replicated_statuses: list[Object]) -> bool:
+    row = next(row for row in replicated_statuses if row["name"] == replicated["name"])
     return bool(replicated.get("replicas", 1) == row["failed"] + row["ready"] + row["succeeded"])
 
 
-def _can_start_next(jobset: Object, replicated: Object, counts: list[Object]) -> bool:
-    rows = {row["name"]: row for row in counts}
+def _can_start_next(jobset: Object, replicated: Object, replicated_statuses: list[Object]) -> bool:
+    rows = {row["name"]: row for row in replicated_statuses}
     replicas = {job["name"]: job.get("replicas", 1) for job in jobset["spec"]["replicatedJobs"]}
     for before in replicated.get("dependsOn") or ():
         row = rows.get(before["name"])

@@ -17,7 +17,7 @@ _EXCLUSIVE = {
 
 @dataclass
 class ChildJobs:
-    """The Jobs of a JobSet, grouped as failure and success policies need them."""
+    """The Jobs of a JobSet, grouped by attempt and outcome for its policies."""
 
     active: list[Object] = field(default_factory=list)
     successful: list[Object] = field(default_factory=list)
@@ -26,7 +26,7 @@ class ChildJobs:
 
     @classmethod
     def group_by_state(cls, jobset: Object, jobs: list[Object]) -> ChildJobs:
-        """Sort Jobs by attempt and outcome."""
+        """The Jobs of a JobSet, grouped by attempt and outcome."""
         found = cls()
         for job in jobs:
             if int(labels_of(job).get(RESTARTS, "0")) < restart_count(jobset):

@@ -31,7 +31,7 @@ outcome, exit-code, reason, and log (the lines its container prints)."""
 
 
 class Kubelets(Controller):
-    """The kubelets of all nodes in one object, as they do not differ."""
+    """The kubelets of all nodes as one object, since all behave alike."""
 
     def __init__(self, plane: ControlPlane, seed: int = 0) -> None:
         super().__init__(plane)
@@ -95,7 +95,7 @@ class Kubelets(Controller):
             self._runs.pop(meta["uid"], None)
 
     def _apply_test_annotations(self, pod: Object, run: PodRun) -> None:
-        """Apply the annotations by which tests control a pod."""
+        """Do what annotations of a pod request, by which tests control it."""
         notes = annotations_of(pod)
         text = notes.get(f"{TEST_ANNOTATION_PREFIX}log", "")
         seen = self._printed.get(pod["metadata"]["uid"], 0)

@@ -113,25 +113,25 @@ class FlexStart(Controller):
         waits = float((request["metadata"].get("annotations") or {}).get("a4-practice/waits", _PROVISIONED))
         self.clock.call_later(waits, lambda: self._provision_nodes(key, wanted))
 
-    def _provision_nodes(self, key: Key, wanted: int) -> None:
+    def _provision_nodes(self, key: Key, nodes: int) -> None:
         if self.storage.find(PROVISIONINGREQUESTS, *key) is None:
             return
-        for _ in range(wanted):
+        for _ in range(nodes):
             add_machine(self.storage, self.clock, FLEX_POOL)
         self._set_condition(
             key, "Provisioned", True, "Provisioned", "Provisioning Request was successfully provisioned."
         )
 
-    def _set_condition(self, key: Key, kind: str, status: bool, reason: str, words: str) -> None:
+    def _set_condition(self, key: Key, kind: str, status: bool, reason: str, message: str) -> None:
         now = self.clock.now()
         with suppress(ApiError):  # gone in the meantime
             self.storage.modify_status(
-                PROVISIONINGREQUESTS, *key, lambda request: set_condition(request, kind, status, reason, words, now)
+                PROVISIONINGREQUESTS, *key, lambda request: set_condition(request, kind, status, reason, message, now)
             )
 
 
 class NodeAgents(Controller):
-    """Runs GKE's DaemonSets on ready nodes, and the exporter's pods in the scene."""
+    """Runs the DaemonSets of GKE on ready nodes, and in the full scene the exporter's pods."""
 
     def __init__(self, plane: ControlPlane, *, scene: bool) -> None:
         super().__init__(plane)

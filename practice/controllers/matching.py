@@ -51,30 +51,30 @@ def node_matches_spec(spec: Object, node: Object) -> bool:
     return any(_term_matches(term, node) for term in required.get("nodeSelectorTerms") or ())
 
 
-def requirement_matches(requirement: Object, marks: dict[str, str]) -> bool:
+def requirement_matches(requirement: Object, labels: dict[str, str]) -> bool:
     """Whether one match expression (In, NotIn, Exists, DoesNotExist, Gt, Lt) holds for labels."""
     key, operator, values = requirement["key"], requirement["operator"], requirement.get("values") or []
-    value = marks.get(key)
+    value = labels.get(key)
     if operator == "In":
         return value in values
     if operator == "NotIn":
         return value not in values
     if operator == "Exists":
-        return key in marks
+        return key in labels
     if operator == "DoesNotExist":
-        return key not in marks
+        return key not in labels
     if value is None or not value.isdigit():
         return False
     return int(value) > int(values[0]) if operator == "Gt" else int(value) < int(values[0])
 
 
-def selector_matches(selector: Object | None, marks: dict[str, str]) -> bool:
+def selector_matches(selector: Object | None, labels: dict[str, str]) -> bool:
     """Whether a label selector matches labels; None matches nothing, an empty one everything."""
     if selector is None:
         return False
-    if any(marks.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
-    return all(requirement_matches(item, marks) for item in selector.get("matchExpressions") or ())
+    return all(requirement_matches(item, labels) for item in selector.get("matchExpressions") or ())
 
 
 def _term_matches(term: Object, node: Object) -> bool:

@@ -23,7 +23,7 @@ _FIRST_PULL_SECONDS = 5.0
 
 
 class PodHost:
-    """The node services of all nodes, as each pod names its node."""
+    """What pods need of the nodes they are on: images, addresses, shared facts; one object serves all nodes."""
 
     def __init__(self, plane: ControlPlane, registries: Registries, buckets: Buckets, seed: int = 0) -> None:
         self.storage = plane.storage
@@ -59,7 +59,7 @@ class PodHost:
         return _FIRST_PULL_SECONDS + len(image) % 7 / 2
 
     def facts_of_attempt(self, pod: Object) -> SharedFacts:
-        """Return the shared room of the pods of the same attempt."""
+        """Return the facts that the pods of this pod's attempt share."""
         marks = labels_of(pod)
         parts = [marks.get(f"jobset.sigs.k8s.io/{name}", "") for name in ("jobset-uid", "restart-attempt")]
         parts.append(marks.get("batch.kubernetes.io/controller-uid", "") or pod["metadata"]["uid"])
@@ -73,7 +73,7 @@ class PodHost:
         host = pod["spec"]["nodeName"]
         self._recorder.record(pod, kind, reason, message, source="kubelet", host=host, field=field)
 
-    def write_status(self, key: Key, change: Callable[[Object], None]) -> None:
+    def write_status(self, key: Key, modify: Callable[[Object], None]) -> None:
         """Change the status of a pod that may be gone."""
         with suppress(ApiError):  # gone in the meantime
-            self.storage.modify_status(PODS, *key, lambda pod: change(pod["status"]))
+            self.storage.modify_status(PODS, *key, lambda pod: modify(pod["status"]))

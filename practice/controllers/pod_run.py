@@ -34,10 +34,10 @@ _TERMINATED, _KILLED = 143, 137
 
 
 class PodRun:
-    """Runs one pod."""
+    """The running of one pod: its containers, restarts and status."""
 
-    def __init__(self, host: PodHost, pod: Object, gone: Callable[[PodRun], None]) -> None:
-        """`gone` is called when all containers of a deleted pod have ended."""
+    def __init__(self, host: PodHost, pod: Object, on_gone: Callable[[PodRun], None]) -> None:
+        """`on_gone` is called when all containers of a deleted pod have ended."""
         self.key = key_of(pod)
         self.pod = pod
         self.init = [
@@ -50,7 +50,7 @@ class PodRun:
         self.stopping = False
         self.forced_phase = ""
         self._host = host
-        self._gone = gone
+        self._gone = on_gone
         self._clock = host.clock
         self._started = format_timestamp(self._clock.now())
         self._sandbox = False
@@ -202,7 +202,7 @@ class PodRun:
         )
         self._record_event("Created", "Container created", run)
         self._record_event("Started", "Container started", run)
-        run.start(choose_program(argv, env, init=run in self.init), place)
+        run.start(choose_program(argv, env, is_init=run in self.init), place)
         self.write_status()
 
     def _on_init_ended(self, run: ContainerRun) -> None:
@@ -279,7 +279,7 @@ class PodRun:
         return bool(self.pod["spec"].get("restartPolicy") == "Never")
 
     def _condition_states(self) -> dict[str, tuple[str, str]]:
-        """Return, for each condition the kubelet keeps, its status and reason."""
+        """Return by type the (status, reason) of each condition that the kubelet keeps."""
         waiting = [run.name for run in self.init if run.exit_code != 0]
         ready = all(run.running for run in self.main)
         phase = self.phase()

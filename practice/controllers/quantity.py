@@ -35,8 +35,8 @@ def parse_milli(text: str) -> int:
     return round(float(digits) * _SUFFIXES[suffix])
 
 
-def parse_amounts(listed: dict[str, Any] | None) -> Amounts:
-    return {name: parse_milli(str(value)) for name, value in (listed or {}).items()}
+def parse_amounts(amounts: dict[str, Any] | None) -> Amounts:
+    return {name: parse_milli(str(value)) for name, value in (amounts or {}).items()}
 
 
 def format_quantity(value: int) -> str:
@@ -50,10 +50,10 @@ def format_quantity(value: int) -> str:
     return str(whole)
 
 
-def add_amounts(into: Amounts, more: Amounts, times: int = 1) -> None:
-    """Add ``more`` to ``into``, ``times`` over."""
-    for name, value in more.items():
-        into[name] = into.get(name, 0) + value * times
+def add_amounts(total: Amounts, added: Amounts, times: int = 1) -> None:
+    """Add ``added``, multiplied by ``times``, to ``total``."""
+    for name, value in added.items():
+        total[name] = total.get(name, 0) + value * times
 
 
 def pod_requests(spec: dict[str, Any]) -> Amounts:

@@ -12,10 +12,10 @@ from practice.objects.resources import EVENTS, RESOURCEQUOTAS, RESOURCES, Resour
 
 
 class QuotaController(Controller):
-    """Recounts whenever something in a quota's namespace changes."""
+    """Counts the usage of quotas anew whenever something in their namespace changes."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow quotas and the kinds that they may count."""
+        """Return the quotas of the namespace when a quota or an object that quotas count changes."""
         return {kind: self._quotas_of_namespace for kind in RESOURCES if kind.namespaced and kind is not EVENTS}
 
     def _quotas_of_namespace(self, obj: Object) -> list[Key]:
@@ -29,7 +29,7 @@ class QuotaController(Controller):
         status = {"hard": format_amounts(hard), "used": format_amounts(compute_usage(self.storage, key[0], hard))}
         if quota.get("status") != status:
 
-            def write(draft: Object) -> None:
-                draft["status"] = status
+            def write(obj: Object) -> None:
+                obj["status"] = status
 
             self.storage.modify_status(RESOURCEQUOTAS, *key, write)

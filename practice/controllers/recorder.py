@@ -31,7 +31,7 @@ class EventRecorder:
 
     def record(
         self,
-        about: Object,
+        obj: Object,
         kind: str,
         reason: str,
         message: str,
@@ -46,16 +46,16 @@ class EventRecorder:
         if now < self._clock.live_from - _EVENT_TTL_SECONDS:
             return
         self._delete_old_events(now)
-        same: tuple[str, ...] = (about["metadata"]["uid"], kind, reason, message, source, field)
+        same: tuple[str, ...] = (obj["metadata"]["uid"], kind, reason, message, source, field)
         if _reports_series(source):  # these count a repeat only while the object is as it was
-            same += (str(about["metadata"].get("resourceVersion")),)
-        namespace = about["metadata"].get("namespace") or "default"
+            same += (str(obj["metadata"].get("resourceVersion")),)
+        namespace = obj["metadata"].get("namespace") or "default"
         if same in self._known:
             self._count_again(namespace, self._known[same], now)
             return
         self._count += 1
-        name = f"{about['metadata']['name']}.{int(now * 1e6) * 1000 + self._count % 1000:x}"
-        event = _new_event(about, namespace, name, kind, reason, message)
+        name = f"{obj['metadata']['name']}.{int(now * 1e6) * 1000 + self._count % 1000:x}"
+        event = _new_event(obj, namespace, name, kind, reason, message)
         if field:
             event["involvedObject"]["fieldPath"] = field
         event |= (
@@ -113,14 +113,14 @@ def _count_fields(source: str, host: str, now: float) -> Object:
     }
 
 
-def _new_event(about: Object, namespace: str, name: str, kind: str, reason: str, message: str) -> Object:
-    meta = about["metadata"]
+def _new_event(obj: Object, namespace: str, name: str, kind: str, reason: str, message: str) -> Object:
+    meta = obj["metadata"]
     involved = {
-        "kind": about["kind"],
+        "kind": obj["kind"],
         "namespace": meta.get("namespace"),
         "name": meta["name"],
         "uid": meta["uid"],
-        "apiVersion": about["apiVersion"],
+        "apiVersion": obj["apiVersion"],
         "resourceVersion": meta.get("resourceVersion"),
     }
     return {

@@ -26,10 +26,10 @@ _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zon
 
 
 class Scheduler(Controller):
-    """Filters by unschedulable, taints, selector, affinity and resources; prefers the fullest node."""
+    """Places pods: filters nodes by cordon, taints, selector, affinity and resources; prefers the fullest."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow pending pods, and everything that may free capacity."""
+        """Return the pending pods to reconcile: the one that changed, or all when capacity may be free."""
         return {
             PODS: self._pods_to_schedule,
             NODES: lambda _: self._all_pending_pods(),
@@ -79,7 +79,7 @@ class Scheduler(Controller):
         return used
 
     def _host_ports_per_node(self) -> dict[str, set[tuple[str, int]]]:
-        """Return the host ports in use per node."""
+        """Return by node the (protocol, port) pairs in use there."""
         taken: dict[str, set[tuple[str, int]]] = {}
         for pod in self.storage.list(PODS):
             node = pod["spec"].get("nodeName")

@@ -15,12 +15,12 @@ _NO_VOLUME = "no persistent volumes available for this claim and no storage clas
 
 
 class VolumeController(Controller):
-    """The part of the volume controller that binds claims."""
+    """Binds claims to volumes, as a part of Kubernetes' volume controller does."""
 
     source = "persistentvolume-controller"
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow claims, and volumes by the claim they are reserved for."""
+        """Return the claim that changed, or for a volume the claim that it is reserved for."""
         return {PERSISTENTVOLUMECLAIMS: lambda obj: [key_of(obj)], PERSISTENTVOLUMES: self._volume_and_claim_keys}
 
     def reconcile(self, key: Key) -> None:
@@ -95,13 +95,13 @@ class VolumeController(Controller):
         }
         self.storage.modify(PERSISTENTVOLUMES, *key_of(volume), lambda draft: draft["spec"].update(claimRef=kept))
 
-        def name_volume(draft: Object) -> None:
-            draft["spec"]["volumeName"] = volume["metadata"]["name"]
-            draft["metadata"].setdefault("annotations", {})["pv.kubernetes.io/bind-completed"] = "yes"
+        def name_volume(obj: Object) -> None:
+            obj["spec"]["volumeName"] = volume["metadata"]["name"]
+            obj["metadata"].setdefault("annotations", {})["pv.kubernetes.io/bind-completed"] = "yes"
 
-        def bound(draft: Object) -> None:
+        def bound(obj: Object) -> None:
             status = {"phase": "Bound", "accessModes": spec.get("accessModes"), "capacity": spec.get("capacity")}
-            draft["status"] = {key: value for key, value in status.items() if value}
+            obj["status"] = {key: value for key, value in status.items() if value}
 
         self.storage.modify(PERSISTENTVOLUMECLAIMS, *key_of(claim), name_volume)
         self.storage.modify_status(PERSISTENTVOLUMECLAIMS, *key_of(claim), bound)
@@ -109,8 +109,8 @@ class VolumeController(Controller):
     def _set_phase(self, resource: Resource, obj: Object, phase: str) -> None:
         if obj.get("status", {}).get("phase") != phase:
 
-            def change(draft: Object) -> None:
-                draft.setdefault("status", {})["phase"] = phase
+            def change(obj: Object) -> None:
+                obj.setdefault("status", {})["phase"] = phase
 
             self.storage.modify_status(resource, *key_of(obj), change)
 

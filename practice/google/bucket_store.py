@@ -18,7 +18,7 @@ DAY = 86400.0
 
 @dataclass(slots=True)
 class BucketState:
-    """A bucket."""
+    """A bucket of practice Google with its objects and settings."""
 
     name: str
     project: str
@@ -30,14 +30,14 @@ class BucketState:
 
 
 class BucketStore:
-    """All buckets."""
+    """The buckets of practice Google, by name."""
 
-    def __init__(self, world: PracticeGoogle) -> None:
-        self.world = world
+    def __init__(self, google: PracticeGoogle) -> None:
+        self.world = google
         self.damaged: set[str] = set()  # objects whose next bytes come with an error in them
         self.uploads: dict[str, tuple[str, str, str, bytearray, int | None]] = {}
         """Uploads under way: bucket, name, kind, what has come, the generation that must be there."""
-        now, known = world.opening, world.buckets.bindings
+        now, known = google.opening, google.buckets.bindings
         self.buckets = {
             name: BucketState(name, project, location, kind, now - days * DAY, bindings=known[name])
             for name, project, location, kind, days in (
@@ -48,11 +48,11 @@ class BucketStore:
             )
         }
         for each in self.buckets.values():
-            each.objects = world.buckets.volumes.files("bucket", each.name)
+            each.objects = google.buckets.volumes.files("bucket", each.name)
         self._add_seed_data()
 
     def add(self, made: BucketState) -> None:
-        """Add a new bucket, also for nodes."""
+        """Add a new bucket, for Google's API and for nodes that mount it."""
         self.buckets[made.name] = made
         made.objects = self.world.buckets.volumes.files("bucket", made.name)
         self.world.buckets.bindings[made.name] = made.bindings

@@ -19,13 +19,13 @@ _SINCE = re.compile(r'timestamp>="([^"]+)"')
 
 @dataclass(slots=True)
 class LogEntries:
-    """All log entries, by build."""
+    """The log entries of all builds, by build."""
 
     world: PracticeGoogle
     entries: dict[str, list[LogEntry]] = field(default_factory=dict)
 
     def add(self, project: str, build: str, text: str, moment: float) -> None:
-        """Add a line of a build."""
+        """Add a log line of a build."""
         entry = LogEntry(
             log_name=f"projects/{project}/logs/cloudbuild",
             insert_id=f"{build}-{self.world.next_number()}",
@@ -36,12 +36,12 @@ class LogEntries:
         self.entries.setdefault(build, []).append(entry)
 
 
-def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
-    ledger = world.service_state(LogEntries)
+def grpc_methods(google: PracticeGoogle) -> dict[str, Method]:
+    ledger = google.service_state(LogEntries)
 
     async def list_entries(request: ListLogEntriesRequest) -> ListLogEntriesResponse:
         for each in request.resource_names:
-            world.require_service(each.removeprefix("projects/"), LOGGING)
+            google.require_service(each.removeprefix("projects/"), LOGGING)
         build, since = _BUILD.search(request.filter), _SINCE.search(request.filter)
         found = (
             ledger.entries.get(build[1], []) if build else [each for all_ in ledger.entries.values() for each in all_]
@@ -49,7 +49,7 @@ def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
         if since:
             start = datetime.fromisoformat(since[1].replace("Z", "+00:00"))
             found = [each for each in found if each.timestamp >= start]
-        page, token = world.paginate(found, request.page_size, request.page_token)
+        page, token = google.paginate(found, request.page_size, request.page_token)
         return ListLogEntriesResponse(entries=page, next_page_token=token)
 
     return {"/google.logging.v2.LoggingServiceV2/ListLogEntries": Method(ListLogEntriesRequest, list_entries)}

@@ -36,14 +36,14 @@ HOUR = 3600.0
 
 
 class BuildStore:
-    """All builds, latest first."""
+    """The builds of practice Google, latest first."""
 
-    def __init__(self, world: PracticeGoogle) -> None:
-        self.world = world
+    def __init__(self, google: PracticeGoogle) -> None:
+        self.world = google
         self.ledger, self.shelf, self.vault = (
-            world.service_state(LogEntries),
-            world.service_state(RegistryStore),
-            world.service_state(BucketStore),
+            google.service_state(LogEntries),
+            google.service_state(RegistryStore),
+            google.service_state(BucketStore),
         )
         self.builds: dict[tuple[str, str, str], api.Build] = {}
         self._timers: dict[str, Timer] = {}
@@ -111,9 +111,9 @@ class BuildStore:
             raise not_found_error(f"build {key[2]}")
         return self.builds[key]
 
-    def start_build(self, project: str, location: str, asked: api.Build) -> LongOperation:
+    def start_build(self, project: str, location: str, build: api.Build) -> LongOperation:
         number = str(uuid.uuid4())
-        made = api.Build(asked)
+        made = api.Build(build)
         made.id, made.project_id = number, project
         made.name = f"projects/{project}/locations/{location}/builds/{number}"
         made.status = STATUS.QUEUED
@@ -135,8 +135,8 @@ class BuildStore:
         self._call_later(number, 2.0, lambda: self._run_build(made))
         return work
 
-    def _call_later(self, number: str, seconds: float, call: Callable[[], None]) -> None:
-        self._timers[number] = self.world.clock.call_later(seconds, call)
+    def _call_later(self, number: str, seconds: float, function: Callable[[], None]) -> None:
+        self._timers[number] = self.world.clock.call_later(seconds, function)
 
     def _run_build(self, build: api.Build) -> None:
         build.status = STATUS.WORKING
@@ -237,12 +237,12 @@ def _fill_in_substitutions(build: api.Build) -> None:
     known = {**values, "PROJECT_ID": build.project_id, "BUILD_ID": build.id, "LOCATION": build.name.split("/")[3]}
     used: set[str] = set()
 
-    def value(found: re.Match[str]) -> str:
-        used.add(found[1])
-        if found[1] not in known:
-            words = f'invalid build: key in the template "{found[1]}" is not matched in the substitution data'
+    def value(match: re.Match[str]) -> str:
+        used.add(match[1])
+        if match[1] not in known:
+            words = f'invalid build: key in the template "{match[1]}" is not matched in the substitution data'
             raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, words)
-        return known[found[1]]
+        return known[match[1]]
 
     for step in build.steps:
         step.args = [_SUBSTITUTION.sub(value, each) for each in step.args]
@@ -258,8 +258,8 @@ def _to_datetime(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
-    yard = world.service_state(BuildStore)
+def grpc_methods(google: PracticeGoogle) -> dict[str, Method]:
+    yard = google.service_state(BuildStore)
 
     def place_of(parent: str, project: str) -> tuple[str, str]:
         parts = parent.split("/")
@@ -272,7 +272,7 @@ def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
         project, location = place_of(request.parent, request.project_id)
         found = [each for (owner, place, _), each in yard.builds.items() if (owner, place) == (project, location)]
         found.sort(key=lambda each: each.create_time, reverse=True)
-        page, token = world.paginate(found, request.page_size, request.page_token)
+        page, token = google.paginate(found, request.page_size, request.page_token)
         return api.ListBuildsResponse(builds=page, next_page_token=token)
 
     async def get_build(request: api.GetBuildRequest) -> api.Build:

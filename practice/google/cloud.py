@@ -67,7 +67,7 @@ class Fault:
 
 @dataclass(slots=True)
 class PracticeProject:
-    """A project with its number and services."""
+    """A Google project of the practice cluster, with its number and enabled services."""
 
     id: str
     name: str
@@ -97,7 +97,7 @@ class LongOperation:
 
 
 class PracticeGoogle:
-    """The state of one Google imitation; `server` and `authority` (PEM) are the practice cluster's."""
+    """The state of the imitated Google Cloud; `server` and `authority` (PEM) are the practice cluster's."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class PracticeGoogle:
         return self._counted
 
     async def check_call(self, method: str, request: Any) -> None:
-        """Check every call for injected faults, closed projects and disabled services."""
+        """Raise the error for a call that meets an injected fault, a closed project or a disabled service."""
         self.calls = [*self.calls[-199:], (method, request)]
         for listener in self.listeners:
             listener("gRPC", method)
@@ -175,11 +175,11 @@ class PracticeGoogle:
             raise RefusalError(grpc.StatusCode.PERMISSION_DENIED, words, service=service)
         return found
 
-    def paginate(self, found: list[Any], size: int, token: str) -> tuple[list[Any], str]:
+    def paginate(self, items: list[Any], size: int, token: str) -> tuple[list[Any], str]:
         """One page of a list and the next page's token."""
         start = int(token or 0)
         end = start + min(size or self.page, self.page)
-        return found[start:end], str(end) if end < len(found) else ""
+        return items[start:end], str(end) if end < len(items) else ""
 
     def start_operation(
         self, kind: str, prefix: str, seconds: float, result: Callable[[], Any], metadata: Any = None
@@ -209,6 +209,6 @@ def project_of(request: Any) -> str:
     return ""
 
 
-def not_found_error(what: str) -> RefusalError:
+def not_found_error(subject: str) -> RefusalError:
     """The error for an object that does not exist."""
-    return RefusalError(grpc.StatusCode.NOT_FOUND, f"Not found: {what}.")
+    return RefusalError(grpc.StatusCode.NOT_FOUND, f"Not found: {subject}.")

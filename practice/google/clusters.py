@@ -19,11 +19,11 @@ _PATH = re.compile(
 
 
 class _ClusterManager:
-    """The methods of the service."""
+    """The methods of Google's service ClusterManager."""
 
-    def __init__(self, world: PracticeGoogle) -> None:
-        self.world = world
-        self.work = world.service_state(PoolWork)
+    def __init__(self, google: PracticeGoogle) -> None:
+        self.world = google
+        self.work = google.service_state(PoolWork)
 
     async def list_clusters(self, request: api.ListClustersRequest) -> api.ListClustersResponse:
         project, location, *_ = _split_pool_path(request.parent)
@@ -90,8 +90,8 @@ class _ClusterManager:
         return cluster, self.work.find_pool(cluster, _split_pool_path(path)[4])
 
 
-def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
-    manager = _ClusterManager(world)
+def grpc_methods(google: PracticeGoogle) -> dict[str, Method]:
+    manager = _ClusterManager(google)
     return {
         f"{SERVICE_PATH}/ListClusters": Method(api.ListClustersRequest, manager.list_clusters),
         f"{SERVICE_PATH}/GetCluster": Method(api.GetClusterRequest, manager.get_cluster),

@@ -7,11 +7,11 @@ from aiohttp import web
 from practice.google.cloud import CLUSTER, PracticeGoogle
 
 
-def routes(world: PracticeGoogle) -> list[web.RouteDef]:
+def routes(google: PracticeGoogle) -> list[web.RouteDef]:
     async def get_instance_group(request: web.Request) -> web.Response:
         name = request.match_info["name"]
         pool = name.removeprefix(f"gke-{CLUSTER}-").removesuffix("-grp")
-        counted = world.count_group(pool) if world.count_group else None
+        counted = google.count_group(pool) if google.count_group else None
         if counted is None:
             return web.json_response({"error": {"code": 404, "message": f"{name} was not found"}}, status=404)
         target, repairing, creating = counted

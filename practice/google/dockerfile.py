@@ -19,7 +19,7 @@ _FAILING_COMMANDS = re.compile(r"(?:^|&&|;|\|\|)\s*(?:false|exit ([1-9]\d*))\b")
 
 @dataclass(frozen=True, slots=True)
 class OutputLine:
-    """An output line, and the seconds before it."""
+    """A line of output, and the seconds that pass before it."""
 
     text: str
     seconds: float = 0.05

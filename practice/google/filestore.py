@@ -17,9 +17,9 @@ SERVICE_PATH = "/google.cloud.filestore.v1.CloudFilestoreManager"
 
 
 class FilestoreInstances:
-    """All instances by name."""
+    """The Filestore instances of practice Google, by name."""
 
-    def __init__(self, world: PracticeGoogle) -> None:
+    def __init__(self, google: PracticeGoogle) -> None:
         kinds, states = api.Instance.Tier, api.Instance.State
         found = (
             _new_instance("us-central1", "shared", kinds.REGIONAL, states.READY, "share", 10240, "10.128.15.200"),
@@ -28,9 +28,9 @@ class FilestoreInstances:
         self.servers = {each.name: each for each in found}
 
 
-def _new_instance(place: str, name: str, tier: Any, state: Any, share: str, gib: int, address: str) -> api.Instance:
+def _new_instance(location: str, name: str, tier: Any, state: Any, share: str, gib: int, address: str) -> api.Instance:
     return api.Instance(
-        name=f"projects/{PROJECT}/locations/{place}/instances/{name}",
+        name=f"projects/{PROJECT}/locations/{location}/instances/{name}",
         tier=tier,
         state=state,
         status_message="" if address else "The reserved range is used up.",
@@ -39,5 +39,5 @@ def _new_instance(place: str, name: str, tier: Any, state: Any, share: str, gib:
     )
 
 
-def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
-    return instances.grpc_methods(world, SERVICE_PATH, api, world.service_state(FilestoreInstances).servers)
+def grpc_methods(google: PracticeGoogle) -> dict[str, Method]:
+    return instances.grpc_methods(google, SERVICE_PATH, api, google.service_state(FilestoreInstances).servers)

@@ -23,40 +23,40 @@ _SERVICES = {"P11": "storage", "P19": "file", "P22": "lustre", "P30": "cloudbuil
 _PERMISSIONS = {"P32": "cloudbuild.builds.create", "P35": "container.clusters.create"}
 
 
-def _break_cluster(world: PracticeGoogle) -> None:
-    cluster = world.service_state(PoolWork).clusters[PROJECT, REGION, CLUSTER]
+def _break_cluster(google: PracticeGoogle) -> None:
+    cluster = google.service_state(PoolWork).clusters[PROJECT, REGION, CLUSTER]
     states: Any = type(cluster).Status
     cluster.status = states.ERROR
     cluster.status_message = "The control plane could not be upgraded."
 
 
-def _age_node_pools(world: PracticeGoogle) -> None:
-    for pool in world.service_state(PoolWork).clusters[PROJECT, REGION, CLUSTER].node_pools:
+def _age_node_pools(google: PracticeGoogle) -> None:
+    for pool in google.service_state(PoolWork).clusters[PROJECT, REGION, CLUSTER].node_pools:
         pool.version = "1.31.6-gke.1064001"
 
 
-def _make_autopilot(world: PracticeGoogle) -> None:
-    world.service_state(PoolWork).clusters[PROJECT, REGION, CLUSTER].autopilot.enabled = True
+def _make_autopilot(google: PracticeGoogle) -> None:
+    google.service_state(PoolWork).clusters[PROJECT, REGION, CLUSTER].autopilot.enabled = True
 
 
-def _change_machine_type(world: PracticeGoogle) -> None:
-    for pool in world.service_state(PoolWork).clusters[PROJECT, REGION, CLUSTER].node_pools:
+def _change_machine_type(google: PracticeGoogle) -> None:
+    for pool in google.service_state(PoolWork).clusters[PROJECT, REGION, CLUSTER].node_pools:
         pool.config.machine_type = pool.config.machine_type.replace("a4-highgpu-8g", "a3-megagpu-8g")
         for chips in pool.config.accelerators:
             chips.accelerator_type = "nvidia-h100-mega-80gb"
 
 
-def _remove_bucket_access(world: PracticeGoogle) -> None:
-    for bucket in world.service_state(BucketStore).buckets.values():
+def _remove_bucket_access(google: PracticeGoogle) -> None:
+    for bucket in google.service_state(BucketStore).buckets.values():
         bucket.bindings.clear()
 
 
-def _remove_nat(world: PracticeGoogle) -> None:
-    world.service_state(NetworkResources).routers.clear()
+def _remove_nat(google: PracticeGoogle) -> None:
+    google.service_state(NetworkResources).routers.clear()
 
 
-def _fail_get_cluster(world: PracticeGoogle) -> None:
-    world.faults.append(Fault("GetCluster", grpc.StatusCode.INTERNAL, f"asked for by {VARIABLE}", times=10**9))
+def _fail_get_cluster(google: PracticeGoogle) -> None:
+    google.faults.append(Fault("GetCluster", grpc.StatusCode.INTERNAL, f"asked for by {VARIABLE}", times=10**9))
 
 
 _FAULTS: dict[str, Callable[[PracticeGoogle], None]] = {
@@ -70,11 +70,11 @@ _FAULTS: dict[str, Callable[[PracticeGoogle], None]] = {
 }
 
 
-def apply_google_faults(world: PracticeGoogle) -> None:
-    """Remove the services, permissions and objects of the named checks."""
-    project = world.projects[PROJECT]
+def apply_google_faults(google: PracticeGoogle) -> None:
+    """Remove the services, permissions and objects whose lack the requested checks report."""
+    project = google.projects[PROJECT]
     for name in requested_check_ids():
         project.enabled -= {f"{_SERVICES[name]}.googleapis.com"} if name in _SERVICES else set()
         project.denied_permissions |= {_PERMISSIONS[name]} if name in _PERMISSIONS else set()
         if name in _FAULTS:
-            _FAULTS[name](world)
+            _FAULTS[name](google)

@@ -13,8 +13,8 @@ _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 
 
-def routes(world: PracticeGoogle) -> list[web.RouteDef]:
-    images = world.registries
+def routes(google: PracticeGoogle) -> list[web.RouteDef]:
+    images = google.registries
 
     def read_config(request: web.Request, tag: str) -> bytes | None:
         name = f"{request.match_info['host']}/{request.match_info['path']}"

@@ -21,24 +21,24 @@ _GPU_TAINT = api.NodeTaint(key="nvidia.com/gpu", value="present", effect=api.Nod
 _QUEUED_TAINT = api.NodeTaint(key="cloud.google.com/gke-queued", value="true", effect=api.NodeTaint.Effect.NO_SCHEDULE)
 
 
-def all_clusters(world: PracticeGoogle) -> dict[tuple[str, str, str], api.Cluster]:
+def all_clusters(google: PracticeGoogle) -> dict[tuple[str, str, str], api.Cluster]:
     """The clusters by (project, location, name)."""
     found = [
-        (PROJECT, _practice_cluster(world)),
-        (SHARED, _private_cluster(world)),
-        (SHARED, _broken_cluster(world)),
+        (PROJECT, _practice_cluster(google)),
+        (SHARED, _private_cluster(google)),
+        (SHARED, _broken_cluster(google)),
     ]
     return {(project, each.location, each.name): each for project, each in found}
 
 
-def _practice_cluster(world: PracticeGoogle) -> api.Cluster:
-    address = world.server.removeprefix("https://")
+def _practice_cluster(google: PracticeGoogle) -> api.Cluster:
+    address = google.server.removeprefix("https://")
     return api.Cluster(
-        **_common_fields(CLUSTER, REGION, world.opening - 41 * _DAY),
+        **_common_fields(CLUSTER, REGION, google.opening - 41 * _DAY),
         status=api.Cluster.Status.RUNNING,
         endpoint=address,
-        current_node_count=len(world.storage.list(NODES)),
-        master_auth=api.MasterAuth(cluster_ca_certificate=base64.b64encode(world.authority).decode()),
+        current_node_count=len(google.storage.list(NODES)),
+        master_auth=api.MasterAuth(cluster_ca_certificate=base64.b64encode(google.authority).decode()),
         network="practice-net",
         subnetwork="practice-sub",
         network_config=api.NetworkConfig(
@@ -61,8 +61,8 @@ def _practice_cluster(world: PracticeGoogle) -> api.Cluster:
                 ]
             )
         ),
-        maintenance_policy=_maintenance_policy(world.opening),
-        node_pools=[_reserved_pool(world), _spot_pool(world), _flex_pool(), _system_pool(world)],
+        maintenance_policy=_maintenance_policy(google.opening),
+        node_pools=[_reserved_pool(google), _spot_pool(google), _flex_pool(), _system_pool(google)],
     )
 
 
@@ -77,8 +77,8 @@ def _common_fields(name: str, location: str, created: float) -> dict[str, object
     }
 
 
-def _maintenance_policy(opening: float) -> api.MaintenancePolicy:
-    midnight = opening - opening % _DAY
+def _maintenance_policy(opening_time: float) -> api.MaintenancePolicy:
+    midnight = opening_time - opening_time % _DAY
     weekend = api.RecurringTimeWindow(
         window=api.TimeWindow(
             start_time=format_timestamp(midnight + 2 * 3600), end_time=format_timestamp(midnight + 8 * 3600)
@@ -86,8 +86,8 @@ def _maintenance_policy(opening: float) -> api.MaintenancePolicy:
         recurrence="FREQ=WEEKLY;BYDAY=SA,SU",
     )
     frozen = api.TimeWindow(
-        start_time=format_timestamp(opening + 5 * _DAY),
-        end_time=format_timestamp(opening + 12 * _DAY),
+        start_time=format_timestamp(opening_time + 5 * _DAY),
+        end_time=format_timestamp(opening_time + 12 * _DAY),
         maintenance_exclusion_options=api.MaintenanceExclusionOptions(
             scope=api.MaintenanceExclusionOptions.Scope.NO_MINOR_OR_NODE_UPGRADES
         ),
@@ -97,9 +97,9 @@ def _maintenance_policy(opening: float) -> api.MaintenancePolicy:
     )
 
 
-def new_pool(name: str, machine: str, size: int, **more: object) -> api.NodePool:
-    """A node pool in one zone; `more` are further fields of the message."""
-    config = more.pop("config", None) or api.NodeConfig()
+def new_pool(name: str, machine: str, size: int, **fields: object) -> api.NodePool:
+    """A node pool in one zone; `fields` are further fields of the message."""
+    config = fields.pop("config", None) or api.NodeConfig()
     assert isinstance(config, api.NodeConfig)
     config.machine_type = machine
     config.workload_metadata_config = api.WorkloadMetadataConfig(mode=api.WorkloadMetadataConfig.Mode.GKE_METADATA)
@@ -113,7 +113,7 @@ def new_pool(name: str, machine: str, size: int, **more: object) -> api.NodePool
         status=api.NodePool.Status.RUNNING,
         instance_group_urls=[f"{group}/gke-{CLUSTER}-{name}-grp"],
         upgrade_settings=api.NodePool.UpgradeSettings(max_surge=0, max_unavailable=1),
-        **more,
+        **fields,
     )
 
 
@@ -142,11 +142,11 @@ def _a4_node_config(reservation: str = "", **more: object) -> api.NodeConfig:
     )
 
 
-def _reserved_pool(world: PracticeGoogle) -> api.NodePool:
+def _reserved_pool(google: PracticeGoogle) -> api.NodePool:
     return new_pool(
         RESERVED_POOL,
         "a4-highgpu-8g",
-        len(nodes_of(world.storage, RESERVED_POOL)),
+        len(nodes_of(google.storage, RESERVED_POOL)),
         config=_a4_node_config("practice-a4"),
         network_config=_network_config(),
         management=api.NodeManagement(auto_repair=True, auto_upgrade=True),
@@ -154,11 +154,11 @@ def _reserved_pool(world: PracticeGoogle) -> api.NodePool:
     )
 
 
-def _spot_pool(world: PracticeGoogle) -> api.NodePool:
+def _spot_pool(google: PracticeGoogle) -> api.NodePool:
     return new_pool(
         SPOT_POOL,
         "a4-highgpu-8g",
-        len(nodes_of(world.storage, SPOT_POOL)),
+        len(nodes_of(google.storage, SPOT_POOL)),
         config=_a4_node_config(spot=True),
         network_config=_network_config(),
         management=api.NodeManagement(auto_repair=True, auto_upgrade=True),
@@ -179,37 +179,37 @@ def _flex_pool() -> api.NodePool:
     )
 
 
-def _system_pool(world: PracticeGoogle) -> api.NodePool:
+def _system_pool(google: PracticeGoogle) -> api.NodePool:
     return new_pool(
         SYSTEM_POOL,
         "e2-standard-8",
-        len(nodes_of(world.storage, SYSTEM_POOL)),
+        len(nodes_of(google.storage, SYSTEM_POOL)),
         management=api.NodeManagement(auto_repair=True, auto_upgrade=True),
         status_message="",
     )
 
 
-def _private_cluster(world: PracticeGoogle) -> api.Cluster:
+def _private_cluster(google: PracticeGoogle) -> api.Cluster:
     ends = api.ControlPlaneEndpointsConfig(
         ip_endpoints_config=api.ControlPlaneEndpointsConfig.IPEndpointsConfig(
             enabled=True, enable_public_endpoint=False, private_endpoint="127.128.0.2"
         )
     )
     return api.Cluster(
-        **_common_fields("research-private", "europe-west4", world.opening - 200 * _DAY),
+        **_common_fields("research-private", "europe-west4", google.opening - 200 * _DAY),
         status=api.Cluster.Status.RECONCILING,
         endpoint="127.128.0.2",  # nobody answers there, in nobody's network
         current_node_count=12,
         private_cluster_config=api.PrivateClusterConfig(enable_private_nodes=True, enable_private_endpoint=True),
         control_plane_endpoints_config=ends,
-        master_auth=api.MasterAuth(cluster_ca_certificate=base64.b64encode(world.authority).decode()),
+        master_auth=api.MasterAuth(cluster_ca_certificate=base64.b64encode(google.authority).decode()),
     )
 
 
-def _broken_cluster(world: PracticeGoogle) -> api.Cluster:
+def _broken_cluster(google: PracticeGoogle) -> api.Cluster:
     words = "Retry budget exhausted: the service account of the nodes does not exist any more."
     return api.Cluster(
-        **_common_fields("sandbox", "us-east5-a", world.opening - 3 * _DAY),
+        **_common_fields("sandbox", "us-east5-a", google.opening - 3 * _DAY),
         status=api.Cluster.Status.ERROR,
         conditions=[api.StatusCondition(message=words, canonical_code=9)],
     )

@@ -10,14 +10,14 @@ from practice.google.cloud import PracticeGoogle, not_found_error
 from practice.google.serving import Method
 
 
-def grpc_methods(world: PracticeGoogle, service: str, api: ModuleType, known: Mapping[str, Any]) -> dict[str, Method]:
-    """ListInstances and GetInstance of a service; `api` has its messages, `known` its instances."""
+def grpc_methods(google: PracticeGoogle, service: str, api: ModuleType, known: Mapping[str, Any]) -> dict[str, Method]:
+    """The methods ListInstances and GetInstance of a service; `api` has its messages, `known` its instances."""
 
     async def list_instances(request: Any) -> Any:
         _, project, _, location = request.parent.split("/")
         prefix = f"projects/{project}/locations/" + ("" if location == "-" else f"{location}/")
         found = [each for name, each in known.items() if name.startswith(prefix)]
-        page, token = world.paginate(found, request.page_size, request.page_token)
+        page, token = google.paginate(found, request.page_size, request.page_token)
         return api.ListInstancesResponse(instances=page, next_page_token=token)
 
     async def get_instance(request: Any) -> Any:

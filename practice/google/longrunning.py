@@ -11,24 +11,24 @@ from practice.google.cloud import LongOperation, PracticeGoogle, not_found_error
 from practice.google.serving import Method
 
 
-def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
+def grpc_methods(google: PracticeGoogle) -> dict[str, Method]:
     async def get_operation(request: GetOperationRequest) -> Operation:
-        if request.name not in world.operations:
+        if request.name not in google.operations:
             raise not_found_error(f"operation {request.name}")
-        return operation_message(world.operations[request.name])
+        return operation_message(google.operations[request.name])
 
     return {"/google.longrunning.Operations/GetOperation": Method(GetOperationRequest, get_operation)}
 
 
-def operation_message(work: LongOperation) -> Operation:
+def operation_message(operation: LongOperation) -> Operation:
     """The Operation message for a long operation."""
-    found = Operation(name=work.name, done=work.done)
-    if work.metadata is not None:
-        found.metadata.Pack(_to_protobuf(work.metadata))
-    if work.error is not None and work.done:
-        found.error.code, found.error.message = work.error
-    elif work.done:
-        found.response.Pack(Empty() if work.result is None else _to_protobuf(work.result))
+    found = Operation(name=operation.name, done=operation.done)
+    if operation.metadata is not None:
+        found.metadata.Pack(_to_protobuf(operation.metadata))
+    if operation.error is not None and operation.done:
+        found.error.code, found.error.message = operation.error
+    elif operation.done:
+        found.response.Pack(Empty() if operation.result is None else _to_protobuf(operation.result))
     return found
 
 

@@ -18,9 +18,9 @@ NETWORK = f"projects/{PROJECT}/global/networks/practice-net"
 
 
 class LustreInstances:
-    """All instances by name."""
+    """The Lustre instances of practice Google, by name."""
 
-    def __init__(self, world: PracticeGoogle) -> None:
+    def __init__(self, google: PracticeGoogle) -> None:
         states = api.Instance.State
         found = (
             _new_instance("us-central1-a", "lustre", states.ACTIVE, "lustre", "10.128.15.210", 18000),
@@ -43,5 +43,5 @@ def _new_instance(zone: str, name: str, state: Any, filesystem: str, address: st
     )
 
 
-def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
-    return instances.grpc_methods(world, SERVICE_PATH, api, world.service_state(LustreInstances).instances)
+def grpc_methods(google: PracticeGoogle) -> dict[str, Method]:
+    return instances.grpc_methods(google, SERVICE_PATH, api, google.service_state(LustreInstances).instances)

@@ -13,10 +13,10 @@ _SERVICE = "compute.googleapis.com"
 
 
 class NetworkResources:
-    """The existing network objects, which tests may remove."""
+    """The networks, subnets and NATs of practice Google, which tests may remove."""
 
-    def __init__(self, world: PracticeGoogle) -> None:
-        self.world = world
+    def __init__(self, google: PracticeGoogle) -> None:
+        self.world = google
         nat = {"name": "practice-nat", "sourceSubnetworkIpRangesToNat": "ALL_SUBNETWORKS_ALL_IP_RANGES"}
         self.routers: list[dict[str, Any]] = [{"name": "practice-router", "network": _NETWORK, "nats": [nat]}]
         self.reservations: dict[tuple[str, str], dict[str, Any]] = {
@@ -45,8 +45,8 @@ class NetworkResources:
         ]
 
 
-def _check_access(world: PracticeGoogle, request: web.Request) -> web.Response | None:
-    project = world.projects.get(request.match_info["project"])
+def _check_access(google: PracticeGoogle, request: web.Request) -> web.Response | None:
+    project = google.projects.get(request.match_info["project"])
     if project is None or not project.is_readable:
         return web.json_response({"error": {"code": 403, "message": "Permission denied"}}, status=403)
     if _SERVICE not in project.enabled:
@@ -55,13 +55,13 @@ def _check_access(world: PracticeGoogle, request: web.Request) -> web.Response |
     return None
 
 
-def routes(world: PracticeGoogle) -> list[web.RouteDef]:
-    fabric = world.service_state(NetworkResources)
+def routes(google: PracticeGoogle) -> list[web.RouteDef]:
+    fabric = google.service_state(NetworkResources)
 
     def list_response(request: web.Request, items: list[dict[str, Any]]) -> web.Response:
-        if refused := _check_access(world, request):
+        if refused := _check_access(google, request):
             return refused
-        size = min(int(request.query.get("maxResults", "500")), world.page)
+        size = min(int(request.query.get("maxResults", "500")), google.page)
         start = int(request.query.get("pageToken", "0"))
         more = {"nextPageToken": str(start + size)} if start + size < len(items) else {}
         return web.json_response({"items": items[start : start + size], **more})
@@ -74,7 +74,7 @@ def routes(world: PracticeGoogle) -> list[web.RouteDef]:
         return list_response(request, fabric.firewalls if request.match_info["project"] == PROJECT else [])
 
     async def reservation(request: web.Request) -> web.Response:
-        if refused := _check_access(world, request):
+        if refused := _check_access(google, request):
             return refused
         found = fabric.reservations.get((request.match_info["zone"], request.match_info["name"]))
         if found is None or request.match_info["project"] != PROJECT:

@@ -38,7 +38,7 @@ _UPGRADE = 240.0  # practice seconds in which one machine is upgraded
 
 @dataclass(slots=True)
 class _RunningResize:
-    """A running resize."""
+    """A resize of a node pool that is under way."""
 
     cluster: api.Cluster
     pool: api.NodePool
@@ -48,14 +48,14 @@ class _RunningResize:
 
 
 class PoolWork:
-    """Clusters, node pools and operations; their machines are nodes of the practice cluster."""
+    """The clusters, node pools and operations of practice Google; their machines are nodes of the practice cluster."""
 
-    def __init__(self, world: PracticeGoogle) -> None:
-        self.world = world
-        self.clusters = all_clusters(world)
+    def __init__(self, google: PracticeGoogle) -> None:
+        self.world = google
+        self.clusters = all_clusters(google)
         self.operations: dict[tuple[str, str], api.Operation] = {}
         self._add_past_operations()
-        world.count_group = self.count_group
+        google.count_group = self.count_group
 
     def count_group(self, pool: str) -> tuple[int, int, int] | None:
         """(target size, repairing, creating) of a pool's machines; None if there is no such pool."""
@@ -118,9 +118,9 @@ class PoolWork:
         return begun
 
     @staticmethod
-    def set_progress(operation: api.Operation, done: int, total: int) -> None:
-        """Update the progress of an operation: `done` of `total` nodes."""
-        counted = {"NODES_DONE": done, "NODES_TOTAL": total}
+    def set_progress(operation: api.Operation, completed: int, total: int) -> None:
+        """Update the progress of an operation: `completed` of `total` nodes."""
+        counted = {"NODES_DONE": completed, "NODES_TOTAL": total}
         metrics = [api.OperationProgress.Metric(name=name, int_value=value) for name, value in counted.items()]
         operation.progress = api.OperationProgress(metrics=metrics)
 
@@ -167,18 +167,18 @@ class PoolWork:
         self.world.clock.call_later(_STEP_SECONDS, lambda: self._resize_step(operation, doing))
 
     def start_scaling(
-        self, project: str, cluster: api.Cluster, pool: api.NodePool, wish: api.NodePoolAutoscaling
+        self, project: str, cluster: api.Cluster, pool: api.NodePool, autoscaling: api.NodePoolAutoscaling
     ) -> api.Operation:
         """Set the limits of autoscaling."""
 
         def done() -> None:
-            pool.autoscaling = wish
+            pool.autoscaling = autoscaling
 
         return self._start_quick_operation(project, cluster, "UPDATE_CLUSTER", pool.name, done)
 
-    def start_update(self, project: str, cluster: api.Cluster, wish: api.ClusterUpdate) -> api.Operation:
+    def start_update(self, project: str, cluster: api.Cluster, update: api.ClusterUpdate) -> api.Operation:
         def done() -> None:
-            given = api.AddonsConfig.pb(wish.desired_addons_config)
+            given = api.AddonsConfig.pb(update.desired_addons_config)
             api.AddonsConfig.pb(cluster.addons_config).MergeFrom(given)
             if cluster.addons_config.gcp_filestore_csi_driver_config.enabled:
                 install_driver(self.world.storage, FILESTORE)
@@ -186,14 +186,14 @@ class PoolWork:
         return self._start_quick_operation(project, cluster, "UPDATE_CLUSTER", "", done)
 
     def _start_quick_operation(
-        self, project: str, cluster: api.Cluster, kind: str, pool: str, done: Callable[[], None]
+        self, project: str, cluster: api.Cluster, kind: str, pool: str, on_done: Callable[[], None]
     ) -> api.Operation:
         operation = self.start_operation(project, cluster, kind, pool)
 
         def end() -> None:
             error = self.world.failing.get(kind, "")
             if not error:
-                done()
+                on_done()
             self.end_operation(operation, error)
 
         self.world.clock.call_later(_QUICK_SECONDS, end)
@@ -202,7 +202,7 @@ class PoolWork:
     # machines
 
     def _remove_nodes(self, names: list[str]) -> None:
-        """Remove an idle node, else the last one with its pods."""
+        """Remove one of these nodes: an idle one, else the last one with its pods."""
         storage = self.world.storage
         busy = {
             pod["spec"].get("nodeName")
@@ -240,15 +240,15 @@ class PoolWork:
             system.status = _RECONCILING
             self._upgrade_step(upgrade, system, 1)
 
-    def _upgrade_step(self, upgrade: api.Operation, pool: api.NodePool, done: int) -> None:
+    def _upgrade_step(self, upgrade: api.Operation, pool: api.NodePool, completed: int) -> None:
         """Upgrade one node after the other."""
         total = len(nodes_of(self.world.storage, pool.name))
-        self.set_progress(upgrade, min(done, total), total)
-        if done >= total:
+        self.set_progress(upgrade, min(completed, total), total)
+        if completed >= total:
             pool.version, pool.status = VERSION, _RUNNING
             self.end_operation(upgrade)
         else:
-            self.world.clock.call_later(_UPGRADE, lambda: self._upgrade_step(upgrade, pool, done + 1))
+            self.world.clock.call_later(_UPGRADE, lambda: self._upgrade_step(upgrade, pool, completed + 1))
 
     def _end_repair_when_ready(self, repair: api.Operation, names: list[str]) -> None:
         """End a repair when its nodes are ready."""

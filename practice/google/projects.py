@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ENABLING = 20.0  # practice seconds that enabling a service takes
 
 
-def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
+def grpc_methods(google: PracticeGoogle) -> dict[str, Method]:
     async def search_projects(request: manager.SearchProjectsRequest) -> manager.SearchProjectsResponse:
         found = [
             manager.Project(
@@ -30,49 +30,49 @@ def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
                 display_name=each.name,
                 state=manager.Project.State.ACTIVE,
             )
-            for each in world.projects.values()
+            for each in google.projects.values()
         ]
-        page, token = world.paginate(found, request.page_size, request.page_token)
+        page, token = google.paginate(found, request.page_size, request.page_token)
         return manager.SearchProjectsResponse(projects=page, next_page_token=token)
 
     async def list_services(request: usage.ListServicesRequest) -> usage.ListServicesResponse:
-        project = world.require_service(request.parent.removeprefix("projects/"), "")
-        page, token = world.paginate(sorted(project.enabled), request.page_size, request.page_token)
+        project = google.require_service(request.parent.removeprefix("projects/"), "")
+        page, token = google.paginate(sorted(project.enabled), request.page_size, request.page_token)
         return usage.ListServicesResponse(
             services=[_service_message(project, each) for each in page], next_page_token=token
         )
 
     async def get_service(request: usage.GetServiceRequest) -> usage.Service:
-        project, name = _split_service_name(world, request.name)
+        project, name = _split_service_name(google, request.name)
         return _service_message(project, name)
 
     async def batch_get_services(request: usage.BatchGetServicesRequest) -> usage.BatchGetServicesResponse:
-        found = [_service_message(*_split_service_name(world, name)) for name in request.names]
+        found = [_service_message(*_split_service_name(google, name)) for name in request.names]
         return usage.BatchGetServicesResponse(services=found)
 
     async def enable_service(request: usage.EnableServiceRequest) -> Operation:
-        project, name = _split_service_name(world, request.name)
+        project, name = _split_service_name(google, request.name)
 
         def enabled() -> usage.EnableServiceResponse:
             project.enabled.add(name)
             return usage.EnableServiceResponse(service=_service_message(project, name))
 
         return operation_message(
-            world.start_operation("ENABLE_SERVICE", "", _ENABLING, enabled, usage.OperationMetadata())
+            google.start_operation("ENABLE_SERVICE", "", _ENABLING, enabled, usage.OperationMetadata())
         )
 
     async def test_permissions(request: TestIamPermissionsRequest) -> TestIamPermissionsResponse:
-        project = world.require_service(request.resource.removeprefix("projects/"), "")
+        project = google.require_service(request.resource.removeprefix("projects/"), "")
         return TestIamPermissionsResponse(
             permissions=[each for each in request.permissions if each not in project.denied_permissions]
         )
 
     async def get_project(request: manager.GetProjectRequest) -> manager.Project:
-        found = world.require_service(request.name.removeprefix("projects/"), "")
+        found = google.require_service(request.name.removeprefix("projects/"), "")
         return manager.Project(name=f"projects/{found.number}", project_id=found.id, display_name=found.name)
 
     async def get_policy(request: GetIamPolicyRequest) -> Policy:
-        project = world.require_service(request.resource.removeprefix("projects/"), "")
+        project = google.require_service(request.resource.removeprefix("projects/"), "")
         _is_allowed(project, "resourcemanager.projects.getIamPolicy")
         return Policy(bindings=[Binding(role=role, members=names) for role, names in project.bindings.items()])
 
@@ -99,11 +99,11 @@ def _is_allowed(project: PracticeProject, permission: str) -> None:
         raise RefusalError(grpc.StatusCode.PERMISSION_DENIED, words)
 
 
-def _split_service_name(world: PracticeGoogle, name: str) -> tuple[PracticeProject, str]:
+def _split_service_name(google: PracticeGoogle, name: str) -> tuple[PracticeProject, str]:
     parts = name.split("/")
     if len(parts) != 4 or not parts[3].endswith(".googleapis.com"):  # projects/P/services/S
         raise not_found_error(name)
-    return world.require_service(parts[1], ""), parts[3]
+    return google.require_service(parts[1], ""), parts[3]
 
 
 def _service_message(project: PracticeProject, name: str) -> usage.Service:

@@ -32,10 +32,10 @@ ItemT = TypeVar("ItemT")
 
 
 class RegistryStore:
-    """Repositories and images, by name."""
+    """The image repositories of practice Google with their images, by name."""
 
-    def __init__(self, world: PracticeGoogle) -> None:
-        self.world = world
+    def __init__(self, google: PracticeGoogle) -> None:
+        self.world = google
         self.repositories: dict[str, api.Repository] = {}
         self.images: dict[str, api.DockerImage] = {}
         self.bindings: dict[str, dict[str, tuple[str, ...]]] = {}  # by repository: role -> members
@@ -49,10 +49,10 @@ class RegistryStore:
             path = f"projects/{project}/locations/{place}/repositories/{name}"
             self.repositories[path] = api.Repository(name=path, format_=kind, size_bytes=0)
         for image, size, days in STOCK:
-            self.push_image(image, size, world.opening - days * DAY)
+            self.push_image(image, size, google.opening - days * DAY)
 
     def push_image(self, reference: str, size: int, moment: float) -> str:
-        """An image comes in under a tag, which leaves the image that had it; its digest. KeyError: no repository."""
+        """Add an image under a tag, taking that from another; returns the digest. KeyError without the repository."""
         base, _, tag = reference.rpartition(":")
         address, _, name = base.rpartition("/")
         parts = repository_parts(address)
@@ -85,12 +85,12 @@ def _find_by_name(things: dict[str, ItemT], name: str) -> ItemT:
     return things[name]
 
 
-def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
-    shelf = world.service_state(RegistryStore)
+def grpc_methods(google: PracticeGoogle) -> dict[str, Method]:
+    shelf = google.service_state(RegistryStore)
 
     async def list_repositories(request: api.ListRepositoriesRequest) -> api.ListRepositoriesResponse:
         found = [each for path, each in shelf.repositories.items() if path.startswith(f"{request.parent}/")]
-        page, token = world.paginate(found, request.page_size, request.page_token)
+        page, token = google.paginate(found, request.page_size, request.page_token)
         return api.ListRepositoriesResponse(repositories=page, next_page_token=token)
 
     async def get_repository(request: api.GetRepositoryRequest) -> api.Repository:
@@ -111,13 +111,13 @@ def grpc_methods(world: PracticeGoogle) -> dict[str, Method]:
             return made
 
         return operation_message(
-            world.start_operation("CREATE_REPOSITORY", f"{request.parent}/", _CREATING, end, api.OperationMetadata())
+            google.start_operation("CREATE_REPOSITORY", f"{request.parent}/", _CREATING, end, api.OperationMetadata())
         )
 
     async def list_images(request: api.ListDockerImagesRequest) -> api.ListDockerImagesResponse:
         _find_by_name(shelf.repositories, request.parent)
         found = [each for path, each in shelf.images.items() if path.startswith(f"{request.parent}/")]
-        page, token = world.paginate(found, request.page_size, request.page_token)
+        page, token = google.paginate(found, request.page_size, request.page_token)
         return api.ListDockerImagesResponse(docker_images=page, next_page_token=token)
 
     async def get_image(request: api.GetDockerImageRequest) -> api.DockerImage:

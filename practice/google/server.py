@@ -34,13 +34,13 @@ _HTTP = (compute, networks, storage, images)  # modules with `routes(world)`: wh
 
 
 class GoogleServer:
-    """Serves one Google imitation on two loopback ports to clients with its token.
+    """Serves the imitated Google Cloud on two loopback ports to clients that have its token.
 
     Other users of this machine reach its loopback ports, and so do web pages in a browser on it, under any host name.
     """
 
-    def __init__(self, world: PracticeGoogle, token: str) -> None:
-        self.world = world
+    def __init__(self, google: PracticeGoogle, token: str) -> None:
+        self.world = google
         self.token = token
         self.grpc = ""  # "127.0.0.1:4000"
         self.http = ""  # "http://127.0.0.1:4001"
@@ -79,5 +79,5 @@ class GoogleServer:
         self._server = self._runner = None
 
 
-def _error_response(status: int, words: str) -> web.Response:
-    return web.json_response({"error": {"code": status, "message": words}}, status=status)
+def _error_response(status: int, message: str) -> web.Response:
+    return web.json_response({"error": {"code": status, "message": message}}, status=status)

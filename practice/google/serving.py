@@ -26,7 +26,7 @@ NO_LOGIN = (
 
 
 class RefusalError(Exception):
-    """An error response: a gRPC status with Google's wording.
+    """Raised for an error response: a gRPC status with Google's wording.
 
     `service` marks "not enabled in the project": the answer then carries the details by which clients know that.
     """
@@ -38,18 +38,18 @@ class RefusalError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One method of a service."""
+    """One method of a gRPC service, with the types of its messages."""
 
     request: Any  # class of its request: of protobuf, or of proto-plus around it
     handler: Handler
 
 
 class GrpcServices(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
-    """Dispatches by full method name: "/google.container.v1.ClusterManager/ListClusters"."""
+    """Finds the handler of a call by its full name: "/google.container.v1.ClusterManager/ListClusters"."""
 
-    def __init__(self, methods: Mapping[str, Method], first: CheckCall, token: str) -> None:
+    def __init__(self, methods: Mapping[str, Method], first_check: CheckCall, token: str) -> None:
         self._methods = methods
-        self._first = first
+        self._first = first_check
         self._token = token
 
     def service(self, handler_call_details: Any) -> Any:
@@ -101,10 +101,10 @@ def is_login(header: str, token: str) -> bool:
     return hmac.compare_digest(header.encode(), f"Bearer {token}".encode())
 
 
-async def serve_grpc(methods: Mapping[str, Method], first: CheckCall, token: str) -> tuple[aio.Server, str]:
+async def serve_grpc(methods: Mapping[str, Method], first_check: CheckCall, token: str) -> tuple[aio.Server, str]:
     """Serve these methods on a free loopback port: (server, address)."""
     server = aio.server(options=[("grpc.so_reuseport", 0)])
-    server.add_generic_rpc_handlers((GrpcServices(methods, first, token),))
+    server.add_generic_rpc_handlers((GrpcServices(methods, first_check, token),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     return server, f"127.0.0.1:{port}"

@@ -38,15 +38,15 @@ _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 
 @dataclass(slots=True)
 class _StorageCall:
-    """A request to Cloud Storage, described for fault injection and the check of permissions."""
+    """What a request to Cloud Storage does, for injected faults and the check of permissions."""
 
     project: str
     name: str = ""
 
 
 class _StorageApi:
-    def __init__(self, world: PracticeGoogle) -> None:
-        self.world, self.vault = world, world.service_state(BucketStore)
+    def __init__(self, google: PracticeGoogle) -> None:
+        self.world, self.vault = google, google.service_state(BucketStore)
 
     async def _check_call(self, method: str, project: str) -> None:
         await self.world.check_call(f"/google.storage.v1.Storage/{method}", _StorageCall(project))
@@ -69,8 +69,8 @@ class _StorageApi:
         _check_generation(int(wanted or found.generation), found.generation)
         return bucket, name, found
 
-    def _bucket_json(self, found: BucketState) -> dict[str, Any]:
-        return _bucket_resource(found, self.world.projects[found.project].number)
+    def _bucket_json(self, bucket: BucketState) -> dict[str, Any]:
+        return _bucket_resource(bucket, self.world.projects[bucket.project].number)
 
     async def list_buckets(self, request: web.Request) -> web.Response:
         project = request.query["project"]
@@ -174,9 +174,9 @@ class _StorageApi:
             _check_generation(wanted, there.generation if there else 0)
         return web.json_response(_object_json(bucket, name, self.vault.put(bucket, name, content, kind)))
 
-    def _page_of(self, request: web.Request, found: list[Any]) -> tuple[list[Any], dict[str, str]]:
+    def _page_of(self, request: web.Request, items: list[Any]) -> tuple[list[Any], dict[str, str]]:
         size, token = int(request.query.get("maxResults", 0)), request.query.get("pageToken", "")
-        page, following = self.world.paginate(found, size, token)
+        page, following = self.world.paginate(items, size, token)
         return page, {"nextPageToken": following} if following else {}
 
 
@@ -208,32 +208,32 @@ def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _bucket_resource(found: BucketState, number: str) -> dict[str, Any]:
+def _bucket_resource(bucket: BucketState, number: str) -> dict[str, Any]:
     return {
         "kind": "storage#bucket",
-        "id": found.name,
-        "name": found.name,
-        "location": found.location,
-        "locationType": found.location_type,
+        "id": bucket.name,
+        "name": bucket.name,
+        "location": bucket.location,
+        "locationType": bucket.location_type,
         "storageClass": "STANDARD",
-        "timeCreated": _format_time(found.created),
+        "timeCreated": _format_time(bucket.created),
         "projectNumber": number,
         "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}},
     }
 
 
-def _object_json(bucket: str, name: str, found: StoredFile) -> dict[str, Any]:
-    checksum = base64.b64encode(crc32c(found.content).to_bytes(4, "big")).decode()
+def _object_json(bucket: str, name: str, file: StoredFile) -> dict[str, Any]:
+    checksum = base64.b64encode(crc32c(file.content).to_bytes(4, "big")).decode()
     return {
         "kind": "storage#object",
         "bucket": bucket,
         "name": name,
-        "size": str(len(found.content)),
-        "generation": str(found.generation),
+        "size": str(len(file.content)),
+        "generation": str(file.generation),
         "metageneration": "1",
-        "contentType": found.kind,
-        "updated": _format_time(found.updated),
-        "timeCreated": _format_time(found.updated),
+        "contentType": file.kind,
+        "updated": _format_time(file.updated),
+        "timeCreated": _format_time(file.updated),
         "crc32c": checksum,
     }
 
@@ -249,8 +249,8 @@ def _with_error_responses(handler: Callable[[web.Request], Awaitable[web.Respons
     return answer
 
 
-def routes(world: PracticeGoogle) -> list[web.RouteDef]:
-    desk = _StorageApi(world)
+def routes(google: PracticeGoogle) -> list[web.RouteDef]:
+    desk = _StorageApi(google)
     base = "/storage/v1/b"
     return [
         web.get(base, _with_error_responses(desk.list_buckets)),

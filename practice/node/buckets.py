@@ -23,7 +23,7 @@ Bindings = list[tuple[str, tuple[str, ...]]]  # role and members
 
 
 class Buckets:
-    """Bucket name -> its access policy; practice Google adds new buckets."""
+    """The practice buckets as nodes see them: access policies by name, and why a pod cannot mount one."""
 
     def __init__(self) -> None:
         self.volumes = VolumeFiles()
@@ -73,8 +73,8 @@ def _missing_driver_error(storage: Storage) -> str:
     return f"kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: {missing}"
 
 
-def _format_rpc_error(code: str, words: str) -> str:
-    return f"rpc error: code = {code} desc = {words}"
+def _format_rpc_error(code: str, message: str) -> str:
+    return f"rpc error: code = {code} desc = {message}"
 
 
 def _can_list(bindings: Iterable[tuple[str, Sequence[str]]], namespace: str, account: str) -> bool:

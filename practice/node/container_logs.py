@@ -6,7 +6,7 @@ import asyncio
 
 
 class PodLog:
-    """Lines with the epoch seconds they were printed at; they only grow, until the container has ended."""
+    """A container's log lines with their print times (epoch seconds); it only grows, until the container ends."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[float, bytes]] = []
@@ -29,9 +29,9 @@ class PodLog:
         self.ended = True
         self._wake_readers()
 
-    async def wait(self, after: int) -> None:
-        """Return when there are more than ``after`` lines, or the log has ended."""
-        while len(self.lines) <= after and not self.ended:
+    async def wait(self, seen_version: int) -> None:
+        """Return when there are more than ``seen_version`` lines, or the log has ended."""
+        while len(self.lines) <= seen_version and not self.ended:
             reader = asyncio.get_running_loop().create_future()
             self._readers.append(reader)
             await reader

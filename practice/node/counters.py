@@ -37,7 +37,7 @@ esac
 
 
 def counter_scripts(state: str, gpus: int, nodes: int) -> dict[str, str]:
-    """Scripts by program name that print NVLink counters, and `cut`, which reads those of RDMA cards."""
+    """Return by program name the scripts that print NVLink counters, and `cut`, which prints RDMA counters."""
     grown = _GROWTH_SCRIPT.format(state=state)
     train, test = (5_000_000_000, 11_000_000_000) if nodes > 1 else (0, 0)
     return {
@@ -56,5 +56,5 @@ def write_counters(rdma: Path) -> None:
 
 
 def nvlink_case(folder: Path) -> str:
-    """The case of the nvidia-smi script that answers for NVLink."""
+    """Return the branch of the nvidia-smi script that prints NVLink counters."""
     return f"*nvlink*) exec {shlex.quote(str(folder / 'nvlink-counters'))} ;;"

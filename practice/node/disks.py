@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 _KIB, _GIB = 1024, 1024 * 1024
 
 
-def list_disks(place: ProgramContext) -> Iterator[tuple[str, str, int, int, str]]:
+def list_disks(context: ProgramContext) -> Iterator[tuple[str, str, int, int, str]]:
     """Yield each file system: (name, type, KiB, KiB used, mount point)."""
     yield "overlay", "overlay", 11_000 * _GIB, 38 * _GIB, "/"
-    spec = place.pod.get("spec") or {}
+    spec = context.pod.get("spec") or {}
     volumes = {each["name"]: each for each in spec.get("volumes") or ()}
     for mount in (spec.get("containers") or [{}])[0].get("volumeMounts") or ():
         volume, where = volumes.get(mount["name"], {}), mount["mountPath"]
@@ -36,5 +36,5 @@ def list_disks(place: ProgramContext) -> Iterator[tuple[str, str, int, int, str]
             yield "/dev/md0", "ext4", 12_000 * _GIB, 21 * _GIB, where
 
 
-def format_mounts(place: ProgramContext) -> str:
-    return "".join(f"{name} {where} {kind} rw,relatime 0 0\n" for name, kind, _, _, where in list_disks(place))
+def format_mounts(context: ProgramContext) -> str:
+    return "".join(f"{name} {where} {kind} rw,relatime 0 0\n" for name, kind, _, _, where in list_disks(context))

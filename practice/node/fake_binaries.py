@@ -124,38 +124,38 @@ exec sed "s/@PID@/$pid/g" {stacks}"$(cat {places}"$pid").txt"
 _TRAINING = frozenset({"train", "train-json"})
 
 
-def activity_of(place: ProgramContext) -> str:
+def activity_of(context: ProgramContext) -> str:
     """Return what the pod's program is doing: idle, test, train, nccl or data (the last two hang)."""
-    known = place.room.facts.get("steps", {})
-    steps = known.get(place.rank)
-    first = known.get(place.rank if is_single_process(place) else 0)  # whose steps show that nccl-tests are running
+    known = context.room.facts.get("steps", {})
+    steps = known.get(context.rank)
+    first = known.get(context.rank if is_single_process(context) else 0)  # whose steps show that nccl-tests are running
     if first is not None and first.current == "all-reduce":
         return "test"
-    if steps is None or not (steps.current in _TRAINING or (steps.current == "script" and own_script_trains(place))):
+    if steps is None or not (steps.current in _TRAINING or (steps.current == "script" and own_script_trains(context))):
         return "idle"
-    return "train" if place.room.facts.get(HUNG_FACT) is None else doing_in_hang(place)
+    return "train" if context.room.facts.get(HUNG_FACT) is None else doing_in_hang(context)
 
 
-def _programs_there(place: ProgramContext) -> tuple[str, ...]:
-    """Return programs of the image, or installed by the launcher, that are found and not imitated."""
-    return ("torchrun",) if lacks_sshd(place) and launcher_at(place.argv) is None else ("torchrun", "sshd")
+def _programs_there(context: ProgramContext) -> tuple[str, ...]:
+    """Return the programs that the pod has, of its image or installed by the launcher, and that are not imitated."""
+    return ("torchrun",) if lacks_sshd(context) and launcher_at(context.argv) is None else ("torchrun", "sshd")
 
 
-def faulty_gpu(place: ProgramContext) -> int | None:
-    """Return the local rank whose GPU has a fault: the fourth, if there are as many."""
-    return min(3, place.gpus - 1) if f"{SICK_FACT} {place.rank}" in place.room.facts else None
+def faulty_gpu(context: ProgramContext) -> int | None:
+    """Return the local rank whose GPU has a fault (the fourth, if there are as many); None if none has."""
+    return min(3, context.gpus - 1) if f"{SICK_FACT} {context.rank}" in context.room.facts else None
 
 
-def write_activity(folder: Path, place: ProgramContext) -> None:
-    """Write for the imitations what the pod's program is doing, and which GPU has a fault."""
-    doing, sick = activity_of(place), faulty_gpu(place)
+def write_activity(folder: Path, context: ProgramContext) -> None:
+    """Write the files from which the imitations read what the pod's program does and which GPU has a fault."""
+    doing, sick = activity_of(context), faulty_gpu(context)
     (folder / ".bin" / "sick").write_text("" if sick is None else str(sick))
     known = folder / ".bin" / "doing"
     if not known.exists() or known.read_text() != doing:
-        write_proc_files(folder, place, doing)
+        write_proc_files(folder, context, doing)
         known.write_text(doing)
     elif doing not in ("idle", "train"):
-        write_ras(folder, place, doing)  # a test may hang by this time, and other pods tell their addresses
+        write_ras(folder, context, doing)  # a test may hang by this time, and other pods tell their addresses
 
 
 _RAS = """#!/bin/sh
@@ -195,31 +195,31 @@ echo '[127.0.0.1]:2222 {key}'
 
 
 def write_fake_binaries(
-    folder: Path, place: ProgramContext, host_key: str = "", socket: Path = Path("/nowhere")
+    folder: Path, context: ProgramContext, host_key: str = "", socket: Path = Path("/nowhere")
 ) -> None:
-    """Write the imitations into ``folder/.bin``, which comes first in the pod's PATH.
+    """Write the imitated programs into ``folder/.bin``, which comes first in the pod's PATH.
 
-    In the pod one is root, whose home is ``folder``, and its SSH server shows ``host_key`` ("type base64"). Its
-    program ssh asks at ``socket`` for the other pods.
+    The pod's user is root with the home ``folder``; its SSH server shows ``host_key`` ("type base64"), and its program
+    ssh asks at ``socket`` for the other pods.
     """
     bin_folder = folder / ".bin"
     bin_folder.mkdir()
     state, sick = (shlex.quote(str(bin_folder / name)) for name in ("doing", "sick"))
-    proc, last = shlex.quote(process_environment(folder)["A4_PROC"]), FIRST_PID + place.gpus
-    calls, training = {}, " ".join(stacks.program_command(place))
+    proc, last = shlex.quote(process_environment(folder)["A4_PROC"]), FIRST_PID + context.gpus
+    calls, training = {}, " ".join(stacks.program_command(context))
     for doing, recorded in stacks.PLACES.items():
         dump = (_DATA / f"pyspy_{recorded}.txt").read_text()
-        below = "\n    ".join(stacks.stack_frames(place, doing))
+        below = "\n    ".join(stacks.stack_frames(context, doing))
         dump = dump.replace("@COMMAND@", training).replace("@FRAMES@", f"    {below}" if below else "")
         (bin_folder / f"pyspy_{doing}.txt").write_text(dump)
         main = dump.partition('"MainThread"\n')[2].partition("\nThread")[0]
         calls[doing] = ";".join(reversed([line.strip() for line in main.splitlines() if line.strip()]))
-    slow = slow_rank(place)
-    late_here = slow is not None and slow.launches_late and slow.rank // place.gpus == place.rank
+    slow = slow_rank(context)
+    late_here = slow is not None and slow.launches_late and slow.rank // context.gpus == context.rank
     collector = f"{calls['train'].partition(';')[0]};collect_garbage (train_hooks.py:31)"
     dumps, flame = shlex.quote(str(bin_folder / "pyspy_")), shlex.quote(str(_DATA / "pyspy"))
     files = {key: shlex.quote(str(_DATA / f"nvidia_smi{end}")) for key, end in _ENDINGS.items()}
-    node = (place.pod.get("spec") or {}).get("nodeName", "")
+    node = (context.pod.get("spec") or {}).get("nodeName", "")
     scripts = {
         "nvidia-smi": _SMI.format(
             **files,
@@ -227,11 +227,11 @@ def write_fake_binaries(
             state=state,
             sick=sick,
             quiet=shlex.quote(str(bin_folder / "quiet")),
-            gpus=place.gpus,
-            rank=place.rank,
+            gpus=context.gpus,
+            rank=context.rank,
             first=FIRST_PID,
-            uuids=",".join(gpu_uuid(node, gpu) for gpu in range(place.gpus)),
-            test=shlex.quote(test_command(place)[0]),
+            uuids=",".join(gpu_uuid(node, gpu) for gpu in range(context.gpus)),
+            test=shlex.quote(test_command(context)[0]),
         ),
         "ncclras": _RAS.format(
             ras=shlex.quote(str(bin_folder / "ras")),
@@ -243,11 +243,11 @@ def write_fake_binaries(
             state=state,
             proc=proc,
             last=last,
-            torchrun=" ".join(stacks.torchrun_command(place)),
+            torchrun=" ".join(stacks.torchrun_command(context)),
             training=training,
-            last_test=FIRST_PID + rank_count(place, "test"),
-            starter=":" if is_single_process(place) else f'echo "root        1100  0.3  0.1 {mpi_program(place)}"',
-            test=" ".join(test_command(place)),
+            last_test=FIRST_PID + rank_count(context, "test"),
+            starter=":" if is_single_process(context) else f'echo "root        1100  0.3  0.1 {mpi_program(context)}"',
+            test=" ".join(test_command(context)),
         ),
         "pgrep": _PGREP.format(ps=shlex.quote(str(bin_folder / "ps"))),
         "py-spy": _PY_SPY.format(
@@ -260,23 +260,23 @@ def write_fake_binaries(
             loading=calls["data"],
             training=calls["train"],
             late_in=calls["data"] if slow is not None and slow.cause == "data" else collector,
-            slow=FIRST_PID + slow.rank % place.gpus if slow is not None and late_here else 0,
+            slow=FIRST_PID + slow.rank % context.gpus if slow is not None and late_here else 0,
             percent=round(100 * slow.share) if slow is not None else 0,
         ),
         "id": _ID,
         "getent": _GETENT.format(folder=shlex.quote(str(folder))),
         "ssh": f'#!/bin/sh\nexec {shlex.join([sys.executable, "-IS", str(_SSH), str(socket)])} "$@"\n',
         "ssh-keyscan": _KEYSCAN.format(key=host_key),
-        "hostname": f"#!/bin/sh\necho {shlex.quote(place.env.get('HOSTNAME', ''))}\n",
-        **{name: _NOT_RUN.format(name=name) for name in _programs_there(place)},
-        **rootfs_programs(folder, place),
-        **counter_scripts(state, place.gpus, place.nodes),
+        "hostname": f"#!/bin/sh\necho {shlex.quote(context.env.get('HOSTNAME', ''))}\n",
+        **{name: _NOT_RUN.format(name=name) for name in _programs_there(context)},
+        **rootfs_programs(folder, context),
+        **counter_scripts(state, context.gpus, context.nodes),
     }
     for name, text in scripts.items():
         path = bin_folder / name
         path.write_text(text)
         path.chmod(0o755)
-    write_rootfs(folder, place)
+    write_rootfs(folder, context)
 
 
 def gpu_uuid(node: str, gpu: int) -> str:

@@ -43,27 +43,32 @@ _SIZE = 67108864  # elements of a gradient
 _STEPS_AFTER = 3  # that a job makes when a rank has reduced another size
 
 
-def recorder_variables(folder: Path, place: ProgramContext) -> dict[str, str]:
-    """Return the variables by which a rank is asked; none where the job has not set them."""
-    if not place.env.get(PIPE):
+def recorder_variables(folder: Path, context: ProgramContext) -> dict[str, str]:
+    """Return the environment variables of a rank's flight recorder that the job has not set."""
+    if not context.env.get(PIPE):
         return {}
     return {PIPE: f"{folder / _FOLDER}/pipe-", **dict.fromkeys(_DUMPS, f"{folder / _FOLDER}/dump-")}
 
 
 class FlightRecorders:
-    """Listens at the pipes of all pods in which somebody has run a command."""
+    """Answers at the flight recorder pipes of all pods in which somebody has run a command."""
 
     def __init__(self) -> None:
         self._open: dict[Path, list[int]] = {}
 
     def listen(
-        self, folder: Path, place: ProgramContext, doing: Callable[[], str], step: float, ends: set[Callable[[], None]]
+        self,
+        folder: Path,
+        context: ProgramContext,
+        doing: Callable[[], str],
+        step: float,
+        ends: set[Callable[[], None]],
     ) -> None:
-        """Listen at the pipes of a pod until `close` or what is added to `ends` is called; call it at each look."""
+        """Answer at a pod's pipes until `close`, or a call of what is added to `ends`; call it for each command."""
         home = folder / _FOLDER
-        if not recorder_variables(folder, place):
+        if not recorder_variables(folder, context):
             return
-        ranks = range(place.rank * place.gpus, (place.rank + 1) * place.gpus)
+        ranks = range(context.rank * context.gpus, (context.rank + 1) * context.gpus)
         if home not in self._open:
             shutil.rmtree(home, ignore_errors=True)  # of the container's run before
             home.mkdir()
@@ -75,17 +80,17 @@ class FlightRecorders:
 
             def dump() -> None:
                 os.read(door, 65536)
-                hung = find_hang(place)
+                hung = find_hang(context)
                 for rank in ranks if doing() != "idle" else ():
                     if hung is not None and hung.recorder_of(rank) != LISTENS:
                         continue
                     beside = home / f".{rank}"
-                    beside.write_bytes(pickle.dumps(make_dump(place, doing(), rank, step, time.time()), 2))
+                    beside.write_bytes(pickle.dumps(make_dump(context, doing(), rank, step, time.time()), 2))
                     beside.replace(home / f"dump-{rank}")
 
             asyncio.get_running_loop().add_reader(door, dump)
             ends.add(lambda: self._close_pipes(home))
-        if (hung := find_hang(place)) is not None:
+        if (hung := find_hang(context)) is not None:
             self._replace_silent_pipes(home, {rank: hung.recorder_of(rank) for rank in ranks})
 
     def _replace_silent_pipes(self, home: Path, recorders: dict[int, str]) -> None:
@@ -124,10 +129,10 @@ class _RecordedGroup(NamedTuple):
 
 
 class _Recorder:
-    """What the recorder of a rank fills in: an entry for each operation of a group."""
+    """The content of a rank's flight recorder: an entry for each operation of a group."""
 
-    def __init__(self, place: ProgramContext) -> None:
-        self._place = place
+    def __init__(self, context: ProgramContext) -> None:
+        self._place = context
         self._frames: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.entries: list[dict[str, Any]] = []
 
@@ -135,51 +140,51 @@ class _Recorder:
         self,
         group: _RecordedGroup,
         number: int,
-        at: float,
+        time: float,
         *,
         op: str = "all_reduce",
         state: str = "completed",
         size: int = _SIZE,
         frame: str = "nccl",
-        each: float = 0.0,
-        took: float = 0.0,
+        span: float = 0.0,
+        took_seconds: float = 0.0,
         p2p: bool = False,
     ) -> None:
-        """Add an operation that was launched `at`, was over `each` seconds later, and took so long on the GPU."""
+        """Add an operation launched at `time` and over `span` seconds later, which took `took_seconds` on the GPU."""
         frames = self._stack_frames(op.partition(" ")[0], frame)
         ended, begun = state == "completed", state != "scheduled"
         self.entries.append({
             "record_id": len(self.entries), "pg_id": int(group.name), "process_group": (group.name, group.desc),
             "collective_seq_id": 0 if p2p else number, "p2p_seq_id": number if p2p else 0, "op_id": number,
-            "profiling_name": f"nccl:{op}", "time_created_ns": int(at * _NANOSECONDS), "input_sizes": [[size]],
+            "profiling_name": f"nccl:{op}", "time_created_ns": int(time * _NANOSECONDS), "input_sizes": [[size]],
             "input_dtypes": ["BFloat16"], "output_sizes": [[size]], "output_dtypes": ["BFloat16"], "state": state,
-            "time_discovered_started_ns": int(at * _NANOSECONDS) if begun else None,
-            "time_discovered_completed_ns": int((at + each) * _NANOSECONDS) if ended else None, "retired": ended,
+            "time_discovered_started_ns": int(time * _NANOSECONDS) if begun else None,
+            "time_discovered_completed_ns": int((time + span) * _NANOSECONDS) if ended else None, "retired": ended,
             "timeout_ms": 600000, "is_p2p": p2p, "frames": frames,
-        } | ({"duration_ms": 1000 * took} if ended else {}))  # fmt: skip
+        } | ({"duration_ms": 1000 * took_seconds} if ended else {}))  # fmt: skip
 
-    def _stack_frames(self, call: str, frame: str) -> list[dict[str, Any]]:
-        if (call, frame) not in self._frames:
+    def _stack_frames(self, call_name: str, frame: str) -> list[dict[str, Any]]:
+        if (call_name, frame) not in self._frames:
             function, _, where = stack_frames(self._place, frame)[0].rstrip(")").partition(" (")
             file, _, line = where.partition(":")
-            self._frames[call, frame] = [
-                {"name": call, "filename": "/usr/lib/torch/distributed/distributed_c10d.py", "line": 2696},
+            self._frames[call_name, frame] = [
+                {"name": call_name, "filename": "/usr/lib/torch/distributed/distributed_c10d.py", "line": 2696},
                 {"name": function, "filename": file, "line": int(line or 0)},
             ]
-        return self._frames[call, frame]
+        return self._frames[call_name, frame]
 
 
-def make_dump(place: ProgramContext, doing: str, rank: int, step: float, now: float) -> dict[str, Any]:
-    """Return what the recorder of a rank holds."""
-    hung = find_hang(place)
+def make_dump(context: ProgramContext, activity: str, rank: int, step: float, now: float) -> dict[str, Any]:
+    """Return the flight recorder dump of a rank at the time `now`."""
+    hung = find_hang(context)
     each, count = step / _A_STEP, min(_MOST, int(_SECONDS / step * _A_STEP))
-    every = _RecordedGroup("0", "default_pg", range(place.nodes * place.gpus))
-    recorder, groups = _Recorder(place), [every]
+    every = _RecordedGroup("0", "default_pg", range(context.nodes * context.gpus))
+    recorder, groups = _Recorder(context), [every]
     if hung is not None and hung.hang.group != ALL_RANKS:
         groups += _own_groups(hung, rank)
         _record_groups(recorder, hung, rank, groups, now, each, count // _A_STEP)
     else:
-        _record_steps(recorder, place, every, rank, step, now, count, running=hung is None)
+        _record_steps(recorder, context, every, rank, step, now, count, is_running=hung is None)
         for call in hung.calls_of(rank) if hung is not None else ():
             recorder.add(every, STEP, now, state=call.state, frame=call.frame)
     configs = {group.name: group.as_config() for group in groups}
@@ -189,32 +194,30 @@ def make_dump(place: ProgramContext, doing: str, rank: int, step: float, now: fl
 
 def _record_steps(
     recorder: _Recorder,
-    place: ProgramContext,
+    context: ProgramContext,
     every: _RecordedGroup,
     rank: int,
     step: float,
     now: float,
     count: int,
     *,
-    running: bool,
+    is_running: bool,
 ) -> None:
-    """Fill in the last `count` collectives of a rank, launched at the same moments whenever it is asked."""
-    slow = slow_rank(place) if running else None
+    """Record the last `count` collectives of a rank; their launch times are the same whenever it is asked."""
+    slow = slow_rank(context) if is_running else None
     recorded = find_recording(slow.cause if slow is not None else "none")
     a_call = step * recorded.steps / len(recorded.calls)
-    last = int(now % 10**6 / a_call) if running else STEP - 1
-    latest = now - now % 10**6 if running else now - last * a_call
-    ahead = len(recorded.calls) if running else 0  # hosts launch some of these before their time
+    last = int(now % 10**6 / a_call) if is_running else STEP - 1
+    latest = now - now % 10**6 if is_running else now - last * a_call
+    ahead = len(recorded.calls) if is_running else 0  # hosts launch some of these before their time
     for number in range(last - count + 1, last + ahead + 1):
         at, took = recorded.call_of(rank, number, step, slow)
-        if latest + at <= now or not running:
-            recorder.add(every, number, latest + at, each=a_call, took=took)
+        if latest + at <= now or not is_running:
+            recorder.add(every, number, latest + at, span=a_call, took_seconds=took)
 
 
 class RecordedCall(NamedTuple):
-    """A collective of two ranks, in microseconds: when one launched it and was in it for how long, how much later the
-    other one launched it, and its time in it.
-    """
+    """A collective of two ranks in microseconds: launch and duration in one, delay and duration in the other."""
 
     launched: int
     took: int
@@ -227,7 +230,7 @@ class RecordedCall(NamedTuple):
 
 
 class StepRecording(NamedTuple):
-    """Some steps of a training, which repeat themselves."""
+    """The recorded collectives of some steps of a training, which repeat."""
 
     seconds: float
     steps: int
@@ -235,22 +238,22 @@ class StepRecording(NamedTuple):
 
     @property
     def share(self) -> float:
-        """For what share of a step one rank waited for the other."""
+        """The share of a step for which one rank waited for the other."""
         a_step = len(self.calls) // self.steps
         steps = (self.calls[at : at + a_step] for at in range(0, len(self.calls), a_step))
         waits = (max(call.waited for call in step) for step in steps)
         return statistics.fmean(waits) * self.steps / self.seconds / 10**6
 
-    def call_of(self, rank: int | None, number: int, step: float, slow: SlowRank | None) -> tuple[float, float]:
-        """When a rank launches a collective and how long it is in it, with steps and waits as long as the job's."""
+    def call_of(self, rank: int | None, number: int, step: float, slow_rank: SlowRank | None) -> tuple[float, float]:
+        """Return (launch time, duration) of a rank's collective, with steps and waits as long as the job's."""
         turn, at = divmod(number, len(self.calls))
         call, unit = self.calls[at], step * self.steps / self.seconds / 10**6
-        late = slow if slow is not None and slow.cause != "network" else None
+        late = slow_rank if slow_rank is not None and slow_rank.cause != "network" else None
         other = rank == late.rank if late is not None else bool((rank or 0) % 2)
         longer = late.share / self.share if late is not None else 1.0
         later = call.later * longer if late is not None and other else 0
         took = call.its if other else call.took + call.waited * (longer - 1)
-        network = _SLOWER_NETWORK if slow is not None and late is None else 1
+        network = _SLOWER_NETWORK if slow_rank is not None and late is None else 1
         return turn * self.steps * step + unit * (call.launched + later), unit * took * network
 
 
@@ -261,12 +264,12 @@ def find_recording(cause: str) -> StepRecording:
     return StepRecording(found["seconds"], found["steps"], tuple(RecordedCall(*each) for each in found["calls"]))
 
 
-def _own_groups(hung: HungJob, rank: int) -> list[_RecordedGroup]:
-    """Return the data group of a rank and, where one hangs in it, its pipeline, by Megatron's names."""
-    several = hung.groups.data_groups()
-    data, pipeline = hung.groups.data_group_of(rank), hung.groups.pipeline_of(rank)
+def _own_groups(hung_job: HungJob, rank: int) -> list[_RecordedGroup]:
+    """Return a rank's data group, and its pipeline group if one hangs in it, under Megatron's names."""
+    several = hung_job.groups.data_groups()
+    data, pipeline = hung_job.groups.data_group_of(rank), hung_job.groups.pipeline_of(rank)
     found = [_RecordedGroup(str(1 + several.index(data)), "DATA_PARALLEL_GROUP_WITH_CP", data)]
-    if hung.hang.sends:
+    if hung_job.hang.sends:
         found.append(_RecordedGroup(str(1 + len(several) + pipeline[0]), "PIPELINE_MODEL_PARALLEL_GROUP", pipeline))
     return found
 
@@ -274,7 +277,7 @@ def _own_groups(hung: HungJob, rank: int) -> list[_RecordedGroup]:
 def _record_groups(
     recorder: _Recorder, hung: HungJob, rank: int, groups: Sequence[_RecordedGroup], now: float, each: float, steps: int
 ) -> None:
-    """Fill in steps of all groups of a rank, and how far it came in the one that hangs."""
+    """Record steps in all groups of a rank, up to where it came in the one that hangs."""
     every, data, *pipeline = groups
     for step in range(STEP - steps, STEP + 1):
         at = now - (STEP - step) * _A_STEP * each
@@ -288,32 +291,32 @@ def _record_groups(
             launched[DATA_GROUP] += 1
             odd = hung.hang.resizes and step == STEP - _STEPS_AFTER and hung.is_stuck(rank)
             size = _SIZE * 3 // 2 if odd else _SIZE
-            recorder.add(data, launched[DATA_GROUP], at, frame="grads", size=size, each=each, took=_BUSY * each)
+            recorder.add(data, launched[DATA_GROUP], at, frame="grads", size=size, span=each, took_seconds=_BUSY * each)
         if step < STEP:
-            recorder.add(every, step, at, frame="norm", size=1, each=each, took=_BUSY * each)
+            recorder.add(every, step, at, frame="norm", size=1, span=each, took_seconds=_BUSY * each)
         for call in calls:
             launched[call.group] += 1
             group, size = (every, 1) if call.group == ALL_RANKS else (data, _SIZE)
             recorder.add(
-                group, launched[call.group], at, op=call.op, state=call.state, size=size, frame=call.frame, each=each
+                group, launched[call.group], at, op=call.op, state=call.state, size=size, frame=call.frame, span=each
             )
 
 
 def _record_sends(
-    recorder: _Recorder, hung: HungJob, rank: int, group: _RecordedGroup, step: int, at: float, each: float
+    recorder: _Recorder, hung_job: HungJob, rank: int, group: _RecordedGroup, step: int, time: float, span: float
 ) -> None:
-    """Fill in what a pipeline stage receives and sends in a step; a late stage has only received its input."""
-    stage, late, last = (*map(hung.groups.stage_of, (rank, hung.rank)), len(group.ranks) - 1)
+    """Record what a pipeline stage receives and sends in a step; a late stage has only received its input."""
+    stage, late, last = (*map(hung_job.groups.stage_of, (rank, hung_job.rank)), len(group.ranks) - 1)
     before = [f"recv {stage}<-{stage - 1}"] if stage else []
     after = [f"send {stage}->{stage + 1}", f"recv {stage}<-{stage + 1}"] if stage < last else []
     back = [f"send {stage}->{stage - 1}"] if stage else []
     every = before + after + back
     done = len(every)
-    if step == STEP and rank == hung.rank:
+    if step == STEP and rank == hung_job.rank:
         every, done = before, len(before)
-    elif step == STEP and hung.waits_to_receive(rank):
+    elif step == STEP and hung_job.waits_to_receive(rank):
         done = 0 if stage > late else len(before) + 1
     for at_place, op in enumerate(every):
         state = "completed" if at_place < done else "started" if at_place == done else "scheduled"
         number = (step - 1) * (len(before + after + back)) + at_place + 1
-        recorder.add(group, number, at, op=op, state=state, frame="receive", each=each, p2p=True)
+        recorder.add(group, number, time, op=op, state=state, frame="receive", span=span, p2p=True)

@@ -25,7 +25,7 @@ _NOT_RUN, _FAILED = 127, 1
 
 
 def main(argv: list[str]) -> int:
-    """Print what the program would print; return its exit code."""
+    """Print what the NCCL test program would print; return its exit code."""
     root, gpus, program, words = Path(argv[0]), int(argv[1]), argv[3], argv[4:]
     if not program.startswith("mpi"):
         return _print_nccl_test(
@@ -50,9 +50,9 @@ def main(argv: list[str]) -> int:
     return _NOT_RUN
 
 
-def _parse_hosts(root: Path, words: list[str]) -> list[tuple[str, int]]:
+def _parse_hosts(root: Path, arguments: list[str]) -> list[tuple[str, int]]:
     """The hosts in the host file named by the arguments, with their slots."""
-    named = next((after for word, after in pairwise(words) if word.endswith("hostfile")), "")
+    named = next((after for word, after in pairwise(arguments) if word.endswith("hostfile")), "")
     path = root / named.removeprefix("/") if named else root / "nowhere"
     path = path if path.is_file() else Path(named or "/nowhere")
     if not path.is_file():
@@ -61,14 +61,14 @@ def _parse_hosts(root: Path, words: list[str]) -> list[tuple[str, int]]:
     return [(row[0], int(dict(part.split("=") for part in row[1:]).get("slots", "1"))) for row in rows]
 
 
-def _print_nccl_test(program: str, words: list[str], hosts: list[str], gpus_per_rank: int) -> int:
+def _print_nccl_test(program: str, arguments: list[str], hosts: list[str], gpus_per_rank: int) -> int:
     """Print the table of a test; `hosts` has one name per rank, and each rank has `gpus_per_rank` GPUs."""
     ranks = len(hosts) * gpus_per_rank
     if program != "all_reduce_perf":
         _print_error(f"practice cluster: there is no table of {program} here; all_reduce_perf has one")
         return _NOT_RUN
     try:
-        sizes = _parse_sizes(words)
+        sizes = _parse_sizes(arguments)
     except ValueError as error:
         _print_error(f"invalid size specified: {error}")
         return _FAILED
@@ -90,8 +90,8 @@ def _print_nccl_test(program: str, words: list[str], hosts: list[str], gpus_per_
     return 0
 
 
-def _parse_sizes(words: list[str]) -> list[int]:
-    given = {option: _option_text(words, option, usual) for option, usual in _OPTIONS.items()}
+def _parse_sizes(arguments: list[str]) -> list[int]:
+    given = {option: _option_text(arguments, option, usual) for option, usual in _OPTIONS.items()}
     first, last, factor = parse_size(given["-b"]), parse_size(given["-e"]), int(given["-f"])
     sizes = [first]
     while factor > 1 and sizes[-1] * factor <= last:
@@ -99,13 +99,13 @@ def _parse_sizes(words: list[str]) -> list[int]:
     return sizes
 
 
-def _option_text(words: list[str], option: str, usual: str) -> str:
-    return next((after for word, after in pairwise(words) if word == option), usual)
+def _option_text(arguments: list[str], option: str, default: str) -> str:
+    return next((after for word, after in pairwise(arguments) if word == option), default)
 
 
-def _option_number(words: list[str], option: str, usual: int) -> int:
-    text = _option_text(words, option, "")
-    return int(text) if text.isdecimal() else usual
+def _option_number(arguments: list[str], option: str, default: int) -> int:
+    text = _option_text(arguments, option, "")
+    return int(text) if text.isdecimal() else default
 
 
 def _print_line(text: str) -> None:

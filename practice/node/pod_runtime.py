@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PodRuntime:
-    """Serves log, exec and port-forward of the API server."""
+    """Serves the logs, commands and port connections of pods that the API server asks for."""
 
     def __init__(self, kubelets: Kubelets, folder: Path) -> None:
         self._kubelets = kubelets

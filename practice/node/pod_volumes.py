@@ -23,7 +23,7 @@ _OF_THIS_MACHINE = frozenset({"dev", "etc", "proc", "sys", "usr"})  # where a po
 
 @dataclass(slots=True)
 class StoredFile:
-    """A file, or an object in a bucket."""
+    """The content of a file in a volume, or of an object in a bucket."""
 
     content: bytes
     kind: str
@@ -47,29 +47,29 @@ class VolumeFiles:
         return made
 
 
-def write_file(place: ProgramContext, path: str, content: bytes) -> None:
-    """Write a file as a program of the pod does: to what is mounted there."""
-    mounts = _mount_points(place)
+def write_file(context: ProgramContext, path: str, content: bytes) -> None:
+    """Write a file as the pod's program would: into the volume that is mounted at its path."""
+    mounts = _mount_points(context)
     where = max((each for each in mounts if path.startswith(f"{each.rstrip('/')}/")), key=len)
-    place.volumes.put(mounts[where], path[len(where) :].lstrip("/"), content, place.now())
+    context.volumes.put(mounts[where], path[len(where) :].lstrip("/"), content, context.now())
 
 
-def _mount_points(place: ProgramContext) -> dict[str, tuple[str, ...]]:
-    """Return the volume at each mount point; all but buckets and claims goes with the pod."""
-    meta = place.pod.get("metadata") or {}
+def _mount_points(context: ProgramContext) -> dict[str, tuple[str, ...]]:
+    """Return the volume at each mount point; all but buckets and claims end with the pod."""
+    meta = context.pod.get("metadata") or {}
     found = {}
-    for name, kind, _, _, where in list_disks(place):
+    for name, kind, _, _, where in list_disks(context):
         of = () if kind == "fuse.gcsfuse" else (meta.get("namespace", ""),)
         found[where] = (_SHARED[kind], *of, name) if kind in _SHARED else ("pod", meta.get("uid", ""), where)
     return found
 
 
-def write_files(folder: Path, place: ProgramContext, known: dict[str, int]) -> None:
-    """Bring what the pod has below ``folder/.root``; `known` are the generations that are there already."""
-    for where, volume in _mount_points(place).items():
+def write_files(folder: Path, context: ProgramContext, known: dict[str, int]) -> None:
+    """Write the pod's files below ``folder/.root``; `known` are the generations that are there already."""
+    for where, volume in _mount_points(context).items():
         if volume[0] != "pod":
             (folder / f".root{where}").mkdir(parents=True, exist_ok=True)
-        for name, file in place.volumes.files(*volume).items():
+        for name, file in context.volumes.files(*volume).items():
             path = f"{where.rstrip('/')}/{name}"
             if known.get(path) == file.generation or os.path.normpath(path) != path or "\0" in path:
                 continue

@@ -30,7 +30,7 @@ TEST_ANNOTATION_PREFIX = "a4-lab/"
 
 
 class PodPorts:
-    """Connects to ports of all pods."""
+    """Opens connections to ports of pods."""
 
     def __init__(self, shells: PodShells, storage: Storage) -> None:
         self._shells = shells
@@ -104,7 +104,7 @@ class PodPorts:
         return paramiko.ECDSAKey.from_private_key(io.StringIO(self._host_keys.private_key(namespace, pod)))
 
     def _authorized_keys(self, namespace: str, pod: str, place: ShellPlace) -> list[str]:
-        """Public keys accepted by the pod's sshd: given at launch, of its release, and installed later."""
+        """The public keys that the pod's sshd accepts: given at launch, of its release, and installed later."""
         import paramiko
 
         keys = [place.env.get("SSH_PUBLIC_KEY", "")]

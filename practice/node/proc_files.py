@@ -35,80 +35,83 @@ def process_environment(folder: Path) -> dict[str, str]:
     return {"A4_PROC": str(folder / ".proc"), "A4_RDMA": str(folder / ".rdma")}
 
 
-def write_proc_files(folder: Path, place: ProgramContext, doing: str) -> None:
-    """Write these files for what the pod is doing: idle, test, train, nccl, or how one of its ranks hangs."""
-    _write_rdma(folder / ".rdma", place)
+def write_proc_files(folder: Path, context: ProgramContext, activity: str) -> None:
+    """Write the pod's files of /proc for its activity: idle, test, train, nccl, or how one of its ranks hangs."""
+    _write_rdma(folder / ".rdma", context)
     proc = folder / ".proc"
     shutil.rmtree(proc, ignore_errors=True)
     _write_process(proc, 1, 0, ["bash", "/a4/launchers/run.sh"], {}, "S", "do_wait", 1)
-    (proc / "mounts").write_text(format_mounts(place))
+    (proc / "mounts").write_text(format_mounts(context))
     (proc / "uptime").write_text(f"{_UP}.00 1000000.00\n")
-    if doing == "test":
-        _write_test_processes(proc, place)
-    elif doing != "idle":
-        _write_process(proc, LAUNCHER, 1, torchrun_command(place), {}, "S", "hrtimer_nanosleep", 4)
-        for local in range(place.gpus):
-            rank, where = place.rank * place.gpus + local, _place_of_rank(place, doing, local)
-            stuck = HOW[doing] if doing in HOW and local == stuck_gpu(place) else None
+    if activity == "test":
+        _write_test_processes(proc, context)
+    elif activity != "idle":
+        _write_process(proc, LAUNCHER, 1, torchrun_command(context), {}, "S", "hrtimer_nanosleep", 4)
+        for local in range(context.gpus):
+            rank, where = context.rank * context.gpus + local, _place_of_rank(context, activity, local)
+            stuck = HOW[activity] if activity in HOW and local == stuck_gpu(context) else None
             (folder / ".bin" / f"stack_{FIRST_PID + local}").write_text(where)
             if where == "gone":
                 continue
             env = {
                 "RANK": str(rank),
                 "LOCAL_RANK": str(local),
-                "WORLD_SIZE": str(place.nodes * place.gpus),
-                "MASTER_ADDR": place.env.get("MASTER_ADDR", "localhost"),
-                "MASTER_PORT": place.env.get("MASTER_PORT", _PORT),
-                **recorder_variables(folder, place),
+                "WORLD_SIZE": str(context.nodes * context.gpus),
+                "MASTER_ADDR": context.env.get("MASTER_ADDR", "localhost"),
+                "MASTER_PORT": context.env.get("MASTER_PORT", _PORT),
+                **recorder_variables(folder, context),
             }
             state, sleeps = (stuck.state, stuck.wchan) if stuck is not None else ("R", "")
-            _write_process(proc, FIRST_PID + local, LAUNCHER, program_command(place), env, state, sleeps, 143)
-    quiet = quiet_gpu(place, doing)
+            _write_process(proc, FIRST_PID + local, LAUNCHER, program_command(context), env, state, sleeps, 143)
+    quiet = quiet_gpu(context, activity)
     (folder / ".bin" / "quiet").write_text("" if quiet is None else str(quiet))
-    write_ras(folder, place, doing)
+    write_ras(folder, context, activity)
 
 
-def _place_of_rank(place: ProgramContext, doing: str, local: int) -> str:
-    """Return where py-spy finds a rank of a training, one of PLACES, gone, or stopped."""
-    hung = find_hang(place)
-    return doing if hung is None or doing == "train" else hung.stack_of(place.rank * place.gpus + local)
+def _place_of_rank(context: ProgramContext, activity: str, local: int) -> str:
+    """Return where py-spy finds a rank of a training: one of PLACES, or that it is gone or stopped."""
+    hung = find_hang(context)
+    return activity if hung is None or activity == "train" else hung.stack_of(context.rank * context.gpus + local)
 
 
-def write_ras(folder: Path, place: ProgramContext, doing: str) -> None:
-    """Write NCCL's RAS status for what the pod is doing."""
-    (folder / ".bin" / "ras").write_text(format_ras(place, doing))
-    (folder / ".bin" / "ras_counts").write_text(ras_arguments(place, doing, training_step_seconds(place)))
+def write_ras(folder: Path, context: ProgramContext, activity: str) -> None:
+    """Write the file with NCCL's RAS status for the pod's activity."""
+    (folder / ".bin" / "ras").write_text(format_ras(context, activity))
+    (folder / ".bin" / "ras_counts").write_text(ras_arguments(context, activity, training_step_seconds(context)))
 
 
-def training_step_seconds(place: ProgramContext) -> float:
-    return megatron.seconds_per_step(place) if is_megatron(place) else step_seconds(place, ddp.STEP_SECONDS)
+def training_step_seconds(context: ProgramContext) -> float:
+    return megatron.seconds_per_step(context) if is_megatron(context) else step_seconds(context, ddp.STEP_SECONDS)
 
 
-def mpi_program(place: ProgramContext) -> str:
+def mpi_program(context: ProgramContext) -> str:
     """Return the MPI program that starts the pod's ranks."""
-    return "orted" if place.rank else "mpirun"
+    return "orted" if context.rank else "mpirun"
 
 
-def test_command(place: ProgramContext) -> list[str]:
+def test_command(context: ProgramContext) -> list[str]:
     """Return the command line of a rank of the test."""
-    program = f"/third_party/nccl-tests/build/{TEST}" if is_single_process(place) else f"./build/{TEST}"
-    return [program, *_test_options(place), "-g", str(place.gpus if is_single_process(place) else 1)]
+    program = f"/third_party/nccl-tests/build/{TEST}" if is_single_process(context) else f"./build/{TEST}"
+    return [program, *_test_options(context), "-g", str(context.gpus if is_single_process(context) else 1)]
 
 
-def _test_options(place: ProgramContext) -> list[str]:
+def _test_options(context: ProgramContext) -> list[str]:
     named = (*zip(("-b", "-e"), BOUNDS, strict=True), ("-f", FACTOR))
-    return [part for flag, (name, usual) in named for part in (flag, place.env.get(name, usual))]
+    return [part for flag, (name, usual) in named for part in (flag, context.env.get(name, usual))]
 
 
-def _write_test_processes(proc: Path, place: ProgramContext) -> None:
+def _write_test_processes(proc: Path, context: ProgramContext) -> None:
     """Write the processes of an NCCL test: busy ranks and their MPI launchers."""
-    if not is_single_process(place):
-        argv = [mpi_program(place), *(["--allow-run-as-root", "bash"] if not place.rank else ["-mca", "ess", "env"])]
+    if not is_single_process(context):
+        argv = [
+            mpi_program(context),
+            *(["--allow-run-as-root", "bash"] if not context.rank else ["-mca", "ess", "env"]),
+        ]
         _write_process(proc, LAUNCHER, 1, argv, {}, "S", "do_sys_poll", 3)
-    for local in range(rank_count(place, "test")):
-        rank = {"OMPI_COMM_WORLD_RANK": place.rank * place.gpus + local, "OMPI_COMM_WORLD_LOCAL_RANK": local}
-        env = {} if is_single_process(place) else {name: str(value) for name, value in rank.items()}
-        _write_process(proc, FIRST_PID + local, LAUNCHER, test_command(place), env, "R", "", 11)
+    for local in range(rank_count(context, "test")):
+        rank = {"OMPI_COMM_WORLD_RANK": context.rank * context.gpus + local, "OMPI_COMM_WORLD_LOCAL_RANK": local}
+        env = {} if is_single_process(context) else {name: str(value) for name, value in rank.items()}
+        _write_process(proc, FIRST_PID + local, LAUNCHER, test_command(context), env, "R", "", 11)
 
 
 def _write_process(
@@ -129,11 +132,11 @@ def _write_process(
     (folder / "maps").write_text("7f1d80000000-7f1d80021000 rw-p 00000000 00:00 0\n")
 
 
-def _write_rdma(folder: Path, place: ProgramContext) -> None:
+def _write_rdma(folder: Path, context: ProgramContext) -> None:
     if folder.exists():
         return
-    slow = slow_rank(place)
-    degraded = slow is not None and slow.cause == "network" and slow.rank // place.gpus == place.rank
+    slow = slow_rank(context)
+    degraded = slow is not None and slow.cause == "network" and slow.rank // context.gpus == context.rank
     for number in range(NICS):
         port = folder / f"mlx5_{number}" / "ports" / "1"
         port.mkdir(parents=True)

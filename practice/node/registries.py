@@ -44,7 +44,7 @@ _NOT_ON_HUB = (
 
 
 class Registries:
-    """The images that can be pulled."""
+    """The images that nodes of the practice cluster can pull."""
 
     def __init__(self) -> None:
         self.hidden: set[str] = set()  # names that nobody may see who is not logged in there

@@ -50,10 +50,10 @@ exec awk -v here="$PWD" -f {script} {table} "$@"
 """
 
 
-def rootfs_programs(folder: Path, place: ProgramContext) -> dict[str, str]:
+def rootfs_programs(folder: Path, context: ProgramContext) -> dict[str, str]:
     root = shlex.quote(str(folder / ".root"))
     variables, (python, *words) = assets.module_environment(), assets.module_command("practice.node.nccl_test_command")
-    typed = shlex.join([python, *words, str(folder / ".root"), str(place.gpus), str(place.rank)])
+    typed = shlex.join([python, *words, str(folder / ".root"), str(context.gpus), str(context.rank)])
     start = f"#!/bin/sh\nexport PYTHONPATH={shlex.quote(variables['PYTHONPATH'])}\nexec {typed}"
     found = {name: _READ.format(root=root, program=f"/bin/{name}") for name in _READERS}
     for name in ("mpirun", "mpiexec", "all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "sendrecv_perf"):
@@ -62,21 +62,21 @@ def rootfs_programs(folder: Path, place: ProgramContext) -> dict[str, str]:
         script=shlex.quote(str(Path(__file__).parent.parent / "data" / "df.awk")),
         table=shlex.quote(str(folder / ".bin" / "df.table")),
     )
-    found["df.table"] = "".join("\t".join(map(str, each)) + "\n" for each in list_disks(place))
-    found["ibv_devices"] = "#!/bin/sh\n" + "".join(f"echo {shlex.quote(line)}\n" for line in _pci_devices(place))
+    found["df.table"] = "".join("\t".join(map(str, each)) + "\n" for each in list_disks(context))
+    found["ibv_devices"] = "#!/bin/sh\n" + "".join(f"echo {shlex.quote(line)}\n" for line in _pci_devices(context))
     return found
 
 
-def write_rootfs(folder: Path, place: ProgramContext) -> None:
-    """Write the pod's own files below ``folder/.root``, including its mounts."""
+def write_rootfs(folder: Path, context: ProgramContext) -> None:
+    """Write the pod's system files below ``folder/.root``, with the files of its mounts."""
     root = folder / ".root"
-    if any(where == "/usr/local/gib" for *_, where in list_disks(place)):
+    if any(where == "/usr/local/gib" for *_, where in list_disks(context)):
         _write_file(root, _GIB_FILE, _GIB_SCRIPT)
-    if place.rank == 0 and place.env.get("HOSTNAME_PREFIX"):
-        _write_file(root, _HOST_FILE, "".join(f"{name} slots={place.gpus}\n" for name in worker_host_names(place)))
-    for number in range(NICS if place.gpus == NICS else 0):
+    if context.rank == 0 and context.env.get("HOSTNAME_PREFIX"):
+        _write_file(root, _HOST_FILE, "".join(f"{name} slots={context.gpus}\n" for name in worker_host_names(context)))
+    for number in range(NICS if context.gpus == NICS else 0):
         _write_file(root, f"/sys/class/infiniband/mlx5_{number}/ports/1/state", "4: ACTIVE\n")
-    _write_file(root, "/proc/mounts", format_mounts(place))
+    _write_file(root, "/proc/mounts", format_mounts(context))
 
 
 def _write_file(root: Path, name: str, text: str) -> None:
@@ -85,9 +85,9 @@ def _write_file(root: Path, name: str, text: str) -> None:
     path.write_text(text)
 
 
-def _pci_devices(place: ProgramContext) -> Iterator[str]:
+def _pci_devices(context: ProgramContext) -> Iterator[str]:
     yield "    device          \t   node GUID"
     yield "    ------          \t----------------"
-    for number in range(NICS if place.gpus == NICS else 0):
-        mark = hashlib.sha256(f"{place.env.get('HOSTNAME', '')} {number}".encode()).hexdigest()
+    for number in range(NICS if context.gpus == NICS else 0):
+        mark = hashlib.sha256(f"{context.env.get('HOSTNAME', '')} {number}".encode()).hexdigest()
         yield f"    mlx5_{number}          \t{mark[:16]}"

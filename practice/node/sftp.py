@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 _ResultT = TypeVar("_ResultT")
 
 
-def _result_of(work: Callable[[], _ResultT]) -> _ResultT | int:
-    """Return what an operation gives, or SFTP's code of its error."""
+def _result_of(function: Callable[[], _ResultT]) -> _ResultT | int:
+    """Return the result of a file operation, or SFTP's code for its error."""
     try:
-        return work()
+        return function()
     except OSError as error:
         return int(SFTPServer.convert_errno(error.errno or 0))
 
 
-def _status_of(work: Callable[[], object]) -> int:
+def _status_of(function: Callable[[], object]) -> int:
     def done() -> int:
-        work()
+        function()
         return int(SFTP_OK)
 
     return _result_of(done)

@@ -71,7 +71,7 @@ class PodShells:
         self._written: dict[Path, dict[str, int]] = {}
 
     def has_sshd(self, namespace: str, pod: str) -> bool:
-        """Whether an SSH server listens in the pod: with the launchers of the chart, from their step on."""
+        """Whether an SSH server listens in the pod: in the chart's jobs, once the launcher has started it."""
         place = self.kubelets.find_container(namespace, pod, "").place
         if place is not None and place.rank in place.room.facts.get("steps", {}):
             return f"{SSHD_FACT} {place.rank}" in place.room.facts
@@ -106,7 +106,7 @@ class PodShells:
 
     @staticmethod
     def login_place(place: ShellPlace) -> ShellPlace:
-        """The environment of an sshd session: only what ~/.ssh/environment contains."""
+        """The place of an sshd session, whose environment is only what ~/.ssh/environment contains."""
         env = {name: place.env[name] for name in _LOGIN if name in place.env}
         env |= {"LOGNAME": "root", "SHELL": "/bin/bash"}
         with contextlib.suppress(FileNotFoundError):
@@ -161,7 +161,7 @@ class PodShells:
         output: int = PIPE,
         own: Callable[[], object] | None = None,
     ) -> asyncio.subprocess.Process:
-        """Start a program; `own` is called in the child process before it becomes the program."""
+        """Start a program; the child process calls `own` before it becomes the program."""
         process = await asyncio.create_subprocess_exec(
             *argv,
             cwd=place.folder,
@@ -245,33 +245,33 @@ def _exit_code(returned: int) -> int:
     return 128 - returned if returned < 0 else returned
 
 
-def _set_size(master: int, columns: int, rows: int) -> None:
-    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+def _set_size(master_fd: int, columns: int, rows: int) -> None:
+    fcntl.ioctl(master_fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
-async def _resize_terminal(master: int, sizes: asyncio.Queue[tuple[int, int]]) -> None:
+async def _resize_terminal(master_fd: int, sizes: asyncio.Queue[tuple[int, int]]) -> None:
     while True:
-        _set_size(master, *await sizes.get())
+        _set_size(master_fd, *await sizes.get())
 
 
-async def _copy_to_terminal(master: int, stdin: asyncio.StreamReader) -> None:
+async def _copy_to_terminal(master_fd: int, stdin: asyncio.StreamReader) -> None:
     while data := await stdin.read(4096):
-        os.write(master, data)
-    os.write(master, b"\x04")
+        os.write(master_fd, data)
+    os.write(master_fd, b"\x04")
 
 
-async def _copy_from_terminal(master: int, write: Callable[[int, bytes], Awaitable[None]]) -> None:
+async def _copy_from_terminal(master_fd: int, write: Callable[[int, bytes], Awaitable[None]]) -> None:
     """Copy the terminal's output until its last program has ended."""
-    os.set_blocking(master, False)
+    os.set_blocking(master_fd, False)
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
-    loop.add_reader(master, ready.set)
+    loop.add_reader(master_fd, ready.set)
     try:
         while True:
             await ready.wait()
             ready.clear()
             try:
-                data = os.read(master, 65536)
+                data = os.read(master_fd, 65536)
             except BlockingIOError:
                 continue
             except OSError:  # the other end is closed: how a terminal says that it is over
@@ -281,7 +281,7 @@ async def _copy_from_terminal(master: int, write: Callable[[int, bytes], Awaitab
             await write(1, data)
             ready.set()
     finally:
-        loop.remove_reader(master)
+        loop.remove_reader(master_fd)
 
 
 async def _copy_to_process(process: asyncio.subprocess.Process, stdin: asyncio.StreamReader) -> None:

@@ -17,16 +17,16 @@ _OPTIONS = "46AaCfGgKkMNnqsTtVvXxYyb:c:D:E:e:F:I:i:J:L:l:m:O:o:p:Q:R:S:W:w:"
 _FAILED = 255
 
 
-def parse_words(words: list[str]) -> tuple[str, str, list[str]]:
-    """The host to connect to, the file with the key, and the command; GetoptError for what ssh does not know."""
-    options, (host, *command) = getopt.getopt(words, _OPTIONS)
+def parse_words(arguments: list[str]) -> tuple[str, str, list[str]]:
+    """(host to connect to, file with the key, command) of ssh's arguments; GetoptError for an unknown option."""
+    options, (host, *command) = getopt.getopt(arguments, _OPTIONS)
     named = [value.partition("=")[2] for flag, value in options if flag == "-o" and value.startswith("HostName=")]
     keys = [value for flag, value in options if flag == "-i"]
     return [host, *named][-1].rpartition("@")[2], [*keys, "~/.ssh/id_pods"][0], command
 
 
 def main(words: list[str]) -> NoReturn:
-    """Become the command; exits with 255 where the other pod does not let anybody in."""
+    """Become the command that ssh runs in another pod; exits with 255 if that pod lets nobody in."""
     path, *arguments = words
     host, key, command = parse_words(arguments)
     file = Path(key).expanduser()

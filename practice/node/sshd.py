@@ -142,7 +142,7 @@ def _read_channel(channel: paramiko.Channel, stdin: asyncio.StreamReader, loop: 
 def serve_ssh(
     connection: socket.socket, host_key: paramiko.PKey, make_server: Callable[[], SshServer]
 ) -> paramiko.Transport:
-    """Speak SSH on a connected socket; return the transport, which lives until one side ends it."""
+    """Serve SSH on a connected socket; returns the transport, which lives until one side ends it."""
     transport = paramiko.Transport(connection)
     transport.local_version = "SSH-2.0-a4_practice"
     transport.set_log_channel(_LOG.name)

@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 @dataclass
 class ApiError(Exception):
-    """A refused request: the HTTP code, the machine-readable reason and the sentence of a Status object."""
+    """Raised for a refused request: HTTP code, machine-readable reason and sentence of a Status object."""
 
     status: int
     reason: str
@@ -66,14 +66,14 @@ def already_exists(resource: Resource, name: str) -> ApiError:
 
 
 def conflict_error(resource: Resource, name: str, why: str = "") -> ApiError:
-    """409 for an outdated resourceVersion or a failed precondition."""
+    """The error 409 for an outdated resourceVersion or a failed precondition."""
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
     text = f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}'
     return ApiError(409, "Conflict", text, _status_details(resource, name))
 
 
 def invalid_object(resource: Resource, name: str, causes: list[FieldCause]) -> ApiError:
-    """422 with all causes joined in one message."""
+    """The error 422 with all causes joined in one message."""
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     sentences = [f"{cause.field}: {cause.message}" for cause in causes]
     joined = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
@@ -88,11 +88,11 @@ def bad_request(message: str) -> ApiError:
 
 
 def forbidden_request(resource: Resource, name: str, why: str) -> ApiError:
-    """403 for a request that was understood and refused."""
+    """The error 403 for a request that is understood and refused."""
     text = f'{resource.qualified} "{name}" is forbidden: {why}' if name else f"{resource.qualified} is forbidden: {why}"
     return ApiError(403, "Forbidden", text, _status_details(resource, name))
 
 
 def expired_version(version: int, oldest: int) -> ApiError:
-    """410 for a resourceVersion whose events were dropped."""
+    """The error 410 for a resourceVersion whose later events were dropped."""
     return ApiError(410, "Expired", f"too old resource version: {version} ({oldest})")

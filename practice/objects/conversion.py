@@ -94,9 +94,9 @@ _EVENT_FIELDS = {
 }
 
 
-def _rename_key(place: Object, old: str, new: str) -> None:
-    if old in place:
-        place[new] = place.pop(old)
+def _rename_key(parent: Object, old_key: str, new_key: str) -> None:
+    if old_key in parent:
+        parent[new_key] = parent.pop(old_key)
 
 
 def _topology_assignments(status: Object) -> list[Object]:
@@ -115,11 +115,11 @@ def _to_domains(slices: list[Object]) -> list[Object]:
     return domains
 
 
-def _level_value(level: Object, at: int) -> str:
+def _level_value(level: Object, index: int) -> str:
     if level.get("universal") is not None:
         return str(level["universal"])
     individual: dict[str, Any] = level["individual"]
-    return f"{individual.get('prefix', '')}{individual['roots'][at]}{individual.get('suffix', '')}"
+    return f"{individual.get('prefix', '')}{individual['roots'][index]}{individual.get('suffix', '')}"
 
 
 def _to_slices(domains: list[Object], levels: int) -> list[Object]:

@@ -75,10 +75,10 @@ def to_fields_v1(fields: Iterable[FieldPath]) -> Object:
     return _simplify_leaves(root)
 
 
-def _simplify_leaves(place: Object) -> Object:
-    if set(place) == {"."}:
+def _simplify_leaves(parent: Object) -> Object:
+    if set(parent) == {"."}:
         return {}
-    return {key: _simplify_leaves(inner) for key, inner in place.items()}
+    return {key: _simplify_leaves(inner) for key, inner in parent.items()}
 
 
 def from_fields_v1(nested: Any) -> FieldSet:

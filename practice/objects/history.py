@@ -25,7 +25,7 @@ class Event:
 
 
 class EventHistory:
-    """The last ``size`` events of each kind; older ones are forgotten, and asking for them is 410."""
+    """The last ``size`` events of each kind; a request for older ones is refused with 410."""
 
     def __init__(self, size: int, oldest: int) -> None:
         self.size = size

@@ -10,12 +10,12 @@ from practice.objects.lifecycle import copy_of
 _MISSING = object()
 
 
-def merge_patch(target: Any, change: Any) -> Any:
-    """Return ``target`` with ``change`` merged in; null removes."""
-    if not isinstance(change, dict):
-        return change
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Return ``target`` with ``patch`` merged in; null removes."""
+    if not isinstance(patch, dict):
+        return patch
     merged = dict(target) if isinstance(target, dict) else {}
-    for key, value in change.items():
+    for key, value in patch.items():
         if value is None:
             merged.pop(key, None)
         else:
@@ -78,11 +78,11 @@ def _find_at(root: Object, path: list[str], missing: Any = _MISSING) -> Any:
     return place
 
 
-def _child_of(place: Any, part: str) -> Any:
-    if isinstance(place, dict):
-        return place.get(part, _MISSING)
-    if isinstance(place, list) and part.isdigit() and int(part) < len(place):
-        return place[int(part)]
+def _child_of(parent: Any, part: str) -> Any:
+    if isinstance(parent, dict):
+        return parent.get(part, _MISSING)
+    if isinstance(parent, list) and part.isdigit() and int(part) < len(parent):
+        return parent[int(part)]
     return _MISSING
 
 

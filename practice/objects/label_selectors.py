@@ -21,7 +21,7 @@ def label_terms(text: str) -> list[Term]:
 
 
 class _SelectorParser:
-    """Parses one selector."""
+    """Parses the text of one label selector."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [token for found in _TOKEN.findall(text) for token in _split_operators(found)]
@@ -105,8 +105,8 @@ def _is_word(token: str) -> bool:
     return bool(token) and token not in _SYMBOLS
 
 
-def _parse_error(found: str, expected: str) -> Exception:
-    return bad_request(f"unable to parse requirement: found '{found}', expected: {expected}")
+def _parse_error(problem: str, expected: str) -> Exception:
+    return bad_request(f"unable to parse requirement: found '{problem}', expected: {expected}")
 
 
 def _numeric_term(key: str, operator: str, value: str) -> Term:

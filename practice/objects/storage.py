@@ -47,7 +47,7 @@ _FIRST_VERSION = 1000
 
 
 class Storage:
-    """All objects by kind, namespace and name. Stored objects are replaced, never changed: do not mutate them."""
+    """The API objects by kind, namespace and name. A stored object is replaced, never changed: do not mutate it."""
 
     def __init__(self, now: Callable[[], float] = time.time, *, window: int = 5000, seed: int | None = None) -> None:
         self.admission: list[Admission] = []
@@ -99,23 +99,23 @@ class Storage:
         """Drop all past events, like etcd's compaction."""
         self._history.forget(self.version)
 
-    def encode_cached(self, resource: Resource, obj: Object, form: str, make: Callable[[Object], Object]) -> bytes:
+    def encode_cached(self, resource: Resource, obj: Object, encoding: str, make: Callable[[Object], Object]) -> bytes:
         """Return an object's JSON in one served form; cached per stored version."""
         meta = obj["metadata"]
         if self.find(resource, meta.get("namespace"), meta["name"]) is not obj:
             return msgspec.json.encode(make(obj))
         forms = self._encoded.setdefault(meta["resourceVersion"], {})
-        found = forms.get(form)
+        found = forms.get(encoding)
         if found is None:
-            found = forms[form] = msgspec.json.encode(make(obj))
+            found = forms[encoding] = msgspec.json.encode(make(obj))
         return found
 
-    def subscribe(self, callback: Listener, *, first: bool = False) -> Callable[[], None]:
+    def subscribe(self, callback: Listener, *, is_first: bool = False) -> Callable[[], None]:
         """Call ``callback`` synchronously at every change; the returned function unsubscribes.
 
-        ``first`` is for those who only pass it on: they hear before anybody acts on it, or fails to.
+        ``is_first``: it is called before all others, for a listener that only passes events on.
         """
-        self._listeners.insert(0 if first else len(self._listeners), callback)
+        self._listeners.insert(0 if is_first else len(self._listeners), callback)
 
         def unsubscribe() -> None:
             with suppress(ValueError):  # ended before
@@ -151,7 +151,7 @@ class Storage:
         return obj if dry_run else self._store_event("ADDED", resource, obj, None)
 
     def update(self, resource: Resource, obj: Object, *, subresource: str = "", dry_run: bool = False) -> Object:
-        """Replace an object; ApiError 409 when its resourceVersion is given and stale. A write without change is none.
+        """Replace an object; ApiError 409 if its resourceVersion is stale. Without a difference nothing is stored.
 
         ``subresource="status"`` replaces the status alone; without it the status stays.
         """
@@ -204,9 +204,9 @@ class Storage:
         version: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """Begin or finish a deletion; the object returned carries a deletionTimestamp while something holds it.
+        """Begin or finish a deletion; the returned object has a deletionTimestamp while something holds it.
 
-        What holds it: finalizers (Foreground and Orphan add theirs), and for a pod on a node the kubelet.
+        Finalizers hold it (Foreground and Orphan add theirs), and a pod on a node is held by the kubelet.
         """
         old = self.get(resource, namespace, name)
         check_preconditions(resource, old["metadata"], uid, version)
@@ -295,7 +295,7 @@ class Storage:
         finally:
             self._delivering = False
 
-    def _delete_stored(self, resource: Resource, draft: Object) -> Object:
-        meta = draft["metadata"]
+    def _delete_stored(self, resource: Resource, obj: Object) -> Object:
+        meta = obj["metadata"]
         old = self.get(resource, meta.get("namespace"), meta["name"])
-        return self._store_event("DELETED", resource, draft, old)
+        return self._store_event("DELETED", resource, obj, old)

@@ -11,34 +11,34 @@ _ORDER = "$setElementOrder/"
 _FROM_SET = "$deleteFromPrimitiveList/"
 
 
-def strategic_merge(target: Any, change: Any, path: Path = ()) -> Any:
-    """Return ``target`` with ``change`` merged in. Raises ApiError 400 for an unknown directive."""
-    if not isinstance(change, dict):
-        return change
-    directive = change.get("$patch")
+def strategic_merge(target: Any, patch: Any, path: Path = ()) -> Any:
+    """Return ``target`` with ``patch`` merged in. Raises ApiError 400 for an unknown directive."""
+    if not isinstance(patch, dict):
+        return patch
+    directive = patch.get("$patch")
     if directive == "replace":
-        return {key: value for key, value in change.items() if key != "$patch"}
+        return {key: value for key, value in patch.items() if key != "$patch"}
     if directive == "delete":
         return {}
     if directive not in (None, "merge"):
         raise bad_request(f"unknown patch type: {directive}")
     merged = dict(target) if isinstance(target, dict) else {}
-    retained = change.get("$retainKeys", merged)
+    retained = patch.get("$retainKeys", merged)
     merged = {key: value for key, value in merged.items() if key in retained}
-    for key, value in change.items():
+    for key, value in patch.items():
         if not key.startswith("$"):
             _merge_field(merged, key, value, (*path, key))
-    _apply_directives(merged, change, path)
+    _apply_directives(merged, patch, path)
     return merged
 
 
-def _apply_directives(merged: dict[str, Any], change: dict[str, Any], path: Path) -> None:
+def _apply_directives(merged: dict[str, Any], patch: dict[str, Any], path: Path) -> None:
     """Apply the directives on other fields: deleted set members, then list order."""
-    for key, value in change.items():
+    for key, value in patch.items():
         if key.startswith(_FROM_SET):
             name = key.removeprefix(_FROM_SET)
             merged[name] = [item for item in merged.get(name, []) if item not in value]
-    for key, value in change.items():
+    for key, value in patch.items():
         if key.startswith(_ORDER):
             _apply_order(merged, key.removeprefix(_ORDER), value, path)
 
@@ -52,18 +52,18 @@ def _merge_field(merged: dict[str, Any], key: str, value: Any, path: Path) -> No
         merged[key] = strategic_merge(merged.get(key), value, path)
 
 
-def _merge_list(target: list[Any], change: list[Any], path: Path) -> list[Any]:
+def _merge_list(target: list[Any], patch: list[Any], path: Path) -> list[Any]:
     if is_set(path):
-        if not all(isinstance(item, str) for item in change):
-            raise bad_request(f"cannot merge {change} into a set of names")
-        return sorted({*target, *change})
+        if not all(isinstance(item, str) for item in patch):
+            raise bad_request(f"cannot merge {patch} into a set of names")
+        return sorted({*target, *patch})
     key = strategic_key(path)
-    if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in change):
-        return [item for item in change if "$patch" not in item]
-    if not key or not all(isinstance(item, dict) for item in change):
-        return change
+    if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in patch):
+        return [item for item in patch if "$patch" not in item]
+    if not key or not all(isinstance(item, dict) for item in patch):
+        return patch
     merged = list(target)
-    for item in change:
+    for item in patch:
         if key not in item:
             raise bad_request(f"map: {item} does not contain declared merge key: {key}")
         at = next((at for at, one in enumerate(merged) if one.get(key) == item[key]), None)

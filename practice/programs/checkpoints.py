@@ -16,32 +16,32 @@ _SHARD = (
 _BACKEND = {"sharded_backend": "torch_dist", "sharded_backend_version": 1, "common_backend": "torch"}
 
 
-def checkpoint_folder(place: ProgramContext) -> str:
+def checkpoint_folder(context: ProgramContext) -> str:
     """Return the folder that a training saves to; SWIFT makes a relative one absolute."""
-    if swift := place.env.get("A4_SWIFT_SAVE"):
-        return posixpath.join(place.env.get("PAI_WORKSPACE_ROOT", "/"), swift)
-    return f"{place.env.get('A4_OUTPUT_BASEPATH') or '/mnt/logs'}/checkpoint"
+    if swift := context.env.get("A4_SWIFT_SAVE"):
+        return posixpath.join(context.env.get("PAI_WORKSPACE_ROOT", "/"), swift)
+    return f"{context.env.get('A4_OUTPUT_BASEPATH') or '/mnt/logs'}/checkpoint"
 
 
-def save_shards(place: ProgramContext, number: int) -> None:
-    for name in _shard_names(place):
-        _write_file(place, f"iter_{number:07}/{name}", _SHARD)
+def save_shards(context: ProgramContext, number: int) -> None:
+    for name in _shard_names(context):
+        _write_file(context, f"iter_{number:07}/{name}", _SHARD)
 
 
-def finish_checkpoint(place: ProgramContext, number: int) -> None:
+def finish_checkpoint(context: ProgramContext, number: int) -> None:
     """Write what rank 0 writes last: only with it the checkpoint is complete."""
-    _write_file(place, f"iter_{number:07}/common.pt", _SHARD)
-    _write_file(place, f"iter_{number:07}/.metadata", _pickled_metadata(_shard_names(place)))
-    _write_file(place, f"iter_{number:07}/metadata.json", json.dumps(_BACKEND).encode())
-    _write_file(place, "latest_checkpointed_iteration.txt", str(number).encode())
+    _write_file(context, f"iter_{number:07}/common.pt", _SHARD)
+    _write_file(context, f"iter_{number:07}/.metadata", _pickled_metadata(_shard_names(context)))
+    _write_file(context, f"iter_{number:07}/metadata.json", json.dumps(_BACKEND).encode())
+    _write_file(context, "latest_checkpointed_iteration.txt", str(number).encode())
 
 
-def _shard_names(place: ProgramContext) -> list[str]:
-    return [f"__{rank}_{part}.distcp" for rank in range(place.nodes * place.gpus) for part in range(2)]
+def _shard_names(context: ProgramContext) -> list[str]:
+    return [f"__{rank}_{part}.distcp" for rank in range(context.nodes * context.gpus) for part in range(2)]
 
 
-def _write_file(place: ProgramContext, name: str, content: bytes) -> None:
-    write_file(place.room.facts.get(FIRST_FACT, place), f"{checkpoint_folder(place)}/{name}", content)
+def _write_file(context: ProgramContext, name: str, content: bytes) -> None:
+    write_file(context.room.facts.get(FIRST_FACT, context), f"{checkpoint_folder(context)}/{name}", content)
 
 
 def _pickled_metadata(shards: list[str]) -> bytes:

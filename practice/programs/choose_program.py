@@ -19,8 +19,8 @@ _PROGRAMS = {
 RECIPES = {name: recipes.launcher_program(name, _PROGRAMS) for name in recorded_launcher_steps()["recipes"]}
 
 
-def choose_program(argv: list[str], env: dict[str, str], *, init: bool) -> Program:
-    if init:
+def choose_program(argv: list[str], env: dict[str, str], *, is_init: bool) -> Program:
+    if is_init:
         return shell_commands.run_installer
     recipe = RECIPES.get(env.get("A4_RECIPE", ""))
     if recipe is None or recipes.launcher_at(argv) is None:
@@ -29,25 +29,25 @@ def choose_program(argv: list[str], env: dict[str, str], *, init: bool) -> Progr
     return kept_logs.keep_log(program) if env.get("A4_LOG_FOLDER") else program
 
 
-def _step_count(recipe: str, work: str, place: ProgramContext) -> int | None:
+def _step_count(recipe: str, program: str, context: ProgramContext) -> int | None:
     """Return the number of iterations of a recipe's training, or of rows of its test; None if unknown."""
-    if work == TEST:
-        return nccl.row_count(place)
-    if work != TRAINING:
+    if program == TEST:
+        return nccl.row_count(context)
+    if program != TRAINING:
         return None
-    return megatron.swift_iteration_count(place) if recipe.startswith("swift-") else megatron.iteration_count(place)
+    return megatron.swift_iteration_count(context) if recipe.startswith("swift-") else megatron.iteration_count(context)
 
 
 def _with_fault_warnings(name: str, recipe: Program) -> Program:
-    """A program that first says which of the job's requested faults will not happen."""
+    """A program that first prints which requested faults of the job will not happen."""
 
-    def program(place: ProgramContext) -> Iterator[Step]:
-        own = launcher_stages.own_script_trains(place)
+    def program(context: ProgramContext) -> Iterator[Step]:
+        own = launcher_stages.own_script_trains(context)
         work = TRAINING if own else fault_kinds_of(name)
         for why in impossible_faults_of(
-            place, work, ddp.iteration_count(place) if own else _step_count(name, work, place)
+            context, work, ddp.iteration_count(context) if own else _step_count(name, work, context)
         ):
             yield PrintLine(f"practice cluster: {why}")
-        yield from recipe(place)
+        yield from recipe(context)
 
     return program

@@ -38,18 +38,18 @@ def table_header(hosts: Sequence[str], gpus: int) -> list[str]:
     return [*recorded[:first], *ranks, *recorded[after:]]
 
 
-def table_rows(sizes: Sequence[int], ranks: int, chance: random.Random, slow_from: int | None = None) -> list[str]:
+def table_rows(sizes: Sequence[int], ranks: int, generator: random.Random, slow_from: int | None = None) -> list[str]:
     """Return one row per size; from row number ``slow_from`` on the network is slow."""
-    test = _random_factor(chance)
+    test = _random_factor(generator)
     shares = [
         test * (SLOW_NETWORK_FACTOR if slow_from is not None and at >= slow_from else 1.0) for at in range(len(sizes))
     ]
-    return [_table_row(size, ranks, share, chance) for size, share in zip(sizes, shares, strict=True)]
+    return [_table_row(size, ranks, share, generator) for size, share in zip(sizes, shares, strict=True)]
 
 
-def _table_row(size: int, ranks: int, share: float, chance: random.Random) -> str:
+def _table_row(size: int, ranks: int, share: float, generator: random.Random) -> str:
     count = size // 4
-    halves = "".join(_half_row(count * 4, ranks, share * _random_factor(chance)) for _ in range(2))
+    halves = "".join(_half_row(count * 4, ranks, share * _random_factor(generator)) for _ in range(2))
     return f"{count * 4:12}  {count:12}  {'float':>8}  {'sum':>6}  {-1:6}{halves}"
 
 
@@ -76,5 +76,5 @@ def _format_time(microseconds: float) -> str:
     return f"{microseconds:7.{digits}f}"
 
 
-def _random_factor(chance: random.Random) -> float:
-    return 1 + max(-_MOST, min(_MOST, chance.gauss(0, _SCATTER)))
+def _random_factor(generator: random.Random) -> float:
+    return 1 + max(-_MOST, min(_MOST, generator.gauss(0, _SCATTER)))

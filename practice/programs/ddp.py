@@ -15,21 +15,21 @@ _RECORDED = "practice cluster: these lines are as recorded on NVIDIA H200; ranks
 STEP_SECONDS = 1.5
 
 
-def smoke_test(place: ProgramContext) -> Iterator[Step]:
-    """One all_reduce: every rank names its device, rank 0 compares the sum."""
-    ranks = place.nodes * place.gpus
+def smoke_test(context: ProgramContext) -> Iterator[Step]:
+    """Yield the steps of one all_reduce: every rank prints its device, rank 0 compares the sum."""
+    ranks = context.nodes * context.gpus
     yield PrintLine(_RECORDED)
     for line in lines("ddp_smoke_h200x4.txt")[:4]:
         yield PrintLine(line)
-    yield PauseStep(3.0 + place.random.random())
-    place.room.post(f"ready {place.rank}")
-    for index in range(place.nodes):
+    yield PauseStep(3.0 + context.random.random())
+    context.room.post(f"ready {context.rank}")
+    for index in range(context.nodes):
         yield WaitForFact(f"ready {index}")
-    for local in range(place.gpus):
-        rank = place.rank * place.gpus + local
+    for local in range(context.gpus):
+        rank = context.rank * context.gpus + local
         yield PrintLine(f"[rank {rank}/{ranks}] local rank {local} device cuda:{local} NVIDIA H200")
     yield PauseStep(1.5)
-    if place.rank == 0:
+    if context.rank == 0:
         total = ranks * (ranks - 1) / 2
         yield PrintLine(f"expected sum {total}, actual sum {total}: PASSED on {ranks} GPUs")
 
@@ -38,19 +38,19 @@ def _recorded_steps() -> list[str]:
     return [line for line in lines("train_ddp.txt") if line.startswith("step ")]
 
 
-def iteration_count(place: ProgramContext) -> int:
-    return int(place.env.get("A4_TRAIN_ITERATIONS") or len(_recorded_steps()))
+def iteration_count(context: ProgramContext) -> int:
+    return int(context.env.get("A4_TRAIN_ITERATIONS") or len(_recorded_steps()))
 
 
-def replay_training(place: ProgramContext) -> Iterator[Step]:
+def replay_training(context: ProgramContext) -> Iterator[Step]:
     """Replay the losses of a recorded training, a step every second or two; every pod prints, labelled by rank."""
     yield PrintLine(_RECORDED)
-    recorded, total = _recorded_steps(), iteration_count(place)
-    seconds = step_seconds(place, STEP_SECONDS)
-    label = f"[rank{place.rank * place.gpus}]: " if place.nodes > 1 else ""
+    recorded, total = _recorded_steps(), iteration_count(context)
+    seconds = step_seconds(context, STEP_SECONDS)
+    label = f"[rank{context.rank * context.gpus}]: " if context.nodes > 1 else ""
     for number in range(1, total + 1):
         yield PauseStep(seconds)
-        yield from fail_at_step(place, number)
+        yield from fail_at_step(context, number)
         line = recorded[min(number, len(recorded)) - 1]
         line = re.sub(r"step \d+/\d+", f"step {number}/{total}", line)
         yield PrintLine(label + re.sub(r"step_time \S+", f"step_time {seconds:.4f}s", line))

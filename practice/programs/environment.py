@@ -15,7 +15,7 @@ _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 
 
 class MissingReferenceError(Exception):
-    """A ConfigMap, Secret or key that a container refers to does not exist, so it cannot be created."""
+    """Raised if a ConfigMap, Secret or key of a container does not exist, so that it cannot be created."""
 
 
 def build_environment(pod: Object, container: Object, storage: Storage) -> dict[str, str]:

@@ -24,68 +24,68 @@ _WATCHDOG_SECONDS = 600.0
 _KILLED = 137
 
 
-def failing_steps(place: ProgramContext) -> tuple[int, ...]:
+def failing_steps(context: ProgramContext) -> tuple[int, ...]:
     """Return the steps at which a training stops in any pod."""
-    return tuple(sorted(fault.step for fault in parse_faults(place) if _ends_training(place, fault)))
+    return tuple(sorted(fault.step for fault in parse_faults(context) if _ends_training(context, fault)))
 
 
-def fail_at_step(place: ProgramContext, number: int) -> Iterator[Step]:
-    """Yield the failure of this pod at this step: usually nothing; else it exits or waits for ever."""
-    for fault in parse_faults(place):
-        if fault.step != number or not _ends_training(place, fault):
+def fail_at_step(context: ProgramContext, number: int) -> Iterator[Step]:
+    """Yield what this pod does at a step where it fails: it exits or waits for ever; at other steps nothing."""
+    for fault in parse_faults(context):
+        if fault.step != number or not _ends_training(context, fault):
             continue
-        mine = _is_in_pod(place, fault)
+        mine = _is_in_pod(context, fault)
         if fault.kind == "xid":
             if mine:
-                place.room.post(f"{SICK_FACT} {place.rank}")
+                context.room.post(f"{SICK_FACT} {context.rank}")
         elif fault.kind == "oom":
             yield ExitStep(_KILLED, "OOMKilled") if mine else PauseStep(_FOREVER)
         elif fault.kind == "fail":
-            yield from _print_cuda_error(place, number) if mine else iter((PauseStep(_FOREVER),))
+            yield from _print_cuda_error(context, number) if mine else iter((PauseStep(_FOREVER),))
         else:
-            yield from _hang_until_timeout(place, fault, number, mine=mine)
+            yield from _hang_until_timeout(context, fault, number, is_own=mine)
 
 
-def _ends_training(place: ProgramContext, fault: JobFault) -> bool:
+def _ends_training(context: ProgramContext, fault: JobFault) -> bool:
     # A container that was killed for its memory and started again in the same pod has it behind itself.
-    return fault.kind in _KINDS and not (fault.kind == "oom" and place.attempt)
+    return fault.kind in _KINDS and not (fault.kind == "oom" and context.attempt)
 
 
-def _is_in_pod(place: ProgramContext, fault: JobFault) -> bool:
+def _is_in_pod(context: ProgramContext, fault: JobFault) -> bool:
     if fault.rank is None:
-        return fault.kind == "oom" or place.rank == place.nodes - 1
-    return fault.rank == place.rank
+        return fault.kind == "oom" or context.rank == context.nodes - 1
+    return fault.rank == context.rank
 
 
-def _print_cuda_error(place: ProgramContext, number: int) -> Iterator[Step]:
-    rank = place.rank * place.gpus
+def _print_cuda_error(context: ProgramContext, number: int) -> Iterator[Step]:
+    rank = context.rank * context.gpus
     yield PrintLine(f"[rank{rank}]: Traceback (most recent call last):")
-    for frame in reversed(stack_frames(place, "train")):
+    for frame in reversed(stack_frames(context, "train")):
         function, _, where = frame.rstrip(")").partition(" (")
         file, _, line = where.partition(":")
         yield PrintLine(f'[rank{rank}]:   File "{file}", line {line}, in {function}')
     yield PrintLine(f"[rank{rank}]: torch.AcceleratorError: CUDA error: an illegal memory access was encountered")
-    name = place.env.get("HOSTNAME", "")
+    name = context.env.get("HOSTNAME", "")
     yield PrintLine(
-        f"E{_format_clock(place)} 1100 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1)"
+        f"E{_format_clock(context)} 1100 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1)"
     )
     yield PrintLine(f"  host      : {name}")
     yield PrintLine(f"  rank      : {rank} (local_rank: 0), at step {number}")
     yield ExitStep(1)
 
 
-def _hang_until_timeout(place: ProgramContext, fault: JobFault, number: int, *, mine: bool) -> Iterator[Step]:
-    culprit = place.nodes - 1 if fault.rank is None else fault.rank
-    address = (place.pod.get("status") or {}).get("podIP")
-    place.room.facts.setdefault(ADDRESSES_FACT, {})[place.rank] = address
-    place.room.post(HOW_FACT, fault.how or DATA)
-    place.room.post(HUNG_FACT, culprit)
-    if mine or fault.kind == "hang":
+def _hang_until_timeout(context: ProgramContext, fault: JobFault, number: int, *, is_own: bool) -> Iterator[Step]:
+    culprit = context.nodes - 1 if fault.rank is None else fault.rank
+    address = (context.pod.get("status") or {}).get("podIP")
+    context.room.facts.setdefault(ADDRESSES_FACT, {})[context.rank] = address
+    context.room.post(HOW_FACT, fault.how or DATA)
+    context.room.post(HUNG_FACT, culprit)
+    if is_own or fault.kind == "hang":
         yield PauseStep(_FOREVER)
     yield PauseStep(_WATCHDOG_SECONDS)
-    rank, milliseconds = place.rank * place.gpus, int(_WATCHDOG_SECONDS * 1000)
+    rank, milliseconds = context.rank * context.gpus, int(_WATCHDOG_SECONDS * 1000)
     yield PrintLine(
-        f"[rank{rank}]:[E{_format_clock(place)} ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught"
+        f"[rank{rank}]:[E{_format_clock(context)} ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught"
         " collective operation"
         f" timeout: WorkNCCL(SeqNum={number * 97}, OpType=ALLREDUCE, NumelIn=67108864, NumelOut=67108864,"
         f" Timeout(ms)={milliseconds}) ran for {milliseconds + 31} milliseconds before timing out."
@@ -93,6 +93,6 @@ def _hang_until_timeout(place: ProgramContext, fault: JobFault, number: int, *, 
     yield ExitStep(1)
 
 
-def _format_clock(place: ProgramContext) -> str:
+def _format_clock(context: ProgramContext) -> str:
     """Return the time as glog writes it: 1121 12:08:33.051."""
-    return datetime.fromtimestamp(place.now(), UTC).strftime("%m%d %H:%M:%S.%f")[:-3]
+    return datetime.fromtimestamp(context.now(), UTC).strftime("%m%d %H:%M:%S.%f")[:-3]

@@ -41,7 +41,7 @@ class PendingCollective(NamedTuple):
 
 
 class HangKind(NamedTuple):
-    """The visible signs of a rank that hangs: stack, process state and GPU use."""
+    """What is seen of a rank that hangs: stack, process state and GPU use."""
 
     what: str
     stack: str = "norm"  # where py-spy finds it: hosts launch ahead, so that most wait at the same call
@@ -105,13 +105,13 @@ HOW: dict[str, HangKind] = {
 }  # fmt: skip
 
 
-def stuck_gpu(place: ProgramContext) -> int:
+def stuck_gpu(context: ProgramContext) -> int:
     """Return the local rank that hangs."""
-    return min(1, place.gpus - 1)
+    return min(1, context.gpus - 1)
 
 
 class HungJob(NamedTuple):
-    """The description of a job that hangs, shared by its pods."""
+    """How a job hangs: in which rank and operation, as all its pods know it."""
 
     hang: HangKind
     rank: int  # the one for which the others wait
@@ -119,7 +119,7 @@ class HungJob(NamedTuple):
     fails: bool
 
     def leaves_with(self) -> list[int]:
-        """The ranks that hang in the same way as a rank: those of its replica if it left the loop."""
+        """The ranks that hang together: a rank's whole replica if it has left the training loop, else it alone."""
         return self.groups.replica_of(self.rank) if self.hang.stack == "barrier" else [self.rank]
 
     def is_stuck(self, rank: int) -> bool:
@@ -152,23 +152,23 @@ class HungJob(NamedTuple):
         return DEAF if self.fails else LISTENS
 
 
-def find_hang(place: ProgramContext) -> HungJob | None:
+def find_hang(context: ProgramContext) -> HungJob | None:
     """Return how the job hangs; None if it does not."""
-    facts = place.room.facts
+    facts = context.room.facts
     if facts.get(HUNG_FACT) is None:
         return None
-    hang, rank = HOW[facts.get(HOW_FACT, DATA)], facts[HUNG_FACT] * place.gpus + stuck_gpu(place)
+    hang, rank = HOW[facts.get(HOW_FACT, DATA)], facts[HUNG_FACT] * context.gpus + stuck_gpu(context)
     # Between GPUs of one machine NCCL does not compare what it moves.
-    fails = hang.fails or (hang.ras == "other" and place.nodes > 1)
-    return HungJob(hang, rank, process_groups(place), fails)
+    fails = hang.fails or (hang.ras == "other" and context.nodes > 1)
+    return HungJob(hang, rank, process_groups(context), fails)
 
 
-def doing_in_hang(place: ProgramContext) -> str:
-    """Return what a pod of a job that hangs is doing: the way in which one of its ranks does, or nccl."""
-    facts = place.room.facts
-    return str(facts.get(HOW_FACT, DATA)) if facts.get(HUNG_FACT) == place.rank else "nccl"
+def doing_in_hang(context: ProgramContext) -> str:
+    """Return the activity of a pod in a job that hangs: how one of its ranks hangs, else nccl."""
+    facts = context.room.facts
+    return str(facts.get(HOW_FACT, DATA)) if facts.get(HUNG_FACT) == context.rank else "nccl"
 
 
-def quiet_gpu(place: ProgramContext, doing: str) -> int | None:
+def quiet_gpu(context: ProgramContext, activity: str) -> int | None:
     """Return the local rank whose GPU has nothing to do while the others of the pod wait for it."""
-    return stuck_gpu(place) if doing in HOW and HOW[doing].idle else None
+    return stuck_gpu(context) if activity in HOW and HOW[activity].idle else None

@@ -65,7 +65,7 @@ _SLOW_RANK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class JobFault:
-    """One fault that a job was told to have, such as a hang at a step."""
+    """One fault that a job's values request, such as a hang at a step."""
 
     kind: str
     step: int
@@ -73,15 +73,15 @@ class JobFault:
     how: str = ""  # a rank hangs; empty: not said
 
 
-def parse_faults(place: ProgramContext) -> tuple[JobFault, ...]:
+def parse_faults(context: ProgramContext) -> tuple[JobFault, ...]:
     """Return the faults of this attempt of the job in all its pods, without invalid ones and hangs it cannot have."""
-    read = (_FAULT.fullmatch(text) for text in _split_faults(_requested_faults(place)))
-    groups, recipe = process_groups(place), place.env.get("A4_RECIPE", "")
+    read = (_FAULT.fullmatch(text) for text in _split_faults(_requested_faults(context)))
+    groups, recipe = process_groups(context), context.env.get("A4_RECIPE", "")
     return tuple(
         JobFault(found["kind"], int(found["step"]), int(found["pod"]) if found["pod"] else None, found["how"] or "")
         for found in read
         if found is not None
-        and found["attempt"] in (None, _attempt_id(place))
+        and found["attempt"] in (None, _attempt_id(context))
         and (
             not found["how"]
             or (found["kind"] == "hang" and not _why_no_such_hang(found["how"], fault_kinds_of(recipe), groups))
@@ -100,19 +100,19 @@ class SlowRank(NamedTuple):
         return self.cause in ("host", "data")
 
 
-def slow_rank(place: ProgramContext) -> SlowRank | None:
+def slow_rank(context: ProgramContext) -> SlowRank | None:
     """Return the rank for which all others wait in this attempt of the job."""
-    read = (_SLOW_RANK.fullmatch(text) for text in _split_faults(_requested_faults(place)))
-    found = next((each for each in read if each is not None and each["attempt"] in (None, _attempt_id(place))), None)
+    read = (_SLOW_RANK.fullmatch(text) for text in _split_faults(_requested_faults(context)))
+    found = next((each for each in read if each is not None and each["attempt"] in (None, _attempt_id(context))), None)
     return SlowRank(int(found["rank"]), int(found["percent"]) / 100, found["cause"] or "host") if found else None
 
 
-def _attempt_id(place: ProgramContext) -> str:
-    return place.notes.get("jobset.sigs.k8s.io/restart-attempt", "0")
+def _attempt_id(context: ProgramContext) -> str:
+    return context.notes.get("jobset.sigs.k8s.io/restart-attempt", "0")
 
 
 def fault_kinds_of(recipe: str) -> str:
-    """Return which kind of faults a recipe can have: TRAINING, TEST, or nothing."""
+    """Return the kind of faults that a recipe can have: TRAINING, TEST, or empty."""
     if recipe in _TESTING:
         return TEST
     trains = recipe.startswith(("qwen3", "swift-")) and recipe not in _CONVERTING and recipe != "swift-export"
@@ -120,93 +120,95 @@ def fault_kinds_of(recipe: str) -> str:
 
 
 def impossible_faults(
-    text: str, work: str, *, steps: int | None, pods: int, sizes: tuple[int, int, int, int] | None = None
+    text: str, program: str, *, steps: int | None, pods: int, sizes: tuple[int, int, int, int] | None = None
 ) -> list[str]:
-    """Return why faults of this text will never happen, a sentence each.
+    """Return a sentence for each requested fault of this text that cannot happen.
 
     `steps`: iterations of a training, rows of a test. `sizes`: ranks of a training, and sizes of its tensor, pipeline
     and context parallelism. None: not known.
     """
     groups = None if sizes is None else ProcessGroups(*sizes)
-    return [why for each in _split_faults(text) if (why := _why_impossible(each, work, steps, pods, groups))]
+    return [why for each in _split_faults(text) if (why := _why_impossible(each, program, steps, pods, groups))]
 
 
-def impossible_faults_of(place: ProgramContext, work: str, steps: int | None) -> list[str]:
+def impossible_faults_of(context: ProgramContext, work: str, steps: int | None) -> list[str]:
     """Return why faults in a pod's environment will never happen, a sentence each."""
-    return impossible_faults(_requested_faults(place), work, steps=steps, pods=place.nodes, sizes=process_groups(place))
+    return impossible_faults(
+        _requested_faults(context), work, steps=steps, pods=context.nodes, sizes=process_groups(context)
+    )
 
 
-def _why_impossible(text: str, work: str, steps: int | None, pods: int, groups: ProcessGroups | None) -> str:
+def _why_impossible(text: str, program: str, steps: int | None, pods: int, process_groups: ProcessGroups | None) -> str:
     head = f"{FAULT_VARIABLE}: "
     if text.partition(":")[0] == "slowrank":
-        return _why_slow_rank_impossible(text, work, pods)
+        return _why_slow_rank_impossible(text, program, pods)
     found = _FAULT.fullmatch(text)
     if found is None or (found["how"] and found["kind"] in KINDS and found["kind"] != "hang"):
         return f'{head}"{text}" is no KIND:STEP or KIND:STEP:POD, such as nan:20 or hang:20:1.'
     if found["kind"] not in KINDS:
         return f"{head}there is no fault {found['kind']}; there are {', '.join(KINDS)}."
     where = KINDS[found["kind"]][0]
-    if work not in where:
+    if program not in where:
         programs = " or ".join("an NCCL test" if each == TEST else f"a {each}" for each in where)
         return f"{head}{text} never happens: {found['kind']} is a fault of {programs}."
-    if steps is not None and work == TRAINING and int(found["step"]) > steps:
+    if steps is not None and program == TRAINING and int(found["step"]) > steps:
         return f"{head}{text} never happens: the training has {steps} iterations."
-    if steps is not None and work == TEST and found["kind"] != "slow" and int(found["step"]) >= steps:
+    if steps is not None and program == TEST and found["kind"] != "slow" and int(found["step"]) >= steps:
         return f"{head}{text} never happens: the test has {steps} rows, counted from 0."
     if found["pod"] and int(found["pod"]) >= pods:
         return f"{head}{text} never happens: the job has {pods} {'pod' if pods == 1 else 'pods'}, counted from 0."
-    if found["how"] and (why := _why_no_such_hang(found["how"], work, groups)):
+    if found["how"] and (why := _why_no_such_hang(found["how"], program, process_groups)):
         return f"{head}{text} never happens: {why}"
     return ""
 
 
-def _why_no_such_hang(how: str, work: str, groups: ProcessGroups | None) -> str:
+def _why_no_such_hang(how: str, program: str, process_groups: ProcessGroups | None) -> str:
     """Return why no rank of a job hangs in that way; empty if one can."""
-    if work == TEST:
+    if program == TEST:
         return "a test hangs in one way only."
     if how not in HOW:
         return f"no rank hangs by {how}; there are {', '.join(HOW)}."
-    known = {} if groups is None else {REPLICAS: groups.replicas, STAGES: groups.stages}
+    known = {} if process_groups is None else {REPLICAS: process_groups.replicas, STAGES: process_groups.stages}
     needed = HOW[how].needs
     return "" if known.get(needed, 2) > 1 else f"it takes two {needed}, and the training has one."
 
 
-def _why_slow_rank_impossible(text: str, work: str, pods: int) -> str:
+def _why_slow_rank_impossible(text: str, program: str, pods: int) -> str:
     head, found = f"{FAULT_VARIABLE}: ", _SLOW_RANK.fullmatch(text)
     if found is None:
         return f'{head}"{text}" is no slowrank:RANK:PERCENT%, such as slowrank:9:7% or slowrank:9:7%:data.'
-    if work != TRAINING:
+    if program != TRAINING:
         return f"{head}{text} never happens: slowrank is a fault of a training."
     if int(found["rank"]) >= pods * GPUS_OF_A4:
         return f"{head}{text} never happens: the job has {pods * GPUS_OF_A4} ranks at most, counted from 0."
     return ""
 
 
-def _requested_faults(place: ProgramContext) -> str:
-    return place.notes.get(FAULT) or place.env.get(FAULT_VARIABLE, "")
+def _requested_faults(context: ProgramContext) -> str:
+    return context.notes.get(FAULT) or context.env.get(FAULT_VARIABLE, "")
 
 
 def _split_faults(text: str) -> list[str]:
     return [each for each in (part.strip() for part in text.split(",")) if each]
 
 
-def fault_at(place: ProgramContext, kind: str) -> int | None:
+def fault_at(context: ProgramContext, kind: str) -> int | None:
     """Return the step at which this pod has a fault of that kind; None if never."""
-    for fault in parse_faults(place):
-        if fault.kind == kind and fault.rank in (None, place.rank):
+    for fault in parse_faults(context):
+        if fault.kind == kind and fault.rank in (None, context.rank):
             return fault.step
     return None
 
 
-def step_seconds(place: ProgramContext, usual: float) -> float:
+def step_seconds(context: ProgramContext, usual_seconds: float) -> float:
     """Return the duration of one step in seconds."""
-    slow = slow_rank(place)
+    slow = slow_rank(context)
     longer = 1 / (1 - slow.share) if slow is not None else 1.0
     try:
-        return max(float(place.notes.get(PACE) or place.env.get(PACE_VARIABLE) or usual), 1e-6) * longer
+        return max(float(context.notes.get(PACE) or context.env.get(PACE_VARIABLE) or usual_seconds), 1e-6) * longer
     except ValueError:
-        return usual * longer
+        return usual_seconds * longer
 
 
-def test_count(place: ProgramContext) -> int:
-    return int(place.notes.get(_TESTS, "1"))
+def test_count(context: ProgramContext) -> int:
+    return int(context.notes.get(_TESTS, "1"))

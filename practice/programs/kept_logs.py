@@ -16,21 +16,21 @@ _CONNECTIVITY = re.compile(
 
 
 def keep_log(program: Program) -> Program:
-    """A program that also copies the lines of another one to the log bucket every five minutes."""
+    """A program that runs another and copies its lines to the log bucket every five minutes."""
 
-    def kept(place: ProgramContext) -> Iterator[Step]:
+    def kept(context: ProgramContext) -> Iterator[Step]:
         lines: list[str] = []
-        stored = place.now()
+        stored = context.now()
         try:
-            for step in program(place):
+            for step in program(context):
                 if isinstance(step, PrintLine):
                     lines.append(step.text)
-                elif isinstance(step, ExitStep) or place.now() - stored > _SECONDS or _outlasts_interval(step):
-                    _store_lines(place, lines)
-                    stored = place.now()
+                elif isinstance(step, ExitStep) or context.now() - stored > _SECONDS or _outlasts_interval(step):
+                    _store_lines(context, lines)
+                    stored = context.now()
                 yield step
         finally:
-            _store_lines(place, lines)  # ended from outside, it keeps its log all the same
+            _store_lines(context, lines)  # ended from outside, it keeps its log all the same
 
     return kept
 
@@ -39,14 +39,14 @@ def _outlasts_interval(step: Step) -> bool:
     return isinstance(step, PauseStep) and step.seconds > _SECONDS
 
 
-def _store_lines(place: ProgramContext, lines: list[str]) -> None:
-    folder = f"{place.env['A4_LOG_FOLDER']}/{place.env.get('JOB_IDENTIFIER', '')}"
+def _store_lines(context: ProgramContext, lines: list[str]) -> None:
+    folder = f"{context.env['A4_LOG_FOLDER']}/{context.env.get('JOB_IDENTIFIER', '')}"
     text = "".join(f"{line}\n" for line in lines)
-    name = f"worker-{place.rank}" if place.rank else "coordinator"
+    name = f"worker-{context.rank}" if context.rank else "coordinator"
     found = {f"pod-logs/{name}.log": text}
-    if not place.rank:
+    if not context.rank:
         found["nccl-test-results.txt"] = "".join(f"{line}\n" for line in lines if _OF_TEST.match(line))
         found["connectivity-test.log"] = "".join(f"{each[0]}\n" for each in _CONNECTIVITY.finditer(text))
     for path, content in found.items():
         if content:
-            write_file(place, f"{folder}/{path}", content.encode())
+            write_file(context, f"{folder}/{path}", content.encode())

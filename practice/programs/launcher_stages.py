@@ -16,65 +16,65 @@ SCRIPT, TRAINS = "a4-practice/script", "trains"
 """The annotation by which the scene says what a person's own script does, and what it says."""
 
 
-def silent_work(what: str, seconds: float, then: Callable[[ProgramContext], Iterator[str]] | None = None) -> Imitation:
-    """Return a stand-in for a program that only prints what the program is, and ``then`` as its last lines."""
+def silent_work(title: str, seconds: float, then: Callable[[ProgramContext], Iterator[str]] | None = None) -> Imitation:
+    """Return an imitation that prints which program it stands for, waits, and prints ``then`` as its last lines."""
 
-    def imitation(place: ProgramContext) -> Iterator[Step]:
-        shown = [PrintLine(line) for line in then(place)] if then is not None else []
-        if what:
-            yield PrintLine(f"practice cluster: nothing is {what}")
+    def imitation(context: ProgramContext) -> Iterator[Step]:
+        shown = [PrintLine(line) for line in then(context)] if then is not None else []
+        if title:
+            yield PrintLine(f"practice cluster: nothing is {title}")
         yield PauseStep(seconds)
         yield from shown
 
     return imitation
 
 
-def run_own_script(place: ProgramContext) -> Iterator[Step]:
-    """Imitate a person's own script, which is not run; it trains only if the scene says so."""
-    if own_script_trains(place):
-        yield from ddp.replay_training(place)
+def run_own_script(context: ProgramContext) -> Iterator[Step]:
+    """Yield the steps that imitate a person's own script, which is not run; it trains only if the scene says so."""
+    if own_script_trains(context):
+        yield from ddp.replay_training(context)
     else:
         yield PrintLine("practice cluster: scripts are not run")
         yield PauseStep(3.0)
 
 
-def own_script_trains(place: ProgramContext) -> bool:
+def own_script_trains(context: ProgramContext) -> bool:
     """Return whether the scene says that the person's own script in this pod trains."""
-    return place.notes.get(SCRIPT) == TRAINS
+    return context.notes.get(SCRIPT) == TRAINS
 
 
-def print_size(place: ProgramContext) -> Iterator[Step]:
+def print_size(context: ProgramContext) -> Iterator[Step]:
     """Print invented sizes of the weights."""
-    yield PrintLine(f"57G\t{place.env.get('A4_HF_FOLDER', '')}")
+    yield PrintLine(f"57G\t{context.env.get('A4_HF_FOLDER', '')}")
 
 
-def print_listing(place: ProgramContext) -> Iterator[Step]:
+def print_listing(context: ProgramContext) -> Iterator[Step]:
     """Print files with invented sizes."""
-    folder = place.env.get("A4_DATA_FOLDER") or f"{place.env.get('PAI_WORKSPACE_ROOT', '')}/evaluation"
-    files = place.env.get("A4_DATA_FILES") or place.env.get("A4_EVAL_FILES", "")
+    folder = context.env.get("A4_DATA_FOLDER") or f"{context.env.get('PAI_WORKSPACE_ROOT', '')}/evaluation"
+    files = context.env.get("A4_DATA_FILES") or context.env.get("A4_EVAL_FILES", "")
     for number, address in enumerate(files.split(), 1):
         name = address.rpartition("/")[2]
         yield PrintLine(f"-rw-r--r-- 1 root root {number * 104_857_613} Nov 21 06:33 {folder}/{name}")
 
 
-def _conversion_lines(place: ProgramContext) -> Iterator[str]:
+def _conversion_lines(context: ProgramContext) -> Iterator[str]:
     """Yield the last lines of the conversion on its first rank."""
-    if place.rank == 0:
+    if context.rank == 0:
         yield "practice cluster: the marker file would be written here; made up: conversion took 6 seconds"
 
 
-def _export_lines(place: ProgramContext) -> Iterator[str]:
+def _export_lines(context: ProgramContext) -> Iterator[str]:
     """Yield the result of the precision test, if requested."""
-    if place.env.get("A4_SWIFT_TEST", "true") == "true":
+    if context.env.get("A4_SWIFT_TEST", "true") == "true":
         yield "practice cluster: made up: mean_diff: 0.0004, max_diff: 0.0156 between the model and its conversion"
 
 
-def _evaluation_lines(place: ProgramContext) -> Iterator[str]:
+def _evaluation_lines(context: ProgramContext) -> Iterator[str]:
     """Yield lm-eval's table, with the scores of guessing among four answers."""
     yield "practice cluster: these scores are made up"
     yield "|   Tasks   |Version|Filter|n-shot|Metric|   |Value |   |Stderr|"
     yield "|-----------|------:|------|-----:|------|---|-----:|---|-----:|"
-    for task in place.env.get("A4_EVAL_TASKS", "cmmlu,ceval-valid").split(","):
+    for task in context.env.get("A4_EVAL_TASKS", "cmmlu,ceval-valid").split(","):
         yield f"|{task:11}|      1|none  |     0|acc   |\u2191  |0.2500|\u00b1  |0.0040|"
 
 

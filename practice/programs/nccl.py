@@ -25,44 +25,44 @@ def parse_size(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def is_single_process(place: ProgramContext) -> bool:
+def is_single_process(context: ProgramContext) -> bool:
     """Return whether one process of the pod tests all its GPUs, without mpirun."""
-    return place.env.get("A4_RECIPE") == "nccl-one-pod"
+    return context.env.get("A4_RECIPE") == "nccl-one-pod"
 
 
-def run_all_reduce(place: ProgramContext) -> Iterator[Step]:
+def run_all_reduce(context: ProgramContext) -> Iterator[Step]:
     """Print the tables of one run of all_reduce_perf, over all pods or this pod's GPUs."""
     yield from _print_tables(
-        place, worker_host_names(place)[:1] if is_single_process(place) else worker_host_names(place)
+        context, worker_host_names(context)[:1] if is_single_process(context) else worker_host_names(context)
     )
 
 
-def _print_tables(place: ProgramContext, hosts: Sequence[str]) -> Iterator[Step]:
-    """Print one test, or repeat it as often as the scene says, so that it outlasts a first look at the console."""
-    for _ in range(test_count(place)):
-        yield from _print_table(place, hosts)
+def _print_tables(context: ProgramContext, hosts: Sequence[str]) -> Iterator[Step]:
+    """Yield one test's table, or as many as the scene says, so that the test outlasts a first look."""
+    for _ in range(test_count(context)):
+        yield from _print_table(context, hosts)
 
 
-def _print_table(place: ProgramContext, hosts: Sequence[str]) -> Iterator[Step]:
+def _print_table(context: ProgramContext, hosts: Sequence[str]) -> Iterator[Step]:
     try:
-        sizes = _test_sizes(place)
+        sizes = _test_sizes(context)
     except ValueError as error:
         yield PrintLine(f"invalid size specified: {error}")
         yield ExitStep(1)
         return
-    note, header, rows = _calculated_table(place, hosts, sizes) or _recorded_table(sizes, hosts[0])
+    note, header, rows = _calculated_table(context, hosts, sizes) or _recorded_table(sizes, hosts[0])
     yield PrintLine(f"# practice cluster: {note}")
     yield PauseStep(1.5)
     for line in header:
-        yield PrintLine(_fill_settings(line, sizes, place))
-    hang, fault, shown = _find_fault(place, "hang"), _find_fault(place, "wrong"), []
+        yield PrintLine(_fill_settings(line, sizes, context))
+    hang, fault, shown = _find_fault(context, "hang"), _find_fault(context, "wrong"), []
     wrong = fault.step if fault is not None else None
     for number, row in enumerate(rows):
         if hang is not None and number == hang.step:
-            last = place.rank if is_single_process(place) else place.nodes - 1
-            place.room.post(HUNG_FACT, last if hang.rank is None else hang.rank)
+            last = context.rank if is_single_process(context) else context.nodes - 1
+            context.room.post(HUNG_FACT, last if hang.rank is None else hang.rank)
             yield PauseStep(10.0**8)
-        yield PauseStep(step_seconds(place, _ROW_SECONDS) * (0.7 + 0.04 * number))
+        yield PauseStep(step_seconds(context, _ROW_SECONDS) * (0.7 + 0.04 * number))
         shown.append(row if number != wrong else _with_wrong_values(row))
         yield PrintLine(shown[-1])
     if missing := len(sizes) - len(rows):
@@ -79,24 +79,24 @@ def _print_table(place: ProgramContext, hosts: Sequence[str]) -> Iterator[Step]:
         yield ExitStep(1)
 
 
-def _find_fault(place: ProgramContext, kind: str) -> JobFault | None:
-    """The first fault of that kind: of a test of all pods one pod prints the rows, whichever is at fault."""
-    alone = is_single_process(place)
-    found = (each for each in parse_faults(place) if each.kind == kind)
-    return next((each for each in found if not alone or each.rank in (None, place.rank)), None)
+def _find_fault(context: ProgramContext, kind: str) -> JobFault | None:
+    """The first fault of that kind in any pod: the pod that prints the rows shows it."""
+    alone = is_single_process(context)
+    found = (each for each in parse_faults(context) if each.kind == kind)
+    return next((each for each in found if not alone or each.rank in (None, context.rank)), None)
 
 
 def _calculated_table(
-    place: ProgramContext, hosts: Sequence[str], sizes: list[int]
+    context: ProgramContext, hosts: Sequence[str], sizes: list[int]
 ) -> tuple[str, Sequence[str], list[str]] | None:
     """Return (lines above the table, header, rows), calculated; None for as few GPUs as were recorded."""
-    ranks = len(hosts) * place.gpus
+    ranks = len(hosts) * context.gpus
     if ranks < computed_tables.FROM_RANKS:
         return None
     # A ring is as fast as its slowest machine, so it does not matter which pod is named.
-    slow = min((fault.step for fault in parse_faults(place) if fault.kind == "slow"), default=None)
-    rows = computed_tables.table_rows(sizes, ranks, place.random, slow)
-    return computed_tables.table_note(ranks), computed_tables.table_header(hosts, place.gpus), rows
+    slow = min((fault.step for fault in parse_faults(context) if fault.kind == "slow"), default=None)
+    rows = computed_tables.table_rows(sizes, ranks, context.random, slow)
+    return computed_tables.table_note(ranks), computed_tables.table_header(hosts, context.gpus), rows
 
 
 def _recorded_table(sizes: list[int], host: str) -> tuple[str, Sequence[str], list[str]]:
@@ -106,17 +106,17 @@ def _recorded_table(sizes: list[int], host: str) -> tuple[str, Sequence[str], li
     return note, all_reduce_header(host), [rows[size] for size in sizes if size in rows]
 
 
-def row_count(place: ProgramContext) -> int | None:
+def row_count(context: ProgramContext) -> int | None:
     """Return the number of rows of a test; None for invalid sizes."""
     try:
-        return len(_test_sizes(place))
+        return len(_test_sizes(context))
     except ValueError:
         return None
 
 
-def _test_sizes(place: ProgramContext) -> list[int]:
-    first, last = (parse_size(place.env.get(name, default)) for name, default in BOUNDS)
-    factor = int(place.env.get(*FACTOR))
+def _test_sizes(context: ProgramContext) -> list[int]:
+    first, last = (parse_size(context.env.get(name, default)) for name, default in BOUNDS)
+    factor = int(context.env.get(*FACTOR))
     if factor < 2 or not 0 < first <= last:
         raise ValueError(f"{first} to {last} by {factor}")
     sizes = [first]
@@ -129,14 +129,14 @@ BOUNDS = (("A4_NCCL_BEGIN", "2M"), ("A4_NCCL_END", "16G"))
 FACTOR = ("A4_NCCL_FACTOR", "2")  # variables that say what is measured, and what they are unless set
 
 
-def _fill_settings(line: str, sizes: list[int], place: ProgramContext) -> str:
+def _fill_settings(line: str, sizes: list[int], context: ProgramContext) -> str:
     """Put sizes and counts into the settings line."""
     if not line.startswith("# nThread"):
         return line
     line = re.sub(r"minBytes \d+ maxBytes \d+", f"minBytes {sizes[0]} maxBytes {sizes[-1]}", line)
-    line = re.sub(r"step: \d+", f"step: {place.env.get('A4_NCCL_FACTOR', '2')}", line)
-    line = re.sub(r"warmup iters: \d+", f"warmup iters: {place.env.get('A4_NCCL_WARMUP', '10')}", line)
-    return re.sub(r" iters: \d+ agg", f" iters: {place.env.get('A4_NCCL_ITERS', '1')} agg", line)
+    line = re.sub(r"step: \d+", f"step: {context.env.get('A4_NCCL_FACTOR', '2')}", line)
+    line = re.sub(r"warmup iters: \d+", f"warmup iters: {context.env.get('A4_NCCL_WARMUP', '10')}", line)
+    return re.sub(r" iters: \d+ agg", f" iters: {context.env.get('A4_NCCL_ITERS', '1')} agg", line)
 
 
 def _average_line(rows: list[str]) -> str:

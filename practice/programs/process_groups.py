@@ -34,7 +34,7 @@ class ProcessGroups(NamedTuple):
         return rank // self._ranks_per_stage
 
     def data_group_of(self, rank: int) -> list[int]:
-        """Return the ranks that reduce gradients together, those of context parallelism among them."""
+        """Return the ranks with which a rank reduces gradients, those of its context parallelism included."""
         first = rank // self._ranks_per_stage * self._ranks_per_stage
         return list(range(first + rank % self.tensor, first + self._ranks_per_stage, self.tensor))
 
@@ -54,14 +54,14 @@ class ProcessGroups(NamedTuple):
         ]
 
 
-def model_parallel_sizes(place: ProgramContext) -> tuple[int, int, int]:
-    """Return the sizes of tensor, pipeline and context parallelism; SWIFT's recipes set the first alone."""
-    swift = place.env.get("A4_SWIFT_TP")
+def model_parallel_sizes(program: ProgramContext) -> tuple[int, int, int]:
+    """Return (tensor, pipeline, context) parallelism of a program; SWIFT's recipes set only the first."""
+    swift = program.env.get("A4_SWIFT_TP")
     if swift:
         return int(swift), 1, 1
-    tensor, pipeline, context = (int(place.env.get(name) or 1) for name in ("A4_TP", "A4_PP", "A4_CP"))
+    tensor, pipeline, context = (int(program.env.get(name) or 1) for name in ("A4_TP", "A4_PP", "A4_CP"))
     return tensor, pipeline, context
 
 
-def process_groups(place: ProgramContext) -> ProcessGroups:
-    return ProcessGroups(place.nodes * place.gpus, *model_parallel_sizes(place))
+def process_groups(context: ProgramContext) -> ProcessGroups:
+    return ProcessGroups(context.nodes * context.gpus, *model_parallel_sizes(context))

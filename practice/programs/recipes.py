@@ -28,7 +28,7 @@ _VARIABLE = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
 
 
 class LauncherSteps:
-    """The numbered progress lines of a launcher."""
+    """The progress lines that a launcher prints for its numbered stages."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -56,23 +56,23 @@ class LauncherSteps:
 
 
 def launcher_program(recipe: str, programs: Mapping[str, Imitation]) -> Program:
-    """Return the program of a pod that the chart starts: recorded steps with imitations of what they run."""
+    """Return the program of a pod of the chart: the recipe's recorded launcher, with imitated stages."""
 
-    def run_launcher(place: ProgramContext) -> Iterator[Step]:
+    def run_launcher(context: ProgramContext) -> Iterator[Step]:
         steps = LauncherSteps()
-        place.room.facts.setdefault("steps", {})[place.rank] = steps
+        context.room.facts.setdefault("steps", {})[context.rank] = steps
         code, reason = 0, ""
-        for step in _replay_recipe(recipe, place, steps, programs):
+        for step in _replay_recipe(recipe, context, steps, programs):
             if isinstance(step, ExitStep):
                 code, reason = step.code, step.reason
                 if code and steps.current and not reason:
                     yield steps.failed_line(steps.current, code)
                 break
             yield step
-        if not place.rank and not reason:
-            place.room.post("exit code", code)
-        has_work = bool(code) or not _has_nothing_to_do(recipe, place)
-        if not reason and (place.env.get("SLEEP_INFINITY") == "true" or not has_work):
+        if not context.rank and not reason:
+            context.room.post("exit code", code)
+        has_work = bool(code) or not _has_nothing_to_do(recipe, context)
+        if not reason and (context.env.get("SLEEP_INFINITY") == "true" or not has_work):
             how = f"ended with exit code {code}" if has_work else "has nothing to run"
             yield PrintLine(f"{recipe} {how}; the pod is kept until the job is stopped")
             yield PauseStep(_FOREVER)
@@ -83,30 +83,30 @@ def launcher_program(recipe: str, programs: Mapping[str, Imitation]) -> Program:
     return run_launcher
 
 
-def worker_host_names(place: ProgramContext) -> list[str]:
+def worker_host_names(context: ProgramContext) -> list[str]:
     """Return the host names of all pods of the job, in order."""
-    prefix, domain = place.env.get("HOSTNAME_PREFIX", ""), place.env.get("DOMAIN_NAME", "")
-    return [f"{prefix}0-{index}.{domain}" for index in range(place.nodes)]
+    prefix, domain = context.env.get("HOSTNAME_PREFIX", ""), context.env.get("DOMAIN_NAME", "")
+    return [f"{prefix}0-{index}.{domain}" for index in range(context.nodes)]
 
 
-def _has_nothing_to_do(recipe: str, place: ProgramContext) -> bool:
-    """Return whether every skippable step is switched off, as in a pod that only serves as a shell."""
+def _has_nothing_to_do(recipe: str, context: ProgramContext) -> bool:
+    """Return whether every stage that can be skipped is, as in a pod that only serves as a shell."""
     skips = recorded_launcher_steps()["recipes"][recipe].get("skips")
     if recipe == "interactive":
-        return place.env.get("SLEEP_INFINITY") == "true"
-    return bool(skips) and all(place.env.get(switch) == "true" for switch in skips)
+        return context.env.get("SLEEP_INFINITY") == "true"
+    return bool(skips) and all(context.env.get(switch) == "true" for switch in skips)
 
 
 def _replay_recipe(
-    recipe: str, place: ProgramContext, steps: LauncherSteps, programs: Mapping[str, Imitation]
+    recipe: str, context: ProgramContext, steps: LauncherSteps, programs: Mapping[str, Imitation]
 ) -> Iterator[Step]:
     known = recorded_launcher_steps()["recipes"][recipe]
-    installs = lacks_sshd(place)
-    alone = installs and place.env.get("A4_SSH") == "optional"
+    installs = lacks_sshd(context)
+    alone = installs and context.env.get("A4_SSH") == "optional"
     skips = {**_skip_switches(), **known.get("skips", {})}
-    for section in known["other" if place.rank else "first"]:
+    for section in known["other" if context.rank else "first"]:
         name = section.get("step", "")
-        switch = next((one for one, step in skips.items() if step == name and place.env.get(one) == "true"), "")
+        switch = next((one for one, step in skips.items() if step == name and context.env.get(one) == "true"), "")
         if switch:
             yield steps.skip_line(name, f"{switch}=true")
         elif alone and name in _FOR_SSHD:
@@ -115,26 +115,26 @@ def _replay_recipe(
             continue
         elif "skip" in section:
             yield steps.skip_line(name, section["skip"])
-        elif name == "order" and not place.env.get("A4_PLACED_BY"):
-            yield from _replay_section(recorded_launcher_steps()["unqueued"], place, steps, programs)
+        elif name == "order" and not context.env.get("A4_PLACED_BY"):
+            yield from _replay_section(recorded_launcher_steps()["unqueued"], context, steps, programs)
         else:
             if name == "ssh" and installs:
                 yield PrintLine("no sshd in this image: openssh-server is installed")
                 yield PauseStep(_SECONDS["install"])
-            yield from _replay_section(section, place, steps, programs)
-        if name == "train" and not switch and place.env.get("USE_JSON_SFT") == "true" and "json" in known:
-            yield from _replay_section(known["json"], place, steps, programs)
+            yield from _replay_section(section, context, steps, programs)
+        if name == "train" and not switch and context.env.get("USE_JSON_SFT") == "true" and "json" in known:
+            yield from _replay_section(known["json"], context, steps, programs)
 
 
-def lacks_sshd(place: ProgramContext) -> bool:
+def lacks_sshd(context: ProgramContext) -> bool:
     """Return whether the image of the pod has no SSH server."""
-    containers = (place.pod.get("spec") or {}).get("containers") or [{}]
+    containers = (context.pod.get("spec") or {}).get("containers") or [{}]
     return not Registries.has_sshd(containers[0].get("image", ""))
 
 
 @cache
 def _skip_switches() -> dict[str, str]:
-    """Return switch -> step, from the recipes that were recorded with all switches on."""
+    """Return by switch the stage that it skips, from recipes recorded with all switches on."""
     found: dict[str, str] = {}
     for recipe in recorded_launcher_steps()["recipes"].values():
         found |= {switch: step for switch, step in recipe.get("skips", {}).items() if step in ("clone", "download")}
@@ -142,55 +142,55 @@ def _skip_switches() -> dict[str, str]:
 
 
 def _replay_section(
-    section: Mapping[str, Any], place: ProgramContext, steps: LauncherSteps, programs: Mapping[str, Imitation]
+    section: Mapping[str, Any], context: ProgramContext, steps: LauncherSteps, programs: Mapping[str, Imitation]
 ) -> Iterator[Step]:
-    name, began = section.get("step", ""), place.now()
+    name, began = section.get("step", ""), context.now()
     if name:
         yield steps.begin_line(name)
     if name == "libraries":
         yield PrintLine("practice cluster: what follows is printed, not done; no GPU and no network is behind it")
     for event in section["prints"]:
         if "ran" in event:
-            yield from programs.get(event["ran"], _unknown_program(event["ran"]))(place)
+            yield from programs.get(event["ran"], _unknown_program(event["ran"]))(context)
         elif "each" in event:
-            yield from _print_recorded_event(event, place)
+            yield from _print_recorded_event(event, context)
         else:
-            yield PrintLine(_expand_variables(event["say"], place.env | {"ARGUMENTS": _format_arguments(place)}))
-            yield from _wait_for_others(event["say"], name, place)
+            yield PrintLine(_expand_variables(event["say"], context.env | {"ARGUMENTS": _format_arguments(context)}))
+            yield from _wait_for_others(event["say"], name, context)
     yield PauseStep(_SECONDS.get(name, 0.0))
     if name == "ssh":
-        place.room.post(f"{SSHD_FACT} {place.rank}")
-    elif name and not place.rank:
-        place.room.post(f"{name} over")
+        context.room.post(f"{SSHD_FACT} {context.rank}")
+    elif name and not context.rank:
+        context.room.post(f"{name} over")
     if name:
-        yield steps.done_line(name, place.now() - began)
+        yield steps.done_line(name, context.now() - began)
 
 
-def _wait_for_others(line: str, step: str, place: ProgramContext) -> Iterator[Step]:
-    """Yield the waiting of the launcher: for name resolution, for index 0's step, or for its end."""
+def _wait_for_others(line: str, step: str, context: ProgramContext) -> Iterator[Step]:
+    """Yield the launcher's wait: for name resolution, for a stage of index 0, or for the end of that."""
     if line == "waiting for index 0":
-        yield WaitForFact(f"found {place.rank}" if step == "discovery" else f"{step} over")
+        yield WaitForFact(f"found {context.rank}" if step == "discovery" else f"{step} over")
     elif line == "waiting for index 0 to end":
         yield WaitForFact("exit code")
-        yield ExitStep(int(place.room.facts["exit code"]))
+        yield ExitStep(int(context.room.facts["exit code"]))
 
 
-def _print_recorded_event(event: Mapping[str, str], place: ProgramContext) -> Iterator[Step]:
+def _print_recorded_event(event: Mapping[str, str], context: ProgramContext) -> Iterator[Step]:
     """Print a line for each pod; index 0 finds the others when their sshd is up."""
-    for index, name in enumerate(worker_host_names(place)):
-        text = _expand_variables(event["each"], place.env | {"POD": name, "HOST": name.partition(".")[0]})
+    for index, name in enumerate(worker_host_names(context)):
+        text = _expand_variables(event["each"], context.env | {"POD": name, "HOST": name.partition(".")[0]})
         if text.startswith("pong"):
             yield WaitForFact(f"{SSHD_FACT} {index}")
             yield PauseStep(0.2)
-            place.room.post(f"found {index}")
-        for _ in range(int(_expand_variables(event.get("times", "1"), place.env))):
+            context.room.post(f"found {index}")
+        for _ in range(int(_expand_variables(event.get("times", "1"), context.env))):
             yield PrintLine(text)
 
 
-def _format_arguments(place: ProgramContext) -> str:
+def _format_arguments(context: ProgramContext) -> str:
     """Return the arguments that the chart passes to a person's own script."""
-    at = launcher_at(place.argv)
-    return "" if at is None else " ".join(place.argv[at + 1 :])
+    at = launcher_at(context.argv)
+    return "" if at is None else " ".join(context.argv[at + 1 :])
 
 
 def launcher_at(argv: Sequence[str]) -> int | None:
@@ -203,7 +203,7 @@ def _expand_variables(text: str, env: Mapping[str, str]) -> str:
 
 
 def _unknown_program(program: str) -> Imitation:
-    def imitation(place: ProgramContext) -> Iterator[Step]:
+    def imitation(context: ProgramContext) -> Iterator[Step]:
         yield PrintLine(f"practice cluster: {program} is not run")
 
     return imitation

@@ -42,6 +42,6 @@ def all_reduce_rows() -> dict[int, str]:
 
 
 def all_reduce_header(host: str) -> list[str]:
-    """Return the lines before the table; the ranks ran on that host."""
+    """Return the lines before an all_reduce_perf table, as if all ranks ran on `host`."""
     head = [line for line in lines(NCCL_FILE)[:14] if line.startswith("#")]
     return [re.sub(r" on +\S+ device", f" on {host.partition('.')[0]:>10} device", line) for line in head]

@@ -50,43 +50,43 @@ PLACES["norm"] = "nccl"
 """Where a process can be -> the file of data/ with PyTorch's part of its stack."""
 
 
-def torchrun_command(place: ProgramContext) -> list[str]:
+def torchrun_command(context: ProgramContext) -> list[str]:
     """Return the command line of torchrun in the pod, up to the program's arguments."""
-    torchrun = ["-m", "torch.distributed.run"] if _is_swift(place) else ["/usr/local/bin/torchrun"]
-    return [PYTHON, *torchrun, f"--nproc_per_node={place.gpus}", *program_command(place)[2:]]
+    torchrun = ["-m", "torch.distributed.run"] if _is_swift(context) else ["/usr/local/bin/torchrun"]
+    return [PYTHON, *torchrun, f"--nproc_per_node={context.gpus}", *program_command(context)[2:]]
 
 
-def program_command(place: ProgramContext) -> list[str]:
+def program_command(context: ProgramContext) -> list[str]:
     """Return the command line of a rank."""
-    tensor, pipeline, _ = model_parallel_sizes(place)
-    if _is_swift(place):
+    tensor, pipeline, _ = model_parallel_sizes(context)
+    if _is_swift(context):
         return [
             PYTHON,
             "-u",
-            f"{_SITE}/swift/cli/_megatron/{_swift_task(place)}.py",
+            f"{_SITE}/swift/cli/_megatron/{_swift_task(context)}.py",
             "--tensor_model_parallel_size",
             str(tensor),
         ]
-    if is_megatron(place):
+    if is_megatron(context):
         sizes = ["--tensor-model-parallel-size", str(tensor), "--pipeline-model-parallel-size", str(pipeline)]
         return [PYTHON, "-u", "pretrain_qwen.py", *sizes]
     return [PYTHON, "-u", "train.py"]
 
 
-def stack_frames(place: ProgramContext, doing: str) -> list[str]:
+def stack_frames(context: ProgramContext, activity: str) -> list[str]:
     """Return the stack frames above PyTorch's, innermost first, of a process at one of PLACES, or of a collective."""
-    if doing == "teardown":
+    if activity == "teardown":
         return []
-    if not is_megatron(place):
-        return [*_SCRIPT.get(PLACES.get(doing, doing), _SCRIPT["train"]), "<module> (train.py:212)"]
-    swift = _is_swift(place)
-    callers = _swift_callers(place) if swift else [*_LOOP, "<module> (pretrain_qwen.py:164)"]
-    if doing in _MEGATRON:
+    if not is_megatron(context):
+        return [*_SCRIPT.get(PLACES.get(activity, activity), _SCRIPT["train"]), "<module> (train.py:212)"]
+    swift = _is_swift(context)
+    callers = _swift_callers(context) if swift else [*_LOOP, "<module> (pretrain_qwen.py:164)"]
+    if activity in _MEGATRON:
         # A step is one call of the loop; what is behind the loop is not in it.
-        left = {"checkpoint": 1, "lock": 1, "barrier": 2}.get(doing, 0)
-        return [*_MEGATRON[doing], *callers[min(left, 1) if callers[0] not in _LOOP else left :]]
+        left = {"checkpoint": 1, "lock": 1, "barrier": 2}.get(activity, 0)
+        return [*_MEGATRON[activity], *callers[min(left, 1) if callers[0] not in _LOOP else left :]]
     schedule = "forward_backward_no_pipelining"
-    if model_parallel_sizes(place)[1] > 1:
+    if model_parallel_sizes(context)[1] > 1:
         schedule = "forward_backward_pipelining_without_interleaving"
     reduces = [
         "finish_grad_sync (megatron/core/distributed/param_and_grad_buffer.py:405)",
@@ -103,15 +103,15 @@ def stack_frames(place: ProgramContext, doing: str) -> list[str]:
         ],
         "compile": [forward, f"forward_step ({_SCHEDULES}:402)"],
         "receive": ["recv_forward (megatron/core/pipeline_parallel/p2p_communication.py:448)"],
-    }[doing]
-    line = {"train": 2009, "nccl": 2041, "grads": 2041, "data": 1938, "compile": 1951, "receive": 1966}[doing]
+    }[activity]
+    line = {"train": 2009, "nccl": 2041, "grads": 2041, "data": 1938, "compile": 1951, "receive": 1966}[activity]
     return [*inner, f"{schedule} ({_SCHEDULES}:{line})", *callers]
 
 
-def _swift_callers(place: ProgramContext) -> list[str]:
+def _swift_callers(context: ProgramContext) -> list[str]:
     """Return SWIFT's frames: until version 3 it calls Megatron's loop, since 4 it has its own."""
-    task, trainer = _swift_task(place), "swift/megatron/trainers/base.py"
-    newer = int(place.env.get("A4_SWIFT_VERSION", "3.10.3").partition(".")[0]) >= 4
+    task, trainer = _swift_task(context), "swift/megatron/trainers/base.py"
+    newer = int(context.env.get("A4_SWIFT_VERSION", "3.10.3").partition(".")[0]) >= 4
     train, base = ("megatron/pipelines/train", "pipelines") if newer else ("megatron/train", "llm")
     loop = [f"train_step ({trainer}:742)"] if newer else _LOOP
     return [
@@ -131,13 +131,13 @@ _LOOP = [
 ]
 
 
-def is_megatron(place: ProgramContext) -> bool:
-    return _is_swift(place) or place.env.get("A4_RECIPE", "").startswith("qwen3")
+def is_megatron(context: ProgramContext) -> bool:
+    return _is_swift(context) or context.env.get("A4_RECIPE", "").startswith("qwen3")
 
 
-def _is_swift(place: ProgramContext) -> bool:
-    return place.env.get("A4_RECIPE", "").startswith("swift")
+def _is_swift(context: ProgramContext) -> bool:
+    return context.env.get("A4_RECIPE", "").startswith("swift")
 
 
-def _swift_task(place: ProgramContext) -> str:
-    return "rlhf" if "dpo" in place.env.get("A4_RECIPE", "") else "sft"
+def _swift_task(context: ProgramContext) -> str:
+    return "rlhf" if "dpo" in context.env.get("A4_RECIPE", "") else "sft"

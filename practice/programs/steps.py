@@ -12,21 +12,21 @@ from practice.node.pod_volumes import VolumeFiles
 
 @dataclass(frozen=True, slots=True)
 class PrintLine:
-    """Print one line."""
+    """A program's step that prints one line."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class PauseStep:
-    """Pause while doing something silent."""
+    """A program's step that takes time and prints nothing."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class WaitForFact:
-    """Wait until a pod of the same job has posted this fact."""
+    """A program's step that waits until a pod of the job has posted a fact."""
 
     fact: str
 
@@ -55,17 +55,17 @@ class SharedFacts:
         for call in self._waiting.pop(fact, []):
             call()
 
-    def call_when(self, fact: str, call: Callable[[], None]) -> None:
+    def call_when(self, fact: str, function: Callable[[], None]) -> None:
         """Call the function once the fact is known."""
         if fact in self.facts:
-            call()
+            function()
         else:
-            self._waiting.setdefault(fact, []).append(call)
+            self._waiting.setdefault(fact, []).append(function)
 
 
 @dataclass
 class ProgramContext:
-    """The context of a program: environment, pod, other pods, and time."""
+    """What an imitated program knows: its environment, pod, the other pods, and the time."""
 
     argv: list[str]
     env: dict[str, str]

@@ -42,9 +42,9 @@ def _make_remover(resource: Resource, namespace: str, name: str) -> Callable[[St
     return remove
 
 
-def _gpu_node_changer(change: Callable[[Object], object], subresource: str = "") -> Callable[[Storage], None]:
-    def changed(draft: Object) -> None:
-        change(draft)
+def _gpu_node_changer(modify: Callable[[Object], object], subresource: str = "") -> Callable[[Storage], None]:
+    def changed(obj: Object) -> None:
+        modify(obj)
 
     def harm(storage: Storage) -> None:
         for node in storage.list(NODES):
@@ -140,7 +140,7 @@ def requested_check_ids() -> list[str]:
 
 
 def apply_cluster_faults(storage: Storage, account: Account, registries: Registries) -> None:
-    """Remove the objects, permissions and images of the named checks; running jobs continue."""
+    """Remove the objects, permissions and images whose lack the requested checks report; jobs go on."""
     for name in requested_check_ids():
         if name in _CLUSTER_FAULTS:
             _CLUSTER_FAULTS[name](storage)

@@ -108,8 +108,8 @@ def update_agent_status(storage: Storage) -> None:
             storage.modify_status(DAEMONSETS, namespace, name, partial(_set_status, counts))
 
 
-def _set_status(counts: Object, agent: Object) -> None:
-    agent["status"] = counts
+def _set_status(status_counts: Object, agent: Object) -> None:
+    agent["status"] = status_counts
 
 
 def install_driver(storage: Storage, driver: str) -> None:
@@ -130,15 +130,15 @@ def _new_daemonset(namespace: str, name: str, image: str) -> Object:
     return {"metadata": meta, "spec": {"selector": {"matchLabels": labels}, "template": template}}
 
 
-def _daemonset_status(nodes: int, ready: int) -> Object:
+def _daemonset_status(nodes: int, ready_count: int) -> Object:
     """The status of a DaemonSet on these nodes."""
     return {
         "observedGeneration": 1,
         "desiredNumberScheduled": nodes,
         "currentNumberScheduled": nodes,
         "updatedNumberScheduled": nodes,
-        "numberReady": ready,
-        "numberAvailable": ready,
+        "numberReady": ready_count,
+        "numberAvailable": ready_count,
         "numberMisscheduled": 0,
     }
 

@@ -32,7 +32,7 @@ _FOLDERS: tuple[tuple[str, str, dict[str, str]], ...] = (
 
 @dataclass(frozen=True)
 class SceneJob:
-    """One job of the opening scene."""
+    """One job of the full opening scene."""
 
     name: str
     recipe: str

@@ -25,7 +25,7 @@ MAINTENANCE, FAULTY, STARTING = 13, 15, 3
 
 @dataclass(frozen=True)
 class SceneMachine:
-    """The description of a node: pool, number in the pool, and topology."""
+    """A machine of the scene: its pool, number in the pool, and topology."""
 
     pool: str
     number: int
@@ -66,7 +66,7 @@ def new_node(pool: str, names: list[str], now: float) -> Object:
     machine = SceneMachine(pool, number, provisioning, block, subblock.get(pool, ""), f"host-{block[-1:]}{number:03d}")
     node = build_node(machine, now, 0, faults=False)
     node["metadata"]["creationTimestamp"] = format_timestamp(now)
-    node["status"]["conditions"] = _node_conditions(now, now, ready=False)
+    node["status"]["conditions"] = _node_conditions(now, now, is_ready=False)
     return node
 
 
@@ -101,7 +101,7 @@ def build_node(machine: SceneMachine, now: float, seed: int, *, faults: bool) ->
             "annotations": {"node.gke.io/last-applied-node-taints": "nvidia.com/gpu=present:NoSchedule"},
         },
         "spec": spec,
-        "status": _node_status(machine, born, now, ready=ready),
+        "status": _node_status(machine, born, now, is_ready=ready),
     }
 
 
@@ -155,7 +155,7 @@ def _health_scan_labels(machine: SceneMachine, now: float, choice: random.Random
     }
 
 
-def _node_status(machine: SceneMachine, born: float, now: float, *, ready: bool) -> Object:
+def _node_status(machine: SceneMachine, born_at: float, now: float, *, is_ready: bool) -> Object:
     gpus = machine.pool != SYSTEM_POOL
     pool = {RESERVED_POOL: 1, SPOT_POOL: 2, SYSTEM_POOL: 3, FLEX_POOL: 4}[machine.pool]
     capacity = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "94Gi", "pods": "110"}
@@ -173,7 +173,7 @@ def _node_status(machine: SceneMachine, born: float, now: float, *, ready: bool)
         ],
         "capacity": capacity,
         "allocatable": allocatable,
-        "conditions": _node_conditions(born, now, ready=ready),
+        "conditions": _node_conditions(born_at, now, is_ready=is_ready),
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
         "nodeInfo": {
             "architecture": "amd64",
@@ -192,7 +192,7 @@ def _node_status(machine: SceneMachine, born: float, now: float, *, ready: bool)
 
 def make_ready(node: Object, now: float) -> None:
     """Mark a starting node as ready."""
-    changed = {each["type"]: each for each in _node_conditions(now, now, ready=True)}
+    changed = {each["type"]: each for each in _node_conditions(now, now, is_ready=True)}
     for found in node["status"]["conditions"]:
         new = changed[found["type"]]
         if found["status"] != new["status"]:
@@ -200,11 +200,11 @@ def make_ready(node: Object, now: float) -> None:
         found["lastHeartbeatTime"] = format_timestamp(now)
 
 
-def _node_conditions(born: float, now: float, *, ready: bool) -> list[Object]:
+def _node_conditions(born_at: float, now: float, *, is_ready: bool) -> list[Object]:
     """Return the conditions of a ready node, or of one that is starting and has no network yet."""
     route = ("False", "RouteCreated", "NodeController create implicit route")
     found = [
-        ("NetworkUnavailable", *(route if ready else ("True", "NoRouteCreated", "Node created without a route"))),
+        ("NetworkUnavailable", *(route if is_ready else ("True", "NoRouteCreated", "Node created without a route")))
     ]
     found += [
         (kind, "False", f"KubeletHas{reason}", f"kubelet has {words}")
@@ -214,7 +214,7 @@ def _node_conditions(born: float, now: float, *, ready: bool) -> list[Object]:
             ("PIDPressure", "SufficientPID", "sufficient PID available"),
         )
     ]
-    if ready:
+    if is_ready:
         found.append(("Ready", "True", "KubeletReady", "kubelet is posting ready status"))
     else:
         text = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady "
@@ -227,7 +227,7 @@ def _node_conditions(born: float, now: float, *, ready: bool) -> list[Object]:
             "reason": reason,
             "message": text,
             "lastHeartbeatTime": format_timestamp(now),
-            "lastTransitionTime": format_timestamp(born + 45 if ready else born),
+            "lastTransitionTime": format_timestamp(born_at + 45 if is_ready else born_at),
         }
         for kind, status, reason, text in found
     ]

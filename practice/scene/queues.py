@@ -67,10 +67,7 @@ def queue_objects() -> Iterator[tuple[Resource, Object]]:
 
 
 def _new_flavor(name: str, provisioning: str) -> tuple[Resource, Object]:
-    labels = {
-        "cloud.google.com/gke-accelerator": "nvidia-b200",
-        "cloud.google.com/gke-provisioning": provisioning,
-    }
+    labels = {"cloud.google.com/gke-accelerator": "nvidia-b200", "cloud.google.com/gke-provisioning": provisioning}
     tolerations = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
     spec = {"nodeLabels": labels, "topologyName": _TOPOLOGY, "tolerations": tolerations}
     return RESOURCEFLAVORS, {"metadata": {"name": name}, "spec": spec}

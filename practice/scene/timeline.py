@@ -86,22 +86,22 @@ _JOBS: tuple[tuple[float, SceneJob], ...] = (
 )  # fmt: skip
 
 
-def create_seed_objects(storage: Storage, *, opening: float, seed: int, faults: bool) -> None:
+def create_seed_objects(storage: Storage, *, opening_time: float, seed: int, faults: bool) -> None:
     """Create the objects that precede the story: namespaces, queues and nodes, with or without faults."""
     for resource, obj in (*base_objects(), *gke_objects(SYSTEM_PODS), *queue_objects(), *volume_objects()):
-        storage.create(resource, _with_creation_time(obj, opening), keep_status=True)
+        storage.create(resource, _with_creation_time(obj, opening_time), keep_status=True)
     for machine in all_machines():
-        storage.create(NODES, build_node(machine, opening, seed, faults=faults), keep_status=True)
+        storage.create(NODES, build_node(machine, opening_time, seed, faults=faults), keep_status=True)
 
 
-def schedule_story(storage: Storage, clock: Clock, opening: float) -> None:
+def schedule_story(storage: Storage, clock: Clock, opening_time: float) -> None:
     """Schedule the story: the start of each job, and each failure."""
     for minutes, job in _JOBS:
-        clock.call_at(opening - minutes * _MINUTE, partial(storage.create, JOBSETS, build_jobset(job)))
-    clock.call_at(opening - 31 * _MINUTE, lambda: _delete_one_pod(storage, "team-b", "rag-eval"))
+        clock.call_at(opening_time - minutes * _MINUTE, partial(storage.create, JOBSETS, build_jobset(job)))
+    clock.call_at(opening_time - 31 * _MINUTE, lambda: _delete_one_pod(storage, "team-b", "rag-eval"))
     clock.call_later(1, lambda: _start_system(storage))
-    clock.call_at(opening - 6 * _MINUTE, lambda: _ask_for_machines(storage))
-    clock.call_at(opening + _READY_AFTER, lambda: _finish_start(storage, clock))
+    clock.call_at(opening_time - 6 * _MINUTE, lambda: _ask_for_machines(storage))
+    clock.call_at(opening_time + _READY_AFTER, lambda: _finish_start(storage, clock))
 
 
 def _ask_for_machines(storage: Storage) -> None:
@@ -145,5 +145,5 @@ def _delete_one_pod(storage: Storage, namespace: str, jobset: str) -> None:
                 storage.delete(PODS, namespace, pod["metadata"]["name"])
 
 
-def _with_creation_time(obj: Object, opening: float) -> Object:
-    return {**obj, "metadata": {**obj["metadata"], "creationTimestamp": format_timestamp(opening - 41 * 86400)}}
+def _with_creation_time(obj: Object, opening_time: float) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "creationTimestamp": format_timestamp(opening_time - 41 * 86400)}}

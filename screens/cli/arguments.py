@@ -30,7 +30,7 @@ STEP_KEYS = "step, total, loss, grad_norm, lr, step_time_s, tflops_per_gpu, toke
 
 
 class _RequiredValue:
-    """The default of a field that has to be typed."""
+    """The default value of a field that has to be typed."""
 
 
 class OptionField(NamedTuple):
@@ -41,7 +41,7 @@ class OptionField(NamedTuple):
 
 
 def word(metavar: str | None = None, *, default: Any = _RequiredValue, **given: Any) -> Any:
-    """A positional argument; `given` are keyword arguments of argparse's `add_argument`."""
+    """Declare a positional argument; `given` are keyword arguments of argparse's `add_argument`."""
     optional = {"?": "", "*": ()}.get(given.get("nargs", ""), _RequiredValue)
     default = optional if default is _RequiredValue else default
     if default is not _RequiredValue:
@@ -58,12 +58,12 @@ def option(*flags: str, **given: Any) -> Any:
 
 
 def flag(*flags: str, default: bool = False, **given: Any) -> Any:
-    """An option without a value that sets the field to True, or to False if `default` is True."""
+    """Declare an option without a value, which sets the field to True, or to False if `default` is True."""
     return OptionField(default, ((flags, {"action": "store_false" if default else "store_true", **given}),))
 
 
 def option_of_flags(*choices: Any) -> Any:
-    """A field that several flags set to different values; None if none is given."""
+    """Declare a field that each of several flags sets to another value; None if none is given."""
     return OptionField(None, tuple(typed for each in choices for typed in each.arguments))
 
 
@@ -102,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser, options: type[Options]) -> No
 
 
 def _in_order(options: type[Options]) -> list[str]:
-    """The field names of an options class; an inherited field stands where the last class declares it."""
+    """The field names of an options class in order; an inherited one is where the last class declares it."""
     names: dict[str, None] = {}
     for each in reversed(options.__mro__[:-2]):
         for name in each.__annotations__:
@@ -134,7 +134,7 @@ seconds_of_an_hour = _number_type(float, lambda number: 0 < number <= 3600, "sec
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class _TypedOptions:
-    """Collects the fields of each class of options. A dataclass would cost each command a millisecond a class."""
+    """The base of options classes, which collects their fields; a dataclass would cost a millisecond each."""
 
     fields: ClassVar[Mapping[str, OptionField]] = {}
 
@@ -189,11 +189,7 @@ class Options(_TypedOptions):
         help="the same seed gives the same run of the practice cluster",
     )
     kubeconfig: Path | None = option(
-        "--kubeconfig",
-        type=Path,
-        metavar="FILE",
-        group="cluster",
-        help="instead of $KUBECONFIG or ~/.kube/config",
+        "--kubeconfig", type=Path, metavar="FILE", group="cluster", help="instead of $KUBECONFIG or ~/.kube/config"
     )
     context: str = option("--context", metavar="C", group="cluster", help="instead of the kubeconfig's current one")
     namespace: str = option("-n", "--namespace", metavar="N", group="cluster", help="instead of the context's")

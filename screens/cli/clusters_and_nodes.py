@@ -150,22 +150,22 @@ async def run_nodepools(options: Options) -> int:
     return 0
 
 
-def _pool_json(facts: PoolStatus) -> dict[str, Any]:
-    pool = facts.pool
+def _pool_json(status: PoolStatus) -> dict[str, Any]:
+    pool = status.pool
     names = ("name", "status", "message", "version", "machine_type", "accelerator", "zones", "reservation",
              "placement", "spot", "flex_start", "queued", "auto_repair", "auto_upgrade", "surge",
              "unavailable")  # fmt: skip
     limits = {"least": pool.least, "most": pool.most} if pool.autoscaling else None
     return {
         **_pick_fields(pool, names),
-        "how": facts.provisioning,
-        "target": facts.target,
-        "ready": facts.ready,
-        "nodes": facts.nodes,
+        "how": status.provisioning,
+        "target": status.target,
+        "ready": status.ready,
+        "nodes": status.nodes,
         "autoscaling": limits,
-        "state": facts.state,
-        "sentences": facts.sentences,
-        "operations": [each.name for each in facts.operations],
+        "state": status.state,
+        "sentences": status.sentences,
+        "operations": [each.name for each in status.operations],
     }
 
 
@@ -214,9 +214,9 @@ async def run_resize(options: ResizeOptions) -> int:
     return 1 if begun.error else 0
 
 
-def _resize_question(options: ResizeOptions, facts: PoolStatus, limits: tuple[int, int] | None) -> str:
+def _resize_question(options: ResizeOptions, status: PoolStatus, limits: tuple[int, int] | None) -> str:
     if limits is None:
-        now = facts.target if facts.target is not None else facts.nodes
+        now = status.target if status.target is not None else status.nodes
         return f"Resize {options.pool} from {now} to {options.nodes} nodes?"
     if limits == (0, 0):
         return f"Turn autoscaling of {options.pool} off?"
@@ -257,7 +257,7 @@ def until_done() -> Any:
 
 
 async def run_cordon(options: UncordonOptions) -> int:
-    """Cordon or uncordon each node; the first that is not there ends it before anything is changed."""
+    """Cordon or uncordon the named nodes; if one does not exist, nothing is changed."""
     on = options.command == "cordon"
     reason = options.reason if isinstance(options, CordonOptions) else ""
     async with open_session(options, ("nodes", "pods")) as session:
@@ -267,11 +267,11 @@ async def run_cordon(options: UncordonOptions) -> int:
             changes = node.cordoned != on or bool(reason and reason != node.cordon_reason)
             try:
                 if changes and not options.dry_run:
-                    await session.watch.cordon(node.name, on=on, reason=reason)
+                    await session.watch.cordon(node.name, is_cordoned=on, reason=reason)
             except ConsoleError as error:
                 code = code or print_error(error)
                 continue
-            items.append(fields := _cordon_json(session, node, on=on, changes=changes, reason=reason))
+            items.append(fields := _cordon_json(session, node, is_cordoned=on, changes=changes, reason=reason))
             if not options.json:
                 print_line(_cordon_line(fields, dry_run=options.dry_run))
         if options.json:
@@ -287,13 +287,13 @@ def _find_node(session: Session, name: str) -> Node:
     return node
 
 
-def _cordon_json(session: Session, node: Node, *, on: bool, changes: bool, reason: str) -> dict[str, Any]:
+def _cordon_json(session: Session, node: Node, *, is_cordoned: bool, changes: bool, reason: str) -> dict[str, Any]:
     pods = sorted(pod.name for pod in session.fleet.pods_by_node.get(node.name, ()) if not pod.finished and pod.gpus)
     return {
         "node": node.name,
-        "cordoned": on,
+        "cordoned": is_cordoned,
         "changed": changes,
-        "reason": (reason or node.cordon_reason) if on else "",
+        "reason": (reason or node.cordon_reason) if is_cordoned else "",
         "gpus": node.gpus,
         "gpus_used": session.fleet.gpus_used.get(node.name, 0),
         "pods": pods,

@@ -184,7 +184,7 @@ def parse_command_line(argv: list[str] | None = None) -> Options:
 
 
 class CommandParser:
-    """A lazy parser of one command: it is built, and its module imported, on first use."""
+    """The parser of one command, which is built, and its module imported, on first use."""
 
     def __init__(self, *, command: str, **given: Any) -> None:
         self._command, self._given = command, given
@@ -208,7 +208,7 @@ def _about_command(name: str) -> dict[str, Any]:
 
 
 class _GroupedHelpFormatter(argparse.HelpFormatter):
-    """Omits argparse's flat list of commands; the help shows them in groups."""
+    """Formats the help without argparse's flat list of commands, which follow in groups."""
 
     def _iter_indented_subactions(self, action: argparse.Action) -> Iterator[argparse.Action]:  # type: ignore[override]
         return iter(())
@@ -244,7 +244,7 @@ def whole_parser() -> argparse.ArgumentParser:
 
 
 def parser_of_line(line: str) -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
-    """The parser with the commands that a line names, and the arguments that these and `a4` itself take."""
+    """(parser with the commands that a line names, arguments that these and `a4` itself take)."""
     parser = whole_parser()
     actions = [*parser._actions]
     for commands in actions:
@@ -258,7 +258,7 @@ def parser_of_line(line: str) -> tuple[argparse.ArgumentParser, list[argparse.Ac
 
 
 class _VersionAction(argparse.Action):
-    """Determines the version only on demand, since it asks git for the commit."""
+    """Prints the version, which is found out only now, as that asks git for the commit."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from console.assets import release_name

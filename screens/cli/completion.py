@@ -78,8 +78,8 @@ def _completer(action: argparse.Action) -> Callable[..., Collection[str]]:
     return found
 
 
-def _cluster_names(given: dict[str, Any], kind: str) -> list[str]:
-    if given.get("demo"):
+def _cluster_names(names: dict[str, Any], kind: str) -> list[str]:
+    if names.get("demo"):
         return []  # the practice cluster would start first
     found: list[str] = []
 
@@ -88,9 +88,9 @@ def _cluster_names(given: dict[str, Any], kind: str) -> list[str]:
 
         from console.kube.completion_names import object_names
 
-        context, namespace, job = (given.get(each, "") for each in ("context", "namespace", "job"))
+        context, namespace, job = (names.get(each, "") for each in ("context", "namespace", "job"))
         with suppress(ConsoleError, OSError, msgspec.MsgspecError):
-            found.extend(asyncio.run(object_names(given.get("kubeconfig"), context, namespace, kind, job)))
+            found.extend(asyncio.run(object_names(names.get("kubeconfig"), context, namespace, kind, job)))
 
     # Not a timeout of asyncio: the look-up of a host's name cannot be ended, and this process ends without it.
     asking = Thread(target=ask, daemon=True)

@@ -73,7 +73,7 @@ async def run_exec(options: ExecOptions) -> int:
 
 
 async def run_in_many(session: Session, ranks: tuple[PodSlot, ...], options: ExecOptions) -> int:
-    """Run the program in these ranks and print the outputs as requested; returns the worst exit code."""
+    """Run the program in these ranks and print their outputs; returns the worst exit code."""
     on_terminal = sys.stdout.isatty()
     by_line = options.lines or not (options.json or options.grouped or on_terminal)
     lines = RankOutputPrinter(max((rank.number for rank in ranks), default=0))
@@ -91,10 +91,10 @@ async def run_in_many(session: Session, ranks: tuple[PodSlot, ...], options: Exe
         ranks,
         options.argv,
         container=options.container,
-        at_once=options.at_once,
+        concurrency=options.at_once,
         limit=options.limit or 60.0,
         on_output=lines.add if by_line else lambda *_: None,
-        ended=ended,
+        on_end=ended,
     )
     show_progress("")
     if options.json:
@@ -262,7 +262,7 @@ async def run_nccl_quick(options: NcclQuickOptions) -> int:
     if options.json:
         print_results_json(reading)
     else:
-        printer.more(reading, ended=True)
+        printer.more(reading, has_ended=True)
     if not any(each.rows for each in reading.nccl):
         raise Unreadable(f"The test in pod {rank.number} of {options.job} printed no row.", "a4 exec shows its output.")
     return int(not reading.is_well)
@@ -277,10 +277,7 @@ class ExecOptions(PodOptions):
         "--at-once", type=positive, metavar="N", default=16, help="pods at the same time (default: 16)"
     )
     limit: float | None = option(
-        "--limit",
-        type=seconds_of_a_day,
-        metavar="SECONDS",
-        help="give a pod up after that (of many: 60 unless given)",
+        "--limit", type=seconds_of_a_day, metavar="SECONDS", help="give a pod up after that (of many: 60 unless given)"
     )
     lines: bool = flag("--lines", apart="shown", help="each line after its pod, as it comes")
     grouped: bool = flag("--grouped", apart="shown", help="equal outputs once, with their pods")

@@ -92,12 +92,12 @@ async def run_copies(session: Session, copies: list[PlannedCopy], job: str, opti
     """Copy, a few at a time; a failure in one rank is reported and the others continue."""
     room = asyncio.Semaphore(MAX_CONCURRENT_COPIES)
     ended: dict[int, CopyReport | ConsoleError] = {}
-    with progress_bars(len(copies), shown=sys.stderr.isatty() and not options.json) as bar:
+    with progress_bars(len(copies), is_shown=sys.stderr.isatty() and not options.json) as bar:
 
-        async def run_one(number: int, each: PlannedCopy) -> None:
+        async def run_one(number: int, copy: PlannedCopy) -> None:
             async with room:
                 try:
-                    ended[number] = await run_copy(session, each, job, options, bar(pod_words(each.rank, job)))
+                    ended[number] = await run_copy(session, copy, job, options, bar(pod_words(copy.rank, job)))
                 except ConsoleError as error:
                     if len(copies) == 1:
                         raise
@@ -127,8 +127,8 @@ async def run_copy(session: Session, each: PlannedCopy, job: str, options: CpOpt
         pod.namespace,
         pod.name,
         container=container_of(pod, options.container),
-        where=pod_words(each.rank, job),
-        way=CopyMethod(options.by) if options.by else None,
+        folder=pod_words(each.rank, job),
+        method=CopyMethod(options.by) if options.by else None,
     )
     copy = copies.fetch if each.fetch else copies.send
     return await copy(each.source, each.target, progress=progress)
@@ -157,9 +157,9 @@ def report_summary(report: CopyReport) -> str:
 
 
 @contextmanager
-def progress_bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Listener]]:
+def progress_bars(number: int, *, is_shown: bool) -> Iterator[Callable[[str], Listener]]:
     """Progress bars of copies on a terminal; the yielded function returns a listener for a name."""
-    if not shown:
+    if not is_shown:
         yield lambda _: lambda _: None
         return
     from rich.console import Console
@@ -187,22 +187,22 @@ def progress_bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Liste
         yield begin
 
 
-async def copies_of(session: Session, place: RemotePath, container: str) -> tuple[PodSlot, ContainerCopies]:
-    if place.is_all_ranks:
+async def copies_of(session: Session, remote: RemotePath, container: str) -> tuple[PodSlot, ContainerCopies]:
+    if remote.is_all_ranks:
         raise BadInput("One pod at a time.", "a4 exec JOB --all -- ls PATH lists a folder of them all.")
-    rank = find_pod_slot(session.fleet, session.namespace, place.job, place.rank)
-    pod = running_pod(rank, place.job, "its files are gone")
+    rank = find_pod_slot(session.fleet, session.namespace, remote.job, remote.rank)
+    pod = running_pod(rank, remote.job, "its files are gone")
     container = container_of(pod, container)
     return rank, session.copies.for_container(
-        pod.namespace, pod.name, container=container, where=pod_words(rank, place.job)
+        pod.namespace, pod.name, container=container, folder=pod_words(rank, remote.job)
     )
 
 
-async def list_folder(place: RemotePath, options: Options, container: str) -> int:
+async def list_folder(remote: RemotePath, options: Options, container: str) -> int:
     """Print a folder of a rank and its disk usage; returns 1 if something could not be read."""
     async with open_session(options, JOB_KINDS) as session:
-        rank, files = await copies_of(session, place, container)
-        found = await files.list_folder(place.path)
+        rank, files = await copies_of(session, remote, container)
+        found = await files.list_folder(remote.path)
     if options.json:
         fields = asdict(found)
         place_and_items = {"place": fields.pop("path"), "items": fields.pop("entries")}

@@ -31,7 +31,7 @@ MAX_NAMED_VICTIMS = 5  # that are named
 
 
 async def run_forecast(options: ForecastOptions) -> int:
-    async with open_session(options, JOB_KINDS, brief=True, only={"pods": gpu_pods}) as session:
+    async with open_session(options, JOB_KINDS, is_brief=True, selectors={"pods": gpu_pods}) as session:
         fleet, forecasts = session.fleet, session.forecasts
         await session.launch.recorder.update_open_runs()  # how long runs took that ended while no console was open
         starts = await expected_starts(session)
@@ -83,15 +83,15 @@ async def run_forecast(options: ForecastOptions) -> int:
     return 0
 
 
-def _iter_footnotes(fleet: Fleet, promises: Sequence[RecordedWindow]) -> Iterator[str]:
+def _iter_footnotes(fleet: Fleet, windows: Sequence[RecordedWindow]) -> Iterator[str]:
     if fleet.kueue.note:
         yield f"{fleet.kueue.note}."
-    if (past := score(promises)).judged:
+    if (past := score(windows)).judged:
         yield f"Of {past.judged} earlier windows {past.held} held the start (a4 forecast --record)."
 
 
 def _rule_versions(fleet: Fleet) -> dict[str, str | None]:
-    """The Kueue version of the cluster (None if unknown) and the version whose rules the forecast applies."""
+    """The cluster's Kueue version (None if unknown), and the one whose rules the forecast follows."""
     return {"kueue": fleet.kueue.number or None, "rules": f"0.{fleet.kueue.rules}"}
 
 
@@ -102,12 +102,12 @@ def _not_waiting_error(fleet: Fleet, namespace: str, name: str) -> NotFound:
     return NotFound(f"{name} waits in no queue of namespace {namespace}.", f"a4 why {name}")
 
 
-def _print_record(promises: Sequence[RecordedWindow], *, as_json: bool) -> int:
-    total = score(promises)
+def _print_record(windows: Sequence[RecordedWindow], *, as_json: bool) -> int:
+    total = score(windows)
     if as_json:
-        items = [structs.asdict(each) | {"held": each.held if each.judged else None} for each in promises]
+        items = [structs.asdict(each) | {"held": each.held if each.judged else None} for each in windows]
         print_json({"kind": "forecast-record", **structs.asdict(total), "items": items})
-    elif not promises:
+    elif not windows:
         print_line("No window has been told yet: a4 forecast -A tells and keeps them.")
     else:
         off = total.median_error
@@ -126,7 +126,7 @@ def _print_record(promises: Sequence[RecordedWindow], *, as_json: bool) -> int:
                 clock(each.started) or "-",
                 "yes" if each.held else "no" if each.judged else "open",
             )
-            for each in reversed(promises)
+            for each in reversed(windows)
         ]
         print_table(("JOB", "NAMESPACE", "FORECAST", "FROM", "TO", "STARTED", "HELD"), rows)
     return 0
@@ -155,7 +155,7 @@ async def run_what_if(options: WhatIfOptions) -> int:
     )
     if changes == Changes():
         raise BadInput("Nothing to try.", "Name a change, as in a4 whatif --submit a4:32; a4 whatif --help has all.")
-    async with open_session(options, JOB_KINDS, brief=True, only={"pods": gpu_pods}) as session:
+    async with open_session(options, JOB_KINDS, is_brief=True, selectors={"pods": gpu_pods}) as session:
         fleet = session.fleet
         missing = unread_kinds(JOB_KINDS, fleet)
         classes = await session.priority_classes(changes.priority_classes)
@@ -181,14 +181,14 @@ async def run_what_if(options: WhatIfOptions) -> int:
     return 0
 
 
-def result_lines(found: WhatIf, fleet: Fleet) -> list[str]:
+def result_lines(outcome: WhatIf, fleet: Fleet) -> list[str]:
     rows = [
         (each.job, each.namespace, each.queue, f"{each.gpus}", _describe_consequence(each))
-        for each in found.consequences
+        for each in outcome.consequences
     ]
-    quota = [(each.queue, each.flavor, f"{each.now}", f"{each.then}") for each in found.free]
+    quota = [(each.queue, each.flavor, f"{each.now}", f"{each.then}") for each in outcome.free]
     machines = dict.fromkeys(
-        (each.flavor, _machine_words(each.machines_now), _machine_words(each.machines_then)) for each in found.free
+        (each.flavor, _machine_words(each.machines_now), _machine_words(each.machines_then)) for each in outcome.free
     )
     return [
         "Nothing is changed on the cluster. If it were, now:",
@@ -197,42 +197,42 @@ def result_lines(found: WhatIf, fleet: Fleet) -> list[str]:
             if rows
             else ["No job would start, stop or wait that does not already."]
         ),
-        *(f"Lost of {each.job}: {each.lost}." for each in found.consequences if each.lost),
+        *(f"Lost of {each.job}: {each.lost}." for each in outcome.consequences if each.lost),
         "",
         *table_lines(("QUEUE", "FLAVOR", ">QUOTA FREE NOW", ">QUOTA FREE THEN"), quota),
         "",
         *table_lines(("FLAVOR", ">GPUS FREE NOW", ">GPUS FREE THEN"), list(machines)),
-        *(f"{note[0].upper()}{note[1:]}." for note in (*found.notes, fleet.kueue.note) if note),
-        *([_victim_words(found.next_victims)] if found.next_victims else []),
+        *(f"{note[0].upper()}{note[1:]}." for note in (*outcome.notes, fleet.kueue.note) if note),
+        *([_victim_words(outcome.next_victims)] if outcome.next_victims else []),
     ]
 
 
-def _victim_words(found: NextVictims) -> str:
-    names = [name for _, name in found.victims]
+def _victim_words(victims: NextVictims) -> str:
+    names = [name for _, name in victims.victims]
     more = f" and {len(names) - MAX_NAMED_VICTIMS} more" if len(names) > MAX_NAMED_VICTIMS else ""
     who = f"{', then '.join(names[:MAX_NAMED_VICTIMS])}{more}"
-    where = f"in queue {found.queue}, where {found.job} waits"
-    return f"For more jobs of priority {found.priority} {where}, Kueue would preempt first {who}."
+    where = f"in queue {victims.queue}, where {victims.job} waits"
+    return f"For more jobs of priority {victims.priority} {where}, Kueue would preempt first {who}."
 
 
 def _machine_words(gpus: int | None) -> str:
     return "not known" if gpus is None else f"{gpus}"
 
 
-def _describe_consequence(each: Consequence) -> str:
-    match each.what:
+def _describe_consequence(consequence: Consequence) -> str:
+    match consequence.what:
         case "preempted":
-            return f"preempted for {each.by}, waits at position {each.position}"
+            return f"preempted for {consequence.by}, waits at position {consequence.position}"
         case "waits":
-            return f"waits at position {each.position}" if each.position else "waits: its queue is closed"
+            return f"waits at position {consequence.position}" if consequence.position else "waits: its queue is closed"
         case "never starts":
-            return f"never starts: queue {each.queue} can have {each.most} GPUs at most"
+            return f"never starts: queue {consequence.queue} can have {consequence.most} GPUs at most"
         case "leaves":
-            return f"loses its machines, waits at position {each.position}"
+            return f"loses its machines, waits at position {consequence.position}"
         case "moves":
             return "starts again on other machines"
         case _:
-            return each.what
+            return consequence.what
 
 
 class ForecastOptions(Options):

@@ -51,9 +51,9 @@ async def run_hang(options: HangOptions) -> int:
         # What is asked of one process needs no dump of all ranks.
         agreed = bool(wanted or options.bundle) and await _may_dump(doubt, options)
         if options.install:
-            await _install_pyspy(session, options, recorder=agreed)
+            await _install_pyspy(session, options, reads_recorder=agreed)
         report = await session.inspector.inspect_job(
-            session.namespace, options.job, all_stacks=options.all, recorder=agreed
+            session.namespace, options.job, all_stacks=options.all, reads_recorder=agreed
         )
         if wanted and not options.json:
             for line in format_report(report, stacks=options.all):
@@ -94,7 +94,7 @@ async def _write_bundle(session: Session, report: HangReport | SlowReport, file:
 
 
 async def _why_not_own(session: Session, job: str) -> str:
-    """The reason to ask before inspecting a job: another owner, or running well. NotFound if no pod runs."""
+    """A reason to ask before a job is inspected: it is another's, or runs well. NotFound if no pod runs."""
     await session.wait_until_listed(*JOB_KINDS)
     jobset = find_job(session.fleet, session.namespace, job)
     session.watch.connection_for_change(f"inspect {job}")
@@ -114,8 +114,8 @@ async def _may_dump(doubt: str, options: HangOptions | SlowOptions) -> bool:
     return await confirm([f"{doubt}.", DUMPS_HALT], f"Ask the flight recorders of {options.job}?")
 
 
-async def _install_pyspy(session: Session, options: HangOptions, *, recorder: bool) -> None:
-    before = await session.inspector.inspect_job(session.namespace, options.job, recorder=recorder)
+async def _install_pyspy(session: Session, options: HangOptions, *, reads_recorder: bool) -> None:
+    before = await session.inspector.inspect_job(session.namespace, options.job, reads_recorder=reads_recorder)
     missing = [pod.pod for pod in before.without_py_spy]
     if not missing:
         return
@@ -138,7 +138,7 @@ async def _record_process(session: Session, report: HangReport, options: HangOpt
 
 
 def find_process(report: HangReport, rank: int | None) -> TracedProcess:
-    """The process of that rank; without a number, of the first suspect."""
+    """The process of a rank; without a rank, of the first suspect."""
     if rank is None:
         groups = report.suspects or report.groups
         if not groups:
@@ -165,7 +165,11 @@ async def run_slow(options: SlowOptions) -> int:
             seconds = options.seconds or seconds_to_ask(await _step_time(session, options.job))
             ended.callback(asyncio.create_task(_count_down(seconds), name="slow:progress").cancel)
             report = await session.inspector.find_slow_ranks(
-                session.namespace, options.job, seconds, recorder=recorder, most=options.seconds or MAX_ASKED_SECONDS
+                session.namespace,
+                options.job,
+                seconds,
+                reads_recorder=recorder,
+                max_seconds=options.seconds or MAX_ASKED_SECONDS,
             )
             if options.bundle:
                 await _write_bundle(session, report, options.bundle)
@@ -205,10 +209,7 @@ async def _step_time(session: Session, name: str) -> float | None:
 class SlowOptions(Options):
     job: str = word("JOB")
     seconds: float | None = option(
-        "--seconds",
-        type=seconds_of_an_hour,
-        metavar="S",
-        help="ask for so long (default: for 12 steps, 10 to 300 s)",
+        "--seconds", type=seconds_of_an_hour, metavar="S", help="ask for so long (default: for 12 steps, 10 to 300 s)"
     )
     recorder: bool = flag(
         "--recorder",
@@ -232,10 +233,7 @@ class HangOptions(Options):
     install: bool = flag("--install", help="install py-spy (pip) in pods that lack it, first")
     all: bool = flag("--all", help="ask every rank for its stack, and print them, not one of each group")
     rank: int | None = option(
-        "--rank",
-        type=count,
-        metavar="R",
-        help="a process's RANK, for --record and --proc (default: who stands out)",
+        "--rank", type=count, metavar="R", help="a process's RANK, for --record and --proc (default: who stands out)"
     )
     record: float = option(
         "--record",

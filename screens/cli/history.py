@@ -79,19 +79,19 @@ async def run_history(options: HistoryOptions) -> int:
     return code
 
 
-async def runs_of(kept: RunHistory, recipe: str) -> tuple[RunRecord, ...]:
+async def runs_of(run_history: RunHistory, recipe: str) -> tuple[RunRecord, ...]:
     """Runs of a recipe, by name or code (W03); all runs if it is empty."""
     if not recipe:
-        return await kept.list_runs()
-    found = await kept.list_runs(recipe)
-    return found or await kept.list_runs(load_catalog().find_recipe(recipe).id)
+        return await run_history.list_runs()
+    found = await run_history.list_runs(recipe)
+    return found or await run_history.list_runs(load_catalog().find_recipe(recipe).id)
 
 
 @asynccontextmanager
 async def open_history(
     options: Options, *, read_logs: bool = False
 ) -> AsyncIterator[tuple[RunHistory, Callable[[], Awaitable[str]], Mapping[int, JobHealth]]]:
-    """The run history with open runs updated, the account's name, and the health of jobs that run."""
+    """(run history with open runs updated, function for the account's name, health of running jobs)."""
     try:
         async with open_session(options, ()) as session:
             history = session.launch.runs.history
@@ -111,7 +111,7 @@ async def open_history(
 
 
 async def complete(session: Session, *, read_logs: bool = False) -> Mapping[int, JobHealth]:
-    """Complete the records of open runs and read their jobs' health; warn if the cluster does not answer."""
+    """The health by number of runs whose jobs run, whose records are completed; a warning if the cluster is silent."""
     healths: dict[int, JobHealth] = {}
     try:
         watching = await Session.open(session.watch.settings, kinds=JOB_KINDS)
@@ -129,7 +129,7 @@ async def complete(session: Session, *, read_logs: bool = False) -> Mapping[int,
 
 
 async def _read_healths(session: Session) -> dict[int, JobHealth]:
-    """The states of the jobs of open runs, by the ends of their logs, the same as in `a4 jobs`."""
+    """The health of the jobs of open runs by run number, from the ends of their logs as in `a4 jobs`."""
     fleet, server = session.fleet, session.watch.server
     runs = [run for run in await session.launch.runs.list_runs() if run.open and run.server == server]
     jobs = [(run, jobset) for run in runs if (jobset := fleet.jobsets.get(run.key)) and is_run_of_job(run, jobset)]
@@ -145,9 +145,9 @@ def as_item(run: RunRecord, now: float) -> dict[str, Any]:
     return {**known, "state": run.state, "why": run.reason, "seconds": run.seconds(now)}
 
 
-def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int:
+def show_run(run: RunRecord, records: Sequence[RunRecord], *, as_json: bool) -> int:
     """Print one run: facts, values, and differences from the last successful one."""
-    before = last_success(runs, run)
+    before = last_success(records, run)
     now = SERVER_CLOCK.now()
     if as_json:
         differences = compare_values(before, run) if before else ()
@@ -177,18 +177,18 @@ def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int
     return 0
 
 
-def show_difference(before: RunRecord, after: RunRecord, *, as_json: bool) -> int:
-    found = compare_values(before, after)
+def show_difference(old_run: RunRecord, new_run: RunRecord, *, as_json: bool) -> int:
+    found = compare_values(old_run, new_run)
     if as_json:
-        print_json({"before": before.number, "after": after.number, "differences": found})
+        print_json({"before": old_run.number, "after": new_run.number, "differences": found})
         return 0
-    names = f"{before.name} (run {before.number}, {before.outcome})", f"{after.name} (run {after.number})"
+    names = f"{old_run.name} (run {old_run.number}, {old_run.outcome})", f"{new_run.name} (run {new_run.number})"
     if not found:
         print_line(f"{names[1]} has the same values as {names[0]}.")
         return 0
     print_line(f"{names[1]} against {names[0]}:")
     rows = [(each.path, value_or_default(each.before), value_or_default(each.after)) for each in found]
-    print_table(("VALUE", f"RUN {before.number}", f"RUN {after.number}"), rows)
+    print_table(("VALUE", f"RUN {old_run.number}", f"RUN {new_run.number}"), rows)
     return 0
 
 
@@ -197,8 +197,8 @@ def value_or_default(text: str | None) -> str:
     return "(default)" if text is None else one_line(text)
 
 
-async def delete_runs(kept: RunHistory, runs: Sequence[RunRecord], options: HistoryOptions) -> int:
-    wanted = [require_run(runs, word) for word in options.forgotten]
+async def delete_runs(run_history: RunHistory, records: Sequence[RunRecord], options: HistoryOptions) -> int:
+    wanted = [require_run(records, word) for word in options.forgotten]
     if going := await _running_runs(options, [run for run in wanted if run.open]):
         names = ", ".join(dict.fromkeys(run.name for run in going))
         raise Conflict(
@@ -206,20 +206,20 @@ async def delete_runs(kept: RunHistory, runs: Sequence[RunRecord], options: Hist
             f"a4 stop {going[0].name} ends it.",
         )
     chosen = {run.number for run in wanted}
-    gone = await kept.delete_runs(sorted(chosen))
+    gone = await run_history.delete_runs(sorted(chosen))
     report = {"forgotten": sorted(chosen) if gone else []}
     print_result(options.json, report, f"Forgot {wording.count(gone, 'run')}.")
     return 0 if gone else 1
 
 
-async def _running_runs(options: HistoryOptions, runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
+async def _running_runs(options: HistoryOptions, records: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
     """The runs whose job still runs in the connected cluster."""
-    if not runs:
+    if not records:
         return ()
     with suppress(ConsoleError):
         async with open_session(options, JOB_KINDS) as session:
             fleet = await session.wait_until_listed(*JOB_KINDS)
-            return running_runs(runs, fleet.jobsets, session.watch.server)
+            return running_runs(records, fleet.jobsets, session.watch.server)
     return ()
 
 
@@ -256,9 +256,9 @@ async def run_ledger(options: LedgerOptions) -> int:
     return 0
 
 
-def _group_runs(runs: Iterable[RunRecord], by: str, now: float) -> Rows:
+def _group_runs(records: Iterable[RunRecord], by: str, now: float) -> Rows:
     found: Rows = {}
-    for run in runs:
+    for run in records:
         cost = run.ledger(now)
         nodes = decode_seen_time(run.seen).nodes if by == "node" else ()
         if nodes and run.gpus % len(nodes) == 0:
@@ -270,19 +270,19 @@ def _group_runs(runs: Iterable[RunRecord], by: str, now: float) -> Rows:
     return dict(sorted(found.items(), key=lambda each: -sum(cost.allocated for cost in each[1])))
 
 
-def ledger_json(cost: Ledger) -> dict[str, Any]:
+def ledger_json(ledger: Ledger) -> dict[str, Any]:
     """A ledger as JSON, in GPU-seconds."""
-    boxes = {str(box).replace(" ", "_"): cost.boxes.get(box, 0) / 1000 for box in LedgerBox}
-    return {"gpus": cost.gpus, "allocated_gpu_seconds": cost.allocated / 1000, "gpu_seconds": boxes}
+    boxes = {str(box).replace(" ", "_"): ledger.boxes.get(box, 0) / 1000 for box in LedgerBox}
+    return {"gpus": ledger.gpus, "allocated_gpu_seconds": ledger.allocated / 1000, "gpu_seconds": boxes}
 
 
-def _print_groups(title: str, rows: Rows, ledgers: dict[str, Ledger], runs: int, me: str) -> None:
+def _print_groups(title: str, rows: Rows, ledgers: dict[str, Ledger], run_count: int, me: str) -> None:
     total = sum_ledgers(ledgers.values())
     used = [box for box in LedgerBox if total.boxes.get(box)]
     cells = [
         [
             OWN_NAME if me and name == me else name,
-            str(len(rows[name]) if name in rows else runs),
+            str(len(rows[name]) if name in rows else run_count),
             hours_words(cost.allocated),
             *(hours_words(cost.boxes.get(box, 0)) if box is LedgerBox.QUEUED else shares.get(box, "─") for box in used),
         ]
@@ -324,10 +324,7 @@ def _write_csv(title: str, rows: Iterable[tuple[str, int, Ledger]]) -> None:
 class HistoryOptions(Options):
     recipe: str = word("RECIPE", nargs="?", help="only runs of this one; a run's number or name: that run")
     run: str = option(
-        "--show",
-        metavar="RUN",
-        apart="what",
-        help="one run: its values, and what differs from the last successful one",
+        "--show", metavar="RUN", apart="what", help="one run: its values, and what differs from the last successful one"
     )
     diff: tuple[str, ...] = option(
         "--diff", nargs=2, metavar=("RUN", "RUN"), default=(), apart="what", help="values in which two runs differ"

@@ -29,7 +29,7 @@ _VALID_NAME = lazy_pattern(r"[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?")  # of a job, 
 
 
 def selectors_of_job(name: str) -> Selectors | None:
-    """Selectors of one job and its pods, or of pod/NAME, of all namespaces; None for what is no name."""
+    """Selectors for one job and its pods, or for pod/NAME, in all namespaces; None if `name` is not a name."""
     pod = name.removeprefix("pod/")
     if not _VALID_NAME.fullmatch(pod):
         return None
@@ -39,15 +39,15 @@ def selectors_of_job(name: str) -> Selectors | None:
     return {"jobsets": by_name, "pods": {"labelSelector": f"jobset.sigs.k8s.io/jobset-name={name}"}}
 
 
-def running_pod(slot: PodSlot, job: str, what: str) -> Pod:
+def running_pod(slot: PodSlot, job: str, subject: str) -> Pod:
     """The rank's running pod; NotFound says why there is none."""
     name = pod_words(slot, job).capitalize()
     if slot.pod is None:
         raise NotFound(f"{name} is not there.", f"Why: a4 why {job}")
     if slot.pod.finished:
-        raise NotFound(f"{name} has ended ({slot.pod.status}): {what}.", HINT_AFTER_THE_END)
+        raise NotFound(f"{name} has ended ({slot.pod.status}): {subject}.", HINT_AFTER_THE_END)
     if slot.pod.phase != "Running":
-        raise NotFound(f"{name} does not run yet ({slot.pod.status}): {what}.", "Why: a4 pods --json")
+        raise NotFound(f"{name} does not run yet ({slot.pod.status}): {subject}.", "Why: a4 pods --json")
     return slot.pod
 
 
@@ -56,7 +56,7 @@ def pod_words(slot: PodSlot, job: str) -> str:
 
 
 def pod_index_json(slot: PodSlot) -> dict[str, Any]:
-    """The rank's pod as JSON; `rank` is an older name of `pod_index`."""
+    """The pod index of a rank as JSON, also under the older name `rank`."""
     return {"pod_index": slot.number, "rank": slot.number, "pod": slot.name}
 
 
@@ -72,7 +72,7 @@ def chosen_ranks(fleet: Fleet, namespace: str, job: str, text: str) -> tuple[Pod
 
 
 def container_of(pod: Pod, wanted: str) -> str:
-    """The requested container, else the main one, with a note on the others."""
+    """The requested container, else the main one, in which case the others are named on standard error."""
     running = [each.name for each in pod.containers if each.state == "running"]
     if wanted:
         if wanted not in [each.name for each in pod.containers]:
@@ -119,19 +119,19 @@ def alarm_line(alarm: Alarm, watch: WatchedCluster) -> str:
     return f"{alarm.job}: {alarm.kind.label}: {format_alarm(alarm, watch)}"
 
 
-async def print_alarms(session: Session, name: str, watched: JobMonitor) -> None:
+async def print_alarms(session: Session, name: str, monitor: JobMonitor) -> None:
     """Print each alarm of a job as it begins, until its log has been read; a failure is reported as its state."""
     from console.metrics.alarm import ALARM_GLYPH, AlarmKind, format_alarm
 
     printed = 0
     while True:
-        over = watched.trouble is not None or watched.complete
-        for alarm in watched.watch.alarms[printed:]:
+        over = monitor.trouble is not None or monitor.complete
+        for alarm in monitor.watch.alarms[printed:]:
             if alarm.kind is not AlarmKind.FAILED:
                 warn(f"{name}: {ALARM_GLYPH} {alarm.kind.label}: {format_alarm(alarm, session.watch)}")
-        printed = len(watched.watch.alarms)
+        printed = len(monitor.watch.alarms)
         if over:
-            if watched.trouble is not None:
-                warn(f"{name} is not watched for alarms: {watched.trouble}")
+            if monitor.trouble is not None:
+                warn(f"{name} is not watched for alarms: {monitor.trouble}")
             return
         await asyncio.sleep(ALARM_POLL_SECONDS)

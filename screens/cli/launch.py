@@ -94,12 +94,12 @@ async def run_values(options: ValuesOptions) -> int:
 async def run_launch(options: LaunchOptions) -> int:
     """Launch a recipe or preview it; `--wait` follows it to its end."""
     kinds = DRY_RUN_KINDS if options.dry_run else (*LAUNCH_KINDS, *WAIT_KINDS) if options.wait else LAUNCH_KINDS
-    async with open_session(options, kinds, listed=False) as session:
+    async with open_session(options, kinds, waits=False) as session:
         looks = options.show_helm or options.against is not None or options.dry_run
         if not looks:
             session.watch.connection_for_change(f"launch {options.name or options.recipe or options.like or 'a job'}")
         profile = options.profile or ("" if options.no_profile else None)
-        plan = await make_plan(session, options, like=options.like, profile=profile)
+        plan = await make_plan(session, options, like_run=options.like, profile=profile)
         plan = await with_whole_node_names(session, plan)
         if problems := session.launch.catalogue.plan_problems(plan):
             raise BadInput(" ".join(f"{each.path}: {each.message}".removeprefix(": ") for each in problems))
@@ -158,10 +158,10 @@ async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
     """
     shown = False
 
-    def show_waiting(waiting: tuple[str, ...]) -> None:
+    def show_waiting(waiting_names: tuple[str, ...]) -> None:
         nonlocal shown
         if not shown:
-            warn(f"The checks before the launch wait up to {LAUNCH_CHECKS_TIMEOUT:g} s for {', '.join(waiting)}.")
+            warn(f"The checks before the launch wait up to {LAUNCH_CHECKS_TIMEOUT:g} s for {', '.join(waiting_names)}.")
         shown = True
 
     checks = await session.preflight.before_launch(plan, show_waiting)
@@ -178,10 +178,10 @@ async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
 
 
 async def make_plan(
-    session: Session, options: PlanOptions, *, like: str = "", profile: str | None = None
+    session: Session, options: PlanOptions, *, like_run: str = "", profile: str | None = None
 ) -> LaunchPlan:
     """The launch plan for the command-line options, over the values of a profile, an earlier run and files."""
-    run = await session.launch.runs.find_run(like) if like else None
+    run = await session.launch.runs.find_run(like_run) if like_run else None
     texts = [(path, await read_text(path)) for path in options.values]
     variables, word = await session.launch.profiles.place_variables(), options.recipe
     for _, text in texts:
@@ -209,7 +209,7 @@ async def make_plan(
 
 
 async def with_whole_node_names(session: Session, plan: LaunchPlan) -> LaunchPlan:
-    """The plan with full node names in place of the short ones that screens show."""
+    """The plan with the full names of nodes that were given by the short names on screens."""
     given = {path: get_path(plan.values, path) for path in NODE_FIELDS}
     named = {path: found for path, found in given.items() if isinstance(found, list) and found}
     if not named:
@@ -369,11 +369,11 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
     return 1 if state is not JobState.SUCCEEDED else EXIT_ALARM if spoilt else 0
 
 
-async def _wait_until_kept(session: Session, watched: JobMonitor) -> JobSet:
-    """Wait until the program of a job whose pods are kept has ended, as its log tells."""
+async def _wait_until_kept(session: Session, monitor: JobMonitor) -> JobSet:
+    """Wait until the log shows that the program of a job with kept pods has ended; returns the JobSet."""
     while True:
-        job = session.fleet.jobsets.get(watched.key)
-        if job is not None and is_kept(job, watched.progress):
+        job = session.fleet.jobsets.get(monitor.key)
+        if job is not None and is_kept(job, monitor.progress):
             return job
         await asyncio.sleep(ALARM_POLL_SECONDS)
 

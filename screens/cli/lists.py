@@ -61,7 +61,7 @@ def layout_of(name: str) -> ListLayout[Any]:
 
 
 def import_readers() -> tuple[object, ...]:
-    """Import what reads logs and runs and foresees starts, for `open_session`: 25 ms that a list does not wait for."""
+    """Import what reads logs and runs and forecasts starts, for `open_session`: it saves a list 25 ms."""
     from console.launch import service, session_runs
     from console.logs import container_log
     from console.metrics import measure_service
@@ -77,7 +77,7 @@ async def show_list(options: ListOptions) -> int:
     only, of_jobs = SELECTORS_OF_LIST.get(options.command), options.command == "jobs"
     kinds = JOB_KINDS if of_jobs else _kinds_of(layout_of(options.command), starts)
     ahead = import_readers if of_jobs else None
-    async with open_session(options, kinds, listed=not of_jobs, brief=True, only=only, ahead=ahead) as session:
+    async with open_session(options, kinds, waits=not of_jobs, is_brief=True, selectors=only, ahead=ahead) as session:
         if of_jobs:
             namespace = None if options.all_namespaces else session.namespace
             await wait_with_pods(session, lambda: list_pods_of(session, _shown_jobs(session, namespace)))
@@ -141,7 +141,7 @@ def _shown_jobs(session: Session, namespace: str | None) -> list[JobSet]:
 
 
 async def wait_with_pods(session: Session, list_pods: Callable[[], Awaitable[None]]) -> None:
-    """Wait until all kinds are listed, and pods, which are asked for as soon as the JobSets are known."""
+    """Wait until all kinds are listed; the pods' list is requested once the JobSets are known."""
 
     async def wait_for_pods() -> None:
         await session.watch.wait_until_listed("jobsets", timeout=inf, silent=inf)  # what is late is named below
@@ -151,7 +151,7 @@ async def wait_with_pods(session: Session, list_pods: Callable[[], Awaitable[Non
 
 
 async def list_pods_of(session: Session, jobs: Iterable[JobSet]) -> None:
-    """List the pods needed to show these jobs: all pods if a job waits for nodes that others may hold."""
+    """List the pods needed to show these jobs: all pods, if a job waits for nodes that others may hold."""
     jobs = tuple(jobs)
     if not all(each.finished or each.state is JobState.RUNNING for each in jobs):
         await session.watch.select("pods", gpu_pods)
@@ -182,7 +182,7 @@ async def expected_starts(session: Session) -> Mapping[tuple[str, str], Expected
 
 
 async def _with_health(session: Session, fleet: Fleet, rows: list[WorkloadLine]) -> list[WorkloadLine]:
-    """The rows of workloads, completed with their job's health if they hold quota."""
+    """The rows of workloads; those that hold quota get their job's health."""
     from screens.columns.jobs import JobLine
     from screens.columns.live_jobs import with_diagnoses
 
@@ -216,7 +216,7 @@ async def read_progress_of_jobs(session: Session, jobs: Iterable[JobSet]) -> Map
 
 
 def raise_unreadable(layout: ListLayout[Any], fleet: Fleet) -> None:
-    """Raise an error if the list's objects could not be read, which differs from an empty list."""
+    """Raise an error if the list's kind could not be read: that is not an empty list."""
     link = fleet.links.get(layout.kind)
     if link is None or link.state in {WatchState.LIVE, WatchState.LISTING}:
         return
@@ -227,7 +227,7 @@ def raise_unreadable(layout: ListLayout[Any], fleet: Fleet) -> None:
 
 
 def unread_kinds(kinds: tuple[str, ...], fleet: Fleet) -> dict[str, str]:
-    """Kinds that could not be read, whose data is missing in the rows: kind -> reason."""
+    """By kind the reason why it could not be read, so that its data is missing in the rows."""
     return {
         kind: fleet.links[kind].why
         for kind in kinds
@@ -236,8 +236,8 @@ def unread_kinds(kinds: tuple[str, ...], fleet: Fleet) -> dict[str, str]:
     }
 
 
-def print_rows(layout: ListLayout[Any], rows: list[Any], what: str) -> None:
-    print_listing(False, None, layout.columns, rows, f"No {what}.")
+def print_rows(layout: ListLayout[Any], rows: list[Any], subject: str) -> None:
+    print_listing(False, None, layout.columns, rows, f"No {subject}.")
 
 
 class ListOptions(Options):

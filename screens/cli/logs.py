@@ -107,7 +107,7 @@ def _next_batch(lines: AsyncGenerator[list[PodLine], None]) -> asyncio.Future[li
 
 
 async def _more_is_there(coming: asyncio.Future[list[PodLine] | None], log: JobLog, until: float | None) -> bool:
-    """Whether more earlier lines have arrived in time; without `until` waits for the end of the log."""
+    """Whether more earlier lines came before `until`; without it, wait for the log's end."""
     if until is None:
         await asyncio.wait({coming})
         return True
@@ -135,11 +135,11 @@ class LinePrinter:
             sys.stdout.write("".join(map(self._line, lines)))
             sys.stdout.flush()
 
-    def release(self, came: list[PodLine]) -> None:
-        """Does nothing, as no line is held back."""
+    def release(self, new_lines: list[PodLine]) -> None:
+        """Do nothing, as this printer holds no line back."""
 
     def end(self) -> None:
-        """Does nothing, as no line is held back."""
+        """Do nothing, as this printer holds no line back."""
 
     def _format_line(self, line: PodLine) -> str:
         return f"[{line.rank}] {line.text}\n" if self._options.all else f"{line.text}\n"
@@ -150,7 +150,7 @@ class LinePrinter:
 
 
 class CommonLinePrinter:
-    """Prints lines that many ranks share once, when all have printed them or after a delay."""
+    """Prints lines that many ranks print alike only once: when all have printed them, or after a delay."""
 
     def __init__(self, log: JobLog | PreviousLogs, options: LogsOptions) -> None:
         from console.logs.merged_text import CommonLineFinder
@@ -169,23 +169,23 @@ class CommonLinePrinter:
         self._held += [(now, line) for line in self._consensus.lines[self._taken :]]
         self._taken = len(self._consensus.lines)
 
-    def release(self, came: list[PodLine]) -> None:
-        """Print lines that are complete; `came` are all lines just received, empty in a pause."""
+    def release(self, new_lines: list[PodLine]) -> None:
+        """Print lines that are complete; `new_lines` are all lines just received, empty in a pause."""
         if not self._options.follow:
             return
-        self._any = self._any or bool(came)
-        if self._any and not self._caught_up and self._is_caught_up(came):
+        self._any = self._any or bool(new_lines)
+        if self._any and not self._caught_up and self._is_caught_up(new_lines):
             self._caught_up = True
             # Date the earlier lines by their timestamps instead of their arrival.
             ago = SERVER_CLOCK.now() - time.monotonic()
             self._held = sorted(((min(came, line.time - ago), line) for came, line in self._held), key=itemgetter(0))
         self._print_before(time.monotonic() - AGREEMENT_SECONDS)
 
-    def _is_caught_up(self, came: list[PodLine]) -> bool:
-        """Whether all lines from before the start have arrived; until then ranks are out of step."""
+    def _is_caught_up(self, new_lines: list[PodLine]) -> bool:
+        """Whether all old lines have come; until then ranks are at different times."""
         if time.monotonic() > self._until:
-            return all(line.time >= self._began for line in came)
-        return not came and not self._log.coverage.waiting and not self._log.coverage.reconnecting
+            return all(line.time >= self._began for line in new_lines)
+        return not new_lines and not self._log.coverage.waiting and not self._log.coverage.reconnecting
 
     def end(self) -> None:
         self._print_before(float("inf"))
@@ -202,9 +202,9 @@ class CommonLinePrinter:
         sys.stdout.flush()
 
     @staticmethod
-    def _format_json(line: CommonLine, of: int, gaps: Sequence[Gap]) -> str:
+    def _format_json(line: CommonLine, total: int, gaps: Sequence[Gap]) -> str:
         pods, unread = sorted(line.ranks), sorted(line.ranks_unread(gaps))
-        report = {"time": line.time, "text": line.text, "pods": pods, "ranks": pods, "of": of, "not_read": unread}
+        report = {"time": line.time, "text": line.text, "pods": pods, "ranks": pods, "of": total, "not_read": unread}
         return msgspec.json.encode(report).decode()
 
 
@@ -235,22 +235,22 @@ async def print_previous(session: Session, options: LogsOptions, picks: Callable
     return 0
 
 
-def _print_covered_ranks(runs: PreviousLogs, options: LogsOptions) -> None:
+def _print_covered_ranks(previous_logs: PreviousLogs, options: LogsOptions) -> None:
     """Print how many of the job's ranks were covered."""
-    words = f"previous run: {runs.coverage.sentence}"
+    words = f"previous run: {previous_logs.coverage.sentence}"
     if options.json:
-        _print_coverage(words, runs.coverage)
+        _print_coverage(words, previous_logs.coverage)
     elif options.all:
         warn(words)
     reasons: dict[str, list[int]] = {}
-    for rank, why in runs.without:
+    for rank, why in previous_logs.without:
         reasons.setdefault(why, []).append(rank)
     for why, numbers in reasons.items():
         warn(f"{format_pods(*numbers)}: {why}")
 
 
-def _print_coverage(words: str, coverage: Any) -> None:
-    fields = {"words": words, **msgspec.to_builtins(coverage)}
+def _print_coverage(message: str, coverage: Any) -> None:
+    fields = {"words": message, **msgspec.to_builtins(coverage)}
     print_line(msgspec.json.encode({"coverage": fields}).decode())
 
 
@@ -260,13 +260,13 @@ _TIME_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def read_pod_log(session: Session, wanted: LogRequest) -> AsyncGenerator[tuple[str, str], None]:
+def read_pod_log(session: Session, request: LogRequest) -> AsyncGenerator[tuple[str, str], None]:
     from console.logs.container_log import read_text  # without the service of logs
 
-    return read_text(session.watch.current_connection.client, wanted)
+    return read_text(session.watch.current_connection.client, request)
 
 
-async def logs(options: LogsOptions, connect: Connect = open_session, read: PodLogReader = read_pod_log) -> int:
+async def logs(options: LogsOptions, connect: Connect = open_session, reader: PodLogReader = read_pod_log) -> int:
     if options.all and options.rank is not None:
         raise BadInput(f"Both pod {options.rank} and all pods were named.", "Leave one of them out.")
     if options.previous and options.follow:
@@ -276,12 +276,12 @@ async def logs(options: LogsOptions, connect: Connect = open_session, read: PodL
     picks = LineSelection(options)
     only = selectors_of_job(options.job)
     if only and not (options.all or options.previous or picks.needed):
-        async with connect(options, tuple(only), brief=True, only=only) as session:
+        async with connect(options, tuple(only), is_brief=True, selectors=only) as session:
             with suppress(NotFound):  # then there may be what was kept
                 pod = pod_of_rank(session.fleet, session.namespace, options.job, options.rank or 0)
                 hint_at_other_pods(session, options)
-                return await print_one_rank(session, pod, options, read)
-    async with connect(options, JOB_KINDS, brief=not options.follow) as session:
+                return await print_one_rank(session, pod, options, reader)
+    async with connect(options, JOB_KINDS, is_brief=not options.follow) as session:
         if options.previous:
             return await print_previous(session, options, picks)
         async with session.logs.open_job_log(
@@ -298,7 +298,7 @@ async def logs(options: LogsOptions, connect: Connect = open_session, read: PodL
 
 
 def hint_at_other_pods(session: Session, options: LogsOptions) -> None:
-    """Name the pod if none was named: in many frameworks another one prints the steps."""
+    """Print which pod's log is shown if the person named none: in many frameworks another pod prints the steps."""
     job = session.fleet.jobsets.get((session.namespace, options.job))
     pods = len(pod_slots(job, session.fleet)) if job is not None and options.rank is None else 0
     if pods > 1:
@@ -306,7 +306,7 @@ def hint_at_other_pods(session: Session, options: LogsOptions) -> None:
 
 
 def with_existing_pod(log: JobLog, session: Session, options: LogsOptions) -> LogsOptions:
-    """Choose another pod, a failed one if any, if none was named and pod 0 of an ended job has no log."""
+    """The options with another pod, a failed one if any, if pod 0 of an ended job was meant and has no log."""
     job = session.fleet.jobsets.get((session.namespace, options.job))
     if options.all or options.rank is not None or job is None or not job.finished:
         return options
@@ -358,14 +358,14 @@ def others(log: JobLog, name: str, rank: int) -> str:
     return ". ".join(hints)
 
 
-async def print_one_rank(session: Session, pod: Pod, options: LogsOptions, read: PodLogReader) -> int:
+async def print_one_rank(session: Session, pod: Pod, options: LogsOptions, reader: PodLogReader) -> int:
     """Print a rank's log directly from its pod."""
     from console.logs.container_log import LogRequest
 
     wanted, was_open = LogRequest(pod.namespace, pod.name, tail=options.tail, follow=options.follow), False
     draws = options.follow and sys.stdout.isatty()
     # Nobody may read on (`| head`): what it is made of ends one after the other.
-    async with aclosing(read(session, wanted)) as text_blocks:
+    async with aclosing(reader(session, wanted)) as text_blocks:
         async for text, bar in text_blocks:
             if draws and text and was_open:
                 write_to_terminal(sys.stdout, CLEAR_TO_LINE_END)

@@ -62,7 +62,7 @@ MEASURED_KINDS = (*JOB_KINDS, "nodes")
 
 
 async def run_nccl(options: NcclOptions, connect: Connect = open_session) -> int:
-    async with connect(options, MEASURED_KINDS, listed=False) as session:
+    async with connect(options, MEASURED_KINDS, waits=False) as session:
         if options.by_node:
             await session.measures.test_history.load()
             return _print_nodes(session.measures.test_history.nodes, options)
@@ -120,14 +120,14 @@ async def _read_measures(session: Session, name: str) -> JobMeasures:
     return job
 
 
-def _no_results_error(name: str, job: JobMeasures, what: str, called: str) -> ConsoleError:
-    """The error for a job whose log has no results: NotFound, or why the log was not read completely."""
-    _warn_unreadable_lines(job, what)
+def _no_results_error(name: str, job: JobMeasures, subject: str, called: str) -> ConsoleError:
+    """The error for a job whose log has no results: NotFound, or why the log could not be read to its end."""
+    _warn_unreadable_lines(job, subject)
     return job.unread[0] if job.unread else NotFound(f"{name} has printed no {called}.", f"Its log: a4 logs {name}")
 
 
 def _warn_unread_logs(job: JobMeasures) -> int:
-    """Print which logs were not read; returns the exit code for that."""
+    """Print which logs were not read; returns the exit code for the first of them, 0 if there are none."""
     if not job.unread:
         return 0
     first, others = job.unread[0], len(job.unread) - 1
@@ -135,30 +135,30 @@ def _warn_unread_logs(job: JobMeasures) -> int:
     return first.exit_code
 
 
-def _warn_unreadable_lines(job: JobMeasures, what: str) -> None:
-    if what in job.unreadable:
-        rank, problem = job.unreadable[what]
+def _warn_unreadable_lines(job: JobMeasures, subject: str) -> None:
+    if subject in job.unreadable:
+        rank, problem = job.unreadable[subject]
         warn(f"pod {rank}: {problem.summary}: {problem.text}")
 
 
 # tests
 
 
-def _test_to_compare(word: str, kept: Sequence[MeasuredTest], shown: MeasuredTest) -> MeasuredTest:
+def _test_to_compare(given_run: str, tests: Sequence[MeasuredTest], shown_test: MeasuredTest) -> MeasuredTest:
     """The test to compare with. Raises NotFound, which lists the known ones."""
-    fitting = comparable_tests(kept, shown)
-    found = next((each for each in fitting if each.job == word), None)
-    if found is None and word.isdigit() and 0 < int(word) <= len(kept):
-        found = kept[int(word) - 1]
+    fitting = comparable_tests(tests, shown_test)
+    found = next((each for each in fitting if each.job == given_run), None)
+    if found is None and given_run.isdigit() and 0 < int(given_run) <= len(tests):
+        found = tests[int(given_run) - 1]
     if found is None:
         names = ", ".join(dict.fromkeys(each.job for each in fitting[:5]))
-        raise NotFound(f"No test of {word} is kept that can be compared.", f"There are: {names}." if names else "")
+        raise NotFound(f"No test of {given_run} is kept that can be compared.", f"There are: {names}." if names else "")
     return found
 
 
 async def _print_tests(
     tests: Sequence[MeasuredTest],
-    kept: Sequence[MeasuredTest],
+    past: Sequence[MeasuredTest],
     other: MeasuredTest | None,
     line: float,
     options: NcclOptions,
@@ -166,7 +166,7 @@ async def _print_tests(
     last = tests[-1]
     if options.json:
         print_json(
-            {"name": options.job, "pass_line": line, "nccl": [_test_json(each, kept, other, line) for each in tests]}
+            {"name": options.job, "pass_line": line, "nccl": [_test_json(each, past, other, line) for each in tests]}
         )
     elif options.csv:
         sys.stdout.write(format_rows_csv([each.test for each in tests]))
@@ -174,25 +174,25 @@ async def _print_tests(
         others = [(other.job, other.test)] if other else []
         compared = is_comparable(last.test, last.accelerator)
         await asyncio.to_thread(
-            write_text, options.svg, draw_curve_svg(options.job, last.test, others, compared=compared)
+            write_text, options.svg, draw_curve_svg(options.job, last.test, others, is_compared=compared)
         )
     else:
         for number, each in enumerate(tests, start=1):
-            _print_test(options.job, f"test {number} of {len(tests)}", each, kept, other, line)
+            _print_test(options.job, f"test {number} of {len(tests)}", each, past, other, line)
         if len(tests) > 1:
             _print_summary(tests, line)
 
 
 def _test_json(
-    each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredTest | None, line: float
+    test: MeasuredTest, tests: Sequence[MeasuredTest], other: MeasuredTest | None, line: float
 ) -> dict[str, object]:
-    verdict, own = judge_test(each.test, line, each.accelerator), usual_bandwidth(comparable_tests(kept, each))
-    found: dict[str, object] = nccl_test_json(each.test) | {
-        "attempt": each.attempt,
-        "rank": each.rank,
-        "pod_index": each.rank,
-        "at": each.at,
-        "nodes": each.nodes,
+    verdict, own = judge_test(test.test, line, test.accelerator), usual_bandwidth(comparable_tests(tests, test))
+    found: dict[str, object] = nccl_test_json(test.test) | {
+        "attempt": test.attempt,
+        "rank": test.rank,
+        "pod_index": test.rank,
+        "at": test.at,
+        "nodes": test.nodes,
         "verdict": verdict.passing,
         "why": verdict.why,
         "usual": {str(size): middle for size, (_, middle, _) in own.sizes.items()} if own else None,
@@ -200,19 +200,19 @@ def _test_json(
     if other is not None:
         found["compared"] = {
             "job": other.job,
-            "faster": mean_speedup(other.test, each.test),
+            "faster": mean_speedup(other.test, test.test),
             "sizes": [
                 {"size": size.size, "before": size.before, "after": size.after, "share": size.share}
-                for size in compare_sizes(other.test, each.test)
+                for size in compare_sizes(other.test, test.test)
             ],
         }
     return found
 
 
 def _print_test(
-    job: str, number: str, each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredTest | None, line: float
+    job: str, number: str, each: MeasuredTest, tests: Sequence[MeasuredTest], other: MeasuredTest | None, line: float
 ) -> None:
-    test, own = each.test, usual_bandwidth(comparable_tests(kept, each))
+    test, own = each.test, usual_bandwidth(comparable_tests(tests, each))
     compared = is_comparable(test, each.accelerator)
     about = [
         f"{test.program or 'nccl-tests'} {test.version or ''}".strip(),
@@ -279,14 +279,14 @@ def _print_summary(tests: Sequence[MeasuredTest], line: float) -> None:
     print_table([">TEST", "PROGRAM", ">RANKS", ">POD", "SIZES", ">PEAK GB/s", "VERDICT"], rows)
 
 
-def _format_share(value: float | None, of: float | None) -> str:
-    return f"{100 * value / of:.0f} %" if value is not None and of else ""
+def _format_share(value: float | None, whole: float | None) -> str:
+    return f"{100 * value / whole:.0f} %" if value is not None and whole else ""
 
 
-def _print_history(kept: Sequence[MeasuredTest], options: NcclOptions) -> int:
-    shown = [(at, each) for at, each in enumerate(kept, start=1) if options.job in {"-", each.job}]
+def _print_history(tests: Sequence[MeasuredTest], options: NcclOptions) -> int:
+    shown = [(at, each) for at, each in enumerate(tests, start=1) if options.job in {"-", each.job}]
     if options.json:
-        print_json([_test_json(each, kept, None, options.pass_line or 0.0) | {"job": each.job} for _, each in shown])
+        print_json([_test_json(each, tests, None, options.pass_line or 0.0) | {"job": each.job} for _, each in shown])
         return 0
     if not shown:
         raise BadInput(f"No test of {options.job} is kept.", "Of all jobs: a4 nccl - --history")
@@ -330,13 +330,13 @@ def _print_nodes(nodes: dict[str, NodeBandwidth], options: NcclOptions) -> int:
 # training
 
 
-def _print_training(name: str, job: JobMeasures, track: TrainingRun, health: JobHealth | None) -> None:
-    last = track.last
+def _print_training(name: str, job: JobMeasures, run: TrainingRun, health: JobHealth | None) -> None:
+    last = run.last
     assert last is not None
-    total = f" of {track.total:,} ({wording.percent(last.step or 0, track.total)})" if track.total else ""
-    print_line(f"{name}: step {last.step if last.step is not None else '?'}{total}, {track.format}")
-    reached = track.recent_mean("tflops_per_gpu")
-    left, share, where = track.eta(SERVER_CLOCK.now()), mfu(reached, job.accelerator), track.position()
+    total = f" of {run.total:,} ({wording.percent(last.step or 0, run.total)})" if run.total else ""
+    print_line(f"{name}: step {last.step if last.step is not None else '?'}{total}, {run.format}")
+    reached = run.recent_mean("tflops_per_gpu")
+    left, share, where = run.eta(SERVER_CLOCK.now()), mfu(reached, job.accelerator), run.position()
     lost = where.what.removeprefix("loss is ").lower() if where.what.startswith("loss") else ""
     facts = [
         (health.state, health.words) if health else ("diverged", where.nan_words),
@@ -344,19 +344,19 @@ def _print_training(name: str, job: JobMeasures, track: TrainingRun, health: Job
             "slow rank" if health and health.state not in STEPLESS_WORDS else "waits for",
             health.verdict if health else "",
         ),
-        ("loss", lost or _format_figure(track.latest_value("loss"))),
-        ("grad norm", _format_figure(track.latest_value("grad_norm") if last.grad_norm is None else last.grad_norm)),
-        ("learning rate", _format_figure(track.latest_value("lr"))),
-        ("step time", f"{pace:.4g} s" if (pace := track.pace()) is not None else ""),
+        ("loss", lost or _format_figure(run.latest_value("loss"))),
+        ("grad norm", _format_figure(run.latest_value("grad_norm") if last.grad_norm is None else last.grad_norm)),
+        ("learning rate", _format_figure(run.latest_value("lr"))),
+        ("step time", f"{pace:.4g} s" if (pace := run.pace()) is not None else ""),
         ("TFLOP/s per GPU", _format_figure(reached)),
         ("MFU", f"{100 * share:.1f} % of the dense BF16 peak of {job.accelerator}" if share is not None else ""),
-        ("tokens/s", _format_figure(track.recent_mean("tokens_per_s"))),
-        ("left", "finished" if track.finished else wording.duration(left) if left is not None else ""),
+        ("tokens/s", _format_figure(run.recent_mean("tokens_per_s"))),
+        ("left", "finished" if run.finished else wording.duration(left) if left is not None else ""),
     ]
     for label, value in facts:
         if value:
             print_line(f"  {label:16} {value}")
-    for mark in track.list_events():
+    for mark in run.list_events():
         print_line(f"  {mark.kind:16} {mark.words}{f', {wording.clock(mark.time)}' if mark.time else ''}")
 
 

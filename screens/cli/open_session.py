@@ -41,21 +41,21 @@ async def open_session(
     options: Options,
     kinds: Collection[str],
     *,
-    listed: bool = True,
-    brief: bool = False,
-    only: Selectors | None = None,
+    waits: bool = True,
+    is_brief: bool = False,
+    selectors: Selectors | None = None,
     ahead: Callable[[], object] | None = None,
 ) -> AsyncIterator[Session]:
     """A session with the cluster during this block, which watches only the listed kinds of objects.
 
-    `listed`: the block begins once the kinds are known; `brief`: no watch follows the list; `only`: selectors by kind;
+    `waits`: the block begins once the kinds are known; `is_brief`: no watch follows the list; `selectors`: by kind;
     `ahead`: imports what the block needs, in a thread while the server answers.
     """
     from console.session import Session  # the Kubernetes client: half a second that the console does not wait for
 
     with practice_cluster(options) as practice:
         kubeconfig = await asyncio.to_thread(practice.kubeconfig) if practice else None
-        session = await Session.open(options.settings(kubeconfig), kinds=kinds, brief=brief, only=only)
+        session = await Session.open(options.settings(kubeconfig), kinds=kinds, is_brief=is_brief, selectors=selectors)
         MessageStyle.namespace = session.watch.namespace_option(session.namespace)
         if session.watch.unverified:
             warn("The API server's certificate is not checked (insecure-skip-tls-verify): anybody could be it.")
@@ -64,7 +64,7 @@ async def open_session(
             loop = asyncio.get_running_loop()
             loop.call_later(FIRST_REQUEST_SECONDS, loop.run_in_executor, None, ahead)
         try:
-            if kinds and listed:
+            if kinds and waits:
                 await session.wait_until_listed(*session.watch.begun_kinds)
             yield session
         except NotFound as error:
@@ -86,7 +86,7 @@ async def _name_slow_plugin(session: Session) -> None:
 
 
 async def _require_namespace(session: Session, error: NotFound) -> None:
-    """Raise NotFound of the namespace in place of that of an object, if the namespace does not exist."""
+    """Raise NotFound for the namespace if it does not exist, instead of the error for an object in it."""
     try:
         await session.watch.require_namespace(session.namespace)
     except NotFound as missing:

@@ -27,7 +27,7 @@ def print_line(text: str = "") -> None:
 
 
 def print_json(value: Any) -> None:
-    """A value as indented JSON on standard output; frozen dataclasses and tuples are written as objects and lists."""
+    """Print a value as indented JSON; frozen dataclasses and tuples become objects and lists."""
     import msgspec
 
     raw = msgspec.json.format(msgspec.json.encode(value), indent=2)
@@ -35,7 +35,7 @@ def print_json(value: Any) -> None:
 
 
 class MessageStyle:
-    """How this process writes to standard error: lines for people, or one JSON object per line."""
+    """The style of messages on standard error: lines for people, or one JSON object per line."""
 
     as_json: ClassVar[bool] = False
     namespace: ClassVar[str] = ""
@@ -96,7 +96,7 @@ def _write_message(fields: dict[str, str], text: str) -> None:
 
 
 def print_result(as_json: bool, value: Any, *lines: str) -> int:
-    """Print the value as JSON if requested, else the lines; returns 0."""
+    """Print the value as JSON if `as_json`, else its lines; returns 0."""
     if as_json:
         print_json(value)
     else:
@@ -106,7 +106,7 @@ def print_result(as_json: bool, value: Any, *lines: str) -> int:
 
 
 def print_listing(as_json: bool, value: Any, columns: Sequence[Column[Any]], rows: Iterable[Any], none: str) -> int:
-    """Print the value as JSON if requested, else the rows as a table, or `none` if there are none."""
+    """Print the value as JSON if `as_json`, else the rows as a table, or the text `none` if there are no rows."""
     from screens.columns.column import text_table
 
     if as_json:
@@ -143,19 +143,19 @@ def print_entries(entries: Sequence[tuple[str, str, str]]) -> None:
         print_line("  ".join([*cells, name]))
 
 
-def write_text(place: str, text: str) -> None:
+def write_text(path: str, text: str) -> None:
     """Write the text to a file, whole or not at all, or to standard output for "-". Raises BadInput if that fails."""
-    if place == "-":
+    if path == "-":
         sys.stdout.write(text)
         return
     try:
-        file = Path(place).expanduser().resolve()
+        file = Path(path).expanduser().resolve()
         if file.is_file() or not file.exists():
             atomic_write(file, text.encode())
         else:
             file.write_text(text, encoding="utf-8")  # a pipe, or a device
     except OSError as error:
-        raise BadInput(f"{place} cannot be written: {error.strerror}.", "Name another file.") from error
+        raise BadInput(f"{path} cannot be written: {error.strerror}.", "Name another file.") from error
 
 
 class GuardedStream:
@@ -195,7 +195,7 @@ def pass_raw() -> None:
 
 
 def raw_stream(stream: TextIO) -> TextIO:
-    """The terminal stream itself, only for this program's own escape sequences."""
+    """The terminal's own stream, without sanitizing, for escape sequences of this program."""
     return cast("TextIO", getattr(stream, "unguarded", stream))
 
 

@@ -121,10 +121,10 @@ class CommandLineParser(argparse.ArgumentParser):
         raise SystemExit(print_error(BadInput(f"{message}{end}", f"{self.prog} --help says more.")))
 
 
-def suggest_word(word: str, known: Iterable[str]) -> str:
+def suggest_word(word: str, names: Iterable[str]) -> str:
     """The known word that was probably meant, as a question; empty if none is similar."""
     from difflib import get_close_matches
 
-    bare = {each.lstrip("-"): each for each in known}  # the dashes that all options have make none of them alike
+    bare = {each.lstrip("-"): each for each in names}  # the dashes that all options have make none of them alike
     found = get_close_matches(word.lstrip("-"), bare, 1)
     return f" Did you mean {bare[found[0]]}?" if found else ""

@@ -109,7 +109,7 @@ def _iter_lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tup
 
 
 def _print_changes(lines: _Lines, before: _Lines) -> None:
-    """Print new, changed and removed lines; a new node that is ready only changes the count of its pool."""
+    """Print the lines that are new, changed or gone; a new ready node shows only in the count of its pool."""
     nothing = PlainLine("", "")
     new = [
         (kind, line.text)

@@ -20,7 +20,7 @@ CHECK_KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resou
 
 
 async def run_preflight(options: PreflightOptions) -> int:
-    async with open_session(options, CHECK_KINDS, listed=False) as session:
+    async with open_session(options, CHECK_KINDS, waits=False) as session:
         plan = await make_plan(session, options) if options.recipe else None
         if plan is None and (options.set or options.values or options.name):
             raise BadInput("No recipe was named for these values.", "a4 recipes lists them.")
@@ -69,10 +69,10 @@ async def run_preflight(options: PreflightOptions) -> int:
 
 
 async def _run_checks(
-    session: Session, plan: LaunchPlan | None, options: PreflightOptions, ids: Sequence[str]
+    session: Session, plan: LaunchPlan | None, options: PreflightOptions, check_ids: Sequence[str]
 ) -> tuple[Check, ...]:
     engine = session.preflight
-    return await engine.run_all(engine.launch_needs(plan, bucket=options.bucket, registry=options.registry), ids)
+    return await engine.run_all(engine.launch_needs(plan, bucket=options.bucket, registry=options.registry), check_ids)
 
 
 def _same_command(options: PreflightOptions) -> str:
@@ -106,8 +106,8 @@ def _print_checks(checks: Sequence[Check], options: PreflightOptions) -> None:
             print_line(f"{space}[{look.at}, {look.seconds:.2f} s] {look.what}: {look.outcome}")
 
 
-def _print_repair(options: PreflightOptions, done: str, check: Check, words: str) -> None:
-    print_result(options.json, {"kind": "preflight", "done": done, "items": [check]}, words)
+def _print_repair(options: PreflightOptions, done: str, check: Check, sentence: str) -> None:
+    print_result(options.json, {"kind": "preflight", "done": done, "items": [check]}, sentence)
 
 
 EXIT_CODES = "exit codes: 0 nothing fails, 1 a check fails, 2 usage, 3 may see nothing, 4 cannot reach the cluster"

@@ -15,9 +15,9 @@ from console.errors import BadInput
 _READ_BYTES = 1 << 16
 
 
-async def ask_line(question: str) -> str | None:
+async def ask_line(prompt: str) -> str | None:
     """Print a question on standard error and return the typed line in lower case; None at the end of input."""
-    sys.stderr.write(question)
+    sys.stderr.write(prompt)
     sys.stderr.flush()
     await _wait_until_readable(sys.stdin.fileno())
     typed = sys.stdin.readline()
@@ -29,14 +29,14 @@ def is_interactive() -> bool:
 
 
 async def confirm(
-    lines: Sequence[str], question: str, hint: str = "Add --yes, or --dry-run to see what it would do."
+    lines: Sequence[str], prompt: str, hint: str = "Add --yes, or --dry-run to see what it would do."
 ) -> bool:
     """Ask for confirmation on the terminal. Raises BadInput without one."""
     if not is_interactive():
-        raise BadInput(f"{question} There is no terminal to confirm it.", hint)
+        raise BadInput(f"{prompt} There is no terminal to confirm it.", hint)
     for line in lines:
         sys.stderr.write(f"{line}\n")
-    return await ask_line(f"{question} [y/N] ") in {"y", "yes"}
+    return await ask_line(f"{prompt} [y/N] ") in {"y", "yes"}
 
 
 async def read_stdin() -> AsyncIterator[bytes]:

@@ -94,21 +94,21 @@ def parse_arguments(argv: Sequence[str]) -> tuple[list[str] | None, dict[str, st
     return words, given
 
 
-async def relay_to_rank(words: Sequence[str], given: dict[str, str]) -> None:
-    """Find the rank and relay the connection."""
+async def relay_to_rank(arguments: Sequence[str], given: dict[str, str]) -> None:
+    """Connect standard input and output to the rank's sshd; `given` are the options."""
     from console.attach.tunnel.local_forward import POD_TIMEOUT, PortForwarder
     from console.attach.tunnel.relay import load_login, relay_stdio
     from console.kube.pod_address import SSH_PORT, PodAddress, PortPair
 
-    if not 1 <= len(words) <= 2:
+    if not 1 <= len(arguments) <= 2:
         raise BadInput("Name a job and a pod.", _USAGE)
     port = PortPair.parse(given.get("port", str(SSH_PORT))).remote
     limit = _parse_seconds(given["wait"]) if "wait" in given else POD_TIMEOUT
     kubeconfig = Path(given["kubeconfig"]) if given.get("kubeconfig") else None
     who = load_login(kubeconfig, given.get("context", ""))
-    address = PodAddress.parse(given.get("namespace") or who.target.namespace, *words)
+    address = PodAddress.parse(given.get("namespace") or who.target.namespace, *arguments)
     gc.enable()  # from here on the process may live for days
-    pipe, pod = await PortForwarder(who).open_pipe(address, port, limit=limit, say=warn)
+    pipe, pod = await PortForwarder(who).open_pipe(address, port, limit=limit, report=warn)
     if name := given.get("entry"):
         from console.attach.ssh.proxy_connection import ensure_current_pod
 

@@ -105,7 +105,7 @@ async def set_up(session: Session, options: SshOptions | CodeOptions, job: str, 
     attach = session.attach
     opens = isinstance(options, CodeOptions)
     plan = await attach.plan_setup(
-        session.namespace, job, number, identity=options.identity, say=warn, needs_server=opens
+        session.namespace, job, number, identity_file=options.identity, report=warn, needs_server=opens
     )
     if plan.adds_key and not options.yes:
         # Ask whether to put the key into the pod; NotAllowed if declined.

@@ -77,7 +77,7 @@ async def run_ls(options: LsOptions) -> int:
 async def run_get(options: GetOptions) -> int:
     place = parse_gcs_address(options.place)
     async with google_of(options) as google:
-        with progress_bars(1, shown=sys.stderr.isatty() and not options.json) as bar:
+        with progress_bars(1, is_shown=sys.stderr.isatty() and not options.json) as bar:
             report = await google.storage.fetch_folder(place, options.folder, bar(str(place)))
     kept = f", {report.kept} of them were there" if report.kept else ""
     got = f"{wording.count(report.files, 'file')}, {wording.size(report.bytes)}{kept}"
@@ -114,10 +114,10 @@ async def instances(options: InstanceOptions) -> int:
     return print_listing(options.json, report, STORAGE, places, "There are none.")
 
 
-def _print_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance], options: InstanceOptions) -> int:
-    chosen = [each for each in found if each.name == options.name]
+def _print_values(instances: Sequence[LustreInstance] | Sequence[FilestoreInstance], options: InstanceOptions) -> int:
+    chosen = [each for each in instances if each.name == options.name]
     if len(chosen) != 1:
-        names = ", ".join(sorted({each.name for each in found})) or "none"
+        names = ", ".join(sorted({each.name for each in instances})) or "none"
         error = BadInput if chosen else NotThere
         raise error(f"There are {len(chosen)} instances named {options.name}.", f"There are: {names}.")
     if chosen[0].state not in {"ACTIVE", "READY"}:
@@ -128,7 +128,7 @@ def _print_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance],
 
 
 def _keys(own: str) -> str:
-    """Help on the JSON of `a4 lustre` and `a4 filestore`; `own`: keys of only that command."""
+    """Help on the JSON of `a4 lustre` and `a4 filestore`; `own` describes the keys that only the command has."""
     return (
         f"JSON: kind, items with project, location, name, state, gib, network, {own}, why, values (those that "
         "mount it); with NAME the values alone."
@@ -178,8 +178,8 @@ async def _place_by_log(session: Session, job: str) -> RemotePath:
 MAX_PRINTED_PROBLEMS = 5  # of one checkpoint that are printed
 
 
-def _print_survey(found: Survey, options: CheckpointsOptions, now: float, loss: LostWork | None = None) -> int:
-    last = found.last_complete
+def _print_survey(survey: Survey, options: CheckpointsOptions, now: float, loss: LostWork | None = None) -> int:
+    last = survey.last_complete
     lost = loss.gpu_hours(now) if loss is not None else None
     if options.json:
         print_json(
@@ -190,37 +190,37 @@ def _print_survey(found: Survey, options: CheckpointsOptions, now: float, loss: 
                 "age": now - last.modified if last else None,
                 "gpu_hours_at_risk": lost,
                 "lost": loss.sentence(now) if loss is not None else "",
-                "notes": found.notes,
-                "items": [asdict(each) for each in found.checkpoints],
+                "notes": survey.notes,
+                "items": [asdict(each) for each in survey.checkpoints],
             }
         )
     else:
-        for each in found.checkpoints:
+        for each in survey.checkpoints:
             print_line(_format_checkpoint(each))
             for problem in each.problems[:MAX_PRINTED_PROBLEMS]:
                 print_line(f"    {one_line(problem)}")
             if len(each.problems) > MAX_PRINTED_PROBLEMS:
                 print_line(f"    and {len(each.problems) - MAX_PRINTED_PROBLEMS} more; --json lists them all")
-        for note in found.notes:
+        for note in survey.notes:
             print_line(one_line(note))
-        print_line(_summary_words(found, last, now))
+        print_line(_summary_words(survey, last, now))
         if loss is not None:
             print_line(f"Lost if the job ended now: {loss.sentence(now)}.")
-    wrong = found.notes or any(each.state is CheckpointState.INCOMPLETE for each in found.checkpoints)
+    wrong = survey.notes or any(each.state is CheckpointState.INCOMPLETE for each in survey.checkpoints)
     return 1 if wrong or last is None else 0
 
 
-def _format_checkpoint(each: Checkpoint) -> str:
-    step = f"step {each.step:,}" if each.step is not None else "no step"
-    name = one_line(each.path or ".")
+def _format_checkpoint(checkpoint: Checkpoint) -> str:
+    step = f"step {checkpoint.step:,}" if checkpoint.step is not None else "no step"
+    name = one_line(checkpoint.path or ".")
     return (
-        f"{step:>14}  {each.state:13}  {wording.size(each.bytes):>9}  {wording.since(each.modified):>7}  "
-        f"{each.format:19}  {name}"
+        f"{step:>14}  {checkpoint.state:13}  {wording.size(checkpoint.bytes):>9}  "
+        f"{wording.since(checkpoint.modified):>7}  {checkpoint.format:19}  {name}"
     )
 
 
-def _summary_words(found: Survey, last: Checkpoint | None, now: float) -> str:
-    if not found.checkpoints:
+def _summary_words(survey: Survey, last: Checkpoint | None, now: float) -> str:
+    if not survey.checkpoints:
         return "There are no checkpoints in a format that is known here."
     if last is None:
         return "None of them is known to be complete."

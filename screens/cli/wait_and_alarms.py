@@ -79,9 +79,9 @@ class WaitCondition:
     """ "busbw", "step", "loss", "running" or "done"."""
     holds: Callable[[float], bool] = lambda _: False
 
-    def is_reached(self, value: float | None, *, up: bool = False, done: bool = False) -> bool:
+    def is_reached(self, value: float | None, *, up: bool = False, is_done: bool = False) -> bool:
         if self.what == "done":
-            return done
+            return is_done
         if self.what == "running":
             return up
         return value is not None and self.holds(value)
@@ -101,11 +101,11 @@ def parse_conditions(texts: tuple[str, ...]) -> tuple[WaitCondition, ...]:
     return tuple(found)
 
 
-def _parse_comparison(text: str, what: str, sign: str, number: str) -> WaitCondition:
+def _parse_comparison(text: str, label: str, sign: str, number: str) -> WaitCondition:
     wanted = float(number)
     # Iterations are printed every tenth, so step=100 is reached by the first that is not before it.
-    compare = operator.ge if what == "step" and sign == "=" else _OPERATORS[sign]
-    return WaitCondition(text.strip(), what, lambda value: compare(value, wanted))
+    compare = operator.ge if label == "step" and sign == "=" else _OPERATORS[sign]
+    return WaitCondition(text.strip(), label, lambda value: compare(value, wanted))
 
 
 async def run_wait(options: WaitOptions) -> int:
@@ -157,8 +157,8 @@ def warn_of_settings() -> None:
             warn(f"{loaded.path}:{each.line}: {each.text}")
 
 
-def _join_texts(wanted: tuple[WaitCondition, ...]) -> str:
-    return " or ".join(each.text for each in wanted)
+def _join_texts(conditions: tuple[WaitCondition, ...]) -> str:
+    return " or ".join(each.text for each in conditions)
 
 
 async def _wait_until(
@@ -181,7 +181,7 @@ async def _wait_until(
         done = succeeded and (options.ignore_alarms or (watched.complete and alarm is None))
         done = done or (kept and not _ended_badly(watched) and (options.ignore_alarms or alarm is None))
         replaying = replay.goes_on(watched)
-        reached = "" if replaying else _find_fulfilled(session, wanted, jobset, watched.measures, done=done)
+        reached = "" if replaying else _find_fulfilled(session, wanted, jobset, watched.measures, is_done=done)
         if reached:
             return REACHED, f"{options.job}: {reached}"
         if alarm is not None:
@@ -195,58 +195,58 @@ async def _wait_until(
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _ended_badly(watched: JobMonitor) -> bool:
-    end = watched.measures.end
+def _ended_badly(monitor: JobMonitor) -> bool:
+    end = monitor.measures.end
     return end is not None and end.code != 0
 
 
 @dataclass(slots=True)
 class _EarlierLog:
-    """Tells whether old log lines are still being read, whose steps are not current."""
+    """Notes whether old log lines are still being read, whose steps are not those of now."""
 
     last_step: float = 0.0  # when it was printed, seconds since the epoch; 0.0: none was
     changed: float = 0.0  # when it was read, by the monotonic clock
 
-    def goes_on(self, watched: JobMonitor) -> bool:
-        """Whether old steps arrived within the last seconds."""
-        track = watched.measures.track if watched.measures is not None else None
+    def goes_on(self, monitor: JobMonitor) -> bool:
+        """Whether old steps were read within the last seconds."""
+        track = monitor.measures.track if monitor.measures is not None else None
         last_step, now = track.times[-1] if track is not None and track.times else 0.0, time.monotonic()
         if last_step != self.last_step:
             self.last_step, self.changed = last_step, now
         is_old = last_step < SERVER_CLOCK.now() - OLD_STEP_SECONDS
-        return is_old and now < self.changed + NO_OLD_STEP_SECONDS and not watched.complete
+        return is_old and now < self.changed + NO_OLD_STEP_SECONDS and not monitor.complete
 
 
 def _find_fulfilled(
     session: Session,
-    wanted: tuple[WaitCondition, ...],
+    conditions: tuple[WaitCondition, ...],
     jobset: JobSet | None,
     measures: JobMeasures | None,
     *,
-    done: bool,
+    is_done: bool,
 ) -> str:
     from console.scheduling.pod_slots import pod_slots
 
     every = pod_slots(jobset, session.fleet) if jobset else ()
     up = bool(every) and all(rank.ready or rank.phase == "Succeeded" for rank in every)
-    for each in wanted:
+    for each in conditions:
         value = latest_figure(each.what, measures)
-        if each.is_reached(value, up=up, done=done):
+        if each.is_reached(value, up=up, is_done=is_done):
             return each.text if value is None else f"{each.text} reached ({each.what} {value:g})"
     return ""
 
 
-def latest_figure(what: str, measures: JobMeasures | None) -> float | None:
+def latest_figure(label: str, measures: JobMeasures | None) -> float | None:
     """The latest value of busbw (average of the last finished test), step or loss; None if unknown."""
     if measures is None:
         return None
-    if what == "busbw":
+    if label == "busbw":
         ended = [each for each in measures.tests if each.test.finished]
         return (ended[-1].busbw if ended[-1].busbw is not None else ended[-1].test.avg_busbw) if ended else None
     track = measures.track
     if track is None or track.last is None:
         return None
-    return track.last.step if what == "step" else track.last.loss if what == "loss" else None
+    return track.last.step if label == "step" else track.last.loss if label == "loss" else None
 
 
 def _alarm_words(session: Session, alarm: Alarm) -> str:
@@ -254,12 +254,12 @@ def _alarm_words(session: Session, alarm: Alarm) -> str:
 
 
 async def _read_state(
-    session: Session, watched: JobMonitor, off: Collection[AlarmKind], *, replaying: bool
+    session: Session, monitor: JobMonitor, off: Collection[AlarmKind], *, replaying: bool
 ) -> tuple[str, Alarm | None]:
     """The job's health as in `a4 jobs`, and an alarm found by reading the end of its log."""
-    jobset, watch, progress = session.fleet.jobsets.get(watched.key), watched.watch, watched.progress
+    jobset, watch, progress = session.fleet.jobsets.get(monitor.key), monitor.watch, monitor.progress
     if jobset is None:
-        return f"there is no job {watched.key[1]} in namespace {watched.key[0]}", None
+        return f"there is no job {monitor.key[1]} in namespace {monitor.key[0]}", None
     if replaying or (progress is None and not jobset.finished):
         progress = (await read_progress_of_jobs(session, [jobset])).get(jobset.uid)
         if progress is None and replaying:
@@ -275,46 +275,46 @@ def _final_outcome(
     job: str,
     jobset: JobSet | None,
     fleet: Fleet,
-    seen: bool,
-    watched: JobMonitor,
-    wanted: tuple[WaitCondition, ...],
+    was_seen: bool,
+    monitor: JobMonitor,
+    conditions: tuple[WaitCondition, ...],
 ) -> tuple[int, str] | None:
-    """The exit code and message if nothing more can happen: the job failed, is gone, or is done."""
-    if jobset is None and not seen:
+    """(exit code, message) if nothing more can happen: the job failed, is gone, or is done; else None."""
+    if jobset is None and not was_seen:
         return None
     if jobset is None:
-        return ENDED, f"{job} is gone before {_join_texts(wanted)} was reached"
-    health, kept = job_health(jobset, fleet, job_progress=watched.progress), is_kept(jobset, watched.progress)
+        return ENDED, f"{job} is gone before {_join_texts(conditions)} was reached"
+    health, kept = job_health(jobset, fleet, job_progress=monitor.progress), is_kept(jobset, monitor.progress)
     if jobset.state is JobState.FAILED or (kept and health.code):
-        return FAILED, f"{job} failed before {_join_texts(wanted)} was reached: {health.words or f'a4 why {job}'}"
+        return FAILED, f"{job} failed before {_join_texts(conditions)} was reached: {health.words or f'a4 why {job}'}"
     if kept:
-        return ENDED, f"{job} is done, and {_join_texts(wanted)} was not reached: {health.words}"
-    if jobset.finished and watched.complete:
-        return ENDED, f"{job} is done, and {_join_texts(wanted)} was not reached"
+        return ENDED, f"{job} is done, and {_join_texts(conditions)} was not reached: {health.words}"
+    if jobset.finished and monitor.complete:
+        return ENDED, f"{job} is done, and {_join_texts(conditions)} was not reached"
     return None
 
 
-def _print_progress(options: WaitOptions, measures: JobMeasures | None, printed: str) -> str:
-    """Print one line on standard error when there is something new; returns that line."""
+def _print_progress(options: WaitOptions, measures: JobMeasures | None, printed_text: str) -> str:
+    """Print a line on standard error if it differs from `printed_text`; returns the line."""
     step, loss, busbw = (latest_figure(what, measures) for what in ("step", "loss", "busbw"))
     words = [f"step {step:g}"] if step is not None else []
     words += [f"loss {loss:.4g}"] if loss is not None else []
     words += [f"busbw {busbw:.4g} GB/s"] if busbw is not None else []
     message = ", ".join(words)
-    if message != printed and message and not options.quiet:
+    if message != printed_text and message and not options.quiet:
         warn(f"{options.job}: {message}")
     return message
 
 
 def _outcome_json(
-    options: WaitOptions, code: int, words: str, measures: JobMeasures | None, alarms: Sequence[Alarm]
+    options: WaitOptions, code: int, message: str, measures: JobMeasures | None, alarms: Sequence[Alarm]
 ) -> dict[str, object]:
     result = {REACHED: "reached", FAILED: "failed", EXIT_ALARM: "alarm", TIMED_OUT: "timeout", ENDED: "ended"}[code]
     return {
         "job": options.job,
         "code": code,
         "result": result,
-        "words": words,
+        "words": message,
         **{what: latest_figure(what, measures) for what in ("step", "loss", "busbw")},
         "alarms": alarms,
     }
@@ -323,7 +323,7 @@ def _outcome_json(
 async def run_alarms(options: AlarmsOptions) -> int:
     """Print active alarms, or each as it begins; returns 5 if there is one."""
     warn_of_settings()
-    async with open_session(options, (*JOB_KINDS, "nodes"), listed=False) as session:
+    async with open_session(options, (*JOB_KINDS, "nodes"), waits=False) as session:
         fleet = await session.wait_until_listed(*JOB_KINDS)
         require_listed(fleet, "jobsets", "Which jobs run")
         if not (options.all_namespaces or any(where == session.namespace for where, _ in fleet.jobsets)):
@@ -355,9 +355,9 @@ async def _active_alarms(session: Session, namespace: str) -> list[Alarm]:
     return [alarm for alarm in alarms_of_session(session, session.fleet, namespace) if alarm.is_active]
 
 
-def show_alarms(found: Sequence[Alarm], listened: float, coverage: AlarmCoverage, namespace: str) -> None:
-    if found:
-        print_table(*text_table(ALARMS, found))
+def show_alarms(alarms: Sequence[Alarm], listened: float, coverage: AlarmCoverage, namespace: str) -> None:
+    if alarms:
+        print_table(*text_table(ALARMS, alarms))
     else:
         jobs = f"{coverage.read} of {count(coverage.running, 'running job')}"
         print_line(f"No alarms in {listened:g} s, in which lines of the log of {jobs} were read.")

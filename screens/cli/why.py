@@ -49,7 +49,7 @@ MAX_NAMED_AHEAD = 4
 
 async def why(options: WhyOptions, connect: Connect = open_session) -> int:
     only = {"pods": None}
-    async with connect(options, JOB_KINDS, listed=False, brief=True, only=only, ahead=import_readers) as session:
+    async with connect(options, JOB_KINDS, waits=False, is_brief=True, selectors=only, ahead=import_readers) as session:
         await wait_with_pods(session, lambda: _list_pods(session, options.job))
         fleet = session.fleet
         job = fleet.jobsets.get((session.namespace, options.job))
@@ -117,13 +117,13 @@ def _explains_more(health: JobHealth, sentence: str) -> bool:
     return health.over or not sentence or health.state in STEPLESS_WORDS
 
 
-def _print_start(reason: Why | None, start: ExpectedStart | None, now: float) -> None:
+def _print_start(reason: Why | None, expected_start: ExpectedStart | None, now: float) -> None:
     """Print the jobs before this one in its queue, and its expected start."""
     if reason is not None and reason.ahead:
         ahead = ", ".join(reason.ahead[:MAX_NAMED_AHEAD]) + (" …" if len(reason.ahead) > MAX_NAMED_AHEAD else "")
         print_hint(f"Position {reason.position} in its ClusterQueue, after {ahead}.")
-    if start is not None:
-        print_hint(f"Start: {start_words(start, now)}.")
+    if expected_start is not None:
+        print_hint(f"Start: {start_words(expected_start, now)}.")
 
 
 def _print_workload(name: str, workload: Workload, reason: Why) -> None:
@@ -143,7 +143,7 @@ async def _expected_start(session: Session, job: JobSet | None, other: Workload 
 
 
 def _preempted_next(fleet: Fleet, job: JobSet) -> tuple[int, str]:
-    """A running workload's place among those that Kueue would preempt next (0: none), also as a sentence."""
+    """(place among the workloads that Kueue would preempt next, 0 for none; a sentence on it) of a running job."""
     found = next_victims(fleet) if job.state in {JobState.STARTING, JobState.RUNNING} else None
     if found is None or job.key not in found.victims:
         return 0, ""
@@ -217,7 +217,7 @@ async def _raise_if_gone(session: Session, name: str) -> None:
 
 
 async def _read_health(
-    session: Session, job: JobSet | None, start: ExpectedStart | None, *, reads_log: bool
+    session: Session, job: JobSet | None, expected_start: ExpectedStart | None, *, reads_log: bool
 ) -> tuple[AlarmReport, JobLine | None]:
     """The job's health: by its live log if it runs, by the log's end if it has ended or starts."""
     report = AlarmReport()
@@ -233,7 +233,7 @@ async def _read_health(
                 await session.measures.progress_reader.update([job.key])
         report = report._replace(progress=session.measures.progress_reader.progress_of(job.uid))
     how = (report.progress, report.alarms, report.late, report.follows_steps)
-    line = JobLine(job, session.fleet, *how, start=start)
+    line = JobLine(job, session.fleet, *how, start=expected_start)
     return report, with_diagnoses(session, line)
 
 

@@ -20,7 +20,7 @@ COMMAND: Literal["command"] = "command"
 
 
 class Column(Struct, Generic[RowT], frozen=True):
-    """One column: title, cell, JSON key and width."""
+    """One column of a list: title, cell, JSON key and width."""
 
     title: str
     cell: Callable[[RowT], Cell]
@@ -54,7 +54,7 @@ class Column(Struct, Generic[RowT], frozen=True):
 
     @property
     def order(self) -> Callable[[RowT], Any] | None:
-        """The sort key of rows; None if it cannot be sorted."""
+        """The sort key of rows by this column; None if rows cannot be sorted by it."""
         return self.values if self.sort is True else self.sort
 
     @property
@@ -67,7 +67,7 @@ class Column(Struct, Generic[RowT], frozen=True):
 
 
 def fact(key: str, meaning: str, value: Callable[[RowT], Any]) -> Column[RowT]:
-    """A column that only appears in JSON."""
+    """A column that appears in JSON only."""
     return Column("", lambda row: "", key, meaning, value, only="json")
 
 

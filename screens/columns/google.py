@@ -27,7 +27,7 @@ _CLUSTER_GLYPHS = {"RUNNING": OK, "ERROR": BAD, "DEGRADED": BAD, "STOPPING": IDL
 
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
-    """A cluster, or a project whose clusters could not be listed."""
+    """A row with a cluster, or with a project whose clusters could not be listed."""
 
     project: str
     cluster: GkeCluster | None = None
@@ -83,10 +83,10 @@ CLUSTERS: tuple[Column[ClusterRow], ...] = (
 POOL_GLYPHS = {"ok": OK, "busy": UNDER_WAY, "bad": BAD}
 
 
-def _pool_state(facts: PoolStatus) -> Cell:
-    words = "; ".join(facts.sentences) or facts.pool.status.lower().replace("_", " ")
-    style = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
-    return [POOL_GLYPHS[facts.state], Span(f" {sentence(words)}", style)]
+def _pool_state(status: PoolStatus) -> Cell:
+    words = "; ".join(status.sentences) or status.pool.status.lower().replace("_", " ")
+    style = {"ok": "dim", "busy": "waits", "bad": "bad"}[status.state]
+    return [POOL_GLYPHS[status.state], Span(f" {sentence(words)}", style)]
 
 
 NODE_POOLS: tuple[Column[PoolStatus], ...] = (
@@ -176,7 +176,7 @@ BUCKET, LUSTRE, FILESTORE = "bucket", "Lustre", "Filestore"
 
 @dataclass(frozen=True, slots=True)
 class StoragePlace:
-    """A bucket or file system; `error` says why a kind could not be listed."""
+    """A row with a bucket or file system; `error` is why its kind could not be listed."""
 
     kind: str
     name: str
@@ -191,36 +191,36 @@ class StoragePlace:
     error: ConsoleError | None = None
 
 
-def of_bucket(found: Bucket, region: str) -> StoragePlace:
+def of_bucket(bucket: Bucket, region: str) -> StoragePlace:
     from console.google.storage import bucket_values
 
-    match = found.format_match(region) if region else ""
+    match = bucket.format_match(region) if region else ""
     return StoragePlace(
         BUCKET,
-        found.name,
-        found.location,
+        bucket.name,
+        bucket.location,
         match,
-        found.is_near(region),
+        bucket.is_near(region),
         "",
         "",
-        found.storage_class.lower(),
-        bucket_values(found.name),
-        found.created,
+        bucket.storage_class.lower(),
+        bucket_values(bucket.name),
+        bucket.created,
     )
 
 
-def of_file_system(kind: str, found: LustreInstance | FilestoreInstance, region: str) -> StoragePlace:
-    near = found.location == region or found.location.startswith(f"{region}-")
+def of_file_system(kind: str, instance: LustreInstance | FilestoreInstance, region: str) -> StoragePlace:
+    near = instance.location == region or instance.location.startswith(f"{region}-")
     return StoragePlace(
         kind,
-        found.name,
-        found.location,
+        instance.name,
+        instance.location,
         ("same region" if near else f"not in {region}") if region else "",
         near,
-        found.state,
-        f"{found.gib:,} GiB",
-        found.endpoint or found.why,
-        found.launch_values() if found.ready and found.endpoint else {},
+        instance.state,
+        f"{instance.gib:,} GiB",
+        instance.endpoint or instance.why,
+        instance.launch_values() if instance.ready and instance.endpoint else {},
     )
 
 

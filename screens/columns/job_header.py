@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, now: float = 0.0) -> list[Span]:
-    """A job's state and name, with its unusual figures, in one line."""
+    """The line with a job's state, name and unusual figures."""
     if line is None:
         glyph = Span("○ ", "dim") if gone else Span("◐ ", "waits")
         return [glyph, Span(f"{key[1]} ", "strong"), Span(f"in {key[0]}: {'gone' if gone else 'not seen yet'}", "dim")]
@@ -75,11 +75,11 @@ TAB_OF_HEALTH = {
 """The tab of the job's page that shows what an alarm is about, where it is not the log."""
 
 
-def explanation(line: JobLine | None, *, gone: bool, ended: str = "", now: float = 0.0) -> list[Span]:
+def explanation(line: JobLine | None, *, is_gone: bool, ended: str = "", now: float = 0.0) -> list[Span]:
     """The reason for a job's state and its start as spans, none if all is well; `ended`: how one that is gone ended."""
     if line is None:
         return [Span(ended) if ended else Span("Waiting for the JobSet to appear in the cluster.", "dim")]
-    if gone:
+    if is_gone:
         after = f" {ended}" if ended else ""
         return [Span(f"The JobSet has been deleted; this is its last known state.{after}", "waits")]
     runs: list[Span] = []
@@ -110,7 +110,7 @@ def explanation(line: JobLine | None, *, gone: bool, ended: str = "", now: float
 
 
 def _verdict_words(line: JobLine) -> str:
-    """The rank that the others wait for, and the key for the next step; empty where that is not known."""
+    """A text that names the rank that others wait for, and the key for the next step; empty if unknown."""
     found, act = line.health.verdict, ""
     if line.health.level is HealthLevel.WELL and line.health.words and not found:
         return "H shows where its processes are. "
@@ -119,10 +119,10 @@ def _verdict_words(line: JobLine) -> str:
     return f"{wording.short_nodes(found)}. {act}" if found else ""
 
 
-def rank_log_waits_for(rank: int, pod: Pod | None, *, over: bool = False) -> str:
+def rank_log_waits_for(rank: int, pod: Pod | None, *, is_over: bool = False) -> str:
     """The reason why a rank has no log yet; empty once its container has started."""
     if pod is None:
-        return f"pod {rank} was deleted, and its log with it" if over else f"pod {rank} has not been created yet"
+        return f"pod {rank} was deleted, and its log with it" if is_over else f"pod {rank} has not been created yet"
     main = pod.main
     if pod.finished or pod.restarts or (main is not None and main.state != "waiting"):
         return ""
@@ -130,15 +130,15 @@ def rank_log_waits_for(rank: int, pod: Pod | None, *, over: bool = False) -> str
     return f"pod {rank} waits: {pod.status}" + (f" ({wording.sentence(why)})" if why else "")
 
 
-def _why_no_figures(line: JobLine, what: str, nothing: str) -> str:
+def _why_no_figures(line: JobLine, subject: str, nothing: str) -> str:
     """Why a job has printed no figures yet, or `nothing` if it has ended; empty once its first pod runs."""
     jobset = line.jobset
     if jobset.state is JobState.PENDING:
-        return f"{what} has not started: {wording.sentence(line.why.sentence) or 'the job waits in its queue'}"
+        return f"{subject} has not started: {wording.sentence(line.why.sentence) or 'the job waits in its queue'}"
     if jobset.finished or jobset.state is JobState.STOPPING:
         return nothing
     waits = rank_log_waits_for(0, line.pod_slots[0].pod if line.pod_slots else None)
-    return f"{what} has not started: {waits}" if waits else ""
+    return f"{subject} has not started: {waits}" if waits else ""
 
 
 def why_no_table(line: JobLine) -> str:

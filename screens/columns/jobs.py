@@ -38,7 +38,7 @@ RECENT_FAILURE_SECONDS = 86400.0  # seconds for which a job that has failed stan
 
 
 class JobLine(Struct, frozen=True, dict=True):
-    """A JobSet in one snapshot; derived values are computed when it is drawn."""
+    """A row with a JobSet of one snapshot; derived values are computed when it is drawn."""
 
     jobset: JobSet
     fleet: Fleet
@@ -74,9 +74,9 @@ class JobLine(Struct, frozen=True, dict=True):
             self.jobset,
             self.fleet,
             alarms=self.alarms,
-            late=self.late,
-            unknown=self.unknown,
-            followed=self.followed,
+            late_message=self.late,
+            why_unknown=self.unknown,
+            is_followed=self.followed,
             job_progress=self.job_progress,
             faults=self.faults,
             verdict=self.verdict,
@@ -117,7 +117,7 @@ class JobLine(Struct, frozen=True, dict=True):
 
     @property
     def slower(self) -> str:
-        """The words for steps that take longer than before; empty if something graver is known."""
+        """A text on steps that take longer than before; empty if something worse is known."""
         late = self.health.level is HealthLevel.LATE and self.health.state == JobState.RUNNING
         return self.job_progress.slower if late and self.job_progress is not None else ""
 
@@ -128,12 +128,12 @@ class JobLine(Struct, frozen=True, dict=True):
 
     @property
     def reported_slow_rank(self) -> Diagnosis | None:
-        """The slow or late rank of the job's health; None if there is none, or something graver is known."""
+        """The slow or late rank that the row shows; None if there is none, or something worse is known."""
         return self.slow_rank if self.health.verdict and self.health.state not in STEPLESS_WORDS else None
 
     @property
     def seconds_left(self) -> float | None:
-        """Until its last step, by its pace, from when its log was read; None: it does not run, or nobody knows."""
+        """Seconds to the last step, from when the log was read; None if the job does not run or its pace is unknown."""
         runs = self.jobset.state in {JobState.STARTING, JobState.RUNNING} and self.health.state not in STEPLESS_WORDS
         return self.job_progress.eta if self.job_progress is not None and runs else None
 
@@ -142,9 +142,9 @@ class JobLine(Struct, frozen=True, dict=True):
         return "dim" if self.jobset.finished else ""
 
 
-def slow_rank_words(found: Diagnosis, now: float) -> str:
+def slow_rank_words(diagnosis: Diagnosis, now: float) -> str:
     """The text on the slow rank of a job: which rank the others wait for, and when that was measured."""
-    return f"{found.words} (measured at {wording.clock_time(found.at, now)})"
+    return f"{diagnosis.words} (measured at {wording.clock_time(diagnosis.at, now)})"
 
 
 def state_cell(line: JobLine) -> Cell:
@@ -165,7 +165,7 @@ def health_spans(health: JobHealth, style: str = "") -> list[Span]:
 
 
 def ranks_cell(line: JobLine) -> Cell:
-    """Pods that are ready or have succeeded, of all pods."""
+    """A cell with the pods that are ready or have succeeded, of all pods."""
     total = line.jobset.ranks
     if line.jobset.state is JobState.SUCCEEDED:
         return Span(f"{total}/{total}", "dim")
@@ -206,13 +206,13 @@ def place_words(line: JobLine) -> str:
 
 
 def reason_and_message(line: JobLine) -> tuple[str, str]:
-    """The explanation, and the controller's message if it adds something or disagrees."""
+    """(explanation, the controller's message if it adds something or disagrees) of a job."""
     sentence = wording.sentence(line.health.words)
     return wording.short_nodes(sentence), wording.quotation(line.why, sentence, line.jobset.failure)
 
 
 def short_reasons(line: JobLine) -> tuple[str, str]:
-    """A waiting job's reasons for a column, without what its queue figures and expected start already tell."""
+    """The reasons of a waiting job for a column, without what its queue's figures and its expected start tell."""
     sentence, own = reason_and_message(line)
     if line.health.words == line.why.sentence:
         sentence = wording.short_nodes(wording.sentence(line.why.without_figures(line.start)))
@@ -254,7 +254,7 @@ def reason_cell(line: JobLine) -> Cell:
 
 
 def start_words(start: ExpectedStart, now: float) -> str:
-    """The expected start as text after a label, without a final period."""
+    """The expected start as text after a label, without a full stop."""
     soon = f", {wording.moment(start.at, now)}" if start.at and start.window is None else ""
     after = f", when {format_ends([start.after])}" if start.after and start.at else ""
     sooner = f"at once if {awaited_ends((), start)}" if start.sooner else ""
@@ -365,7 +365,7 @@ def progress_cell(line: JobLine) -> Cell:
 
 
 def _share_done(line: JobLine) -> float:
-    """Progress from 0 to 1; -1 if unknown."""
+    """The share of a job that is done, from 0 to 1; -1 if unknown."""
     job_progress = line.job_progress
     return (job_progress.step or 0) / job_progress.total if job_progress and job_progress.total else -1.0
 
@@ -373,16 +373,16 @@ def _share_done(line: JobLine) -> float:
 def job_lines(
     fleet: Fleet,
     namespace: str | None,
-    whose: Callable[[str], str],
+    name_owner: Callable[[str], str],
     progress: Mapping[str, JobProgress] | None = None,
-    starts: Mapping[tuple[str, str], ExpectedStart] | None = None,
+    expected_starts: Mapping[tuple[str, str], ExpectedStart] | None = None,
 ) -> Iterable[JobLine]:
     """The rows of the Jobs page, newest first, with progress and expected starts."""
     for job in sorted(fleet.jobsets.values(), key=lambda each: (-each.created, each.key)):
         if namespace in {None, job.namespace}:
-            workload = fleet.workload_of(job) if starts else None
-            start = starts.get(workload.key) if starts and workload is not None else None
-            yield JobLine(job, fleet, (progress or {}).get(job.uid), owner=whose(job.owner), start=start)
+            workload = fleet.workload_of(job) if expected_starts else None
+            start = expected_starts.get(workload.key) if expected_starts and workload is not None else None
+            yield JobLine(job, fleet, (progress or {}).get(job.uid), owner=name_owner(job.owner), start=start)
 
 
 def _progress_json(line: JobLine) -> dict[str, Any] | None:

@@ -69,7 +69,7 @@ def find_diagnoses(session: Session, line: JobLine) -> tuple[str, Diagnosis | No
 
 
 def alarm_by_log(line: JobLine) -> Alarm | None:
-    """An alarm by the end of the job's log, before the log was followed for long enough for one."""
+    """The alarm that the end of a job's log shows, for a job that was not followed for long enough."""
     kind, progress = alarm_kind_of_health(line.health), line.job_progress
     if kind is AlarmKind.KEPT and progress is not None and progress.end is not None:
         held_for, limit = progress.at - progress.end.time, current_config().config.alarms.kept
@@ -107,10 +107,10 @@ GLYPHS = {
 }
 
 
-def freshness_spans(links: Sequence[WatchStatus], now: float, *, trouble: str = "") -> list[Span]:
-    """The worst watch state of those kinds, as one phrase; kinds that the cluster does not have are ignored."""
-    if trouble:
-        return [Span("✗ ", "bad"), Span(f"not connected: {sentence(trouble)}", "bad")]
+def freshness_spans(links: Sequence[WatchStatus], now: float, *, reason: str = "") -> list[Span]:
+    """A phrase on the worst state among these watches; kinds that the cluster does not have are ignored."""
+    if reason:
+        return [Span("✗ ", "bad"), Span(f"not connected: {sentence(reason)}", "bad")]
     known = [link for link in links if link.state is not WatchState.ABSENT]
     if not links:
         return [Span("◐ ", "waits"), Span("connecting …", "dim")]

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 MAX_BUSBW_FALL = 0.1  # a bandwidth that fell by more than this share is bad
 
 
-def maintenance_words(at: float, now: float, *, active: bool, whole_hours: bool = False) -> str:
-    if active:
+def maintenance_words(time: float, now: float, *, is_active: bool, whole_hours: bool = False) -> str:
+    if is_active:
         return "maintenance under way"
-    left = at - now
+    left = time - now
     if whole_hours and left > 2 * HOUR:
         left -= left % HOUR
-    return f"maintenance in {duration(left)}" if at > now else "maintenance due"
+    return f"maintenance in {duration(left)}" if time > now else "maintenance due"
 
 
 def node_state(node: Node, now: float) -> list[Span]:
@@ -40,7 +40,7 @@ def node_state(node: Node, now: float) -> list[Span]:
     if faults:
         runs += [BAD, Span(f" {sentence('; '.join(faults))}  ", "bad")]
     if node.maintenance_active or node.maintenance_at:
-        words = maintenance_words(node.maintenance_at, now, active=node.maintenance_active)
+        words = maintenance_words(node.maintenance_at, now, is_active=node.maintenance_active)
         runs += [CARE, Span(f" {words}  ", "waits")]
     if node.cordoned:
         runs += [Span("‖ cordoned  ", "waits")]
@@ -61,7 +61,7 @@ def pool_state(pool: Pool, now: float) -> list[Span]:
         runs += [BAD, Span(f" {len(faulty)} faulty  ", "bad")]
     if pool.maintenance:
         first = min(pool.maintenance, key=lambda each: (not each.maintenance_active, each.maintenance_at))
-        words = maintenance_words(first.maintenance_at, now, active=first.maintenance_active, whole_hours=True)
+        words = maintenance_words(first.maintenance_at, now, is_active=first.maintenance_active, whole_hours=True)
         runs += [CARE, Span(f" {len(pool.maintenance)} {words}  ", "waits")]
     cordoned = sum(node.cordoned for node in pool.nodes)
     if cordoned:
@@ -149,38 +149,38 @@ class NodeRow:
 
 
 def node_row(
-    each: Host, fleet: Fleet, style_of: Callable[[str], str], measured: NodeBandwidth | None = None
+    host: Host, fleet: Fleet, style_of: Callable[[str], str], measured: NodeBandwidth | None = None
 ) -> NodeRow:
-    holders = dict.fromkeys(pip.holder for pip in each.pips if pip.holder)
+    holders = dict.fromkeys(pip.holder for pip in host.pips if pip.holder)
     pips = tuple(
         Span("■", style_of(pip.holder.uid))
         if pip.holder
         else Span("·", "text")
         if pip.state is GpuState.FREE
         else Span("✗", "bad")
-        if each.faults
+        if host.faults
         else Span("◐", "waits")
-        if each.starting
+        if host.starting
         else Span("‖", "dim")
-        for pip in each.pips
+        for pip in host.pips
     )
-    pods = fleet.pods_by_node.get(each.node.name, ())
+    pods = fleet.pods_by_node.get(host.node.name, ())
     return NodeRow(
-        each.node,
+        host.node,
         pips,
-        fleet.gpus_free(each.node),
-        fleet.gpus_used.get(each.node.name, 0),
+        fleet.gpus_free(host.node),
+        fleet.gpus_used.get(host.node.name, 0),
         ", ".join(holder.name for holder in holders),
         tuple(sorted({pod.jobset for pod in pods if pod.jobset and pod.holds_gpus})),
         sum(not pod.finished for pod in pods),
         measured,
-        each.faults,
-        each.starting,
+        host.faults,
+        host.starting,
         fleet.at,
     )
 
 
-def _iter_nodes(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[NodeRow]:
+def _iter_nodes(fleet: Fleet, namespace: str | None, name_owner: Callable[[str], str]) -> Iterable[NodeRow]:
     every = sorted(fleet.nodes.values(), key=lambda node: (node.pool, node.block, node.subblock, node.host, node.name))
     return (node_row(host(node, fleet), fleet, str) for node in every)
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 def status_cell(pod: Pod) -> Cell:
     status = pod.status
-    mark = pod_glyph(status, ready=pod.ready)
+    mark = pod_glyph(status, is_ready=pod.ready)
     return [mark, Span(f" {status}", "bad" if mark.style == "bad" else "")]
 
 
 def ready_cell(pod: Pod) -> Cell:
-    """Ready containers of all but init containers."""
+    """A cell with the ready containers of all, init containers not counted."""
     mains = [each for each in pod.containers if not each.init]
     return f"{sum(each.ready for each in mains)}/{len(mains)}" if mains else ""
 
@@ -31,7 +31,7 @@ def restarts_cell(pod: Pod) -> Cell:
     return Span(str(restarts), "waits") if restarts else Span("0", "dim")
 
 
-def _iter_pods(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[Pod]:
+def _iter_pods(fleet: Fleet, namespace: str | None, name_owner: Callable[[str], str]) -> Iterable[Pod]:
     return (pod for _, pod in sorted(fleet.pods.items()) if namespace in {None, pod.namespace})
 
 

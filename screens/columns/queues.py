@@ -55,7 +55,7 @@ def quota_bar(used: int, nominal: int, borrowed: int, width: int) -> list[Span]:
 
 
 class WaitingStart(Struct, frozen=True):
-    """When a workload that waits would start."""
+    """The expected start of a waiting workload, as a row shows it."""
 
     workload: Workload
     start: ExpectedStart
@@ -71,7 +71,7 @@ class QueueLine(Struct, frozen=True):
 
     @property
     def by_flavor(self) -> str:
-        """Free quota of each flavor if there are several: a workload gets that of one."""
+        """The free quota of each flavor, if there are several: a workload uses only one."""
         return ", ".join(f"{name} {free:,}" for name, free in self.flavors) if len(self.flavors) > 1 else ""
 
     @property
@@ -81,7 +81,7 @@ class QueueLine(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class WorkloadLine:
-    """A workload with its queue position and the snapshot for its explanation."""
+    """A row with a workload, its position in the queue, and the snapshot that explains it."""
 
     workload: Workload
     position: int  # 1 is tried first; 0: it holds quota
@@ -102,7 +102,7 @@ class WorkloadLine:
 
     @property
     def since(self) -> float:
-        """When the workload began to wait, or when its quota was reserved."""
+        """The time when the workload began to wait, or when it got its quota."""
         if self.position:
             return self.workload.queued_since
         reserved = next((each for each in self.workload.conditions if each.type == "QuotaReserved"), None)
@@ -110,7 +110,7 @@ class WorkloadLine:
 
 
 def queue_state(stop_policy: str, inactive_reason: str) -> Cell:
-    """Whether a queue admits workloads, and if not, why."""
+    """A cell that shows whether a queue admits workloads, and if not, why."""
     if stop_policy == "HoldAndDrain":
         return [Span("✗ ", "bad"), Span("stopped, drained", "bad")]
     if stop_policy not in {"", "None"}:
@@ -162,7 +162,7 @@ def _used_bar(line: QueueLine, width: int) -> Cell:
 
 
 def _free_cell(line: QueueLine) -> Cell:
-    """Free quota; that of several flavors joined by "+", not added: a workload gets that of one."""
+    """A cell with the free quota of each flavor, joined by "+" and not added: a workload uses only one."""
     parts = [free for _, free in line.flavors if free] if len(line.flavors) > 1 else [line.account.free]
     return Span("+".join(f"{free:,}" for free in parts) or "0", "ok" if any(parts) else "dim")
 
@@ -188,9 +188,9 @@ def queue_lines(
     fleet: Fleet,
     _namespace: str | None,
     _whose: Callable[[str], str],
-    starts: Mapping[tuple[str, str], ExpectedStart] | None = None,
+    expected_starts: Mapping[tuple[str, str], ExpectedStart] | None = None,
 ) -> Iterable[QueueLine]:
-    known = starts or {}
+    known = expected_starts or {}
     for queue in sorted(fleet.cluster_queues.values(), key=lambda each: each.name):
         locals_ = (each for each in fleet.local_queues.values() if each.cluster_queue == queue.name)
         waiting = (each for each in queue_order(fleet, queue.name).pending if each.key in known)
@@ -199,10 +199,10 @@ def queue_lines(
 
 
 def queue_line(
-    queue: ClusterQueue, fleet: Fleet, local_queues: tuple[LocalQueue, ...] = (), waiting: tuple[WaitingStart, ...] = ()
+    queue: ClusterQueue, fleet: Fleet, local_queues: tuple[LocalQueue, ...] = (), starts: tuple[WaitingStart, ...] = ()
 ) -> QueueLine:
     flavors = tuple((flavor, flavor_account(fleet, queue.name, flavor).free) for flavor in gpu_flavors(queue))
-    return QueueLine(queue, queue_account(fleet, queue.name), local_queues, flavors, waiting)
+    return QueueLine(queue, queue_account(fleet, queue.name), local_queues, flavors, starts)
 
 
 def _starts_json(line: QueueLine) -> list[dict[str, Any]]:
@@ -219,8 +219,8 @@ def _starts_json(line: QueueLine) -> list[dict[str, Any]]:
 def workload_lines(
     fleet: Fleet,
     namespace: str | None,
-    whose: Callable[[str], str],
-    starts: Mapping[tuple[str, str], ExpectedStart] | None = None,
+    name_owner: Callable[[str], str],
+    expected_starts: Mapping[tuple[str, str], ExpectedStart] | None = None,
 ) -> Iterable[WorkloadLine]:
     """Unfinished workloads by ClusterQueue: waiting ones in Kueue's order, then the others."""
     found: list[tuple[Workload, str, int]] = []
@@ -234,8 +234,8 @@ def workload_lines(
         if namespace in {None, workload.namespace}:
             jobset = fleet.jobset_by_uid.get(workload.owner_uid)
             owner = jobset.owner if jobset else ""
-            start = (starts or {}).get(workload.key) if position else None
-            yield WorkloadLine(workload, position, name, owner, fleet, whose=whose(owner), start=start)
+            start = (expected_starts or {}).get(workload.key) if position else None
+            yield WorkloadLine(workload, position, name, owner, fleet, whose=name_owner(owner), start=start)
 
 
 def _holders_json(jobs: Sequence[QuotaHolder]) -> list[dict[str, Any]]:

@@ -83,14 +83,14 @@ def run_sentence(run: RunRecord) -> list[Span]:
     return runs
 
 
-def run_facts(run: RunRecord, now: float, by: str = "") -> tuple[Fact, ...]:
-    """Everything known about a run except its values; `by`: how its owner is shown."""
+def run_facts(run: RunRecord, now: float, owner_text: str = "") -> tuple[Fact, ...]:
+    """The facts known about a run, except its values; `owner_text` is its owner as shown."""
     seconds = run.seconds(now)
     return (
         ("Recipe", run.recipe),
         ("Run", str(run.number)),
         ("Launched", wording.clock(run.launched)),
-        ("By", f"{by} ({run.who})" if by not in {"", run.who} and run.who else run.who),
+        ("By", f"{owner_text} ({run.who})" if owner_text not in {"", run.who} and run.who else run.who),
         ("Took", "" if seconds is None else wording.duration(seconds)),
         ("Ended", wording.clock(run.ended)),
         ("GPUs", str(run.gpus or "")),
@@ -107,31 +107,31 @@ def run_facts(run: RunRecord, now: float, by: str = "") -> tuple[Fact, ...]:
     )
 
 
-def cost_lines(cost: Ledger) -> list[str]:
-    """Lines of text that say what the GPU-time of a run was spent on."""
-    lines = [f"{format_gpu_time(cost.allocated / 1000, digits=2)} allocated ({cost.gpus} GPUs)"]
-    shares = box_shares(cost)
-    for box, took in cost.boxes.items():
+def cost_lines(ledger: Ledger) -> list[str]:
+    """Lines of text on what the GPU-time of a run was used for."""
+    lines = [f"{format_gpu_time(ledger.allocated / 1000, digits=2)} allocated ({ledger.gpus} GPUs)"]
+    shares = box_shares(ledger)
+    for box, took in ledger.boxes.items():
         if took:
             lines.append(f"{hours_words(took, 'GPU-'):>14} {shares.get(box, ''):>6}  {box.words}")
     return lines
 
 
-def box_shares(cost: Ledger) -> dict[LedgerBox, str]:
-    """The share of the allocated time of each box; none of the time in the queue, which held nothing."""
-    held = {box: took for box, took in cost.boxes.items() if box is not LedgerBox.QUEUED and cost.allocated}
+def box_shares(ledger: Ledger) -> dict[LedgerBox, str]:
+    """By box its share of the time in which GPUs were held; the time in the queue has none."""
+    held = {box: took for box, took in ledger.boxes.items() if box is not LedgerBox.QUEUED and ledger.allocated}
     return dict(zip(held, wording.percents([*held.values()]), strict=True))
 
 
-def cost_words(cost: Ledger) -> str:
+def cost_words(ledger: Ledger) -> str:
     """The largest boxes of a ledger: "5.30 GPU-hours: 80 % productive, 12 % not seen"; empty if nothing was held."""
-    largest = sorted(box_shares(cost).items(), key=lambda each: -cost.boxes[each[0]])[:4]
+    largest = sorted(box_shares(ledger).items(), key=lambda each: -ledger.boxes[each[0]])[:4]
     parts = ", ".join(f"{share} {box.words}" for box, share in largest if share[0] not in "0<")
-    return f"{format_gpu_time(cost.allocated / 1000, digits=2)}: {parts}" if cost.allocated else ""
+    return f"{format_gpu_time(ledger.allocated / 1000, digits=2)}: {parts}" if ledger.allocated else ""
 
 
 def hours_words(milliseconds: int, of: str = "") -> str:
-    """GPU-time as a number of hours, or of minutes or seconds if it is less than one: "1.78 h", "12.5 min", "8 s"."""
+    """GPU-time in hours, or minutes or seconds if less: "1.78 h", "12.5 min", "8 s"; `of` stands before the unit."""
     amount, unit = format_gpu_time(milliseconds / 1000, digits=2).split(" GPU-")
     return f"{amount} {of}{_SHORT_UNITS[unit]}"
 
@@ -170,7 +170,7 @@ def _status_cell(release: Release) -> list[Span]:
 
 
 def _updated_at(release: Release) -> float:
-    """When Helm wrote the revision; 0.0 if unknown."""
+    """The time when Helm wrote the release's revision; 0.0 if unknown."""
     try:
         return datetime.fromisoformat(release.updated).timestamp()
     except ValueError:

@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     from console.launch.stop import StopPlan
 
 
-def launched_by_others(plans: Sequence[StopPlan], whose: Callable[[str], str]) -> str:
-    """The other owners of these jobs, as text for a question; empty if there are none."""
-    owners = [owner for plan in plans if (owner := whose(plan.owner)) not in {"", OWN_NAME}]
+def launched_by_others(plans: Sequence[StopPlan], name_owner: Callable[[str], str]) -> str:
+    """The other owners of these jobs, as text for the question before a stop; empty if there are none."""
+    owners = [owner for plan in plans if (owner := name_owner(plan.owner)) not in {"", OWN_NAME}]
     if not owners:
         return ""
     which = "" if len(owners) == len(plans) else f"{len(owners)} of them "
     return f", {which}launched by {', '.join(dict.fromkeys(owners))}, not by you"
 
 
-def kept_objects_text(stays: Sequence[str], whose: str) -> str:
-    """The text of what is kept when jobs are stopped, such as their checkpoints."""
-    return ", ".join(stays) or f"none of {whose} files, as no volume and no bucket is mounted"
+def kept_objects_text(stays: Sequence[str], owner: str) -> str:
+    """A text on what is kept when jobs are stopped, such as their checkpoints."""
+    return ", ".join(stays) or f"none of {owner} files, as no volume and no bucket is mounted"
 
 
-def stop_consequence_lines(plan: StopPlan, owner: str, *, short: bool = False) -> list[str]:
+def stop_consequence_lines(plan: StopPlan, owner: str, *, is_short: bool = False) -> list[str]:
     """The lines on what stopping a job removes and keeps; `owner`: who launched it, "you" for this person."""
     goes = ", ".join(plan.goes)
     whose = f", launched by {owner}, not by you" if owner not in {"", OWN_NAME} else ""
-    if short:
+    if is_short:
         lost = f"; lost: {plan.lost}" if plan.lost else ""
         return [f"{plan.name} in {plan.namespace}{whose}: {goes}, and its pods with the files inside{lost}"]
     how = f"Helm release {plan.release} is uninstalled" if plan.release else "deleted (no Helm release made it)"

@@ -20,7 +20,7 @@ def _state_cell(tunnel: Tunnel) -> Cell:
 
 
 def ports_cell(tunnel: Tunnel) -> Cell:
-    """Local and remote ports; one number if they are equal."""
+    """A cell with the local and remote port of a tunnel; one number if they are equal."""
     pairs = (
         f"{each.local}→{each.remote}" if each.local != each.remote else f"{each.local}" for each in tunnel.listeners
     )

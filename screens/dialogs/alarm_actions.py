@@ -62,7 +62,7 @@ ACT = Binding(
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A job with an alarm or a slow rank, and what is known of its cause."""
+    """A job with an alarm or a slow rank, and what is known of the cause."""
 
     jobset: JobSet
     words: str
@@ -74,7 +74,7 @@ class Trouble:
 
 
 def trouble_of(screen: LiveScreen, line: JobLine | None, report: HangReport | None = None) -> Trouble | None:
-    """The trouble to act on; None for a job without an alarm and without a known slow rank."""
+    """The trouble that actions are about; None for a job without an alarm and without a known slow rank."""
     if line is None:
         return None
     jobset, made = line.jobset, report or screen.session.inspector.reports.get(line.jobset.key)

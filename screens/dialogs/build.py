@@ -35,7 +35,7 @@ _SUBSTITUTION_HELP = {
 
 
 class AskBuild(Question["BuildPlan | None"]):
-    """Asks for each substitution of a build; the answer is a valid plan, None if cancelled."""
+    """Asks for each substitution of a build; answers with a valid plan, None if cancelled."""
 
     DEFAULT_CSS = """
     AskBuild > VerticalScroll { width: 110; max-width: 95%; border-subtitle-color: $ink-dim; padding: 1 2; }

@@ -115,7 +115,7 @@ class EditorDialog(Question[Editor | None]):
 
 
 def manual_steps(editor: Editor) -> Text:
-    """The editor's link, clickable in terminals with OSC 8, and the manual steps."""
+    """The editor's link, clickable where the terminal knows OSC 8, and the steps to do by hand."""
     text = Text()
     if editor.link:
         text.append(f"{editor.link}\n", Style(link=editor.link, underline=True))
@@ -180,7 +180,7 @@ USUAL_PORTS = "   ".join(f"{port} {name}" for port, name in SUGGESTED_PORTS.item
 
 
 class AskPorts(Question["Answer | None"]):
-    """Asks for ports and whether to keep the tunnel open; None if cancelled."""
+    """Asks for ports, and whether the tunnel outlives the console; None if cancelled."""
 
     DEFAULT_CSS = """
     AskPorts > Vertical { width: 70; max-width: 90%; padding: 1 2; }
@@ -244,7 +244,7 @@ async def forward_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None
 
 
 async def forward_pod(screen: LiveScreen, pod: Pod) -> None:
-    """Open a tunnel to a pod, or to its rank if it belongs to a job, as a rank outlives its pod."""
+    """Open a tunnel to a pod; if it is of a job, to its rank, as that outlives the pod."""
     fleet = screen.app.fleet
     jobset = fleet.jobsets.get((pod.namespace, pod.jobset)) if pod.jobset else None
     here = next((slot for slot in pod_slots(jobset, fleet) if slot.name == pod.name), None) if jobset else None
@@ -259,9 +259,9 @@ async def ask_and_open(screen: LiveScreen, address: PodAddress) -> None:
         await open_ports(screen, address, *answer)
 
 
-async def open_ports(screen: LiveScreen, address: PodAddress, ports: Sequence[str], keep: bool) -> None:
+async def open_ports(screen: LiveScreen, address: PodAddress, ports: Sequence[str], keeps_open: bool) -> None:
     with screen.report_errors(f"No tunnel to {address}"):
-        tunnel, notes = await screen.session.tunnels.open_tunnel(address, ports, keep=keep)
+        tunnel, notes = await screen.session.tunnels.open_tunnel(address, ports, keeps_open=keeps_open)
         lines = [f"{each}." for each in tunnel.listeners] + list(notes)
         if tunnel.state != "ready" and tunnel.words:
             lines.append(tunnel.words)

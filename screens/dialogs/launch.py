@@ -50,7 +50,7 @@ from screens.wording import Span
 
 
 class DraftScreen(LiveScreen):
-    """A page with the form of a launch, which dialogs fill and show."""
+    """A page that has the form of a launch; dialogs fill and show it."""
 
     recipes = getters.query_one(RecipeTable)
     form = getters.query_one(Form)
@@ -71,19 +71,19 @@ class DraftScreen(LiveScreen):
 
     @on(RecipeTable.Highlighted, "RecipeTable")
     async def follow_cursor(self) -> None:
-        """Show the form of that recipe; keys come between the first picture of the page and its form."""
+        """Show the form of the recipe under the cursor; keys come before that form is drawn."""
         await asyncio.sleep(0)
         if self.is_attached and self.app.connected and (recipe := self.recipes.row) is not None:
             self.pick_recipe(recipe.id)
 
-    def suggest(self, recipe: str, wanted: str = "") -> str:
-        wanted = wanted or self.session.launch.suggest_name(recipe)
-        return free_name(wanted, self.app.fleet, self.session.namespace, self.launched)
+    def suggest(self, recipe: str, search_text: str = "") -> str:
+        search_text = search_text or self.session.launch.suggest_name(recipe)
+        return free_name(search_text, self.app.fleet, self.session.namespace, self.launched)
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The outcome of the checks before a launch: texts, objects to create, and changes that would make it fit."""
+    """What the checks before a launch found: texts, objects to create, and changes with which it would fit."""
 
     words: Sequence[Span]
     manifests: Sequence[Manifest]
@@ -96,7 +96,7 @@ KEY_REPEAT_SECONDS = 1.0  # seconds within which a key that is held down, or was
 
 
 class LaunchLook(Question[bool | LaunchAlternative | ConsoleError]):
-    """The review dialog before a launch: shows what will be created, runs the checks, and asks for confirmation."""
+    """The review before a launch: it shows what will be created, runs the checks, and asks for confirmation."""
 
     DEFAULT_CSS: ClassVar[str] = """
     LaunchLook > Vertical { height: 90%; }
@@ -159,24 +159,24 @@ class LaunchLook(Question[bool | LaunchAlternative | ConsoleError]):
             self._show_checked(checked, found)
 
     def on_screen_resume(self) -> None:
-        """Answer with the refusal only in front: to dismiss closes whatever is in front."""
+        """Close with a pending refusal once the dialog is in front, as `dismiss` closes the page in front."""
         if self._refusal is not None and self.is_active:
             self.dismiss(self._refusal)
 
-    def show_waiting(self, waiting: tuple[str, ...]) -> None:
-        words = f"The checks wait up to {LAUNCH_CHECKS_TIMEOUT:g} s for {', '.join(waiting)} …"
+    def show_waiting(self, waiting_names: tuple[str, ...]) -> None:
+        words = f"The checks wait up to {LAUNCH_CHECKS_TIMEOUT:g} s for {', '.join(waiting_names)} …"
         self.query_one(SentenceLine).runs = (Span("◐ ", "waits"), Span(words))
 
-    def _show_checked(self, checked: Checked, found: ResultTally) -> None:
+    def _show_checked(self, checked: Checked, tally: ResultTally) -> None:
         self._others = checked.others
         self.query_one(SentenceLine).runs = tuple(checked.words)
         self.query_one(YamlText).show(join_manifests(checked.manifests))
-        lines = ["\n  ".join((f"✗ {check.lines[0]}", *check.lines[1:])) for check in found.failing]
+        lines = ["\n  ".join((f"✗ {check.lines[0]}", *check.lines[1:])) for check in tally.failing]
         lines += [f"○ {line}" for line in summarize_unanswered(checked.checks)]
         fails = self.query_one(".fails")
         fails.display = bool(lines)
         fails.query_one(Static).update(Content("\n".join(lines)))
-        if doubt := found.objections(named=False):
+        if doubt := tally.objections(are_named=False):
             self.add_class("-fails")
             title = f"{doubt}. Launch {self._name_of_plan} all the same?"
             self.query_one(Vertical).border_title = Content(title)
@@ -185,8 +185,8 @@ class LaunchLook(Question[bool | LaunchAlternative | ConsoleError]):
         changes = f"1{last} changes it so that it fits   " if self._others else ""
         self._show_hint(f"⏎ or ctrl+s {launches}   {changes}esc goes back to the form   ↑↓ read")
 
-    def _show_hint(self, words: str) -> None:
-        self.query_one(".keys", Static).update(Content(words))
+    def _show_hint(self, sentence: str) -> None:
+        self.query_one(".keys", Static).update(Content(sentence))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action != "change" or parameters[0] in range(1, len(self._others) + 1)
@@ -236,7 +236,7 @@ class PasteDialog(Question[str | None]):
 
 
 class PasteReport(Question[None]):
-    """Shows what was taken from a pasted text, and what was not and why."""
+    """A dialog on what was taken from a pasted text, and what was not and why."""
 
     DEFAULT_CSS: ClassVar[str] = """
     PasteReport > Vertical { max-width: 110; max-height: 85%; }
@@ -312,12 +312,12 @@ async def launch_plan(screen: DraftScreen, draft: LaunchDraft, plan: LaunchPlan)
         screen.app.notify(f"{why}.", title=title, severity="warning", timeout=12, markup=False)
 
 
-def _apply_alternative(screen: DraftScreen, draft: LaunchDraft, change: LaunchAlternative) -> None:
+def _apply_alternative(screen: DraftScreen, draft: LaunchDraft, alternative: LaunchAlternative) -> None:
     """Make a suggested change in the launch form, undoable at once, and open the review again."""
-    path = draft.queue_path if change.path == "queue" else change.path
-    screen.form.put_texts({**draft.model.texts, path: str(change.value)})
+    path = draft.queue_path if alternative.path == "queue" else alternative.path
+    screen.form.put_texts({**draft.model.texts, path: str(alternative.value)})
     field = draft.model.by_path[path]
-    screen.app.notify(f"{field.title} is {change.value} now; ctrl+z in the form takes it back.", markup=False)
+    screen.app.notify(f"{field.title} is {alternative.value} now; ctrl+z in the form takes it back.", markup=False)
     screen.call_later(screen.run_action, "launch")
 
 
@@ -355,7 +355,7 @@ async def apply_paste(screen: DraftScreen, text: str) -> None:
     launch = screen.app.session.launch
     read = await launch.plan_texts.parse_pasted(here.recipe.id, text, variables=await launch.profiles.place_variables())
     if not read.is_valid:
-        await screen.app.push_screen_wait(PasteReport("Nothing was imported", paste_words(read, taken=0)))
+        await screen.app.push_screen_wait(PasteReport("Nothing was imported", paste_words(read, taken_count=0)))
         return
     draft = screen.pick_recipe(read.recipe) if read.recipe and read.recipe != here.recipe.id else here
     if draft is None:
@@ -377,29 +377,29 @@ async def apply_paste(screen: DraftScreen, text: str) -> None:
         words = f"The text says namespace {read.namespace}; launches go to {here_in}. N, in the list, switches."
         screen.app.notify(words, severity="warning", timeout=10, markup=False)
     if read.left_out or read.notes:
-        await screen.app.push_screen_wait(PasteReport(head, paste_words(read, taken=taken)))
+        await screen.app.push_screen_wait(PasteReport(head, paste_words(read, taken_count=taken)))
     else:
         screen.app.notify(f"{head}; ctrl+z takes it back.", markup=False)
     screen.form.go(NAME)
 
 
-def fill_from_request(screen: DraftScreen, wish: LaunchRequest) -> bool:
+def fill_from_request(screen: DraftScreen, launch_request: LaunchRequest) -> bool:
     """Fill the form as another screen requested, if there is that recipe; one undo restores the old values."""
-    draft = screen.pick_recipe(wish.recipe) if wish.recipe else screen.draft
+    draft = screen.pick_recipe(launch_request.recipe) if launch_request.recipe else screen.draft
     if draft is None:
-        screen.app.notify(f"The chart has no recipe {wish.recipe}.", severity="error", markup=False)
+        screen.app.notify(f"The chart has no recipe {launch_request.recipe}.", severity="error", markup=False)
         return False
-    values = wish.values
-    if wish.over:
+    values = launch_request.values
+    if launch_request.over:
         values = overlay_values(draft.plan(screen.app.session.namespace)[0].values, values)
     else:
-        draft.against, draft.against_name = wish.against, wish.against_name
-    name = screen.suggest(draft.recipe.id, wish.name) if wish.name else ""
+        draft.against, draft.against_name = launch_request.against, launch_request.against_name
+    name = screen.suggest(draft.recipe.id, launch_request.name) if launch_request.name else ""
     screen.form.show(draft.model)  # without what was searched in it
     screen.form.put_texts(draft.texts_for(values, name))
-    unknown_keys = draft.unknown_keys(wish.values)
+    unknown_keys = draft.unknown_keys(launch_request.values)
     lost = f" Not values of this chart, skipped: {', '.join(unknown_keys)}." if unknown_keys else ""
-    message = wish.message or f"{draft.recipe.title} with the values that you last entered."
+    message = launch_request.message or f"{draft.recipe.title} with the values that you last entered."
     screen.app.notify(message + lost, markup=False, severity="warning" if lost else "information")
     return True
 
@@ -471,7 +471,7 @@ async def launch_like_job(
 
 
 async def resume_values(session: Session, key: tuple[str, str], plan: LaunchPlan) -> tuple[Mapping[str, Value], str]:
-    """The values by which a launch begins with the last complete checkpoint of a job, and a sentence about that."""
+    """(values by which a launch continues from the last complete checkpoint of a job, a sentence on that)."""
     paths = {field.path for field in session.launch.catalogue.fields(plan.recipe)}
     if not paths & {*STARTING_WEIGHT_FIELDS}:
         return {}, "Where it begins is up to its program: the recipe has no field for it."
@@ -506,7 +506,7 @@ async def pick_profile(screen: DraftScreen) -> None:
 
 
 async def merge_profile(
-    screen: DraftScreen, draft: LaunchDraft, name: str, untouched: Mapping[str, str] | None = None
+    screen: DraftScreen, draft: LaunchDraft, name: str, untouched_texts: Mapping[str, str] | None = None
 ) -> None:
     try:
         values = await screen.app.session.launch.profiles.values(name, draft.recipe.id)
@@ -515,7 +515,7 @@ async def merge_profile(
         return
     # The queue follows the cluster by itself until somebody types one.
     now = {path: text for path, text in draft.model.texts.items() if path != draft.queue_path}
-    if untouched is not None and now != {path: untouched[path] for path in now}:
+    if untouched_texts is not None and now != {path: untouched_texts[path] for path in now}:
         return
     plan, _ = draft.plan(screen.app.session.namespace)
     texts = draft.texts_for(overlay_values(plan.values, values))

@@ -54,11 +54,11 @@ class PodActions(LiveScreen):
     @property
     @abstractmethod
     def pod_keys(self) -> list[Key]:
-        """Keys of the pods that an action applies to now."""
+        """The keys (namespace, name) of the pods that an action would apply to."""
 
     @property
     def container(self) -> str:
-        """The container that an action applies to; empty for the pod's first."""
+        """The container that an action would apply to; empty for the pod's first."""
         return ""
 
     def pods(self) -> list[Pod]:
@@ -95,15 +95,15 @@ class PodActions(LiveScreen):
             await forward_pod(self, pod)
 
     def action_copy_from(self) -> None:
-        self._copy_files(fetch=True)
+        self._copy_files(is_fetch=True)
 
     def action_copy_to(self) -> None:
-        self._copy_files(fetch=False)
+        self._copy_files(is_fetch=False)
 
     @work(group="actions")
-    async def _copy_files(self, *, fetch: bool) -> None:
+    async def _copy_files(self, *, is_fetch: bool) -> None:
         for pod in self.running_pods()[:1]:
-            await copy_files(self, pod.namespace, pod.name, f"pod {pod.name}", self.container, fetch=fetch)
+            await copy_files(self, pod.namespace, pod.name, f"pod {pod.name}", self.container, is_fetch=is_fetch)
 
     def living_pods(self) -> list[Pod]:
         """The pods that an action applies to; empty, with a notification, if the container has ended."""
@@ -168,7 +168,7 @@ def consequences(pods: list[Pod]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RankAction:
-    """One action on a rank; its function runs in a worker and may ask questions."""
+    """An action on a rank; its function runs in a worker and may ask questions."""
 
     name: str
     key: str

@@ -34,7 +34,7 @@ class NodeActions(LiveScreen):
     @property
     @abstractmethod
     def node_names(self) -> list[str]:
-        """Names of the nodes that an action applies to now."""
+        """The names of the nodes that an action would apply to."""
 
     def nodes(self) -> list[Node]:
         nodes = self.app.fleet.nodes
@@ -56,14 +56,14 @@ class NodeActions(LiveScreen):
             self.copy(names, "names")
 
     def action_cordon(self) -> None:
-        self.set_cordon([node for node in self.nodes() if not node.cordoned], on=True)
+        self.set_cordon([node for node in self.nodes() if not node.cordoned], is_cordoned=True)
 
     def action_uncordon(self) -> None:
-        self.set_cordon([node for node in self.nodes() if node.cordoned], on=False)
+        self.set_cordon([node for node in self.nodes() if node.cordoned], is_cordoned=False)
 
     @work(group="actions")
-    async def set_cordon(self, nodes: list[Node], *, on: bool) -> None:
-        await cordon_nodes(self, [node.name for node in nodes], on=on)
+    async def set_cordon(self, nodes: list[Node], *, is_cordoned: bool) -> None:
+        await cordon_nodes(self, [node.name for node in nodes], on=is_cordoned)
 
 
 async def cordon_nodes(screen: LiveScreen, names: Sequence[str], *, on: bool = True, reason: str = "") -> None:
@@ -79,7 +79,7 @@ async def cordon_nodes(screen: LiveScreen, names: Sequence[str], *, on: bool = T
         return
     for name in names:
         with screen.report_errors(f"Could not {verb.lower()} {name}"):
-            await screen.session.watch.cordon(name, on=on, reason=reason)
+            await screen.session.watch.cordon(name, is_cordoned=on, reason=reason)
             screen.notify(f"{name} is {'cordoned' if on else 'uncordoned'}.", timeout=3, markup=False)
 
 
@@ -171,7 +171,7 @@ class PoolSizes(PoolsScreen):
         """The state of the selected node pool as Google reports it; None while unknown."""
 
     def offers(self) -> dict[str, object]:
-        """The actions that Google allows for the pool: DWS sizes its pools itself."""
+        """Whether each action on the pool is available: DWS sizes its pools itself."""
         facts = self.facts
         sized = facts and not (facts.pool.queued or facts.pool.flex_start)
         return super().offers() | {"resize": sized, "limits": facts}
@@ -204,12 +204,12 @@ class PoolSizes(PoolsScreen):
             if await self.app.push_screen_wait(Confirm(title, lines, verb="Resize", keep="Leave")):
                 self._show_operation(await self.session.google.node_pools.resize(name, wanted))
 
-    def _autoscaling_lines(self, facts: PoolStatus, wanted: int) -> list[str]:
-        if not facts.pool.autoscaling:
+    def _autoscaling_lines(self, status: PoolStatus, size: int) -> list[str]:
+        if not status.pool.autoscaling:
             return []
-        outside = not facts.pool.least <= wanted <= facts.pool.most
+        outside = not status.pool.least <= size <= status.pool.most
         follows = ": it would undo this." if outside else ", and may change it again."
-        return [f"Its autoscaler keeps it at {facts.limits} nodes{follows}"]
+        return [f"Its autoscaler keeps it at {status.limits} nodes{follows}"]
 
     @work(group="actions")
     async def action_limits(self) -> None:

@@ -26,7 +26,7 @@ from screens.wording import Span, whole_path
 
 
 class Question(ModalScreen[ScreenResultType]):
-    """A dialog that takes only its first answer: a second one would close the page behind it."""
+    """A dialog that accepts only its first answer, as a second one would close the page behind it."""
 
     DEFAULT_CSS = """
     Question > Vertical, Question > VerticalScroll {
@@ -120,8 +120,8 @@ class FilePrompt(Prompt):
     def _on_typed(self, event: Input.Changed) -> None:
         self._show_path(event.value)
 
-    def _show_path(self, place: str) -> None:
-        path = one_line(str(whole_path(place.strip()))) if place.strip() else "Type the name of a file"
+    def _show_path(self, file_path: str) -> None:
+        path = one_line(str(whole_path(file_path.strip()))) if file_path.strip() else "Type the name of a file"
         self.query_one(".hint", Static).update(Content(f"{path}\n{self._hint}"))
 
 
@@ -148,7 +148,7 @@ class ChoiceTable(ResourceTable[PickEntry]):
 
 
 class Pick(Question[str | None]):
-    """Choose from a list that typing narrows; None if cancelled."""
+    """A dialog to choose from a list that typing narrows; None if cancelled."""
 
     DEFAULT_CSS = """
     Pick > Vertical { width: 90; max-width: 95%; height: 20; }
@@ -203,7 +203,7 @@ _GLYPHS = {"bad": "✗ ", "ok": "● ", "waits": "⚠ ", "dim": "◐ "}
 
 
 class WorkDialog(Question[None], metaclass=AbstractWidgetMeta):
-    """Performs work repeatedly until closed; Esc first stops the running work."""
+    """A dialog that does some work again and again until it is closed; Esc first stops the running work."""
 
     status = getters.query_one("#status", SentenceLine)
     busy = False
@@ -220,5 +220,5 @@ class WorkDialog(Question[None], metaclass=AbstractWidgetMeta):
         self.busy = False
         self.note("waits", self.stopped_words())
 
-    def note(self, style: str, words: str) -> None:
-        self.status.runs = (Span(_GLYPHS[style], style), Span(words, "" if style in ("ok", "dim") else style))
+    def note(self, style: str, message: str) -> None:
+        self.status.runs = (Span(_GLYPHS[style], style), Span(message, "" if style in ("ok", "dim") else style))

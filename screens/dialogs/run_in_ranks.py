@@ -42,7 +42,7 @@ def group_lines(group: OutputGroup) -> list[str]:
 
 
 class ExecAll(WorkDialog):
-    """Asks for command and ranks, runs it and shows grouped outputs, repeatedly."""
+    """A dialog that asks for command and ranks, runs it and shows grouped outputs, again and again."""
 
     DEFAULT_CSS: ClassVar[str] = """
     ExecAll > Vertical { width: 94%; max-width: 140; height: 90%; }
@@ -84,8 +84,8 @@ class ExecAll(WorkDialog):
     def on_mount(self) -> None:
         self.command.focus()
 
-    def action_page(self, way: int) -> None:
-        self.output.scroll_relative(y=way * max(1, self.output.size.height - 1), animate=False)
+    def action_page(self, direction: int) -> None:
+        self.output.scroll_relative(y=direction * max(1, self.output.size.height - 1), animate=False)
 
     def stopped_words(self) -> str:
         return f"Stopped waiting; {self._answered_text()}. It may still run in the others."
@@ -193,14 +193,14 @@ class QuickNccl(WorkDialog):
 
 
 async def run_in_ranks(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
-    """Open the dialog; the pods of the ranks are looked up when the command is run."""
+    """Open the dialog that runs a command in ranks; their pods are looked up when it runs."""
     jobset = line.jobset
 
-    async def perform(numbers: Sequence[int], argv: Sequence[str], ended: Callable[[RankOutput], None]) -> None:
+    async def perform(numbers: Sequence[int], argv: Sequence[str], on_end: Callable[[RankOutput], None]) -> None:
         fleet = screen.app.fleet
         found = fleet.jobsets.get((jobset.namespace, jobset.name), jobset)
         chosen = [each for each in pod_slots(found, fleet) if each.number in set(numbers)]
-        await screen.session.container_exec.run_in_ranks(chosen, argv, ended=ended)
+        await screen.session.container_exec.run_in_ranks(chosen, argv, on_end=on_end)
 
     await screen.app.push_screen_wait(ExecAll(jobset.name, [each.number for each in line.pod_slots], perform))
 
@@ -210,7 +210,7 @@ async def nccl_in_pod(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
     assert pod is not None
     node = screen.app.fleet.nodes.get(("", pod.node))
 
-    async def perform(take: Callable[[MeasuredTest], None], complain: Callable[[str], None]) -> None:
+    async def perform(accept: Callable[[MeasuredTest], None], complain: Callable[[str], None]) -> None:
         def on_output(channel: int, data: bytes) -> None:
             if channel == 2:
                 complain(data.decode(errors="replace"))
@@ -218,7 +218,7 @@ async def nccl_in_pod(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
         def show_growing_test(test: NcclTest) -> None:
             nodes, accelerator = (pod.node,), node.accelerator if node else ""
             job, space, number = jobset.name, jobset.namespace, slot.number
-            take(
+            accept(
                 MeasuredTest(test, job, space, rank=number, at=SERVER_CLOCK.now(), nodes=nodes, accelerator=accelerator)
             )
 

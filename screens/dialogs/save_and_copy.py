@@ -46,14 +46,14 @@ async def save_log(screen: LiveScreen, text: LogText, name: str) -> None:
         screen.notify(f"{count(number, 'line')} in {whole_path(place)}.", title="Saved", markup=False)
 
 
-def write_lines(text: LogText, place: str) -> int:
+def write_lines(text: LogText, path: str) -> int:
     """Write lines to a new file with mode 0600; returns their number. Raises BadInput."""
     total = len(text)
     if not total:
         raise BadInput("There are no lines to save.", "Wait for new lines, or clear the filter with esc.")
     rows = chain.from_iterable(text.read_rows(start, min(total, start + PAGE)) for start in range(0, total, PAGE))
     lines = (f"[{row.label}] {row.text}\n" if row.label else f"{row.text}\n" for row in rows)
-    write_new_file(Path(place), (line.encode("utf-8", "replace") for line in lines))
+    write_new_file(Path(path), (line.encode("utf-8", "replace") for line in lines))
     return total
 
 
@@ -71,12 +71,12 @@ async def save_export(screen: LiveScreen, name: str, text: Callable[[str], str])
         screen.notify(f"{whole_path(place)} is written.", title="Saved", markup=False)
 
 
-def write_export(place: str, text: Callable[[str], str]) -> None:
+def write_export(path: str, text: Callable[[str], str]) -> None:
     """Write a new file with mode 0600. Raises BadInput for another extension or if it cannot be created."""
-    kind = Path(place).suffix.lower().removeprefix(".")
+    kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in EXPORT_FORMATS:
-        raise BadInput(f"{Path(place).name} has no ending that says what to write.", "End it in .csv, .json or .svg.")
-    write_new_file(Path(place), text(kind).encode("utf-8", "replace"))
+        raise BadInput(f"{Path(path).name} has no ending that says what to write.", "End it in .csv, .json or .svg.")
+    write_new_file(Path(path), text(kind).encode("utf-8", "replace"))
 
 
 _PROGRESS_SECONDS = 0.1  # seconds between two drawings of the progress
@@ -173,28 +173,28 @@ class CopyDialog(WorkDialog):
 
 async def fetch_from_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
     where = f"pod {slot.number} of {line.jobset.name}"
-    await copy_files(screen, line.jobset.namespace, slot.name, where, fetch=True)
+    await copy_files(screen, line.jobset.namespace, slot.name, where, is_fetch=True)
 
 
 async def send_to_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
     where = f"pod {slot.number} of {line.jobset.name}"
-    await copy_files(screen, line.jobset.namespace, slot.name, where, fetch=False)
+    await copy_files(screen, line.jobset.namespace, slot.name, where, is_fetch=False)
 
 
 async def copy_files(
-    screen: LiveScreen, namespace: str, pod: str, where: str, container: str = "", *, fetch: bool
+    screen: LiveScreen, namespace: str, pod: str, folder: str, container: str = "", *, is_fetch: bool
 ) -> None:
     """Open the dialog to copy from a pod or to it; without a container the main one is used."""
 
     async def perform(source: str, target: str, progress: Listener) -> CopyReport:
         found = screen.app.fleet.pods.get((namespace, pod))
         main = found.main.name if found and found.main else ""
-        copies = screen.session.copies.for_container(namespace, pod, container=container or main, where=where)
-        return await (copies.fetch if fetch else copies.send)(source, target, progress=progress)
+        copies = screen.session.copies.for_container(namespace, pod, container=container or main, folder=folder)
+        return await (copies.fetch if is_fetch else copies.send)(source, target, progress=progress)
 
     dialog = (
-        CopyDialog(f"Copy from {where}", ("Path there", "To here"), perform, target="./")
-        if fetch
-        else CopyDialog(f"Copy to {where}", ("Path here", "To there"), perform, target="/tmp/")
+        CopyDialog(f"Copy from {folder}", ("Path there", "To here"), perform, target="./")
+        if is_fetch
+        else CopyDialog(f"Copy to {folder}", ("Path here", "To there"), perform, target="/tmp/")
     )
     await screen.app.push_screen_wait(dialog)

@@ -18,7 +18,7 @@ MAX_JOBS_IN_FULL = 4  # jobs that are shown in full; of more, what goes with eac
 
 
 async def read_plan(screen: LiveScreen, jobset: JobSet) -> tuple[StopPlan, ConsoleError | None]:
-    """What stopping removes and keeps; from the snapshot alone if Helm's record cannot be read, with the error."""
+    """(what stopping a job removes and keeps, error if Helm's record is unreadable and it is by the snapshot)."""
     from console.launch.stop import plan_from_snapshot  # loaded with what asks Helm
 
     launch = screen.session.launch
@@ -33,7 +33,7 @@ def question_lines(screen: LiveScreen, plans: Sequence[tuple[StopPlan, ConsoleEr
     lines, short = [], len(plans) > MAX_JOBS_IN_FULL
     for plan, error in plans:
         owner = screen.app.whose(plan.owner) if len(plans) > 1 else ""  # of one its title tells it
-        lines += stop_consequence_lines(plan, owner, short=short and error is None)
+        lines += stop_consequence_lines(plan, owner, is_short=short and error is None)
         lines += [f"  ⚠ {error.message}"] if error else []
     if not short:
         return lines
@@ -41,9 +41,9 @@ def question_lines(screen: LiveScreen, plans: Sequence[tuple[StopPlan, ConsoleEr
     return [*lines, f"Stays: {kept_objects_text(stays, 'their')}."]
 
 
-async def _stops_what_has_ended(screen: LiveScreen, asked: Sequence[JobSet]) -> bool:
+async def _stops_what_has_ended(screen: LiveScreen, jobsets: Sequence[JobSet]) -> bool:
     """Ask again before stopping jobs that ended while the question was open."""
-    now = (screen.app.fleet.jobsets.get(each.key) for each in asked if not each.finished)
+    now = (screen.app.fleet.jobsets.get(each.key) for each in jobsets if not each.finished)
     ended = [each for each in now if each is not None and each.finished]
     if not ended:
         return True

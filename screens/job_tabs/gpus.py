@@ -45,7 +45,7 @@ MAX_LINES_AROUND = 6  # lines of what stands above and below the table
 
 @dataclass(frozen=True, slots=True)
 class GpuRow:
-    """The GPUs of one pod, with the median over all pods of the shown metric."""
+    """A row with the GPUs of one pod, and the median of the shown metric over all pods."""
 
     gpus: PodGpus
     metric: GpuMetric
@@ -63,7 +63,7 @@ class GpuRow:
 
 
 def gpu_cell(row: GpuRow, index: int) -> Cell:
-    """A bar and a number; ✗ marks a fault, ▼ and ▲ outliers."""
+    """A cell with a bar and a number; ✗ marks a fault, ▼ and ▲ outliers."""
     gpu = row.gpu(index)
     if gpu is None:
         return ""
@@ -170,7 +170,7 @@ class GpusTab(JobTab):
         return height - self.table.lines_wanted - others - MAX_LINES_AROUND
 
     def _show_all_metrics(self) -> None:
-        """The range of each metric by pod, where rows leave room for that."""
+        """Show the range of each metric by pod, if rows leave room for that."""
         lines = metric_lines(self.board)
         left = self.live.size.height - self.table.lines_wanted - MAX_LINES_AROUND - LINES_OF_PAGE
         self.all_metrics.display = bool(self.board.ranks) and len(lines) <= left
@@ -245,23 +245,19 @@ class GpusTab(JobTab):
         self.note = f"✗ {faulty}" if faulty else ""
         unit = f" in {what.unit}" if what.unit else ""
         scale = f"▁ {what.least:.0f} … █ {what.most:.0f}, ▼ ▲ far from the others, ✗ a fault"
-        self.about.runs = (
-            Span(f"{what.title}{unit}", "strong"),
-            Span(f"  {board.summary}"),
-            Span(f"  {scale}", "dim"),
-        )
+        self.about.runs = (Span(f"{what.title}{unit}", "strong"), Span(f"  {board.summary}"), Span(f"  {scale}", "dim"))
         self._show_all_metrics()
 
     @on(GpuTable.Highlighted, "GpuTable")
     def _show_row_words(self) -> None:
         row = self.table.row
         self.query_one("#gpu", SentenceLine).runs = (
-            tuple(row_words(row.gpus, SERVER_CLOCK.now(), ranges=not self.all_metrics.display)) if row else ()
+            tuple(row_words(row.gpus, SERVER_CLOCK.now(), shows_ranges=not self.all_metrics.display)) if row else ()
         )
 
 
 def metric_lines(board: GpuBoard) -> tuple[tuple[Span, ...], ...]:
-    """An empty line, the metrics, and the lowest and the highest value of each in each pod."""
+    """A blank line, the names of metrics, and by pod the lowest and highest value of each."""
     heads = [f"{each.title.split(',')[0].lower()} {each.unit}" for each in GPU_METRICS]
     rows = [["pod", *heads]]
     for pod in board.ranks:
@@ -277,15 +273,15 @@ def _range(values: Sequence[float]) -> str:
     return low if low == high else f"{low}–{high}"
 
 
-def row_words(rank: PodGpus, now: float, *, ranges: bool = True) -> list[Span]:
-    """The faults of a rank's GPUs and, with `ranges`, those of every metric, as text."""
+def row_words(rank: PodGpus, now: float, *, shows_ranges: bool = True) -> list[Span]:
+    """The faults of a rank's GPUs and, with `shows_ranges`, those of every metric, as text."""
     runs = [Span(f"pod {rank.rank}", "strong"), Span(f"  {short_node(rank.node)}", "dim")]
     if rank.problem:
         return [*runs, Span(f"  {rank.problem}", "waits")]
     for gpu in rank.gpus:
         if gpu.faults:
             runs.append(Span(f"  ✗ GPU {gpu.index}: {', '.join(gpu.faults)}", "bad"))
-    for what in GPU_METRICS if ranges else ():
+    for what in GPU_METRICS if shows_ranges else ():
         values = [value for gpu in rank.gpus if (value := what.value(gpu)) is not None]
         if values:
             runs.append(Span(f"  {what.title.lower()} {_range(values)} {what.unit}"))

@@ -50,7 +50,7 @@ BUNDLE_SECONDS = 60.0  # seconds around an inspection in which its archive was w
 
 
 class HangGroupTable(ResourceTable["HangGroup"]):
-    """Groups of processes at the same place; those that the others wait for come first."""
+    """A table of the groups of processes at one place; those that others wait for come first."""
 
     NOUN = "group"
     EMPTY = EmptyNotice("", glyph="")  # what is known, or what can be done, stands above it
@@ -65,7 +65,7 @@ class HangGroupTable(ResourceTable["HangGroup"]):
     )
 
     def row_text(self, row: HangGroup) -> str:
-        """Place, ranks and all stack frames, so that the filter finds them."""
+        """The place, ranks and stack frames of a group, which the filter searches."""
         calls = {
             frame.function
             for each in row.members
@@ -84,7 +84,7 @@ def _call_span(group: HangGroup) -> Span:
 
 def _hide_known_verdict(tab: HangTab) -> None:
     """Hide the verdict where the page says it above, and cuts nothing of that."""
-    above = explanation(tab.line, gone=False) if tab.line is not None and tab.report else []
+    above = explanation(tab.line, is_gone=False) if tab.line is not None and tab.report else []
     cut = len(fold_spans(above, tab.screen.size.width - 2)) > 3
     shown = "".join(run.text for run in tab.verdict.runs[-1:]).strip()
     tab.verdict.display = cut or wording.short_nodes(shown) not in wording.plain_text(above)
@@ -103,7 +103,7 @@ def _key_of(group: HangGroup) -> RowKey:
 
 
 class HangTab(JobTab):
-    """Makes a hang report when opened, and again by its key."""
+    """The tab that inspects a job for a hang when opened, and again by its key."""
 
     CHANGES_CLUSTER = frozenset({"slow", "stacks", "install", "record", "facts"})
     NAME = "hang"
@@ -174,7 +174,7 @@ class HangTab(JobTab):
             elif made is None and _makes_steps(self.line):
                 self._show_summary("dim", "○ ", f"Not inspected: it makes steps. H inspects it. {DUMPS_HALT}")
             else:
-                self._inspect_job(all_stacks=False, asked=False)
+                self._inspect_job(all_stacks=False, was_asked=False)
 
     def _find_hang_of_others(self) -> Diagnosis | None:
         """The hang report of this job that another console made."""
@@ -184,17 +184,17 @@ class HangTab(JobTab):
         found = self.live.session.diagnoses.find(line.jobset.uid, DiagnosisKind.HANG)
         return found if found is not None and found.words == line.verdict else None
 
-    def _show_hang_of_others(self, found: Diagnosis) -> None:
+    def _show_hang_of_others(self, diagnosis: Diagnosis) -> None:
         """Show the verdict of another console, and where the whole report is."""
-        kept = find_unasked_bundle(self.live.session.watch, self.key[1], found.at - BUNDLE_SECONDS)
+        kept = find_unasked_bundle(self.live.session.watch, self.key[1], diagnosis.at - BUNDLE_SECONDS)
         place = f" The report is in {wording.short_path(str(kept))}." if kept is not None else ""
-        words = wording.short_nodes(f"{found.words}.")
-        at = wording.clock_time(found.at, SERVER_CLOCK.now())
+        words = wording.short_nodes(f"{diagnosis.words}.")
+        at = wording.clock_time(diagnosis.at, SERVER_CLOCK.now())
         self._show_summary("bad", "✗ ", f"{words} Another console found that at {at}.{place} H inspects it again.")
-        self._show_advice(found.advice)
+        self._show_advice(diagnosis.advice)
 
     def _find_slow_report(self) -> SlowReport | None:
-        """The report of this session on slow ranks, unless it has none or another console measured them later."""
+        """The slow-rank report of this session; None without one, or if another console measured later."""
         report = self.live.session.jobs.slow_report(self.key)
         known = self.line.slow_rank if self.line is not None else None
         if report is None or (known is not None and known.at > report.at):
@@ -210,7 +210,7 @@ class HangTab(JobTab):
             "record": process and not process.program,
         }
 
-    async def _may_inspect(self, *, asked: bool = True) -> bool:
+    async def _may_inspect(self, *, was_asked: bool = True) -> bool:
         """Whether the job may be inspected now; a person is asked unless it is proven to hang."""
         if self.live.app.settings.read_only:
             self._show_summary("dim", "○ ", "Not inspected: in read-only mode no command runs in a pod.")
@@ -222,7 +222,7 @@ class HangTab(JobTab):
         if proof.may_look:
             return True
         doubt = one_line(proof.why_not(jobset.owner))
-        if asked or diagnoses.find_consent(jobset.uid) is None:
+        if was_asked or diagnoses.find_consent(jobset.uid) is None:
             more = [
                 f"It may be another person's job: {doubt}.",
                 DUMPS_HALT,
@@ -267,19 +267,21 @@ class HangTab(JobTab):
         ):
             self._show_summary("waits", "◐ ", "Asking every rank how long it was in each collective…")
             try:
-                report = await self._measure_slow(seconds, recorder=True)
+                report = await self._measure_slow(seconds, reads_recorder=True)
             except ConsoleError as error:
                 self._show_summary("bad", "✗ ", str(error))
                 return
         self._show_slow(report)
 
-    async def _measure_slow(self, seconds: float, *, recorder: bool = False) -> SlowReport:
+    async def _measure_slow(self, seconds: float, *, reads_recorder: bool = False) -> SlowReport:
         """Ask NCCL which ranks the others wait for; a notification gives the result if the page was left."""
         app, probe, key = self.live.app, self.live.session.inspector, self.key
 
         async def measure() -> SlowReport | ConsoleError:
             try:
-                found: SlowReport | ConsoleError = await probe.find_slow_ranks(*key, seconds, recorder=recorder)
+                found: SlowReport | ConsoleError = await probe.find_slow_ranks(
+                    *key, seconds, reads_recorder=reads_recorder
+                )
             except ConsoleError as error:
                 found = error
             if not self.is_attached:
@@ -298,10 +300,10 @@ class HangTab(JobTab):
         self._show_summary(style, glyph, wording.short_nodes(" ".join([*report.words, *asked])))
         self._show_advice(report.advice)
 
-    def _show_slow_rank(self, found: Diagnosis) -> None:
-        """Show what another console measured, which has the whole report."""
-        self._show_summary("waits", "▲ ", wording.short_nodes(f"{slow_rank_words(found, SERVER_CLOCK.now())}."))
-        self._show_advice(found.advice)
+    def _show_slow_rank(self, diagnosis: Diagnosis) -> None:
+        """Show the slow rank that another console measured; the whole report is only there."""
+        self._show_summary("waits", "▲ ", wording.short_nodes(f"{slow_rank_words(diagnosis, SERVER_CLOCK.now())}."))
+        self._show_advice(diagnosis.advice)
 
     def _show_advice(self, advice: Sequence[str]) -> None:
         self.advice.runs = tuple(Span(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(advice))
@@ -313,18 +315,18 @@ class HangTab(JobTab):
         self._inspect_job(all_stacks=True)
 
     @work(group="hang", exclusive=True)
-    async def _inspect_job(self, *, all_stacks: bool, asked: bool = True) -> None:
-        if not await self._may_inspect(asked=asked):
+    async def _inspect_job(self, *, all_stacks: bool, was_asked: bool = True) -> None:
+        if not await self._may_inspect(was_asked=was_asked):
             return
         doing = "Reading the stacks of all processes" if all_stacks else "Asking where the processes are"
         self._show_summary("waits", "◐ ", f"{doing}…")
 
-        def answered(done: int, every: int) -> None:
-            self._show_summary("waits", "◐ ", f"{doing}: {done} of {wording.count(every, 'pod')} answered…")
+        def answered(answered_count: int, every: int) -> None:
+            self._show_summary("waits", "◐ ", f"{doing}: {answered_count} of {wording.count(every, 'pod')} answered…")
 
         try:
             inspector = self.live.session.inspector
-            report = await inspector.inspect_job(*self.key, all_stacks=all_stacks, answered=answered)
+            report = await inspector.inspect_job(*self.key, all_stacks=all_stacks, on_answer=answered)
         except ConsoleError as error:
             gone = self.line is not None and self.fleet is not None and self.key not in self.fleet.jobsets
             if self.ended or gone:
@@ -346,7 +348,7 @@ class HangTab(JobTab):
         self.refresh_bindings()
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
-        """Update the text on how the job ended, which may become known late."""
+        """Update the text on how the job ended, which may be known only late."""
         if self.ended and self.report is None:
             self._show_job_end()
         _hide_known_verdict(self)
@@ -354,8 +356,8 @@ class HangTab(JobTab):
     def _show_job_end(self) -> None:
         self._show_summary("dim", "○ ", f"There are no processes to inspect. {self.ended or 'The job is gone.'}")
 
-    def _show_summary(self, style: str, glyph: str, words: str) -> None:
-        self.verdict.runs = (Span(glyph, style), Span(words, style if style == "bad" else ""))
+    def _show_summary(self, style: str, glyph: str, sentence: str) -> None:
+        self.verdict.runs = (Span(glyph, style), Span(sentence, style if style == "bad" else ""))
         self.advice.runs = self.more.runs = ()
         _hide_known_verdict(self)
 

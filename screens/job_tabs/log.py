@@ -49,7 +49,7 @@ _MODE_TITLES = {"one": "One pod", "all": "All pods", "agreed": "Identical lines"
 
 
 class LogTab(JobTab):
-    """Follows the log from its first opening on, visible or not."""
+    """The tab with a rank's log, which is followed from the first opening on, visible or not."""
 
     NAME = "log"
     KEY = "l"
@@ -144,7 +144,7 @@ class LogTab(JobTab):
     @on(LogView.NoError)
     @work(group="errors", exclusive=True)
     async def find_error_elsewhere(self) -> None:
-        """Find out whether another pod's log has an error."""
+        """Find an error in the logs of the other pods, to say which pod has one."""
         if self.mode != "one" or self._log is None:
             return
         found = await asyncio.to_thread(find_first_matches, self._segments_of(), FIRST_ERROR)
@@ -190,13 +190,13 @@ class LogTab(JobTab):
         if self._step is not None:
             self.post_message(self.Chosen(self.rank, "training", line=(self._step.time, self._step.whole)))
 
-    def show_line(self, time: float, words: str) -> None:
-        self._wanted = time, float(words)
+    def show_line(self, time: float, sentence: str) -> None:
+        self._wanted = time, float(sentence)
         if self._log is not None and self._log.ready.is_set():
             self._show_wanted()
 
     def _show_wanted(self) -> None:
-        """Show the line that another tab has led to, once the lines up to now are there."""
+        """Show the line that another tab refers to, once all lines up to now have been read."""
         if self._wanted is None:
             return
         (time, number), self._wanted = self._wanted, None
@@ -264,7 +264,7 @@ class LogTab(JobTab):
     # what is shown
 
     def _show_log(self, *, again: bool = False) -> None:
-        """Show the text of the current mode; `again`: the same text with more segments."""
+        """Show the text of the current mode; `again` keeps the text and adds segments."""
         log = self._log
         if log is None:
             return
@@ -292,11 +292,11 @@ class LogTab(JobTab):
             return []
         return self._log.parts if rank is None else self._log.segments_of(rank)
 
-    def _segment_label(self, part: LogSegment) -> str:
+    def _segment_label(self, segment: LogSegment) -> str:
         """The attempt and container of a line, if there are several."""
-        every = self._segments_of(part.rank)
-        parts = [f"attempt {part.attempt + 1}"] if len({each.attempt for each in every}) > 1 else []
-        parts += [part.container] if len({each.container for each in every}) > 1 else []
+        every = self._segments_of(segment.rank)
+        parts = [f"attempt {segment.attempt + 1}"] if len({each.attempt for each in every}) > 1 else []
+        parts += [segment.container] if len({each.container for each in every}) > 1 else []
         return " ".join(parts)
 
     @work(group="agreed", exclusive=True)
@@ -357,7 +357,7 @@ class LogTab(JobTab):
         rank = self.line.pod_slots[self.rank] if self.line and self.rank < len(self.line.pod_slots) else None
         if rank is None:
             return f"pod {self.rank}"
-        waits = rank_log_waits_for(rank.number, rank.pod, over=bool(self.line and self.line.jobset.finished))
+        waits = rank_log_waits_for(rank.number, rank.pod, is_over=bool(self.line and self.line.jobset.finished))
         kept = self._log is not None and any(map(len, self._log.segments_of(rank.number)))
         if waits and not (kept and rank.pod is None):
             return waits

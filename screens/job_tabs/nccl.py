@@ -27,7 +27,7 @@ from trainlog import REFERENCE_RANKS, is_comparable
 
 
 class NcclTab(JobTab):
-    """Reads results once rank 0 has started, if the job is a test or the tab is visible."""
+    """The tab with NCCL tests, read once rank 0 has started if the job is a test or the tab is visible."""
 
     NAME = "nccl"
     KEY = "b"
@@ -45,11 +45,11 @@ class NcclTab(JobTab):
         (panel := NcclPanel()).tail = self._last_lines
         yield panel
 
-    def _last_lines(self, width: int, room: int, now: float) -> Lines:
+    def _last_lines(self, width: int, height: int, now: float) -> Lines:
         if self.line is None or width < WIDE_COLUMNS:  # rows of tables would be cut
             return []
         measures = self.live.session.measures.find_followed(self.key) if self.live.app.connected else None
-        return tail_lines(self.line, measures, width, room, now)
+        return tail_lines(self.line, measures, width, height, now)
 
     def resume_after_reconnect(self) -> None:
         self._measured = ""  # the next snapshot, which comes at once, begins to read again
@@ -121,6 +121,6 @@ class NcclTab(JobTab):
         compared = is_comparable(shown.test, shown.accelerator)
 
         def text(kind: str) -> str:
-            return export_tests(kind, self.key[1], panel.tests, shown.test, others, compared=compared)
+            return export_tests(kind, self.key[1], panel.tests, shown.test, others, is_compared=compared)
 
         await save_export(self.live, f"{self.key[1]}-nccl.csv", text)

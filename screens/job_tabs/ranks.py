@@ -46,7 +46,7 @@ def rank_glyph(slot: PodSlot) -> Span:
         return wording.IDLE
     if slot.failed:
         return wording.BAD
-    return wording.pod_glyph(slot.status, ready=slot.ready)
+    return wording.pod_glyph(slot.status, is_ready=slot.ready)
 
 
 def _status_cell(slot: PodSlot) -> Cell:
@@ -99,7 +99,7 @@ def late_mark(late: LateRank) -> Span:
 
 
 def slow_lines(report: SlowReport, pod: int, gpus: int, width: int, now: float) -> Lines:
-    """For how long the others wait for each rank of a pod and for the worst one, and what the marks mean."""
+    """Lines on how long others wait for each rank of a pod and for the worst one, and what the marks mean."""
     here = [each for each in report.slow if each.pod_index in {pod, None}]
     spans = [Span(f"pod {pod}: none of its ranks is late for more than {format_share(report.bound)} of each step.")]
     if here:
@@ -132,7 +132,7 @@ class PodCell:
     late: Span | None = None  # of a pod with a slow rank: for what share of the step the others wait for that
 
     def run(self, now: float) -> Span:
-        """The pod's mark: brighter for a more recent line; ▼ if it is behind the others."""
+        """The pod's mark: the more recent its last line the brighter; ▼ if it is behind the others."""
         if self.behind and self.glyph.style != "bad":
             return Span("▼", "bad")
         if self.late is not None and self.glyph.style == "ok":
@@ -175,8 +175,8 @@ class PodMatrix(StyledWidget, can_focus=True):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return -(-len(self.cells) // self.ranks_per_line(width))
 
-    def watch_cells(self, before: tuple[PodCell, ...], cells: tuple[PodCell, ...]) -> None:
-        if len(before) != len(cells):
+    def watch_cells(self, old_cells: tuple[PodCell, ...], cells: tuple[PodCell, ...]) -> None:
+        if len(old_cells) != len(cells):
             self.refresh(layout=True)
         self.cursor = max(0, min(self.cursor, len(cells) - 1))
 
@@ -277,7 +277,7 @@ def _slow_ranks(line: JobLine) -> tuple[LateRank, ...]:
 
 
 class RanksTab(JobTab):
-    """Matrix and table share one cursor; Enter on a rank opens its log."""
+    """The tab with a matrix and a table of pods, which share a cursor; Enter opens a pod's log."""
 
     NAME = "pods"
     KEY = "r"

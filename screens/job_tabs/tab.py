@@ -19,7 +19,10 @@ from screens.widgets.table.table import ResourceTable
 
 
 class JobTab(Room, metaclass=AbstractWidgetMeta):
-    """One tab. The page calls `show` with every snapshot, `opened` when the tab comes to the front, and sets `rank`."""
+    """One tab of a job's page.
+
+    The page calls `show` with every snapshot, `opened` when the tab comes to the front, and sets `rank`.
+    """
 
     DEFAULT_CSS: ClassVar[str] = "JobTab { height: 1fr; }"
 
@@ -87,9 +90,9 @@ class JobTab(Room, metaclass=AbstractWidgetMeta):
         """Called when the tab becomes visible."""
 
     def resume_after_reconnect(self) -> None:
-        """Called after a reconnection: streams have ended and must be reopened."""
+        """Called after a reconnection, which ended all streams, to open them again."""
 
-    def show_line(self, time: float, words: str) -> None:
+    def show_line(self, time: float, sentence: str) -> None:
         """Show the log line printed at that time; if there are several, the one that contains these words."""
 
     @property

@@ -26,7 +26,7 @@ CHART_LINES = 23  # lines of charts, and of what is said of them, from which on 
 
 
 class TrainingTab(JobTab):
-    """Reads steps from its first opening on, visible or not."""
+    """The tab with the steps of a training, read from its first opening on, visible or not."""
 
     NAME = "training"
     KEY = "t"
@@ -79,7 +79,7 @@ class TrainingTab(JobTab):
         self.panel.late = health if health is not None and health.state in STEPLESS_WORDS else None
         self._update_summary()
         if self.is_open:
-            self.panel.known = "".join(run.text for run in explanation(line, gone=False)) if line is not None else ""
+            self.panel.known = "".join(run.text for run in explanation(line, is_gone=False)) if line is not None else ""
             self.panel.left = left_words(line) if line is not None else ""
             self.panel.over = health_spans(health)[0] if health is not None and (health.over or health.kept) else None
             self.panel.reading = self._has_unread_log
@@ -137,8 +137,8 @@ class TrainingTab(JobTab):
         if at is not None and track is not None:
             self.post_message(self.Chosen(self.rank, "log", line=(track.times[at], f"{track.numbers[at]:.0f}")))
 
-    def show_line(self, time: float, words: str) -> None:
-        self._line = time, words
+    def show_line(self, time: float, sentence: str) -> None:
+        self._line = time, sentence
         self._show_measures()
 
     @work(group="earlier", exclusive=True)

@@ -51,7 +51,7 @@ class DoctorScreen(LiveScreen):
     OF_CLUSTER = True
     CSS = "DoctorScreen SentenceLine { max-height: 6; } DoctorScreen StepTable { margin-top: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "again", "Again", id="doctor.again", tooltip="Repeat all steps"),
+        Binding("r", "again", "Again", id="doctor.again", tooltip="Repeat all steps")
     ]
     who = getters.query_one("#who", SentenceLine)
     fix = getters.query_one("#fix", SentenceLine)
@@ -74,7 +74,7 @@ class DoctorScreen(LiveScreen):
         self.action_again()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Only redraw: the steps do not come from the snapshot."""
+        """Redraw only, as the steps of the diagnosis are not in the snapshot."""
         self._draw_steps()
 
     def action_again(self) -> None:

@@ -64,7 +64,7 @@ def largest_free_words(floor: PoolFloor) -> list[Span]:
 
 @per_snapshot
 def last_events(fleet: Fleet) -> list[Event]:
-    """The latest events, each message once, as many jobs wait for the same reason."""
+    """The latest events, one for each message, as many jobs wait for one reason."""
     once = {each.message: each for each in sorted(fleet.events.values(), key=lambda each: each.last)}
     return sorted(once.values(), key=lambda each: -each.last)
 
@@ -112,7 +112,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
     """The running jobs as last drawn: those that stay as they are keep what was worked out for them."""
 
     def room_beside(self, width: int, height: int) -> int:
-        """The columns free beside the map; None if a pane would make the map smaller."""
+        """The columns free beside the map; 0 if a pane there would make the map smaller."""
         return super().room_beside(width, height) if self._hosts <= width * height // CELLS_PER_HOST else 0
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
@@ -146,7 +146,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
         return line if line is not None and stays else live_job_line(self.app, job, fleet)
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
-        return event_lines(last_events(self.app.fleet), now, width, height, named=True)[1:]
+        return event_lines(last_events(self.app.fleet), now, width, height, are_named=True)[1:]
 
     def _mark_of(self, job: JobSet) -> Span:
         return IDLE if job.state is JobState.PENDING else Span(self.map.glyph(job.uid), self.app.job_style(job.uid))
@@ -181,7 +181,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
         return {"google": self._can_ask(), "next_fault": faults}
 
     def _can_ask(self) -> bool:
-        """Whether to request node pools from Google: there are some, and no request was made yet."""
+        """Whether node pools should be read from Google: there are some, and nobody has read them."""
         known = self.pools is not None or self._asking
         return not known and any(node.pool for node in self.app.fleet.nodes.values())
 

@@ -65,9 +65,9 @@ class KeyLines(StyledWidget):
 
     DEFAULT_CSS = "KeyLines { height: auto; }"
 
-    def __init__(self, groups: Sequence[KeyGroup]) -> None:
+    def __init__(self, key_groups: Sequence[KeyGroup]) -> None:
         super().__init__()
-        self._groups = groups
+        self._groups = key_groups
         self._wrapped: dict[int, Lines] = {}
 
     def _fitting_lines(self, width: int) -> Lines:
@@ -84,7 +84,7 @@ class KeyLines(StyledWidget):
 
 
 def group_lines(group: KeyGroup, width: int) -> Lines:
-    """The title, the keys beside what they do, and a blank line; long keys stand above what they do."""
+    """The lines of a group of keys: title, keys beside their meaning (long keys above it), and a blank line."""
     found: Lines = [[Span(group.title, "head")]]
     for keys, meaning in group.keys:
         label = f"  {keys}"
@@ -105,12 +105,12 @@ class HelpScreen(Question[None]):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,question_mark,q,enter,f1", "dismiss(None)", "Close", id="help.close"),
+        Binding("escape,question_mark,q,enter,f1", "dismiss(None)", "Close", id="help.close")
     ]
 
-    def __init__(self, groups: Sequence[KeyGroup]) -> None:
+    def __init__(self, key_groups: Sequence[KeyGroup]) -> None:
         super().__init__()
-        self._groups = (*groups, KeyGroup("Signs", tuple((sign.text, meaning) for sign, meaning in GLYPH_MEANINGS)))
+        self._groups = (*key_groups, KeyGroup("Signs", tuple((sign.text, meaning) for sign, meaning in GLYPH_MEANINGS)))
 
     def compose(self) -> ComposeResult:
         with VerticalScroll() as box:

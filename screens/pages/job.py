@@ -48,7 +48,7 @@ RANK_ACTION_BY_NAME = {action.name: action for action in RANK_ACTIONS}
 
 
 class JobCourse(SidePane):
-    """A pane with the progress of the job, shown beside or below a tab where there is room."""
+    """A pane with a job's progress, beside or below a tab if there is room."""
 
     def __init__(self, page: JobScreen) -> None:
         super().__init__(self._course_lines, id="course", classes="of-snapshot")
@@ -209,10 +209,10 @@ class JobScreen(LiveScreen):
         gone = self.key not in self.app.fleet.jobsets
         known = gone and bool(self.line or self._ended)
         self.header.runs = tuple(head(self.line, self.key, gone=known, now=SERVER_CLOCK.now()))
-        _show_line(self, self.reason, explanation(self.line, gone=gone, ended=self._ended, now=SERVER_CLOCK.now()))
+        _show_line(self, self.reason, explanation(self.line, is_gone=gone, ended=self._ended, now=SERVER_CLOCK.now()))
 
     def _show_saved(self) -> None:
-        """Show what is saved and would be lost; no line for a job that trains nothing."""
+        """Show the last checkpoint and what would be lost; nothing for a job that trains nothing."""
         line, now = self.line, SERVER_CLOCK.now()
         runs: list[Span] = []
         if line is not None and self.app.connected and self.key in self.app.fleet.jobsets:
@@ -359,10 +359,10 @@ class JobScreen(LiveScreen):
         await stop_jobs(self, [self.key])
 
 
-def _show_line(page: JobScreen, line: SentenceLine, runs: list[Span]) -> None:
-    line.runs = tuple(runs)
-    if line.display != bool(runs):
-        line.display = bool(runs)
+def _show_line(page: JobScreen, line: SentenceLine, spans: list[Span]) -> None:
+    line.runs = tuple(spans)
+    if line.display != bool(spans):
+        line.display = bool(spans)
         page.call_after_refresh(page.strip.refresh)  # where it has moved to Textual sometimes leaves a blank line
         page.call_after_refresh(page.course.fit)
 
@@ -375,7 +375,7 @@ def _filled_tabs(page: JobScreen) -> list[JobTab]:
 
 
 def _columns_beside_log(tab: JobTab, width: int) -> int:
-    """Two fifths, if all lines of a log that were in sight are whole in the others, and none is folded."""
+    """The columns for a pane beside the log: two fifths, if the rest shows all visible lines whole; else 0."""
     course = width * 2 // 5
     return course if isinstance(tab, LogTab) and 0 < tab.view.lines.virtual_size.width < width - course else 0
 

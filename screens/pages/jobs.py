@@ -57,7 +57,7 @@ class JobTable(ResourceTable[JobLine]):
 
 
 class JobsScreen(ReasonScreen):
-    """All JobSets, with the full explanation of the selected one below."""
+    """The Jobs page: all JobSets, and below them why the selected one is in its state."""
 
     CSS_PATH = "jobs.tcss"
     KINDS = ("jobsets", "pods", "workloads")
@@ -125,7 +125,7 @@ class JobsScreen(ReasonScreen):
         if line is None:
             return []
         measures = self.session.measures.find_followed(line.jobset.key) if self.app.connected else None
-        return job_lines(line, measures, width, height, now, self.app.whose, tail=not self.parted)
+        return job_lines(line, measures, width, height, now, self.app.whose, shows_tail=not self.parted)
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
         line = self.table.row

@@ -62,7 +62,7 @@ RELIST_SECONDS = 30.0  # seconds after which claims, Secrets and such are listed
 
 
 class LaunchScreen(DraftScreen):
-    """Recipes on the left, the form beside them, and views of the result where there is room."""
+    """The Launch page: recipes, the form of one beside them, and views of the result if there is room."""
 
     CSS_PATH = "launch.tcss"
     KINDS = ("localqueues", "clusterqueues", "jobsets")
@@ -229,7 +229,7 @@ class LaunchScreen(DraftScreen):
     def _show_recipe_words(self) -> None:
         if self.draft is not None:
             brief = self.has_class("-typing") and self.size.height < TALL_TERMINAL_LINES
-            self.head.show_recipe(self.draft.recipe, brief=brief, read_only=self.app.settings.read_only)
+            self.head.show_recipe(self.draft.recipe, is_brief=brief, read_only=self.app.settings.read_only)
 
     # what is typed
 
@@ -278,7 +278,7 @@ class LaunchScreen(DraftScreen):
 
     @work(group="start")
     async def _follow_start(self) -> None:
-        """Ask when a launch that waits would start; typed meanwhile, the latest is asked next, and no two at once."""
+        """Ask when the typed launch would start, one request at a time; after a change meanwhile, ask again."""
         if self._starting:
             return
         self._starting = True
@@ -290,7 +290,7 @@ class LaunchScreen(DraftScreen):
         self._starting = False
 
     def _waiting_demand(self) -> LaunchDemand | None:
-        """The GPUs requested by the typed plan, if its expected start has to be computed."""
+        """The GPUs that the typed plan requests, if its expected start is worth computing; else None."""
         ask = self._typed_demand() if self.app.connected and self.is_current else None
         if ask is None or forecast(self.app.fleet, ask).verdict is not LaunchVerdict.WAITS:
             return None
@@ -407,10 +407,10 @@ class LaunchScreen(DraftScreen):
             await apply_paste(self, text or "")
 
     @work(group="profile")
-    async def _merge_default_profile(self, draft: LaunchDraft, untouched: dict[str, str]) -> None:
+    async def _merge_default_profile(self, draft: LaunchDraft, untouched_texts: dict[str, str]) -> None:
         """Merge the default profile into a new form, unless it was changed meanwhile."""
         if name := await self.session.launch.profiles.default_name():
-            await merge_profile(self, draft, name, untouched)
+            await merge_profile(self, draft, name, untouched_texts)
 
     @work(group="actions")
     async def action_profile(self) -> None:
@@ -468,7 +468,7 @@ class LaunchScreen(DraftScreen):
         self.set_focus(self.recipes)
 
     def action_back(self) -> None:
-        """Go from a view to the form; on the recipes as on other pages."""
+        """Go from a view to the form; from the recipes, leave the page."""
         if self.pane.has_focus_within:
             self.pane.leave()
         else:

@@ -27,10 +27,10 @@ TAIL_LINES = 10_000  # lines read at first
 
 
 class LogScreen(LiveScreen):
-    """The followed log of a container; `p` shows that of the previous container."""
+    """A page with the log of a container, which is followed; `p` shows the log before its last restart."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("p", "previous", "Previous run", id="log.previous_run", tooltip="The log before its last restart"),
+        Binding("p", "previous", "Previous run", id="log.previous_run", tooltip="The log before its last restart")
     ]
     KINDS = ("pods",)
     OF_CLUSTER = True
@@ -42,7 +42,7 @@ class LogScreen(LiveScreen):
         self.crumb = f"log of {pod}" + (f"/{container}" if container else "")
         self._previous = False
         self._connection: object | None = None  # by which it is followed
-        self._memory = ResumeCursor(whole=False)
+        self._memory = ResumeCursor(is_whole_file=False)
 
     def body(self) -> ComposeResult:
         yield LogView()
@@ -59,7 +59,7 @@ class LogScreen(LiveScreen):
 
     def action_previous(self) -> None:
         self._previous = not self._previous
-        self._memory = ResumeCursor(whole=False)
+        self._memory = ResumeCursor(is_whole_file=False)
         self.view.lines.clear()
         self.follow()
 
@@ -74,7 +74,7 @@ class LogScreen(LiveScreen):
         self.view.over, self.view.status = "", run
         try:
             wanted = LogRequest(*self._about, TAIL_LINES, self._previous, follow=not self._previous)
-            async with aclosing(self.session.logs.follow_pod(wanted, memory=self._memory)) as batches:
+            async with aclosing(self.session.logs.follow_pod(wanted, cursor=self._memory)) as batches:
                 async for lines in batches:
                     self.view.lines.append([(line.time, line.text) for line in lines])
         except ConsoleError as error:

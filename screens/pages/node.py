@@ -30,7 +30,7 @@ def node_facts(node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | N
     gpus = f"{machine.used} used, {machine.free} free of {machine.total}" if machine.total else "none"
     lost = node.gpu_capacity - node.gpus
     upkeep = node.maintenance_at or node.maintenance_active
-    words = maintenance_words(node.maintenance_at, now, active=node.maintenance_active) if upkeep else ""
+    words = maintenance_words(node.maintenance_at, now, is_active=node.maintenance_active) if upkeep else ""
     words = words.removeprefix("maintenance ")
     return (
         ("State", node_state(node, now)),
@@ -95,7 +95,7 @@ class NodeScreen(NodeActions, PodActions):
     CHANGES_CLUSTER = NodeActions.CHANGES_CLUSTER | PodActions.CHANGES_CLUSTER
     SUBJECT = PodActions.SUBJECT
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("Y", "node_yaml", "Node YAML", show=False, key_display="Y", id="node.yaml"),
+        Binding("Y", "node_yaml", "Node YAML", show=False, key_display="Y", id="node.yaml")
     ]
     facts = getters.query_one(FactsWidget)
     pods_here = getters.query_one(NodePodTable)
@@ -140,7 +140,7 @@ class NodeScreen(NodeActions, PodActions):
         self._focused_actions().action_copy(self)
 
     def _focused_actions(self) -> type[PodActions | NodeActions]:
-        """The object that action keys apply to: the selected pod if the pod table has the focus, else the node."""
+        """Whose actions the keys run: the selected pod's if the pod table has the focus, else the node's."""
         return PodActions if self.pods() and self.pods_here.has_focus else NodeActions
 
     def action_node_yaml(self) -> None:

@@ -73,7 +73,7 @@ def request_row(request: ProvisioningRequest, now: float) -> tuple[Span, ...]:
 
 
 class ProgressRows(CutLines):
-    """Shows as many rows as fit, wrapped, and counts the others in the last line."""
+    """The pool operations under way, one wrapped row each, and a line that counts those without room."""
 
     DEFAULT_CSS = "ProgressRows { height: auto; max-height: 9; padding: 0 0; }"
     _rows: Sequence[tuple[Span, ...]] = ()
@@ -97,14 +97,14 @@ class FactsTable(ResourceTable[PoolStatus]):
 
 
 class NodepoolsScreen(PoolSizes):
-    """Pools above, operations below; Enter opens a pool, R and L change the selected one."""
+    """The Node pools page: pools, and operations below; Enter opens a pool, R and L change the selected one."""
 
     crumb = "node pools"
     KINDS = ("nodes",)
     OPENS = "pool"
     OF_CLUSTER = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "read", "Read again", id="nodepools.read", tooltip="Ask Google again"),
+        Binding("r", "read", "Read again", id="nodepools.read", tooltip="Ask Google again")
     ]
     DEFAULT_CSS = "NodepoolsScreen ProgressRows { margin-top: 1; } NodepoolsScreen SentenceLine { padding: 0 2; }"
     table = getters.query_one(FactsTable)
@@ -192,7 +192,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
             key_display="F",
             id="pool.report",
             tooltip="Report the host of this node as faulty, so that Google replaces it. Asks for its name",
-        ),
+        )
     ]
 
     table = getters.query_one(NodeTable)
@@ -329,18 +329,18 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
                 self.poll_again()
 
 
-def pool_fact_spans(facts: PoolStatus, picture: PoolsSnapshot) -> tuple[Span, ...]:
+def pool_fact_spans(status: PoolStatus, picture: PoolsSnapshot) -> tuple[Span, ...]:
     """State, sizes and settings of a pool as spans, the most urgent first."""
-    pool = facts.pool
-    runs = [POOL_GLYPHS[facts.state], Span(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
-    if facts.target is not None:
-        runs.append(Span(f"{facts.ready} of {count(facts.target, 'wanted node')} ready   ", "text"))
-    rows = {format_operation(each, facts.nodes) for each in facts.operations}  # they stand below, with their bars
-    sentences = [text for text in facts.sentences if text not in rows and not facts.failed]
-    runs += [Span(f"{sentence(text)}   ", "bad" if facts.state == "bad" else "waits") for text in sentences]
+    pool = status.pool
+    runs = [POOL_GLYPHS[status.state], Span(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
+    if status.target is not None:
+        runs.append(Span(f"{status.ready} of {count(status.target, 'wanted node')} ready   ", "text"))
+    rows = {format_operation(each, status.nodes) for each in status.operations}  # they stand below, with their bars
+    sentences = [text for text in status.sentences if text not in rows and not status.failed]
+    runs += [Span(f"{sentence(text)}   ", "bad" if status.state == "bad" else "waits") for text in sentences]
     parts = [
-        f"autoscaling {facts.limits}" if pool.autoscaling else "no autoscaling",
-        facts.provisioning,
+        f"autoscaling {status.limits}" if pool.autoscaling else "no autoscaling",
+        status.provisioning,
         f"{pool.placement.lower()} placement" if pool.placement else "",
         f"upgrades {pool.surge} more, {pool.unavailable} fewer at a time" if pool.auto_upgrade else "no auto-upgrade",
         "auto-repair" if pool.auto_repair else "no auto-repair",

@@ -13,7 +13,7 @@ from screens.widgets.yaml import YamlText
 
 
 class ObjectYamlScreen(LiveScreen):
-    """The object's YAML, read once: it does not change while it is being read."""
+    """A page with an object's YAML, read once so that it does not change under the reader."""
 
     OF_CLUSTER = True
     BINDINGS: ClassVar[list[BindingType]] = [

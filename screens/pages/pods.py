@@ -47,7 +47,7 @@ ROWS_AT_ONCE, ROWS_AT_ONCE_AMONG_KEYS = 4_000, 2_000
 
 
 class PodTally:
-    """Counts pods by status, updated by changes."""
+    """Counts of pods by status, kept by counting changes only."""
 
     def __init__(self) -> None:
         self._numbers: Counter[str] = Counter()
@@ -70,12 +70,12 @@ class PodTally:
             return ()
         runs = [Span(f"{count(total, 'pod')}   ", "strong")]
         for status, number in sorted((+self._numbers).items(), key=lambda each: (-each[1], each[0])):
-            runs += [pod_glyph(status, ready=self._ready[status]), Span(f" {number:,} {status}   ", "dim")]
+            runs += [pod_glyph(status, is_ready=self._ready[status]), Span(f" {number:,} {status}   ", "dim")]
         return tuple(runs)
 
 
 class PodTable(ResourceTable["Pod"]):
-    """Pods of the whole cluster or of one node."""
+    """A table of pods, of the whole cluster or of one node."""
 
     LIST = "pods"
     NOUN = "pod"
@@ -194,9 +194,7 @@ class PodScreen(PodActions):
     CSS_PATH = "pods.tcss"
     KINDS = ("pods", "events")
     OF_CLUSTER = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "open_job", "Its job", id="pod.job"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("j", "open_job", "Its job", id="pod.job")]
     facts = getters.query_one(FactsWidget)
     containers = getters.query_one(ContainerTable)
     events = getters.query_one(EventTable)

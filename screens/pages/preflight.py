@@ -62,7 +62,7 @@ class CheckTable(ResourceTable["Check"]):
 
 
 class PreflightScreen(LiveScreen):
-    """All checks, with the selected one in full below."""
+    """The Preflight page: all checks, and the selected one in full below."""
 
     CSS = """
     PreflightScreen #summary { margin-bottom: 1; }
@@ -153,13 +153,13 @@ class PreflightScreen(LiveScreen):
             self._draw_checks()
 
     @work(group="looking")
-    async def _run_checks(self, ids: Collection[str]) -> None:
+    async def _run_checks(self, check_ids: Collection[str]) -> None:
         with self.report_errors("The checks could not be done"):
             engine = self.session.preflight
-            for each in engine.pending_checks(ids):
+            for each in engine.pending_checks(check_ids):
                 self.checks[each.id] = replace(self.checks.get(each.id, each), at=0.0)
             self._draw_checks()
-            async for check in engine.run(engine.launch_needs(self.plan), ids):
+            async for check in engine.run(engine.launch_needs(self.plan), check_ids):
                 self.checks[check.id] = check
                 self._draw_checks()
 

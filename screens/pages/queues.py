@@ -67,7 +67,7 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
 
 
 class QueuesScreen(ReasonScreen):
-    """ClusterQueues above, workloads in order, and the selected one's explanation below."""
+    """The Queues page: ClusterQueues, their workloads in order, and why the selected one waits."""
 
     CSS_PATH = "queues.tcss"
     KINDS = ("clusterqueues", "localqueues", "workloads", "jobsets")
@@ -163,7 +163,7 @@ class QueuesScreen(ReasonScreen):
                 if place not in self._courses:
                     measures = self.session.measures.find_followed(job.jobset.key) if self.app.connected else None
                     without = "curves", "log", "steps"
-                    lines = course_lines(job, measures, width, room, now, without=without, saved=True)[:room]
+                    lines = course_lines(job, measures, width, room, now, without=without, shows_saved=True)[:room]
                     self._courses[place] = lines
                 found += self._courses[place]
         return [[Span("hold quota", "head")], *found] if found else []
@@ -181,7 +181,7 @@ class QueuesScreen(ReasonScreen):
                     yield replace(line, health=jobs[-1].health)
 
     def _count_local_queues(self) -> str:
-        """How many LocalQueues lead to the queues that are shown; empty where that is not known."""
+        """A text with the number of LocalQueues that lead to the listed queues; empty if unknown."""
         fleet = self.app.fleet
         link = fleet.links.get("localqueues")
         if link is None or link.state not in {WatchState.LIVE, WatchState.STALE}:

@@ -51,7 +51,7 @@ class RunTable(ResourceTable["RunRecord"]):
 
 
 class RunRecordsScreen(LiveScreen):
-    """A page about recorded runs; other consoles record runs too."""
+    """A page about recorded runs, some of which other consoles may record meanwhile."""
 
     def on_mount(self) -> None:
         self.set_interval(POLL_SECONDS, self.read)
@@ -67,8 +67,8 @@ class RunRecordsScreen(LiveScreen):
         with self.report_errors("The runs could not be read"):
             self.show_runs(with_jobs(self.app, await self.session.launch.runs.list_runs()))
 
-    def show_runs(self, runs: tuple[RunRecord, ...]) -> None:
-        """Show these, the latest that are known."""
+    def show_runs(self, records: tuple[RunRecord, ...]) -> None:
+        """Show these records, the latest that are known."""
 
 
 def _owner_name(screen: RunRecordsScreen, run: RunRecord) -> str:
@@ -76,7 +76,7 @@ def _owner_name(screen: RunRecordsScreen, run: RunRecord) -> str:
 
 
 class RunsScreen(PanedScreen, RunRecordsScreen):
-    """All recorded runs, with the selected one's outcome below."""
+    """The Runs page: all recorded runs, and the outcome of the selected one below."""
 
     DEFAULT_CSS = """
     RunsScreen.-right #explanation, RunsScreen.-below #explanation { display: none; }
@@ -102,8 +102,8 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         yield from self.beside_pane(RunTable())
         yield SentenceLine(id="explanation")
 
-    def show_runs(self, runs: tuple[RunRecord, ...]) -> None:
-        rows: dict[RowKey, RunRecord] = {(str(run.number),): run for run in runs}
+    def show_runs(self, records: tuple[RunRecord, ...]) -> None:
+        rows: dict[RowKey, RunRecord] = {(str(run.number),): run for run in records}
         self.table.show_trouble(RunTable.EMPTY)
         self.table.show_rows(rows)
         self._show_details()
@@ -115,7 +115,7 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         found = [
             *fold_spans(run_sentence(run), width),
             [],
-            *fact_lines(run_facts(run, now, by=_owner_name(self, run)), width),
+            *fact_lines(run_facts(run, now, owner_text=_owner_name(self, run)), width),
         ]
         cost = run.ledger(now)
         if cost.allocated:
@@ -165,23 +165,23 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
             self._delete_runs(chosen)
 
     @work(group="actions")
-    async def _delete_runs(self, runs: list[RunRecord]) -> None:
-        going = running_runs(runs, self.app.fleet.jobsets, self.session.watch.server)
+    async def _delete_runs(self, records: list[RunRecord]) -> None:
+        going = running_runs(records, self.app.fleet.jobsets, self.session.watch.server)
         if going:
             names = ", ".join(run.name for run in going[:4]) + (" …" if len(going) > 4 else "")
             words = f"Its record is written until it ends: stop it first (J, then x). Nothing is forgotten of {names}."
             self.notify(words, title="Its job still runs", severity="warning", markup=False)
-        runs = [run for run in runs if run not in going]
-        if not runs:
+        records = [run for run in records if run not in going]
+        if not records:
             return
-        lines = [f"{run.name}, {run.recipe}, {wording.moment(run.launched, SERVER_CLOCK.now())}" for run in runs[:8]]
-        lines += [f"and {len(runs) - 8} more"] if len(runs) > 8 else []
+        lines = [f"{run.name}, {run.recipe}, {wording.moment(run.launched, SERVER_CLOCK.now())}" for run in records[:8]]
+        lines += [f"and {len(records) - 8} more"] if len(records) > 8 else []
         lines.append("Their values and figures are deleted from the history. The jobs and their output stay.")
-        question = f"Forget {wording.count(len(runs), 'run')}?"
+        question = f"Forget {wording.count(len(records), 'run')}?"
         if not await self.app.push_screen_wait(Confirm(question, lines, verb="Forget")):
             return
         with self.report_errors("The runs could not be forgotten"):
-            gone = await self.session.launch.runs.delete_runs([run.number for run in runs])
+            gone = await self.session.launch.runs.delete_runs([run.number for run in records])
             if not gone:
                 self.notify(
                     self.session.launch.runs.note or "They were already deleted.", severity="warning", markup=False
@@ -204,13 +204,13 @@ class DifferenceTable(ResourceTable["ValueDifference"]):
     NOUN = "value"
     EMPTY = EmptyNotice("The same values.")
 
-    def name_runs(self, before: RunRecord, after: RunRecord) -> None:
+    def name_runs(self, old_run: RunRecord, new_run: RunRecord) -> None:
         """Set the two runs' names as column titles."""
         self.set_columns(
             (
                 Column("VALUE", lambda each: Span(each.path, "strong"), least=12, most=50, sort=lambda each: each.path),
-                Column(f"RUN {before.number}", lambda each: value_span(each.before), least=8, most=60),
-                Column(f"RUN {after.number}", lambda each: value_span(each.after), least=8, fill=True),
+                Column(f"RUN {old_run.number}", lambda each: value_span(each.before), least=8, most=60),
+                Column(f"RUN {new_run.number}", lambda each: value_span(each.after), least=8, fill=True),
             )
         )
 
@@ -293,8 +293,8 @@ class RunScreen(RunRecordsScreen):
         self.query_one("#values-title", SentenceLine).runs = title
         self.values.focus()
 
-    def show_runs(self, runs: tuple[RunRecord, ...]) -> None:
-        self._runs = runs
+    def show_runs(self, records: tuple[RunRecord, ...]) -> None:
+        self._runs = records
         self._draw_run()
 
     def _draw_run(self) -> None:
@@ -306,7 +306,10 @@ class RunScreen(RunRecordsScreen):
         self._show_title()
         self.head.runs = tuple(run_sentence(run))
         now = SERVER_CLOCK.now()
-        self.facts.facts = (*run_facts(run, now, by=_owner_name(self, run)), ("GPU-time", cost_words(run.ledger(now))))
+        self.facts.facts = (
+            *run_facts(run, now, owner_text=_owner_name(self, run)),
+            ("GPU-time", cost_words(run.ledger(now))),
+        )
         if self._read_of != (run.uid, run.outcome):
             self._read_of = run.uid, run.outcome
             self._read_log(run)
@@ -360,7 +363,7 @@ class RunScreen(RunRecordsScreen):
             self.refresh_bindings()
 
     def _without_log(self, run: RunRecord) -> list[Span]:
-        """Why there is no curve and no log, and what to do."""
+        """A text on why there is neither curve nor log, and what to do."""
         jobset = self.app.fleet.jobsets.get(run.key)
         if not run.uid and jobset is None:
             return [Span("No curve and no log: its job was never seen in the cluster.", "dim")]

@@ -37,7 +37,7 @@ class PlaceTable(ResourceTable[StoragePlace]):
 
 
 class StorageScreen(ProjectRegionScreen, GoogleScreen):
-    """All storage; Enter opens a bucket or mounts a file system."""
+    """The Storage page: buckets and file systems; Enter opens a bucket or mounts a file system."""
 
     crumb = "storage"
     KINDS = ("jobsets",)
@@ -149,9 +149,9 @@ def _place_sentence(place: StoragePlace, screen: StorageScreen) -> list[Span]:
     return [Span(fills, "dim"), Span(fields)]
 
 
-def name_cell(stored: StoredObject) -> Cell:
-    name = Span(one_line(stored.title), "accent" if stored.is_folder else "")
-    return [name, Span("  ← the last complete checkpoint", "ok")] if stored.latest else name
+def name_cell(obj: StoredObject) -> Cell:
+    name = Span(one_line(obj.title), "accent" if obj.is_folder else "")
+    return [name, Span("  ← the last complete checkpoint", "ok")] if obj.latest else name
 
 
 class ObjectTable(ResourceTable["StoredObject"]):
@@ -170,16 +170,16 @@ class ObjectTable(ResourceTable["StoredObject"]):
         return row.title
 
 
-def shorten_path(path: str, room: int) -> str:
-    """A path shortened in the middle to at most `room` columns."""
-    if len(path) <= room:
+def shorten_path(path: str, width: int) -> str:
+    """A path shortened in the middle to at most `width` columns."""
+    if len(path) <= width:
         return path
     head = path[: path.index("/", len("gs://")) + 1]
-    return f"{head}…{path[-max(1, room - len(head) - 1) :]}" if len(head) < room - 12 else f"…{path[1 - room :]}"
+    return f"{head}…{path[-max(1, width - len(head) - 1) :]}" if len(head) < width - 12 else f"…{path[1 - width :]}"
 
 
 class BucketScreen(InGoogleScreen):
-    """The contents of a bucket folder; Enter opens a folder, Esc goes up."""
+    """A page with the contents of a bucket folder; Enter opens a folder, Esc goes up."""
 
     KINDS = ("jobsets",)
     CHANGES_CLUSTER = NEEDS_CLUSTER = frozenset({"store"})
@@ -199,9 +199,9 @@ class BucketScreen(InGoogleScreen):
     summary = getters.query_one(SummaryLine)
     explanation = getters.query_one(SentenceLine)
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, address: str) -> None:
         super().__init__()
-        self.place = parse_gcs_address(place)
+        self.place = parse_gcs_address(address)
         self.crumb = f"gs://{self.place.bucket}"
         self._target = ""  # where the last copy went
 
@@ -315,11 +315,11 @@ class BucketScreen(InGoogleScreen):
             self.notify(words, title=f"The logs of {job} are in {place}")
             self.read()
 
-    def _show_details(self, far: CopyProgress) -> None:
-        share = wording.percent(far.done, far.total)
-        files = f"{far.files} of {wording.count(far.all_files, 'file')}"
+    def _show_details(self, progress: CopyProgress) -> None:
+        share = wording.percent(progress.done, progress.total)
+        files = f"{progress.files} of {wording.count(progress.all_files, 'file')}"
         self.explanation.runs = (
             Span("◐ ", "waits"),
-            Span(f"{share}  {wording.size(far.done)} of {wording.size(far.total)}, {files}  "),
-            Span(one_line(far.now), "dim"),
+            Span(f"{share}  {wording.size(progress.done)} of {wording.size(progress.total)}, {files}  "),
+            Span(one_line(progress.now), "dim"),
         )

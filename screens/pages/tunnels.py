@@ -138,7 +138,7 @@ class TunnelsScreen(LiveScreen):
             if not broken or await self.app.push_screen_wait(Confirm(question, broken, verb="Move")):
                 with self.report_errors("Not moved"):
                     await self.session.tunnels.stop_tunnel(tunnel.name)
-                    await open_ports(self, tunnel.address, ports, keep=True)
+                    await open_ports(self, tunnel.address, ports, keeps_open=True)
             self.read()
 
     @work(group="actions")
@@ -168,7 +168,7 @@ class TunnelsScreen(LiveScreen):
             found = next((each for each in saved if each.name == name), None)
             if found:
                 address = PodAddress.parse(found.namespace, found.job, found.rank)
-                await open_ports(self, address, found.ports, keep=False)
+                await open_ports(self, address, found.ports, keeps_open=False)
             else:
                 from screens.dialogs.editor_and_tunnel import ask_and_open
 

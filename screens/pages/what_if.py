@@ -58,9 +58,9 @@ class WhatIfScreen(Question[None]):
     app = getters.app(SessionApp)
     result = getters.query_one("#result", Static)
 
-    def __init__(self, namespace: str = "", typed: str = "") -> None:
+    def __init__(self, namespace: str = "", typed_text: str = "") -> None:
         super().__init__()
-        self._namespace, self._typed = namespace, typed
+        self._namespace, self._typed = namespace, typed_text
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
@@ -86,11 +86,11 @@ class WhatIfScreen(Question[None]):
         self._show_consequences(event.value)
 
     @work(group="whatif", exclusive=True)
-    async def _show_consequences(self, typed: str) -> None:
+    async def _show_consequences(self, typed_text: str) -> None:
         fleet = self.app.fleet
         namespace = self._namespace or self.app.only_namespace or self.app.session.namespace
         try:
-            changes = read_changes(typed)
+            changes = read_changes(typed_text)
             classes = await self.app.session.priority_classes(changes.priority_classes)
             found = await asyncio.to_thread(what_if, fleet, namespace, changes, classes)
             found = await self.app.session.launch.unsaved.add_losses(found)

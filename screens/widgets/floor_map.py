@@ -35,7 +35,7 @@ MAX_PLACE_COLUMNS = 10  # most columns of a block's or subblock's name
 
 
 class MapZoom(StrEnum):
-    """What one mark of the map stands for."""
+    """How much one mark of the map stands for: a GPU, a host or a subblock."""
 
     GPUS = "GPU"
     HOSTS = "host"
@@ -43,7 +43,7 @@ class MapZoom(StrEnum):
 
 
 class MapShape(NamedTuple):
-    """One way to draw the map."""
+    """One way to draw the map: what a mark is, which names are shown, and lines per host."""
 
     zoom: MapZoom
     names: bool = False  # of the hosts, or of the subblocks where a mark is a host
@@ -58,7 +58,7 @@ MAP_SHAPES = (
 
 
 class MapPanel(NamedTuple):
-    """The marks of one or several hosts, after the names of their block and subblock; without hosts, a gap."""
+    """The marks of some hosts behind the names of their block and subblock; without hosts, a gap."""
 
     block: str
     subblock: str
@@ -97,22 +97,22 @@ def map_panels(floor: PoolFloor, shape: MapShape) -> list[MapPanel]:
 
 
 def lay_out(
-    every: Sequence[MapPanel], shape: MapShape, width: int, left: int, mark: int, wanted: int = 0
+    all_panels: Sequence[MapPanel], shape: MapShape, width: int, nodes_left: int, mark: int, wanted: int = 0
 ) -> list[FloorLine]:
-    """The panels in lines, as many side by side as fit.
+    """The lines of the map, with as many panels side by side as fit.
 
-    `left`: columns of the names before the marks, `mark`: of a mark; up to `wanted` where there is room.
+    `nodes_left`: columns of the names before the marks, `mark`: of a mark; up to `wanted` where there is room.
     """
-    most = max(1, min((width - left) // mark, max((len(panel.marks) for panel in every), default=0)))
-    across = max(1, min(width // (left + most * mark), len(every)))
+    most = max(1, min((width - nodes_left) // mark, max((len(panel.marks) for panel in all_panels), default=0)))
+    across = max(1, min(width // (nodes_left + most * mark), len(all_panels)))
     # GPUs take the whole width, so that their columns are those of other pools too; small marks are compared close by
-    panel = width // across if shape.zoom is MapZoom.GPUS else left + most * mark
+    panel = width // across if shape.zoom is MapZoom.GPUS else nodes_left + most * mark
     cut = [
         MapPanel("" if start else each.block, "" if start else each.subblock, each.marks[start : start + most])
-        for each in every
+        for each in all_panels
         for start in range(0, len(each.marks), most)
     ]
-    mark = max(mark, min(wanted, (panel - left) // most))
+    mark = max(mark, min(wanted, (panel - nodes_left) // most))
     return [FloorLine((), tuple(cut[at : at + across]), panel, mark) for at in range(0, len(cut), across)]
 
 
@@ -122,7 +122,7 @@ def name_columns(names: Sequence[str]) -> int:
 
 
 def host_mark(host: Host) -> Span:
-    """The most important fact about a host besides its GPUs, as one character."""
+    """One character for the most important fact about a host besides its GPUs."""
     node = host.node
     if not host.pips or host.pips[0].state is GpuState.OUT:
         return Span(" ")  # its pips say it
@@ -155,7 +155,7 @@ class MapPosition(NamedTuple):
 
 
 class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False):
-    """The hosts of the node pools; arrow keys move between hosts, Enter opens the node or zooms in on a subblock."""
+    """The map of the hosts of node pools; arrow keys move, Enter opens the node or zooms in on a subblock."""
 
     DEFAULT_CSS = "FloorMap { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -167,7 +167,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
     ]
 
     class Moved(Message):
-        """The cursor may be on another host or subblock."""
+        """The message that the cursor may be on another host or subblock."""
 
     @dataclass
     class Opened(Message):
@@ -302,26 +302,26 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         shape = next(each for each in shapes if each.rows == 1) if zoom else shapes[-1]
         return shape, folded[shape.zoom, shape.names]
 
-    def _floor_lines(self, shape: MapShape, wanted: int = 0) -> list[FloorLine]:
+    def _floor_lines(self, shape: MapShape, width: int = 0) -> list[FloorLine]:
         left, mark = self._name_width(shape), self._mark_columns(shape)
         return [
             line
             for heading, floor in self._floors
             for line in (
                 FloorLine(heading),
-                *lay_out(map_panels(floor, shape), shape, self.size.width, left, mark, wanted),
+                *lay_out(map_panels(floor, shape), shape, self.size.width, left, mark, width),
             )
         ]
 
     def _name_width(self, shape: MapShape) -> int:
-        """Columns of the names before the marks."""
+        """The columns that names before the marks take."""
         block, subblock = self._place
         if shape.zoom is MapZoom.GPUS:
             return block + subblock + 5
         return block + 3 + (subblock + 1 if shape.names else 0)
 
     def _mark_columns(self, shape: MapShape) -> int:
-        """Columns that a mark takes at least."""
+        """The columns that a mark takes at least."""
         if shape.zoom is not MapZoom.GPUS:
             return 1
         return (self._label + 1 if shape.names else 0) + 1 + self._pips + GAP_COLUMNS
@@ -390,7 +390,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         return [*fit_spans(runs, width - GAP_COLUMNS, back), *fit_spans([], GAP_COLUMNS, self.over(plain))]
 
     def _panel_segments(self, panel: MapPanel) -> list[Segment]:
-        """A mark for each host or subblock; those of one colour are one run: thousands are drawn at once."""
+        """The marks of a panel as segments, neighbours of one colour joined, as thousands are drawn."""
         plain, index = self.rich_style.background_style, self._cursor_index() if self.has_focus else None
         cursor = self._spots[index].hosts if index is not None else None
         segments: list[Segment] = []

@@ -71,19 +71,19 @@ def job_lines(
     width: int,
     height: int,
     now: float,
-    whose: Callable[[str], str] = str,
+    name_owner: Callable[[str], str] = str,
     *,
-    tail: bool = True,
+    shows_tail: bool = True,
 ) -> Lines:
     """The text of a job's pane for a width and height, the most important lines first."""
-    found = [_title_spans(job, width, now), *reason_lines(job, width, now, whose)]
+    found = [_title_spans(job, width, now), *reason_lines(job, width, now, name_owner)]
     if job.jobset.state is not JobState.PENDING:
-        last = max(MIN_LOG_LINES, min(height // 4, USUAL_LOG_LINES)) if tail else 0
+        last = max(MIN_LOG_LINES, min(height // 4, USUAL_LOG_LINES)) if shows_tail else 0
         found += _progress_lines(job, measures, width, height - len(found) - last, now)
-    return [*found, *(tail_lines(job, measures, width, height - len(found), now) if tail else [])]
+    return [*found, *(tail_lines(job, measures, width, height - len(found), now) if shows_tail else [])]
 
 
-def reason_lines(job: JobLine, width: int, now: float, whose: Callable[[str], str]) -> Lines:
+def reason_lines(job: JobLine, width: int, now: float, name_owner: Callable[[str], str]) -> Lines:
     """The state of a job with the reason, advice, and the queue figures of a waiting one."""
     found: Lines = []
     state = spans_of(state_cell(job))
@@ -106,7 +106,7 @@ def reason_lines(job: JobLine, width: int, now: float, whose: Callable[[str], st
     found.append([])
     if job.jobset.state is JobState.PENDING:
         found += start_lines(job.start, width, now)
-        found += waiting_lines(job.why, width, whose)
+        found += waiting_lines(job.why, width, name_owner)
     return found
 
 
@@ -118,22 +118,22 @@ def course_lines(
     now: float,
     *,
     without: Collection[str] = (),
-    saved: bool = False,
+    shows_saved: bool = False,
 ) -> Lines:
     """The progress of a job with curves, pods and GPUs, and the last lines of its log.
 
-    `without`: parts left out, of "figures", "curves", "gpus", "steps", "log"; `saved`: with what would be lost.
+    `without` leaves out parts ("figures", "curves", "gpus", "steps", "log"); `shows_saved` adds what would be lost.
     """
     log = measures if "log" not in without else None
     left = width * 3 // 5 if width >= LOG_BESIDE_COLUMNS else width
     right = _last_lines(log, width - left - 3, height + 1)[1:] if left < width else []
     left = left if right else width
-    found = _progress_lines(job, measures, left, height, now, saved=saved, without=without)
+    found = _progress_lines(job, measures, left, height, now, shows_saved=shows_saved, without=without)
     return side_by_side(found, right, left) if right else [*found, *_last_lines(log, width, height - len(found))]
 
 
-def tail_lines(job: JobLine, measures: JobMeasures | None, width: int, room: int, now: float) -> Lines:
-    return _last_lines(measures, width, room) or event_lines(events_of(job).values(), now, width, min(20, room))
+def tail_lines(job: JobLine, measures: JobMeasures | None, width: int, height: int, now: float) -> Lines:
+    return _last_lines(measures, width, height) or event_lines(events_of(job).values(), now, width, min(20, height))
 
 
 def job_entry(job: JobLine, mark: Span, now: float, width: int, *, state: bool = True, low: bool = False) -> Lines:
@@ -145,16 +145,16 @@ def job_entry(job: JobLine, mark: Span, now: float, width: int, *, state: bool =
     return pane_entry([mark, Span(f" {jobset.name}", "strong")], shown if state else reason, about, width, low=low)
 
 
-def pane_entry(name: list[Span], state: list[Span], about: str, width: int, *, low: bool = False) -> Lines:
-    """An entry of a list within a pane: name, state and owner, on one line or below each other."""
-    first, end = [*name, Span(" " * max(2, NAME_COLUMNS - cell_width(name)))], Span(about, "dim")
+def pane_entry(name: list[Span], state: list[Span], subject: str, width: int, *, low: bool = False) -> Lines:
+    """An entry of a list in a pane: name, state and owner, on one line or on two."""
+    first, end = [*name, Span(" " * max(2, NAME_COLUMNS - cell_width(name)))], Span(subject, "dim")
     room = width - cell_width([*first, end]) - 2
     if width >= WIDE_COLUMNS and (low or cell_width(state) <= room):
         shown = cut_sentence(state, room)
         return [[*first, *shown, Span(" " * (room + 2 - cell_width(shown))), end]]
     gap = Span(" " * max(2, width - cell_width(name) - cell_width(end)))
     below = fold_spans(state, width - 2) if cell_width(state) else []
-    return [[*name, gap, end] if about else name, *([Span("  "), *runs] for runs in below)]
+    return [[*name, gap, end] if subject else name, *([Span("  "), *runs] for runs in below)]
 
 
 def _title_spans(job: JobLine, width: int, now: float) -> list[Span]:
@@ -168,14 +168,14 @@ def _title_spans(job: JobLine, width: int, now: float) -> list[Span]:
 # while it waits
 
 
-def start_lines(start: ExpectedStart | None, width: int, now: float) -> Lines:
+def start_lines(expected_start: ExpectedStart | None, width: int, now: float) -> Lines:
     """The expected start of a job and an empty line; nothing if it was not computed."""
-    if start is None:
+    if expected_start is None:
         return []
-    return [*fold_spans([Span("starts    ", "dim"), Span(start_words(start, now))], width), []]
+    return [*fold_spans([Span("starts    ", "dim"), Span(start_words(expected_start, now))], width), []]
 
 
-def waiting_lines(why: Why, width: int, whose: Callable[[str], str]) -> Lines:
+def waiting_lines(why: Why, width: int, name_owner: Callable[[str], str]) -> Lines:
     """The facts behind a waiting job's reason: quota, the workloads before it, and who holds the GPUs."""
     found: Lines = []
     account = why.account
@@ -192,7 +192,7 @@ def waiting_lines(why: Why, width: int, whose: Callable[[str], str]) -> Lines:
     if why.holders:
         found += [[], [Span("holds that quota", "head")]]
         for each in why.holders[:6]:
-            found.append([Span(f"  {each.gpus:>5}  "), Span(f"{each.name:<28}"), wording.owner(whose(each.owner))])
+            found.append([Span(f"  {each.gpus:>5}  "), Span(f"{each.name:<28}"), wording.owner(name_owner(each.owner))])
     return found
 
 
@@ -203,43 +203,43 @@ def _progress_lines(
     job: JobLine,
     measures: JobMeasures | None,
     width: int,
-    room: int,
+    height: int,
     now: float,
     *,
-    saved: bool = True,
+    shows_saved: bool = True,
     without: Collection[str] = (),
 ) -> Lines:
-    """The progress of a job, its curve, pods and cost in `room` lines."""
+    """The progress of a job, its curve, pods and cost in `height` lines."""
     curve, figures = "curves" not in without, [] if "figures" in without else _figure_lines(job, measures, width)
     pods, cost = _pod_lines(job, width) if job.pod_slots else [], _cost_spans(job, now)
-    at_risk = fold_spans(runs, width) if saved and (runs := saved_state_spans(job, measures, now)) else []
+    at_risk = fold_spans(runs, width) if shows_saved and (runs := saved_state_spans(job, measures, now)) else []
     if pods and cell_width(pods[0]) + cell_width(cost) + 3 <= width:
         pods[0] += [Span("   "), *cost] if cost else []
         cost = []
     least = MIN_BUSBW_LINES if measures is not None and measures.tests else MIN_CURVE_LINES
-    most = max(1, room - len(figures) - len(pods) - bool(cost) - 1 - least)
+    most = max(1, height - len(figures) - len(pods) - bool(cost) - 1 - least)
     if curve and len(at_risk) > most and _curve_lines(measures, width, least):  # its page has all of that
         at_risk[most - 1 :] = [cut_spans(at_risk[most - 1], width - 2, " …")]
     pods += [*at_risk, *([cost] if cost and pods else [])]
-    pods = pods[: max(1, room - len(figures))]
+    pods = pods[: max(1, height - len(figures))]
     busy = [] if "gpus" in without else _gpu_use_lines(job, measures, width, now)[not curve :]
-    if len(figures) + (least + 1) * curve + len(pods) + len(busy) > room:
+    if len(figures) + (least + 1) * curve + len(pods) + len(busy) > height:
         busy = []
-    left = room - len(figures) - len(pods) - len(busy)
+    left = height - len(figures) - len(pods) - len(busy)
     high = max(left - 1, min(left, MIN_CURVE_LINES))  # without the line below it where there is room for no more
     curves = _curve_lines(measures, width, min(MAX_CURVE_LINES, high))[:left] if curve else []
     steps = _step_lines(measures, width, left - len(curves)) if "steps" not in without else []
     return [*figures, *curves, *pods, *busy, *steps]
 
 
-def _step_lines(measures: JobMeasures | None, width: int, room: int) -> Lines:
-    """An empty line, and the figures of steps at even distances up to the last one."""
+def _step_lines(measures: JobMeasures | None, width: int, height: int) -> Lines:
+    """A blank line, and the figures of some steps, evenly spread up to the last one."""
     track = measures.track if measures is not None else None
-    if track is None or not len(track) or room < MIN_STEP_LINES:
+    if track is None or not len(track) or height < MIN_STEP_LINES:
         return []
     with track.lock:
         known = [each for each in STEP_METRICS if each.name in track.columns][: width // STEP_COLUMNS - 2]
-        last, rows = len(track) - 1, min(len(track), room - 2)
+        last, rows = len(track) - 1, min(len(track), height - 2)
         table = [["step", "time", *(f"{each.title.removesuffix(' per GPU')} {each.unit}".strip() for each in known)]]
         for at in (last * row // max(1, rows - 1) for row in range(rows)):
             figures = (value_words(track.columns[each.name].values[at]) for each in known)
@@ -272,7 +272,7 @@ They are most of what a pane costs that is drawn each second, and stay until the
 
 
 def _curve_lines(measures: JobMeasures | None, width: int, high: int) -> Lines:
-    """The curves of training or that of the bandwidth and an empty line; nothing in fewer than MIN_CURVE_LINES."""
+    """The curves of a training or an NCCL test, then a blank line; empty if there is room for few lines only."""
     if high < MIN_CURVE_LINES:
         return []
     track = measures.track if measures is not None else None
@@ -310,7 +310,7 @@ def _pod_lines(job: JobLine, width: int) -> Lines:
     found: Lines = [[Span(ready, "ok" if job.ready == len(slots) else "waits"), Span(f"  {where}", "dim"), *tries]]
     if len(slots) <= (width // 2) * MAX_POD_LINES:
         glyphs = [
-            wording.pod_glyph(rank.status, ready=rank.ready) if rank.pod else Span("·", "faint") for rank in slots
+            wording.pod_glyph(rank.status, is_ready=rank.ready) if rank.pod else Span("·", "faint") for rank in slots
         ]
         marks = [run for glyph in glyphs for run in (glyph, Span(" "))]
         if cell_width(found[0]) + len(marks) < width:
@@ -370,7 +370,7 @@ def _gpus_of_node(gpus: Sequence[Gpu]) -> list[Span]:
 
 
 def _cost_spans(job: JobLine, now: float) -> list[Span]:
-    """GPU-time since Kueue admitted the job; empty if it was not admitted."""
+    """The GPU-time of a job since Kueue admitted it, as a text; empty if it was not admitted."""
     workload = job.fleet.workload_of(job.jobset)
     admitted = condition(workload.conditions, "Admitted") if workload else None
     if admitted is None or not admitted.is_true or not admitted.since:
@@ -379,14 +379,14 @@ def _cost_spans(job: JobLine, now: float) -> list[Span]:
     return [Span(format_gpu_time(spent), ""), Span(" since its admission", "dim")]
 
 
-def _last_lines(measures: JobMeasures | None, width: int, room: int) -> Lines:
+def _last_lines(measures: JobMeasures | None, width: int, height: int) -> Lines:
     """The last log lines of the pod that prints the steps, shortened; the newest is wrapped."""
-    texts = measures.last_lines(max(12, room)) if measures is not None and room > 2 else []
+    texts = measures.last_lines(max(12, height)) if measures is not None and height > 2 else []
     if measures is None or not texts or measures.is_reading_old_lines:
         return []
     *before, newest = [shorten_iteration_line(text) or redact_text(text) for text in texts]
-    folded = folded_at_spaces(one_line(newest), width)[: room - 2]
-    before = before[max(0, len(before) - (room - 2 - len(folded))) :]
+    folded = folded_at_spaces(one_line(newest), width)[: height - 2]
+    before = before[max(0, len(before) - (height - 2 - len(folded))) :]
     return [[], [Span("last lines", "head")], *([Span(text, "dim")] for text in (*before, *folded))]
 
 
@@ -399,7 +399,7 @@ _RUNNING_STATES = {JobState.RUNNING, JobState.RESTARTING}
 def saved_state_spans(line: JobLine, measures: JobMeasures | None, now: float, key: str = "") -> list[Span]:
     """The last complete checkpoint and what would be lost now; empty for a job that trains nothing.
 
-    `key`: what reads the folder, where nobody has yet.
+    `key` names the key that reads the folder, if nobody has.
     """
     if line.jobset.state not in _RUNNING_STATES or measures is None or not any(measures.tracks):
         return []
@@ -418,25 +418,25 @@ def saved_state_spans(line: JobLine, measures: JobMeasures | None, now: float, k
 
 
 def should_read_unasked(line: JobLine, measures: JobMeasures | None, now: float, proof: Proof) -> bool:
-    """Whether to read a shown job's checkpoint folder unasked: only the person's own, and seldom."""
+    """Whether to read a job's checkpoint folder without being asked: only the person's own job, and seldom."""
     if line.jobset.state is not JobState.RUNNING or not proof.may_look or not line.may_stop:
         return False
     return bool(saved_folder(measures)) and (line.saved is None or line.saved.should_be_read_again(now, measures))
 
 
-def _fault_spans(saved: SavedState) -> list[Span]:
-    if saved.survey is None:
+def _fault_spans(saved_state: SavedState) -> list[Span]:
+    if saved_state.survey is None:
         return []
-    faults = list_checkpoint_faults(saved.survey)
+    faults = list_checkpoint_faults(saved_state.survey)
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return [Span(f"{faults[0][:1].upper()}{one_line(faults[0][1:])}{more}. ", "waits")] if faults else []
 
 
-def _reading_spans(saved: SavedState, now: float) -> list[Span]:
-    ago = f"{wording.age(now - saved.at)} ago"
-    if saved.missing:
+def _reading_spans(saved_state: SavedState, now: float) -> list[Span]:
+    ago = f"{wording.age(now - saved_state.at)} ago"
+    if saved_state.missing:
         return [Span(f"Looked for {ago}.", "dim")]
-    if saved.survey is None:
-        why = wording.lower_first_letter(one_line(saved.problem).rstrip("."))
+    if saved_state.survey is None:
+        why = wording.lower_first_letter(one_line(saved_state.problem).rstrip("."))
         return [Span("Its folder could not be read: ", "dim"), Span(why), Span(f" (tried {ago}).", "dim")]
-    return [Span(f"{one_line(saved.place)}, read {ago}: {saved.by}.", "dim")]
+    return [Span(f"{one_line(saved_state.place)}, read {ago}: {saved_state.by}.", "dim")]

@@ -23,7 +23,7 @@ GAP_COLUMNS = 3
 
 
 def lay_out_facts(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
-    """The facts in lines, as many per line as fit."""
+    """The facts by line, as many in a line as fit."""
     width = max(1, width)
     known = [fact for fact in facts if cell_width(fact[1])]
     if not known:
@@ -74,17 +74,17 @@ WIDE_COLUMNS = 100
 """Columns of a pane from which on facts stand beside each other."""
 
 
-def whole_lines(runs: Iterable[Span], width: int) -> Lines:
+def whole_lines(spans: Iterable[Span], width: int) -> Lines:
     """Spans of text wrapped to lines; a name longer than a line continues on the next."""
     width = max(8, width)
     long = re.compile(rf"\S{{{width}}}(?=\S)")
-    return fold_spans([Span(long.sub(r"\g<0> ", run.text), run.style) for run in runs], width)
+    return fold_spans([Span(long.sub(r"\g<0> ", run.text), run.style) for run in spans], width)
 
 
 def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE_COLUMNS, style: str = "dim") -> Lines:
-    """The names and values, one per line or, from `beside` columns on, several; long ones go on below, empty ones go.
+    """Names and values, one per line or, from `beside` columns on, several; long values wrap, empty ones are left out.
 
-    `style`: of the names.
+    `style` is that of the names.
     """
     found: Lines = []
     lines = lay_out_facts(tuple(facts), width if width >= beside else 0)
@@ -109,19 +109,19 @@ def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE_COLUMNS,
     return found
 
 
-def side_by_side(one: Lines, other: Lines, width: int) -> Lines:
+def side_by_side(left_lines: Lines, right_lines: Lines, width: int) -> Lines:
     """Two texts side by side: the first in a given number of columns, the second to its right."""
-    both = zip_longest((cut_sentence(runs, width) for runs in one), other, fillvalue=list[Span]())
+    both = zip_longest((cut_sentence(runs, width) for runs in left_lines), right_lines, fillvalue=list[Span]())
     return [[*runs, Span(" " * (width - cell_width(runs))), Span(" │ ", "faint"), *right] for runs, right in both]
 
 
-def event_lines(events: Iterable[Event], now: float, width: int, room: int, *, named: bool = False) -> Lines:
+def event_lines(events: Iterable[Event], now: float, width: int, room: int, *, are_named: bool = False) -> Lines:
     """Kubernetes events under a heading, newest first, as many as fit."""
     rows: Lines = []
     for each in events:
         words = [
             Span(each.reason, "waits" if each.type == "Warning" else ""),
-            *([Span(f"  {wording.short_node(each.object_name)}")] if named else []),
+            *([Span(f"  {wording.short_node(each.object_name)}")] if are_named else []),
             Span(f"  {wording.sentence(each.message)}", "dim"),
         ]
         lines = whole_lines(words, width - AGE_COLUMNS)
@@ -133,7 +133,7 @@ def event_lines(events: Iterable[Event], now: float, width: int, room: int, *, n
 
 
 class SidePane(SnapshotText, NeverScrolled):
-    """Shows the lines that its function returns for (width, height, now); `renew` calls it again."""
+    """A pane that shows the lines its function returns for (width, height, now); `renew` calls it again."""
 
     DEFAULT_CSS: ClassVar[str] = "SidePane { padding: 0 1; }"
     more = "… z shows more"  # in place of the lines that have no room

@@ -27,12 +27,12 @@ from screens.wording import Span, short_node
 StyleOf = Callable[[str], Style]
 
 
-def call_after(pump: MessagePump, seconds: float, call: Callable[[], object]) -> asyncio.TimerHandle:
-    """Call a function after so many seconds, as one of the messages of a page or widget.
+def call_after(pump: MessagePump, seconds: float, function: Callable[[], object]) -> asyncio.TimerHandle:
+    """Call a function in so many seconds, as a message of a page or widget.
 
-    A timer of Textual's own never fires where the machine stands still for that time just as the timer starts.
+    A timer of Textual never fires if the machine stands still just as it starts.
     """
-    return asyncio.get_running_loop().call_later(seconds, pump.call_next, call)
+    return asyncio.get_running_loop().call_later(seconds, pump.call_next, function)
 
 
 def fit_text(text: str, width: int) -> str:
@@ -80,9 +80,9 @@ def phrase_ends(text: str) -> list[int]:
     ]
 
 
-def cut_sentence(runs: Iterable[Span], width: int) -> list[Span]:
-    """The beginning of a text that has no room: whole phrases, else whole words; no number is cut or loses its unit."""
-    clean = list(runs)
+def cut_sentence(spans: Iterable[Span], width: int) -> list[Span]:
+    """The part of a text that fits: whole phrases, else whole words; numbers keep all digits and their unit."""
+    clean = list(spans)
     whole = "".join([run.text for run in clean])
     text = one_line(whole)
     if text != whole:
@@ -103,21 +103,21 @@ def cut_sentence(runs: Iterable[Span], width: int) -> list[Span]:
     return [*_beginning_of(clean, end), *([Span(mark, "dim")] if mark else [])]
 
 
-def _beginning_of(runs: Iterable[Span], letters: int) -> list[Span]:
+def _beginning_of(spans: Iterable[Span], letters: int) -> list[Span]:
     kept: list[Span] = []
-    for text, style in runs:
+    for text, style in spans:
         kept += [Span(text[:letters], style)] if letters > 0 else []
         letters -= len(text)
     return kept
 
 
 def fit_spans(
-    runs: Iterable[Span], width: int, style_of: StyleOf, *, right: bool = False, after: int = 0
+    spans: Iterable[Span], width: int, style_of: StyleOf, *, right: bool = False, after: int = 0
 ) -> list[Segment]:
     """Spans of text padded or cut to an exact number of columns."""
     segments: list[Segment] = []
     left = width
-    for text, style in runs:
+    for text, style in spans:
         if left <= 0:
             break
         clean = text if text.isascii() and text.isprintable() else one_line(text)
@@ -137,17 +137,17 @@ def fit_spans(
     return segments
 
 
-def cut_name(runs: list[Span], width: int, *, node: bool) -> list[Span]:
-    """A name shortened in the middle to a number of columns, since its end is distinctive."""
-    if len(runs) != 1 or cell_len(runs[0].text) <= width or width < 2:
-        return runs
-    text = one_line(runs[0].text)
+def cut_name(spans: list[Span], width: int, *, node: bool) -> list[Span]:
+    """A name shortened in the middle to a number of columns, as its end tells it from others."""
+    if len(spans) != 1 or cell_len(spans[0].text) <= width or width < 2:
+        return spans
+    text = one_line(spans[0].text)
     if node:
         text = short_node(text)
         if cell_len(text) <= width:
-            return [Span(text, runs[0].style)]
+            return [Span(text, spans[0].style)]
     tail = cut_text(text[::-1], max(1, (width - 1) * 3 // 5))[::-1]
-    return [Span(f"{cut_text(text, width - 1 - cell_len(tail))}…{tail}", runs[0].style)]
+    return [Span(f"{cut_text(text, width - 1 - cell_len(tail))}…{tail}", spans[0].style)]
 
 
 def merge_segments(segments: Iterable[Segment]) -> list[Segment]:
@@ -163,9 +163,9 @@ def merge_segments(segments: Iterable[Segment]) -> list[Segment]:
     return found
 
 
-def changed_columns(old: Strip, new: Strip) -> tuple[int, int]:
+def changed_columns(old_strip: Strip, new_strip: Strip) -> tuple[int, int]:
     """The range of columns that differ, as (first, end); equal numbers if none do."""
-    olds, news = list(old), list(new)
+    olds, news = list(old_strip), list(new_strip)
     left = right = 0
     while olds and news and olds[0] == news[0]:
         left += news.pop(0).cell_length
@@ -175,11 +175,11 @@ def changed_columns(old: Strip, new: Strip) -> tuple[int, int]:
         olds.pop()
     if not olds and not news:
         return left, left
-    return left, max(left, new.cell_length - right)
+    return left, max(left, new_strip.cell_length - right)
 
 
-def line(runs: Iterable[Span], width: int, style_of: StyleOf) -> Strip:
-    return Strip(fit_spans(runs, width, style_of), width)
+def line(spans: Iterable[Span], width: int, style_of: StyleOf) -> Strip:
+    return Strip(fit_spans(spans, width, style_of), width)
 
 
 _NO_UNIT = r"(?:a|and|are|as|at|by|for|from|in|is|of|on|or|since|than|that|the|to|until|was|when|which|while|with)\b"
@@ -218,7 +218,7 @@ def wrap_text(text: str, width: int) -> list[str]:
 
 
 def folded_at_spaces(text: str, width: int) -> Sequence[str]:
-    """A line in pieces of at most that many columns, broken at spaces where there are any, which stay at the ends."""
+    """A line in pieces of at most that many columns, broken after spaces where possible."""
     pieces: list[str] = []
     while width > 0 and cell_len(text) > width:
         head = chop_cells(text, width)[0]
@@ -246,13 +246,13 @@ class SelfSizedScrollView(ScrollView):
 
 
 class NeverScrolled(Widget):
-    """A widget without scroll bars, whose change of size does not cause a second layout."""
+    """A widget without scroll bars; a change of its size causes no second layout."""
 
     virtual_size: reactive[Size] = reactive(Size(0, 0))
 
 
 class Backdrop(Widget):
-    """A widget of which all that is seen is what it contains: its lines are one blank line."""
+    """A container that paints only its background, as one blank line that all of its lines share."""
 
     def render_lines(self, crop: Region) -> list[Strip]:
         strip = Strip.blank(crop.width, self.visual_style.background_style.rich_style)
@@ -265,7 +265,7 @@ class Room(Container, Backdrop, NeverScrolled): ...
 
 
 class _Mixes(dict[str, Style]):
-    """Styles on one background, each mixed when it is first asked for."""
+    """Text styles mixed with one background, each on first use."""
 
     def __init__(self, mix: StyleOf) -> None:
         super().__init__()
@@ -277,14 +277,14 @@ class _Mixes(dict[str, Style]):
 
 
 class StyledWidget(Widget):
-    """A widget that draws its own lines in the named styles of the theme."""
+    """A widget that draws its own lines, in styles that the theme names."""
 
     def style_of(self, name: str) -> Style:
         """The style of that name without a background; plain text for an unknown name."""
         return self._cached_style(name, "ink-")
 
     def ground(self, name: str) -> Style:
-        """The background style "cursor", "cursor-blurred", "marked", "head", "bar" or "here"."""
+        """The background style of that name: "cursor", "cursor-blurred", "marked", "head", "bar" or "here"."""
         return self._cached_style(name, "ground-")
 
     def notify_style_update(self) -> None:
@@ -294,7 +294,7 @@ class StyledWidget(Widget):
 
     @cached_property
     def base_style(self) -> Style:
-        """The widget's own style; to mix it with the styles of its parents would cost as much as drawing each line."""
+        """The widget's own style; mixing in its parents' styles would cost as much as drawing each line."""
         return self.rich_style
 
     def over(self, ground: Style) -> StyleOf:
@@ -344,7 +344,7 @@ class PaintedLines(StyledWidget, metaclass=AbstractWidgetMeta):
 
 
 def forget_drawing(node: DOMNode) -> None:
-    """Drop the lines that a widget has drawn: most of what a page is, and garbage is collected rarely."""
+    """Drop the drawn lines of a widget, which are most of a page's memory, without waiting for garbage collection."""
     if isinstance(node, Widget):
         node._styles_cache.clear()
         vars(node).pop("_painted_strips", None)
@@ -356,17 +356,17 @@ class SnapshotText(StyledWidget):
     stale: reactive[bool] = reactive(False, layout=True)
 
 
-def as_last_known(runs: Iterable[Span]) -> tuple[Span, ...]:
-    """The line marked as one of a snapshot that may be out of date."""
-    return (Span("last known: ", "waits"), *dim_spans(runs))
+def as_last_known(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """The line, marked as being of a snapshot that may be out of date."""
+    return (Span("last known: ", "waits"), *dim_spans(spans))
 
 
-def dim_spans(runs: Iterable[Span]) -> list[Span]:
-    return [Span(run.text, "dim") for run in runs]
+def dim_spans(spans: Iterable[Span]) -> list[Span]:
+    return [Span(run.text, "dim") for run in spans]
 
 
 class CutLines(StyledWidget):
-    """Shows lines, each cut at the widget's width."""
+    """A widget with lines, each cut at the widget's width."""
 
     lines: reactive[tuple[tuple[Span, ...], ...]] = reactive(())
 

@@ -44,7 +44,7 @@ class TitleContents:
 
 
 class TabShape(NamedTuple):
-    """How much of the tabs the title bar shows."""
+    """How much the title bar shows of the tabs: names, keys, or the open tab only."""
 
     names: bool = True  # of tabs that are not open; the keys that open them it says as long as there is room
     others: bool = True  # anything of them
@@ -71,7 +71,7 @@ class TitleBar(StyledWidget):
     _shown: object = None
 
     def _words(self) -> object:
-        """All that its line depends on, but for its width."""
+        """A value that changes whenever the bar's text may, apart from its width."""
         states = {each.state for each in self.title.links}
         return replace(self.title, links=()), states, self._status_spans(self.size.width)
 
@@ -83,9 +83,9 @@ class TitleBar(StyledWidget):
         is_live = not self.title.trouble and states <= {WatchState.LIVE, WatchState.ABSENT}
         # While it is live, how long it was quiet is worth less than a tab's key, which must not come and go with it
         if _count_cells(right) > room or (is_live and not self._fits_in(TabShape(), width - _count_cells(right))):
-            right = self._status_spans(width, brief=True)
+            right = self._status_spans(width, is_brief=True)
             if not self.title.narrowed and not self._fits_in(TabShape(names=False), width - _count_cells(right)):
-                right = self._status_spans(width, brief=True, namespace=False)
+                right = self._status_spans(width, is_brief=True, namespace=False)
         right_width = _count_cells(right)
         if right_width > room:
             right = self._status_spans(0)
@@ -102,15 +102,15 @@ class TitleBar(StyledWidget):
         left.append(Segment(" " * room, bar))
         return Strip([*left, *fit_spans(right, right_width, self.over(bar))]).adjust_cell_length(width)
 
-    def _render_left(self, room: int) -> list[tuple[Span, Style]]:
-        """The tabs with names, else with keys only, else only the open one."""
+    def _render_left(self, width: int) -> list[tuple[Span, Style]]:
+        """The bar's left part: tabs with names, else with keys only, else only the open one."""
         trail, alone = len(self.title.trail) > 1, TabShape(names=False, others=False)
         shapes = [TabShape(), TabShape(names=False), *[TabShape(names=False, trail=False)] * trail, alone]
-        shape = next((each for each in shapes if self._fits_in(each, room)), alone._replace(trail=not trail))
+        shape = next((each for each in shapes if self._fits_in(each, width)), alone._replace(trail=not trail))
         return [(Span(self.NAME, "accent"), self.ground("bar")), *self._tab_spans(shape)]
 
-    def _fits_in(self, shape: TabShape, room: int) -> bool:
-        return len(self.NAME) + _count_cells(run for run, _ in self._tab_spans(shape)) <= room
+    def _fits_in(self, shape: TabShape, width: int) -> bool:
+        return len(self.NAME) + _count_cells(run for run, _ in self._tab_spans(shape)) <= width
 
     def _tab_spans(self, shape: TabShape) -> list[tuple[Span, Style]]:
         tabs = []
@@ -126,8 +126,8 @@ class TitleBar(StyledWidget):
                 tabs += [(Span(f"{name} ", "tab"), back)] if shape.names else []
         return tabs
 
-    def _status_spans(self, width: int, *, brief: bool = False, namespace: bool = True) -> list[Span]:
-        """The cluster and the freshness; `brief` leaves out the reason."""
+    def _status_spans(self, width: int, *, is_brief: bool = False, namespace: bool = True) -> list[Span]:
+        """The cluster and the freshness; `is_brief` leaves out the reason."""
         title = self.title
         where = title.namespace if namespace and width else ""
         runs: list[Span] = []
@@ -143,16 +143,16 @@ class TitleBar(StyledWidget):
             runs += [Span("  read-only", "waits")]
         if title.alarms:
             runs.append(Span(f"  {ALARM_GLYPH} {title.alarms}", "bad"))
-        fresh = freshness_spans(title.links, SERVER_CLOCK.now(), trouble=title.trouble)
-        if brief:
+        fresh = freshness_spans(title.links, SERVER_CLOCK.now(), reason=title.trouble)
+        if is_brief:
             fresh = fresh[:2]
         if width < 120:  # the short form: mark and word
             fresh = [fresh[0], *cut_sentence(fresh[1:2], max(13, width // 3))]
         return [*runs, Span("  "), *fresh, Span(" ")]
 
 
-def _count_cells(runs: Iterable[Span]) -> int:
-    return sum(cell_len(run.text) for run in runs)
+def _count_cells(spans: Iterable[Span]) -> int:
+    return sum(cell_len(run.text) for run in spans)
 
 
 READING_SETTINGS = (
@@ -181,16 +181,16 @@ class KeyHint(NamedTuple):
 
 @runtime_checkable
 class HidesSomething(Protocol):
-    """A widget with keys that show something and hide it again."""
+    """A widget with keys that show a part of it and hide it again."""
 
     def hides(self) -> Mapping[str, str]:
-        """The actions that would hide something now, with their labels for the key line; "": not offered there."""
+        """By action that would hide something now, its label for the key line; "": not offered there."""
 
 
-def verb_of(active: ActiveBinding) -> str:
-    """The label of what a key would do now."""
-    hidden = active.node.hides() if isinstance(active.node, HidesSomething) else {}
-    return hidden.get(active.binding.action, active.binding.description)
+def verb_of(binding: ActiveBinding) -> str:
+    """The label of what a key does at the moment."""
+    hidden = binding.node.hides() if isinstance(binding.node, HidesSomething) else {}
+    return hidden.get(binding.binding.action, binding.binding.description)
 
 
 class KeyBar(StyledWidget):
@@ -230,7 +230,7 @@ def _hint_width(hint: KeyHint) -> int:
 
 
 class TabLabel(NamedTuple):
-    """One tab: internal name, key, title, and a note."""
+    """A tab in the title bar: internal name, key, title, and a note."""
 
     name: str
     key: str
@@ -284,7 +284,7 @@ class TabStrip(StyledWidget):
 class StillInput(Input):
     """An input line whose cursor does not blink, which would be painted for ever.
 
-    `virtual_size`, how long the text is: Textual's own would lay out the whole screen anew at every letter.
+    `virtual_size` is the length of the text; Textual's own would lay out the whole screen at every letter.
     """
 
     virtual_size = reactive(Size(0, 0))
@@ -305,9 +305,9 @@ class SearchLine(Horizontal):
     }
     """
 
-    def __init__(self, words: Input, found: str = "") -> None:
+    def __init__(self, search_input: Input, found: str = "") -> None:
         super().__init__()
-        self.input = words
+        self.input = search_input
         self.found = Static(found, classes="found", markup=False)
 
     def compose(self) -> ComposeResult:

@@ -24,11 +24,11 @@ from screens.widgets.styled_text import (
 from screens.wording import Span
 
 
-def fold_spans(runs: Sequence[Span], width: int) -> list[list[Span]]:
-    """The spans in lines of at most that many columns, broken at spaces only, and none within a figure."""
+def fold_spans(spans: Sequence[Span], width: int) -> list[list[Span]]:
+    """The spans by line of at most that many columns, broken at spaces only, never inside a figure."""
     lines: list[list[Span]] = [[]]
     used = 0
-    for gap, word in _split_words(runs):
+    for gap, word in _split_words(spans):
         length = sum(cell_len(run.text) for run in word)
         if used and used + gap + length > width:
             lines.append([])
@@ -38,11 +38,11 @@ def fold_spans(runs: Sequence[Span], width: int) -> list[list[Span]]:
     return lines
 
 
-def cut_spans(runs: Sequence[Span], width: int, mark: str) -> list[Span]:
+def cut_spans(spans: Sequence[Span], width: int, mark: str) -> list[Span]:
     """One line of spans cut at a word after which it may end, with an ellipsis at its end."""
     left = width - cell_len(mark)
     kept: list[Span] = []
-    for run in runs:
+    for run in spans:
         left -= cell_len(run.text)
         if left < 0:
             while kept and run.text.strip() and kept[-1].text.strip():
@@ -54,12 +54,12 @@ def cut_spans(runs: Sequence[Span], width: int, mark: str) -> list[Span]:
     return [*kept, Span(mark, "dim")]
 
 
-def _split_words(runs: Sequence[Span]) -> list[tuple[int, list[Span]]]:
-    """Words as spans (a word may have several styles), each with the number of spaces before it."""
+def _split_words(spans: Sequence[Span]) -> list[tuple[int, list[Span]]]:
+    """(number of spaces before it, spans) of each word, as a word may have several styles."""
     words: list[tuple[int, list[Span]]] = []
     gap, fresh, at = 0, True, 0
-    text = join_numbers_and_units("".join(run.text for run in runs))
-    for run in runs:
+    text = join_numbers_and_units("".join(run.text for run in spans))
+    for run in spans:
         start, at = at, at + len(run.text)
         for number, part in enumerate(text[start:at].split(" ")):
             if number:
@@ -87,8 +87,8 @@ class SentenceLine(HeadingLine):
     cut = " …"  # stands at the end of what there is no room for
     _laid_out = 0, 0  # columns and lines; its own size is none while the tab that it is on is hidden
 
-    def watch_runs(self, runs: tuple[Span, ...]) -> None:
-        """Request a layout only if the number of lines changed."""
+    def watch_runs(self, spans: tuple[Span, ...]) -> None:
+        """Request a layout if the number of lines has changed."""
         width, high = self._laid_out
         if self.display and self.styles.is_auto_height and self.lines_at(width or self.size.width) != high:
             self.refresh(layout=True)

@@ -53,7 +53,7 @@ class YamlText(LogLines, SelfSizedScrollView):
             self.follow = False
             self.scroll_to(y=min(row, self.max_scroll_y), animate=False, immediate=True, force=True)
 
-    def paint(self, text: str, whole: str) -> list[Span]:
+    def paint(self, text: str, full_text: str) -> list[Span]:
         return yaml_spans(text)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -118,11 +118,11 @@ _STYLE_OF_GLYPH = {"✗": "bad", "≠": "waits", "⚠": "waits", "◐": "waits",
 
 
 class OutputText(YamlText):
-    """Program output under headings; keeps its scroll position when the text is replaced."""
+    """A widget with a program's output under headings; it keeps its scroll position when the text is replaced."""
 
     fold = staticmethod(folded_at_spaces)
 
-    def paint(self, text: str, whole: str) -> list[Span]:
+    def paint(self, text: str, full_text: str) -> list[Span]:
         if not text.startswith(HEADING):
             return [Span(text)]
         glyph, _, words = text.removeprefix(HEADING).partition(" ")

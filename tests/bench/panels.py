@@ -59,7 +59,7 @@ def main(bound: Bound, say: Callable[[str], None]) -> bool:
                 fresh = replace(view, end=view.end - turn * 1e-7)  # nothing of the last drawing helps with this one
                 began = time.process_time()
                 draw_charts(
-                    TrainingChartData(track, track.list_events()), fresh, STEP_METRICS, width, height, alone=False
+                    TrainingChartData(track, track.list_events()), fresh, STEP_METRICS, width, height, is_alone=False
                 ).rows()
                 took.append(1000 * (time.process_time() - began))
             kept.append(bound(f"charts {width} x {height}, {name} (ms)", statistics.median(took), BOUND))

@@ -44,7 +44,9 @@ MINE = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/train"
 async def opened(
     server: ApiServer, folder: Path, *, kinds: Any = None, only: Any = None, **settings: Any
 ) -> AsyncIterator[Session]:
-    session = await Session.open(Settings(kubeconfig=server.kubeconfig(folder), **settings), kinds=kinds, only=only)
+    session = await Session.open(
+        Settings(kubeconfig=server.kubeconfig(folder), **settings), kinds=kinds, selectors=only
+    )
     try:
         yield session
     finally:
@@ -416,7 +418,7 @@ async def test_cordon_and_delete(tmp_path: Path) -> None:
         recording(server, "/api/v1/nodes/n1", pod) as done,
     ):
         await session.watch.cordon("n1", reason="rank 9 is slow")
-        await session.watch.cordon("n1", on=False)
+        await session.watch.cordon("n1", is_cordoned=False)
         await session.watch.delete_pod("default", "a")
         assert done == [
             ("PATCH", "/api/v1/nodes/n1", cordoned(True, "rank 9 is slow")),

@@ -32,7 +32,7 @@ async def running(session: Session, space: Space, name: str) -> Pod:
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_folder_there_and_back(session: Session, space: Space, tmp_path: Path) -> None:
     await running(session, space, "a")
-    files = session.copies.for_container(space.name, "a", way=CopyMethod.EXEC)
+    files = session.copies.for_container(space.name, "a", method=CopyMethod.EXEC)
     source = tmp_path / "src"
     (source / "sub dir").mkdir(parents=True)
     for number, name in enumerate(("plain", "-dash", "with space", "new\nline", "sub dir/ünï", "sub dir/empty")):
@@ -59,7 +59,7 @@ async def test_a_folder_there_and_back(session: Session, space: Space, tmp_path:
 @pytest.mark.parametrize("upload", [True, False])
 async def test_a_copy_that_was_stopped_goes_on(session: Session, space: Space, tmp_path: Path, upload: bool) -> None:
     await running(session, space, "a")
-    files = session.copies.for_container(space.name, "a", way=CopyMethod.EXEC)
+    files = session.copies.for_container(space.name, "a", method=CopyMethod.EXEC)
     content = os.urandom(LARGE)
     (tmp_path / "large").write_bytes(content)
     there = f"{space.name}-files/"
@@ -98,7 +98,7 @@ async def test_a_pod_that_goes_in_the_middle_ends_the_copy_in_words(
     session: Session, space: Space, tmp_path: Path
 ) -> None:
     await running(session, space, "a")
-    files = session.copies.for_container(space.name, "a", way=CopyMethod.EXEC)
+    files = session.copies.for_container(space.name, "a", method=CopyMethod.EXEC)
     (tmp_path / "large").write_bytes(bytes(LARGE))
     deleting: list[asyncio.Task[object]] = []
 
@@ -126,7 +126,7 @@ async def test_bad_places_are_reported_by_name(session: Session, space: Space, t
     (tmp_path / "file").write_text("x")
     files = session.copies.for_container(space.name, "a")
     with pytest.raises(NotFound, match=r"There is no nowhere/at-all in pod 3 of train\."):
-        await session.copies.for_container(space.name, "a", where="pod 3 of train").fetch(
+        await session.copies.for_container(space.name, "a", folder="pod 3 of train").fetch(
             "nowhere/at-all", str(tmp_path)
         )
     with pytest.raises(CopyFailed, match="device, pipe or socket"):

@@ -159,7 +159,7 @@ async def test_a_node_is_cordoned(session: Session, space: Space) -> None:
     node = (await space.api.get(f"{CORE}/nodes", limit=1)).made["items"][0]["metadata"]["name"]
     await session.watch.cordon(node)
     assert (await space.api.get(f"{CORE}/nodes/{node}")).made["spec"]["unschedulable"] is True
-    await session.watch.cordon(node, on=False)
+    await session.watch.cordon(node, is_cordoned=False)
     assert "unschedulable" not in (await space.api.get(f"{CORE}/nodes/{node}")).made["spec"]
 
 

@@ -44,7 +44,7 @@ async def test_without_a_key_it_goes_by_exec_and_that_is_reported(
     assert report.way is CopyMethod.EXEC
     assert report.note.startswith("Copied through exec, because SFTP could not be used: ")
     with pytest.raises(ConsoleError, match="key"):
-        await session.copies.for_container(space.name, pod, way=CopyMethod.SFTP).send(
+        await session.copies.for_container(space.name, pod, method=CopyMethod.SFTP).send(
             str(tmp_path / "a"), f"{space.name}-sftp/"
         )
 
@@ -53,7 +53,7 @@ async def test_large_files_go_by_sftp_and_go_on_where_they_ended(
     session: Session, space: Space, pod: str, tmp_path: Path
 ) -> None:
     await session.attach.set_up(await session.attach.plan_setup(space.name, JOB, 0))
-    files = session.copies.for_container(space.name, pod, way=CopyMethod.SFTP)
+    files = session.copies.for_container(space.name, pod, method=CopyMethod.SFTP)
     content = os.urandom(LARGE)
     (tmp_path / "a").write_bytes(content)
     there = f"{space.name}-sftp/"

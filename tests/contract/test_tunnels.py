@@ -216,7 +216,7 @@ async def test_a_rank_that_does_not_come_is_waited_for_with_words(space: Space, 
     await space.gone(space.path(CORE, "pods", pod))
     said: list[str] = []
     with pytest.raises(Unreachable, match="train pod 0 cannot be reached: the job waits for quota"):
-        await reach.wait_for_pod(PodAddress.parse(space.name, "train"), limit=0.3, say=said.append)
+        await reach.wait_for_pod(PodAddress.parse(space.name, "train"), limit=0.3, report=said.append)
     assert said == ["Waiting for train pod 0: the job waits for quota."]
 
 

@@ -425,7 +425,7 @@ TARGETS: dict[str, Target] = {
     "RAS in pods": Target(_ras_in_pod, fixtures("h200/hang_ras*.txt"), grammar_files.ras_json),
     "GPUs": Target(parse_nvidia_smi, fixtures("h200/*nvidia_smi*", 6000), longest=MAX_REPORT_BYTES),
     "DCGM": Target(partial(_text, parse_dcgm), texts(DCGM)),
-    "refusals": Target(lambda data: error_from_status(403, data, doing="try"), texts(STATUS, "<html>", "no")),
+    "refusals": Target(lambda data: error_from_status(403, data, action="try"), texts(STATUS, "<html>", "no")),
     "frames": Target(
         _frames,
         [websocket.frame_header(2, b"\1abc"), websocket.frame_header(8, b"\x03\xe8"), b"\x82\x7e\x00\x05hello"],

@@ -166,7 +166,7 @@ async def test_the_list_comes_in_pages_latest_first() -> None:
         assert [each.status for each in found] == ["CANCELLED", "FAILURE", "SUCCESS", "SUCCESS"]
         assert found[1].why == "manifest for nvcr.io/nvidia/pytorch:25.12-missing not found: manifest unknown"
         assert found[2].seconds(0.0) == pytest.approx(1122, abs=1)
-        assert len(await session.google.images.list_builds(most=2)) == 2
+        assert len(await session.google.images.list_builds(limit=2)) == 2
         registry = await session.google.images.survey_registry()
         assert len(registry.images) == len(STOCK)
         assert {each.location for each in registry.repositories} == {"us-central1", "us"}

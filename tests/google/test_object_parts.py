@@ -168,7 +168,7 @@ async def test_a_certificate_is_checked_by_the_authorities_that_the_environment_
             await found.read_bytes(GcsPlace("runs", "a"))
         assert not asked
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority))
-        assert await found.read_bytes(GcsPlace("runs", "a"), most=5) == CONTENT[:5]
+        assert await found.read_bytes(GcsPlace("runs", "a"), limit=5) == CONTENT[:5]
 
 
 async def test_a_proxy_is_asked_where_the_environment_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ async def test_a_proxy_is_asked_where_the_environment_names_one(monkeypatch: pyt
         with pytest.raises(Unreachable, match="does not answer"):
             await found.read_bytes(GcsPlace("runs", "a"))
         monkeypatch.setenv("no_proxy", "127.0.0.1")
-        assert await found.read_bytes(GcsPlace("runs", "a"), most=5) == CONTENT[:5]
+        assert await found.read_bytes(GcsPlace("runs", "a"), limit=5) == CONTENT[:5]
 
 
 async def test_a_server_that_sends_more_than_was_asked_for_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ async def test_a_server_that_sends_more_than_was_asked_for_is_cut_off(monkeypatc
         came = await found.read_parts("runs", {"part": (7, 9), "whole": (0, 9)})
         assert came == {"part": CONTENT[:9], "whole": CONTENT[:9]}
         with pytest.raises(Unreadable, match="gives no parts of it"):
-            await found.read_bytes(GcsPlace("runs", "whole"), start=1 << 30, most=22)
+            await found.read_bytes(GcsPlace("runs", "whole"), start_offset=1 << 30, limit=22)
     assert sent < 64 << 20
 
 

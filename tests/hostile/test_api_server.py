@@ -131,7 +131,7 @@ async def test_many_lists_without_end_at_once_do_not_fill_the_memory() -> None:
 
         async def refused(path: str) -> None:
             with pytest.raises(Unreadable, match="more than 32 MiB"):
-                await client.request("GET", path, doing="list them")
+                await client.request("GET", path, action="list them")
 
         async with limited():
             await asyncio.gather(*map(refused, paths))
@@ -293,9 +293,9 @@ async def test_a_redirect_is_no_success_and_is_not_followed(status: int) -> None
         server.handlers[PATH] = body(b"{}", status=status, **there)  # type: ignore[assignment]
         for method in ("GET", "DELETE", "PATCH", "POST"):
             with pytest.raises(Refused, match=f"answers {status}, a redirect"):
-                await client.request(method, PATH, doing="try it", body=None if method == "GET" else b"{}")
+                await client.request(method, PATH, action="try it", body=None if method == "GET" else b"{}")
         with pytest.raises(Refused):
-            async with client.follow(PATH, doing="try it", params={}, silence=5):
+            async with client.follow(PATH, action="try it", params={}, silence=5):
                 pass
         assert other.requests == []
 
@@ -328,8 +328,8 @@ async def test_no_login_goes_over_plain_http() -> None:
     async with ApiServer() as server:
         for user in (User(token="secret"), User(username="anna", password="secret")):
             async with server.client(user) as client:
-                await client.request("GET", "/version", doing="ask")
-                async with client.follow("/version", doing="ask", params={}, silence=5):
+                await client.request("GET", "/version", action="ask")
+                async with client.follow("/version", action="ask", params={}, silence=5):
                     pass
             async with open_connection(server.login(user), "ask") as wire:
                 await wire.get("/version")

@@ -31,13 +31,13 @@ class Lies:
         self._tail = tail
         self.read = 0
 
-    async def read_heads(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
-        self.read += sum(wanted.values())
-        return {path: self._heads[path][:size] for path, size in wanted.items()}
+    async def read_heads(self, bytes_by_path: Mapping[str, int]) -> dict[str, bytes]:
+        self.read += sum(bytes_by_path.values())
+        return {path: self._heads[path][:size] for path, size in bytes_by_path.items()}
 
-    async def read_tails(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
-        self.read += sum(wanted.values())
-        return {path: self._tail[-size:] for path, size in wanted.items()}
+    async def read_tails(self, bytes_by_path: Mapping[str, int]) -> dict[str, bytes]:
+        self.read += sum(bytes_by_path.values())
+        return {path: self._tail[-size:] for path, size in bytes_by_path.items()}
 
     async def survey(self) -> Survey:
         return await survey_checkpoints(self.files, self, time.time(), "run")

@@ -283,13 +283,13 @@ async def test_a_command_in_many_pods_that_is_refused_has_the_code_of_a_refusal(
 
 async def test_an_answer_that_ends_is_whole() -> None:
     """A pod may print much, as long as somebody uses it: limits begin anew after `reset`."""
-    async with executing.limit_output("p", most=10, flow=None) as said:
+    async with executing.limit_output("p", max_bytes=10, flow=None) as said:
         for _ in range(3):
             said.add(executing.STDOUT, b"12345678")
             assert bytes(said.output) == b"12345678"
             said.reset()
     with pytest.raises(ProgramFailed):
-        async with executing.limit_output("p", most=10):
+        async with executing.limit_output("p", max_bytes=10):
             raise ProgramFailed("its own failure passes")
 
 
@@ -304,7 +304,7 @@ async def test_a_key_is_answered_before_a_log_and_a_watch_that_have_no_end(monke
         came = Counter[str]()
 
         async def follow_log() -> None:
-            async with client.follow(LOG, doing="read it", params={}, silence=30) as answer:
+            async with client.follow(LOG, action="read it", params={}, silence=30) as answer:
                 await answer.stream_to(lambda _: came.update(["log"]))
 
         async def follow_pods() -> None:
@@ -355,8 +355,8 @@ async def test_a_watch_rests_longer_than_what_is_only_read_and_longer_still_wher
     """Its changes are drawn, too."""
     rests: list[float] = []
 
-    def turn(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
-        rests.append(round(work_slices.rest_seconds(worked, times, likely=likely) / worked))
+    def turn(worked: float, times: float = 1.0, *, keys_likely: bool = False) -> float:
+        rests.append(round(work_slices.rest_seconds(worked, times, keys_likely=keys_likely) / worked))
         return 0.0
 
     monkeypatch.setattr("console.work_slices.SLICE_SECONDS", -1.0)
@@ -497,7 +497,7 @@ async def test_a_list_that_drips_is_no_answer_and_a_refusal_that_drips_is_known_
     monkeypatch.setattr(f"console.kube.{limit}", 0.3)
     async with served(PODS, FLOODS[f"list: {flood}"].answer) as client:
         with pytest.raises(error, match=words):
-            await client.request("GET", PODS, doing="list pods")
+            await client.request("GET", PODS, action="list pods")
 
 
 def test_tasks_that_work_beside_each_other_rest_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:

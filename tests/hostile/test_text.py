@@ -103,7 +103,7 @@ def test_the_bar_of_a_copy_is_drawn_and_the_names_of_files_are_cleaned(monkeypat
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", terminal)
-    with sanitized_output(), progress_bars(1, shown=True) as begin:
+    with sanitized_output(), progress_bars(1, is_shown=True) as begin:
         listen = begin("")
         for payload in PAYLOADS.values():
             listen(CopyProgress(done=1, total=2, now=f"notes{payload}"[:40]))

@@ -25,7 +25,7 @@ PATH = "/version"
 async def plain(target: Target) -> object:
     client = Client(Login(target))
     try:
-        return await client.request("GET", PATH, doing="ask")
+        return await client.request("GET", PATH, action="ask")
     finally:
         await client.close()
 
@@ -33,7 +33,7 @@ async def plain(target: Target) -> object:
 async def going_on(target: Target) -> object:
     client = Client(Login(target))
     try:
-        async with client.follow(PATH, doing="ask", params={}, silence=5) as answer:
+        async with client.follow(PATH, action="ask", params={}, silence=5) as answer:
             return await read_error_body(answer.iter_chunks(), 1 << 20)
     finally:
         await client.close()
@@ -42,7 +42,7 @@ async def going_on(target: Target) -> object:
 async def command(target: Target) -> object:
     client = Client(Login(target))
     try:
-        async with client.websocket(PATH, doing="ask", params=(), protocols=("v5.channel.k8s.io",)) as socket:
+        async with client.websocket(PATH, action="ask", params=(), protocols=("v5.channel.k8s.io",)) as socket:
             return socket
     finally:
         await client.close()

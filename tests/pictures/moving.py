@@ -20,10 +20,10 @@ async def draw_first_job(folder: Path) -> None:
     async with still_console(size=SIZE) as still:
         steps: list[str] = []
 
-        async def step(what: str) -> None:
+        async def step(label: str) -> None:
             if still.cluster.clock.speed != PACE:
                 await still.settled()
-            steps.append(still.app.export_screenshot(title=what, simplify=True))
+            steps.append(still.app.export_screenshot(title=label, simplify=True))
 
         await still.home()
         await step("1  Is there room? Free GPUs by place")

@@ -38,8 +38,8 @@ class Log:
         self.ended = True
         self.more.set()
 
-    async def wait(self, after: int) -> None:
-        while len(self.lines) <= after and not self.ended:
+    async def wait(self, seen_version: int) -> None:
+        while len(self.lines) <= seen_version and not self.ended:
             self.more.clear()
             await self.more.wait()
 

@@ -85,8 +85,8 @@ def test_it_goes_when_its_time_is_over(world: World) -> None:
 def test_the_template_may_change_only_while_suspended(world: World) -> None:
     world.jobset("train")
 
-    def change(draft: dict[str, object]) -> None:
-        draft["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] = 9  # type: ignore[index]
+    def change(obj: dict[str, object]) -> None:
+        obj["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] = 9  # type: ignore[index]
 
     with pytest.raises(ApiError, match="field is immutable"):
         world.storage.modify(JOBSETS, "default", "train", change)

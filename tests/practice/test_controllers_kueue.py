@@ -230,8 +230,8 @@ def checked(world: World) -> None:
 
 
 def answer(world: World, job: str, seconds: float = 60, **states: dict[str, object]) -> None:
-    def change(draft: dict[str, Any]) -> None:
-        for each in draft["status"]["admissionChecks"]:
+    def change(obj: dict[str, Any]) -> None:
+        for each in obj["status"]["admissionChecks"]:
             each |= states.get(each["name"], {})
 
     world.storage.modify(WORKLOADS, "default", world.workload(job)["metadata"]["name"], change, subresource="status")

@@ -47,7 +47,7 @@ class Cluster:
         several = [rank(job, number, f"node-{number}") for number in range(pods)]
         self.fleet = fleet_of(job, *(structs.replace(each, ip=f"10.0.0.{at + 1}") for at, each in enumerate(several)))
 
-    def connection_for_change(self, what: str) -> None:
+    def connection_for_change(self, action: str) -> None:
         """Allow everything."""
 
 

@@ -45,7 +45,7 @@ async def test_a_training_that_goes_on_has_nobody_who_stands_out(session: Sessio
 
 @pytest.mark.slow(reason="a practice cluster runs a job")
 async def test_of_a_training_whose_steps_are_slow_the_rank_is_named(session: Session) -> None:
-    report = await session.inspector.find_slow_ranks("default", "llama-70b", 30.0, recorder=True)
+    report = await session.inspector.find_slow_ranks("default", "llama-70b", 30.0, reads_recorder=True)
     assert [each.rank for each in report.slow] == [41], report.words
 
 

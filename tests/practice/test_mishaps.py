@@ -321,7 +321,7 @@ def test_a_fault_behind_the_last_iteration_keeps_no_pod_waiting() -> None:
 
 
 def test_the_log_begins_with_the_faults_that_never_happen() -> None:
-    program = choose_program(["bash", "/a4/launchers/run.sh"], {"A4_RECIPE": "qwen3-30b-pretrain"}, init=False)
+    program = choose_program(["bash", "/a4/launchers/run.sh"], {"A4_RECIPE": "qwen3-30b-pretrain"}, is_init=False)
     where = member(0, PRACTICE_FAULT="nan:40,spike:3")
     first, *others = islice(program(where), 9)
     assert first == PrintLine("practice cluster: PRACTICE_FAULT: nan:40 never happens: the training has 20 iterations.")
@@ -337,7 +337,7 @@ def test_the_log_begins_with_the_faults_that_never_happen() -> None:
     ],
 )
 def test_a_fault_after_the_end_is_reported_every_kind_of_program(recipe: str, fault: str, why: str) -> None:
-    program = choose_program(["bash", "/a4/launchers/run.sh"], {"A4_RECIPE": recipe}, init=False)
+    program = choose_program(["bash", "/a4/launchers/run.sh"], {"A4_RECIPE": recipe}, is_init=False)
     where = member(0, PRACTICE_FAULT=fault, A4_SWIFT_EPOCHS="2")
     where.notes.clear()
     assert next(iter(program(where))) == PrintLine(f"practice cluster: PRACTICE_FAULT: {fault} never happens: {why}")

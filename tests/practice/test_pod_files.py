@@ -38,11 +38,11 @@ class Files:
     def __init__(self, files: Mapping[str, Any]) -> None:
         self._files = files
 
-    async def read_heads(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
-        return {path: self._files[path].content[:size] for path, size in wanted.items()}
+    async def read_heads(self, bytes_by_path: Mapping[str, int]) -> dict[str, bytes]:
+        return {path: self._files[path].content[:size] for path, size in bytes_by_path.items()}
 
-    async def read_tails(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
-        return {path: self._files[path].content[-size:] for path, size in wanted.items()}
+    async def read_tails(self, bytes_by_path: Mapping[str, int]) -> dict[str, bytes]:
+        return {path: self._files[path].content[-size:] for path, size in bytes_by_path.items()}
 
 
 async def survey(files: Mapping[str, Any]) -> Survey:
@@ -100,7 +100,7 @@ def test_what_lies_in_the_pod_lies_in_pod_0() -> None:
 def logged(recipe: str, **env: Any) -> tuple[ProgramContext, Program]:
     where = place(A4_RECIPE=recipe, A4_LOG_FOLDER="/gcs/logs", JOB_IDENTIFIER="anna-1", **env)
     mounted(where, BUCKET, "/gcs").argv = ["bash", "/a4/launchers/logged.sh"]
-    return where, choose_program(where.argv, where.env, init=False)
+    return where, choose_program(where.argv, where.env, is_init=False)
 
 
 def test_a_job_whose_log_is_kept_runs_as_its_twin_and_its_log_is_in_the_bucket() -> None:

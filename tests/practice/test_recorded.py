@@ -35,7 +35,7 @@ def lines_of(recipe: str, env: dict[str, str], fails: dict[str, int], argv: list
     """What index 0 prints when programs say nothing, and some of them fail."""
 
     def program(name: str) -> recipes.Imitation:
-        def imitation(place: ProgramContext) -> Iterator[Step]:
+        def imitation(context: ProgramContext) -> Iterator[Step]:
             code = fails.get(name, fails.get(name.split()[0], 0))
             if code:
                 yield ExitStep(code)

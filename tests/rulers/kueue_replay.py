@@ -132,7 +132,7 @@ def _schedule(case: Case) -> str:
     queues = [*(case.get("queues") or shared.get("queues") or ()), *(test.get("additionalLocalQueues") or ())]
     storage = _storage(case, parts, bool(test.get("enableFairSharing")))
     workloads = [_named({"status": {}} | each, number) for number, each in enumerate(test.get("workloads") or ())]
-    snapshot = read_snapshot(storage, places=bool(parts["topologies"]))
+    snapshot = read_snapshot(storage, with_topology=bool(parts["topologies"]))
     heads = _heads(storage, snapshot, workloads, queues)
     settled = {
         each["metadata"]["name"] for each in workloads
@@ -302,7 +302,7 @@ def _flavors(case: Case) -> str:
         "resourceFlavors": case["resourceFlavors"].values(),
         "topologies": test["topologies"],
     }
-    snapshot = read_snapshot(_storage(case, parts), places=bool(test["topologies"]))
+    snapshot = read_snapshot(_storage(case, parts), with_topology=bool(test["topologies"]))
     snapshot.fair_sharing = DEFAULT_STRATEGIES if test["enableFairSharing"] else ()
     names = [each["metadata"]["name"] for each in queues]
     for name, used in zip(names, (test["clusterQueueUsage"], test["secondaryClusterQueueUsage"]), strict=False):
@@ -312,8 +312,8 @@ def _flavors(case: Case) -> str:
            "spec": {"podSets": test["wlPods"]}, "status": {"reclaimablePods": test["wlReclaimablePods"]}}  # fmt: skip
     known = {_resource(key): value for key, value in (test["simulationResult"] or {}).items()}
 
-    def simulate(at: FlavorResource, _value: int) -> tuple[Mode, int]:
-        found = known.get("|".join(at), {"preemptionPossiblity": 1, "borrowingAfterSimulation": 0})
+    def simulate(pair: FlavorResource, _value: int) -> tuple[Mode, int]:
+        found = known.get("|".join(pair), {"preemptionPossiblity": 1, "borrowingAfterSimulation": 0})
         modes = (Mode.NO_CANDIDATES, Mode.PREEMPT, Mode.RECLAIM)
         return modes[found["preemptionPossiblity"]], found["borrowingAfterSimulation"]
 
@@ -356,7 +356,7 @@ def _victims(case: Case) -> str:
     test, fair = case["case"], "strategies" in case["case"]
     parts = {kind: test[kind] for kind in ("clusterQueues", "cohorts")}
     parts["resourceFlavors"] = test.get("flavors") or case["flavors"]
-    snapshot = read_snapshot(_storage(case, parts), places=False)
+    snapshot = read_snapshot(_storage(case, parts), with_topology=False)
     snapshot.fair_sharing = tuple(test["strategies"] or DEFAULT_STRATEGIES) if fair else ()
     for number, obj in enumerate(test["admitted"] or ()):
         uid = {"uid": obj["metadata"]["name"]} if fair else {}
@@ -393,7 +393,7 @@ def _shares(case: Case) -> str:
     """The dominant resource share of each queue and cohort."""
     test = case["case"]
     queues = [each for each in (test["clusterQueue"], test["lendingClusterQueue"]) if each]
-    snapshot = read_snapshot(_storage(case, {"clusterQueues": queues, "cohorts": test["cohorts"]}), places=False)
+    snapshot = read_snapshot(_storage(case, {"clusterQueues": queues, "cohorts": test["cohorts"]}), with_topology=False)
     for at, value in _quantities(test["usage"]).items():
         snapshot.queues["cq"].add_usage(at, value)
     more, got = _quantities(test["flvResQ"]), {}

@@ -63,7 +63,7 @@ def places(fleet: Fleet, name: str, start: ExpectedStart | None) -> dict[str, st
     return {
         "list": plain_text(reason_cell(line)),
         "pane": " ".join(plain_text(each) for each in job_lines(line, None, 300, 60, fleet.at)),
-        "page": plain_text(explanation(line, gone=False)),
+        "page": plain_text(explanation(line, is_gone=False)),
         "jobs": as_json(JOBS.columns, [line])[0]["why"],
         "why": why_workload(workload, fleet, start).sentence,
         "queue": plain_text(column.cell(row)),

@@ -460,7 +460,7 @@ def test_why_a_job_failed_is_shown_once() -> None:
     fleet = queue_scene()
     failed = Alarm(AlarmKind.FAILED, "the job failed: pod 1 OOMKilled", 1.0, "default", "sweep")
     line = JobLine(fleet.jobsets["default", "sweep"], fleet, alarms=(failed, replace(failed, kind=AlarmKind.NAN)))
-    cell_text = "".join(run.text for run in explanation(line, gone=False))
+    cell_text = "".join(run.text for run in explanation(line, is_gone=False))
     assert cell_text.count("OOMKilled") == 2, "the alarm that is another one, and the first failure"
     assert cell_text.count("▲") == 1
 
@@ -469,7 +469,7 @@ def test_why_a_pod_cannot_start_has_no_control_characters_and_short_names_of_nod
     jobset, message = job("stuck", 1, ready=0), "volume of\n gke-alpha-a4-pool-0123abcd-wxyz\x1b[2J"
     waiting = Container("main", "waiting", reason="CreateContainerError", message=message)
     line = JobLine(jobset, fleet_of(jobset, rank(jobset, 0, "", phase="Pending", containers=(waiting,))))
-    page, *pane = map(plain_text, [explanation(line, gone=False), *reason_lines(line, 200, NOON, str)])
+    page, *pane = map(plain_text, [explanation(line, is_gone=False), *reason_lines(line, 200, NOON, str)])
     for shown in (page, "".join(pane)):
         assert "CreateContainerError: volume of a4-pool/wxyz" in shown
         assert shown.isprintable()

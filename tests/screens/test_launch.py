@@ -140,11 +140,11 @@ async def test_when_it_would_start_follows_what_is_typed_and_one_forecast_runs_a
     asked: list[int] = []
     answered: list[asyncio.Event] = []
 
-    async def launch_start(ask: LaunchDemand) -> ExpectedStart:
-        asked.append(ask.gpus)
+    async def launch_start(demand: LaunchDemand) -> ExpectedStart:
+        asked.append(demand.gpus)
         answered.append(asyncio.Event())
         await answered[-1].wait()
-        return ExpectedStart(session.fleet.at + 3600 * ask.gpus, "llama")
+        return ExpectedStart(session.fleet.at + 3600 * demand.gpus, "llama")
 
     session.answers["launch_start"] = launch_start
     session.show(cluster_queues={**session.fleet.cluster_queues, ("", "a4"): cluster_queue("a4", 64)})

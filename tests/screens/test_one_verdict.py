@@ -190,7 +190,7 @@ def places(line: JobLine, measures: JobMeasures) -> dict[str, str]:
     (reason,) = (column for column in RUNS if column.title == "WHY")
     rows = {
         "list": text(state_cell(line), reason_cell(line)),
-        "page": text(head(line, line.jobset.key, gone=False), explanation(line, gone=False)),
+        "page": text(head(line, line.jobset.key, gone=False), explanation(line, is_gone=False)),
         "pane": text(*job_lines(line, measures, 300, 60, now)),
         "jobs": f"{health.state} {health.words} {health.verdict}",
         "why": f"{_words(health, AlarmReport(progress=line.job_progress)).replace('runs', 'running')} {health.verdict}",

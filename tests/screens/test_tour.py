@@ -12,7 +12,7 @@ async def test_the_tour_waits_until_the_jobs_page_is_drawn(tmp_path: Path) -> No
         watched = asyncio.Event()
 
         class Watched(TourGuide):
-            def step(self, keys: str, what: str) -> None:
+            def step(self, keys: str, label: str) -> None:
                 watched.set()
 
         guide = Watched(app, pilot, tmp_path)

@@ -546,7 +546,7 @@ def test_what_can_be_waited_for() -> None:
     assert loss.is_reached(1.9)
     assert not loss.is_reached(None)
     assert not done.is_reached(1.0, up=True)
-    assert done.is_reached(None, done=True)
+    assert done.is_reached(None, is_done=True)
 
 
 @pytest.mark.slow(reason="many keys in a whole app")

@@ -121,10 +121,10 @@ def test_nodes_in_a_text_have_their_short_names() -> None:
 
 
 def test_marks_of_pods() -> None:
-    assert pod_glyph("Running", ready=True).text == "●"
-    assert pod_glyph("Running", ready=False).text == "◐"
-    assert pod_glyph("CrashLoopBackOff", ready=False).text == "✗"
-    assert pod_glyph("Completed", ready=False).text == "✓"
+    assert pod_glyph("Running", is_ready=True).text == "●"
+    assert pod_glyph("Running", is_ready=False).text == "◐"
+    assert pod_glyph("CrashLoopBackOff", is_ready=False).text == "✗"
+    assert pod_glyph("Completed", is_ready=False).text == "✓"
 
 
 def test_a_sparkline_is_as_high_as_its_values() -> None:

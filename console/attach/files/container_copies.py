@@ -26,26 +26,26 @@ def _ignore_progress(_: CopyProgress) -> None: ...
 
 
 class FileCopies:
-    def __init__(self, watched: WatchedCluster) -> None:
-        self._watched = watched
+    def __init__(self, cluster: WatchedCluster) -> None:
+        self._watched = cluster
 
     def for_container(
-        self, namespace: str, pod: str, *, container: str = "", where: str = "", way: CopyMethod | None = None
+        self, namespace: str, pod: str, *, container: str = "", folder: str = "", method: CopyMethod | None = None
     ) -> ContainerCopies:
-        """A copier for one container (the first unless named), called `where` in error messages."""
-        return ContainerCopies(self._watched, namespace, pod, container, where or f"pod {pod}", way)
+        """A copier for one container, the pod's first unless named; error messages call it `folder`."""
+        return ContainerCopies(self._watched, namespace, pod, container, folder or f"pod {pod}", method)
 
 
 class ContainerCopies:
     """Copies to and from one container. Raises CopyFailed, NotFound, NotAllowed, Unreachable or BadInput."""
 
     def __init__(
-        self, watched: WatchedCluster, namespace: str, pod: str, container: str, where: str, way: CopyMethod | None
+        self, cluster: WatchedCluster, namespace: str, pod: str, container: str, folder: str, method: CopyMethod | None
     ) -> None:
-        self._watched = watched
+        self._watched = cluster
         self._namespace, self._pod, self._container = namespace, pod, container
-        self._where = where
-        self._way = way
+        self._where = folder
+        self._way = method
 
     async def fetch(self, source: str, target: str, *, progress: Listener = _ignore_progress) -> CopyReport:
         """Copy a file or folder of the container to this machine; into `target` if that is a folder."""
@@ -97,7 +97,7 @@ class ContainerCopies:
 
 
 async def _refuse_outside(path: Path, folders: tuple[Path, ...], refused: str) -> None:
-    """Raise BadInput for a local path outside these folders; pods of the practice cluster run on this machine."""
+    """Raise BadInput for a local path outside `folders`: pods of the practice cluster are folders of this machine."""
 
     def is_outside() -> bool:
         whole = Path(os.path.normpath(path)).parent.resolve() / path.name

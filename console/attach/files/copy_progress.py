@@ -64,13 +64,13 @@ class FileEntry:
     def file(self) -> bool:
         return self.kind is EntryKind.FILE
 
-    def seems_unchanged(self, other: FileEntry | None) -> bool:
+    def seems_unchanged(self, other_file: FileEntry | None) -> bool:
         """Whether a file seems unchanged: same size and modification time; for links the same target."""
-        if other is None or other.kind is not self.kind:
+        if other_file is None or other_file.kind is not self.kind:
             return False
         if self.file:
-            return (self.size, self.modified) == (other.size, other.modified)
-        return self.target == other.target
+            return (self.size, self.modified) == (other_file.size, other_file.modified)
+        return self.target == other_file.target
 
 
 class CopyMethod(StrEnum):
@@ -79,7 +79,7 @@ class CopyMethod(StrEnum):
 
 
 class CopyVerification(StrEnum):
-    """How a copy was compared with the original."""
+    """The way in which a copy was compared with its original."""
 
     SHA256 = "sha256"
     SIZE = "size and time"  # the container has no `sha256sum`
@@ -152,19 +152,19 @@ class CopyMeter:
         self.done += size
         self.report()
 
-    def add_existing(self, size: int, *, whole: bool) -> None:
+    def add_existing(self, size: int, *, is_whole_file: bool) -> None:
         """Count bytes that existed before this copy began."""
         self.done += size
         self.resumed += size
-        self.files += whole
+        self.files += is_whole_file
         self.report()
 
     def finish_file(self) -> None:
         self.files += 1
         self.report()
 
-    async def retry_while_progressing(self, what: str, attempt: Callable[[], Awaitable[bool]]) -> None:
-        """Call `attempt` until True, again after connection errors while bytes arrive; else CopyFailed."""
+    async def retry_while_progressing(self, action: str, attempt: Callable[[], Awaitable[bool]]) -> None:
+        """Repeat `attempt` until True, as long as bytes arrive between connection errors; else CopyFailed."""
         fruitless = 0
         while True:
             before = self.landed
@@ -177,11 +177,11 @@ class CopyMeter:
             except Refused as gone:
                 if not gone.status or isinstance(gone, NotAllowed | NotLoggedIn):
                     raise  # words for one file, or for the account
-                raise CopyFailed(f"{what}: {self._progress_text()} {gone.message}", RETRY_HINT) from gone
+                raise CopyFailed(f"{action}: {self._progress_text()} {gone.message}", RETRY_HINT) from gone
             fruitless = 0 if self.landed > before else fruitless + 1
             if fruitless >= MAX_TRIES:
                 why = error.message if error else "The other side stopped sending."
-                raise CopyFailed(f"{what} was interrupted: {self._progress_text()} {why}", RETRY_HINT) from error
+                raise CopyFailed(f"{action} was interrupted: {self._progress_text()} {why}", RETRY_HINT) from error
             await asyncio.sleep(self._pause * 2**fruitless if fruitless else 0)
 
     def _progress_text(self) -> str:

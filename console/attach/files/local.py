@@ -25,9 +25,9 @@ _READ_BYTES = 1 << 20
 _MAX_NAME_BYTES = 80  # bytes of a file's name that its part's name repeats, so that a person knows it
 
 
-def part_name(name: str, entry: FileEntry, whose: str = "") -> str:
-    """The temporary name of an unfinished copy; only the same file from the same pod (`whose`) resumes it."""
-    about = "\0".join([name, str(entry.kind), str(entry.size), str(entry.modified), *([whose] if whose else [])])
+def part_name(name: str, entry: FileEntry, owner: str = "") -> str:
+    """The temporary name of an unfinished copy; only the same file from the same pod (`owner`) resumes it."""
+    about = "\0".join([name, str(entry.kind), str(entry.size), str(entry.modified), *([owner] if owner else [])])
     mark = hashlib.sha256(about.encode(errors="surrogateescape")).hexdigest()[:12]
     return f".{name.encode(errors='replace')[:_MAX_NAME_BYTES].decode(errors='ignore')}.{mark}{PARTIAL_SUFFIX}"
 
@@ -68,7 +68,7 @@ def read_entry(path: Path, relative: str, *, follow: bool = False) -> FileEntry 
 
 
 def list_tree(top: Path) -> tuple[list[FileEntry], list[CopyProblem]]:
-    """All entries of a local folder, recursively, and what cannot be read; links are not followed."""
+    """All entries of a local folder and its subfolders, and those that cannot be read; links are not followed."""
     own = read_entry(top, "", follow=True)
     entries, problems = [own] if own else [], []
 
@@ -128,30 +128,30 @@ def _close_opened(opening: asyncio.Task[Any]) -> None:
         opening.result().close()
 
 
-def check_space(where: Path, needed: int) -> None:
+def check_space(folder: Path, needed: int) -> None:
     """Raise CopyFailed if there is not enough free space."""
-    with translate_os_errors(where):
-        free = shutil.disk_usage(where).free
+    with translate_os_errors(folder):
+        free = shutil.disk_usage(folder).free
     if needed > free:
         hint = "Free some space."
-        raise CopyFailed(f"{where} has {format_size(free)} free, and the copy needs {format_size(needed)}.", hint)
+        raise CopyFailed(f"{folder} has {format_size(free)} free, and the copy needs {format_size(needed)}.", hint)
 
 
 def stays_inside(relative: str) -> bool:
-    """Whether a relative name given by the other side stays below its folder."""
+    """Whether a relative name that the pod sent stays below the folder that is copied."""
     path = PurePosixPath(relative)
     return not path.is_absolute() and ".." not in path.parts and "\0" not in relative
 
 
-def prepare_target(top: Path, relative: str) -> Path:
+def prepare_target(folder: Path, relative: str) -> Path:
     """The path for an entry, whose folder is created. Raises CopyFailed if a name or link leads out of the folder."""
-    path = top / relative if relative else top
+    path = folder / relative if relative else folder
     if not stays_inside(relative):
-        raise CopyFailed(f"{relative} would be written outside {top}: it was not copied.")
+        raise CopyFailed(f"{relative} would be written outside {folder}: it was not copied.")
     with translate_os_errors(path):
         if relative:
-            if not path.parent.resolve().is_relative_to(top.resolve()):
-                raise CopyFailed(f"{relative} would be written outside {top}, through a link: it was not copied.")
+            if not path.parent.resolve().is_relative_to(folder.resolve()):
+                raise CopyFailed(f"{relative} would be written outside {folder}, through a link: it was not copied.")
             path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -173,16 +173,16 @@ def set_folder_mode(top: Path, entry: FileEntry) -> None:
         os.fchmod(folder, entry.mode & 0o777 | stat.S_IRWXU)
 
 
-def finish_file(part: Path, final: Path, entry: FileEntry) -> None:
+def finish_file(part_path: Path, final: Path, entry: FileEntry) -> None:
     with translate_os_errors(final):
-        part.chmod(entry.mode & 0o777)
-        os.utime(part, (entry.modified, entry.modified))
-        part.replace(final)
+        part_path.chmod(entry.mode & 0o777)
+        os.utime(part_path, (entry.modified, entry.modified))
+        part_path.replace(final)
 
 
-def create_link(top: Path, entry: FileEntry) -> None:
+def create_link(folder: Path, entry: FileEntry) -> None:
     """Create a copied link; copies never follow links, so its target does not matter."""
-    path = prepare_target(top, entry.path)
+    path = prepare_target(folder, entry.path)
     fresh = path.with_name(part_name(path.name, entry))
     with translate_os_errors(path):
         with contextlib.suppress(FileNotFoundError):
@@ -256,16 +256,16 @@ def tar_length(entries: Sequence[FileEntry]) -> int:
 
 
 async def pack_tar(
-    top: Path, entries: Sequence[FileEntry], sent: Callable[[FileEntry, int], None]
+    folder: Path, entries: Sequence[FileEntry], on_sent: Callable[[FileEntry, int], None]
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the entries as a tar; `sent` is called with each piece of a file. Close it if it is left early."""
+    """Yield the entries as a tar; `on_sent` is called with each piece of a file. Close it if it is left early."""
     for entry in entries:
         yield _tar_header(entry)
         if entry.file:
-            async with aclosing(_iter_content(top / entry.path, entry.size)) as pieces:
+            async with aclosing(_iter_content(folder / entry.path, entry.size)) as pieces:
                 async for data in pieces:
                     yield data
-                    sent(entry, len(data))
+                    on_sent(entry, len(data))
     yield bytes(2 * _TAR_BLOCK)
 
 
@@ -284,7 +284,7 @@ async def _iter_content(path: Path, size: int) -> AsyncGenerator[bytes, None]:
 
 
 class _TarHeader(tarfile.TarInfo):
-    """A tar header with limited sizes: tarfile reads names and attributes into memory as a whole."""
+    """A tar header with limited sizes; tarfile itself would read names of any length into memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _TarHeader:
@@ -301,10 +301,10 @@ class TarUnpacker:
     """Unpacks a tar stream in a thread: only wanted entries, each renamed to its final name when complete."""
 
     def __init__(
-        self, top: Path, wanted: Mapping[str, FileEntry], wrote: Callable[[str, int], None], *, most: int
+        self, folder: Path, files: Mapping[str, FileEntry], wrote: Callable[[str, int], None], *, limit: int
     ) -> None:
-        self._top, self._wanted, self._wrote = top, wanted, wrote
-        self._most = most  # bytes of the stream after which it is given up
+        self._top, self._wanted, self._wrote = folder, files, wrote
+        self._most = limit  # bytes of the stream after which it is given up
         self.made: set[str] = set()  # files that are whole
         self.problems: list[CopyProblem] = []
 

@@ -70,7 +70,7 @@ def safe_path(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PodFolder:
-    """The contents of a folder, folders first; sizes and free space in bytes, None if unknown."""
+    """The contents of a folder of a container, folders first; sizes and free space in bytes, None if unknown."""
 
     path: str  # absolute, links resolved
     entries: tuple[FileEntry, ...]
@@ -81,26 +81,26 @@ class PodFolder:
 
 
 class PodFiles:
-    def __init__(self, start: StartCommand, where: str) -> None:
-        self.start = start
+    def __init__(self, start_command: StartCommand, folder: str) -> None:
+        self.start = start_command
         self.way = CopyMethod.EXEC
         self.note = ""  # why it did not go a better way; empty if it did
         self.together = True  # whether small files are copied in one stream
-        self.where = where  # how errors call the container: `rank 3 of llama-70b`
+        self.where = folder  # how errors call the container: `rank 3 of llama-70b`
 
     async def _run(
         self,
         script: str,
         *arguments: str,
         stdin: bytes | AsyncIterator[bytes] | None = None,
-        what: str,
+        task: str,
         path: str = "",
         limit: float | None = None,
     ) -> tuple[bytes, str]:
-        """A script's stdout and stderr; raises if it fails or exceeds `limit` seconds."""
+        """A script's (stdout, stderr) in the container; raises if it fails or exceeds `limit` seconds."""
         from console.kube.exec import ANNOUNCE_START, START_TIMEOUT
 
-        answer, loop = self._new_limited_output(what), asyncio.get_running_loop()
+        answer, loop = self._new_limited_output(task), asyncio.get_running_loop()
         ends, pieces, silent = loop.time() + (limit or 0.0), 0, limit is not None and limit > START_TIMEOUT
         try:
             async with (
@@ -109,7 +109,7 @@ class PodFiles:
                 self.start(
                     ("sh", "-c", ANNOUNCE_START + script, "sh", *arguments),
                     stdin=stdin,
-                    doing=f"{what} in {self.where}",
+                    action=f"{task} in {self.where}",
                 ) as process,
             ):
                 async for channel, data in process.output():
@@ -134,8 +134,8 @@ class PodFiles:
         self._raise_if_failed(process.code, answer, path)
         return bytes(answer.out), answer.complaint
 
-    def _new_limited_output(self, what: str) -> _LimitedOutput:
-        return _LimitedOutput(f"Could not {what} in {self.where}")
+    def _new_limited_output(self, task: str) -> _LimitedOutput:
+        return _LimitedOutput(f"Could not {task} in {self.where}")
 
     def _raise_if_failed(self, code: int | None, answer: _LimitedOutput, path: str) -> None:
         if code == scripts.EXIT_MISSING:
@@ -153,7 +153,7 @@ class PodFiles:
     async def stat(self, path: str) -> PathInfo:
         """The file or folder at a path. Raises NotFound if its parent folder is missing."""
         out, _ = await self._run(
-            scripts.STAT_PATH, safe_path(path), what=f"inspect {path or 'the folder'}", path=path, limit=QUICK_TIMEOUT
+            scripts.STAT_PATH, safe_path(path), task=f"inspect {path or 'the folder'}", path=path, limit=QUICK_TIMEOUT
         )
         head, _, rest = out.partition(b"\0\0")
         try:
@@ -172,9 +172,9 @@ class PodFiles:
         return spot
 
     async def find_for_training(self, path: str) -> list[str]:
-        """The folders that a relative path means in the working directories of the container's training processes."""
+        """The absolute folders that a relative path means in the working folders of the container's training."""
         what = f"find {path} where the training runs"
-        out, _ = await self._run(scripts.WORKING_FOLDER, path, what=what, path=path, limit=QUICK_TIMEOUT)
+        out, _ = await self._run(scripts.WORKING_FOLDER, path, task=what, path=path, limit=QUICK_TIMEOUT)
         found = out.decode(errors="replace").split("\0")
         return list(dict.fromkeys(each for each in found if each.startswith("/")))
 
@@ -183,7 +183,7 @@ class PodFiles:
         what = f"list {folder}"
         answer = self._new_limited_output(what)
         argv = ("sh", "-c", scripts.LIST_TREE, "sh", folder)
-        async with self.start(argv, stdin=None, doing=f"{what} in {self.where}") as process:
+        async with self.start(argv, stdin=None, action=f"{what} in {self.where}") as process:
             async for channel, data in process.output():
                 answer.add(channel, data)
         if process.code == scripts.EXIT_FORBIDDEN or (process.code and not answer.out):
@@ -205,26 +205,26 @@ class PodFiles:
             async for data in pieces:
                 yield data
 
-    async def read_ends(self, folder: str, wanted: Mapping[str, int], *, tail: bool) -> dict[str, bytes]:
-        """The first (`tail`: last) bytes of each readable file below a folder, zeros added up to the wanted size."""
-        listed = b"".join(f"{size}\0./{path}\0".encode() for path, size in wanted.items())
-        words = (folder, str(len(listed)), "tail" if tail else "head")
+    async def read_ends(self, folder: str, bytes_by_path: Mapping[str, int], *, reads_end: bool) -> dict[str, bytes]:
+        """The first (`reads_end`: last) bytes of each readable file below a folder, padded with zeros to the size."""
+        listed = b"".join(f"{size}\0./{path}\0".encode() for path, size in bytes_by_path.items())
+        words = (folder, str(len(listed)), "tail" if reads_end else "head")
         what = f"read files below {folder}"
-        out, _ = await self._run(scripts.READ_ENDS, *words, stdin=listed, what=what, path=folder, limit=LIST_TIMEOUT)
-        if len(out) != sum(wanted.values()) + len(wanted):
+        out, _ = await self._run(scripts.READ_ENDS, *words, stdin=listed, task=what, path=folder, limit=LIST_TIMEOUT)
+        if len(out) != sum(bytes_by_path.values()) + len(bytes_by_path):
             raise Unreadable(f"Could not {what} in {self.where}: {len(out):,} bytes came.", "Try again.")
         found, at = {}, 0
-        for path, size in wanted.items():
+        for path, size in bytes_by_path.items():
             if out[at : at + 1] == b"+":
                 found[path] = out[at + 1 : at + 1 + size]
             at += 1 + size
         return found
 
     async def _stream_output(
-        self, argv: Sequence[str], stdin: bytes | None, what: str, path: str, *, lenient: bool = False
+        self, argv: Sequence[str], stdin: bytes | None, task: str, path: str, *, lenient: bool = False
     ) -> AsyncGenerator[bytes, None]:
-        answer = self._new_limited_output(what)
-        async with self.start(argv, stdin=stdin, doing=f"{what} in {self.where}") as process:
+        answer = self._new_limited_output(task)
+        async with self.start(argv, stdin=stdin, action=f"{task} in {self.where}") as process:
             async for channel, data in process.output():
                 if channel == 1:
                     yield data
@@ -234,30 +234,30 @@ class PodFiles:
             self._raise_if_failed(process.code, answer, path)
 
     async def file_size(self, path: str) -> int:
-        out, _ = await self._run(scripts.FILE_SIZE, path, what=f"inspect {path}", path=path, limit=QUICK_TIMEOUT)
+        out, _ = await self._run(scripts.FILE_SIZE, path, task=f"inspect {path}", path=path, limit=QUICK_TIMEOUT)
         try:
             return scripts.parse_size(out.decode().strip() or "0")
         except ValueError:
             raise Unreadable(f"The size of {path} in {self.where} cannot be read: {out[:80]!r}.") from None
 
     async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int, size: int) -> None:
-        """Append `size` bytes to a file of `offset` bytes; an offset of 0 replaces it."""
+        """Append `size` bytes to a file that has `offset` bytes so far; with offset 0 it is replaced."""
         await self._run(
             scripts.WRITE_PART,
             path,
             str(offset),
             str(size),
             stdin=chunks,
-            what=f"write {path}",
+            task=f"write {path}",
             path=posixpath.dirname(path),
         )
 
-    async def finish_file(self, part: str, final: str, entry: FileEntry) -> None:
-        arguments = (part, final, f"{entry.mode:o}", str(entry.modified))
-        await self._run(scripts.PUT_IN_PLACE, *arguments, what=f"write {final}", path=final, limit=QUICK_TIMEOUT)
+    async def finish_file(self, part_name: str, final: str, entry: FileEntry) -> None:
+        arguments = (part_name, final, f"{entry.mode:o}", str(entry.modified))
+        await self._run(scripts.PUT_IN_PLACE, *arguments, task=f"write {final}", path=final, limit=QUICK_TIMEOUT)
 
     async def make_folder(self, path: str) -> None:
-        await self._run(scripts.MAKE_FOLDER, path, what=f"make the folder {path}", path=path, limit=QUICK_TIMEOUT)
+        await self._run(scripts.MAKE_FOLDER, path, task=f"make the folder {path}", path=path, limit=QUICK_TIMEOUT)
 
     async def sha256(self, folder: str, names: Sequence[str]) -> dict[str, str]:
         """SHA-256 checksums of files below a folder, by name; empty if sha256sum is missing."""
@@ -276,7 +276,7 @@ class PodFiles:
             for name in names:
                 if name not in found and len(names) - len(found) <= 3:  # a name that is printed in an odd way
                     out_one, _ = await self._run(
-                        scripts.CHECKSUM, posixpath.join(folder, name), what=f"compare {name}", path=name
+                        scripts.CHECKSUM, posixpath.join(folder, name), task=f"compare {name}", path=name
                     )
                     found[name] = out_one[:_CHECKSUM_DIGITS].decode(errors="replace")
         except NotFound:
@@ -284,7 +284,7 @@ class PodFiles:
         return found
 
     async def pack_tar(self, folder: str, names: Sequence[str]) -> AsyncGenerator[bytes, None]:
-        """Yield a tar of these entries of a folder; tars other than GNU's pack the whole folder."""
+        """Yield a tar of these entries of a folder; a tar program other than GNU's packs the whole folder."""
         listed = b"".join(f"./{name}".encode() + b"\0" for name in names)
         what = f"pack {folder}"
         try:
@@ -304,15 +304,15 @@ class PodFiles:
 
     async def unpack_tar(self, folder: str, chunks: AsyncIterator[bytes], size: int) -> None:
         """Unpack a tar of `size` bytes into a folder, which is created."""
-        await self._run(scripts.UNPACK_TAR, folder, str(size), stdin=chunks, what=f"unpack into {folder}", path=folder)
+        await self._run(scripts.UNPACK_TAR, folder, str(size), stdin=chunks, task=f"unpack into {folder}", path=folder)
 
     async def merge_folder(self, folder: str, final: str) -> None:
-        await self._run(scripts.MERGE_TREES, folder, final, what=f"write {final}", path=final)
+        await self._run(scripts.MERGE_TREES, folder, final, task=f"write {final}", path=final)
 
     async def list_folder(self, path: str) -> PodFolder:
         """The contents of a folder, or of the folder that contains a file. Raises NotFound or NotAllowed."""
         what = f"list {path or 'the folder'}"
-        out, complaint = await self._run(scripts.LIST_FOLDER, safe_path(path), what=what, path=path, limit=LIST_TIMEOUT)
+        out, complaint = await self._run(scripts.LIST_FOLDER, safe_path(path), task=what, path=path, limit=LIST_TIMEOUT)
         where, _, rest = out.partition(b"\0")
         disk, _, entries = rest.partition(b"\0")
         amounts = [int(word) * 1024 for word in disk.split() if word.isdigit()]
@@ -329,14 +329,14 @@ class PodFiles:
         whole = posixpath.normpath(path)
         if not path.startswith("/") or whole.count("/") < 2:
             raise BadInput(f"{path} is not deleted.", "Give an absolute path with at least two levels: /data/tmp.")
-        await self._run(scripts.DELETE_PATH, whole, what=f"delete {whole}", path=whole)
+        await self._run(scripts.DELETE_PATH, whole, task=f"delete {whole}", path=whole)
 
 
 class _LimitedOutput:
     """The output of a command: all of stdout, and the beginning of stderr."""
 
-    def __init__(self, failed: str) -> None:
-        self.failed = failed  # how an error begins
+    def __init__(self, failure: str) -> None:
+        self.failed = failure  # how an error begins
         self.out = bytearray()
         self.complaint = ""
         self._complained = 0
@@ -359,7 +359,7 @@ class _LimitedOutput:
 
 @asynccontextmanager
 async def closing_input(chunks: bytes | AsyncIterator[bytes] | None) -> AsyncIterator[None]:
-    """Close the generator of a command's input at the end of the block."""
+    """During this block a command reads `chunks`; at its end their generator is closed."""
     try:
         yield
     finally:
@@ -375,8 +375,8 @@ def _is_not_utf8(path: str) -> bool:
     return False
 
 
-def script_error(what: str, complaint: str, code: int) -> ConsoleError:
-    """The error for a failed script; the reason is the last line of its stderr."""
+def script_error(action: str, complaint: str, code: int) -> ConsoleError:
+    """The error for a script that failed in a pod; the last line of its stderr is the reason."""
     why = complaint.strip().splitlines()[-1] if complaint.strip() else f"exit code {code}"
     hint = ""
     if "No space left" in complaint:
@@ -385,25 +385,25 @@ def script_error(what: str, complaint: str, code: int) -> ConsoleError:
         hint = "Choose a folder that the container's user may write, such as /tmp."
     elif "not found" in complaint:
         hint = "The image lacks a program that copying needs (sh, head, tail, tar)."
-    return CopyFailed(f"{what}: {why.rstrip('.')}.", hint, code=code)
+    return CopyFailed(f"{action}: {why.rstrip('.')}.", hint, code=code)
 
 
 SFTP_MIN_BYTES = 32 << 20  # bytes from which a file is worth a connection to sshd, which takes half a second
 
 
 class SftpFiles(PodFiles):
-    """Uses SFTP once a large file is copied; without an answering sshd (then `note` says so), shell commands only."""
+    """Files of a container by SFTP once a large file is copied; by shell commands if no sshd answers (`note` tells)."""
 
     def __init__(
         self,
-        start: StartCommand,
-        where: str,
+        start_command: StartCommand,
+        folder: str,
         connect: Callable[[], AbstractAsyncContextManager[SftpConnection]],
         stack: AsyncExitStack,
         *,
         only: bool,
     ) -> None:
-        super().__init__(start, where)
+        super().__init__(start_command, folder)
         self._connect, self._stack, self._only = connect, stack, only
         self._sftp: SftpConnection | None = None
         self.way = CopyMethod.SFTP if only else CopyMethod.EXEC

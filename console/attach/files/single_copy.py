@@ -29,7 +29,7 @@ _CHECKSUMS_AT_ONCE = 256  # files whose sums are asked for at a time
 
 
 def local_name(source: str) -> str:
-    """The last part of the typed source path; a name from the container could overwrite any local file."""
+    """The local copy's name: the last part of the typed path. A name from the container could overwrite any file."""
     name = posixpath.basename(source.rstrip("/"))
     return "" if name in (".", "..", "~") else name
 
@@ -61,19 +61,19 @@ class _ContainerCopy:
         self._meter.total, self._meter.all_files = sum(each.size for each in files), len(files)
         return files
 
-    async def _checksum_matches(self, mine: Path, path: str) -> bool:
+    async def _checksum_matches(self, local_path: Path, path: str) -> bool:
         folder, name = posixpath.split(path)
         self._meter.report("comparing checksums")
         theirs = await self._files.sha256(folder, [name])
         if not theirs:
             self._proof = CopyVerification.SIZE
             return True
-        return theirs.get(name) == await asyncio.to_thread(local.sha256_of, mine)
+        return theirs.get(name) == await asyncio.to_thread(local.sha256_of, local_path)
 
     async def _checksums(
-        self, mine: Path, folder: str, entries: Sequence[FileEntry]
+        self, local_path: Path, folder: str, entries: Sequence[FileEntry]
     ) -> list[tuple[FileEntry, str | None, str]]:
-        """For each file: entry, checksum in the container (None if unknown) and here; empty without sha256sum."""
+        """For each file: entry, checksum in the container (None if unknown) and here; empty without sha256sum there."""
         found: list[tuple[FileEntry, str | None, str]] = []
         for start in range(0, len(entries), _CHECKSUMS_AT_ONCE):
             batch = entries[start : start + _CHECKSUMS_AT_ONCE]
@@ -84,7 +84,7 @@ class _ContainerCopy:
                 return []
             for entry in batch:
                 found.append(
-                    (entry, theirs.get(entry.path), await asyncio.to_thread(local.sha256_of, mine / entry.path))
+                    (entry, theirs.get(entry.path), await asyncio.to_thread(local.sha256_of, local_path / entry.path))
                 )
         return found
 
@@ -113,7 +113,7 @@ class FetchCopy(_ContainerCopy):
             part = local.PartialFile(final, entry)
             have = await asyncio.to_thread(part.received_bytes)
             await asyncio.to_thread(local.check_space, final.parent, entry.size - have)
-            self._meter.add_existing(have, whole=False)
+            self._meter.add_existing(have, is_whole_file=False)
             shrunk = await self._download_part(part, path, entry)
             if shrunk or await self._checksum_matches(part.path, path):
                 break
@@ -167,7 +167,7 @@ class FetchCopy(_ContainerCopy):
         await asyncio.to_thread(self._make_folders, final, entries)
         missing, present = await asyncio.to_thread(_split_existing, final, files)
         for entry in present:
-            self._meter.add_existing(entry.size, whole=True)
+            self._meter.add_existing(entry.size, is_whole_file=True)
         await asyncio.to_thread(local.check_space, final, sum(each.size for each in missing))
         small = [each for each in missing if each.size < MIN_SINGLE_BYTES]
         if len(small) > 1 and self._files.together:
@@ -211,8 +211,8 @@ class FetchCopy(_ContainerCopy):
             except CopyFailed as error:
                 self._problems.append(CopyProblem(entry.path, str(error)))
 
-    async def _fetch_tar(self, top: str, final: Path, entries: Sequence[FileEntry]) -> None:
-        """Copy small files in one tar stream; those missing in it are left for single copies."""
+    async def _fetch_tar(self, remote_folder: str, final: Path, entries: Sequence[FileEntry]) -> None:
+        """Copy small files in one tar stream; files that the stream lacks are left to `_fetch_single`."""
         sizes = {each.path: each for each in entries}
         seen: dict[str, int] = {}
 
@@ -222,28 +222,28 @@ class FetchCopy(_ContainerCopy):
             self._meter.add_copied_bytes(size)
 
         unpacking = TarUnpacker(
-            final, sizes, count_written, most=2 * self._meter.total + len(sizes) * _TAR_HEADERS + MIN_SINGLE_BYTES
+            final, sizes, count_written, limit=2 * self._meter.total + len(sizes) * _TAR_HEADERS + MIN_SINGLE_BYTES
         )
 
         async def attempt() -> bool:
             wanted = [path for path in sizes if path not in unpacking.made]
             if wanted:
-                async with aclosing(self._files.pack_tar(top, wanted)) as chunks:
+                async with aclosing(self._files.pack_tar(remote_folder, wanted)) as chunks:
                     await unpacking.unpack(chunks)
             return True
 
         try:
-            await self._meter.retry_while_progressing(top, attempt)
+            await self._meter.retry_while_progressing(remote_folder, attempt)
         finally:
             self._meter.done -= sum(size for path, size in seen.items() if path not in unpacking.made)
         self._meter.files += len(unpacking.made)
         self._problems += unpacking.problems
 
-    async def _fetch_single(self, entry: FileEntry, top: str, final: Path) -> None:
+    async def _fetch_single(self, entry: FileEntry, remote_folder: str, final: Path) -> None:
         """Copy one file of the folder; a failure is recorded as its problem and does not end the copy."""
         try:
             path = await asyncio.to_thread(local.prepare_target, final, entry.path)
-            await self._fetch_file(entry, posixpath.join(top, entry.path), path)
+            await self._fetch_file(entry, posixpath.join(remote_folder, entry.path), path)
         except CopyFailed as error:
             if "space" in error.hint or isinstance(error.__cause__, ConsoleError):
                 raise
@@ -299,10 +299,10 @@ class SendCopy(_ContainerCopy):
             where = f"There is no folder {posixpath.dirname(target)} in {self._files.where}."
             raise NotFound(where, "End the target with / to have it made.") from None
 
-    def _check_space(self, spot: PathInfo, needed: int, final: str) -> None:
-        if spot.free is not None and needed > spot.free:
+    def _check_space(self, target_info: PathInfo, needed: int, final: str) -> None:
+        if target_info.free is not None and needed > target_info.free:
             raise CopyFailed(
-                f"{posixpath.dirname(final)} in {self._files.where} has {format_size(spot.free)} free, "
+                f"{posixpath.dirname(final)} in {self._files.where} has {format_size(target_info.free)} free, "
                 f"and the copy needs {format_size(needed)}.",
                 "Free some space there, or choose another folder.",
             )
@@ -314,7 +314,7 @@ class SendCopy(_ContainerCopy):
         for second in (False, True):
             have = await self._files.file_size(part)
             have = have if have <= entry.size else 0
-            self._meter.add_existing(have, whole=False)
+            self._meter.add_existing(have, is_whole_file=False)
             await self._send_bytes(entry, source, part)
             if await self._checksum_matches(source, part):
                 break
@@ -329,19 +329,19 @@ class SendCopy(_ContainerCopy):
         await self._files.finish_file(part, final, entry)
         self._meter.finish_file()
 
-    async def _send_bytes(self, entry: FileEntry, source: Path, part: str) -> None:
+    async def _send_bytes(self, entry: FileEntry, source: Path, part_name: str) -> None:
         async def attempt() -> bool:
-            have = await self._files.file_size(part)
+            have = await self._files.file_size(part_name)
             offset = have if have <= entry.size else 0
             self._meter.done = self._meter.landed = before + offset
             if offset < entry.size or not entry.size:
                 self._meter.report(str(source))
                 await self._files.write(
-                    part, self._read_chunks(source, offset, entry.size), offset, entry.size - offset
+                    part_name, self._read_chunks(source, offset, entry.size), offset, entry.size - offset
                 )
             return True
 
-        before = self._meter.done - await self._files.file_size(part)
+        before = self._meter.done - await self._files.file_size(part_name)
         await self._meter.retry_while_progressing(str(source), attempt)
 
     async def _read_chunks(self, source: Path, offset: int, size: int) -> AsyncIterator[bytes]:
@@ -359,7 +359,7 @@ class SendCopy(_ContainerCopy):
             finally:
                 file.close()
 
-    async def _send_folder(self, source: Path, final: str, spot: PathInfo) -> list[FileEntry]:
+    async def _send_folder(self, source: Path, final: str, target_info: PathInfo) -> list[FileEntry]:
         entries, self._problems[:] = await asyncio.to_thread(local.list_tree, source)
         files = self._list_files(entries)
         folder, name = posixpath.split(final)
@@ -372,9 +372,9 @@ class SendCopy(_ContainerCopy):
         }
         for entry in files:
             if entry.path in there:
-                self._meter.add_existing(entry.size, whole=True)
+                self._meter.add_existing(entry.size, is_whole_file=True)
         missing = [each for each in files if each.path not in there]
-        self._check_space(spot, sum(each.size for each in missing), final)
+        self._check_space(target_info, sum(each.size for each in missing), final)
         others = [each for each in entries if not each.file]
         await self._send_tar(source, staging, [*others, *(each for each in missing if self._fits_in_tar(each))])
         for entry in missing:

@@ -70,11 +70,11 @@ def format_host_key(transport: paramiko.Transport) -> str:
     return f"{key.get_name()} {key.get_base64()}"
 
 
-def check_host_key(transport: paramiko.Transport, expected: Collection[str]) -> None:
+def check_host_key(transport: paramiko.Transport, expected_keys: Collection[str]) -> None:
     """Raise HostKeyChanged unless the server's key is one of the expected ones."""
     shown = format_host_key(transport)
-    if shown not in expected:
-        known = " or ".join(map(fingerprint, expected)) or "none"
+    if shown not in expected_keys:
+        known = " or ".join(map(fingerprint, expected_keys)) or "none"
         hint = "Another program answers at port 2222 of this pod. Find out which one before you log in."
         raise HostKeyChanged(f"The SSH server shows the host key {fingerprint(shown)}; the API reports {known}.", hint)
 
@@ -148,9 +148,9 @@ def count_home_entries(transport: paramiko.Transport) -> int:
 
 
 @asynccontextmanager
-async def open_transport(watched: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[paramiko.Transport]:
+async def open_transport(cluster: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[paramiko.Transport]:
     """A verified SSH connection, logged in, within some 10 s. Raises Unreachable, HostKeyChanged or KeyRefused."""
-    client = watched.current_connection.client
+    client = cluster.current_connection.client
     facts = await pod_keys.read_pod_identity(client, namespace, pod)
     expected = await pod_keys.read_release_keys(client, namespace, facts.secret)
     probed: KeyProbe | None = None
@@ -171,13 +171,13 @@ async def open_transport(watched: WatchedCluster, namespace: str, pod: str) -> A
 
 @asynccontextmanager
 async def open_connection(
-    login: Login, where: PodAddress | LivePod, expected: Collection[str]
+    login: Login, address: PodAddress | LivePod, expected_keys: Collection[str]
 ) -> AsyncIterator[paramiko.Transport]:
     """An SSH connection to a rank with a verified host key, not yet logged in."""
-    async with PortForwarder(login).open_socket(where, pod_keys.SSHD_PORT) as sock:
-        transport = await asyncio.to_thread(start_transport, sock, expected)
+    async with PortForwarder(login).open_socket(address, pod_keys.SSHD_PORT) as sock:
+        transport = await asyncio.to_thread(start_transport, sock, expected_keys)
         try:
-            check_host_key(transport, expected)
+            check_host_key(transport, expected_keys)
             yield transport
         finally:
             await asyncio.to_thread(transport.close)
@@ -250,9 +250,9 @@ def _read_block(file: paramiko.SFTPFile, offset: int, size: int) -> bytes:
     )
 
 
-async def _run_uncancelled(work: Callable[..., bytes], *arguments: object) -> bytes:
-    """Run work in a thread and wait for it even when cancelled, since it uses the SSH connection."""
-    task = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+async def _run_uncancelled(function: Callable[..., bytes], *arguments: object) -> bytes:
+    """Run a function in a thread and wait for its end even when cancelled, since it uses the SSH connection."""
+    task = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -261,8 +261,8 @@ async def _run_uncancelled(work: Callable[..., bytes], *arguments: object) -> by
 
 
 @asynccontextmanager
-async def open_sftp(watched: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[SftpConnection]:
-    async with open_transport(watched, namespace, pod) as transport:
+async def open_sftp(cluster: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[SftpConnection]:
+    async with open_transport(cluster, namespace, pod) as transport:
         with _translate_sftp_errors("SFTP"):
             client = await asyncio.to_thread(_LimitedSftpClient.from_transport, transport)
         if client is None:

@@ -23,49 +23,47 @@ INCLUDE_MARK = b"# a4 put this line and the next one here; `a4 ssh --undo` takes
 CREATED_MARK = b"# a4 made this file for the next line; `a4 ssh --undo` takes it away"
 
 
-def include_line(places: SshPaths) -> str:
+def include_line(ssh_paths: SshPaths) -> str:
     """The Include line with an absolute path, since ssh expands ~ from the account, not from $HOME."""
-    return f"Include {quote_word(str(places.config))}"
+    return f"Include {quote_word(str(ssh_paths.config))}"
 
 
-def is_included(places: SshPaths) -> bool:
+def is_included(ssh_paths: SshPaths) -> bool:
     """Whether the person's ssh config already includes a4's entries."""
     try:
-        content = places.user_config.read_bytes()
+        content = ssh_paths.user_config.read_bytes()
     except OSError:  # then ssh does not read it either
         return False
     for each in content.splitlines():
         first = each.strip().partition(b" ")[0].partition(b"\t")[0].partition(b"=")[0].lower()
         if first in {b"host", b"match"}:  # what follows holds for some hosts only
             return False
-        if each.strip() == include_line(places).encode():
+        if each.strip() == include_line(ssh_paths).encode():
             return True
     return False
 
 
-def add_include(places: SshPaths) -> bool:
+def add_include(ssh_paths: SshPaths) -> bool:
     """Add the Include line on top of the person's config; returns whether it was missing. Raises BadInput."""
-    if is_included(places):
+    if is_included(ssh_paths):
         return False
-    remove_include(places)  # a line that leads elsewhere
-    path = places.user_config
+    remove_include(ssh_paths)  # a line that leads elsewhere
+    path = ssh_paths.user_config
     there = path.exists()
     content = _read_bytes(path)
     end = b"\r\n" if content.partition(b"\n")[0].endswith(b"\r") else b"\n"
-    head = (INCLUDE_MARK if there else CREATED_MARK) + end + include_line(places).encode() + end
+    head = (INCLUDE_MARK if there else CREATED_MARK) + end + include_line(ssh_paths).encode() + end
     try:
         _replace_config(path, head + content, there)
     except OSError as error:
-        hint = (
-            f"Add `{include_line(places)}` as its first include_line yourself, or use `ssh -F {places.whole_config}`."
-        )
+        hint = f"Add `{include_line(ssh_paths)}` as its first line yourself, or use `ssh -F {ssh_paths.whole_config}`."
         raise BadInput(f"{path} cannot be changed: {error.strerror}.", hint) from error
     return True
 
 
-def remove_include(places: SshPaths) -> bool:
+def remove_include(ssh_paths: SshPaths) -> bool:
     """Remove the Include line, and the file if a4 created it; returns whether there was one. Raises BadInput."""
-    path = places.user_config
+    path = ssh_paths.user_config
     content = _read_bytes(path)
     kept, made, found = [], False, False
     lines = content.splitlines(keepends=True)
@@ -100,7 +98,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _replace_config(path: Path, content: bytes, there: bool) -> None:
-    """Write the file behind a link, keeping its mode; in place only if its folder is not writable."""
+    """Write the person's ssh config, through a link if it is one, in its old mode; in place in a read-only folder."""
     target = path.resolve()
     if not there:
         atomic_write(target, content)
@@ -164,8 +162,8 @@ class SshHostEntry(msgspec.Struct, frozen=True, kw_only=True):
         return [f"{self.name} {key}" for key in dict.fromkeys(keys)]
 
 
-def load_entry(places: SshPaths, name: str) -> SshHostEntry | None:
-    path = places.jobs / f"{name}.json"
+def load_entry(ssh_paths: SshPaths, name: str) -> SshHostEntry | None:
+    path = ssh_paths.jobs / f"{name}.json"
     try:
         return msgspec.json.decode(read_own_file(path), type=SshHostEntry)
     except FileNotFoundError:
@@ -174,51 +172,51 @@ def load_entry(places: SshPaths, name: str) -> SshHostEntry | None:
         raise Unreadable(f"{path} cannot be read: {error}.", "Delete it and run `a4 ssh` again.") from error
 
 
-def load_entries(places: SshPaths) -> list[SshHostEntry]:
-    found = (load_entry(places, path.stem) for path in sorted(places.jobs.glob("*.json")))
+def load_entries(ssh_paths: SshPaths) -> list[SshHostEntry]:
+    found = (load_entry(ssh_paths, path.stem) for path in sorted(ssh_paths.jobs.glob("*.json")))
     return [each for each in found if each is not None]
 
 
-def save_entry(places: SshPaths, entry: SshHostEntry) -> None:
-    list(format_job(places, entry))  # BadInput before the entry is kept, which is then in the way of all others
-    atomic_write(places.jobs / f"{entry.name}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
-    write_config_and_known_hosts(places)
+def save_entry(ssh_paths: SshPaths, entry: SshHostEntry) -> None:
+    list(format_job(ssh_paths, entry))  # BadInput before the entry is kept, which is then in the way of all others
+    atomic_write(ssh_paths.jobs / f"{entry.name}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
+    write_config_and_known_hosts(ssh_paths)
 
 
-def remove_entry(places: SshPaths, names: list[str]) -> None:
+def remove_entry(ssh_paths: SshPaths, names: list[str]) -> None:
     for name in names:
-        (places.jobs / f"{name}.json").unlink(missing_ok=True)
+        (ssh_paths.jobs / f"{name}.json").unlink(missing_ok=True)
     if names:
-        write_config_and_known_hosts(places)
+        write_config_and_known_hosts(ssh_paths)
 
 
-def write_config_and_known_hosts(places: SshPaths) -> None:
+def write_config_and_known_hosts(ssh_paths: SshPaths) -> None:
     """Write a4's ssh config and known_hosts file atomically."""
-    entries = load_entries(places)
+    entries = load_entries(ssh_paths)
     known = [line for entry in entries for line in entry.known_hosts_lines()]
-    atomic_write(places.known_hosts, "".join(f"{line}\n" for line in known).encode())
+    atomic_write(ssh_paths.known_hosts, "".join(f"{line}\n" for line in known).encode())
     head = "# Written by a4: changes made here are overwritten. `a4 ssh --undo` removes all of it.\n"
-    blocks = ["\n".join(format_job(places, entry)) + "\n" for entry in entries]
-    atomic_write(places.config, "\n".join([head, *blocks]).encode())
-    others = [places.user_config, "/etc/ssh/ssh_config"]
-    lines = [f"Include {ssh_folder.quote_word(str(each))}" for each in (places.config, *others)]
-    atomic_write(places.whole_config, "".join(f"{line}\n" for line in lines).encode())
+    blocks = ["\n".join(format_job(ssh_paths, entry)) + "\n" for entry in entries]
+    atomic_write(ssh_paths.config, "\n".join([head, *blocks]).encode())
+    others = [ssh_paths.user_config, "/etc/ssh/ssh_config"]
+    lines = [f"Include {ssh_folder.quote_word(str(each))}" for each in (ssh_paths.config, *others)]
+    atomic_write(ssh_paths.whole_config, "".join(f"{line}\n" for line in lines).encode())
 
 
-def format_job(places: SshPaths, entry: SshHostEntry) -> Iterator[str]:
+def format_job(ssh_paths: SshPaths, entry: SshHostEntry) -> Iterator[str]:
     """Yield the config lines of one job: common options, then each rank's ProxyCommand."""
     where = f"namespace {entry.namespace}, context {entry.context}"
     yield f"# {entry.job}: {where}".replace("\n", " ")
     yield "Host " + " ".join(entry.host(rank) for rank in range(entry.ranks))
-    for option, value in ssh_options(places, entry):
+    for option, value in ssh_options(ssh_paths, entry):
         yield f"    {option} {value}"
     for rank in range(entry.ranks):
         yield f"Host {entry.host(rank)}"
         yield f"    ProxyCommand {ssh_folder.quote_command(proxy_command(entry, rank))}"
 
 
-def ssh_options(places: SshPaths, entry: SshHostEntry) -> Iterator[tuple[str, str]]:
-    """Yield the ssh options of all ranks. They precede the person's own and win; host keys are always checked."""
+def ssh_options(ssh_paths: SshPaths, entry: SshHostEntry) -> Iterator[tuple[str, str]]:
+    """Yield the ssh options of a job's ranks. They precede the person's own, so they win; host keys are checked."""
     yield "User", ssh_folder.quote_word(entry.user)
     yield "Port", "2222"
     if entry.identity:
@@ -226,7 +224,7 @@ def ssh_options(places: SshPaths, entry: SshHostEntry) -> Iterator[tuple[str, st
         yield "IdentitiesOnly", "yes"
     yield "PreferredAuthentications", "publickey"
     yield "HostKeyAlias", entry.name
-    yield "UserKnownHostsFile", ssh_folder.quote_path(str(places.known_hosts))
+    yield "UserKnownHostsFile", ssh_folder.quote_path(str(ssh_paths.known_hosts))
     yield "GlobalKnownHostsFile", "/dev/null"
     yield "StrictHostKeyChecking", "yes"
     yield "UpdateHostKeys", "no"
@@ -243,16 +241,16 @@ def ssh_options(places: SshPaths, entry: SshHostEntry) -> Iterator[tuple[str, st
     yield "ConnectTimeout", "90"
     yield "ServerAliveInterval", "10"
     yield "ServerAliveCountMax", "3"
-    if entry.share and places.sockets:
+    if entry.share and ssh_paths.sockets:
         yield "ControlMaster", "auto"
-        yield "ControlPath", ssh_folder.quote_word(places.sockets)
+        yield "ControlPath", ssh_folder.quote_word(ssh_paths.sockets)
         yield "ControlPersist", "60"
     else:  # a master of the person's own would be one for all pods whose names look alike to it
         yield "ControlPath", "none"
 
 
 def proxy_command(entry: SshHostEntry, rank: int) -> list[str]:
-    """The ProxyCommand of a rank, with every path and context that would depend on the environment written out."""
+    """The ProxyCommand of a rank; paths and context are written out, so that it works in any environment."""
     pinned = [f"KUBECONFIG={entry.kubeconfig}"] if entry.many else []
     pinned += [f"PATH={entry.path}"] if entry.path else []
     file = ["--kubeconfig", entry.kubeconfig] if entry.kubeconfig and not entry.many else []

@@ -17,21 +17,21 @@ _HARMFUL_OPTIONS = {  # what an option does to connections to a pod
 _TCP_LISTEN_STATE = "0A"  # a socket's state in /proc/net/tcp
 
 
-def find_foreign_options(places: SshPaths, host: str) -> Iterator[str]:
+def find_foreign_options(ssh_paths: SshPaths, host: str) -> Iterator[str]:
     """Yield a sentence for each option in the person's ssh config that breaks connections to a4's hosts."""
-    argv = ["ssh", "-G", *([] if places.usual else ["-F", str(places.user_config)]), host]
+    argv = ["ssh", "-G", *([] if ssh_paths.usual else ["-F", str(ssh_paths.user_config)]), host]
     done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=True, timeout=3)
     for line in done.stdout.splitlines():
         option, _, value = line.partition(" ")
-        ours = value in {"none", "auto", "no", "false"} or str(places.own) in value
+        ours = value in {"none", "auto", "no", "false"} or str(ssh_paths.own) in value
         if option in _HARMFUL_OPTIONS and not ours:
             yield f"{option} {value[:60]} of your ssh config {_HARMFUL_OPTIONS[option]}."
         elif option.endswith("forward") and option[:5] in {"local", "remot", "dynam"}:
             yield f"{option} {value[:60]} of your ssh config holds for pods too: the second connection finds it taken."
 
 
-def find_listeners(ports: Collection[int], own: Collection[int]) -> dict[int, str]:
-    """Programs other than the processes `own` that listen on these ports of this machine, by port. OSError."""
+def find_listeners(ports: Collection[int], own_ports: Collection[int]) -> dict[int, str]:
+    """By port, the program that listens on it on this machine, if not a process of `own_ports`. OSError."""
     sockets: dict[str, int] = {}
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:
@@ -46,5 +46,5 @@ def find_listeners(ports: Collection[int], own: Collection[int]) -> dict[int, st
                 with suppress(OSError):  # it is closed
                     link = str(each.readlink())
                     name = f"{(process / 'comm').read_text().strip()} (process {process.name})" if link in found else ""
-                    found |= {link: "" if int(process.name) in own else name} if name else {}
+                    found |= {link: "" if int(process.name) in own_ports else name} if name else {}
     return {sockets[link]: name for link, name in found.items() if name}

@@ -59,7 +59,7 @@ class StepWarning:
 
 
 class DoctorRun:
-    """The diagnosis of one rank and its findings so far; each method is one step and returns its result."""
+    """The diagnosis of the SSH connection to one rank; each method is one step and returns what it found."""
 
     def __init__(self, client: Client, reach: PortForwarder, address: PodAddress, entry: SshHostEntry | None) -> None:
         self.client = client
@@ -97,7 +97,7 @@ class DoctorRun:
         return StepWarning(" ".join(found), fix) if found else f"{host} has a4's options."
 
     async def check_local_ports(self) -> str | StepWarning:
-        """Check that no other program listens on ports of this machine that tunnels to the pod have or had."""
+        """Check that no other program listens on the local ports of tunnels to the pod, present or past."""
         tunnels = [each for each in await list_tunnels() if each.address == self.address]
         ports = {each.local: each.remote for tunnel in tunnels for each in tunnel.listeners}
         own = {each.pid for each in tunnels if each.state != "ended"}
@@ -236,15 +236,15 @@ class DoctorRun:
 
 
 async def _require_open(first: asyncio.Task[bytes]) -> None:
-    """Raise Unreachable if no server speaks on the awaited port; a port-forward reports a refusal late."""
+    """Raise Unreachable if the port-forward is refused, which shows late: as an error of the first read, `first`."""
     await asyncio.wait({first}, timeout=REFUSAL_TIMEOUT)
     if first.done():
         first.result()
 
 
-async def require_server(reach: PortForwarder, target: LivePod) -> None:
+async def require_server(forwarder: PortForwarder, target: LivePod) -> None:
     """Raise Unreachable, with a hint, if nothing listens on port 2222 of a pod."""
-    async with reach.open_stream(target, pod_keys.SSHD_PORT) as pipe:
+    async with forwarder.open_stream(target, pod_keys.SSHD_PORT) as pipe:
         first = asyncio.create_task(pipe.receive())
         try:
             await _require_open(first)
@@ -256,10 +256,10 @@ async def require_server(reach: PortForwarder, target: LivePod) -> None:
 
 
 async def diagnose(
-    client: Client, reach: PortForwarder, address: PodAddress, entry: SshHostEntry | None
+    client: Client, forwarder: PortForwarder, address: PodAddress, entry: SshHostEntry | None
 ) -> AsyncGenerator[SetupStep, None]:
     """Yield each step when it ends, in order; the steps after a failure are skipped. Changes nothing."""
-    patient = DoctorRun(client, reach, address, entry)
+    patient = DoctorRun(client, forwarder, address, entry)
     failed = ""
     try:
         for name in DOCTOR_STEPS:

@@ -19,7 +19,7 @@ EDITORS = ("code", "code-insiders", "codium", "cursor", "windsurf", "zed", "gate
 
 @dataclass(frozen=True, slots=True)
 class SshPlan:
-    """What setting up SSH to a rank would do."""
+    """What setting up SSH to a rank would write and install, shown before it is done."""
 
     namespace: str
     job: str
@@ -144,7 +144,7 @@ def find_editor(name: str, host: SshHost, folder: str = "") -> Editor:
 
 
 def _jetbrains_gateway(host: SshHost, folder: str) -> Editor:
-    """JetBrains Gateway, by manual steps: its links do not accept ssh config names, but its dialog does."""
+    """JetBrains Gateway, set up by hand: its dialog accepts host names of the ssh config, its links do not."""
     steps = (
         "Gateway: New Connection under SSH.",
         f"Username {host.user}, host {host.host}, port 22; authentication: OpenSSH config and authentication agent.",

@@ -22,7 +22,7 @@ class PodIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ApiHostKeys:
-    """The expected host keys according to the API: of the whole release, or of this pod."""
+    """The host keys that a pod must have according to the API: those of its release, or its own."""
 
     facts: PodIdentity
     release: tuple[str, ...] = ()
@@ -60,8 +60,8 @@ def verify_host_keys(entry: SshHostEntry, rank: int, published: ApiHostKeys) -> 
 
 
 def host_key_changed_error(
-    entry: SshHostEntry, rank: int, before: tuple[str, ...], now: tuple[str, ...], why: str
+    entry: SshHostEntry, rank: int, known_keys: tuple[str, ...], now: tuple[str, ...], why: str
 ) -> HostKeyChanged:
-    was, is_ = (" or ".join(map(fingerprint, keys)) or "none" for keys in (before, now))
+    was, is_ = (" or ".join(map(fingerprint, keys)) or "none" for keys in (known_keys, now))
     words = f"The host key of {entry.job} pod {rank} is now {is_}; it was {was}, and {why}."
     return HostKeyChanged(words, f"If you know who changed it: a4 ssh --forget {entry.job}, then connect again.")

@@ -70,9 +70,9 @@ class Identity:
         return self.public.startswith("sk-")
 
 
-def fingerprint(public: str) -> str:
+def fingerprint(public_key: str) -> str:
     try:
-        blob = base64.b64decode(public.split()[1], validate=True)
+        blob = base64.b64decode(public_key.split()[1], validate=True)
     except (IndexError, ValueError):
         return ""
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
@@ -98,10 +98,10 @@ def find_identities(places: SshPaths) -> list[Identity]:
     return [*held, *(each for each in files if each.public not in known)]
 
 
-def choose_identity(found: list[Identity], accepted: Collection[str] = ()) -> Identity | None:
+def choose_identity(identities: list[Identity], accepted: Collection[str] = ()) -> Identity | None:
     """A key that the pod accepts already, else the first that needs no touch; None without keys."""
-    taken = next((each for each in found if each.public in accepted), None)
-    return taken or next((each for each in found if not each.needs_touch), None)
+    taken = next((each for each in identities if each.public in accepted), None)
+    return taken or next((each for each in identities if not each.needs_touch), None)
 
 
 def _agent_keys() -> Iterator[tuple[str, str]]:
@@ -113,18 +113,18 @@ def _agent_keys() -> Iterator[tuple[str, str]]:
             yield public, comment
 
 
-def _find_key_file(places: SshPaths, public: str) -> str:
+def _find_key_file(ssh_paths: SshPaths, public_key: str) -> str:
     """The IdentityFile for a key of the agent: its own file in ~/.ssh if possible, else a public-key file of a4's."""
-    for path in sorted(places.user.glob("*.pub")):
-        if path.is_file() and parse_public_key(_read_text(path))[0] == public:
+    for path in sorted(ssh_paths.user.glob("*.pub")):
+        if path.is_file() and parse_public_key(_read_text(path))[0] == public_key:
             private = path.with_suffix("")
             return str(private if private.is_file() else path)
-    name = fingerprint(public).removeprefix("SHA256:").replace("/", "_").replace("+", "-")
-    return str(places.own / f"agent-{name}.pub")
+    name = fingerprint(public_key).removeprefix("SHA256:").replace("/", "_").replace("+", "-")
+    return str(ssh_paths.own / f"agent-{name}.pub")
 
 
-def _file_identities(places: SshPaths) -> Iterator[Identity]:
-    for path, own in [*((places.user / name, False) for name in DEFAULT_KEY_NAMES), (places.own_key, True)]:
+def _file_identities(ssh_paths: SshPaths) -> Iterator[Identity]:
+    for path, own in [*((ssh_paths.user / name, False) for name in DEFAULT_KEY_NAMES), (ssh_paths.own_key, True)]:
         if not path.is_file():
             continue
         # Says the public half if and only if there is no passphrase.
@@ -146,24 +146,24 @@ def read_named_key(path: Path) -> Identity:
     return Identity(public, comment, str(private if private.is_file() else path))
 
 
-def create_own_key(places: SshPaths) -> Identity:
-    """A4's own ed25519 key pair, created if missing; call it while `places` is locked."""
-    if not places.own_key.exists():
+def create_own_key(ssh_paths: SshPaths) -> Identity:
+    """A4's own ed25519 key pair, created if missing; call it while `ssh_paths` is locked."""
+    if not ssh_paths.own_key.exists():
         comment = f"a4 {login_name() or 'user'}@{socket.gethostname()}"
-        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(places.own_key)]
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(ssh_paths.own_key)]
         done = _run_command(command)
         if done.returncode:
             raise BadInput(f"No key pair could be made: {done.stderr.strip() or 'ssh-keygen failed'}.", INSTALL_OPENSSH)
-    public, comment = parse_public_key(_command_output("ssh-keygen", "-y", "-P", "", "-f", str(places.own_key)))
+    public, comment = parse_public_key(_command_output("ssh-keygen", "-y", "-P", "", "-f", str(ssh_paths.own_key)))
     if not public:
-        raise BadInput(f"{places.own_key} cannot be read as a key.", "Delete it; a4 makes another.")
-    return Identity(public, comment, str(places.own_key), own=True)
+        raise BadInput(f"{ssh_paths.own_key} cannot be read as a key.", "Delete it; a4 makes another.")
+    return Identity(public, comment, str(ssh_paths.own_key), own=True)
 
 
-def save_public_key(places: SshPaths, identity: Identity) -> None:
+def save_public_key(ssh_paths: SshPaths, identity: Identity) -> None:
     """Write the public-key file for an agent key that has no file of its own."""
     path = Path(identity.path)
-    if path.parent == places.own and path.suffix == ".pub":
+    if path.parent == ssh_paths.own and path.suffix == ".pub":
         atomic_write(path, f"{identity.line}\n".encode())
 
 

@@ -103,7 +103,7 @@ class KeyProbe:
 
 async def read_pod_identity(client: Client, namespace: str, pod: str) -> PodIdentity:
     """Read a pod's uid and the keys it was launched with. Raises NotFound and the errors of requests."""
-    body = await client.request("GET", pod_path(namespace, pod), doing=f"read pod {pod}")
+    body = await client.request("GET", pod_path(namespace, pod), action=f"read pod {pod}")
     found: Pod = reader_of("pods").read_object(body, f"Pod {pod}")
     spec = read_object(body, _PodSchema).spec or _PodSpecSchema()
     secrets = [each.secret.get("secretName") for each in spec.volumes or () if each.secret and each.name == "ssh"]
@@ -124,7 +124,7 @@ async def read_release_keys(client: Client, namespace: str, secret: str) -> tupl
         return ()
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets/{quote(secret, safe='')}"
     try:
-        body = await client.request("GET", path, doing=f"read the host key of Secret {secret}")
+        body = await client.request("GET", path, action=f"read the host key of Secret {secret}")
     except (NotFound, NotAllowed):
         return ()  # an account that may run commands in the pod can read the key there
     try:
@@ -139,7 +139,7 @@ async def probe_keys(client: Client, namespace: str, pod: str, *, container: str
     """Run the key probe in a pod; it also installs the authorized_keys line `add`. Raises ProgramFailed."""
     stdin = f"key={shlex.quote(add)}\n{SSHD_PROBE_SCRIPT}".encode()
     code, output, complaint = await executing.run_and_collect(
-        client, namespace, pod, ["sh", "-s"], container=container, stdin=stdin, most=MAX_PROBE_BYTES
+        client, namespace, pod, ["sh", "-s"], container=container, stdin=stdin, max_bytes=MAX_PROBE_BYTES
     )
     answer = output.decode(errors="replace")
     if code or not answer.endswith("end yes\n"):
@@ -173,7 +173,7 @@ def parse_probe(pod: str, answer: str) -> KeyProbe:
 
 
 def _key_of_line(line: str) -> str:
-    """The key in a line of authorized_keys, which may begin with options."""
+    """The public key in a line of authorized_keys, which may begin with options."""
     words = line.split()
     for at in range(len(words) - 1):
         if key := parse_public_key(" ".join(words[at : at + 2]))[0]:

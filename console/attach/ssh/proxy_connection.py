@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def ensure_current_pod(login: Login, name: str, target: LivePod) -> None:
-    """Make the known_hosts entry `name` this pod's, unless the person removed it; raises HostKeyChanged."""
+    """Put the rank's current pod into the known_hosts entry `name`, unless the person removed it; HostKeyChanged."""
     from console.attach.ssh.ssh_folder import SshPaths
 
     places = SshPaths.locate()
@@ -42,7 +42,7 @@ async def ensure_current_pod(login: Login, name: str, target: LivePod) -> None:
 
 
 def _read_known_uids(path: Path) -> dict[str, str] | None:
-    """Pod uids of the ranks seen so far, by rank; None without an entry."""
+    """By rank the uid of the pod it was last reached in; None if the file has no entry."""
     from console.folders import read_own_file
 
     try:
@@ -55,7 +55,7 @@ def _read_known_uids(path: Path) -> dict[str, str] | None:
 
 
 async def prepare_entry(
-    client: Client, entry: SshHostEntry, target: LivePod, *, facts: PodIdentity | None = None
+    client: Client, entry: SshHostEntry, target: LivePod, *, identity: PodIdentity | None = None
 ) -> SshHostEntry:
     """Verify the pod's host key, install the person's key if agreed, and return the updated entry."""
     import msgspec
@@ -65,13 +65,13 @@ async def prepare_entry(
     from console.attach.ssh.ssh_folder import SshPaths
 
     rank = target.number
-    facts = facts or await pod_keys.read_pod_identity(client, target.namespace, target.pod)
-    release = await pod_keys.read_release_keys(client, target.namespace, facts.secret)
+    identity = identity or await pod_keys.read_pod_identity(client, target.namespace, target.pod)
+    release = await pod_keys.read_release_keys(client, target.namespace, identity.secret)
     probed: KeyProbe | None = None
     if entry.install or not release:
         add = entry.public_key if entry.install else ""
         probed = await pod_keys.probe_keys(client, target.namespace, target.pod, container=target.container, add=add)
-    keys = ApiHostKeys(facts, release, *((probed.served, probed.kept) if probed else ()))
+    keys = ApiHostKeys(identity, release, *((probed.served, probed.kept) if probed else ()))
     places = SshPaths.locate()
 
     def save_pinned_keys() -> SshHostEntry:
@@ -86,7 +86,7 @@ async def prepare_entry(
 
 
 def pin_kubeconfig(settings: Settings) -> tuple[str, bool]:
-    """The kubeconfig path that `a4 proxy` must read later, and whether it is a list of files."""
+    """The kubeconfig path to be written into the ssh config for `a4 proxy`, and whether it lists several files."""
     if settings.kubeconfig:
         return str(settings.kubeconfig.expanduser().absolute()), False
     listed = [Path(each).expanduser().absolute() for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]

@@ -19,18 +19,18 @@ SSH_FOLDER_VARIABLE = "A4_SSH_FOLDER"  # environment variable that names a folde
 class SshPaths:
     """Paths of the person's SSH folder and of a4's folder in it."""
 
-    def __init__(self, user: Path, own: Path, *, usual: bool = True) -> None:
-        """`usual`: whether `user` is the folder that ssh reads by default."""
-        self.user, self.own, self.usual = user, own, usual
+    def __init__(self, user: Path, own_path: Path, *, is_default: bool = True) -> None:
+        """`is_default`: whether `user` is the folder that ssh reads by default."""
+        self.user, self.own, self.usual = user, own_path, is_default
         self.user_config = user / "config"
-        self.config = own / "config"
-        self.whole_config = own / "config-for-F"  # ours, then the person's: for `ssh -F`
-        self.known_hosts = own / "known_hosts"
-        self.jobs = own / "jobs"  # one file per job: what the two above are made of
-        self.own_key = own / "id_ed25519"  # private key of our own pair, if one was made
-        self.made_user_folder = own / "made-the-folder-above"  # stands while ~/.ssh is one that we made
-        longest = len(os.fsencode(own)) + 1 + _CONTROL_HASH_BYTES + _CONTROL_SUFFIX_BYTES
-        self.sockets = f"{own}/%C" if longest < _MAX_SOCKET_PATH_BYTES else ""  # ControlPath; empty if too long
+        self.config = own_path / "config"
+        self.whole_config = own_path / "config-for-F"  # ours, then the person's: for `ssh -F`
+        self.known_hosts = own_path / "known_hosts"
+        self.jobs = own_path / "jobs"  # one file per job: what the two above are made of
+        self.own_key = own_path / "id_ed25519"  # private key of our own pair, if one was made
+        self.made_user_folder = own_path / "made-the-folder-above"  # stands while ~/.ssh is one that we made
+        longest = len(os.fsencode(own_path)) + 1 + _CONTROL_HASH_BYTES + _CONTROL_SUFFIX_BYTES
+        self.sockets = f"{own_path}/%C" if longest < _MAX_SOCKET_PATH_BYTES else ""  # ControlPath; empty if too long
 
     @classmethod
     def locate(cls) -> SshPaths:
@@ -42,7 +42,7 @@ class SshPaths:
         if not named and not own.is_dir() and not is_writable(user):
             data = os.environ.get("XDG_DATA_HOME", "")
             own = (Path(data) if data else home / ".local" / "share") / "a4" / "ssh"
-        return cls(user, own, usual=not named)
+        return cls(user, own, is_default=not named)
 
     def create_folders(self) -> None:
         """Create both folders with mode 0700. Raises BadInput if that fails."""

@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 class RankAccess:
     def __init__(
         self,
-        watched: WatchedCluster,
+        cluster: WatchedCluster,
         jobset: JobSet,
         rank: int,
         target: LivePod,
-        facts: PodIdentity,
+        identity: PodIdentity,
         probed: KeyProbe | None,
         named: Path | None,
     ) -> None:
         """Choose the key (the file `named`, if given) and the host name, and describe the plan. Blocking."""
-        self._watched = watched
+        self._watched = cluster
         self.target = target
         self._rank = rank
         self._job = jobset.name
         self._ranks = max(jobset.ranks, rank + 1)
-        self.facts = facts
+        self.facts = identity
         self._probed = probed
         self._places = SshPaths.locate()
         accepted = {self.facts.public_key, *(self._probed.authorized if self._probed else ())} - {""}
@@ -73,7 +73,7 @@ class RankAccess:
         )
 
     def _host_entry(self, key: Identity | None) -> SshHostEntry:
-        """The job's updated ssh entry, under its name or the first unused variation."""
+        """The ssh entry of the job with this key, under the job's name or the first free variation of it."""
         watched, namespace, job = self._watched, self.target.namespace, self._job
         kubeconfig, many = pin_kubeconfig(watched.settings)
         dotted = f".{ssh_folder.host_name(namespace)}"
@@ -112,8 +112,8 @@ class RankAccess:
             pods=kept.pods if kept else {},
         )
 
-    def write(self, share: bool | None) -> tuple[SshHostEntry, list[str], list[str]]:
-        """Write the ssh config entry and the Include line; (entry, what was done, what failed). Blocking."""
+    def write(self, shared: bool | None) -> tuple[SshHostEntry, list[str], list[str]]:
+        """Write ssh config entry and Include line: (entry, sentences on what was done, on what failed). Blocking."""
         done, undone = [], []
         places = self._places
         with places.lock():
@@ -127,7 +127,7 @@ class RankAccess:
                 identity=key.path,
                 public_key=key.line,
                 install=self._entry.install or self.plan.adds_key,
-                share=self._entry.share if share is None else share,
+                share=self._entry.share if shared is None else shared,
             )
             config_and_known_hosts.save_entry(places, entry)
             try:
@@ -141,10 +141,10 @@ class RankAccess:
         return entry, done, undone
 
 
-def ssh_host(places: SshPaths, entry: SshHostEntry, rank: int, notes: tuple[str, ...] = ()) -> SshHost:
+def ssh_host(ssh_paths: SshPaths, entry: SshHostEntry, rank: int, notes: tuple[str, ...] = ()) -> SshHost:
     """The SshHost of a rank with the ssh command to reach it; blocking."""
-    usual = places.user_config if config_and_known_hosts.is_included(places) else places.whole_config
-    command = ["ssh"] if usual == places.user_config and places.usual else ["ssh", "-F", str(usual)]
+    usual = ssh_paths.user_config if config_and_known_hosts.is_included(ssh_paths) else ssh_paths.whole_config
+    command = ["ssh"] if usual == ssh_paths.user_config and ssh_paths.usual else ["ssh", "-F", str(usual)]
     own = entry.pods[str(rank)].keys if str(rank) in entry.pods else ()
     return SshHost(
         namespace=entry.namespace,
@@ -164,8 +164,8 @@ SECONDS_BETWEEN_CLEANUPS = 20.0  # seconds between two looks for hosts of jobs t
 
 
 class SshAccess:
-    def __init__(self, watched: WatchedCluster) -> None:
-        self._watched = watched
+    def __init__(self, cluster: WatchedCluster) -> None:
+        self._watched = cluster
 
     @property
     def _port_forwarder(self) -> PortForwarder:
@@ -179,14 +179,14 @@ class SshAccess:
         job: str,
         rank: int,
         *,
-        identity: Path | None = None,
+        identity_file: Path | None = None,
         wait: float = POD_WAIT_SECONDS,
-        say: Callable[[str], None] = lambda words: None,
+        report: Callable[[str], None] = lambda words: None,
         needs_server: bool = False,
     ) -> SshPlan:
         """Plan the setup of SSH, changing nothing; `needs_server`: Unreachable if the pod's port is closed."""
         self._watched.connection_for_change(f"set up SSH to {job}")
-        made = await self._inspect_rank(namespace, job, rank, identity, wait, say)
+        made = await self._inspect_rank(namespace, job, rank, identity_file, wait, report)
         if needs_server:
             from console.attach.ssh.doctor import require_server
 
@@ -202,7 +202,7 @@ class SshAccess:
         if look.plan.adds_key and not plan.adds_key:
             raise NotAllowed(f"Pod {look.target.pod} lacks the key, and adding it was not confirmed.", "Try again.")
         entry, added, note = await asyncio.to_thread(look.write, share)
-        entry = await prepare_entry(self._watched.current_connection.client, entry, look.target, facts=look.facts)
+        entry = await prepare_entry(self._watched.current_connection.client, entry, look.target, identity=look.facts)
         return await asyncio.to_thread(ssh_host, SshPaths.locate(), entry, plan.rank, (*added, *note))
 
     @staticmethod
@@ -223,15 +223,15 @@ class SshAccess:
         namespace: str,
         job: str,
         rank: int,
-        identity: Path | None,
+        identity_file: Path | None,
         wait: float,
-        say: Callable[[str], None] = lambda words: None,
+        report: Callable[[str], None] = lambda words: None,
     ) -> RankAccess:
         from console.attach.ssh import pod_keys
 
         jobset = find_job(self._watched.fleet, namespace, job)
         client = self._watched.current_connection.client
-        target = await self._port_forwarder.wait_for_pod(PodAddress(namespace, job, rank), limit=wait, say=say)
+        target = await self._port_forwarder.wait_for_pod(PodAddress(namespace, job, rank), limit=wait, report=report)
         facts = await pod_keys.read_pod_identity(client, namespace, target.pod)
         try:
             probed = await pod_keys.probe_keys(client, namespace, target.pod, container=target.container)
@@ -239,7 +239,7 @@ class SshAccess:
             if not facts.public_key:
                 raise
             probed = None  # launched with a key: nothing needs to be put there
-        return await asyncio.to_thread(RankAccess, self._watched, jobset, rank, target, facts, probed, identity)
+        return await asyncio.to_thread(RankAccess, self._watched, jobset, rank, target, facts, probed, identity_file)
 
     async def remove_job(self, namespace: str, job: str) -> tuple[str, ...]:
         """Remove the ssh entries of a job of this cluster; returns the host names."""
@@ -284,13 +284,13 @@ class SshAccess:
             await asyncio.sleep(SECONDS_BETWEEN_CLEANUPS)
 
     @staticmethod
-    async def _remove_entries(over: Callable[[SshHostEntry], bool]) -> tuple[str, ...]:
+    async def _remove_entries(is_removed: Callable[[SshHostEntry], bool]) -> tuple[str, ...]:
         def remove() -> tuple[str, ...]:
             places = SshPaths.locate()
             if not _load_entries():  # then no folder is made for the lock
                 return ()
             with places.lock():
-                gone = [each for each in config_and_known_hosts.load_entries(places) if over(each)]
+                gone = [each for each in config_and_known_hosts.load_entries(places) if is_removed(each)]
                 config_and_known_hosts.remove_entry(places, [each.name for each in gone])
             return tuple(each.host(rank) for each in gone for rank in range(each.ranks))
 

@@ -49,9 +49,9 @@ class TunnelRequest:
 class BackgroundTunnel:
     """A tunnel of this process that other processes can see and stop."""
 
-    def __init__(self, forwarding: LocalForward, *, kept: bool) -> None:
+    def __init__(self, forwarding: LocalForward, *, is_kept: bool) -> None:
         self.forwarding = forwarding
-        self._kept = kept
+        self._kept = is_kept
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
         self._stopped, self._closed = asyncio.Event(), asyncio.Event()
@@ -73,7 +73,7 @@ class BackgroundTunnel:
         await self._write_state()
 
     async def _write_state(self) -> None:
-        """Save the tunnel's state for when this process is gone."""
+        """Write the tunnel's state to its file, for other processes to list."""
         await asyncio.to_thread(tunnel_files.write_json, tunnel_files.state_file(self.tunnel.name), asdict(self.tunnel))
 
     async def _answer_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -123,7 +123,7 @@ async def start_tunnel(login_: Login, request: TunnelRequest, *, is_background: 
         name=await find_free_name(address.slug),
         context=request.context or login_.target.context,
     )
-    running = BackgroundTunnel(forwarding, kept=is_background)
+    running = BackgroundTunnel(forwarding, is_kept=is_background)
     await running.open()
     return running
 
@@ -211,21 +211,21 @@ if __name__ == "__main__":
 class Tunnels:
     """Opens tunnels to ranks of this cluster; lists and stops tunnels of all processes."""
 
-    def __init__(self, watched: WatchedCluster) -> None:
-        self._watched = watched
+    def __init__(self, cluster: WatchedCluster) -> None:
+        self._watched = cluster
         self._running: dict[str, BackgroundTunnel] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open_tunnel(
-        self, address: PodAddress, ports: Sequence[str], *, keep: bool = False
+        self, address: PodAddress, ports: Sequence[str], *, keeps_open: bool = False
     ) -> tuple[Tunnel, list[str]]:
-        """Open a tunnel (`keep`: beyond this process); (state, notes). Raises BadInput, Ended or Refused."""
+        """Open a tunnel, which outlives this process if `keeps_open`: (state, notes). BadInput, Ended or Refused."""
         settings = self._watched.settings
         file = str(await asyncio.to_thread(settings.kubeconfig.absolute)) if settings.kubeconfig else ""
         order = TunnelRequest(
             address.namespace, address.job_text, address.rank_text, tuple(ports), self._watched.context, file
         )
-        if keep:
+        if keeps_open:
             return await start_detached_tunnel(order)
         login = self._watched.current_connection.client.login
         running = await start_task(start_tunnel(login, order, is_background=False), "tunnel:start")
@@ -243,7 +243,7 @@ class Tunnels:
             await running.close()
 
     def opened_here(self) -> list[Tunnel]:
-        """The tunnels that end with this process."""
+        """The tunnels of this process, which end with it."""
         return [each.tunnel for each in self._running.values()]
 
     async def list_tunnels(self) -> tuple[Tunnel, ...]:

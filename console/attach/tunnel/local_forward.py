@@ -44,7 +44,7 @@ class SpareConnections(Generic[T]):
     def __init__(
         self, make: Callable[[], Coroutine[Any, Any, T]], seconds: float, part: Callable[[T], Closable]
     ) -> None:
-        """`part`: returns the closable connection in the result of `make`."""
+        """`make` opens a connection; `part` takes from its result what is closed after `seconds` without use."""
         self._make, self._seconds, self._part = make, seconds, part
         self._made: dict[asyncio.Future[T], asyncio.TimerHandle] = {}
 
@@ -105,12 +105,12 @@ class _LocalPort:
     sent: int = 0
     received: int = 0
 
-    def count(self, sent: int, received: int) -> None:
-        self.sent += sent
-        self.received += received
+    def count(self, sent_bytes: int, received_bytes: int) -> None:
+        self.sent += sent_bytes
+        self.received += received_bytes
 
     def take_spare(self, now: float) -> tuple[Pipe, LivePod] | None:
-        """An open connection for a new client; None for a client that comes alone."""
+        """An open connection for a new client; None if the pool has none, as for a client that comes alone."""
         self.times.append(now)
         return self.spares.pop_open()
 
@@ -123,7 +123,7 @@ class LocalForward:
 
     def __init__(
         self,
-        reach: PortForwarder,
+        forwarder: PortForwarder,
         address: PodAddress,
         ports: Sequence[PortPair],
         *,
@@ -131,7 +131,7 @@ class LocalForward:
         context: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._reach, self._address, self._wanted, self._clock = reach, address, tuple(ports), clock
+        self._reach, self._address, self._wanted, self._clock = forwarder, address, tuple(ports), clock
         self._doors: list[_LocalPort] = []
         self._splices: set[Relay] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -146,7 +146,7 @@ class LocalForward:
             job=address.job_text,
             rank=address.rank_text,
             context=context,
-            server=reach.login.server,
+            server=forwarder.login.server,
             state="waiting",
             since=clock(),
             pid=os.getpid(),
@@ -188,24 +188,24 @@ class LocalForward:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._reach.close()
 
-    async def _open_port(self, wanted: PortPair) -> None:
-        choices = [wanted.local]
-        if not wanted.local:  # last time's, else the same number, else any
-            last = await asyncio.to_thread(tunnel_files.last_port, self._tunnel.server, self._address, wanted.remote)
-            choices = [last or (wanted.remote if wanted.remote >= 1024 else 0), 0]
+    async def _open_port(self, pair: PortPair) -> None:
+        choices = [pair.local]
+        if not pair.local:  # last time's, else the same number, else any
+            last = await asyncio.to_thread(tunnel_files.last_port, self._tunnel.server, self._address, pair.remote)
+            choices = [last or (pair.remote if pair.remote >= 1024 else 0), 0]
         taken = ""
         for local in choices:
-            connect = partial(self._reach.open_pipe, self._address, wanted.remote, limit=0.0)
+            connect = partial(self._reach.open_pipe, self._address, pair.remote, limit=0.0)
             spares = SpareConnections(connect, SPARE_CONNECTION_SECONDS, lambda made: made[0])
-            door = _LocalPort(local, wanted.remote, spares)
+            door = _LocalPort(local, pair.remote, spares)
             loop = asyncio.get_running_loop()
             try:
                 door.server = await loop.create_server(partial(self._accept_connection, door), "127.0.0.1", local)
             except OSError as error:
                 busy = error.errno == errno.EADDRINUSE
                 taken = "is taken by another program" if busy else f"cannot be used ({error.strerror})"
-                if wanted.local:
-                    hint = f"Choose another (9000:{wanted.remote}), or give only {wanted.remote} for a free local port."
+                if pair.local:
+                    hint = f"Choose another (9000:{pair.remote}), or give only {pair.remote} for a free local port."
                     raise BadInput(f"Port {local} of this machine {taken}.", hint) from error
                 continue
             door.local = int(door.server.sockets[0].getsockname()[1])
@@ -213,29 +213,29 @@ class LocalForward:
             if taken:
                 self.notes.append(f"Port {choices[0]} of this machine {taken}: {door.local} forwards to {door.remote}.")
             await asyncio.to_thread(
-                tunnel_files.remember_local_port, self._tunnel.server, self._address, wanted.remote, door.local
+                tunnel_files.remember_local_port, self._tunnel.server, self._address, pair.remote, door.local
             )
             return
 
-    def _accept_connection(self, door: _LocalPort) -> Relay:
-        splice = Relay(door.count)
-        self._start_task(self._relay_connection(door, splice))
+    def _accept_connection(self, local_port: _LocalPort) -> Relay:
+        splice = Relay(local_port.count)
+        self._start_task(self._relay_connection(local_port, splice))
         return splice
 
-    def _start_task(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(work)
+    def _start_task(self, coroutine: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _relay_connection(self, door: _LocalPort, splice: Relay) -> None:
+    async def _relay_connection(self, local_port: _LocalPort, splice: Relay) -> None:
         loop = asyncio.get_running_loop()
-        door.open += 1
-        door.connections += 1
+        local_port.open += 1
+        local_port.connections += 1
         self._splices.add(splice)
         try:
-            if (spare := door.take_spare(loop.time())) is None:
+            if (spare := local_port.take_spare(loop.time())) is None:
                 opening = asyncio.ensure_future(
-                    self._reach.open_pipe(self._address, door.remote, say=self._on_pod_pending)
+                    self._reach.open_pipe(self._address, local_port.remote, report=self._on_pod_pending)
                 )
                 done, _ = await asyncio.wait({opening, splice.ended}, return_when=asyncio.FIRST_COMPLETED)
                 if opening not in done:  # the client has gone meanwhile
@@ -245,7 +245,7 @@ class LocalForward:
             pipe, target = spare
             self._on_pod_found(target)
             splice.attach(pipe)
-            door.refill_spares(loop.time())
+            local_port.refill_spares(loop.time())
             await splice.ended
             if splice.why:
                 self._on_connection_broken(splice.why)
@@ -258,12 +258,12 @@ class LocalForward:
         finally:
             splice.close()
             self._splices.discard(splice)
-            door.open -= 1
+            local_port.open -= 1
             self.tell(self.tunnel)
 
-    def _set_state(self, state: str, words: str = "") -> None:
-        if (state, words) != (self._tunnel.state, self._tunnel.words):
-            self._tunnel = replace(self._tunnel, state=state, words=words)
+    def _set_state(self, state: str, message: str = "") -> None:
+        if (state, message) != (self._tunnel.state, self._tunnel.words):
+            self._tunnel = replace(self._tunnel, state=state, words=message)
             self.tell(self.tunnel)
 
     def _on_pod_found(self, target: LivePod) -> None:
@@ -277,14 +277,14 @@ class LocalForward:
             self._tunnel = replace(self._tunnel, pod=target.pod, reconnections=again, state="")
         self._set_state("ready")
 
-    def _on_pod_gone(self, words: str) -> None:
-        gone = f"Pod {self._tunnel.pod} was deleted: {words}"
+    def _on_pod_gone(self, message: str) -> None:
+        gone = f"Pod {self._tunnel.pod} was deleted: {message}"
         self._tunnel = replace(self._tunnel, last_end=gone, last_end_at=self._clock())
 
-    def _on_pod_pending(self, words: str) -> None:
+    def _on_pod_pending(self, message: str) -> None:
         if self._tunnel.state == "ready":
-            self._on_pod_gone(words)
-        self._set_state("waiting", words)
+            self._on_pod_gone(message)
+        self._set_state("waiting", message)
 
     def _on_connection_broken(self, why: str) -> None:
         self._tunnel = replace(self._tunnel, last_end=why, last_end_at=self._clock())
@@ -340,11 +340,11 @@ POLL_PAUSES = (0.25, 2.0)  # seconds between two looks at a pod that is not ther
 _UNAUTHORIZED = 401
 
 
-def _ignore_message(words: str) -> None: ...
+def _ignore_message(message: str) -> None: ...
 
 
 class PortForwarder:
-    """Connects to ports of ranks with one login; each connection looks up the rank's current pod."""
+    """Opens connections to ports of ranks with one login, each to the rank's current pod."""
 
     def __init__(self, login: Login, *, limit: float = POD_TIMEOUT) -> None:
         self.login = login
@@ -353,15 +353,15 @@ class PortForwarder:
         self.connects_ahead = False  # as a tunnel does, whose clients make many: TLS is half of what each waits for
 
     def close(self) -> None:
-        """Close the connection opened ahead, and open none any more."""
+        """Close the spare connection, and open none any more."""
         self.connects_ahead = False
         self._ahead.close()
 
     async def wait_for_pod(
-        self, address: PodAddress, *, limit: float | None = None, say: Callable[[str], None] = _ignore_message
+        self, address: PodAddress, *, limit: float | None = None, report: Callable[[str], None] = _ignore_message
     ) -> LivePod:
-        """The live pod of a rank, waited for up to `limit` seconds; `say` is called once with each reason."""
-        return await self._poll_until(address, lambda: self.poll_pod(address), limit, say)
+        """The live pod of a rank, waited for up to `limit` seconds; `report` is called once with each reason."""
+        return await self._poll_until(address, lambda: self.poll_pod(address), limit, report)
 
     async def poll_pod(self, address: PodAddress) -> LivePod | PodPending:
         return await self._with_new_connection(
@@ -374,7 +374,7 @@ class PortForwarder:
         port: int,
         *,
         limit: float | None = None,
-        say: Callable[[str], None] = _ignore_message,
+        report: Callable[[str], None] = _ignore_message,
     ) -> tuple[Pipe, LivePod]:
         """A pipe to a port of the rank's live pod, and the pod; raises as `wait_for_pod` does."""
         gone = 0
@@ -393,7 +393,7 @@ class PortForwarder:
                     raise
                 return PodPending("its pod was just deleted")
 
-        return await self._poll_until(address, dial, limit, say)
+        return await self._poll_until(address, dial, limit, report)
 
     @asynccontextmanager
     async def _open_relay(self, address: PodAddress | LivePod, port: int) -> AsyncIterator[tuple[socket.socket, Relay]]:
@@ -432,9 +432,9 @@ class PortForwarder:
         address: PodAddress | LivePod,
         poll: Callable[[], Awaitable[T | PodPending]],
         limit: float | None,
-        say: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> T:
-        """Poll until there is a result, reporting each reason for waiting once; Unreachable after `limit` seconds."""
+        """The first result of `poll`; `report` gets each new reason to wait. Unreachable after `limit` seconds."""
         loop = asyncio.get_running_loop()
         deadline, pause, text = loop.time() + (self._limit if limit is None else limit), POLL_PAUSES[0], ""
         while isinstance(found := await poll(), PodPending):
@@ -442,7 +442,7 @@ class PortForwarder:
                 raise Unreachable(f"{address} cannot be reached: {found.words}.", "Why: a4 jobs --json")
             if found.words != text:
                 text = found.words
-                say(f"Waiting for {address}: {text}.")
+                report(f"Waiting for {address}: {text}.")
             await asyncio.sleep(pause)
             pause = min(POLL_PAUSES[1], pause * 1.5)
         return found
@@ -455,14 +455,14 @@ class PortForwarder:
             return found
         return await open_pipe(connection, self.login, found.namespace, found.pod, port), found
 
-    async def _with_new_connection(self, work: Callable[[RawConnection], Awaitable[T]], doing: str) -> T:
-        """Do the work over a new connection; retried after renewing the login or switching the protocol."""
+    async def _with_new_connection(self, function: Callable[[RawConnection], Awaitable[T]], action: str) -> T:
+        """Call `function` with a new connection; once more after a renewed login or with the other protocol."""
         renewed = False
         while True:
             ahead = self._ahead.pop_open()
             try:
-                async with open_connection(self.login, doing, ahead) as connection:
-                    found = await work(connection)
+                async with open_connection(self.login, action, ahead) as connection:
+                    found = await function(connection)
                 self._ahead.fill_up_to(int(self.connects_ahead))
                 return found
             except Unreachable:

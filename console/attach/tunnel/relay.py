@@ -23,7 +23,7 @@ LINGER_SECONDS = 10.0  # seconds of silence until a pipe is closed whose local s
 MAX_BUFFERED = 1 << 18  # bytes kept for a reader that awaits them, and for a local connection that is slow
 
 
-def _ignore_bytes(sent: int, received: int) -> None: ...
+def _ignore_bytes(sent_bytes: int, received_bytes: int) -> None: ...
 
 
 class Relay(asyncio.Protocol):
@@ -47,7 +47,7 @@ class Relay(asyncio.Protocol):
             self.set_sink(transport)
 
     def set_source(self, transport: asyncio.ReadTransport) -> None:
-        """Read from this transport and send to the pod; reading pauses until the pod's connection is open."""
+        """Begin to read from the local side and to send to the pod; reading pauses until the pod's side is open."""
         self._source = transport
         # One turn later: until Python 3.11.4 a socket that is paused while its connection is made is read nevertheless.
         asyncio.get_running_loop().call_soon(self._pause_until_attached)
@@ -109,9 +109,9 @@ class Relay(asyncio.Protocol):
         if self._lingering:
             self._close_later()
 
-    def on_buffer_full(self, on: bool) -> None:
+    def on_buffer_full(self, is_paused: bool) -> None:
         if self._source and not self._source.is_closing():
-            (self._source.pause_reading if on else self._source.resume_reading)()
+            (self._source.pause_reading if is_paused else self._source.resume_reading)()
 
     def end(self, why: str) -> None:
         """Called when the pod's side has ended; data already received is still delivered."""
@@ -135,7 +135,7 @@ class Relay(asyncio.Protocol):
 
 
 class AsyncStream:
-    """A relay's local end for asyncio code, with `send`, `receive` and `finish`."""
+    """The local end of a relay for asyncio code, which calls `send`, `receive` and `finish`."""
 
     def __init__(self, relay: Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._relay, self._reader, self._writer = relay, reader, writer
@@ -156,7 +156,7 @@ class AsyncStream:
         return data
 
     def finish(self) -> None:
-        """Signal the end of the sent data, if the protocol can."""
+        """Tell the pod's side that no more is sent, if the protocol can."""
         self._writer.write_eof()
 
 
@@ -190,7 +190,7 @@ async def relay_stdio(pipe: Pipe) -> None:
 
 
 def _can_be_watched(descriptor: int) -> bool:
-    """Whether the event loop can watch a descriptor: a pipe or socket, not a file or a shared terminal."""
+    """Whether the event loop can wait for a descriptor: a pipe or socket, no file and no shared terminal."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 

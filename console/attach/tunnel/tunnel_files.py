@@ -103,23 +103,23 @@ def write_json(path: Path, value: Any) -> None:
     folders.atomic_write(path, json.dumps(value, indent=1).encode())
 
 
-def _port_key(server: str, address: PodAddress, remote: int) -> str:
-    return f"{server} {address.namespace} {address.slug} {remote}"
+def _port_key(server: str, address: PodAddress, remote_port: int) -> str:
+    return f"{server} {address.namespace} {address.slug} {remote_port}"
 
 
-def last_port(server: str, address: PodAddress, remote: int) -> int:
+def last_port(server: str, address: PodAddress, remote_port: int) -> int:
     """The local port last used for that remote port; 0 if none was. Blocking."""
-    found = read_json(state_folder() / "ports.json").get(_port_key(server, address, remote))
+    found = read_json(state_folder() / "ports.json").get(_port_key(server, address, remote_port))
     return found if isinstance(found, int) else 0
 
 
-def remember_local_port(server: str, address: PodAddress, remote: int, local: int) -> None:
+def remember_local_port(server: str, address: PodAddress, remote_port: int, local_port: int) -> None:
     path = state_folder() / "ports.json"
     ports = read_json(path)
-    key = _port_key(server, address, remote)
-    if ports.get(key) != local:
+    key = _port_key(server, address, remote_port)
+    if ports.get(key) != local_port:
         ports.pop(key, None)
-        ports[key] = local
+        ports[key] = local_port
         write_json(path, dict(list(ports.items())[-_MAX_REMEMBERED_PORTS:]))
 
 
@@ -190,13 +190,13 @@ def parse_tunnel(values: Any) -> Tunnel:
     return Tunnel(**{**values, "listeners": tuple(Listener(**each) for each in values["listeners"])})
 
 
-async def _request_state(name: str, what: str) -> Tunnel | None:
+async def _request_state(name: str, request_name: str) -> Tunnel | None:
     """Ask the tunnel's process for its state; None if the process is gone."""
     path = await asyncio.to_thread(socket_path, name)
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT):
             reader, writer = await asyncio.open_unix_connection(path)
-            writer.write(what.encode() + b"\n")
+            writer.write(request_name.encode() + b"\n")
             line = await reader.readline()
         async with asyncio.timeout(CLOSE_TIMEOUT):
             await reader.read()
@@ -261,7 +261,7 @@ async def stop_tunnel(name: str) -> Tunnel:
 
 
 async def find_free_name(wanted: str) -> str:
-    """The wanted name, with a number if another tunnel has it."""
+    """The wanted tunnel name, with a number appended if another tunnel has it."""
     known = await asyncio.to_thread(_read_saved_states)
     name, number = wanted, 1
     while name in known and await _request_state(name, "state"):

@@ -17,8 +17,8 @@ CREATE_TIMEOUT = 120.0  # seconds that making a repository may take
 
 
 class ArtifactRegistry:
-    def __init__(self, reach: GoogleSession) -> None:
-        self._client = reach.client(api.ArtifactRegistryAsyncClient)
+    def __init__(self, session: GoogleSession) -> None:
+        self._client = session.client(api.ArtifactRegistryAsyncClient)
 
     async def repositories(self, project: str, location: str) -> tuple[Repository, ...]:
         request = api.ListRepositoriesRequest(parent=f"projects/{project}/locations/{location}", page_size=1000)
@@ -63,19 +63,19 @@ class ArtifactRegistry:
         return tuple(sorted(found, key=lambda each: -each.uploaded))
 
 
-def _parse_repository(found: Any) -> Repository:
-    parts = found.name.split("/")  # projects/P/locations/L/repositories/R
-    return Repository(parts[1], parts[3], parts[5], name_of(found.format_), found.size_bytes)
+def _parse_repository(response: Any) -> Repository:
+    parts = response.name.split("/")  # projects/P/locations/L/repositories/R
+    return Repository(parts[1], parts[3], parts[5], name_of(response.format_), response.size_bytes)
 
 
-def _parse_image(address: str, found: Any) -> Image:
-    base, _, digest = found.uri.partition("@")
+def _parse_image(address: str, response: Any) -> Image:
+    base, _, digest = response.uri.partition("@")
     return Image(
         repository=address,
         name=base.removeprefix(f"{address}/"),
-        tags=tuple(found.tags),
+        tags=tuple(response.tags),
         digest=digest,
-        bytes=found.image_size_bytes,
-        uploaded=seconds_of(found.upload_time),
-        built=seconds_of(found.build_time),
+        bytes=response.image_size_bytes,
+        uploaded=seconds_of(response.upload_time),
+        built=seconds_of(response.build_time),
     )

@@ -31,19 +31,19 @@ _NOT_IN_LOGGING = {_LOGGING_MODES.GCS_ONLY, _LOGGING_MODES.NONE}
 
 
 class CloudBuild:
-    def __init__(self, reach: GoogleSession, project: str, location: str) -> None:
-        self._client = reach.client(api.CloudBuildAsyncClient)
+    def __init__(self, session: GoogleSession, project: str, location: str) -> None:
+        self._client = session.client(api.CloudBuildAsyncClient)
         self.project, self.location = project, location
 
     @property
     def _parent(self) -> str:
         return f"projects/{self.project}/locations/{self.location}"
 
-    async def list_latest(self, most: int) -> tuple[Build, ...]:
+    async def list_latest(self, limit: int) -> tuple[Build, ...]:
         request = api.ListBuildsRequest(parent=self._parent, project_id=self.project)
         doing, asked = f"list the builds of {self.project} in {self.location}", self._client.list_builds
         return tuple(
-            await list_all(doing, asked(request, timeout=TIMEOUT), lambda each: parse_build(self.location, each), most)
+            await list_all(doing, asked(request, timeout=TIMEOUT), lambda each: parse_build(self.location, each), limit)
         )
 
     async def read_build(self, number: str) -> Build:
@@ -68,7 +68,7 @@ class CloudBuild:
 
 
 def build_message(plan: BuildPlan, description: Mapping[str, Any]) -> Any:
-    """Google's message for a build description (cloudbuild.yml's content) with the plan's choices. Raises BadInput."""
+    """The Cloud Build message for a description (content of cloudbuild.yml) and the plan's choices. Raises BadInput."""
     try:
         text = json.dumps({key: value for key, value in description.items() if key not in _FORM_KEYS})
         build = api.Build.from_json(text, ignore_unknown_fields=False)
@@ -88,28 +88,28 @@ def build_message(plan: BuildPlan, description: Mapping[str, Any]) -> Any:
     return build
 
 
-def parse_build(location: str, found: Any) -> Build:
-    images = tuple(each.name for each in found.results.images)
-    machine = found.options.machine_type
-    failure = found.failure_info.detail if found.failure_info else ""
+def parse_build(location: str, build: Any) -> Build:
+    images = tuple(each.name for each in build.results.images)
+    machine = build.options.machine_type
+    failure = build.failure_info.detail if build.failure_info else ""
     return Build(
-        id=found.id,
-        project=found.project_id,
+        id=build.id,
+        project=build.project_id,
         location=location,
-        status=name_of(found.status) if found.status else "QUEUED",
-        why=(found.status_detail or failure) if name_of(found.status) not in {"SUCCESS", "WORKING", "QUEUED"} else "",
-        images=images or tuple(found.images),
-        digests=tuple(each.digest for each in found.results.images),
-        substitutions=dict(found.substitutions),
+        status=name_of(build.status) if build.status else "QUEUED",
+        why=(build.status_detail or failure) if name_of(build.status) not in {"SUCCESS", "WORKING", "QUEUED"} else "",
+        images=images or tuple(build.images),
+        digests=tuple(each.digest for each in build.results.images),
+        substitutions=dict(build.substitutions),
         machine=name_of(machine).lower().replace("_", "-") if machine else "",
-        time_out=found.timeout.total_seconds() if found.timeout else 0.0,
-        created=seconds_of(found.create_time),
-        started=seconds_of(found.start_time),
-        ended=seconds_of(found.finish_time),
-        log_bucket="" if found.options.logging in _IN_LOGGING_ONLY else found.logs_bucket,
-        log_entries=found.options.logging not in _NOT_IN_LOGGING,
-        link=found.log_url,
-        tags=tuple(found.tags),
+        time_out=build.timeout.total_seconds() if build.timeout else 0.0,
+        created=seconds_of(build.create_time),
+        started=seconds_of(build.start_time),
+        ended=seconds_of(build.finish_time),
+        log_bucket="" if build.options.logging in _IN_LOGGING_ONLY else build.logs_bucket,
+        log_entries=build.options.logging not in _NOT_IN_LOGGING,
+        link=build.log_url,
+        tags=tuple(build.tags),
     )
 
 
@@ -119,8 +119,8 @@ PAGE_SIZE = 1000  # entries in one answer: the service allows sixty answers a mi
 class BuildEntries:
     """The Cloud Logging entries of one build, polled while it runs."""
 
-    def __init__(self, reach: GoogleSession, project: str, number: str) -> None:
-        self._client = reach.client(LoggingServiceV2AsyncClient)
+    def __init__(self, session: GoogleSession, project: str, number: str) -> None:
+        self._client = session.client(LoggingServiceV2AsyncClient)
         self._project, self._number = project, number
         self._since = ""
         self._seen: set[str] = set()  # names of the entries at the latest moment, which the next look finds again
@@ -161,9 +161,9 @@ def _format_filter_time(moment: Any) -> str:
 class BuildLog:
     """The log of a build; each call returns only new lines."""
 
-    def __init__(self, reach: GoogleSession, build: Build, buckets: Buckets | None) -> None:
+    def __init__(self, session: GoogleSession, build: Build, buckets: Buckets | None) -> None:
         """`buckets`: access to the log object in a bucket, if there is one."""
-        self._entries = BuildEntries(reach, build.project, build.id)
+        self._entries = BuildEntries(session, build.project, build.id)
         self._stored: BuildLogObject | None = None
         if buckets is not None:
             place = GcsPlace(parse_gcs_address(build.log_bucket).bucket, f"log-{build.id}.txt")
@@ -188,7 +188,7 @@ class BuildLog:
 
 
 class BuildLogObject:
-    """A log object in a bucket, read on from the last position."""
+    """The log of a build in a bucket; each read continues where the last one ended."""
 
     def __init__(self, buckets: Buckets, place: GcsPlace) -> None:
         self._buckets, self._place = buckets, place

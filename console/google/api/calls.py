@@ -83,13 +83,13 @@ class GoogleSession:
             self.credentials = Bearer(self.practice_token)  # type: ignore[no-untyped-call]  # google-auth is untyped
         return self.credentials
 
-    async def token(self, refused: str = "") -> tuple[str, float]:
-        """A bearer token other than `refused`, and its expiry (epoch seconds). Raises NotLoggedIn and Unreachable."""
+    async def token(self, refused_token: str = "") -> tuple[str, float]:
+        """A bearer token other than `refused_token`, and its expiry (epoch seconds). NotLoggedIn and Unreachable."""
         if self.practice_token or self.credentials is None:
             return self.practice_token, float("inf")
         try:
             async with asyncio.timeout(RENEW_TIMEOUT):
-                return await asyncio.to_thread(_renew_credentials, self.credentials, refused)
+                return await asyncio.to_thread(_renew_credentials, self.credentials, refused_token)
         except TimeoutError as error:
             words = f"Google did not renew the login within {RENEW_TIMEOUT:.0f} s."
             raise Unreachable(words, "Check the network.") from error
@@ -135,7 +135,7 @@ def _find_credentials() -> tuple[Any, str | None]:
         raise NotLoggedIn("There are no Google credentials on this machine.", LOGIN_COMMAND) from error
 
 
-def _renew_credentials(credentials: Any, refused: str) -> tuple[str, float]:
+def _renew_credentials(credentials: Any, refused_token: str) -> tuple[str, float]:
     """Refresh these credentials and return the token; blocking."""
     from datetime import UTC
 
@@ -147,7 +147,7 @@ def _renew_credentials(credentials: Any, refused: str) -> tuple[str, float]:
         return credentials.expiry.replace(tzinfo=UTC).timestamp() if credentials.expiry else float("inf")
 
     try:
-        if not credentials.valid or expires_at() < time.time() + RENEW_BEFORE or credentials.token == refused:
+        if not credentials.valid or expires_at() < time.time() + RENEW_BEFORE or credentials.token == refused_token:
             credentials.refresh(Request())
     except TransportError as error:
         raise Unreachable("Google did not answer while renewing the login.", "Check the network.") from error
@@ -170,8 +170,8 @@ _SERVICES_CHECK = "google-services-enabled"  # the check that looks for all othe
 
 
 @contextmanager
-def translate_errors(doing: str) -> Iterator[None]:
-    """Turn exceptions of Google's libraries into this program's errors; `doing` continues "Could not ..."."""
+def translate_errors(action: str) -> Iterator[None]:
+    """Turn exceptions of Google's libraries into this program's errors; `action` continues "Could not ..."."""
     from google.api_core import exceptions as api
     from google.auth.exceptions import GoogleAuthError
     from google.protobuf.message import DecodeError
@@ -180,16 +180,16 @@ def translate_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except UsageError as error:  # a call on a channel that was closed under it; there is no class for just that
-        raise Unreachable(f"Could not {doing}: the connection to Google was closed.", TRY_AGAIN) from error
+        raise Unreachable(f"Could not {action}: the connection to Google was closed.", TRY_AGAIN) from error
     except api.RetryError as error:
-        raise Unreachable(f"Could not {doing}: Google did not answer in time.", TRY_AGAIN) from error
+        raise Unreachable(f"Could not {action}: Google did not answer in time.", TRY_AGAIN) from error
     except api.GoogleAPICallError as error:
-        raise google_error(error, doing) from error
+        raise google_error(error, action) from error
     except GoogleAuthError as error:
-        raise NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOGIN_COMMAND) from error
+        raise NotLoggedIn(f"Could not {action}: the Google login is not accepted.", LOGIN_COMMAND) from error
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError, DecodeError) as error:
         why = " ".join(str(error).split())[:80]
-        raise Unreadable(f"Could not {doing}: what Google answers cannot be read ({why}).", TRY_AGAIN) from error
+        raise Unreadable(f"Could not {action}: what Google answers cannot be read ({why}).", TRY_AGAIN) from error
 
 
 def name_of(value: Any) -> str:
@@ -202,23 +202,23 @@ def seconds_of(moment: Any) -> float:
 
 
 @asynccontextmanager
-async def translate_errors_within(doing: str, seconds: float) -> AsyncIterator[None]:
+async def translate_errors_within(action: str, seconds: float) -> AsyncIterator[None]:
     """`translate_errors` with a time limit over all tries: the library's own time-out applies to each try alone."""
     try:
         async with asyncio.timeout(seconds):
-            with translate_errors(doing):
+            with translate_errors(action):
                 yield
     except TimeoutError as error:
-        raise Unreachable(f"Could not {doing}: Google did not answer within {seconds:.0f} s.", TRY_AGAIN) from error
+        raise Unreachable(f"Could not {action}: Google did not answer within {seconds:.0f} s.", TRY_AGAIN) from error
 
 
-async def list_all(doing: str, pages: Awaitable[Any], parse: Callable[[Any], ItemT], most: int = 0) -> list[ItemT]:
-    """The parsed items of all pages of a list, at most `most`. Raises Unreachable, Unreadable for an endless list."""
+async def list_all(action: str, pages: Awaitable[Any], parse: Callable[[Any], ItemT], limit: int = 0) -> list[ItemT]:
+    """The parsed items of all pages of a list, at most `limit`. Raises Unreachable, Unreadable for an endless list."""
     found: list[ItemT] = []
-    async with translate_errors_within(doing, LISTING_TIMEOUT):
+    async with translate_errors_within(action, LISTING_TIMEOUT):
         async for each in await pages:
             found.append(parse(each))
-            if len(found) == most:
+            if len(found) == limit:
                 break
             if len(found) > MAX_LISTED_ITEMS:
                 raise ValueError(f"it has more than {MAX_LISTED_ITEMS:,} entries")
@@ -227,18 +227,18 @@ async def list_all(doing: str, pages: Awaitable[Any], parse: Callable[[Any], Ite
     return found
 
 
-def google_error(error: GoogleAPICallError, doing: str) -> ConsoleError:
+def google_error(error: GoogleAPICallError, action: str) -> ConsoleError:
     from google.api_core import exceptions as api
 
     message = _REQUEST_PREFIX.sub("", error.message or type(error).__name__).strip()[:MAX_ERROR_CHARACTERS].rstrip(".")
-    text = f"Could not {doing}: {message}."
+    text = f"Could not {action}: {message}."
     if _LOGIN_NOT_RENEWED in message:
-        return NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOGIN_COMMAND)
+        return NotLoggedIn(f"Could not {action}: the Google login is not accepted.", LOGIN_COMMAND)
     if isinstance(error, api.Forbidden):
-        if refused := quota_project_error(message, doing):
+        if refused := quota_project_error(message, action):
             return refused
         if service := disabled_service(error):
-            words = f"Could not {doing}: {service} is not enabled in the project."
+            words = f"Could not {action}: {service} is not enabled in the project."
             return ApiDisabled(words, format_enable_hint(service), service=service)
         unknown = "may not exist" in message
         hint = "Check the id of the project, or ask for a role in it." if unknown else "Ask for a role that allows it."
@@ -258,13 +258,13 @@ def google_error(error: GoogleAPICallError, doing: str) -> ConsoleError:
     return ConsoleError(text)
 
 
-def quota_project_error(message: str, doing: str) -> NotAllowed | None:
+def quota_project_error(message: str, action: str) -> NotAllowed | None:
     """The error for a login without a quota project, or with one that it may not use; None for other errors."""
     if _NO_QUOTA_PROJECT.search(message):
-        words = f"Could not {doing}: this login has no quota project."
+        words = f"Could not {action}: this login has no quota project."
         return NotAllowed(words, QUOTA_PROJECT_HINT, status=403, reason="NoQuotaProject")
     if _QUOTA_PROJECT_REFUSED.search(message):
-        words = f"Could not {doing}: this login may not use its quota project: {message}."
+        words = f"Could not {action}: this login may not use its quota project: {message}."
         hint = f"Ask for the role Service Usage Consumer there, or name another. {QUOTA_PROJECT_HINT}"
         return NotAllowed(words, hint, status=403, reason="NoQuotaProject")
     return None

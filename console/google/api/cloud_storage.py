@@ -31,18 +31,18 @@ AnswerT = TypeVar("AnswerT")
 
 
 @contextmanager
-def translate_storage_errors(doing: str) -> Iterator[None]:
+def translate_storage_errors(action: str) -> Iterator[None]:
     """Translate errors of Cloud Storage and of its HTTP library to ConsoleErrors during this block."""
     try:
-        with translate_errors(doing):
+        with translate_errors(action):
             yield
     except transport.RequestException as error:
-        raise Unreachable(f"Could not {doing}: Cloud Storage does not answer.", TRY_AGAIN) from error
+        raise Unreachable(f"Could not {action}: Cloud Storage does not answer.", TRY_AGAIN) from error
 
 
 class Buckets:
-    def __init__(self, reach: GoogleSession, project: str) -> None:
-        self._reach, self.project = reach, project
+    def __init__(self, session: GoogleSession, project: str) -> None:
+        self._reach, self.project = session, project
         self._made: Any = None
 
     def client(self) -> Any:
@@ -53,10 +53,10 @@ class Buckets:
             self._made = api.Client(self.project, self._reach.login(), client_options=options)
         return self._made
 
-    async def run_in_thread(self, doing: str, call: Callable[[Any], AnswerT]) -> AnswerT:
-        """Run `call` in a thread with the library's client, and return its result."""
-        with translate_storage_errors(doing):
-            return await asyncio.to_thread(lambda: call(self.client()))
+    async def run_in_thread(self, action: str, function: Callable[[Any], AnswerT]) -> AnswerT:
+        """Run `function` in a thread with the library's client, and return its result."""
+        with translate_storage_errors(action):
+            return await asyncio.to_thread(lambda: function(self.client()))
 
     async def close(self) -> None:
         made, self._made = self._made, None
@@ -99,7 +99,7 @@ class Buckets:
         return await self.run_in_thread(f"create bucket {name}", call)
 
     async def is_owned(self, name: str) -> bool:
-        """Whether the project owns the bucket: anybody may have taken a guessable name."""
+        """Whether the project owns the bucket; a bucket with a guessable name may be a stranger's."""
         return await self.run_in_thread(
             f"list the buckets of {self.project}",
             lambda client: any(
@@ -109,8 +109,8 @@ class Buckets:
             ),
         )
 
-    async def list_folder(self, place: GcsPlace, most: int = 5 * PAGE_OBJECTS) -> tuple[list[StoredObject], bool]:
-        """The objects of one bucket folder, and whether there are more than `most`."""
+    async def list_folder(self, place: GcsPlace, limit: int = 5 * PAGE_OBJECTS) -> tuple[list[StoredObject], bool]:
+        """The objects of one bucket folder, and whether there are more than `limit`."""
 
         def call(client: Any) -> tuple[list[StoredObject], bool]:
             found = client.list_blobs(
@@ -124,7 +124,7 @@ class Buckets:
             objects: list[StoredObject] = []
             for page in _pages(found):
                 objects += [_parse_object(each) for each in page if each.name != place.folder]
-                if len(objects) + len(found.prefixes) >= most:
+                if len(objects) + len(found.prefixes) >= limit:
                     break
             folders = [StoredObject(name) for name in sorted(found.prefixes)]
             return [*folders, *objects], bool(found.next_page_token)
@@ -146,17 +146,17 @@ class Buckets:
             for each in page:
                 yield each
 
-    async def read_bytes(self, place: GcsPlace, start: int = 0, most: int = 1 << 20) -> bytes:
-        """Bytes of an object from `start` on; empty if there are none, or no object."""
-        return (await self.read_parts(place.bucket, {place.path: (start, most)}))[place.path]
+    async def read_bytes(self, place: GcsPlace, start_offset: int = 0, limit: int = 1 << 20) -> bytes:
+        """Bytes of an object from `start_offset` on; empty if there are none, or no object."""
+        return (await self.read_parts(place.bucket, {place.path: (start_offset, limit)}))[place.path]
 
-    async def read_parts(self, bucket: str, wanted: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
+    async def read_parts(self, bucket: str, byte_ranges: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
         """Read a range of bytes of each of many objects, concurrently."""
         endpoint = await self.run_in_thread(f"read objects of bucket {bucket}", Endpoint.of)
-        return await read_parts(self._reach, endpoint, bucket, wanted)
+        return await read_parts(self._reach, endpoint, bucket, byte_ranges)
 
     async def upload(self, place: GcsPlace, file: Path, *, replace: bool = False) -> None:
-        """Upload a file. Raises Conflict if the object exists and `replace` is not set."""
+        """Upload a file to `place`. Raises Conflict if the object exists, unless `replace` is set."""
 
         def call(client: Any) -> None:
             blob = client.bucket(place.bucket).blob(place.path)
@@ -171,24 +171,24 @@ class Buckets:
             raise
 
 
-def _pages(found: Any) -> Iterator[Any]:
+def _pages(response: Any) -> Iterator[Any]:
     """The pages of a list, possibly none. Raises ValueError for an endless list."""
-    for number, page in enumerate(found.pages):
+    for number, page in enumerate(response.pages):
         if number == MAX_PAGES:
             raise ValueError(f"it has more than {MAX_PAGES:,} pages")
         yield page
 
 
-def _parse_bucket(found: Any) -> Bucket:
+def _parse_bucket(response: Any) -> Bucket:
     return Bucket(
-        name=found.name,
-        project=str(found.project_number or ""),
-        location=(found.location or "").lower(),
-        location_type=found.location_type or "",
-        storage_class=found.storage_class or "",
-        created=seconds_of(found.time_created),
-        uniform=bool(found.iam_configuration.uniform_bucket_level_access_enabled),
-        hierarchical=bool(found.hierarchical_namespace_enabled),
+        name=response.name,
+        project=str(response.project_number or ""),
+        location=(response.location or "").lower(),
+        location_type=response.location_type or "",
+        storage_class=response.storage_class or "",
+        created=seconds_of(response.time_created),
+        uniform=bool(response.iam_configuration.uniform_bucket_level_access_enabled),
+        hierarchical=bool(response.hierarchical_namespace_enabled),
     )
 
 
@@ -196,15 +196,15 @@ def _parse_page(page: Any) -> list[StoredObject] | None:
     return None if page is None else [_parse_object(each) for each in page]
 
 
-def _parse_object(found: Any) -> StoredObject:
-    if not 0 <= (size := found.size or 0) <= MAX_OBJECT_BYTES:
-        raise ValueError(f"{found.name!r} has {size} bytes")
+def _parse_object(response: Any) -> StoredObject:
+    if not 0 <= (size := response.size or 0) <= MAX_OBJECT_BYTES:
+        raise ValueError(f"{response.name!r} has {size} bytes")
     return StoredObject(
-        name=found.name,
+        name=response.name,
         bytes=size,
-        updated=seconds_of(found.updated),
-        generation=int(found.generation or 0),
-        crc32c=found.crc32c or "",
+        updated=seconds_of(response.updated),
+        generation=int(response.generation or 0),
+        crc32c=response.crc32c or "",
     )
 
 
@@ -212,43 +212,43 @@ CHUNK_BYTES = 16 * 1024 * 1024  # bytes that one request brings
 
 
 async def download_object(
-    buckets: Buckets, bucket: str, stored: StoredObject, target: Path, progress: Callable[[int], None]
+    buckets: Buckets, bucket: str, obj: StoredObject, target: Path, progress: Callable[[int], None]
 ) -> bool:
     """Download an object, resuming its .NAME.GENERATION.part; False if it is here. Raises CopyFailed if damaged."""
-    if await asyncio.to_thread(_is_downloaded, target, stored):
-        progress(stored.bytes)
+    if await asyncio.to_thread(_is_downloaded, target, obj):
+        progress(obj.bytes)
         return False
-    part = target.with_name(f".{target.name}.{stored.generation}.part")
-    checksum = await asyncio.to_thread(_resume_checksum, part, stored.bytes)
+    part = target.with_name(f".{target.name}.{obj.generation}.part")
+    checksum = await asyncio.to_thread(_resume_checksum, part, obj.bytes)
     at = (await asyncio.to_thread(part.stat)).st_size
     progress(at)
     try:
-        while at < stored.bytes:
+        while at < obj.bytes:
             came = await buckets.run_in_thread(
-                f"fetch {stored.name}", partial(_download_chunk, bucket, stored, part, at, checksum)
+                f"fetch {obj.name}", partial(_download_chunk, bucket, obj, part, at, checksum)
             )
             at += came
             progress(came)
     except ConsoleError as error:
         if not isinstance(error.__cause__, ApiNotFound | PreconditionFailed):
             raise
-        raise CopyFailed(f"{stored.name} was replaced or deleted during the download.", "Fetch it again.") from error
-    await asyncio.to_thread(_finish_download, part, target, stored, checksum)
+        raise CopyFailed(f"{obj.name} was replaced or deleted during the download.", "Fetch it again.") from error
+    await asyncio.to_thread(_finish_download, part, target, obj, checksum)
     return True
 
 
-def _download_chunk(bucket: str, stored: StoredObject, part: Path, at: int, checksum: Checksum, client: Any) -> int:
-    """Download one piece and append it to the file; returns its size."""
-    end = min(at + CHUNK_BYTES, stored.bytes) - 1
+def _download_chunk(bucket: str, obj: StoredObject, part: Path, offset: int, checksum: Checksum, client: Any) -> int:
+    """Download the next bytes of an object and append them to the partial file; returns how many."""
+    end = min(offset + CHUNK_BYTES, obj.bytes) - 1
     data = (
         client.bucket(bucket)
-        .blob(stored.name)
+        .blob(obj.name)
         .download_as_bytes(
-            start=at, end=end, raw_download=True, checksum=None, if_generation_match=stored.generation, **CALL_LIMITS
+            start=offset, end=end, raw_download=True, checksum=None, if_generation_match=obj.generation, **CALL_LIMITS
         )
     )
-    if len(data) != end + 1 - at:
-        raise CopyFailed(f"{stored.name} ended early.", "Run it again: the downloaded part is kept.")
+    if len(data) != end + 1 - offset:
+        raise CopyFailed(f"{obj.name} ended early.", "Run it again: the downloaded part is kept.")
     try:
         with part.open("ab") as file:
             file.write(data)
@@ -270,14 +270,14 @@ def _checksum_text(checksum: Checksum) -> str:
     return base64.b64encode(checksum.digest()).decode()
 
 
-def _is_downloaded(target: Path, stored: StoredObject) -> bool:
+def _is_downloaded(target: Path, obj: StoredObject) -> bool:
     try:
-        if not target.is_file() or target.stat().st_size != stored.bytes:
+        if not target.is_file() or target.stat().st_size != obj.bytes:
             return False
     except OSError as error:  # a name that is too long for a file
         hint = "gcloud storage cp copies it under another name."
         raise CopyFailed(f"{target} cannot be written: {error.strerror}.", hint) from error
-    return bool(stored.crc32c) and _checksum_text(_checksum_of(target)) == stored.crc32c
+    return bool(obj.crc32c) and _checksum_text(_checksum_of(target)) == obj.crc32c
 
 
 def _resume_checksum(part: Path, size: int) -> Checksum:
@@ -292,10 +292,10 @@ def _resume_checksum(part: Path, size: int) -> Checksum:
     return Checksum()
 
 
-def _finish_download(part: Path, target: Path, stored: StoredObject, checksum: Checksum) -> None:
-    if stored.crc32c and _checksum_text(checksum) != stored.crc32c:
+def _finish_download(part: Path, target: Path, obj: StoredObject, checksum: Checksum) -> None:
+    if obj.crc32c and _checksum_text(checksum) != obj.crc32c:
         part.unlink()
-        raise CopyFailed(f"{stored.name} is damaged: its checksum differs.", "Fetch it again.")
+        raise CopyFailed(f"{obj.name} is damaged: its checksum differs.", "Fetch it again.")
     try:
         part.replace(target)
     except OSError as error:

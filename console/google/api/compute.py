@@ -22,10 +22,10 @@ _ERROR_CLASSES: dict[int, type[Refused]] = {401: NotLoggedIn, 403: NotAllowed, 4
 _MAX_PAGES = 20  # pages of one list, 500 each; nobody has more routers or rules
 
 
-async def list_nats(reach: GoogleSession, project: str, region: str) -> tuple[CloudNat, ...]:
+async def list_nats(session: GoogleSession, project: str, region: str) -> tuple[CloudNat, ...]:
     path = f"/compute/v1/projects/{project}/regions/{region}/routers"
     with translate_errors(doing := f"list the Cloud NATs in {region}"):
-        found = await asyncio.to_thread(_list_items, reach, path, doing)
+        found = await asyncio.to_thread(_list_items, session, path, doing)
         return tuple(
             CloudNat(
                 name=str(nat.get("name", "")),
@@ -37,13 +37,13 @@ async def list_nats(reach: GoogleSession, project: str, region: str) -> tuple[Cl
         )
 
 
-async def list_firewalls(reach: GoogleSession, project: str, network: str) -> tuple[FirewallRule, ...]:
+async def list_firewalls(session: GoogleSession, project: str, network: str) -> tuple[FirewallRule, ...]:
     """Enabled ingress firewall rules of a network."""
     path = f"/compute/v1/projects/{project}/global/firewalls"
     with translate_errors(doing := f"list the firewall rules of {project}"):
         rules = (
             _parse_firewall(each)
-            for each in await asyncio.to_thread(_list_items, reach, path, doing)
+            for each in await asyncio.to_thread(_list_items, session, path, doing)
             if _last_segment(each.get("network")) == network
             and each.get("direction") == "INGRESS"
             and not each.get("disabled")
@@ -51,13 +51,13 @@ async def list_firewalls(reach: GoogleSession, project: str, network: str) -> tu
         return tuple(sorted(rules, key=lambda rule: (rule.priority, rule.name)))
 
 
-def _parse_firewall(found: dict[str, Any]) -> FirewallRule:
-    rules = found.get("allowed") or found.get("denied") or ()
+def _parse_firewall(response: dict[str, Any]) -> FirewallRule:
+    rules = response.get("allowed") or response.get("denied") or ()
     return FirewallRule(
-        name=str(found.get("name", "")),
-        allows=bool(found.get("allowed")),
-        priority=int(found.get("priority", 1000)),
-        sources=tuple(found.get("sourceRanges", ())) + tuple(found.get("sourceTags", ())),
+        name=str(response.get("name", "")),
+        allows=bool(response.get("allowed")),
+        priority=int(response.get("priority", 1000)),
+        sources=tuple(response.get("sourceRanges", ())) + tuple(response.get("sourceTags", ())),
         ports=tuple(
             port
             for each in rules
@@ -71,14 +71,14 @@ def _last_segment(link: Any) -> str:
     return str(link or "").rpartition("/")[2]
 
 
-def _list_items(reach: GoogleSession, path: str, doing: str) -> list[dict[str, Any]]:
+def _list_items(google: GoogleSession, path: str, action: str) -> list[dict[str, Any]]:
     """All items of a paged list; blocking."""
     items: list[dict[str, Any]] = []
     token = ""
-    with authorized_session(reach) as session:
+    with authorized_session(google) as session:
         for _ in range(_MAX_PAGES):
             params = {"maxResults": "500", **({"pageToken": token} if token else {})}
-            page = get_json(session, reach, path, doing, params)
+            page = get_json(session, google, path, action, params)
             items += page.get("items", ())
             token = str(page.get("nextPageToken", ""))
             if not token:
@@ -86,45 +86,45 @@ def _list_items(reach: GoogleSession, path: str, doing: str) -> list[dict[str, A
     return items
 
 
-def authorized_session(reach: GoogleSession) -> Any:
+def authorized_session(session: GoogleSession) -> Any:
     """An HTTP session for Compute Engine, to be closed; it and its calls block."""
-    return AuthorizedSession(reach.login())  # type: ignore[no-untyped-call]  # google-auth is untyped
+    return AuthorizedSession(session.login())  # type: ignore[no-untyped-call]  # google-auth is untyped
 
 
 def get_json(
     session: Any,
-    reach: GoogleSession,
+    google: GoogleSession,
     path: str,
-    doing: str,
+    action: str,
     params: Mapping[str, str] | None = None,
     *,
     role: str = "Compute Network Viewer",
 ) -> dict[str, Any]:
     """GET a URL as JSON. Raises ApiDisabled, NotAllowed (naming `role`), NotFound and Unreachable."""
     try:
-        answer = session.get(urljoin(reach.practice_http or _COMPUTE_URL, path), params=params, timeout=TIMEOUT)
+        answer = session.get(urljoin(google.practice_http or _COMPUTE_URL, path), params=params, timeout=TIMEOUT)
     except (RequestException, TransportError) as error:
-        raise Unreachable(f"Could not {doing}: Google did not answer.", TRY_AGAIN) from error
+        raise Unreachable(f"Could not {action}: Google did not answer.", TRY_AGAIN) from error
     except GoogleAuthError as error:
-        raise NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOGIN_COMMAND) from error
+        raise NotLoggedIn(f"Could not {action}: the Google login is not accepted.", LOGIN_COMMAND) from error
     if answer.ok:
         body: dict[str, Any] = answer.json()
         return body
-    if answer.status_code == 403 and (refused := quota_project_error(answer.text, doing)):
+    if answer.status_code == 403 and (refused := quota_project_error(answer.text, action)):
         raise refused
     if "SERVICE_DISABLED" in answer.text:
         service = "compute.googleapis.com"
-        raise ApiDisabled(f"Could not {doing}: {service} is not enabled in the project.", service=service)
+        raise ApiDisabled(f"Could not {action}: {service} is not enabled in the project.", service=service)
     kind = _ERROR_CLASSES.get(answer.status_code, Refused)
-    words = f"Could not {doing}: Google answered {answer.status_code}."
+    words = f"Could not {action}: Google answered {answer.status_code}."
     raise kind(words, f"Ask for the role {role}.", status=answer.status_code)
 
 
-async def read_reservation(reach: GoogleSession, project: str, zone: str, name: str) -> Reservation:
-    """One reservation by NAME or projects/P/reservations/NAME, perhaps followed by a block. Raises NotFound."""
+async def read_reservation(session: GoogleSession, project: str, zone: str, name: str) -> Reservation:
+    """The reservation NAME or projects/P/reservations/NAME, maybe with a block after it. Raises NotFound."""
     owner, name = split_reservation(name)
     with translate_errors(doing := f"read reservation {name} in {zone}"):
-        return await asyncio.to_thread(_read_reservation, reach, owner or project, zone, name, doing)
+        return await asyncio.to_thread(_read_reservation, session, owner or project, zone, name, doing)
 
 
 def split_reservation(text: str) -> tuple[str, str]:
@@ -135,10 +135,10 @@ def split_reservation(text: str) -> tuple[str, str]:
     return "", parts[0]
 
 
-def _read_reservation(reach: GoogleSession, project: str, zone: str, name: str, doing: str) -> Reservation:
+def _read_reservation(google: GoogleSession, project: str, zone: str, name: str, action: str) -> Reservation:
     path = f"/compute/v1/projects/{project}/zones/{zone}/reservations/{name}"
-    with authorized_session(reach) as session:
-        found: dict[str, Any] = get_json(session, reach, path, doing, role="Compute Viewer")
+    with authorized_session(google) as session:
+        found: dict[str, Any] = get_json(session, google, path, action, role="Compute Viewer")
     specific = found.get("specificReservation", {})
     return Reservation(
         name=name,
@@ -152,24 +152,22 @@ def _read_reservation(reach: GoogleSession, project: str, zone: str, name: str, 
 _INSTANCE_GROUPS_URL = "https://www.googleapis.com"
 
 
-async def read_instance_groups(reach: GoogleSession, urls: Iterable[str]) -> InstanceGroup:
-    """The managed instance groups of one node pool, added up."""
+async def read_instance_groups(session: GoogleSession, urls: Iterable[str]) -> InstanceGroup:
+    """The sum of the managed instance groups of one node pool, as one group."""
     with translate_errors("count the instances of the node pool"):
-        found = await asyncio.gather(*(asyncio.to_thread(_read_group, reach, url) for url in urls))
+        found = await asyncio.gather(*(asyncio.to_thread(_read_group, session, url) for url in urls))
     return InstanceGroup(
-        sum(each.target for each in found),
-        sum(each.creating for each in found),
-        sum(each.repairing for each in found),
+        sum(each.target for each in found), sum(each.creating for each in found), sum(each.repairing for each in found)
     )
 
 
-def _read_group(reach: GoogleSession, url: str) -> InstanceGroup:
+def _read_group(google: GoogleSession, url: str) -> InstanceGroup:
     if not url.startswith(f"{_INSTANCE_GROUPS_URL}/"):  # the login goes where the address leads
         raise ValueError("an instance group of a host that is not Google's")
-    address = url.removeprefix(_INSTANCE_GROUPS_URL) if reach.practice_http else url
-    with authorized_session(reach) as session:
+    address = url.removeprefix(_INSTANCE_GROUPS_URL) if google.practice_http else url
+    with authorized_session(google) as session:
         answer = get_json(
-            session, reach, address, f"count the instances of {_last_segment(url)}", role="Compute Viewer"
+            session, google, address, f"count the instances of {_last_segment(url)}", role="Compute Viewer"
         )
     doing = answer.get("currentActions", {})
     mended = ("recreating", "restarting", "refreshing", "verifying")

@@ -30,8 +30,8 @@ _ADDON_ENABLED: dict[str, Callable[[api.Cluster], bool]] = {
 
 
 class Gke:
-    def __init__(self, reach: GoogleSession) -> None:
-        self._client = reach.client(api.ClusterManagerAsyncClient)
+    def __init__(self, session: GoogleSession) -> None:
+        self._client = session.client(api.ClusterManagerAsyncClient)
 
     async def list_clusters(self, project: str) -> ClusterList:
         try:
@@ -85,10 +85,10 @@ class Gke:
             return parse_operation(cluster.project, answer)
 
 
-def _parse_all(found: Sequence[Any], parse: Callable[[Any], ParsedT]) -> list[ParsedT]:
-    if len(found) > MAX_ENTRIES:
+def _parse_all(messages: Sequence[Any], parse: Callable[[Any], ParsedT]) -> list[ParsedT]:
+    if len(messages) > MAX_ENTRIES:
         raise ValueError(f"it has more than {MAX_ENTRIES:,} entries")
-    return [parse(each) for each in found]
+    return [parse(each) for each in messages]
 
 
 def cluster_path(project: str, location: str, name: str) -> str:
@@ -112,92 +112,92 @@ def _enabled_addon_config(addon: str) -> api.AddonsConfig:
     raise ValueError(addon)
 
 
-def parse_cluster(project: str, found: api.Cluster) -> GkeCluster:
-    ends = found.control_plane_endpoints_config
+def parse_cluster(project: str, message: api.Cluster) -> GkeCluster:
+    ends = message.control_plane_endpoints_config
     dns, ip = ends.dns_endpoint_config, ends.ip_endpoints_config
     has_ip_endpoints = "ip_endpoints_config" in ends  # older clusters say it only in their private_cluster_config
     return GkeCluster(
         project=project,
-        location=found.location,
-        name=found.name,
-        status=name_of(found.status),
-        message=found.status_message or "; ".join(each.message for each in found.conditions if each.message),
-        version=found.current_master_version,
-        endpoint=found.endpoint if ip.enabled or not has_ip_endpoints else "",
-        private=found.private_cluster_config.enable_private_endpoint
+        location=message.location,
+        name=message.name,
+        status=name_of(message.status),
+        message=message.status_message or "; ".join(each.message for each in message.conditions if each.message),
+        version=message.current_master_version,
+        endpoint=message.endpoint if ip.enabled or not has_ip_endpoints else "",
+        private=message.private_cluster_config.enable_private_endpoint
         or (has_ip_endpoints and ip.enabled and not ip.enable_public_endpoint),
         dns_endpoint=dns.endpoint if dns.allow_external_traffic else "",
-        authority=found.master_auth.cluster_ca_certificate,
-        regional=found.location.count("-") == 1,
-        autopilot=found.autopilot.enabled,
-        nodes=found.current_node_count,
-        network=found.network_config.network or found.network,
-        subnetwork=found.network_config.subnetwork or found.subnetwork,
-        created=_parse_time(found.create_time),
-        workload_pool=found.workload_identity_config.workload_pool,
-        addons=frozenset(name for name, is_on in _ADDON_ENABLED.items() if is_on(found)),
-        maintenance=_format_maintenance(found.maintenance_policy.window),
-        pools=tuple(parse_pool(each) for each in found.node_pools),
+        authority=message.master_auth.cluster_ca_certificate,
+        regional=message.location.count("-") == 1,
+        autopilot=message.autopilot.enabled,
+        nodes=message.current_node_count,
+        network=message.network_config.network or message.network,
+        subnetwork=message.network_config.subnetwork or message.subnetwork,
+        created=_parse_time(message.create_time),
+        workload_pool=message.workload_identity_config.workload_pool,
+        addons=frozenset(name for name, is_on in _ADDON_ENABLED.items() if is_on(message)),
+        maintenance=_format_maintenance(message.maintenance_policy.window),
+        pools=tuple(parse_pool(each) for each in message.node_pools),
     )
 
 
-def parse_pool(found: api.NodePool) -> GkePool:
-    config, limits = found.config, found.autoscaling
+def parse_pool(message: api.NodePool) -> GkePool:
+    config, limits = message.config, message.autoscaling
     chips = config.accelerators[0] if config.accelerators else api.AcceleratorConfig()
-    zones, kinds, affinity = tuple(found.locations), api.ReservationAffinity.Type, config.reservation_affinity
+    zones, kinds, affinity = tuple(message.locations), api.ReservationAffinity.Type, config.reservation_affinity
     specific = affinity.consume_reservation_type == kinds.SPECIFIC_RESERVATION
     reservation = ",".join(affinity.values) if specific else ""
     if affinity.consume_reservation_type == kinds.ANY_RESERVATION:
         reservation = "any"
     return GkePool(
-        name=found.name,
-        status=name_of(found.status),
-        message=found.status_message or "; ".join(each.message for each in found.conditions if each.message),
-        version=found.version,
+        name=message.name,
+        status=name_of(message.status),
+        message=message.status_message or "; ".join(each.message for each in message.conditions if each.message),
+        version=message.version,
         machine_type=config.machine_type,
         accelerator=chips.accelerator_type,
         accelerators=chips.accelerator_count,
-        initial_size=found.initial_node_count * max(1, len(zones)),
+        initial_size=message.initial_node_count * max(1, len(zones)),
         zones=zones,
         autoscaling=limits.enabled,
         least=limits.total_min_node_count or limits.min_node_count * len(zones),
         most=limits.total_max_node_count or limits.max_node_count * len(zones),
         spot=config.spot,
         flex_start=config.flex_start,
-        queued=found.queued_provisioning.enabled,
+        queued=message.queued_provisioning.enabled,
         reservation=reservation,
-        placement=name_of(found.placement_policy.type_) if found.placement_policy.type_ else "",
-        auto_repair=found.management.auto_repair,
-        auto_upgrade=found.management.auto_upgrade,
-        surge=found.upgrade_settings.max_surge,
-        unavailable=found.upgrade_settings.max_unavailable,
+        placement=name_of(message.placement_policy.type_) if message.placement_policy.type_ else "",
+        auto_repair=message.management.auto_repair,
+        auto_upgrade=message.management.auto_upgrade,
+        surge=message.upgrade_settings.max_surge,
+        unavailable=message.upgrade_settings.max_unavailable,
         account=config.service_account,
         workload_metadata=name_of(config.workload_metadata_config.mode) if config.workload_metadata_config.mode else "",
-        networks=len(found.network_config.additional_node_network_configs),
+        networks=len(message.network_config.additional_node_network_configs),
         local_ssds=config.ephemeral_storage_local_ssd_config.local_ssd_count or config.local_ssd_count,
-        groups=tuple(found.instance_group_urls),
+        groups=tuple(message.instance_group_urls),
         taints=tuple(
             f"{each.key}={each.value}:{name_of(each.effect).title().replace('_', '')}" for each in config.taints
         ),
     )
 
 
-def parse_operation(project: str, found: api.Operation) -> GkeOperation:
-    target = found.target_link.partition("/clusters/")[2]
+def parse_operation(project: str, message: api.Operation) -> GkeOperation:
+    target = message.target_link.partition("/clusters/")[2]
     cluster, _, pool = target.partition("/nodePools/")
-    counted = {each.name: each.int_value for each in found.progress.metrics}
+    counted = {each.name: each.int_value for each in message.progress.metrics}
     return GkeOperation(
-        name=found.name,
-        kind=name_of(found.operation_type),
-        status=name_of(found.status),
+        name=message.name,
+        kind=name_of(message.operation_type),
+        status=name_of(message.status),
         project=project,
-        location=found.location or found.zone,
+        location=message.location or message.zone,
         cluster=cluster,
         pool=pool,
-        detail=found.detail or found.status_message,
-        error=found.error.message or (found.status_message if found.error.code else ""),
-        started=_parse_time(found.start_time),
-        ended=_parse_time(found.end_time),
+        detail=message.detail or message.status_message,
+        error=message.error.message or (message.status_message if message.error.code else ""),
+        started=_parse_time(message.start_time),
+        ended=_parse_time(message.end_time),
         done=counted.get("NODES_DONE"),
         total=counted.get("NODES_TOTAL"),
     )

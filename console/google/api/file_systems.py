@@ -13,55 +13,55 @@ from console.google.storage import FilestoreInstance, LustreInstance
 TIMEOUT = 30.0
 
 
-async def list_lustre(reach: GoogleSession, project: str) -> tuple[LustreInstance, ...]:
-    client = reach.client(lustre_v1.LustreAsyncClient)
+async def list_lustre(session: GoogleSession, project: str) -> tuple[LustreInstance, ...]:
+    client = session.client(lustre_v1.LustreAsyncClient)
     request = lustre_v1.ListInstancesRequest(parent=f"projects/{project}/locations/-")
     doing = f"list the Lustre instances of {project}"
     found = await list_all(doing, client.list_instances(request, timeout=TIMEOUT), _parse_lustre)
     return tuple(sorted(found, key=lambda each: (each.location, each.name)))
 
 
-def _parse_lustre(found: Any) -> LustreInstance:
-    parts = found.name.split("/")  # projects/P/locations/ZONE/instances/NAME
+def _parse_lustre(response: Any) -> LustreInstance:
+    parts = response.name.split("/")  # projects/P/locations/ZONE/instances/NAME
     return LustreInstance(
         project=parts[1],
         location=parts[3],
         name=parts[5],
-        state=name_of(found.state),
-        filesystem=found.filesystem,
-        mount_point=found.mount_point,
-        gib=found.capacity_gib,
-        network=found.network,
-        throughput=found.per_unit_storage_throughput,
-        legacy_port=found.gke_support_enabled,
-        why=found.state_reason,
+        state=name_of(response.state),
+        filesystem=response.filesystem,
+        mount_point=response.mount_point,
+        gib=response.capacity_gib,
+        network=response.network,
+        throughput=response.per_unit_storage_throughput,
+        legacy_port=response.gke_support_enabled,
+        why=response.state_reason,
     )
 
 
-async def list_filestore(reach: GoogleSession, project: str) -> tuple[FilestoreInstance, ...]:
-    client = reach.client(filestore_v1.CloudFilestoreManagerAsyncClient)
+async def list_filestore(session: GoogleSession, project: str) -> tuple[FilestoreInstance, ...]:
+    client = session.client(filestore_v1.CloudFilestoreManagerAsyncClient)
     request = filestore_v1.ListInstancesRequest(parent=f"projects/{project}/locations/-")
     doing = f"list the Filestore instances of {project}"
     found = chain(*await list_all(doing, client.list_instances(request, timeout=TIMEOUT), _parse_shares))
     return tuple(sorted(found, key=lambda each: (each.location, each.name, each.share)))
 
 
-def _parse_shares(found: Any) -> list[FilestoreInstance]:
-    parts = found.name.split("/")  # projects/P/locations/PLACE/instances/NAME
-    network = found.networks[0] if found.networks else filestore_v1.NetworkConfig()
+def _parse_shares(response: Any) -> list[FilestoreInstance]:
+    parts = response.name.split("/")  # projects/P/locations/PLACE/instances/NAME
+    network = response.networks[0] if response.networks else filestore_v1.NetworkConfig()
     address = network.ip_addresses[0] if network.ip_addresses else ""
     return [
         FilestoreInstance(
             parts[1],
             parts[3],
             parts[5],
-            name_of(found.state),
-            name_of(found.tier),
+            name_of(response.state),
+            name_of(response.tier),
             share.name,
             share.capacity_gb,
             address,
             network.network,
-            found.status_message,
+            response.status_message,
         )
-        for share in found.file_shares
+        for share in response.file_shares
     ]

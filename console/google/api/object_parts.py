@@ -60,28 +60,28 @@ class Endpoint:
 
 
 class _Login:
-    """The Authorization header, renewed when it expires or is refused."""
+    """The Authorization header of a reader; it is renewed when its token expires or is refused."""
 
     FRESH = 60.0  # seconds: a token is renewed minutes before its end
 
-    def __init__(self, reach: GoogleSession) -> None:
-        self._reach = reach
+    def __init__(self, session: GoogleSession) -> None:
+        self._reach = session
         self._token, self._until, self._headers = "", 0.0, list[str]()
         self._one = asyncio.Lock()
 
-    async def headers(self, refused: str = "") -> tuple[str, list[str]]:
-        """(token, headers) of the next request; `refused`: a token that was not accepted."""
-        if self._needs_new_token(refused):
+    async def headers(self, refused_token: str = "") -> tuple[str, list[str]]:
+        """(token, headers) of the next request; `refused_token`: a token that was not accepted."""
+        if self._needs_new_token(refused_token):
             async with self._one:
-                if self._needs_new_token(refused):
-                    await self._renew_token(refused)
+                if self._needs_new_token(refused_token):
+                    await self._renew_token(refused_token)
         return self._token, self._headers
 
-    def _needs_new_token(self, refused: str) -> bool:
-        return time.monotonic() > self._until or refused == self._token
+    def _needs_new_token(self, refused_token: str) -> bool:
+        return time.monotonic() > self._until or refused_token == self._token
 
-    async def _renew_token(self, refused: str) -> None:
-        self._token, _ = await self._reach.token(refused)
+    async def _renew_token(self, refused_token: str) -> None:
+        self._token, _ = await self._reach.token(refused_token)
         self._until = time.monotonic() + self.FRESH
         project = getattr(self._reach.credentials, "quota_project_id", None)
         self._headers = [
@@ -93,11 +93,11 @@ class _Login:
 
 
 async def read_parts(
-    reach: GoogleSession, endpoint: Endpoint, bucket: str, wanted: Mapping[str, tuple[int, int]]
+    session: GoogleSession, endpoint: Endpoint, bucket: str, byte_ranges: Mapping[str, tuple[int, int]]
 ) -> dict[str, bytes]:
     """Read a range of bytes of each object; empty for an object that is missing or shorter."""
     found: dict[str, bytes] = {}
-    rest, login = iter(wanted.items()), _Login(reach)
+    rest, login = iter(byte_ranges.items()), _Login(session)
     connections = pycurl.AsyncCurlMulti()
     connections.setopt(pycurl.M_MAXCONNECTS, MAX_CONCURRENT_OBJECTS)
 
@@ -109,7 +109,7 @@ async def read_parts(
         finally:
             read.curl.close()
 
-    workers = [asyncio.create_task(work()) for _ in range(min(MAX_CONCURRENT_OBJECTS, len(wanted)))]
+    workers = [asyncio.create_task(work()) for _ in range(min(MAX_CONCURRENT_OBJECTS, len(byte_ranges)))]
     try:
         await asyncio.gather(*workers)
     finally:
@@ -153,23 +153,23 @@ class _ObjectReader:
             self.curl.setopt(pycurl.SSLCERT_BLOB, endpoint.certificate[0])
             self.curl.setopt(pycurl.SSLKEY_BLOB, endpoint.certificate[1])
 
-    def _buffer_piece(self, piece: bytes) -> int | None:
-        self._body += piece
+    def _buffer_piece(self, chunk: bytes) -> int | None:
+        self._body += chunk
         self._cut = len(self._body) > self._room
         return 0 if self._cut else None
 
-    async def part(self, name: str, start: int, most: int) -> bytes:
+    async def part(self, name: str, start: int, max_bytes: int) -> bytes:
         doing = f"read gs://{self._bucket}/{name}"
         url = f"{self._objects}/{quote(name, safe='')}?alt=media"
         end, pause, refused = time.monotonic() + RETRY_SECONDS, FIRST_PAUSE, ""
         while True:
             token, headers = await self._login.headers(refused)
             self.curl.setopt(pycurl.URL, url)
-            self.curl.setopt(pycurl.HTTPHEADER, [*headers, f"Range: bytes={start}-{start + most - 1}"])
-            failure = await self._send_request(max(most, MAX_ERROR_BYTES), doing)
+            self.curl.setopt(pycurl.HTTPHEADER, [*headers, f"Range: bytes={start}-{start + max_bytes - 1}"])
+            failure = await self._send_request(max(max_bytes, MAX_ERROR_BYTES), doing)
             status = 0 if failure else self.curl.getinfo(pycurl.RESPONSE_CODE)
             if status in (_OK, _PARTIAL):
-                return self._content(status, start, most, doing)
+                return self._content(status, start, max_bytes, doing)
             if status in (_NOT_THERE, _NO_SUCH_RANGE):
                 return b""
             if status == _UNAUTHORIZED and not refused:
@@ -180,38 +180,38 @@ class _ObjectReader:
             await asyncio.sleep(pause * random.uniform(0.5, 1))
             pause = min(2 * pause, MAX_PAUSE)
 
-    async def _send_request(self, room: int, doing: str) -> Unreachable | None:
+    async def _send_request(self, byte_limit: int, action: str) -> Unreachable | None:
         """Send the request; returns a failure that is worth a retry, raises Unreachable for any other."""
         self._body.clear()
-        self._room, self._cut = room, False
+        self._room, self._cut = byte_limit, False
         try:
             await self._connections.perform(self.curl)
         except pycurl.error as error:
             if self._cut:
                 return None  # more came than was asked for
             if error.args[0] in _FINAL_CURL_ERRORS:
-                words = f"Could not {doing}: the certificate of Cloud Storage is not accepted ({error.args[1]})."
+                words = f"Could not {action}: the certificate of Cloud Storage is not accepted ({error.args[1]})."
                 raise Unreachable(
                     words, "Is there a proxy in between? REQUESTS_CA_BUNDLE names its authority."
                 ) from error
-            failure = Unreachable(f"Could not {doing}: Cloud Storage does not answer.", TRY_AGAIN)
+            failure = Unreachable(f"Could not {action}: Cloud Storage does not answer.", TRY_AGAIN)
             failure.__cause__ = error
             return failure
         return None
 
-    def _content(self, status: int, start: int, most: int, doing: str) -> bytes:
+    def _content(self, status: int, start: int, max_bytes: int, action: str) -> bytes:
         if status == _PARTIAL:
-            return bytes(self._body[:most])
+            return bytes(self._body[:max_bytes])
         if self._cut and start:
-            raise Unreadable(f"Could not {doing}: Cloud Storage gives no parts of it.")
-        return bytes(self._body[start : start + most])
+            raise Unreadable(f"Could not {action}: Cloud Storage gives no parts of it.")
+        return bytes(self._body[start : start + max_bytes])
 
 
-def _refusal_error(status: int, body: bytes, doing: str) -> ConsoleError:
+def _refusal_error(status: int, body: bytes, action: str) -> ConsoleError:
     """The error for a failed response, by its JSON, XML or text body."""
     text = body.decode(errors="replace")
     try:
         message = str(json.loads(text)["error"]["message"])
     except (ValueError, LookupError, TypeError, RecursionError):
         message = " ".join(_XML_TAG.sub(" ", text[:2000]).split())[:300]
-    return google_error(from_http_status(status, message or "unknown error"), doing)  # type: ignore[no-untyped-call]
+    return google_error(from_http_status(status, message or "unknown error"), action)  # type: ignore[no-untyped-call]

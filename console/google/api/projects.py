@@ -14,9 +14,9 @@ from console.google.clusters import Project
 TIMEOUT = 30.0
 
 
-async def search_projects(reach: GoogleSession) -> AsyncGenerator[Project, None]:
+async def search_projects(session: GoogleSession) -> AsyncGenerator[Project, None]:
     """Yield projects visible to the login."""
-    client = reach.client(api.ProjectsAsyncClient)
+    client = session.client(api.ProjectsAsyncClient)
     request = api.SearchProjectsRequest(query="state:ACTIVE")
     for each in await list_all(
         "list the projects", client.search_projects(request, timeout=TIMEOUT), lambda each: each
@@ -24,25 +24,25 @@ async def search_projects(reach: GoogleSession) -> AsyncGenerator[Project, None]
         yield Project(each.project_id, each.display_name, each.name.rpartition("/")[2])
 
 
-async def read_number(reach: GoogleSession, project: str) -> str:
-    client = reach.client(api.ProjectsAsyncClient)
+async def read_number(session: GoogleSession, project: str) -> str:
+    client = session.client(api.ProjectsAsyncClient)
     async with translate_errors_within(f"read project {project}", TIMEOUT):
         found = await client.get_project(name=f"projects/{project}", timeout=TIMEOUT)
     return found.name.rpartition("/")[2]
 
 
-async def read_role_members(reach: GoogleSession, project: str) -> dict[str, frozenset[str]]:
+async def read_role_members(session: GoogleSession, project: str) -> dict[str, frozenset[str]]:
     """The IAM policy of a project: role -> members; roles inherited from folders are not included."""
-    client = reach.client(api.ProjectsAsyncClient)
+    client = session.client(api.ProjectsAsyncClient)
     async with translate_errors_within(f"read the IAM policy of {project}", TIMEOUT):
         policy = await client.get_iam_policy(resource=f"projects/{project}", timeout=TIMEOUT)
     return members_by_role((each.role, each.members) for each in policy.bindings)
 
 
-async def granted_permissions(reach: GoogleSession, project: str, wanted: Sequence[str]) -> frozenset[str]:
-    """The permissions ("cloudbuild.builds.create") of a list that the login has in a project."""
-    client = reach.client(api.ProjectsAsyncClient)
-    request = {"resource": f"projects/{project}", "permissions": list(wanted)}
+async def granted_permissions(session: GoogleSession, project: str, permissions: Sequence[str]) -> frozenset[str]:
+    """Those of the listed permissions (such as "cloudbuild.builds.create") that the login has in a project."""
+    client = session.client(api.ProjectsAsyncClient)
+    request = {"resource": f"projects/{project}", "permissions": list(permissions)}
     async with translate_errors_within(f"test the permissions of the login in {project}", TIMEOUT):
         answer = await client.test_iam_permissions(request=request, timeout=TIMEOUT)
     return frozenset(answer.permissions)
@@ -52,9 +52,9 @@ ENABLE_TIMEOUT = 300.0  # seconds that enabling a service may take
 _SERVICES_PER_REQUEST = 30  # services that Google tells of in one answer
 
 
-async def enabled_services(reach: GoogleSession, project: str, services: Collection[str]) -> frozenset[str]:
-    """The services ("container.googleapis.com") of a list that the project has enabled."""
-    client = reach.client(services_api.ServiceUsageAsyncClient)
+async def enabled_services(session: GoogleSession, project: str, services: Collection[str]) -> frozenset[str]:
+    """Those of the listed services (such as "container.googleapis.com") that are enabled in the project."""
+    client = session.client(services_api.ServiceUsageAsyncClient)
     names = [f"projects/{project}/services/{each}" for each in services]
     found: set[str] = set()
     async with translate_errors_within(f"list the enabled services of {project}", TIMEOUT):
@@ -67,9 +67,9 @@ async def enabled_services(reach: GoogleSession, project: str, services: Collect
     return frozenset(found)
 
 
-async def enable_service(reach: GoogleSession, project: str, service: str) -> None:
+async def enable_service(session: GoogleSession, project: str, service: str) -> None:
     """Enable a service and wait. Raises Unreachable if that takes over five minutes."""
-    client = reach.client(services_api.ServiceUsageAsyncClient)
+    client = session.client(services_api.ServiceUsageAsyncClient)
     request = services_api.EnableServiceRequest(name=f"projects/{project}/services/{service}")
     doing = f"enable {service} in {project}"
     async with translate_errors_within(doing, ENABLE_TIMEOUT):

@@ -41,21 +41,21 @@ class EventSchema(ObjectSchema):
 MAX_MESSAGE_CHARACTERS = 4096  # characters that are kept; events.k8s.io allows 1,024
 
 
-def parse_event(item: EventSchema) -> Event:
+def parse_event(event: EventSchema) -> Event:
     """Build an Event; the creation time stands in for a missing event time."""
-    meta, about, series = item.metadata, item.involved_object or OwnerSchema(), item.series or SeriesSchema()
-    first = parse_time(item.first_timestamp) or parse_time(item.event_time) or parse_time(meta.creation_timestamp)
-    message = item.message or ""
+    meta, about, series = event.metadata, event.involved_object or OwnerSchema(), event.series or SeriesSchema()
+    first = parse_time(event.first_timestamp) or parse_time(event.event_time) or parse_time(meta.creation_timestamp)
+    message = event.message or ""
     return Event(
         namespace=intern_text(meta.namespace),
         name=meta.name or "",
         kind=intern_text(about.kind),
         object_name=intern_text(about.name),
         object_uid=intern_text(about.uid),
-        type=intern_text(item.type) or "Normal",
-        reason=intern_text(item.reason),
+        type=intern_text(event.type) or "Normal",
+        reason=intern_text(event.reason),
         message=message if len(message) <= MAX_MESSAGE_CHARACTERS else f"{message[:MAX_MESSAGE_CHARACTERS]}…",
-        count=series.count or item.count or 1,
+        count=series.count or event.count or 1,
         first=first,
-        last=parse_time(series.last_observed_time) or parse_time(item.last_timestamp) or first,
+        last=parse_time(series.last_observed_time) or parse_time(event.last_timestamp) or first,
     )

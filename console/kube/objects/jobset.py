@@ -45,7 +45,7 @@ class JobState(StrEnum):
 
 
 class RecipeKind(StrEnum):
-    """What a recipe's jobs print."""
+    """What a recipe's jobs print: training steps, NCCL tables, or nothing known."""
 
     NCCL = "nccl"
     TRAINING = "training"
@@ -69,7 +69,7 @@ class Job(NamespacedObject, frozen=True):
 
 
 class Mount(Struct, frozen=True):
-    """A mounted folder of a job's containers, and whether its content outlives the pods."""
+    """A folder mounted into a job's containers, and whether its content outlives the pods."""
 
     path: str
     stays: bool | None  # None: not known
@@ -115,12 +115,12 @@ class JobSet(NamespacedObject, frozen=True):
 
     @property
     def ranks(self) -> int:
-        """Number of pods in all its groups: a rank here is a node rank."""
+        """The number of pods in all groups of the JobSet, which are its node ranks."""
         return sum(group.pods for group in self.groups)
 
     @property
     def places(self) -> Iterator[tuple[str, int, int]]:
-        """Yield (replicated job, Job index, completion index) of each pod in the order of pod indexes."""
+        """Yield the place (replicated job, Job index, completion index) of each pod, in the order of pod indexes."""
         for group in self.groups:
             for job in range(group.replicas):
                 yield from ((group.name, job, index) for index in range(group.pods_per_job))
@@ -131,21 +131,21 @@ class JobSet(NamespacedObject, frozen=True):
         return {place: index for index, place in enumerate(self.places)}
 
     def live_pods(self, pods: Iterable[Pod]) -> dict[tuple[str, int, int], Pod]:
-        """The current pod by place: of the newest attempt, and rather one that is not being deleted."""
+        """By place the current pod: of the newest attempt, and one that is not being deleted if there is a choice."""
         pods = sorted(pods, key=lambda pod: (not pod.deleting_since, pod.created))
         # The newest attempt with a pod that is not being deleted, else the JobSet's count.
         attempt = max((pod.attempt for pod in pods if not pod.deleting_since), default=self.restarts)
         return {pod.place: pod for pod in pods if pod.attempt >= attempt}
 
-    def outlives_pods(self, place: str) -> bool | None:
-        """Whether data that pods write to `place` (empty, folder or address) outlive them; None if unknown."""
-        scheme, address, _ = place.partition("://")
+    def outlives_pods(self, path: str) -> bool | None:
+        """Whether data that pods write to `path` (empty, folder or address) outlive them; None if unknown."""
+        scheme, address, _ = path.partition("://")
         if address and scheme != "file":
             return True
         mounts = {each for group in self.groups for each in group.mounts}
         if all(each.stays is False for each in mounts):
             return False
-        folder = posixpath.normpath(place.removeprefix("file://"))
+        folder = posixpath.normpath(path.removeprefix("file://"))
         if not folder.startswith("/"):
             return None  # where the program runs is not known here
         around = [each for each in mounts if f"{folder}/".startswith(f"{each.path.rstrip('/')}/")]
@@ -244,11 +244,11 @@ class JobSchema(ObjectSchema):
     spec: JobSpecSchema | None = None
 
 
-def parse_job(item: JobSchema) -> Job:
+def parse_job(job: JobSchema) -> Job:
     return Job(
-        **namespaced_identity_of(item.metadata),
-        jobset_uid=intern_text(labels_of(item.metadata).get(JOBSET_PREFIX + "jobset-uid")),
-        time_limit=item.spec.active_deadline_seconds if item.spec else None,
+        **namespaced_identity_of(job.metadata),
+        jobset_uid=intern_text(labels_of(job.metadata).get(JOBSET_PREFIX + "jobset-uid")),
+        time_limit=job.spec.active_deadline_seconds if job.spec else None,
     )
 
 
@@ -291,8 +291,8 @@ class JobSetSchema(ObjectSchema):
     status: JobSetStatusSchema | None = None
 
 
-def _pod_template(item: ReplicatedJobSchema) -> tuple[JobSpecSchema, MountingTemplateSchema]:
-    job = (item.template.spec if item.template else None) or JobSpecSchema()
+def _pod_template(replicated_job: ReplicatedJobSchema) -> tuple[JobSpecSchema, MountingTemplateSchema]:
+    job = (replicated_job.template.spec if replicated_job.template else None) or JobSpecSchema()
     return job, job.template or MountingTemplateSchema()
 
 
@@ -322,11 +322,11 @@ def _mounts_of(spec: MountingSpecSchema | None) -> tuple[Mount, ...]:
     return tuple(dict.fromkeys(Mount(each.mount_path or "", _outlives_pod(volumes.get(each.name))) for each in mounted))
 
 
-def _replicated_job(item: ReplicatedJobSchema, status: ReplicatedJobStatusSchema) -> ReplicatedJob:
-    job, template = _pod_template(item)
+def _replicated_job(replicated_job: ReplicatedJobSchema, status: ReplicatedJobStatusSchema) -> ReplicatedJob:
+    job, template = _pod_template(replicated_job)
     return ReplicatedJob(
-        name=intern_text(item.name),
-        replicas=1 if item.replicas is None else item.replicas,
+        name=intern_text(replicated_job.name),
+        replicas=1 if replicated_job.replicas is None else replicated_job.replicas,
         pods_per_job=1 if job.parallelism is None else job.parallelism,
         gpus_per_pod=gpus_of(template.spec),
         ready=status.ready or 0,
@@ -339,9 +339,9 @@ MAX_PODS = 20_000  # of a JobSet: each is listed, and a few bytes may ask for bi
 
 
 def _replicated_jobs(
-    item: list[ReplicatedJobSchema], fields: dict[str | None, ReplicatedJobStatusSchema]
+    groups: list[ReplicatedJobSchema], fields: dict[str | None, ReplicatedJobStatusSchema]
 ) -> tuple[ReplicatedJob, ...]:
-    found = tuple(_replicated_job(each, fields.get(each.name) or ReplicatedJobStatusSchema()) for each in item)
+    found = tuple(_replicated_job(each, fields.get(each.name) or ReplicatedJobStatusSchema()) for each in groups)
     if any(group.replicas > MAX_PODS for group in found) or sum(group.pods for group in found) > MAX_PODS:
         raise Unreadable(f"It asks for more than {MAX_PODS:,} pods, more than any cluster has machines for.")
     return found
@@ -356,13 +356,13 @@ def _helm_release(meta: Meta) -> str:
 
 
 def _priority_class(labels_class: str | None, groups: list[ReplicatedJobSchema]) -> str:
-    """Kueue's priority class label, else the priority class of the pods."""
+    """The job's priority class: Kueue's label, else that of the pod templates."""
     specs = (_pod_template(each)[1].spec for each in groups)
     return labels_class or next((each.priority_class_name for each in specs if each and each.priority_class_name), "")
 
 
-def parse_jobset(item: JobSetSchema) -> JobSet:
-    meta, spec, status = item.metadata, item.spec or JobSetSpecSchema(), item.status or JobSetStatusSchema()
+def parse_jobset(jobset: JobSetSchema) -> JobSet:
+    meta, spec, status = jobset.metadata, jobset.spec or JobSetSpecSchema(), jobset.status or JobSetStatusSchema()
     labels, groups = labels_of(meta), spec.replicated_jobs or []
     by_name = {each.name: each for each in status.replicated_jobs_status or ()}
     return JobSet(

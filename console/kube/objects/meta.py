@@ -151,12 +151,12 @@ def intern_text(text: str | None) -> str:
 
 
 def identity_of(meta: Meta) -> dict[str, Any]:
-    """The fields of a ClusterObject (name, uid, creation time), as keyword arguments."""
+    """The constructor arguments name, uid and created of a ClusterObject, from its metadata."""
     return {"name": intern_text(meta.name), "uid": meta.uid or "", "created": parse_time(meta.creation_timestamp)}
 
 
 def namespaced_identity_of(meta: Meta) -> dict[str, Any]:
-    """The fields of a NamespacedObject, as keyword arguments."""
+    """The constructor arguments of a NamespacedObject, from its metadata."""
     return {"namespace": intern_text(meta.namespace), **identity_of(meta)}
 
 
@@ -169,14 +169,14 @@ def annotations_of(meta: Meta) -> Mapping[str, str]:
 
 
 def controller_of(meta: Meta) -> OwnerSchema:
-    """The controlling owner, else the first owner, else an empty one."""
+    """The owner that controls the object, else its first owner, else an empty one."""
     owners = meta.owner_references
     if not owners:
         return _NO_OWNER
     return owners[0] if owners[0].controller else next((each for each in owners if each.controller), owners[0])
 
 
-def conditions_of(item: list[ConditionSchema] | None) -> tuple[Condition, ...]:
+def conditions_of(conditions: list[ConditionSchema] | None) -> tuple[Condition, ...]:
     """Build the conditions; entries without a type are dropped."""
     return tuple(
         Condition(
@@ -186,7 +186,7 @@ def conditions_of(item: list[ConditionSchema] | None) -> tuple[Condition, ...]:
             message=each.message or "",
             since=parse_time(each.last_transition_time),
         )
-        for each in item or ()
+        for each in conditions or ()
         if each.type
     )
 

@@ -28,7 +28,7 @@ from console.kube.objects.quantity import parse_amount
 
 
 class Provisioning(StrEnum):
-    """How the machine was obtained."""
+    """The way in which a machine was obtained: on demand, reserved, spot, flex-start or queued."""
 
     RESERVATION = "reservation"
     SPOT = "spot"
@@ -174,7 +174,7 @@ class NodeSchema(ObjectSchema):
 
 
 def _provisioning_of(labels: Mapping[str, str]) -> Provisioning:
-    """How the machine was obtained; a queued machine is labelled flex-start too, and counts as queued."""
+    """How the machine of a node was obtained, by labels; a queued one is labelled flex-start too."""
 
     def is_set(name: str) -> bool:
         return labels.get(GKE_PREFIX + name) == "true"
@@ -201,7 +201,7 @@ def _maintenance_at(labels: Mapping[str, str]) -> float:
 
 
 def _parse_busbw(labels: Mapping[str, str]) -> float | None:
-    """Bandwidth in the health scanner's label; None if it is missing, a word such as "none", or the -1 of a crash."""
+    """GB/s in the health scanner's label; None if it is missing, a word such as "none", or -1 after a crash."""
     try:
         found = float(labels[_NCCL_HEALTHCHECK_PREFIX + "bandwidth"])
     except (KeyError, ValueError):
@@ -210,7 +210,7 @@ def _parse_busbw(labels: Mapping[str, str]) -> float | None:
 
 
 def _last_change_of_label(meta: NodeMeta, label: str) -> tuple[str, float]:
-    """Field manager that set a label last, and when; empty and 0.0 where managedFields does not record it."""
+    """(field manager, time) of the last change of a label; ("", 0.0) where managedFields does not record it."""
     key = f'"f:{label}"'.encode()
     entry = next((each for each in meta.managed_fields or () if key in bytes(each.fields_v1)), None)
     return (entry.manager or "", parse_time(entry.time)) if entry else ("", 0.0)
@@ -232,9 +232,9 @@ def _gpu_count(amount: str | float) -> int:
     return found
 
 
-def parse_node(item: NodeSchema) -> Node:
+def parse_node(node: NodeSchema) -> Node:
     """Build a Node; its GPU count is the allocatable one."""
-    meta, spec, status = item.metadata, item.spec or NodeSpecSchema(), item.status or NodeStatusSchema()
+    meta, spec, status = node.metadata, node.spec or NodeSpecSchema(), node.status or NodeStatusSchema()
     labels, taints = labels_of(meta), spec.taints or []
     ready = next((each for each in status.conditions or () if each.type == "Ready"), None)
     fault_by, fault_since = (
@@ -293,7 +293,7 @@ _DAY_NAMES = {
 _FREQUENCY_WORDS = {"DAILY": "daily", "WEEKLY": "weekly", "MONTHLY": "monthly"}
 
 
-def format_maintenance_window(recurrence: str, start: float, end: float) -> str:
+def format_maintenance_window(recurrence: str, start_time: float, end_time: float) -> str:
     """When maintenance may happen: "Saturdays and Sundays, 02:00 to 08:00 UTC"; `recurrence` is an RFC 5545 rule."""
     rule = dict(part.split("=", 1) for part in recurrence.removeprefix("RRULE:").split(";") if "=" in part)
     days = [_DAY_NAMES.get(day, day) for day in rule.get("BYDAY", "").split(",") if day]
@@ -301,12 +301,12 @@ def format_maintenance_window(recurrence: str, start: float, end: float) -> str:
     pace = named or _FREQUENCY_WORDS.get(rule.get("FREQ", ""), recurrence)
     known = {"FREQ", "BYDAY", "WKST"}
     rest = f" ({recurrence})" if set(rule) - known else ""
-    return f"{pace}, {_format_time_of_day(start)} to {_format_time_of_day(end)} UTC{rest}"
+    return f"{pace}, {_format_time_of_day(start_time)} to {_format_time_of_day(end_time)} UTC{rest}"
 
 
-def format_maintenance_exclusion(name: str, start: float, end: float) -> str:
+def format_maintenance_exclusion(name: str, start_time: float, end_time: float) -> str:
     """A maintenance exclusion in words: "none from 26 Nov to 3 Dec (big-run)"."""
-    return f"none from {_format_day(start)} to {_format_day(end)} ({name})"
+    return f"none from {_format_day(start_time)} to {_format_day(end_time)} ({name})"
 
 
 def _format_time_of_day(moment: float) -> str:

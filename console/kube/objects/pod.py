@@ -40,7 +40,7 @@ class Container(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pod(NamespacedObject, frozen=True, gc=False):
-    """One pod; the fields of a JobSet are empty or -1 when it belongs to none."""
+    """One pod; without a JobSet the fields about it are empty or -1."""
 
     phase: str = "Pending"
     reason: str = ""
@@ -69,7 +69,7 @@ class Pod(NamespacedObject, frozen=True, gc=False):
     restarts: int = 0  # of all but its init containers
 
     def __post_init__(self) -> None:
-        """Work out once what tables sort a hundred thousand pods by."""
+        """Compute the sort keys of tables once; there may be a hundred thousand pods."""
         force_setattr(self, "status", _status_of(self))
         restarts = 0
         for each in self.containers:
@@ -79,7 +79,7 @@ class Pod(NamespacedObject, frozen=True, gc=False):
 
     @property
     def place(self) -> tuple[str, int, int]:
-        """Replicated job, Job index and completion index."""
+        """The pod's place in its job: (replicated job, Job index, completion index)."""
         return self.replicated_job, max(0, self.job_index), max(0, self.completion_index)
 
     @property
@@ -252,7 +252,7 @@ class PodStatusSchema(ApiSchema):
 
 
 class PodLabels(ApiSchema):
-    """The labels and annotations of a pod that are used; the others are not decoded."""
+    """Those labels and annotations of a pod that are decoded; all others are skipped."""
 
     jobset: str = msgspec.field(default="", name=JOBSET_PREFIX + "jobset-name")
     jobset_uid: str = msgspec.field(default="", name=JOBSET_PREFIX + "jobset-uid")
@@ -263,7 +263,7 @@ class PodLabels(ApiSchema):
 
 
 class PodAnnotations(ApiSchema):
-    """The annotations that are used: before Kubernetes 1.28 the completion index is only here."""
+    """Those annotations of a pod that are decoded; before Kubernetes 1.28 only they have the completion index."""
 
     completion_index: str = msgspec.field(default="", name="batch.kubernetes.io/job-completion-index")
 
@@ -282,26 +282,26 @@ class PodSchema(ObjectSchema):
     status: PodStatusSchema | None = None
 
 
-def _container(item: ContainerStatusSchema, *, init: bool) -> Container:
-    state = item.state or ContainerStatesSchema()
+def _container(container_status: ContainerStatusSchema, *, is_init: bool) -> Container:
+    state = container_status.state or ContainerStatesSchema()
     if state.running is not None:
         name, now = "running", state.running
     elif state.terminated is not None:
         name, now = "terminated", state.terminated
     else:
         name, now = "waiting", state.waiting or ContainerStateSchema()
-    before = item.last_state.terminated if item.last_state else None
+    before = container_status.last_state.terminated if container_status.last_state else None
     return Container(
-        name=intern_text(item.name),
+        name=intern_text(container_status.name),
         state=name,
         reason=intern_text(now.reason),
         message=now.message or "",
         exit_code=now.exit_code,
-        ready=bool(item.ready),
-        restarts=item.restart_count or 0,
+        ready=bool(container_status.ready),
+        restarts=container_status.restart_count or 0,
         started=parse_time(now.started_at),
         finished=parse_time(now.finished_at),
-        init=init,
+        init=is_init,
         last_exit_code=before.exit_code if before else None,
         last_reason=intern_text(before.reason) if before else "",
     )
@@ -315,14 +315,14 @@ def _build_containers(
     found = []
     for each in specs or ():
         status = by_name.pop(each.name, None)
-        found.append(_container(status, init=init) if status else Container(name=intern_text(each.name), init=init))
+        found.append(_container(status, is_init=init) if status else Container(name=intern_text(each.name), init=init))
     for left in by_name.values():
-        found.append(_container(left, init=init))
+        found.append(_container(left, is_init=init))
     return found
 
 
-def parse_pod(item: PodSchema) -> Pod:
-    meta, spec, status = item.metadata, item.spec or PodSpecSchema(), item.status or PodStatusSchema()
+def parse_pod(pod: PodSchema) -> Pod:
+    meta, spec, status = pod.metadata, pod.spec or PodSpecSchema(), pod.status or PodStatusSchema()
     labels, annotations = meta.labels or _NO_LABELS, meta.annotations or _NO_ANNOTATIONS
     owner = controller_of(meta)
     conditions = {each.type: each for each in status.conditions or ()}

@@ -26,13 +26,13 @@ from kueue_rules import Requirement, Toleration
 
 
 def _inactive_reason(conditions: tuple[Condition, ...]) -> str:
-    """Why a queue admits nothing, as the controller words it; empty while it is active."""
+    """The controller's reason why a queue admits nothing; empty while it is active."""
     active = condition(conditions, "Active")
     return "" if active is None or active.is_true else (active.message or active.reason or "not active")
 
 
 class Quota(Struct, frozen=True):
-    """What a ClusterQueue may use of one resource in one flavor: GPUs, bytes of memory, thousandths of a CPU."""
+    """A ClusterQueue's quota of one resource in one flavor: GPUs, bytes of memory, thousandths of a CPU."""
 
     flavor: str
     resource: str
@@ -48,7 +48,7 @@ class Usage(Struct, frozen=True):
 
 
 class Preemption(Struct, frozen=True):
-    """When a ClusterQueue may evict others' workloads for its own."""
+    """The conditions under which a ClusterQueue may evict others' workloads for its own."""
 
     within_queue: str = "Never"
     reclaim_within_cohort: str = "Never"
@@ -152,7 +152,7 @@ def _quota_limit(resource: str, amount: Quantity | None) -> int | None:
 
 
 def quotas_of(groups: list[ResourceGroupSchema] | None) -> tuple[Quota, ...]:
-    """Quotas over all groups and flavors in the order of the spec, in which Kueue tries them."""
+    """The quotas of all resource groups and flavors, in the order of the spec, which is Kueue's order of trying."""
     return tuple(
         Quota(
             flavor=intern_text(flavor.name),
@@ -216,8 +216,8 @@ class FairSharingSchema(ApiSchema):
     weighted_share: int | None = None
 
 
-def _fair_weight(item: FairSharingSchema | None) -> float:
-    return 1.0 if item is None or item.weight is None else float(parse_quantity(item.weight))
+def _fair_weight(fair_sharing: FairSharingSchema | None) -> float:
+    return 1.0 if fair_sharing is None or fair_sharing.weight is None else float(parse_quantity(fair_sharing.weight))
 
 
 class ClusterQueueSpecSchema(ApiSchema):
@@ -249,12 +249,12 @@ class ClusterQueueSchema(ObjectSchema):
     status: QueueStatusSchema | None = None
 
 
-def _preemption_of(item: PreemptionSchema | None) -> Preemption:
-    item = item or PreemptionSchema()
-    borrow = item.borrow_within_cohort or BorrowWithinCohortSchema()
+def _preemption_of(preemption: PreemptionSchema | None) -> Preemption:
+    preemption = preemption or PreemptionSchema()
+    borrow = preemption.borrow_within_cohort or BorrowWithinCohortSchema()
     return Preemption(
-        within_queue=intern_text(item.within_cluster_queue) or "Never",
-        reclaim_within_cohort=intern_text(item.reclaim_within_cohort) or "Never",
+        within_queue=intern_text(preemption.within_cluster_queue) or "Never",
+        reclaim_within_cohort=intern_text(preemption.reclaim_within_cohort) or "Never",
         borrow_within_cohort=intern_text(borrow.policy) or "Never",
         borrow_threshold=borrow.max_priority_threshold,
     )
@@ -266,22 +266,22 @@ def _admission_checks(spec: ClusterQueueSpecSchema) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _namespace_requirements(item: SelectorSchema | None) -> tuple[Requirement, ...] | None:
-    if item is None:
+def _namespace_requirements(selector: SelectorSchema | None) -> tuple[Requirement, ...] | None:
+    if selector is None:
         return None
-    labels = [Requirement(key, "In", (value,)) for key, value in sorted((item.match_labels or {}).items())]
+    labels = [Requirement(key, "In", (value,)) for key, value in sorted((selector.match_labels or {}).items())]
     expressions = [
         Requirement(each.key or "", each.operator or "In", tuple(each.values or ()))
-        for each in item.match_expressions or ()
+        for each in selector.match_expressions or ()
     ]
     return (*labels, *expressions)
 
 
-def parse_cluster_queue(item: ClusterQueueSchema) -> ClusterQueue:
+def parse_cluster_queue(cluster_queue: ClusterQueueSchema) -> ClusterQueue:
     meta, spec, status = (
-        item.metadata,
-        item.spec or ClusterQueueSpecSchema(),
-        item.status or QueueStatusSchema(),
+        cluster_queue.metadata,
+        cluster_queue.spec or ClusterQueueSpecSchema(),
+        cluster_queue.status or QueueStatusSchema(),
     )
     turns = spec.flavor_fungibility or FungibilitySchema()
     return ClusterQueue(
@@ -315,9 +315,9 @@ class LocalQueueSchema(ObjectSchema):
     status: QueueStatusSchema | None = None
 
 
-def parse_local_queue(item: LocalQueueSchema) -> LocalQueue:
+def parse_local_queue(queue: LocalQueueSchema) -> LocalQueue:
     """Build a LocalQueue; a missing stop policy means "None"."""
-    meta, spec, status = item.metadata, item.spec or LocalQueueSpecSchema(), item.status or QueueStatusSchema()
+    meta, spec, status = queue.metadata, queue.spec or LocalQueueSpecSchema(), queue.status or QueueStatusSchema()
     return LocalQueue(
         **namespaced_identity_of(meta),
         cluster_queue=intern_text(spec.cluster_queue),
@@ -342,8 +342,8 @@ class CohortSchema(ObjectSchema):
     spec: CohortSpecSchema | None = None
 
 
-def parse_cohort(item: CohortSchema) -> Cohort:
-    meta, spec = item.metadata, item.spec or CohortSpecSchema()
+def parse_cohort(cohort: CohortSchema) -> Cohort:
+    meta, spec = cohort.metadata, cohort.spec or CohortSpecSchema()
     return Cohort(
         **identity_of(meta),
         parent=intern_text(spec.parent_name or spec.parent),
@@ -363,8 +363,8 @@ class FlavorSchema(ObjectSchema):
     spec: FlavorSpecSchema | None = None
 
 
-def parse_flavor(item: FlavorSchema) -> ResourceFlavor:
-    meta, spec = item.metadata, item.spec or FlavorSpecSchema()
+def parse_flavor(flavor: FlavorSchema) -> ResourceFlavor:
+    meta, spec = flavor.metadata, flavor.spec or FlavorSpecSchema()
     return ResourceFlavor(
         **identity_of(meta),
         node_labels=tuple(sorted((spec.node_labels or {}).items())),
@@ -386,8 +386,8 @@ class TopologySchema(ObjectSchema):
     spec: TopologySpecSchema | None = None
 
 
-def parse_topology(item: TopologySchema) -> Topology:
-    meta, spec = item.metadata, item.spec or TopologySpecSchema()
+def parse_topology(topology: TopologySchema) -> Topology:
+    meta, spec = topology.metadata, topology.spec or TopologySpecSchema()
     return Topology(**identity_of(meta), levels=tuple(intern_text(each.node_label) for each in spec.levels or ()))
 
 

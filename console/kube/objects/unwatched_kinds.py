@@ -113,7 +113,7 @@ class PolicyPortSchema(ApiSchema):
 
 
 class PolicyPeerSchema(ApiSchema):
-    """A peer of a NetworkPolicy rule; only whether it means pods of the same namespace matters here."""
+    """A peer of a NetworkPolicy rule; all that is read of it is whether it means pods of the same namespace."""
 
     pod_selector: ServiceSelectorSchema | None = None
     namespace_selector: ServiceSelectorSchema | None = None
@@ -138,7 +138,7 @@ class NetworkPolicySchema(ObjectSchema):
 
 
 def read_object(body: bytes, type_: type[_T]) -> _T:
-    """Decode a response as that object or list. Raises Unreadable if it is something else."""
+    """The response decoded as an object or list of type `type_`. Raises Unreadable if it is something else."""
     try:
         return msgspec.json.decode(body, type=type_)
     except DECODING_ERRORS as error:

@@ -95,7 +95,7 @@ class Workload(NamespacedObject, frozen=True):
 
     @property
     def state(self) -> WorkloadState:
-        """The position in Kueue's life cycle, from the types and status of its conditions, not their reasons."""
+        """The Workload's position in Kueue's life cycle, by type and status of its conditions; reasons are not read."""
         if is_condition_true(self.conditions, "Finished"):
             return WorkloadState.FINISHED
         if not self.active:
@@ -129,7 +129,7 @@ class IndividualValuesSchema(ApiSchema):
 
 
 class LevelValuesSchema(ApiSchema):
-    """Values of one level over the domains of a slice."""
+    """The values of one topology level, for each domain of a slice."""
 
     universal: str | None = None
     individual: IndividualValuesSchema | None = None
@@ -141,7 +141,7 @@ class PodCountsSchema(ApiSchema):
 
 
 class SliceSchema(ApiSchema):
-    """A group of domains of a v1beta2 assignment, written compactly."""
+    """Several domains of a v1beta2 topology assignment in its compact form."""
 
     domain_count: int | None = None
     values_per_level: list[LevelValuesSchema] | None = None
@@ -154,7 +154,7 @@ class AssignmentDomainSchema(ApiSchema):
 
 
 class AssignmentSchema(ApiSchema):
-    """topologyAssignment: `domains` is v1beta1, `slices` is v1beta2."""
+    """The topologyAssignment of a pod set; `domains` is v1beta1, `slices` is v1beta2."""
 
     domains: list[AssignmentDomainSchema] | None = None
     slices: list[SliceSchema] | None = None
@@ -238,55 +238,57 @@ class WorkloadSchema(ObjectSchema):
 MAX_DOMAINS = 100_000  # of an assignment: a few bytes may speak of any number
 
 
-def _domain_values(item: LevelValuesSchema, count: int) -> list[str]:
-    if item.individual is None:
-        return [item.universal or ""] * count
-    prefix, suffix = item.individual.prefix or "", item.individual.suffix or ""
-    return [f"{prefix}{root}{suffix}" for root in item.individual.roots or ()]
+def _domain_values(level_values: LevelValuesSchema, count: int) -> list[str]:
+    if level_values.individual is None:
+        return [level_values.universal or ""] * count
+    prefix, suffix = level_values.individual.prefix or "", level_values.individual.suffix or ""
+    return [f"{prefix}{root}{suffix}" for root in level_values.individual.roots or ()]
 
 
-def _domains_of_slice(item: SliceSchema) -> list[TopologyDomain]:
-    count, counts = item.domain_count or 0, item.pod_counts or PodCountsSchema()
+def _domains_of_slice(slice_: SliceSchema) -> list[TopologyDomain]:
+    count, counts = slice_.domain_count or 0, slice_.pod_counts or PodCountsSchema()
     pods = counts.individual if counts.individual is not None else [counts.universal or 0] * count
-    columns = [_domain_values(each, count) for each in item.values_per_level or ()]
+    columns = [_domain_values(each, count) for each in slice_.values_per_level or ()]
     if len(pods) != count or any(len(column) != count for column in columns):
         raise Unreadable(f"A topology assignment speaks of {count} domains and lists another number.")
     rows = zip(*columns, strict=True) if columns else [()] * count
     return [TopologyDomain(tuple(map(intern_text, row)), number) for row, number in zip(rows, pods, strict=True)]
 
 
-def domains_of(item: AssignmentSchema | None) -> tuple[TopologyDomain, ...]:
-    if item is None:
+def domains_of(assignment: AssignmentSchema | None) -> tuple[TopologyDomain, ...]:
+    if assignment is None:
         return ()
-    count = sum(max(each.domain_count or 0, 0) for each in item.slices or ())
+    count = sum(max(each.domain_count or 0, 0) for each in assignment.slices or ())
     if count > MAX_DOMAINS:
         raise Unreadable(f"A topology assignment speaks of {count:,} domains, more than any cluster has.")
     written = [
-        TopologyDomain(tuple(map(intern_text, each.values or ())), each.count or 0) for each in item.domains or ()
+        TopologyDomain(tuple(map(intern_text, each.values or ())), each.count or 0) for each in assignment.domains or ()
     ]
-    return (*written, *(domain for each in item.slices or () for domain in _domains_of_slice(each)))
+    return (*written, *(domain for each in assignment.slices or () for domain in _domains_of_slice(each)))
 
 
-def _pod_set(item: PodSetSchema, given: PodSetAssignmentSchema) -> PodSet:
-    asked, placed = item.topology_request or TopologyRequestSchema(), given.topology_assignment
+def _pod_set(pod_set: PodSetSchema, assignment: PodSetAssignmentSchema) -> PodSet:
+    asked, placed = pod_set.topology_request or TopologyRequestSchema(), assignment.topology_assignment
     return PodSet(
-        name=intern_text(item.name),
-        count=1 if item.count is None else item.count,
-        requests=tuple(sorted(requests_of(item.template.spec if item.template else None).items())),
+        name=intern_text(pod_set.name),
+        count=1 if pod_set.count is None else pod_set.count,
+        requests=tuple(sorted(requests_of(pod_set.template.spec if pod_set.template else None).items())),
         required_topology=intern_text(asked.required),
         slices=(intern_text(asked.pod_set_slice_required_topology), asked.pod_set_slice_size or 1),
         group=intern_text(asked.pod_set_group_name),
-        flavors=tuple(sorted((given.flavors or {}).items())),
+        flavors=tuple(sorted((assignment.flavors or {}).items())),
         domains=domains_of(placed),
-        time_limit=item.template.spec.active_deadline_seconds if item.template and item.template.spec else None,
+        time_limit=pod_set.template.spec.active_deadline_seconds
+        if pod_set.template and pod_set.template.spec
+        else None,
     )
 
 
-def _check_state(item: CheckStateSchema) -> CheckState:
+def _check_state(check_state: CheckStateSchema) -> CheckState:
     return CheckState(
-        name=intern_text(item.name),
-        state=intern_text(item.state) or "Pending",
-        message=item.message or "",
+        name=intern_text(check_state.name),
+        state=intern_text(check_state.state) or "Pending",
+        message=check_state.message or "",
     )
 
 
@@ -297,11 +299,11 @@ def _eviction_counts(stats: SchedulingStatsSchema | None) -> tuple[tuple[str, in
     return tuple(counted.items())
 
 
-def parse_workload(item: WorkloadSchema) -> Workload:
+def parse_workload(workload: WorkloadSchema) -> Workload:
     meta, spec, status = (
-        item.metadata,
-        item.spec or WorkloadSpecSchema(),
-        item.status or WorkloadStatusSchema(),
+        workload.metadata,
+        workload.spec or WorkloadSpecSchema(),
+        workload.status or WorkloadStatusSchema(),
     )
     owner, admission = controller_of(meta), status.admission or AdmissionSchema()
     if owner.kind == "Pod" and not owner.controller:  # all pods of a group own it, which has its name

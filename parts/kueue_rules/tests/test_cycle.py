@@ -67,14 +67,14 @@ def test_own_quota_is_reclaimed_from_whoever_borrowed_last() -> None:
     for n, each in enumerate(guests):
         each.reserved = float(n)
     snapshot = Snapshot([queue("a", 16, "lab", reclaim="Any"), queue("b", 8, "lab")], flavors=[Flavor("a4")],
-                        holding=guests)  # fmt: skip
+                        holders=guests)  # fmt: skip
     (found,) = admission_cycle([workload("mine", "a", 1)], snapshot)
     assert (found.verdict, [each.workload.uid for each in found.targets]) == (CycleVerdict.PREEMPT, ["guest-2"])
     assert "Pending the preemption of 1 workload(s)" in found.message
 
 
 def test_missing_quota_and_missing_places_are_different_reasons() -> None:
-    snapshot = Snapshot([queue("a", 16)], flavors=[Flavor("a4")], holding=[workload("one", "a", 1, holds=True)])
+    snapshot = Snapshot([queue("a", 16)], flavors=[Flavor("a4")], holders=[workload("one", "a", 1, holds=True)])
     short, never = admission_cycle([workload("mine", "a", 2), workload("huge", "a", 3)], snapshot)
     assert (short.verdict, never.verdict) == (CycleVerdict.HOPELESS, CycleVerdict.HOPELESS)
     assert "insufficient unused quota for nvidia.com/gpu in flavor a4, 8 more needed" in short.message
@@ -163,7 +163,7 @@ def test_a_workload_that_is_no_longer_admitted_says_why_as_its_version_does(
     release: KueueRelease, reasons: list[str]
 ) -> None:
     states = ((True, False), (False, True), (False, False))
-    assert [unadmitted_words(release, reserved=reserved, ready=ready)[0] for reserved, ready in states] == reasons
+    assert [unadmitted_words(release, reserved=reserved, is_ready=ready)[0] for reserved, ready in states] == reasons
 
 
 def test_the_reason_of_a_wait_is_a_token_where_the_gate_is_on() -> None:
@@ -175,7 +175,7 @@ def test_the_reason_of_a_wait_is_a_token_where_the_gate_is_on() -> None:
     queues = [queue("full", 16, within="LowerPriority"), queue("small", 8), queue("stuck", 8), two]
     queues[2].namespaces = None
     held = [workload("low", "full", 2, holds=True), workload("busy", "two", 2, holds=True)]
-    snapshot = Snapshot(queues, flavors=[Flavor("a4")], holding=held, release=on)
+    snapshot = Snapshot(queues, flavors=[Flavor("a4")], holders=held, release=on)
     heads = [workload("high", "full", 1, 9), workload("huge", "small", 2), workload("stranger", "stuck", 1),
              workload("waits", "two", 1)]  # fmt: skip
     found = {each.workload.uid: each.reason(on) for each in admission_cycle(heads, snapshot)}
@@ -309,7 +309,7 @@ def test_one_without_victims_is_tried_again_once_another_reserved_quota_in_the_s
     for holder, hosts in ((small, "a"), (guest, "bcd")):
         holder.pod_sets[0].places = tuple(((host,), 1) for host in hosts)
     queues = [queue("owners", 16, "lab", reclaim="Any"), queue("guests", 16, "lab"), queue("alone", 8)]
-    snapshot = Snapshot(queues, flavors=[flavor], trees={"a4": tree}, holding=[small, guest])
+    snapshot = Snapshot(queues, flavors=[flavor], trees={"a4": tree}, holders=[small, guest])
     first, second = admission_cycle([workload("late", "guests", 1), workload("mine", "owners", 2)], snapshot)
     assert (first.workload.uid, first.verdict) == ("mine", CycleVerdict.PREEMPT)
     short = "insufficient unused quota for nvidia.com/gpu in flavor a4, 8 more needed"

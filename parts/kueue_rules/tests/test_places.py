@@ -188,7 +188,7 @@ def shared(*holding: SnapshotWorkload, gpus: int = 8) -> Snapshot:
     """Two flavors over the same two nodes, each with its own queue."""
     trees = {name: tree("b1/r1/x1=4 b1/r1/x2=4", name) for name in ("high", "dws")}
     queues = [queue(name, (name,), gpus, cohort="lab") for name in trees]
-    return Snapshot(queues, flavors=[each.flavor for each in trees.values()], trees=trees, holding=holding)
+    return Snapshot(queues, flavors=[each.flavor for each in trees.values()], trees=trees, holders=holding)
 
 
 def test_what_one_flavor_uses_of_a_node_another_lacks() -> None:
@@ -247,7 +247,7 @@ def late(*holding: SnapshotWorkload) -> Snapshot:
     """A queue whose nodes are provisioned once there is quota."""
     here = queue("dws", ("dws",), provisioned=frozenset({"dws"}))
     there = tree("b1/r1/x1=4 b1/r1/x2=4", "dws")
-    return Snapshot([here], flavors=[there.flavor], trees={"dws": there}, holding=holding)
+    return Snapshot([here], flavors=[there.flavor], trees={"dws": there}, holders=holding)
 
 
 def test_nodes_that_a_check_brings_are_chosen_in_the_second_pass() -> None:
@@ -278,7 +278,7 @@ def test_a_node_that_failed_is_replaced_or_the_quota_given_back(
     held.second_pass, held.failed_nodes = True, ("x9",)
     there = tree(rooms)
     there.add_usage(("x1",), {GPU: 1}, 2)  # of another
-    snapshot = Snapshot([queue("q")], flavors=[there.flavor], trees={"a4": there}, holding=[held])
+    snapshot = Snapshot([queue("q")], flavors=[there.flavor], trees={"a4": there}, holders=[held])
     (decision,) = admission_cycle([held], snapshot)
     assert decision.verdict is verdict
     if places:
@@ -292,7 +292,7 @@ def test_a_node_that_is_replaced_is_free_from_the_next_cycle_on(minor: int, node
     there = tree("b1/r1/x1=4 b1/r1/x2=4 b1/r1/x3=4")
     held = job("broken", "q", pods("main", 4, places="x1:4", required=HOSTNAME), flavor="a4")
     held.second_pass, held.failed_nodes = True, ("x1",)
-    snapshot = Snapshot([queue("q")], flavors=[there.flavor], trees={"a4": there}, holding=[held],
+    snapshot = Snapshot([queue("q")], flavors=[there.flavor], trees={"a4": there}, holders=[held],
                         release=KueueRelease(minor))  # fmt: skip
     decided = admission_cycle([held, job("new", "q", pods("main", 4, required=HOSTNAME))], snapshot)
     assert {each.workload.uid: each.choice.pod_sets[0].places[0][0][0] for each in decided} == nodes
@@ -307,7 +307,7 @@ def test_from_0_19_on_a_flavor_without_victims_is_worse_than_any_other(minor: in
     above = [CohortQuota("lab", "all"), CohortQuota("all", "", {("spot", GPU): FlavorQuota(4)})]
     high = job("high", "q", pods("main", 4), priority=9, flavor="a4")
     snapshot = Snapshot([own, queue("lender", gpus=4, cohort="lab")], above, [Flavor("a4"), Flavor("spot")],
-                        holding=[high], release=KueueRelease(minor))  # fmt: skip
+                        holders=[high], release=KueueRelease(minor))  # fmt: skip
     (decision,) = admission_cycle([job("low", "q", pods("main", 4))], snapshot)
     assert (decision.choice.pod_sets[0].flavors[GPU] if decision.verdict is CycleVerdict.ADMIT else "") == flavor
 
@@ -319,7 +319,7 @@ def test_what_a_queue_prefers_to_borrowing_or_to_victims(first: bool, flavor: st
     own.quotas = {("a4", GPU): FlavorQuota(4), ("spot", GPU): FlavorQuota(0)}
     lender = queue("lender", ("spot",), cohort="lab")
     low = job("low", "q", pods("main", 4), priority=-1, flavor="a4")
-    snapshot = Snapshot([own, lender], flavors=[Flavor("a4"), Flavor("spot")], holding=[low])
+    snapshot = Snapshot([own, lender], flavors=[Flavor("a4"), Flavor("spot")], holders=[low])
     (decision,) = admission_cycle([job("high", "q", pods("main", 4), priority=1)], snapshot)
     assert decision.choice.pod_sets[0].flavors == {GPU: flavor}
     assert bool(decision.targets) is first

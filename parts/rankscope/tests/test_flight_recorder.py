@@ -219,7 +219,7 @@ def test_of_ranks_that_gave_no_dump_those_that_wait_are_not_at_fault() -> None:
     assert (found.ranks, found.what.partition(" all_reduce")[0]) == (
         (8, 9, 10, 11), "gave no dump, and one or more did not enter",
     )  # fmt: skip
-    narrow = judge_dumps(gathered, waiting={8, 10, 11}, working={9})
+    narrow = judge_dumps(gathered, waiting_ranks={8, 10, 11}, working={9})
     assert narrow is not None
     assert (narrow.kind, narrow.ranks) == (Desync.NO_DUMP, (9,))
 

@@ -398,7 +398,7 @@ def test_about_what_it_costs_is_reported_only_where_that_is_known_to_a_third(
     facts: dict[str, Any], words: str, cost: float | None, most: float | None
 ) -> None:
     late = LateRank(9, "h", 1, 1, 0.35, 0.34, 0.36, slow=True, cause="GPU", timed=True, **facts)
-    assert describe_cost(late, short=True).startswith(f"rank 9 {words}")
+    assert describe_cost(late, is_short=True).startswith(f"rank 9 {words}")
     (rank,) = msgspec.json.decode(msgspec.json.encode(slow_report_to_json(SlowReport(late=(late,)))))["late"]
     assert rank["cost"] == cost
     assert rank["cost_at_most"] == (most and pytest.approx(most))

@@ -20,7 +20,7 @@ def set_workload_condition(workload: Object, kind: str, status: bool, reason: st
 
 
 def reserve_quota(
-    workload: Object, admission: Object, required: frozenset[str], now: float, release: KueueRelease
+    workload: Object, admission: Object, required_checks: frozenset[str], now: float, release: KueueRelease
 ) -> None:
     """Reserve quota; the Workload is admitted if it needs no checks or all are ready."""
     workload.setdefault("status", {})["admission"] = admission
@@ -32,7 +32,7 @@ def reserve_quota(
         before = find_condition(workload, kind)
         if before is not None and before["status"] == "True":
             set_workload_condition(workload, kind, False, "QuotaReserved", f"Previously: {before['message']}", now)
-    if required <= {each.name for each in admission_checks(workload)}:
+    if required_checks <= {each.name for each in admission_checks(workload)}:
         sync_admitted(workload, now, release)
 
 
@@ -50,14 +50,16 @@ def sync_admitted(workload: Object, now: float, release: KueueRelease) -> None:
     past = status.get("accumulatedPastExecutionTimeSeconds", 0)
     if since is not None:
         status["accumulatedPastExecutionTimeSeconds"] = past + int(now - parse_timestamp(since["lastTransitionTime"]))
-    set_workload_condition(workload, "Admitted", False, *unadmitted_words(release, reserved=reserved, ready=ready), now)
+    set_workload_condition(
+        workload, "Admitted", False, *unadmitted_words(release, reserved=reserved, is_ready=ready), now
+    )
 
 
-def sync_checks(workload: Object, required: frozenset[str], now: float) -> None:
-    """Set the list of checks that a Workload (a draft) needs; new ones are pending."""
+def sync_checks(workload: Object, required_checks: frozenset[str], now: float) -> None:
+    """Set the admission checks that a Workload (a draft) needs; new ones are pending."""
     status = workload.setdefault("status", {})
-    kept = [each for each in status.get("admissionChecks") or () if each["name"] in required]
-    missing = required - {each["name"] for each in kept}
+    kept = [each for each in status.get("admissionChecks") or () if each["name"] in required_checks]
+    missing = required_checks - {each["name"] for each in kept}
     fresh: Object = {"state": "Pending", "message": "", "lastTransitionTime": format_timestamp(now)}
     found = sorted([*kept, *({"name": name, **fresh} for name in missing)], key=lambda each: str(each["name"]))
     if found:
@@ -129,7 +131,7 @@ def mark_evicted(workload: Object, reason: str, message: str, now: float, *, cau
 
 
 def set_requeued(workload: Object, reason: str, message: str, status: bool, now: float) -> None:
-    """Set whether a Workload is back in its queue."""
+    """Set the Requeued condition, whether a Workload is back in its queue."""
     set_workload_condition(workload, "Requeued", status, reason, message, now)
 
 

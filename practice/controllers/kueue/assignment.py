@@ -10,7 +10,7 @@ from practice.controllers.objects import Object
 
 
 def encode_assignment(levels: Sequence[str], places: Sequence[Place]) -> Object:
-    """Return domains as one slice."""
+    """Return a topologyAssignment (v1beta2) that has all domains in one slice."""
     counts = [pods for _, pods in places]
     columns = list(zip(*(values for values, _ in places), strict=True))
     same = len(set(counts)) == 1
@@ -23,7 +23,7 @@ def encode_assignment(levels: Sequence[str], places: Sequence[Place]) -> Object:
 
 
 def decode_domains(assignment: Object) -> Iterator[Place]:
-    """Yield the domains of an assignment."""
+    """Yield the domains of a topologyAssignment: (values by level, number of pods)."""
     for one in assignment.get("slices") or ():
         counts = one["podCounts"]
         for at in range(one["domainCount"]):
@@ -31,11 +31,11 @@ def decode_domains(assignment: Object) -> Iterator[Place]:
             yield values, counts["universal"] if "universal" in counts else counts["individual"][at]
 
 
-def _level_value(level: Object, at: int) -> str:
+def _level_value(level: Object, index: int) -> str:
     if "universal" in level:
         return str(level["universal"])
     parts = level["individual"]
-    return f"{parts.get('prefix', '')}{parts['roots'][at]}{parts.get('suffix', '')}"
+    return f"{parts.get('prefix', '')}{parts['roots'][index]}{parts.get('suffix', '')}"
 
 
 def _encode_level(values: Sequence[str]) -> Object:

@@ -49,7 +49,7 @@ _WIDE = (CLUSTERQUEUES, LOCALQUEUES, RESOURCEFLAVORS, TOPOLOGIES, COHORTS, NAMES
 
 
 class AdmissionController(Controller):
-    """Runs the library of Kueue's rules and records its decisions."""
+    """Runs admission cycles by the library of Kueue's rules, and records their decisions."""
 
     source = "kueue-admission"
 
@@ -59,21 +59,21 @@ class AdmissionController(Controller):
         self.storage.subscribe(self._on_event)
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow nothing by key: one cycle handles everything."""
+        """Return no keys for any kind: one cycle handles everything."""
         return {}
 
     def reconcile(self, key: Key) -> None:
         heads = self.queues.heads()
         if not heads:
             return
-        snapshot = read_snapshot(self.storage, places=True)
+        snapshot = read_snapshot(self.storage, with_topology=True)
         decisions = admission_cycle(heads, snapshot)
         moved = [self._apply_decision(each, snapshot) for each in decisions]
         for each in decisions:
             if each.verdict is CycleVerdict.SKIP and not each.workload.second_pass:
                 self._record_reason(each)
                 if not any(moved):  # trying again at once would find the same
-                    self._set_aside(each, hopeless=False)
+                    self._set_aside(each, is_hopeless=False)
         self.requeue(_ANY_KEY)
 
     def _on_event(self, event: Event) -> None:
@@ -115,7 +115,7 @@ class AdmissionController(Controller):
             case CycleVerdict.WAIT | CycleVerdict.HOPELESS:
                 self._record_reason(decision)
                 if not again:
-                    self._set_aside(decision, hopeless=decision.verdict is CycleVerdict.HOPELESS and not left)
+                    self._set_aside(decision, is_hopeless=decision.verdict is CycleVerdict.HOPELESS and not left)
         return False
 
     def _evict_or_wait_without_nodes(self, decision: Decision) -> bool:
@@ -123,7 +123,7 @@ class AdmissionController(Controller):
         workload = decision.workload
         obj = self.storage.get(WORKLOADS, *workload.key)
         if decision.verdict is not CycleVerdict.EVICT:
-            self.queues.set_aside(obj, workload.cluster_queue, strict=False, hopeless=False)
+            self.queues.set_aside(obj, workload.cluster_queue, is_strict=False, is_hopeless=False)
             return False
         now, text = self.clock.now(), decision.message
         self.storage.modify_status(
@@ -170,9 +170,9 @@ class AdmissionController(Controller):
             f"preemptor path: {paths[0]}; preemptee path: {paths[1]}"
         )
 
-        def change(draft: Object) -> None:
-            status.set_workload_condition(draft, "Preempted", True, target.reason, text, now)
-            status.mark_evicted(draft, "Preempted", text, now)
+        def change(obj: Object) -> None:
+            status.set_workload_condition(obj, "Preempted", True, target.reason, text, now)
+            status.mark_evicted(obj, "Preempted", text, now)
 
         self.storage.modify_status(WORKLOADS, *victim.key, change)
         priorities = (
@@ -184,19 +184,19 @@ class AdmissionController(Controller):
         message = f"Preempted workload {'/'.join(victim.key)} (UID: {victim.uid}) in ClusterQueue "
         self.record_event(preempting, "PreemptedWorkload", f"{message}{victim.cluster_queue}{priorities}")
 
-    def _set_aside(self, decision: Decision, *, hopeless: bool) -> None:
+    def _set_aside(self, decision: Decision, *, is_hopeless: bool) -> None:
         name = decision.workload.cluster_queue
         strict = self.storage.get(CLUSTERQUEUES, "", name)["spec"].get("queueingStrategy") == "StrictFIFO"
         obj = self.storage.get(WORKLOADS, *decision.workload.key)
-        self.queues.set_aside(obj, name, strict=strict, hopeless=hopeless)
+        self.queues.set_aside(obj, name, is_strict=strict, is_hopeless=is_hopeless)
 
     def _record_reason(self, decision: Decision) -> None:
-        """Record why a Workload waits."""
+        """Record in its status why a Workload waits."""
         now, release = self.clock.now(), read_release(self.storage)
 
-        def change(draft: Object) -> None:
-            status.release_quota(draft, decision.reason(release), decision.message, now, release)
-            status.record_requests(draft, decision.workload)
+        def change(obj: Object) -> None:
+            status.release_quota(obj, decision.reason(release), decision.message, now, release)
+            status.record_requests(obj, decision.workload)
 
         obj = self.storage.modify_status(WORKLOADS, *decision.workload.key, change)
         self.record_event(obj, "Pending", decision.message, "Warning")

@@ -46,7 +46,7 @@ def read_workload(obj: Object, cluster_queue: str = "", *, layers: bool = False)
 
 
 def needs_second_pass(obj: Object) -> bool:
-    """Whether a Workload with quota is tried again for nodes: its checks are ready only now, or a node of it failed."""
+    """Whether a Workload with quota must be tried again for nodes: its checks have become ready, or a node failed."""
     if not has_quota(obj) or any(is_true(obj, each) for each in ("Finished", "Evicted")):
         return False
     status = obj["status"]
@@ -67,7 +67,7 @@ def lacks_places(obj: Object) -> bool:
 
 
 def why_not_tried(obj: Object, ranges: Iterable[Object]) -> str:
-    """Why Kueue does not try a Workload, by its own limits and by LimitRanges of its namespace; empty: nothing."""
+    """Why Kueue does not try a Workload: its own limits or the namespace's LimitRanges; empty if it does."""
     most: Amounts = {}
     least: Amounts = {}
     for limit in (each for one in ranges for each in one["spec"].get("limits") or () if each["type"] == "Container"):
@@ -90,7 +90,7 @@ def why_not_tried(obj: Object, ranges: Iterable[Object]) -> str:
 
 
 def _iter_containers(obj: Object) -> Iterator[tuple[str, Object]]:
-    """The containers of a Workload, and how Kueue begins a message on each."""
+    """Yield (text by which Kueue begins a message on it, container) of a Workload's pod sets."""
     for number, pod_set in enumerate(obj["spec"]["podSets"]):
         for kind in ("initContainers", "containers"):
             for at, container in enumerate(pod_set["template"]["spec"].get(kind) or ()):
@@ -98,7 +98,7 @@ def _iter_containers(obj: Object) -> Iterator[tuple[str, Object]]:
 
 
 def _above(amounts: Amounts, bounds: Amounts) -> list[str]:
-    """The names of resources whose use is above the quota, as one text."""
+    """The names, in one text, of the resources of which `amounts` are more than `bounds`."""
     found = [name for name, value in sorted(amounts.items()) if value > bounds.get(name, value)]
     return [json.dumps(found)] if found else []
 
@@ -137,7 +137,7 @@ def _pod_sets(obj: Object, admission: Object | None, *, layers: bool) -> list[Sn
 
 
 def read_pod_set(pod_set: Object, *, layers: bool = False) -> SnapshotPodSet:
-    """A pod set as it is asked for, with what all its pods request."""
+    """A pod set with the requests of all its pods in sum."""
     spec = pod_set["template"]["spec"]
     single = pod_requests(spec)
     affinity = spec.get("affinity") or {}
@@ -181,16 +181,16 @@ def _node_affinity_terms(affinity: Object) -> tuple[tuple[Requirement, ...], ...
     )
 
 
-def parse_requirements(listed: Iterable[Object]) -> tuple[Requirement, ...]:
-    return tuple(Requirement(each["key"], each["operator"], tuple(each.get("values") or ())) for each in listed)
+def parse_requirements(expressions: Iterable[Object]) -> tuple[Requirement, ...]:
+    return tuple(Requirement(each["key"], each["operator"], tuple(each.get("values") or ())) for each in expressions)
 
 
-def parse_tolerations(listed: Iterable[Object] | None) -> tuple[Toleration, ...]:
+def parse_tolerations(expressions: Iterable[Object] | None) -> tuple[Toleration, ...]:
     return tuple(
         Toleration(
             each.get("key") or "", each.get("operator") or "Equal", each.get("value") or "", each.get("effect") or ""
         )
-        for each in listed or ()
+        for each in expressions or ()
     )
 
 
@@ -214,7 +214,7 @@ def is_active(obj: Object) -> bool:
 
 
 def _queue_time(obj: Object) -> str:
-    """Return the time by which a Workload is ordered: its creation, or its eviction to the back of the queue."""
+    """Return the time by which Kueue sorts a Workload: its creation, or the eviction that put it back."""
     evicted = find_condition(obj, "Evicted")
     if evicted is not None and evicted["status"] == "True" and evicted["reason"] in BACK_OF_QUEUE:
         return str(evicted["lastTransitionTime"])

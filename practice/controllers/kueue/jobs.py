@@ -114,15 +114,15 @@ class ManagedJobs(Controller):
         now, reason, text = self.clock.now(), evicted["reason"], evicted["message"]
         release = read_release(self.storage)
 
-        def change(draft: Object) -> None:
+        def change(obj: Object) -> None:
             back = reason in ("Preempted", "NodeFailures")
-            status.set_requeued(draft, reason, text, back, now)
-            status.release_quota(draft, "Pending", text, now, release)
+            status.set_requeued(obj, reason, text, back, now)
+            status.release_quota(obj, "Pending", text, now, release)
 
         self.storage.modify_status(WORKLOADS, *key_of(workload), change)
 
     def _ensure_one_workload(self, job: Object) -> Object | None:
-        """Return the Workload that matches the job; others are updated or deleted."""
+        """Return the Workload that matches the job, None if there is none; update or delete all others."""
         found = controlled_by(self.storage.list(WORKLOADS, job["metadata"]["namespace"]), job)
         matching = [item for item in found if workload_matches_job(item, job)]
         rest = [item for item in found if item not in matching[:1]]
@@ -164,12 +164,12 @@ class ManagedJobs(Controller):
     def _start_job(self, job: Object, workload: Object) -> None:
         info, counts = admission_additions(workload, self.storage), assigned_counts(workload)
 
-        def change(draft: Object) -> None:
-            draft["spec"]["suspend"] = False
-            for (name, template, _, _), add in zip(list(iter_templates(draft)), info, strict=True):
+        def change(obj: Object) -> None:
+            obj["spec"]["suspend"] = False
+            for (name, template, _, _), add in zip(list(iter_templates(obj)), info, strict=True):
                 add_to_template(template, add)
-                if allows_partial_admission(draft):
-                    draft["spec"]["parallelism"] = counts[name]
+                if allows_partial_admission(obj):
+                    obj["spec"]["parallelism"] = counts[name]
 
         self.storage.modify(self.resource, *key_of(job), change)
         name = workload["status"]["admission"]["clusterQueue"]
@@ -179,15 +179,13 @@ class ManagedJobs(Controller):
         if job["spec"].get("suspend"):
             return
 
-        def change(draft: Object) -> None:
-            draft["spec"]["suspend"] = True
+        def change(obj: Object) -> None:
+            obj["spec"]["suspend"] = True
             if workload is not None:
-                for (_, template, _, _), pod_set in zip(
-                    iter_templates(draft), workload["spec"]["podSets"], strict=False
-                ):
+                for (_, template, _, _), pod_set in zip(iter_templates(obj), workload["spec"]["podSets"], strict=False):
                     remove_from_template(template, pod_set)
-                    if allows_partial_admission(draft):
-                        draft["spec"]["parallelism"] = pod_set["count"]
+                    if allows_partial_admission(obj):
+                        obj["spec"]["parallelism"] = pod_set["count"]
 
         if self.resource is JOBS:
             # the real one suspends first, and touches the template only when the start time is gone

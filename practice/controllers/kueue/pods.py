@@ -89,7 +89,7 @@ class ManagedPods(Controller):
                 self.storage.modify(PODS, *key_of(pod), lambda draft: drop_finalizer(draft, MANAGED))
 
     def _create_workload(self, members: list[Object]) -> None:
-        """Once all of a group are there."""
+        """Create the Workload of a group once all of its pods exist."""
         alive = [pod for pod in members if not is_being_deleted(pod) and pod["status"].get("phase") not in _ENDED]
         if not alive or len(alive) < int(annotations_of(alive[0]).get(GROUP_COUNT, 1)):
             return
@@ -152,23 +152,23 @@ class ManagedPods(Controller):
                 self.record_event(pod, "Started", f"Admitted by clusterQueue {queue}")
 
     def _remove_gates(self, pod: Object, info: Object) -> None:
-        """Remove Kueue's gates from a pod; that of the topology comes back where the topology places it."""
+        """Remove Kueue's gates from a pod; the topology's gate stays if the topology places the pod."""
 
-        def change(draft: Object) -> None:
-            gates = [gate for gate in draft["spec"].pop("schedulingGates") if gate["name"] not in (GATE, TOPOLOGY_GATE)]
+        def change(obj: Object) -> None:
+            gates = [gate for gate in obj["spec"].pop("schedulingGates") if gate["name"] not in (GATE, TOPOLOGY_GATE)]
             if gates:
-                draft["spec"]["schedulingGates"] = gates
-            add_to_template(draft, info)
+                obj["spec"]["schedulingGates"] = gates
+            add_to_template(obj, info)
 
         self.storage.modify(PODS, *key_of(pod), change)
 
     def _release_quota(self, workload: Object, evicted: Object) -> None:
         now, release = self.clock.now(), read_release(self.storage)
 
-        def change(draft: Object) -> None:
+        def change(obj: Object) -> None:
             back = evicted["reason"] in ("Preempted", "NodeFailures")
-            status.set_requeued(draft, evicted["reason"], evicted["message"], back, now)
-            status.release_quota(draft, "Pending", evicted["message"], now, release)
+            status.set_requeued(obj, evicted["reason"], evicted["message"], back, now)
+            status.release_quota(obj, "Pending", evicted["message"], now, release)
 
         self.storage.modify_status(WORKLOADS, *key_of(workload), change)
 

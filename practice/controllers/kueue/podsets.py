@@ -45,12 +45,7 @@ def build_workload(job: Object, storage: Storage) -> Object:
     if allows_partial_admission(job):
         pod_sets[0]["minCount"] = int(annotations_of(job)[label_names.MIN_PARALLELISM])
     priority, class_ref = _priority_of(job, pod_sets, storage)
-    spec: Object = {
-        "active": True,
-        "podSets": pod_sets,
-        "priority": priority,
-        "queueName": queue_name(job),
-    }
+    spec: Object = {"active": True, "podSets": pod_sets, "priority": priority, "queueName": queue_name(job)}
     if class_ref:
         spec["priorityClassRef"] = class_ref
     if label_names.MAX_EXECUTION in labels_of(job):
@@ -99,7 +94,7 @@ def allows_partial_admission(job: Object) -> bool:
 
 
 def assigned_counts(workload: Object) -> dict[str, int]:
-    """Admitted pod counts of pod sets with partial admission."""
+    """Return by pod set the admitted number of pods, where admission was partial."""
     admission = workload.get("status", {}).get("admission") or {}
     reducible = {item["name"] for item in workload["spec"]["podSets"] if "minCount" in item}
     listed = admission.get("podSetAssignments") or ()
@@ -155,7 +150,7 @@ def add_to_template(template: Object, info: Object) -> None:
 
 
 def remove_from_template(template: Object, pod_set: Object) -> None:
-    """Remove from a pod template (a draft) what admission had added, by means of the Workload."""
+    """Remove from a pod template (a draft) what admission added, as its Workload's pod set tells."""
     original = pod_set["template"]
     before, meta = original.get("metadata") or {}, template.setdefault("metadata", {})
     for name in ("labels", "annotations"):
@@ -164,11 +159,11 @@ def remove_from_template(template: Object, pod_set: Object) -> None:
         _set_or_remove(template["spec"], name, original["spec"].get(name))
 
 
-def _set_or_remove(place: Object, name: str, value: object) -> None:
+def _set_or_remove(parent: Object, name: str, value: object) -> None:
     if value:
-        place[name] = copy.deepcopy(value)
+        parent[name] = copy.deepcopy(value)
     else:
-        place.pop(name, None)
+        parent.pop(name, None)
 
 
 def _pod_count(spec: Object) -> int:

@@ -20,7 +20,7 @@ from practice.objects.storage import Storage
 
 
 class WaitingQueues:
-    """The waiting Workloads; those tried in vain are set aside until something changes."""
+    """The queues of waiting Workloads; those tried in vain are set aside until something changes."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self._storage = storage
@@ -74,13 +74,13 @@ class WaitingQueues:
             head.namespace_labels = labels_of(namespace) if namespace is not None else {}
         return found
 
-    def set_aside(self, obj: Object, name: str, *, strict: bool, hopeless: bool) -> None:
+    def set_aside(self, obj: Object, name: str, *, is_strict: bool, is_hopeless: bool) -> None:
         """Set aside a Workload that was tried in vain."""
-        if strict:
+        if is_strict:
             self._blocked.add(name)
             return
         self._set_aside_keys[key_of(obj)] = _retry_key(obj)
-        if hopeless:
+        if is_hopeless:
             self._hopeless.setdefault(name, set()).add(read_workload(obj, name).shape())
 
     def hold_head(self, key: Key, name: str) -> None:
@@ -92,10 +92,10 @@ class WaitingQueues:
         """Try the head of a ClusterQueue again after something new joined."""
         self._blocked.discard(name)
 
-    def _first_to_try(self, waiting: list[Object], name: str) -> SnapshotWorkload | None:
-        """Return the first Workload worth trying."""
+    def _first_to_try(self, waiting_workloads: list[Object], name: str) -> SnapshotWorkload | None:
+        """Return the first of these Workloads that is not set aside; None if all are."""
         hopeless, layers = self._hopeless.get(name, set()), gate(self._storage, "TASMultiLayerTopology", default=False)
-        for obj in waiting:
+        for obj in waiting_workloads:
             if self._set_aside_keys.get(key_of(obj)) == _retry_key(obj):
                 continue
             found = read_workload(obj, name, layers=layers)

@@ -46,8 +46,8 @@ DELAYING = {"kueue.x-k8s.io/provisioning-request", "kueue.x-k8s.io/multikueue"}
 _GATES = ("PartialAdmission", "TASRecomputeAssignmentWithinSchedulingCycle", "TASFailedNodeReplacementFailFast")
 
 
-def read_snapshot(storage: Storage, *, places: bool) -> Snapshot:
-    """All queues and the holders of their quota; with `places` also nodes of flavors with a topology."""
+def read_snapshot(storage: Storage, *, with_topology: bool) -> Snapshot:
+    """A snapshot of all queues and the holders of their quota; with `with_topology` also of the nodes."""
     flavors = [flavor_of(obj) for obj in storage.list(RESOURCEFLAVORS)]
     cohorts = [
         CohortQuota(obj["metadata"]["name"], obj["spec"].get("parentName") or "", _quotas(obj), _fair_weight(obj))
@@ -59,7 +59,7 @@ def read_snapshot(storage: Storage, *, places: bool) -> Snapshot:
         for obj in storage.list(WORKLOADS)
         if has_quota(obj) and not is_true(obj, "Finished")
     )
-    trees = _topology_trees(storage, flavors) if places else {}
+    trees = _topology_trees(storage, flavors) if with_topology else {}
     late = {
         obj["metadata"]["name"]
         for obj in storage.list(ADMISSIONCHECKS)
@@ -70,14 +70,14 @@ def read_snapshot(storage: Storage, *, places: bool) -> Snapshot:
 
 
 def _kueue_configuration(storage: Storage) -> Object:
-    """Kueue's configuration; changes take effect at once."""
+    """Kueue's configuration as it is now; a change takes effect at once."""
     found = storage.find(CONFIGMAPS, "kueue-system", "kueue-manager-config") or {}
     text = (found.get("data") or {}).get("controller_manager_config.yaml")
     return yaml.safe_load(text) or {} if text else {}
 
 
 def _fair_sharing(storage: Storage) -> tuple[str, ...]:
-    """The preemption strategies, if fair sharing is on."""
+    """The preemption strategies of fair sharing; empty if that is off."""
     fair = _kueue_configuration(storage).get("fairSharing")
     if fair is None or not fair.get("enable", True):  # v1beta1 has `enable`
         return ()
@@ -105,7 +105,7 @@ def _fair_weight(obj: Object) -> float:
 
 
 def read_queue(obj: Object, late: Collection[str] = ()) -> QueueNode:
-    """A ClusterQueue with its rules; `late`: the checks by which nodes come after the quota."""
+    """A ClusterQueue with its rules; `late` names the checks after whose success nodes are assigned."""
     spec = obj["spec"]
     flavors = {each["name"] for group in spec.get("resourceGroups") or () for each in group["flavors"]}
     strategy = (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()

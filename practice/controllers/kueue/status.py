@@ -33,19 +33,19 @@ _ALL: Key = ("", "queues")
 
 
 class QueueStatus(Controller):
-    """Recounts everything whenever a Workload or a queue changes."""
+    """Writes the status of all queues anew whenever a Workload or a queue changes."""
 
     def __init__(self, plane: ControlPlane, queues: WaitingQueues) -> None:
         super().__init__(plane)
         self._queues = queues
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow Workloads, queues, and the objects that queues refer to."""
+        """Return one common key for Workloads, queues, and the objects that queues refer to."""
         followed = (WORKLOADS, CLUSTERQUEUES, LOCALQUEUES, RESOURCEFLAVORS, TOPOLOGIES, ADMISSIONCHECKS)
         return {resource: lambda _: [_ALL] for resource in followed}
 
     def reconcile(self, key: Key) -> None:
-        snapshot = read_snapshot(self.storage, places=False)
+        snapshot = read_snapshot(self.storage, with_topology=False)
         for name, node in snapshot.queues.items():
             obj = self.storage.get(CLUSTERQUEUES, "", name)
             holding = [(self.storage.get(WORKLOADS, *each.key), each) for each in node.workloads.values()]
@@ -60,32 +60,32 @@ class QueueStatus(Controller):
                 self._local_queue(queue, None, [], [])
 
     def _cluster_queue(
-        self, queue: Object, used: Quantities, holding: list[_Holder], waiting: int, share: int | None
+        self, queue: Object, used: Quantities, holders: list[_Holder], waiting_count: int, share: int | None
     ) -> None:
-        admitted = [item for item in holding if is_true(item[0], "Admitted")]
+        admitted = [item for item in holders if is_true(item[0], "Admitted")]
         active, reason, text = self._active_condition(queue)
         now = self.clock.now()
 
-        def change(draft: Object) -> None:
-            status = draft.setdefault("status", {})
-            status["flavorsReservation"] = _format_usage(queue, used, borrowed=True)
-            status["flavorsUsage"] = _format_usage(queue, _total_usage(admitted), borrowed=True)
-            status["pendingWorkloads"] = waiting
-            status["reservingWorkloads"] = len(holding)
+        def change(obj: Object) -> None:
+            status = obj.setdefault("status", {})
+            status["flavorsReservation"] = _format_usage(queue, used, is_borrowed=True)
+            status["flavorsUsage"] = _format_usage(queue, _total_usage(admitted), is_borrowed=True)
+            status["pendingWorkloads"] = waiting_count
+            status["reservingWorkloads"] = len(holders)
             status["admittedWorkloads"] = len(admitted)
             status.pop("fairSharing", None)
             if share is not None:
                 status["fairSharing"] = {"weightedShare": share}
-            generation = draft["metadata"].get("generation")
-            set_condition(draft, "Active", active, reason, text, now, generation=generation)
+            generation = obj["metadata"].get("generation")
+            set_condition(obj, "Active", active, reason, text, now, generation=generation)
 
         self.storage.modify_status(CLUSTERQUEUES, *key_of(queue), change)
 
     def _local_queue(
-        self, queue: Object, cluster: Object | None, holding: list[_Holder], waiting: list[Object]
+        self, queue: Object, cluster: Object | None, holders: list[_Holder], waiting_workloads: list[Object]
     ) -> None:
         namespace, name = key_of(queue)
-        mine = [item for item in holding if _is_in_local_queue(item[0], namespace, name)]
+        mine = [item for item in holders if _is_in_local_queue(item[0], namespace, name)]
         admitted = [item for item in mine if is_true(item[0], "Admitted")]
         stopped = queue["spec"].get("stopPolicy", "None") != "None"
         now = self.clock.now()
@@ -97,17 +97,17 @@ class QueueStatus(Controller):
         elif not is_true(self.storage.get(CLUSTERQUEUES, *key_of(cluster)), "Active"):
             active, reason, text = False, "ClusterQueueIsInactive", "Can't submit new workloads to clusterQueue"
 
-        def change(draft: Object) -> None:
-            status = draft.setdefault("status", {})
+        def change(obj: Object) -> None:
+            status = obj.setdefault("status", {})
             status["pendingWorkloads"] = (
-                0 if stopped else sum(_is_in_local_queue(item, namespace, name) for item in waiting)
+                0 if stopped else sum(_is_in_local_queue(item, namespace, name) for item in waiting_workloads)
             )
             status["reservingWorkloads"] = len(mine)
             status["admittedWorkloads"] = len(admitted)
-            status["flavorsReservation"] = _format_usage(cluster, _total_usage(mine), borrowed=False)
-            status["flavorsUsage"] = _format_usage(cluster, _total_usage(admitted), borrowed=False)
-            generation = draft["metadata"].get("generation")
-            set_condition(draft, "Active", active, reason, text, now, generation=generation)
+            status["flavorsReservation"] = _format_usage(cluster, _total_usage(mine), is_borrowed=False)
+            status["flavorsUsage"] = _format_usage(cluster, _total_usage(admitted), is_borrowed=False)
+            generation = obj["metadata"].get("generation")
+            set_condition(obj, "Active", active, reason, text, now, generation=generation)
 
         self.storage.modify_status(LOCALQUEUES, namespace, name, change)
 
@@ -147,15 +147,15 @@ def _is_in_local_queue(workload: Object, namespace: str, queue: str) -> bool:
     return key_of(workload)[0] == namespace and local_queue_of(workload) == queue
 
 
-def _total_usage(holding: list[_Holder]) -> Quantities:
+def _total_usage(holders: list[_Holder]) -> Quantities:
     total: Quantities = {}
-    for _, workload in holding:
+    for _, workload in holders:
         for at, value in workload.usage().items():
             total[at] = total.get(at, 0) + value
     return total
 
 
-def _format_usage(queue: Object | None, used: Quantities, *, borrowed: bool) -> list[Object]:
+def _format_usage(queue: Object | None, used: Quantities, *, is_borrowed: bool) -> list[Object]:
     found = []
     for group in (queue["spec"].get("resourceGroups") or ()) if queue is not None else ():
         for flavor in group["flavors"]:
@@ -164,7 +164,7 @@ def _format_usage(queue: Object | None, used: Quantities, *, borrowed: bool) -> 
             for name in sorted(group["coveredResources"]):
                 total = used.get((flavor["name"], name), 0)
                 row = {"name": name, "total": format_quantity(total)}
-                if borrowed:
+                if is_borrowed:
                     above = (
                         total - parse_milli(str(nominal.get(name, 0)))
                         if queue and queue["spec"].get("cohortName")

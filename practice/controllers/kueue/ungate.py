@@ -16,7 +16,7 @@ class TopologyUngater(Controller):
     """Removes the topology gate from pods and sets the node selector of their domain."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow gated pods and their Workloads."""
+        """Return the Workloads to reconcile when an object changes: admitted ones, and those of gated pods."""
         return {WORKLOADS: lambda obj: [key_of(obj)] if is_true(obj, "Admitted") else [], PODS: self._workload_of_pod}
 
     def _workload_of_pod(self, pod: Object) -> list[Key]:
@@ -60,8 +60,8 @@ class TopologyUngater(Controller):
             self._assign_pod(pod, levels, values)
 
     def _assign_pod(self, pod: Object, levels: list[str], values: tuple[str, ...]) -> None:
-        def change(draft: Object) -> None:
-            spec = draft["spec"]
+        def change(obj: Object) -> None:
+            spec = obj["spec"]
             gates = [gate for gate in spec.get("schedulingGates") or () if gate["name"] != label_names.TOPOLOGY_GATE]
             spec.pop("schedulingGates", None)
             if gates:

@@ -22,7 +22,7 @@ class WorkloadController(Controller):
     source = "kueue-workload-controller"
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow Workloads and the queues they are in."""
+        """Return the Workloads to reconcile when one of them or one of their queues changes."""
         return {
             WORKLOADS: lambda obj: [key_of(obj)],
             LOCALQUEUES: self._workloads_in_queue,
@@ -64,7 +64,7 @@ class WorkloadController(Controller):
     def _evict_deactivated(self, workload: Object) -> None:
         if is_true(workload, "Evicted") or not has_quota(workload):
             if not is_true(workload, "Evicted"):
-                self._evict(workload, "Deactivated", "The workload is deactivated", quiet=True)
+                self._evict(workload, "Deactivated", "The workload is deactivated", is_quiet=True)
             return
         target = find_condition(workload, "DeactivationTarget")
         text, cause = "The workload is deactivated", ""
@@ -73,7 +73,7 @@ class WorkloadController(Controller):
         self._evict(workload, "Deactivated", text, cause=cause)
 
     def _waits_for_retry(self, workload: Object) -> bool:
-        """Whether a check or an eviction set a time to wait for, until which quota is kept."""
+        """Whether a Workload keeps its quota until a time that a check or an eviction has set."""
         again, before, now = status.next_check_retry_at(workload), status.requeue_at(workload), self.clock.now()
         if again > max(now, before):
             moment = {"requeueAt": format_timestamp(again)}
@@ -101,15 +101,15 @@ class WorkloadController(Controller):
             return False
         now = self.clock.now()
 
-        def change(draft: Object) -> None:
-            draft["status"].get("requeueState", {}).pop("requeueAt", None)
-            status.set_requeued(draft, reason, text, True, now)
+        def change(obj: Object) -> None:
+            obj["status"].get("requeueState", {}).pop("requeueAt", None)
+            status.set_requeued(obj, reason, text, True, now)
 
         self._modify_status(workload, change)
         return True
 
     def _sync_checks(self, workload: Object) -> bool:
-        """Update the checks of its queue, and admit it when all are ready; return whether anything changed."""
+        """Set the checks that the queue requires, and admit if all are ready; return whether anything changed."""
         _, cluster = self._find_queues(workload)
         if cluster is None:
             return False
@@ -151,7 +151,7 @@ class WorkloadController(Controller):
         return True
 
     def _check_queues(self, workload: Object) -> None:
-        """Evict if a queue is drained."""
+        """Evict a Workload if one of its queues is being drained."""
         if is_true(workload, "Evicted"):
             return
         for queue, kind in zip(self._find_queues(workload), ("LocalQueue", "ClusterQueue"), strict=True):
@@ -193,18 +193,18 @@ class WorkloadController(Controller):
             reason = reason if release.observability else "Inadmissible"
             self._modify_status(workload, lambda draft: status.release_quota(draft, reason, text, now, release))
 
-    def _evict(self, workload: Object, reason: str, text: str, *, cause: str = "", quiet: bool = False) -> None:
+    def _evict(self, workload: Object, reason: str, text: str, *, cause: str = "", is_quiet: bool = False) -> None:
         now = self.clock.now()
 
-        def change(draft: Object) -> None:
-            conditions = draft.setdefault("status", {}).get("conditions") or []
-            draft["status"]["conditions"] = [item for item in conditions if item.get("type") != "DeactivationTarget"]
+        def change(obj: Object) -> None:
+            conditions = obj.setdefault("status", {}).get("conditions") or []
+            obj["status"]["conditions"] = [item for item in conditions if item.get("type") != "DeactivationTarget"]
             if reason != "AdmissionCheck":
-                draft["status"].pop("requeueState", None)
-            status.mark_evicted(draft, reason, text, now, cause=cause)
+                obj["status"].pop("requeueState", None)
+            status.mark_evicted(obj, reason, text, now, cause=cause)
 
         self._modify_status(workload, change)
-        if not quiet:
+        if not is_quiet:
             word = f"EvictedDueTo{reason}" + (f"DueTo{cause}" if cause else "")
             self.record_event(workload, word, text)
 
@@ -213,8 +213,8 @@ class WorkloadController(Controller):
         cluster = self.storage.find(CLUSTERQUEUES, "", local["spec"]["clusterQueue"]) if local is not None else None
         return local, cluster
 
-    def _modify_status(self, workload: Object, change: Callable[[Object], object]) -> None:
-        self.storage.modify_status(WORKLOADS, *key_of(workload), change)
+    def _modify_status(self, workload: Object, modify: Callable[[Object], object]) -> None:
+        self.storage.modify_status(WORKLOADS, *key_of(workload), modify)
 
 
 def _accepts_workloads(queue: Object | None) -> bool:

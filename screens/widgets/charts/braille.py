@@ -25,8 +25,8 @@ SHADE = "░"
 _BRAILLE_LETTERS = (" ", *(chr(_BRAILLE + bits) for bits in range(1, 256)))
 
 
-def _dot_steps(side: int, top: int, bottom: int, *, sparse: bool) -> int:
-    rows = [row for row in range(top, bottom + 1) if not sparse or row in (top, bottom) or row % 2 == 0]
+def _dot_steps(side: int, top_row: int, bottom: int, *, sparse: bool) -> int:
+    rows = [row for row in range(top_row, bottom + 1) if not sparse or row in (top_row, bottom) or row % 2 == 0]
     return sum(_BRAILLE_BITS[row][side] for row in rows)
 
 
@@ -46,7 +46,7 @@ _SPARSE_BITS = tuple(_BRAILLE_BITS[0][side] | _BRAILLE_BITS[2][side] for side in
 
 
 class Canvas:
-    """The cells of one plot. Later drawing covers earlier; marks and text cover dots, dots cover shading."""
+    """The cells of one plot. Later drawing covers earlier drawing; marks and text cover dots, dots cover shading."""
 
     def __init__(self, width: int, height: int) -> None:
         self.width = max(0, width)
@@ -82,33 +82,33 @@ class Canvas:
             self._dots[cell] |= _BRAILLE_BITS[y % DOTS_HIGH][x % DOTS_WIDE]
             self._dot_styles[cell] = style
 
-    def upright(self, x: int, top: int, bottom: int, style: str = "", *, sparse: bool = False) -> None:
+    def upright(self, x: int, top_row: int, bottom: int, style: str = "", *, sparse: bool = False) -> None:
         column, height = x // DOTS_WIDE, self.height * DOTS_HIGH
-        top, bottom = max(0, top), min(height - 1, bottom)
-        if not 0 <= column < self.width or top > bottom:
+        top_row, bottom = max(0, top_row), min(height - 1, bottom)
+        if not 0 <= column < self.width or top_row > bottom:
             return
         side = x % DOTS_WIDE
         ranges, dots, styles, width = _BRAILLE_RANGES[sparse][side], self._dots, self._dot_styles, self.width
-        first, last = top // DOTS_HIGH * width + column, bottom // DOTS_HIGH * width + column
+        first, last = top_row // DOTS_HIGH * width + column, bottom // DOTS_HIGH * width + column
         styles[first] = styles[last] = style
         if first == last:
-            dots[first] |= ranges[top % DOTS_HIGH][bottom % DOTS_HIGH]
+            dots[first] |= ranges[top_row % DOTS_HIGH][bottom % DOTS_HIGH]
             return
-        dots[first] |= ranges[top % DOTS_HIGH][DOTS_HIGH - 1]
+        dots[first] |= ranges[top_row % DOTS_HIGH][DOTS_HIGH - 1]
         dots[last] |= ranges[0][bottom % DOTS_HIGH]
         whole = _SPARSE_BITS[side] if sparse else ranges[0][DOTS_HIGH - 1]
         for cell in range(first + width, last, width):
             dots[cell] |= whole
             styles[cell] = style
 
-    def line(self, start: tuple[int, int], end: tuple[int, int], style: str = "", *, every: int = 1) -> None:
-        across, down = end[0] - start[0], end[1] - start[1]
+    def line(self, point: tuple[int, int], end: tuple[int, int], style: str = "", *, every: int = 1) -> None:
+        across, down = end[0] - point[0], end[1] - point[1]
         if not across and every == 1:
-            self.upright(start[0], min(start[1], end[1]), max(start[1], end[1]), style)
+            self.upright(point[0], min(point[1], end[1]), max(point[1], end[1]), style)
             return
         steps = max(abs(across), abs(down), 1)
         for step in range(0, steps + 1, every):
-            self.dot(start[0] + round(across * step / steps), start[1] + round(down * step / steps), style)
+            self.dot(point[0] + round(across * step / steps), point[1] + round(down * step / steps), style)
 
     def path(self, dots: Sequence[tuple[int, int]], style: str = "") -> None:
         """Draw a line through these dots, replacing what was drawn in its cells."""
@@ -150,24 +150,24 @@ class Canvas:
         return runs
 
 
-def round_step(span: float, parts: int) -> float:
-    """The smallest step of 1, 2, 2.5, 4 or 5 times a power of ten that divides the span into at most `parts` parts."""
-    if span <= 0 or parts <= 0:
+def round_step(span: float, max_parts: int) -> float:
+    """The smallest step of 1, 2, 2.5, 4 or 5 times a power of ten that divides the span into `max_parts` or fewer."""
+    if span <= 0 or max_parts <= 0:
         return 1.0
-    raw = span / parts
+    raw = span / max_parts
     scale = 10.0 ** floor(log10(raw))
     return next((factor * scale for factor in (1, 2, 2.5, 4, 5) if factor * scale >= raw), 10 * scale)
 
 
-def round_ticks(top: float, parts: int) -> list[float]:
-    step = round_step(top, parts)
-    return [step * index for index in range(max(1, ceil(top / step - 1e-9)) + 1)]
+def round_ticks(upper_bound: float, max_parts: int) -> list[float]:
+    step = round_step(upper_bound, max_parts)
+    return [step * index for index in range(max(1, ceil(upper_bound / step - 1e-9)) + 1)]
 
 
-def round_values(low: float, high: float, parts: int) -> list[float]:
-    """Round values between `low` and `high`, at most `parts` + 1 steps."""
-    step = round_step(high - low, parts + 1)
-    return [step * number for number in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+def round_values(lowest: float, highest: float, max_parts: int) -> list[float]:
+    """Round values between `lowest` and `highest`, at most `max_parts` + 1 steps."""
+    step = round_step(highest - lowest, max_parts + 1)
+    return [step * number for number in range(ceil(lowest / step - 1e-9), floor(highest / step + 1e-9) + 1)]
 
 
 def tick_words(value: float) -> str:
@@ -192,8 +192,8 @@ class PlotFrame:
     def __init__(
         self,
         box: PlotBox,
-        low: float,
-        high: float,
+        lowest: float,
+        highest: float,
         *,
         log: bool = False,
         ticks: Sequence[float] = (),
@@ -202,8 +202,8 @@ class PlotFrame:
         margin: int = 0,
     ) -> None:
         """Prepare a plot area with axis `ticks`, lines `below` it, a `gap` before and a `margin` after it, in cells."""
-        self.box, self.log = box, log and low > 0
-        self.low, self.high = (log10(low), log10(high)) if self.log else (low, high)
+        self.box, self.log = box, log and lowest > 0
+        self.low, self.high = (log10(lowest), log10(highest)) if self.log else (lowest, highest)
         if self.high - self.low < 1e-12 * max(1.0, abs(self.high)):
             pad = abs(self.high) * 0.01 or 1.0
             self.low, self.high = self.low - pad, self.high + pad
@@ -219,7 +219,7 @@ class PlotFrame:
         self.top = box.y + 1
         self.base = self.top + self.lines
 
-    def _tick_values(self, parts: int) -> list[float]:
+    def _tick_values(self, max_parts: int) -> list[float]:
         if self.log:
             found = [
                 factor * 10.0**power
@@ -227,13 +227,13 @@ class PlotFrame:
                 for factor in ((1, 2, 5) if self.high - self.low < 2.5 else (1,))
             ]
             inside = [each for each in found if self.low - 1e-9 <= log10(each) <= self.high + 1e-9]
-            return inside if len(inside) > 1 else self._round_or_ends(10.0**self.low, 10.0**self.high, parts)
-        return self._round_or_ends(self.low, self.high, parts)
+            return inside if len(inside) > 1 else self._round_or_ends(10.0**self.low, 10.0**self.high, max_parts)
+        return self._round_or_ends(self.low, self.high, max_parts)
 
-    def _round_or_ends(self, low: float, high: float, parts: int) -> list[float]:
-        """Round the values at the ends of an axis."""
-        found = round_values(low, high, parts)
-        return found if len(found) > 1 else [low, high]
+    def _round_or_ends(self, lowest: float, highest: float, max_parts: int) -> list[float]:
+        """Round values for the ticks of an axis, else the two ends of it."""
+        found = round_values(lowest, highest, max_parts)
+        return found if len(found) > 1 else [lowest, highest]
 
     def _without_crowding(self, ticks: Sequence[float]) -> list[float]:
         rows = {(self.row(tick) or 0) // DOTS_HIGH: tick for tick in reversed(ticks)}
@@ -303,7 +303,7 @@ class PlotWidget(StyledWidget, NeverScrolled, metaclass=AbstractWidgetMeta):
 
 
 class MeasuresPanel(Room, metaclass=AbstractWidgetMeta):
-    """Shows one of a job's measurements: the latest, unless another is chosen."""
+    """A panel with one of a job's measurements: the latest, unless another is chosen."""
 
     waiting: reactive[str] = reactive("")
     """What stands there before the first."""
@@ -313,7 +313,7 @@ class MeasuresPanel(Room, metaclass=AbstractWidgetMeta):
     @property
     @abstractmethod
     def number(self) -> int:
-        """Number of measurements."""
+        """How many measurements there are."""
 
     @abstractmethod
     def draw(self) -> None: ...
@@ -334,8 +334,8 @@ class MeasuresPanel(Room, metaclass=AbstractWidgetMeta):
     watch_chosen = redraw
     watch_unreadable = redraw
 
-    def ordinal(self, what: str, about: str = "") -> list[Span]:
-        return [Span(f"{what} {self.shown_index + 1} of {self.number}{about}  ", "dim")] if self.number > 1 else []
+    def ordinal(self, label: str, subject: str = "") -> list[Span]:
+        return [Span(f"{label} {self.shown_index + 1} of {self.number}{subject}  ", "dim")] if self.number > 1 else []
 
     def not_read(self) -> list[Span]:
         if self.unreadable is None:

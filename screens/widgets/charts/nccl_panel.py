@@ -79,7 +79,7 @@ class ExpectedRange(NamedTuple):
 
 
 class OtherCurve(NamedTuple):
-    """Another test's curve for comparison: (size, GB/s) points."""
+    """The curve of another test for comparison: (size, GB/s) points."""
 
     name: str
     letter: str
@@ -124,7 +124,7 @@ class SizeFrame(PlotFrame):
         return part * (self.dots() - 1)
 
     def sizes_along(self) -> list[tuple[int, str]]:
-        """Cells and labels of the x axis: sizes at even distances, as near each other as the labels allow."""
+        """(cell, label) of the sizes on the x axis, at even distances, as close as the labels allow."""
         span = round(log2(self.last) - log2(self.first))
         labels = [format_message_size(self.first << power) for power in range(span + 1)]
         step = max(1, ceil((max(map(len, labels)) + 2.5) * span / self.columns))
@@ -148,7 +148,7 @@ def draw_curve(
     band: Sequence[ExpectedRange],
     width: int,
     height: int,
-    marked: int | None = None,
+    marked_size: int | None = None,
     overlays: Sequence[OtherCurve] = (),
 ) -> Canvas:
     """Draw the chart: legend, axes with units, reference band, and both halves as lines with marks."""
@@ -161,8 +161,8 @@ def draw_curve(
     frame = SizeFrame(points, band, width, height, overlays)
     _shade_band(canvas, frame, band)
     frame.draw(canvas, frame.sizes_along())
-    if marked is not None and frame.first <= marked <= frame.last:
-        x, _ = frame.cell(marked, 0)
+    if marked_size is not None and frame.first <= marked_size <= frame.last:
+        x, _ = frame.cell(marked_size, 0)
         frame.upright(canvas, x, "dim", "┊")
     shown = [point for point in points if point.size > 0]
     for each in overlays:
@@ -302,7 +302,7 @@ def summary(
     test: NcclTest,
     pass_line: float = PASS_LINE,
     accelerator: str = "",
-    usual: UsualBandwidth | None = None,
+    usual_bandwidth: UsualBandwidth | None = None,
     other: MeasuredTest | None = None,
 ) -> list[Span]:
     """The summary of an NCCL test: verdict, best row, average and wrong values, compared with others."""
@@ -326,7 +326,7 @@ def summary(
     figures = [f"{best.best_busbw:,.1f} GB/s at {wording.size(best.size)}"]
     if compared and (reference := expected_busbw(best.size)):
         figures.append(f"{100 * best.best_busbw / reference:.0f} % of the A4 reference ({reference:,.0f})")
-    if usual and (median := usual.usual_at(best.size)):
+    if usual_bandwidth and (median := usual_bandwidth.usual_at(best.size)):
         figures.append(f"{100 * best.best_busbw / median:.0f} % of the usual ({median:,.0f})")
     if (average := average_so_far(test)) is not None:
         figures.append(f"average {average:,.1f}{'' if test.finished else ' so far'}")
@@ -344,7 +344,7 @@ def summary(
 def lines_of_before(
     shown: MeasuredTest, earlier: Sequence[MeasuredTest], nodes: Mapping[str, NodeBandwidth], now: float, room: int
 ) -> Lines:
-    """The last results of the hosts of a test, and earlier tests like it, as many as have room."""
+    """Lines with the last results of a test's hosts, and earlier tests like it, as many as have room."""
     found: Lines = (
         [[], [Span("hosts, in their last test", "head")]] if any(each in nodes for each in shown.nodes) else []
     )
@@ -405,12 +405,12 @@ def verdict_cell(line: NcclLine) -> Cell:
     return [mark, Span(f" {100 * rating.ratio:.0f} %", "dim")]
 
 
-def share_cell(line: NcclLine, of: float | None, *, change: bool = False) -> Cell:
+def share_cell(line: NcclLine, whole: float | None, *, change: bool = False) -> Cell:
     """The best bandwidth of a row as a share of a reference, or as the change from it."""
     best = line.row.best_busbw
-    if not of or best is None:
+    if not whole or best is None:
         return ""
-    share = best / of
+    share = best / whole
     return Span(f"{100 * (share - 1):+.1f} %" if change else f"{100 * share:.0f} %", difference_style(share - 1))
 
 
@@ -418,7 +418,7 @@ _USUAL_COLUMN, _EARLIER_COLUMN = "USUAL", "EARLIER"
 
 
 class NcclTable(ResourceTable[NcclLine]):
-    """The rows of one test; comparison columns without data are hidden."""
+    """A table with the rows of one test; comparison columns without data are hidden."""
 
     COLUMNS: ClassVar = (
         Column("SIZE", lambda line: wording.size(line.row.size), width=8, right=True),
@@ -565,7 +565,7 @@ class NcclPanel(MeasuresPanel):
         return [*found, *self.tail(width, height - len(found), now)]
 
     def _make_room(self) -> None:
-        """Below a table with all of its rows, or of those that an earlier test had, what was measured before."""
+        """Show earlier results below the table, if it has all of its rows or those that an earlier test had."""
         rows = max((len(each.test.rows) for each in (self.shown, *self.earlier[:1]) if each is not None), default=0)
         room = self.size.height - min(3, self.sentence.lines_at(self.size.width - 2)) - rows - 1
         self.before.display = self.has_class("-wide") and room > MIN_BEFORE_LINES

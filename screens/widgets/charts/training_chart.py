@@ -32,7 +32,7 @@ def span_words(seconds: float) -> str:
 
 
 def time_step(span: float) -> float:
-    """Seconds between two ticks of a time axis of that length."""
+    """The seconds between two ticks of a time axis of that length."""
     return next(
         (each for each in (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 43200) if span / each <= 8), 86400.0
     )
@@ -86,10 +86,10 @@ class AxisRange(NamedTuple):
     high: float
 
 
-def visible_range(tracks: Sequence[TrainingRun], view: View) -> AxisRange:
+def visible_range(runs: Sequence[TrainingRun], view: View) -> AxisRange:
     """The visible range of the x axis, which covers all of these runs."""
     low, high = inf, -inf
-    for track in tracks:
+    for track in runs:
         axis = track.x_axis(by_time=view.by_time)
         if len(axis):
             start = axis[0] if view.by_time else 0.0
@@ -100,8 +100,8 @@ def visible_range(tracks: Sequence[TrainingRun], view: View) -> AxisRange:
     return AxisRange(low + whole * max(0.0, view.end - view.span), low + whole * view.end)
 
 
-def x_origin(track: TrainingRun, view: View) -> float:
-    axis = track.x_axis(by_time=view.by_time)
+def x_origin(run: TrainingRun, view: View) -> float:
+    axis = run.x_axis(by_time=view.by_time)
     return axis[0] if view.by_time and len(axis) else 0.0
 
 
@@ -132,7 +132,7 @@ def draw_chart(
         low, high = widen_speed_axis(low, high)
     frame = PlotFrame(box, low, high, log=view.log, below=2 if large else 0)
     frame.draw(canvas, _axis_labels(frame, sight, view) if large else None)
-    _draw_marks(canvas, frame, chart, sight, view, large=large)
+    _draw_marks(canvas, frame, chart, sight, view, is_large=large)
     for at, (track, other) in enumerate(every[1:]):
         _draw_earlier(canvas, frame, track, other, sight, view, at)
     edges = _column_edges(chart.track, sight, view, frame.dots())
@@ -144,18 +144,18 @@ def draw_chart(
         frame.upright(canvas, x, "text", "│")
 
 
-def _column_edges(track: TrainingRun, sight: AxisRange, view: View, columns: int) -> list[int]:
-    start = x_origin(track, view)
-    return track.column_edges(sight.low + start, sight.high + start, columns, by_time=view.by_time)
+def _column_edges(run: TrainingRun, axis_range: AxisRange, view: View, columns: int) -> list[int]:
+    start = x_origin(run, view)
+    return run.column_edges(axis_range.low + start, axis_range.high + start, columns, by_time=view.by_time)
 
 
 def _value_range(
-    every: Sequence[tuple[TrainingRun, MetricColumn]], sight: AxisRange, view: View
+    all_columns: Sequence[tuple[TrainingRun, MetricColumn]], axis_range: AxisRange, view: View
 ) -> tuple[float, float]:
     """Lowest and highest visible value of all these runs; only positive values on a log scale."""
     low, high = inf, -inf
-    for track, column in every:
-        first, *_, last = _column_edges(track, sight, view, 2)
+    for track, column in all_columns:
+        first, *_, last = _column_edges(track, axis_range, view, 2)
         if last > first:
             least, most = column.extremes_of(first, last)
             if view.log and least <= 0 < most:
@@ -165,15 +165,15 @@ def _value_range(
     return low, high
 
 
-def widen_speed_axis(low: float, high: float) -> tuple[float, float]:
+def widen_speed_axis(lowest: float, highest: float) -> tuple[float, float]:
     """The range widened to at least MIN_SPEED_AXIS_SHARE of its middle, so that noise does not fill the chart."""
-    middle = (low + high) / 2
-    half = max(high - low, MIN_SPEED_AXIS_SHARE * abs(middle)) / 2
+    middle = (lowest + highest) / 2
+    half = max(highest - lowest, MIN_SPEED_AXIS_SHARE * abs(middle)) / 2
     return middle - half, middle + half
 
 
 def _draw_raw(canvas: Canvas, frame: PlotFrame, column: MetricColumn, edges: Sequence[int], *, smooth: bool) -> None:
-    """Draw each dot column from its lowest to its highest value, joined to the next; sparse beside a smooth line."""
+    """Draw a line in each dot column from its lowest to its highest value; sparse if there is a smooth line."""
     style, every, row = ("dim", 2, frame.row) if smooth else ("accent", 1, frame.row)
     left = frame.left * DOTS_WIDE
     before: tuple[int, int, int, int | None] | None = None
@@ -205,13 +205,13 @@ def _draw_smooth(canvas: Canvas, frame: PlotFrame, column: MetricColumn, edges: 
 def _draw_earlier(
     canvas: Canvas,
     frame: PlotFrame,
-    track: TrainingRun,
+    run: TrainingRun,
     column: MetricColumn,
-    sight: AxisRange,
+    axis_range: AxisRange,
     view: View,
     number: int,
 ) -> None:
-    edges = _column_edges(track, sight, view, frame.dots())
+    edges = _column_edges(run, axis_range, view, frame.dots())
     width = max(3, (edges[-1] - edges[0]) // SMOOTHING_FRACTION)
     left, style = frame.left * DOTS_WIDE, EARLIER_STYLES[number % len(EARLIER_STYLES)]
     dots = [(left + at, y) for at, mean in column.smoothed(edges, width) if (y := frame.row(mean)) is not None]
@@ -222,31 +222,31 @@ def _draw_earlier(
         canvas.mark(x // DOTS_WIDE, y // DOTS_HIGH, EARLIER_LETTERS[number % len(EARLIER_LETTERS)], style)
 
 
-def _axis_labels(frame: PlotFrame, sight: AxisRange, view: View) -> Iterator[tuple[int, str]]:
+def _axis_labels(frame: PlotFrame, axis_range: AxisRange, view: View) -> Iterator[tuple[int, str]]:
     """Yield (cell, label) for the ticks of the step or time axis."""
     words_of: Callable[[float], str] = span_words if view.by_time else tick_words
-    span = sight.high - sight.low
+    span = axis_range.high - axis_range.low
     step = time_step(span) if view.by_time else ceil(round_step(span, max(2, frame.columns // 14)))  # of whole steps
-    for number in range(ceil(sight.low / step - 1e-9), floor(sight.high / step + 1e-9) + 1):
-        place = (number * step - sight.low) / (span or 1.0)
+    for number in range(ceil(axis_range.low / step - 1e-9), floor(axis_range.high / step + 1e-9) + 1):
+        place = (number * step - axis_range.low) / (span or 1.0)
         yield frame.left + min(frame.columns - 1, int(place * frame.columns)), words_of(number * step)
 
 
 def _draw_marks(
-    canvas: Canvas, frame: PlotFrame, chart: TrainingChartData, sight: AxisRange, view: View, *, large: bool
+    canvas: Canvas, frame: PlotFrame, chart: TrainingChartData, axis_range: AxisRange, view: View, *, is_large: bool
 ) -> None:
     best: dict[int, RunEvent] = {}
-    start, span = x_origin(chart.track, view), (sight.high - sight.low) or 1.0
+    start, span = x_origin(chart.track, view), (axis_range.high - axis_range.low) or 1.0
     for mark in chart.marks:
         place = mark.time - start if view.by_time else mark.step
-        if place is None or not sight.low <= place <= sight.high:
+        if place is None or not axis_range.low <= place <= axis_range.high:
             continue
-        x = frame.left + min(frame.columns - 1, int((place - sight.low) / span * frame.columns))
+        x = frame.left + min(frame.columns - 1, int((place - axis_range.low) / span * frame.columns))
         if x not in best or _EVENT_WEIGHT[mark.kind] < _EVENT_WEIGHT[best[x].kind]:
             best[x] = mark
     for x, mark in best.items():
         letter, style = EVENT_MARKS[mark.kind]
         if mark.kind in _EVENTS_WITH_LINE:
             frame.upright(canvas, x, style, "┊")
-        if large:
+        if is_large:
             canvas.mark(x, frame.base, letter, style)

@@ -44,72 +44,72 @@ READING_LOG = (Span("◐ ", "waits"), Span("Reading the log up to now …"))
 
 
 def run_summary(
-    track: TrainingRun,
+    run: TrainingRun,
     gpu: str = "",
     *,
     left: str = "",
-    late: JobHealth | None = None,
+    late_health: JobHealth | None = None,
     over: Span | None = None,
-    short: bool = False,
+    is_short: bool = False,
 ) -> list[Span]:
     """Progress, loss, speed and expected end of a training in one line; `left`: the time until its last step."""
-    last = track.last
+    last = run.last
     if last is None:
         return [Span("◐ ", "waits"), Span("Training has begun; its first step is on the way.")]
-    at_work = health_spans(late)[0] if late is not None else wording.OK
-    glyph = over or (wording.ALARM if track.nan else wording.DONE if track.finished else at_work)
+    at_work = health_spans(late_health)[0] if late_health is not None else wording.OK
+    glyph = over or (wording.ALARM if run.nan else wording.DONE if run.finished else at_work)
     runs = [glyph, Span(" ")]
-    total = track.total
+    total = run.total
     if total and last.step is not None:
         runs += [*wording.bar(last.step, total, BAR_COLUMNS), Span(f" {wording.percent(last.step, total)} ", "strong")]
         runs.append(Span(f"step {last.step:,} of {total:,}"))
     elif last.step is not None:
         runs.append(Span(f"step {last.step:,}"))
-    loss = track.latest_value("loss")
-    if track.nan:
-        runs.append(Span(f"; {track.position().nan_words}", "bad"))
+    loss = run.latest_value("loss")
+    if run.nan:
+        runs.append(Span(f"; {run.position().nan_words}", "bad"))
     elif loss is not None:
         runs.append(Span(f"; loss {loss:.4g}"))
-    left = "finished" if track.finished else "" if late or over else left.partition(",")[0] if short else left
-    for words in (_speed_words(track, gpu, short=short), left):
+    left = "finished" if run.finished else "" if late_health or over else left.partition(",")[0] if is_short else left
+    for words in (_speed_words(run, gpu, is_short=is_short), left):
         if words:
             runs.append(Span(f"; {words}"))
-    return [*runs, Span(f"; {late.words}", glyph.style)] if late else runs
+    return [*runs, Span(f"; {late_health.words}", glyph.style)] if late_health else runs
 
 
-def _speed_words(track: TrainingRun, gpu: str, *, short: bool) -> str:
+def _speed_words(run: TrainingRun, gpu: str, *, is_short: bool) -> str:
     parts = []
-    reached, pace = track.recent_mean("tflops_per_gpu"), track.pace()
+    reached, pace = run.recent_mean("tflops_per_gpu"), run.pace()
     if reached is not None:
         share, peak = mfu(reached, gpu), peak_tflops(gpu)
         of_peak = f" ({100 * share:.0f} % MFU of {peak:,.0f})" if share is not None and peak else ""
-        if short and share is not None:
+        if is_short and share is not None:
             parts.append(f"{100 * share:.0f} % MFU")
         else:
             parts.append(f"{wording.figure(reached)} TFLOP/s per GPU{of_peak}")
     if pace is not None:
         parts.append(f"{pace:.3g} s a step" if pace < 100 else f"{wording.duration(pace)} a step")
-    tokens = track.recent_mean("tokens_per_s")
-    if tokens is not None and not short:
+    tokens = run.recent_mean("tokens_per_s")
+    if tokens is not None and not is_short:
         parts.append(f"{tokens:,.0f} tokens/s")
     return ", ".join(parts)
 
 
-def marks_words(marks: Sequence[RunEvent], begun: float = 0.0) -> list[Span]:
-    """The events of the run, the most important kinds first, with the last of each kind in full.
+def marks_words(events: Sequence[RunEvent], began_at: float = 0.0) -> list[Span]:
+    """The events of a run as spans, most important kinds first, with the last of each kind in full.
 
-    `begun`: when its log has its first step; an event of a pod may be from before.
+    `began_at`: when the log shows the first step; an event of a pod may be earlier.
     """
     runs: list[Span] = []
-    kinds = [kind for kind in EVENT_MARKS if any(mark.kind is kind for mark in marks)]
+    kinds = [kind for kind in EVENT_MARKS if any(mark.kind is kind for mark in events)]
     for kind in kinds[:MAX_NAMED_MARKS]:
-        every = [mark for mark in marks if mark.kind is kind]
+        every = [mark for mark in events if mark.kind is kind]
         letter, style = EVENT_MARKS[kind]
         one, several = ("NaN", "NaN") if kind is RunEventKind.NAN else (kind, f"{kind}s")
         what = f"{len(every)} {several}, the last" if len(every) > 1 else one
         last, when = every[-1], ""
         if kind in POD_EVENTS:
-            earlier = ", before the first step of this log" if last.time < begun else ""
+            earlier = ", before the first step of this log" if last.time < began_at else ""
             when = f", {wording.clock_time(last.time, SERVER_CLOCK.now())}{earlier}"
         words = f" {what}: {last.words}{when}  "
         runs += [Span(letter, style), Span(words, "" if kind is not RunEventKind.CHECKPOINT else "dim")]
@@ -128,9 +128,9 @@ _SCROLL_SHARE = 0.25  # share of what is in sight by which it is moved
 _SMALL_CHART_LINES, _SMALL_CHART_COLUMNS = 5, 26
 
 
-def chart_boxes(width: int, height: int, metrics: Sequence[StepMetric], *, alone: bool) -> list[PlotBox]:
-    """The rectangles of the charts, the large one first; metrics without room get none."""
-    others = 0 if alone else len(metrics) - 1
+def chart_boxes(width: int, height: int, metrics: Sequence[StepMetric], *, is_alone: bool) -> list[PlotBox]:
+    """The rectangle of each metric's chart, the large one first; a metric without room has none."""
+    others = 0 if is_alone else len(metrics) - 1
     if width >= 110 and height >= 10 and others:
         beside = min(others, max(1, height // _SMALL_CHART_LINES))
         large, high = width * 62 // 100, height // beside
@@ -149,16 +149,16 @@ def chart_boxes(width: int, height: int, metrics: Sequence[StepMetric], *, alone
 
 
 def draw_charts(
-    picture: TrainingChartData, view: View, metrics: Sequence[StepMetric], width: int, height: int, *, alone: bool
+    picture: TrainingChartData, view: View, metrics: Sequence[StepMetric], width: int, height: int, *, is_alone: bool
 ) -> Canvas:
     """Draw all charts on one canvas; the first metric gets the large chart."""
     canvas = Canvas(width, height)
     with picture.track.lock:
         for at, (metric, box) in enumerate(
-            zip(metrics, chart_boxes(width, height, metrics, alone=alone), strict=False)
+            zip(metrics, chart_boxes(width, height, metrics, is_alone=is_alone), strict=False)
         ):
             own = view if metric.name == "loss" or at == 0 else replace(view, log=False)
-            title = _chart_title(picture, metric, own, large=at == 0)
+            title = _chart_title(picture, metric, own, is_large=at == 0)
             draw_chart(canvas, box, picture, metric, own, title, large=at == 0)
     return canvas
 
@@ -171,7 +171,7 @@ def pointed_step(picture: TrainingChartData, view: View) -> int | None:
     return picture.track.index_at(where, by_time=view.by_time)
 
 
-def _chart_title(picture: TrainingChartData, metric: StepMetric, view: View, *, large: bool) -> str:
+def _chart_title(picture: TrainingChartData, metric: StepMetric, view: View, *, is_large: bool) -> str:
     column = picture.track.columns.get(metric.name)
     if column is None:
         return metric.title
@@ -181,7 +181,7 @@ def _chart_title(picture: TrainingChartData, metric: StepMetric, view: View, *, 
     if at is not None:
         value = column.values[at] if column.values[at] == column.values[at] else None
         extra.append(f"at step {picture.track.numbers[at]:,.0f}, {clock_words(picture.track.times[at])}")
-    if large:
+    if is_large:
         extra += ["log"] * view.log
         extra += [f"{1 / view.span:,.3g}× zoom"] * (view.span < 1)
     unit = f" {metric.unit}" if metric.unit and value is not None else ""
@@ -189,7 +189,7 @@ def _chart_title(picture: TrainingChartData, metric: StepMetric, view: View, *, 
 
 
 class TrainingCharts(PlotWidget, can_focus=True):
-    """Draws the charts once per change; keys select, zoom, scroll and move the pointer."""
+    """A widget with the charts of a training; keys select, zoom, scroll and move the pointer."""
 
     DEFAULT_CSS: ClassVar[str] = "TrainingCharts { height: 1fr; width: 1fr; padding: 0 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -230,18 +230,18 @@ class TrainingCharts(PlotWidget, can_focus=True):
     def plot(self, width: int, height: int) -> Canvas:
         if self.picture is None or width < 12 or height < 3:
             return Canvas(width, 0)
-        return draw_charts(self.picture, self.view, self.metrics, width, height, alone=self.alone)
+        return draw_charts(self.picture, self.view, self.metrics, width, height, is_alone=self.alone)
 
     @property
     def pointed(self) -> int | None:
         return pointed_step(self.picture, self.view) if self.picture is not None else None
 
-    def point_at(self, at: int) -> None:
-        """Point at that step; if it is out of sight, in the whole run."""
+    def point_at(self, x: int) -> None:
+        """Point at a step; if it is not visible, show the whole run."""
         if self.picture is None:
             return
         track, view = self.picture.track, self.view
-        where = track.x_axis(by_time=view.by_time)[at] - x_origin(track, view)
+        where = track.x_axis(by_time=view.by_time)[x] - x_origin(track, view)
         sight = visible_range([track, *self.picture.earlier], view)
         if not sight.low <= where <= sight.high:
             view = replace(view, span=1.0, end=1.0)
@@ -279,7 +279,7 @@ class TrainingCharts(PlotWidget, can_focus=True):
 
     def action_point(self, step: int) -> None:
         old = self.view.cursor
-        large = chart_boxes(self.size.width, self.size.height, self.metrics, alone=self.alone)[0]
+        large = chart_boxes(self.size.width, self.size.height, self.metrics, is_alone=self.alone)[0]
         at = (1.0 if step < 0 else 0.0) if old is None else old + step / max(1, large.width - 8)
         self.view = replace(self.view, cursor=min(1.0, max(0.0, at)))
 
@@ -288,7 +288,7 @@ class TrainingCharts(PlotWidget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """Move the pointer to the click, and enlarge a small chart."""
-        found = chart_boxes(self.size.width, self.size.height, self.metrics, alone=self.alone)
+        found = chart_boxes(self.size.width, self.size.height, self.metrics, is_alone=self.alone)
         x, y = event.get_content_offset_capture(self)
         for metric, box in zip(self.metrics, found, strict=False):
             if box.x <= x < box.x + box.width and box.y <= y < box.y + box.height:
@@ -342,12 +342,12 @@ class TrainingPanel(MeasuresPanel):
     def number(self) -> int:
         return len(self.tracks)
 
-    def show(self, tracks: tuple[TrainingRun, ...]) -> None:
-        self.tracks = tracks
+    def show(self, runs: tuple[TrainingRun, ...]) -> None:
+        self.tracks = runs
         self.redraw()
 
     def point_at(self, time: float, line: str) -> None:
-        """Point at the step that was printed then; of several at once, at the one that the line names."""
+        """Point at the step printed at that time; of several, at the one that the line names."""
         begun = [
             at for at, track in enumerate(self.tracks) if len(track) and track.times[0] <= time + SAME_TIME_SECONDS
         ]
@@ -379,7 +379,7 @@ class TrainingPanel(MeasuresPanel):
             latest = track is self.tracks[-1]
             late, over = (self.late, self.over) if latest else (None, None if track.finished else wording.IDLE)
             spans = self._read_so_far(track) or run_summary(
-                track, self.gpu, left=self.left, late=late, over=over, short=self._width < 100
+                track, self.gpu, left=self.left, late_health=late, over=over, is_short=self._width < 100
             )
             self.sentence.runs = (*self.ordinal("run"), *(run for run in spans if self._is_new(run.text.lstrip("; "))))
         letters = [Span(f"{EARLIER_LETTERS[at % len(EARLIER_LETTERS)]} {name}  ", f"job-{1 + 2 * at}")
@@ -389,15 +389,15 @@ class TrainingPanel(MeasuresPanel):
         self.happened.display = bool(self.happened.runs)
         self.charts.picture = TrainingChartData(track, marks, [each for _, each in self.earlier])
 
-    def _is_new(self, words: str) -> bool:
-        since = words.replace(" NaN at ", " NaN since step ")
-        return len(words) < MIN_MARK_COLUMNS or not (words in self.known or since in self.known)
+    def _is_new(self, sentence: str) -> bool:
+        since = sentence.replace(" NaN at ", " NaN since step ")
+        return len(sentence) < MIN_MARK_COLUMNS or not (sentence in self.known or since in self.known)
 
-    def _read_so_far(self, track: TrainingRun) -> list[Span]:
-        """The text on the last step read, while the log is still being read."""
-        if not self.reading or track is not self.tracks[-1]:
+    def _read_so_far(self, run: TrainingRun) -> list[Span]:
+        """A text on the last step read, while old lines are still being read."""
+        if not self.reading or run is not self.tracks[-1]:
             return []
-        step = track.last.step if track.last is not None else None
+        step = run.last.step if run.last is not None else None
         return [*READING_LOG, *([Span(f" Step {step:,} so far.", "dim")] if step is not None else [])]
 
     def on_resize(self, event: events.Resize) -> None:

@@ -25,13 +25,13 @@ from screens.wording import Span
 YES_OR_NO = ("true", "false")
 
 
-def picked_pieces(typed: str, words: Sequence[str], width: int) -> list[Span]:
-    """A choice of few words as spans: all of them with the chosen one marked, if they fit."""
+def picked_pieces(typed_text: str, words: Sequence[str], width: int) -> list[Span]:
+    """The words of a choice as spans, the chosen one marked, if all of them fit."""
     if words == YES_OR_NO:
-        return [Span("[✓] yes" if typed == "true" else "[ ] no")]
+        return [Span("[✓] yes" if typed_text == "true" else "[ ] no")]
     if sum(len(word) + 3 for word in words) > width:
-        return [Span(f"‹ {typed} ›")]
-    return [Span(f"●{word}  ") if word == typed else Span(f"○{word}  ", "dim") for word in words]
+        return [Span(f"‹ {typed_text} ›")]
+    return [Span(f"●{word}  ") if word == typed_text else Span(f"○{word}  ", "dim") for word in words]
 
 
 CURSOR_KEYS = frozenset({"left", "right", "shift+left", "shift+right"})
@@ -51,7 +51,7 @@ class Edited(Message):
 
 @dataclass
 class Pasted(Message):
-    """Text was pasted that is more than one value."""
+    """The message that a text of more than one value was pasted."""
 
     text: str
 
@@ -68,19 +68,19 @@ def kept_bindings(bindings: Iterable[BindingType], without: frozenset[str]) -> l
 
 
 class FormActions(Protocol):
-    """What keys of an editor or of the search box do to the form around them."""
+    """What keys in an editor or in the search box do to the whole form."""
 
     def action_enter(self) -> None: ...
     def action_search(self) -> None: ...
     def action_step(self, step: int) -> None: ...
-    def search(self, wanted: str) -> None: ...
-    def leave_search(self, *, drop: bool) -> None: ...
+    def search(self, search_text: str) -> None: ...
+    def leave_search(self, *, drops_filter: bool) -> None: ...
 
 
 class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
     """The editor of one form line: text with completion, a choice of few words, or no value but a cursor.
 
-    One widget for all three, because moving the focus to another one repaints the whole screen.
+    It is one widget, because moving the focus to another repaints the whole screen.
     """
 
     DEFAULT_CSS: ClassVar[str] = """
@@ -90,9 +90,9 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
     """
     BINDINGS: ClassVar[list[BindingType]] = kept_bindings(Input.BINDINGS, FORM_KEYS)
 
-    def __init__(self, form: FormActions) -> None:
+    def __init__(self, form_actions: FormActions) -> None:
         super().__init__(select_on_focus=False)
-        self._form = form
+        self._form = form_actions
         self._words: tuple[str, ...] = ()
         self._handle: tuple[Span, ...] | None = None
 
@@ -117,9 +117,9 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
         if not self._words and not self.is_handle:
             self.action_select_all()
 
-    def load_handle(self, runs: Sequence[Span]) -> None:
+    def load_handle(self, spans: Sequence[Span]) -> None:
         """Show only the cursor on a line that has no value."""
-        self._words, self._handle = (), tuple(runs)
+        self._words, self._handle = (), tuple(spans)
         self.refresh()
 
     @property
@@ -140,7 +140,7 @@ class LineEditor(StillInput, StyledWidget, inherit_bindings=False):
         self.cursor_position = len(text)
 
     def validate(self, value: str) -> None:
-        """Does nothing: the form's screen validates, and Textual would restyle the editor at every key."""
+        """Do nothing: the page validates, and Textual would restyle the editor at every key."""
 
     @on(Input.Changed)
     def post_edit(self, event: Input.Changed) -> None:
@@ -231,9 +231,9 @@ class LinesEditor(TextArea, inherit_bindings=False):
         TextArea.BINDINGS, frozenset({"ctrl+d", "ctrl+f", "f6", "f7", "pageup", "pagedown"})
     )
 
-    def __init__(self, form: FormActions) -> None:
+    def __init__(self, form_actions: FormActions) -> None:
         super().__init__("", compact=True, soft_wrap=False, highlight_cursor_line=False)
-        self._form = form
+        self._form = form_actions
 
     def load(self, text: str, *, placeholder: str = "") -> None:
         self.placeholder = placeholder
@@ -318,12 +318,12 @@ class ChoiceList(StyledWidget):
         self.display = not narrow or bool(names)
         self.refresh()
 
-    def renew(self, offer: FieldChoices) -> None:
+    def renew(self, choices: FieldChoices) -> None:
         """Replace the names; the cursor stays on its name."""
-        if offer == self._offer:
+        if choices == self._offer:
             return
         here = self.chosen
-        self.open(offer, self._typed, narrow=self._narrow)
+        self.open(choices, self._typed, narrow=self._narrow)
         if here in self._names:
             self._at = self._names.index(here)
             self._keep_in_view()

@@ -69,7 +69,7 @@ class FormColumns:
 
 
 def room_for(model: FormModel, row: FormRow, offers: Mapping[str, FieldChoices], columns: FormColumns) -> int:
-    """Columns for the value on a line; a problem sentence gets the rest."""
+    """The columns for the value on a form line; its problem gets the rest."""
     field = model.by_path[row.path]
     whole = columns.width - columns.value
     if row.number:
@@ -98,7 +98,7 @@ def shown_text(field: Field, text: str) -> str:
 
 
 def row_spans(
-    model: FormModel, row: FormRow, offers: Mapping[str, FieldChoices], width: int, *, here: bool
+    model: FormModel, row: FormRow, offers: Mapping[str, FieldChoices], width: int, *, is_here: bool
 ) -> list[Span]:
     if row.kind is RowKind.GAP:
         return []
@@ -126,18 +126,18 @@ def row_spans(
         return [Span(" " * columns.value), *_cut_to_width(value, width - columns.value)]
     value = _cut_to_width(value, room)
     pad = Span(" " * (room - sum(cell_len(run.text) for run in value)))
-    runs = [*_title_spans(model, row, columns, here=here), *value, pad]
+    runs = [*_title_spans(model, row, columns, is_here=is_here), *value, pad]
     left = width - columns.value - room - 2
     note = field_note(model, field, offers, left)
     end = [Span("▏", "faint"), Span(" ")]
     return [*runs, *end, *cut_sentence([note], left)] if note.text and left > 0 else [*runs, *end]
 
 
-def _title_spans(model: FormModel, row: FormRow, columns: FormColumns, *, here: bool) -> list[Span]:
+def _title_spans(model: FormModel, row: FormRow, columns: FormColumns, *, is_here: bool) -> list[Span]:
     problem, changed = model.problems.get(row.path), model.is_changed(row.path)
-    cursor = Span("▸" if here else " ", "accent")
+    cursor = Span("▸" if is_here else " ", "accent")
     mark = Span("✗", "bad") if problem else Span("•" if changed else " ", "accent")
-    style = "strong" if here or changed else "dim"
+    style = "strong" if is_here or changed else "dim"
     return [
         cursor,
         mark,
@@ -147,9 +147,9 @@ def _title_spans(model: FormModel, row: FormRow, columns: FormColumns, *, here: 
     ]
 
 
-def _value_spans(model: FormModel, row: FormRow, field: Field, room: int) -> list[Span]:
+def _value_spans(model: FormModel, row: FormRow, field: Field, width: int) -> list[Span]:
     if field.kind in CHOICE_KINDS:
-        pieces = picked_pieces(model.texts[row.path], field.choices or YES_OR_NO, room)
+        pieces = picked_pieces(model.texts[row.path], field.choices or YES_OR_NO, width)
         return [Span(run.text, run.style or ("strong" if model.is_changed(row.path) else "text")) for run in pieces]
     if row.kind is RowKind.TEXT:
         lines = model.texts[row.path].split("\n")
@@ -163,10 +163,10 @@ def _value_spans(model: FormModel, row: FormRow, field: Field, room: int) -> lis
         return [Span(placeholder_text(field), "faint")]
     had = model.defaults[row.path].split("\n")
     differs = text not in had if row.kind is RowKind.ENTRY else model.is_changed(row.path)
-    return cut_name([Span(shown_text(field, text), "strong" if differs else "text")], room, node=False)
+    return cut_name([Span(shown_text(field, text), "strong" if differs else "text")], width, node=False)
 
 
-def field_note(model: FormModel, field: Field, offers: Mapping[str, FieldChoices], room: int) -> Span:
+def field_note(model: FormModel, field: Field, offers: Mapping[str, FieldChoices], width: int) -> Span:
     """The note beside a form field: its problem, else facts from the cluster, unit and default."""
     problem = model.problems.get(field.path)
     if problem:
@@ -182,20 +182,20 @@ def field_note(model: FormModel, field: Field, offers: Mapping[str, FieldChoices
             words.append(_count_choices(offer))
     if model.is_changed(field.path):
         default = _default_words(model, field)
-        words += [default] if not words or len(" · ".join([*words, default])) <= room else []
+        words += [default] if not words or len(" · ".join([*words, default])) <= width else []
     elif field.rule:
         rule = field.rule.removeprefix("must be ").partition(", because")[0]
-        words += [rule] if len(" · ".join([*words, rule])) <= room else []
+        words += [rule] if len(" · ".join([*words, rule])) <= width else []
     message = " · ".join(word for word in words if word)
-    return Span(message if room >= min(len(message), MIN_NOTE_COLUMNS) else "", "dim")
+    return Span(message if width >= min(len(message), MIN_NOTE_COLUMNS) else "", "dim")
 
 
-def _count_choices(offer: FieldChoices) -> str:
-    """How many choices there are, or why there are none."""
-    if offer.names:
-        few = ", ".join(offer.names)
-        return f"{HAS_CHOICES} {few}" if len(few) < 24 else f"{HAS_CHOICES} {len(offer.names)} to choose from"
-    return offer.why.rstrip(".")
+def _count_choices(choices: FieldChoices) -> str:
+    """A text with the number of choices, or why there are none."""
+    if choices.names:
+        few = ", ".join(choices.names)
+        return f"{HAS_CHOICES} {few}" if len(few) < 24 else f"{HAS_CHOICES} {len(choices.names)} to choose from"
+    return choices.why.rstrip(".")
 
 
 def _default_words(model: FormModel, field: Field) -> str:
@@ -211,10 +211,10 @@ def _default_words(model: FormModel, field: Field) -> str:
     return f"default {sentence(default)}" if default else "default: none"
 
 
-def _cut_to_width(runs: Sequence[Span], width: int) -> list[Span]:
+def _cut_to_width(spans: Sequence[Span], width: int) -> list[Span]:
     kept: list[Span] = []
     left = width
-    for run in runs:
+    for run in spans:
         text = one_line(run.text)
         if cell_len(text) > left:
             text = fit_text(text, left)
@@ -225,7 +225,7 @@ def _cut_to_width(runs: Sequence[Span], width: int) -> list[Span]:
 
 
 class FormLines(SelfSizedScrollView, PaintedLines):
-    """Draws the model of a form; its owner moves the cursor."""
+    """A widget that draws a form's model as lines; its owner moves the cursor."""
 
     DEFAULT_CSS: ClassVar[str] = "FormLines { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }"
 
@@ -238,7 +238,7 @@ class FormLines(SelfSizedScrollView, PaintedLines):
 
     @dataclass
     class Scrolled(Message):
-        """The visible lines have changed."""
+        """The message that other lines are visible now."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -253,11 +253,11 @@ class FormLines(SelfSizedScrollView, PaintedLines):
         self._scroll_update(self.virtual_size)
         self.repaint_changed()
 
-    def show_row(self, at: int, height: int = 1) -> None:
+    def show_row(self, row_number: int, height: int = 1) -> None:
         """Scroll these lines into view, with the section title above the first if possible."""
         top = int(self.scroll_y)
-        if at < top or at + height > top + self.size.height:
-            wanted = at - 2 if at < top else at + height - self.size.height + 1
+        if row_number < top or row_number + height > top + self.size.height:
+            wanted = row_number - 2 if row_number < top else row_number + height - self.size.height + 1
             self.scroll_to(y=max(0, wanted), animate=False, immediate=True, force=True)
 
     def repaint_changed(self) -> None:
@@ -281,7 +281,7 @@ class FormLines(SelfSizedScrollView, PaintedLines):
             return Strip.blank(width, self._on_ground(""))
         row = self.model.rows[at]
         here = self.here is not None and self.here.path == row.path and self.here.kind is row.kind
-        runs = row_spans(self.model, row, self.offers, width, here=here)
+        runs = row_spans(self.model, row, self.offers, width, is_here=here)
         return line(runs, width, self._on_ground)
 
     def _on_ground(self, name: str) -> Style:
@@ -301,7 +301,7 @@ class FormLines(SelfSizedScrollView, PaintedLines):
             self.post_message(self.Clicked(self.model.rows[at]))
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Tell the owner to move the floating editor along."""
+        """Report the scrolling to the owner, who moves the floating editor along."""
         super().watch_scroll_y(old_value, new_value)
         if round(old_value) != round(new_value):
             self.post_message(self.Scrolled())
@@ -319,14 +319,14 @@ class SearchInput(StillInput):
         Binding("enter,down,tab", "leave(False)", "To the fields", key_display="⏎", id="form-search.keep"),
     ]
 
-    def __init__(self, form: FormActions) -> None:
+    def __init__(self, form_actions: FormActions) -> None:
         super().__init__(placeholder="words in a field's title, path or help")
-        self._form = form
+        self._form = form_actions
 
-    def action_leave(self, drop: bool) -> None:
+    def action_leave(self, drops_filter: bool) -> None:
         """Go back to the fields; applies the typed text first, as its message may be pending."""
-        self._form.search("" if drop else self.value)
-        self._form.leave_search(drop=drop)
+        self._form.search("" if drops_filter else self.value)
+        self._form.leave_search(drops_filter=drops_filter)
 
 
 class FormSearch(SearchLine):
@@ -334,9 +334,9 @@ class FormSearch(SearchLine):
 
     DEFAULT_CSS: ClassVar[str] = "FormSearch { display: none; }"
 
-    def __init__(self, form: FormActions) -> None:
-        super().__init__(SearchInput(form))
-        self._form = form
+    def __init__(self, form_actions: FormActions) -> None:
+        super().__init__(SearchInput(form_actions))
+        self._form = form_actions
 
     def open(self) -> None:
         self.display = True
@@ -366,14 +366,14 @@ class FormPage(Widget):
     }
     """
 
-    def __init__(self, form: FormActions) -> None:
+    def __init__(self, form_actions: FormActions) -> None:
         super().__init__()
         self.model = FormModel()
         self.offers: Mapping[str, FieldChoices] = {}
         self.row: FormRow | None = None  # the line with the cursor
         self.lines = FormLines()
         self.choices = ChoiceList()
-        self._line, self._text = LineEditor(form), LinesEditor(form)
+        self._line, self._text = LineEditor(form_actions), LinesEditor(form_actions)
         self._editor: Editor | None = None
         self.offer_was_shown = False  # whether the list has dropped down since the cursor came here
 
@@ -394,9 +394,9 @@ class FormPage(Widget):
     def offer(self) -> FieldChoices | None:
         return self.offers.get(self.field.choices_from) if self.field is not None else None
 
-    def open_choices(self, offer: FieldChoices, typed: str, *, narrow: bool) -> None:
+    def open_choices(self, choices: FieldChoices, typed_text: str, *, narrows_list: bool) -> None:
         self.offer_was_shown = True
-        self.choices.open(offer, typed, narrow=narrow)
+        self.choices.open(choices, typed_text, narrow=narrows_list)
         self.put_editor()
 
     def show(self, model: FormModel) -> None:
@@ -458,7 +458,7 @@ class FormPage(Widget):
     def _load_editor(self, row: FormRow) -> Editor:
         field = self.model.by_path.get(row.path)
         if row.kind in (RowKind.SECTION, RowKind.MORE) or field is None:
-            self._line.load_handle(row_spans(self.model, row, self.offers, self.lines.room, here=True))
+            self._line.load_handle(row_spans(self.model, row, self.offers, self.lines.room, is_here=True))
             return self._line
         text = self.model.text_at(row)
         if field.kind in CHOICE_KINDS:

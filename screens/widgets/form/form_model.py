@@ -93,9 +93,9 @@ class FormModel:
         self.texts[row.path] = text
         return True
 
-    def put_all(self, texts: Mapping[str, str]) -> bool:
+    def put_all(self, text_by_path: Mapping[str, str]) -> bool:
         """Set many texts as one undo step and reset all others; returns whether anything changed."""
-        whole = self.defaults | {path: text for path, text in texts.items() if path in self.by_path}
+        whole = self.defaults | {path: text for path, text in text_by_path.items() if path in self.by_path}
         if whole == self.texts:
             return False
         self._store_undo(("", 0))
@@ -113,11 +113,11 @@ class FormModel:
         return True
 
     def add_entry(self, row: FormRow) -> FormRow:
-        """Insert an empty entry below this one."""
+        """Insert an empty entry below a line; returns the new line, for the cursor."""
         return self._replace_entries(row, row.number + 1, row.number + 1, [""])
 
     def add_entries(self, row: FormRow, texts: Sequence[str]) -> FormRow:
-        """Insert entries: in place of this one if it is empty, else below it."""
+        """Insert entries, replacing the line if it is empty, else below; returns the last new line, for the cursor."""
         start = row.number + bool(self.text_at(row).strip())
         return self._replace_entries(row, start, row.number + 1, texts)
 
@@ -125,19 +125,19 @@ class FormModel:
         """Remove an entry; returns the line for the cursor."""
         return self._replace_entries(row, row.number, row.number + 1, [])
 
-    def _replace_entries(self, row: FormRow, start: int, end: int, texts: Sequence[str]) -> FormRow:
+    def _replace_entries(self, row: FormRow, first_row: int, end_row: int, texts: Sequence[str]) -> FormRow:
         self._store_undo((row.path, -1))
         entries = self.entries(row.path)
-        entries[start:end] = texts
+        entries[first_row:end_row] = texts
         self.texts[row.path] = "\n".join(entries)
         self.lay_out(row.path)
-        at = start + len(texts) - 1 if texts else min(start, len(entries) - 1)
+        at = first_row + len(texts) - 1 if texts else min(first_row, len(entries) - 1)
         return FormRow(RowKind.ENTRY, row.path, max(0, at))
 
     # steps back
 
-    def _store_undo(self, place: tuple[str, int]) -> None:
-        self._back.append((dict(self.texts), place))
+    def _store_undo(self, undo_key: tuple[str, int]) -> None:
+        self._back.append((dict(self.texts), undo_key))
         del self._back[:-MAX_UNDO_STEPS]
         self._forth.clear()
 
@@ -169,7 +169,7 @@ class FormModel:
     def toggle_section(self, group: str) -> None:
         if group in self._folded or not any(self._is_shown(field, "") for field in self.fields_in(group)):
             self._folded.discard(group)
-            if not any(self._is_shown(field, "", opened=False) for field in self.fields_in(group)):
+            if not any(self._is_shown(field, "", is_open=False) for field in self.fields_in(group)):
                 self._opened.add(group)
         else:
             self._folded.add(group)
@@ -180,17 +180,17 @@ class FormModel:
         self._opened.add(group)
         self.lay_out()
 
-    def set_advanced(self, advanced: bool, keep: str = "") -> None:
+    def set_advanced(self, advanced: bool, key_kept: str = "") -> None:
         """Show all fields or only common ones, and unfold all sections."""
         self.advanced = advanced
         self._opened.clear()
         self._folded.clear()
-        self.lay_out(keep)
+        self.lay_out(key_kept)
 
-    def search(self, wanted: str, keep: str = "") -> None:
+    def search(self, search_text: str, key_kept: str = "") -> None:
         """Show only fields whose title, path, section or help contain all these words; empty shows all."""
-        self.wanted = wanted.strip().lower()
-        self.lay_out(keep)
+        self.wanted = search_text.strip().lower()
+        self.lay_out(key_kept)
 
     def fields_in(self, group: str) -> list[Field]:
         return [field for field in self.fields if field.group == group]
@@ -201,9 +201,9 @@ class FormModel:
         self._folded.discard(field.group)
         self.lay_out(path)
 
-    def lay_out(self, keep: str = "") -> None:
-        """Rebuild the lines; the field `keep` stays visible in any case."""
-        self.rows = list(self._search_rows() if self.wanted else self._section_rows(keep))
+    def lay_out(self, key_kept: str = "") -> None:
+        """Rebuild the lines; the field `key_kept` stays visible in any case."""
+        self.rows = list(self._search_rows() if self.wanted else self._section_rows(key_kept))
 
     def shown(self) -> tuple[str, ...]:
         kinds = (RowKind.SECTION, RowKind.MORE, RowKind.GAP)
@@ -213,26 +213,26 @@ class FormModel:
         return next((row for row in self.rows if row.path == path and row.can_have_cursor), None)
 
     def owner(self, path: str) -> str:
-        """The path of the field that contains this path; empty if none does."""
+        """The path of the field that contains a path; empty if none does."""
         while path and path not in self.by_path:
             path = path.rpartition(".")[0]
         return path
 
-    def _is_shown(self, field: Field, keep: str, *, opened: bool = True) -> bool:
+    def _is_shown(self, field: Field, key_kept: str, *, is_open: bool = True) -> bool:
         return (
             self.advanced
             or not field.advanced
-            or (opened and field.group in self._opened)
-            or field.path == keep
+            or (is_open and field.group in self._opened)
+            or field.path == key_kept
             or field.path in self.problems
             or self.is_changed(field.path)
         )
 
-    def _section_rows(self, keep: str) -> Iterator[FormRow]:
+    def _section_rows(self, key_kept: str) -> Iterator[FormRow]:
         for number, group in enumerate(dict.fromkeys(field.group for field in self.fields)):
             fields = self.fields_in(group)
-            inside = any(field.path == keep for field in fields)
-            shown = [] if group in self._folded and not inside else [f for f in fields if self._is_shown(f, keep)]
+            inside = any(field.path == key_kept for field in fields)
+            shown = [] if group in self._folded and not inside else [f for f in fields if self._is_shown(f, key_kept)]
             if number and shown:
                 yield FormRow(RowKind.GAP, group)
             yield FormRow(RowKind.SECTION, group, folded=not shown)
@@ -287,7 +287,7 @@ NAME = "name"  # path of the release's name, which is no value of the chart
 
 
 class LaunchDraft:
-    """A recipe with its form, and the part of its values that texts cannot express."""
+    """A recipe with its form, and those of its values that no text can express."""
 
     def __init__(self, recipe: Recipe, fields: Sequence[Field], name: str) -> None:
         self.recipe = recipe
@@ -368,13 +368,13 @@ class LaunchDraft:
         return tuple(path for path in _leaf_paths(values, known) if path not in known)
 
 
-def _leaf_paths(values: Mapping[str, Value], known: set[str], above: str = "") -> list[str]:
+def _leaf_paths(values: Mapping[str, Value], paths: set[str], parent_path: str = "") -> list[str]:
     found: list[str] = []
     for name, value in values.items():
-        path = f"{above}{name}"
-        inside = any(each.startswith(f"{path}.") for each in known)
-        if path not in known and inside and isinstance(value, dict):
-            found += _leaf_paths(value, known, f"{path}.")
+        path = f"{parent_path}{name}"
+        inside = any(each.startswith(f"{path}.") for each in paths)
+        if path not in paths and inside and isinstance(value, dict):
+            found += _leaf_paths(value, paths, f"{path}.")
         else:
             found.append(path)
     return found

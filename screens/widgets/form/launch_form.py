@@ -47,33 +47,33 @@ class Form(Vertical):
 
     @dataclass
     class Asked(Message):
-        """The person opened the choices of a field: the screen may add some."""
+        """The message that the choices of a field were opened, to which the page may add."""
 
         kind: str  # as in `Field.choices_from`
 
     @dataclass
     class Filled(Message):
-        """A choice has filled several fields."""
+        """The message that a choice has filled several fields."""
 
         name: str
         count: int
 
     @dataclass
     class Changed(Message):
-        """A text was changed; `path` is empty when many fields changed at once."""
+        """The message that a text was changed; `path` is empty when many fields changed at once."""
 
         path: str
         text: str
 
     @dataclass
     class Entered(Message):
-        """The cursor has moved to another line; `field` is None on a section title."""
+        """The message that the cursor is on another line; `field` is None on a section title."""
 
         field: Field | None
         problem: str
 
     class Left(Message):
-        """Esc was pressed with nothing left to close in the form."""
+        """The message that Esc was pressed with nothing left to close in the form."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -156,9 +156,9 @@ class Form(Vertical):
         self.page.redraw(moved=hidden)
         self.show_field_help()
 
-    def put_texts(self, texts: Mapping[str, str]) -> bool:
+    def put_texts(self, text_by_path: Mapping[str, str]) -> bool:
         """Set many texts as one undo step; returns whether anything changed."""
-        changed = self.model.put_all(texts)
+        changed = self.model.put_all(text_by_path)
         if changed:
             self.place_cursor(self.here)
             self.changed()
@@ -250,14 +250,14 @@ class Form(Vertical):
 
     # choices
 
-    def open_choices(self, *, narrow: bool = False) -> None:
+    def open_choices(self, *, narrows_list: bool = False) -> None:
         """Open the list of choices, or show why there are none."""
         offer, row = self.page.offer, self.page.row
         field = self.page.field
         if offer is not None and row is not None and field is not None:
             part = part_typed(field, self.page.model.text_at(row))
-            self.page.open_choices(offer, part, narrow=narrow)
-            if not narrow:
+            self.page.open_choices(offer, part, narrows_list=narrows_list)
+            if not narrows_list:
                 self.post_message(self.Asked(field.choices_from))
 
     def choose(self, name: str) -> None:
@@ -326,18 +326,18 @@ class Form(Vertical):
         self.commit_editor()
         self.finder.open()
 
-    def search(self, wanted: str) -> None:
+    def search(self, search_text: str) -> None:
         self.page.choices.close()
-        self.page.model.search(wanted, self.page.row.path if self.page.row else "")
+        self.page.model.search(search_text, self.page.row.path if self.page.row else "")
         self.page.redraw(moved=True)
         self.finder.show_found(count(len(self.page.model.shown()), "field"))
 
-    def leave_search(self, *, drop: bool) -> None:
-        """Go from the search box to the first match, or with `drop` back to all fields."""
+    def leave_search(self, *, drops_filter: bool) -> None:
+        """Go from the search box to the first match, or with `drops_filter` back to all fields."""
         row = self.page.row
-        if drop:
+        if drops_filter:
             self.search("")
-        target = row if drop and row in self.page.model.rows else self._first_field_row()
+        target = row if drops_filter and row in self.page.model.rows else self._first_field_row()
         if target is not None:
             self.page.go(target)
             self.show_field_help()
@@ -361,7 +361,7 @@ class Form(Vertical):
             return
         self.page.redraw()
         if self.page.offer is not None and field.kind not in CHOICE_KINDS and row.kind is not RowKind.TEXT:
-            self.open_choices(narrow=True)
+            self.open_choices(narrows_list=True)
 
     @on(Pasted)
     def accept_paste(self, event: Pasted) -> None:
@@ -405,7 +405,7 @@ class Form(Vertical):
             self.page.choices.close()
         elif self.page.model.wanted:
             self.finder.close()
-            self.leave_search(drop=True)
+            self.leave_search(drops_filter=True)
         else:
             self.post_message(self.Left())
 

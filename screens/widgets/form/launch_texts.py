@@ -34,9 +34,9 @@ FIT_KINDS = ("localqueues", "clusterqueues", "resourceflavors", "topologies", "w
 """What the fit light stands on."""
 
 
-def free_name(wanted: str, fleet: Fleet, namespace: str, taken: Collection[str] = ()) -> str:
+def free_name(wanted: str, fleet: Fleet, namespace: str, taken_names: Collection[str] = ()) -> str:
     """The wanted name, or name-2, name-3 and so on: the first that no JobSet of the namespace has."""
-    used = {name for where, name in fleet.jobsets if where == namespace} | set(taken)
+    used = {name for where, name in fleet.jobsets if where == namespace} | set(taken_names)
     name, number = wanted, 1
     while name in used:
         number += 1
@@ -44,13 +44,13 @@ def free_name(wanted: str, fleet: Fleet, namespace: str, taken: Collection[str] 
     return name
 
 
-def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) -> dict[str, FieldChoices]:
-    """The choices for a form field from the cluster snapshot, the most likely first."""
-    doors = rank_queues(fleet, ask or LaunchDemand(namespace))
+def choices_of(fleet: Fleet, namespace: str, demand: LaunchDemand | None = None) -> dict[str, FieldChoices]:
+    """By field, the choices that the cluster's snapshot gives, the most likely first."""
+    doors = rank_queues(fleet, demand or LaunchDemand(namespace))
     outcomes = {}
-    if ask is not None:
+    if demand is not None:
         for door in doors:
-            found = forecast(fleet, replace(ask, queue=door))
+            found = forecast(fleet, replace(demand, queue=door))
             outcomes[door] = f"{found.verdict}, {found.account.free} free" if found.total else str(found.verdict)
     nodes = sorted((node for node in fleet.nodes.values() if node.gpus), key=lambda node: node.name)
     labels = _node_labels(fleet, nodes)
@@ -70,7 +70,7 @@ def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) ->
 
 
 def _node_labels(fleet: Fleet, nodes: Sequence[Node]) -> dict[str, str]:
-    """Labels of node pools and reservations to select nodes by, each with its free capacity."""
+    """By label text, the node pools and reservations to select nodes by, with the free capacity of each."""
     labels: dict[str, list[Node]] = {}
     for label, attribute in (("gke-nodepool", "pool"), ("reservation-name", "reservation")):
         for node in nodes:
@@ -86,7 +86,7 @@ def _node_labels(fleet: Fleet, nodes: Sequence[Node]) -> dict[str, str]:
 def _field_choices(
     fleet: Fleet, kind: str, names: Sequence[str], none: str, about: Mapping[str, str] | None = None
 ) -> FieldChoices:
-    """The choices of one kind; if empty, why: not listable, or none exist."""
+    """The choices of one kind; without any, the reason: it may not be listed, or none exist."""
     link = fleet.links.get(kind)
     states = {
         WatchState.FORBIDDEN: ChoicesState.NOT_ALLOWED,
@@ -98,10 +98,10 @@ def _field_choices(
     return FieldChoices(kind, tuple(names), about or {}, state, why)
 
 
-def recipe_words(recipe: Recipe, *, brief: bool = False) -> list[Span]:
-    """What a recipe does, needs and yields; `brief` gives only its names and duration."""
+def recipe_words(recipe: Recipe, *, is_brief: bool = False) -> list[Span]:
+    """A text on what a recipe does, needs and yields; `is_brief` gives only names and duration."""
     head = [Span(recipe.title, "strong"), Span(f"  {recipe.id}  ", "dim")]
-    if brief:
+    if is_brief:
         return [*head, Span(f"{recipe.duration}.", "dim")]
     needs = Span(" Needs ", "dim"), Span(f"{recipe.needs}. ")
     gives = Span(" Gives ", "dim"), Span(f"{recipe.gives}, ")
@@ -186,17 +186,17 @@ _VERDICT_MARKS = {
 }
 
 
-def fit_words(fleet: Fleet, ask: LaunchDemand, start: ExpectedStart | None = None) -> list[Span]:
+def fit_words(fleet: Fleet, demand: LaunchDemand, expected_start: ExpectedStart | None = None) -> list[Span]:
     """The forecast of launching now with the reason, and the expected start if it would wait."""
-    found = forecast(fleet, ask, start)
+    found = forecast(fleet, demand, expected_start)
     light, word, style = _VERDICT_MARKS[found.verdict]
     reason = found.sentence
     if reason.lower().startswith(word.lower()):
         reason = reason[len(word) :].lstrip(": ")
-    if start is not None and found.verdict is LaunchVerdict.WAITS:
-        when = start_time(start, fleet.at)
-        known = f", starts {when}" if start.at or start.earliest else ", its start is not known"
-        word += f", {when}" if start.checks else known
+    if expected_start is not None and found.verdict is LaunchVerdict.WAITS:
+        when = start_time(expected_start, fleet.at)
+        known = f", starts {when}" if expected_start.at or expected_start.earliest else ", its start is not known"
+        word += f", {when}" if expected_start.checks else known
     links = [fleet.links[kind] for kind in FIT_KINDS if kind in fleet.links]
     # When the oldest part of what the light stands on last came, while the server is away.
     since = min((link.last_seen or link.since for link in links if link.state is WatchState.STALE), default=0.0)
@@ -206,26 +206,26 @@ def fit_words(fleet: Fleet, ask: LaunchDemand, start: ExpectedStart | None = Non
     return [light, Span(word, style), Span(f" ({FORECAST_NOTE}): ", "dim"), Span(f"{reason}.")]
 
 
-def alternative_words(others: Sequence[LaunchAlternative]) -> list[Span]:
-    """The changes with which a launch would start now, each with its key."""
-    words = ", or ".join(f"{each.words} ({key})" for key, each in enumerate(others, start=1))
-    return [Span(f" It would fit now {words}.", "accent")] if others else []
+def alternative_words(alternatives: Sequence[LaunchAlternative]) -> list[Span]:
+    """A text with the changes by which a launch would start now, each with its key."""
+    words = ", or ".join(f"{each.words} ({key})" for key, each in enumerate(alternatives, start=1))
+    return [Span(f" It would fit now {words}.", "accent")] if alternatives else []
 
 
-def paste_words(read: Draft, *, taken: int) -> list[list[Span]]:
-    lines = [[Span("✗ ", "bad"), Span(str(remark))] for remark in read.problems]
-    if read.problems:
+def paste_words(draft: Draft, *, taken_count: int) -> list[list[Span]]:
+    lines = [[Span("✗ ", "bad"), Span(str(remark))] for remark in draft.problems]
+    if draft.problems:
         lines.append([Span("The form is as it was; correct the text and paste it again.", "dim")])
-    if read.left_out:
-        lines.append([Span(f"Not taken ({len(read.left_out)}):", "strong")])
+    if draft.left_out:
+        lines.append([Span(f"Not taken ({len(draft.left_out)}):", "strong")])
     lines += [
-        [Span("○ ", "waits"), Span(f"{remark.path}: ", "accent"), Span(remark.message)] for remark in read.left_out
+        [Span("○ ", "waits"), Span(f"{remark.path}: ", "accent"), Span(remark.message)] for remark in draft.left_out
     ]
-    if read.notes:
+    if draft.notes:
         lines.append([Span("Worth knowing:", "strong")])
-    lines += [[Span("⚑ ", "accent"), Span(remark.message)] for remark in read.notes]
-    if taken:
-        lines.append([Span(f"{wording.count(taken, 'field')} changed; ctrl+z in the form takes it back.", "dim")])
+    lines += [[Span("⚑ ", "accent"), Span(remark.message)] for remark in draft.notes]
+    if taken_count:
+        lines.append([Span(f"{wording.count(taken_count, 'field')} changed; ctrl+z in the form takes it back.", "dim")])
     return lines
 
 
@@ -266,15 +266,15 @@ class LaunchHead(Vertical):
         self._about.all = tuple(tuple(recipe_words(recipe)) for recipe in recipes)
         self._about.refresh(layout=True)
 
-    def show_recipe(self, recipe: Recipe, *, brief: bool, read_only: bool) -> None:
-        self.set_class(brief, "-brief")
+    def show_recipe(self, recipe: Recipe, *, is_brief: bool, read_only: bool) -> None:
+        self.set_class(is_brief, "-brief")
         first = (READ_ONLY,) if read_only else ()
-        self._about.runs = (*first, *recipe_words(recipe, brief=brief))
+        self._about.runs = (*first, *recipe_words(recipe, is_brief=is_brief))
 
-    def show_fit(self, fleet: Fleet, ask: LaunchDemand | None, start: ExpectedStart | None = None) -> None:
+    def show_fit(self, fleet: Fleet, demand: LaunchDemand | None, expected_start: ExpectedStart | None = None) -> None:
         """Show the forecast; it is skipped while values are invalid."""
         words = [Span("○ Whether it fits is known once what is wrong is corrected.", "dim")]
-        self._fit.runs = tuple(fit_words(fleet, ask, start) if ask is not None else words)
+        self._fit.runs = tuple(fit_words(fleet, demand, expected_start) if demand is not None else words)
 
     def show_notes(self, notes: Sequence[str], *, sound: bool) -> None:
         """Show the notes on the launch plan; their space stays reserved while values are invalid."""
@@ -291,7 +291,7 @@ def title_and_id(recipe: Recipe, width: int) -> list[Span]:
 
 
 class RecipeTable(ResourceTable[Recipe]):
-    """The recipes; the filter also searches what each does, needs and yields, and its code."""
+    """A table of recipes; its filter also searches what each does, needs and yields, and its code."""
 
     NOUN = "recipe"
     EMPTY = EmptyNotice("No recipes.", "The chart lists them.")
@@ -313,7 +313,7 @@ ASK_GOOGLE_AGAIN = 30.0  # seconds
 
 
 class GoogleChoices:
-    """The choices from Google that one form has requested so far."""
+    """The kinds of choices that a form has requested from Google, with the answers so far."""
 
     def __init__(self) -> None:
         self._known: dict[str, FieldChoices] = {}

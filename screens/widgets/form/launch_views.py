@@ -39,7 +39,7 @@ _DIFF_STYLES = {"+": "ok", "-": "bad", "@": "faint", "=": "head"}
 
 
 class DiffText(YamlText):
-    """Differences of objects, with added and removed lines marked."""
+    """A widget with the differences of objects; added and removed lines are marked."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -48,11 +48,11 @@ class DiffText(YamlText):
             "Beside the last launch",
             id="diff.against",
             tooltip="What differs from the last launch of this recipe, or from its defaults again",
-        ),
+        )
     ]
 
-    def paint(self, text: str, whole: str) -> list[Span]:
-        style = _DIFF_STYLES.get(whole[:1], "")
+    def paint(self, text: str, full_text: str) -> list[Span]:
+        style = _DIFF_STYLES.get(full_text[:1], "")
         return [Span(text, style)] if style else yaml_spans(text)
 
     def show_diffs(self, diffs: Sequence[ObjectDiff]) -> None:
@@ -87,7 +87,7 @@ class CommandText(YamlText):
         assert self._command is not None
         return self._command.inline if self.inline else self._command.with_file
 
-    def paint(self, text: str, whole: str) -> list[Span]:
+    def paint(self, text: str, full_text: str) -> list[Span]:
         lead = text[: len(text) - len(text.lstrip())]
         word, gap, rest = text.lstrip().partition(" ")
         if word.startswith("--") or word == "helm":
@@ -106,7 +106,7 @@ class CommandText(YamlText):
 
 
 class LaunchPane(Vertical):
-    """The four views of the launch form as tabs; only the visible view is kept up to date."""
+    """The pane with the four views of a launch as tabs; only the visible view is kept up to date."""
 
     DEFAULT_CSS: ClassVar[str] = """
     LaunchPane { height: 1fr; }
@@ -179,7 +179,7 @@ class LaunchPane(Vertical):
             if planned is None or draft is None or self._anew:
                 return
             draft.yaml = text
-            read = self._launch().plan_texts.read_yaml(draft.recipe.id, text, kept=planned[0].values)
+            read = self._launch().plan_texts.read_yaml(draft.recipe.id, text, hidden=planned[0].values)
             self.remarks = read.problems
             self.show_remarks(read.problems)
             if read.is_valid:
@@ -197,9 +197,9 @@ class LaunchPane(Vertical):
         wide = self.screen.has_class("-wide")
         return not self.screen.has_class("-no-pane") if wide else self.screen.has_class("-pane")
 
-    def show(self, shown: bool) -> None:
-        self.screen.set_class(shown, "-pane")
-        self.screen.set_class(not shown, "-no-pane")
+    def show(self, is_shown: bool) -> None:
+        self.screen.set_class(is_shown, "-pane")
+        self.screen.set_class(not is_shown, "-no-pane")
         self.screen.refresh_bindings()
 
     @property
@@ -307,7 +307,7 @@ class LaunchPane(Vertical):
         self._shown = draft.yaml
         (self.yaml.load_text if self._anew else self.yaml.show)(draft.yaml)
         self._anew = False
-        self.show_remarks(drafting.read_yaml(draft.recipe.id, draft.yaml, kept=plan.values).problems)
+        self.show_remarks(drafting.read_yaml(draft.recipe.id, draft.yaml, hidden=plan.values).problems)
 
     def forget_yaml(self) -> None:
         """Replace invalid YAML by the form's values when the form is edited (ctrl+z restores it)."""
@@ -321,7 +321,7 @@ CHECK_CACHE_SECONDS = 60.0  # seconds for which what was found for a plan is bel
 
 
 class PreflightLine(SentenceLine):
-    """Empty at first; then the summary of checks for the last checked plan."""
+    """A line with the summary of checks for the last plan that was checked; empty at first."""
 
     DEFAULT_CSS: ClassVar[str] = "PreflightLine { height: 1; max-height: 1; display: none; }"
 

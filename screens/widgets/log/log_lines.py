@@ -31,7 +31,7 @@ _STAGE_LINE = re.compile(r"step \d+ .*?: (?:run|skip|done)")
 
 
 def printable(text: str) -> str:
-    """The line without colour codes and overwritten text before a carriage return, tabs expanded."""
+    r"""The line as a terminal shows it: no colour codes, no text overwritten after \\r, tabs expanded."""
     if text.isprintable():
         return text
     plain = _ANSI.sub("", text).rstrip("\r\n")
@@ -63,13 +63,13 @@ def byte_pattern(query: str) -> re.Pattern[bytes] | None:
     return re.compile(found.pattern.encode(), found.flags & re.IGNORECASE) if found else None
 
 
-def marked(text: str, style: str, wanted: re.Pattern[str] | None) -> list[Span]:
+def marked(text: str, style: str, pattern: re.Pattern[str] | None) -> list[Span]:
     """The line as spans, with every match highlighted."""
-    if wanted is None:
+    if pattern is None:
         return [Span(text, style)]
     runs: list[Span] = []
     last = 0
-    for match in wanted.finditer(text):
+    for match in pattern.finditer(text):
         if match.start() == match.end():
             continue
         runs += [Span(text[last : match.start()], style), Span(match.group(), "found")]
@@ -250,20 +250,20 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
     def _text_width(self) -> int:
         return max(1, self.scrollable_content_region.width - self._left_columns())
 
-    def _read_lines(self, start: int, stop: int) -> Sequence[TextRow]:
-        """The lines from start to stop, from the last page that was read if it contains them."""
+    def _read_lines(self, first_line: int, end_line: int) -> Sequence[TextRow]:
+        """The lines from `first_line` to before `end_line`, taken from the last page read if it has them."""
         first, rows = self._page
-        stop = min(stop, self.shown)
-        if not (first <= start and stop <= first + len(rows)):
-            first = max(0, start)
-            rows = [self._printable_row(row) for row in self.text.read_rows(first, stop)]
+        end_line = min(end_line, self.shown)
+        if not (first <= first_line and end_line <= first + len(rows)):
+            first = max(0, first_line)
+            rows = [self._printable_row(row) for row in self.text.read_rows(first, end_line)]
             self._page = first, rows
             self._label_width = max((min(MAX_LABEL, len(row.label)) + 1 for row in rows if row.label), default=0)
             widest = max((cell_len(row.text) for row in rows), default=0)
             if widest > self._widest and not self.wrap:
                 self._widest = widest
                 self.virtual_size = Size(widest + self._left_columns(), self.virtual_size.height)
-        return rows[start - first : stop - first]
+        return rows[first_line - first : end_line - first]
 
     def _printable_row(self, row: TextRow) -> TextRow:
         text = printable(row.text)
@@ -312,22 +312,22 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
         runs, style_of = self.paint(piece if self.wrap else row.text[:in_view], row.whole), self.over(ground)
         body = Strip([Segment(run.text, style_of(run.style)) for run in runs])
         body = body.crop(left, left + width - self._left_columns())
-        return Strip([*self._margin(row, style_of, first=first), *body]).adjust_cell_length(width, ground)
+        return Strip([*self._margin(row, style_of, is_first=first), *body]).adjust_cell_length(width, ground)
 
-    def _margin(self, row: TextRow, style_of: StyleOf, *, first: bool) -> list[Segment]:
+    def _margin(self, row: TextRow, style_of: StyleOf, *, is_first: bool) -> list[Segment]:
         head = []
         if self.times:
-            stamp = f"{datetime.fromtimestamp(row.time).astimezone():%H:%M:%S} " if first and row.time else " " * 9
+            stamp = f"{datetime.fromtimestamp(row.time).astimezone():%H:%M:%S} " if is_first and row.time else " " * 9
             head.append(Segment(stamp, style_of("dim")))
         if self._label_width:
-            label = row.label[:MAX_LABEL] if first else ""
+            label = row.label[:MAX_LABEL] if is_first else ""
             style = "waits" if row.dissent else "accent"
             head.append(Segment(f"{label:>{self._label_width - 1}} ", style_of(style)))
         return head
 
-    def paint(self, text: str, whole: str) -> list[Span]:
+    def paint(self, text: str, full_text: str) -> list[Span]:
         """Style a piece of a line; the severity is that of the whole line."""
-        return marked(text, line_style(whole), self.marks)
+        return marked(text, line_style(full_text), self.marks)
 
     def on_resize(self, event: events.Resize) -> None:
         self._page = (0, [])
@@ -343,7 +343,7 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
         self._jumping = False
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Scrolling up pauses following; scrolling to the end resumes it."""
+        """Pause following when scrolled up; resume it at the end."""
         super().watch_scroll_y(old_value, new_value)
         self._fold_lines()
         if self._jumping:
@@ -416,20 +416,20 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
 
     # filter and search
 
-    def watch_keep(self, keep: LineFilter | None) -> None:
+    def watch_keep(self, line_filter: LineFilter | None) -> None:
         """Apply another filter and restart the search."""
-        self.text.apply_filter(keep)
+        self.text.apply_filter(line_filter)
         self._restart_search()
         self.remeasure()
 
-    def watch_wanted(self, wanted: str) -> None:
+    def watch_wanted(self, search_text: str) -> None:
         """Search for another text and show the nearest match from here."""
-        self.marks = pattern(wanted)
+        self.marks = pattern(search_text)
         self._page = (0, [])
-        self._to_first &= bool(wanted)
-        self.text.start_search(byte_pattern(wanted))
+        self._to_first &= bool(search_text)
+        self.text.start_search(byte_pattern(search_text))
         self._restart_search()
-        self._due = bool(wanted) and not self._to_first
+        self._due = bool(search_text) and not self._to_first
         self._show_found_match()
         self.refresh()
 
@@ -475,12 +475,12 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
             self._scroll_to_row(self.max_scroll_y if self.follow else top)
             self.scroll_to(x=left, animate=False, immediate=True, force=True)
 
-    def find_first(self, wanted: str) -> None:
+    def find_first(self, search_text: str) -> None:
         """Search from the beginning and show the first match as soon as it is found."""
         self._to_first = True
-        if self.wanted == wanted:
+        if self.wanted == search_text:
             self._show_found_match()
-        self.wanted = wanted
+        self.wanted = search_text
         self._due = False
 
     def action_match(self, step: int) -> None:
@@ -492,10 +492,10 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
                 at = self.text.nearest_row(round(self.scroll_y))
                 self._show_match((at if step > 0 else at - 1) % self.matches)
 
-    def _show_match(self, match: int) -> None:
+    def _show_match(self, match_number: int) -> None:
         """Show the line of that match in the middle and pause following."""
-        self.match = match
-        self._show_line(self.text.match_position(match))
+        self.match = match_number
+        self._show_line(self.text.match_position(match_number))
         self._show_columns()
 
     def _show_line(self, number: int) -> None:
@@ -507,5 +507,5 @@ class LogLines(ScrollView, StyledWidget, can_focus=True):
         self.refresh()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The key `n` is enabled only while there is a search."""
+        """Whether an action is enabled: `n` only while there is a search."""
         return bool(self.wanted) if action == "match" else True

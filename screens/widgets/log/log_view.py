@@ -83,7 +83,7 @@ class LogView(Vertical):
 
     @dataclass
     class NoError(Message):
-        """A message that none of the visible lines is an error."""
+        """The message that no visible line is an error."""
 
     def compose(self) -> ComposeResult:
         yield Static(classes="log-empty", markup=False)
@@ -145,7 +145,7 @@ class LogView(Vertical):
         return f"The filter ({lines.keep.description}) matches none of {wording.count(total, 'line')}: {way}"
 
     def show_answer(self, text: str, seconds: float = ANSWER_SHOWN_SECONDS) -> None:
-        """Show the response to a key in the status line for a while: a toast would take lines of the log."""
+        """Show the answer to a key in the status line for a while; a toast would cover lines of the log."""
         self._answer = text
         self._update_status()
         if self._answer_ends is not None:
@@ -184,7 +184,7 @@ class LogView(Vertical):
         self._close_box()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Escape is enabled only while there is a search or a filter."""
+        """Whether an action is enabled: Escape only while there is a search or a filter."""
         lines = self.lines
         return action != "end_search" or self.has_class("-searching") or bool(lines.wanted) or lines.keep is not None
 
@@ -212,8 +212,8 @@ class LogView(Vertical):
     def _current_filter(self) -> LineFilter:
         return self.lines.keep or LineFilter()
 
-    def _set_filter(self, keep: LineFilter) -> None:
-        self.lines.keep = None if keep == LineFilter() else keep
+    def _set_filter(self, line_filter: LineFilter) -> None:
+        self.lines.keep = None if line_filter == LineFilter() else line_filter
 
     def action_level(self) -> None:
         level = LEVEL_FILTERS[(LEVEL_FILTERS.index(self._current_filter.level) + 1) % len(LEVEL_FILTERS)]

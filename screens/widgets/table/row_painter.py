@@ -45,19 +45,19 @@ def cell_width(cell: Cell) -> int:
 
 def share_width(
     columns: Sequence[Column[RowT]],
-    wants: Sequence[int],
+    cell_widths: Sequence[int],
     room: int,
     whole: Mapping[int, int] | None = None,
-    idle: Mapping[int, int] | None = None,
-    phrase: int = 0,
+    idle_columns: Mapping[int, int] | None = None,
+    phrase_width: int = 0,
 ) -> list[tuple[Column[RowT], int]]:
-    """Divide the width of a table among its columns: which are shown, and how wide each is.
+    """Divide the width of a table among its columns; returns which are shown and how wide.
 
-    `wants`: the widest cell of each; `whole`: those of columns, by number, whose names are shortened for `wants`;
-    `idle`: columns that are EMPTY or ALIKE in all rows, which are left out before texts are cut; `phrase`:
-    what of a sentence has to have room.
+    `cell_widths`: the widest cell of each; `whole`: of columns, by number, whose names are shortened in these;
+    `idle_columns`: those EMPTY or ALIKE in all rows, left out before texts are cut; `phrase_width`: that of the part
+    of a sentence that needs room.
     """
-    kept = _fit_columns(columns, wants, room, idle or {}, phrase)
+    kept = _fit_columns(columns, cell_widths, room, idle_columns or {}, phrase_width)
     widths = {id(column): min(column.floor, MIN_SENTENCE) if column.fill else column.floor for column, _ in kept}
     spare = room - sum(widths.values()) - GAP * max(0, len(kept) - 1)
     for column, want in sorted(kept, key=_width_order):
@@ -80,7 +80,7 @@ def share_width(
 def _fit_columns(
     columns: Sequence[Column[RowT]], wants: Sequence[int], room: int, idle: Mapping[int, int], phrase: int
 ) -> list[tuple[Column[RowT], int]]:
-    """The columns that are shown in that room, each with the width of its widest cell."""
+    """The columns that fit into a width, each with the width of its widest cell."""
     kept = list(zip(columns, wants, strict=True))
     gone: list[tuple[Column[RowT], int]] = []
     silent = {id(columns[number]): how for number, how in idle.items() if columns[number].drop}
@@ -106,7 +106,7 @@ def _fit_columns(
 
 
 def _width_order(pair: tuple[Column[RowT], int]) -> int:
-    """The order in which columns get width: names, other texts, then fill columns, then bars."""
+    """A column's turn in getting width: names, other texts, fill columns, then bars."""
     column, _ = pair
     return 3 if column.drawn else 2 if column.fill else 0 if column.cut == "middle" else 1
 
@@ -168,7 +168,7 @@ class RowPainter(Generic[RowT]):
         self.lay_out()
 
     def lay_out(self) -> None:
-        """Redistribute the widths when the next line is drawn."""
+        """Divide the width among the columns anew when the next line is drawn."""
         self._layout = []
         self._drawn.clear()
 
@@ -187,7 +187,7 @@ class RowPainter(Generic[RowT]):
 
     @property
     def _idle_columns(self) -> dict[int, int]:
-        """Columns that are EMPTY, and optional columns whose cells are ALIKE."""
+        """The columns without information: EMPTY ones, and optional ones whose cells are ALIKE."""
         several = self._measured > 1
         return {
             number: ALIKE if text else EMPTY
@@ -195,40 +195,40 @@ class RowPainter(Generic[RowT]):
             if not text or (several and self.columns[number].drop >= OPTIONAL_DROP)
         }
 
-    def _find_differing(self, new: Sequence[RowT]) -> bool:
-        """Look for cells that differ, in columns that may go; returns whether one was found, or there are rows now."""
+    def _find_differing(self, new_rows: Sequence[RowT]) -> bool:
+        """Find a differing cell in columns that are left out while all are alike; returns whether one was found."""
         before = self._idle_columns
         for number, column in enumerate(self.columns):
             if not column.drop or column.ages or column.drawn or (self._measured and number not in self._alike):
                 continue
-            parts = {plain_text(column.cell(row)) for row in new}
+            parts = {plain_text(column.cell(row)) for row in new_rows}
             if len(parts) == 1 and self._alike.get(number) in {None, *parts}:
                 self._alike[number] = parts.pop()
             else:
                 self._alike.pop(number, None)
-        self._measured += len(new)
+        self._measured += len(new_rows)
         return before != self._idle_columns
 
-    def measure(self, new: Sequence[RowT]) -> bool:
+    def measure(self, new_rows: Sequence[RowT]) -> bool:
         """Widen columns for new rows; they never shrink, so that nothing jumps. Returns whether any grew."""
-        if len(new) > MAX_MEASURED_ROWS:
+        if len(new_rows) > MAX_MEASURED_ROWS:
             self._sampled = True
-            new = new[:: -(-len(new) // MAX_MEASURED_ROWS)]
-        grew = self._find_differing(new) if new else False
+            new_rows = new_rows[:: -(-len(new_rows) // MAX_MEASURED_ROWS)]
+        grew = self._find_differing(new_rows) if new_rows else False
         for number, column in enumerate(self.columns):
             if column.fill and self._phrase < PHRASE_COLUMNS:
-                texts = ["".join(run.text for run in spans_of(column.cell(row))) for row in new]
+                texts = ["".join(run.text for run in spans_of(column.cell(row))) for row in new_rows]
                 wide = min(PHRASE_COLUMNS, max((next(iter(phrase_ends(f"{text}  ")), 0) for text in texts), default=0))
                 self._phrase, grew = max(wide, self._phrase), grew or wide > self._phrase
-            if column.width or not new or self._wants[number] >= column.most:
+            if column.width or not new_rows or self._wants[number] >= column.most:
                 continue
             if column.cut == "node":
-                names = [plain_text(column.cell(row)) for row in new]
+                names = [plain_text(column.cell(row)) for row in new_rows]
                 whole, want = max(map(cell_len, names)), max(cell_len(short_node(name)) for name in names)
                 if whole > max(want, self._whole.get(number, 0)):
                     self._whole[number], grew = whole, True
             else:
-                want = max(column.most if column.drawn else cell_width(column.cell(row)) for row in new)
+                want = max(column.most if column.drawn else cell_width(column.cell(row)) for row in new_rows)
             if want > self._wants[number]:
                 self._wants[number] = want
                 grew = True
@@ -237,7 +237,7 @@ class RowPainter(Generic[RowT]):
     # lines
 
     def row(self, key: RowKey, row: RowT, *, here: bool, marked: bool, apart: bool = False) -> Strip:
-        """Draw one row of the table; `apart`: another table has the keys, so the cursor is hollow."""
+        """One drawn row of the table; `apart`: the keys go to another table, so the cursor is hollow."""
         ground = ("cursor" if self._widget.has_focus else "cursor-blurred") if here else "marked" if marked else ""
         layout = self.columns_now()
         cursor = Span("▹", "dim") if apart else Span("▸", "accent")

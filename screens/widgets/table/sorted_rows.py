@@ -55,7 +55,7 @@ def _sort_in_slices(listing: SortedRows[Any], sort: Callable[[Any], Any], *, des
 class SortedRows(Generic[RowT]):
     """Rows by key, filtered and sorted.
 
-    The cost of an update depends on the new rows: nothing is called for each row of a table that grows without an end.
+    The cost of an update depends on the changed rows only, as some tables grow without end.
     """
 
     def __init__(self, text: Callable[[RowT], str]) -> None:
@@ -89,7 +89,7 @@ class SortedRows(Generic[RowT]):
         self._missing: Iterator[int] = iter(())  # those of the rows whose text is not made yet
 
     def update(self, rows: Mapping[RowKey, RowT], at_once: int = sys.maxsize) -> bool:
-        """Take new rows, at most `at_once` changed ones in a turn; returns whether any row moved."""
+        """Take new rows, but at most `at_once` changed ones per call; returns whether any row moved."""
         if rows is self.rows:
             self.changes = []
             return False
@@ -247,14 +247,14 @@ class SortedRows(Generic[RowT]):
             self.read_texts()
         self._show_matches(self._order)
 
-    def _arrange_anew(self, touched: Sequence[tuple[int, RowKey, RowT | None, RowT]], gone: Set[RowKey]) -> bool:
+    def _arrange_anew(self, touched: Sequence[tuple[int, RowKey, RowT | None, RowT]], gone_keys: Set[RowKey]) -> bool:
         """Filter and sort only the rows that changed; returns whether any may have moved."""
-        sort, texts, known = self._sort, self._texts, len(self._all) - len(gone)
+        sort, texts, known = self._sort, self._texts, len(self._all) - len(gone_keys)
         new = {key: row for _, key, old, row in touched if old is None}
         changed = {key: place for place, key, old, row in touched if old is not None}
         moved = _is_moved(sort, touched)
-        if gone:
-            self._remove(gone)
+        if gone_keys:
+            self._remove(gone_keys)
             texts = self._texts
         differs = False
         places: Iterable[int] = changed.values() if moved or texts else ()
@@ -280,10 +280,10 @@ class SortedRows(Generic[RowT]):
             self._unsorted = self.behind and moved
             if moved and not self.behind:
                 self._order.sort(key=self._values.__getitem__, reverse=self._descending)
-        return bool(moved or new or gone or differs)
+        return bool(moved or new or gone_keys or differs)
 
-    def _remove(self, gone: Set[RowKey]) -> None:
-        stay = [key not in gone for key in self._all]
+    def _remove(self, gone_keys: Set[RowKey]) -> None:
+        stay = [key not in gone_keys for key in self._all]
         at = list(accumulate(stay, initial=0))
         self._order = [at[place] for place in self._order if stay[place]]
         self._all, self._values = list(compress(self._all, stay)), list(compress(self._values, stay))
@@ -293,13 +293,13 @@ class SortedRows(Generic[RowT]):
     def _finds(self, text: str) -> bool:
         return all(word in text for word in self._wanted) and not any(word in text for word in self._unwanted)
 
-    def _show_matches(self, among: list[int]) -> None:
-        """Show what the filter lets through of the rows at these places."""
+    def _show_matches(self, indexes: list[int]) -> None:
+        """Show those of the rows at these indexes that pass the filter; returns whether any row moved."""
         texts = self._texts
         if self.filters and self.searching:
-            among = list(filter(texts.__getitem__, among))
+            indexes = list(filter(texts.__getitem__, indexes))
         for word in self._wanted:
-            among = [place for place in among if word in texts[place]]
+            indexes = [place for place in indexes if word in texts[place]]
         for word in self._unwanted:
-            among = [place for place in among if word not in texts[place]]
-        self._found, self._keys = among, None
+            indexes = [place for place in indexes if word not in texts[place]]
+        self._found, self._keys = indexes, None

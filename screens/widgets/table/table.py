@@ -84,13 +84,13 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
 
     @dataclass
     class Opened(TableMessage):
-        """A row was opened by Enter or a double click."""
+        """The message that a row was opened by Enter or a double click."""
 
         key: RowKey
 
     @dataclass
     class Highlighted(TableMessage):
-        """The cursor has moved to another row, or to none."""
+        """The message that the cursor has moved to another row, or to none."""
 
         key: RowKey | None
 
@@ -141,22 +141,22 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self._report_hidden()
         self.refresh()
 
-    def show_namespaces(self, every: bool) -> None:
+    def show_namespaces(self, shows_all: bool) -> None:
         """Show each row's namespace, on narrow terminals too, if there are rows of several."""
-        if every != self._every_namespace:
-            self._every_namespace = every
+        if shows_all != self._every_namespace:
+            self._every_namespace = shows_all
             self.set_columns(self._declared)
 
-    def configure(self, own: ListConfig) -> None:
+    def configure(self, list_config: ListConfig) -> None:
         """Apply the person's columns and sort order for this list."""
-        if own == self._own:
+        if list_config == self._own:
             return
-        self._own = own
+        self._own = list_config
         self.set_columns(self._declared)
-        self.sort_by(own.sort or self.SORTED_BY, descending=own.descending)
+        self.sort_by(list_config.sort or self.SORTED_BY, descending=list_config.descending)
 
     def _report_hidden(self) -> None:
-        """Say once which of the columns that the person has chosen have no room beside its rows."""
+        """Notify once of chosen columns for which there is no room."""
         if not self._own.columns or not self.size.width or not self.listing.rows:
             return
         room = {column.title for column, _ in self._painter.columns_now()}
@@ -213,12 +213,12 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
 
     @property
     def lines_wanted(self) -> int:
-        """Lines that the titles and all rows take, or what stands in place of rows."""
+        """The lines that the titles and all rows take, or the notice instead of rows."""
         return 1 + (len(self.listing) + len(self._heads) or len(self._painter.notice_lines(self._empty_notice())))
 
     @property
     def columns_wanted(self) -> int:
-        """Columns in which nothing of its rows is cut or left out."""
+        """The width in columns at which no row is cut and no column left out."""
         return self._painter.columns_wanted
 
     @property
@@ -269,7 +269,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
             self._prepare()
 
     def expect_filter(self) -> None:
-        """Make the texts that the filter searches: words are likely to be typed."""
+        """Prepare the texts that the filter searches, as words will probably be typed."""
         self.listing.expect_filter()
         self._prepare()
 
@@ -369,7 +369,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
     # what is drawn
 
     def on_resize(self) -> None:
-        """Adapt the column widths; the cursor stays in view. One that was hidden is as it was drawn."""
+        """Adapt the widths of columns and keep the cursor visible; a hidden table is left as it was drawn."""
         if self.size == self._laid_out_in:
             return
         self._laid_out_in = self.size
@@ -414,7 +414,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
     # where things are
 
     def _keep_in_place(self) -> None:
-        """Keep cursor and scroll position on their rows, or close to where they were."""
+        """Keep cursor and scroll position on their rows, or near where they were."""
         old = self._cursor_index
         self._cursor_before = key = self._cursor or self._cursor_before
         found = self.listing.index(key) if key is not None else None
@@ -471,7 +471,7 @@ def _next_to_sort_by(painter: RowPainter[Any], sorted_by: str) -> Column[Any] | 
 
 
 def _find_heads(table: ResourceTable[Any]) -> list[tuple[int, str]]:
-    """The rows where a new group begins; none if rows are not grouped."""
+    """(index, heading) of each row with which a new group begins; empty if rows are not grouped."""
     if not table.GROUPS or table.sorted_by:
         return []
     ends = [0, *(bisect_left(table.shown, place, key=table.place_of) for place, _ in table.GROUPS)]
@@ -479,13 +479,13 @@ def _find_heads(table: ResourceTable[Any]) -> list[tuple[int, str]]:
     return found if found[1:] else []
 
 
-def _line_of(heads: Sequence[tuple[int, str]], index: int) -> int:
-    return index + sum(at <= index for at, _ in heads)
+def _line_of(headings: Sequence[tuple[int, str]], index: int) -> int:
+    return index + sum(at <= index for at, _ in headings)
 
 
-def _at_line(heads: Sequence[tuple[int, str]], number: int) -> int | str:
-    """The number of the row in that line, or the heading that stands there."""
-    for many, (at, title) in enumerate(heads):
+def _at_line(headings: Sequence[tuple[int, str]], number: int) -> int | str:
+    """The number of the row in a line of the table, or the heading of a group."""
+    for many, (at, title) in enumerate(headings):
         if number <= at + many:
             return title if number == at + many else number - many
-    return number - len(heads)
+    return number - len(headings)

@@ -57,7 +57,7 @@ class _Cluster:
             job, *(structs.replace(each, ip=f"{net}{1 if shared else at + 1}") for at, each in enumerate(several))
         )
 
-    def connection_for_change(self, what: str) -> None:
+    def connection_for_change(self, action: str) -> None:
         """Allow everything."""
 
 

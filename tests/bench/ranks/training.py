@@ -88,8 +88,8 @@ class Batches(Dataset):  # type: ignore[misc]
     def __len__(self) -> int:
         return STEPS
 
-    def __getitem__(self, at: int) -> torch.Tensor:
-        if HANG == "data" and RANK == VICTIM and at >= HANG_AT:
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if HANG == "data" and RANK == VICTIM and index >= HANG_AT:
             time.sleep(3600)  # a file system that does not answer
         return torch.ones(8)
 

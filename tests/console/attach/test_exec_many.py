@@ -95,7 +95,7 @@ async def run_in_40(server: ApiServer, answer: Any) -> tuple[RankOutput, ...]:
     async with server.client() as client:
         connection = SimpleNamespace(client=client)
         watched = SimpleNamespace(connection_for_change=lambda _: connection, current_connection=connection)
-        return await ContainerExec(cast("Any", watched)).run_in_ranks(every, ("true",), at_once=40)
+        return await ContainerExec(cast("Any", watched)).run_in_ranks(every, ("true",), concurrency=40)
 
 
 async def test_a_stream_for_which_the_api_server_has_no_room_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

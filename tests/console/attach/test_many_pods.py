@@ -114,7 +114,7 @@ async def test_one_stream_brings_the_answers_of_all_pods(tmp_path: Path) -> None
     told: list[int] = []
     answers = await run_in_pods(
         pods.run, pods.ranks, (*ARGV[:2], f"{ARGV[2]} | cat", *ARGV[3:]), INPUT, 30.0,
-        answered=lambda rank: told.append(rank.number),
+        on_answer=lambda rank: told.append(rank.number),
     )  # fmt: skip
     assert answers.found == {number: answer_of(number) for number in range(40)}
     assert (answers.gateway, answers.through_it, answers.no_gateway) == (0, 40, "")

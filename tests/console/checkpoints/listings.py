@@ -27,11 +27,11 @@ class _Reader:
     def __init__(self, data: Mapping[str, bytes]) -> None:
         self._data = data
 
-    async def read_heads(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
-        return {path: self._data[path][:size] for path, size in wanted.items() if path in self._data}
+    async def read_heads(self, bytes_by_path: Mapping[str, int]) -> dict[str, bytes]:
+        return {path: self._data[path][:size] for path, size in bytes_by_path.items() if path in self._data}
 
-    async def read_tails(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
-        return {path: self._data[path][-size:] for path, size in wanted.items() if path in self._data}
+    async def read_tails(self, bytes_by_path: Mapping[str, int]) -> dict[str, bytes]:
+        return {path: self._data[path][-size:] for path, size in bytes_by_path.items() if path in self._data}
 
 
 def _content(path: str, what: str) -> bytes:

@@ -47,11 +47,11 @@ class Disk:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def read_heads(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
-        return {path: (self._folder / path).read_bytes()[:size] for path, size in wanted.items()}
+    async def read_heads(self, bytes_by_path: Mapping[str, int]) -> dict[str, bytes]:
+        return {path: (self._folder / path).read_bytes()[:size] for path, size in bytes_by_path.items()}
 
-    async def read_tails(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
-        return {path: (self._folder / path).read_bytes()[-size:] for path, size in wanted.items()}
+    async def read_tails(self, bytes_by_path: Mapping[str, int]) -> dict[str, bytes]:
+        return {path: (self._folder / path).read_bytes()[-size:] for path, size in bytes_by_path.items()}
 
 
 def looked_through(folder: Path, later: float = LATER) -> Survey:

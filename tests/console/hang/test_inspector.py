@@ -40,9 +40,9 @@ class Cluster:
         pods = [rank(JOB, number, f"node-{number}") for number in range(JOB.ranks)]
         self.fleet = fleet_of(JOB, *pods, *(jobset(each, 1) for each in others))
 
-    def connection_for_change(self, what: str) -> None:
+    def connection_for_change(self, action: str) -> None:
         if self.read_only:
-            raise NotAllowed(f"Could not {what}: the console is in read-only mode.")
+            raise NotAllowed(f"Could not {action}: the console is in read-only mode.")
 
 
 def _trained(argv: list[str], env: dict[str, str]) -> subprocess.Popen[str]:
@@ -242,7 +242,7 @@ async def test_who_has_a_recorder_that_names_nobody_is_asked_for_its_stack_after
         assert asked.count(["all-stacks"]) == WORLD // A_POD
         assert not any("stacks" in each for each in asked)
         asked.clear()
-        spared = await looking.inspect_job("default", "hung", recorder=False)
+        spared = await looking.inspect_job("default", "hung", reads_recorder=False)
         assert asked.count(["no-recorder"]) == WORLD // A_POD
         assert (spared.dumps, [group.ranks for group in spared.suspects]) == ((), [(STUCK,)])
         assert spared.recorder_words == "not asked, which would halt ranks of a job that may be another person's"

@@ -16,7 +16,7 @@ from tests.certificates import make_certificate
 
 async def failing(client: Client, path: str = "/version") -> ConsoleError:
     with pytest.raises(ConsoleError) as caught:
-        await client.request("GET", path, doing="ask")
+        await client.request("GET", path, action="ask")
     return caught.value
 
 
@@ -30,17 +30,17 @@ async def unreachable(server: str, **cluster: Any) -> ConsoleError:
 
 async def test_bytes_come_as_they_are() -> None:
     async with ApiServer(secure=True) as server, server.client(User(token="t")) as client:
-        assert await client.request("GET", "/version", doing="ask") == b'{"gitVersion": "v1.36.4-test"}'
+        assert await client.request("GET", "/version", action="ask") == b'{"gitVersion": "v1.36.4-test"}'
         assert [each.headers["Authorization"] for each in server.requests] == ["Bearer t"]
         assert {each.headers.get("Accept-Encoding", "identity") for each in server.requests} == {"identity"}
 
 
 async def test_nothing_is_asked_of_a_client_that_is_closed(server: ApiServer, client: Client) -> None:
-    await client.request("GET", "/version", doing="ask")
+    await client.request("GET", "/version", action="ask")
     await client.close()
     assert (await failing(client)).message == "The connection to this cluster was closed."
     with pytest.raises(ConsoleError, match="was closed"):
-        async with client.websocket("/exec", doing="open a shell", params=(), protocols=("v5.channel.k8s.io",)):
+        async with client.websocket("/exec", action="open a shell", params=(), protocols=("v5.channel.k8s.io",)):
             pass
     assert len(server.requests) == 1
 
@@ -49,7 +49,7 @@ async def test_nothing_is_asked_of_a_client_that_is_closed(server: ApiServer, cl
 async def test_429_is_waited_for(server: ApiServer, client: Client) -> None:
     server.refuse["/version"] = [status(429, "too many", headers={"Retry-After": "1"})]
     started = asyncio.get_running_loop().time()
-    assert await client.request("GET", "/version", doing="ask")
+    assert await client.request("GET", "/version", action="ask")
     assert asyncio.get_running_loop().time() - started >= 1
     assert len(server.requests) == 2
 
@@ -97,7 +97,7 @@ async def test_a_server_that_says_nothing() -> None:
     async with ApiServer() as server, server.client() as client:
         server.handlers["/version"] = waits
         with pytest.raises(Unreachable, match="did not answer in time"):
-            await client.request("GET", "/version", doing="ask", silence=0.1)
+            await client.request("GET", "/version", action="ask", silence=0.1)
 
 
 async def test_tls_where_there_is_none(server: ApiServer) -> None:
@@ -139,9 +139,9 @@ async def test_the_certificate_of_the_server(tmp_path: Path, days: int, known: b
     tls, authority = make_certificate(tmp_path, days=days)
     trusts: dict[str, Any] = {"certificate_authority": str(authority)} if known else {}
     async with ApiServer(tls) as server, server.client(insecure_skip_tls_verify=True) as insecure:
-        assert await insecure.request("GET", "/version", doing="ask")
+        assert await insecure.request("GET", "/version", action="ask")
         if words:
             assert words in (await unreachable(server.url, **trusts)).message
         else:
             async with server.client(**trusts) as client:
-                assert await client.request("GET", "/version", doing="ask")
+                assert await client.request("GET", "/version", action="ask")

@@ -24,7 +24,7 @@ def status(code: int, message: str = "", **fields: Any) -> bytes:
     ],
 )
 def test_every_refusal_has_its_class(code: int, kind: type[Refused]) -> None:
-    error = error_from_status(code, status(code, "so it is", reason="Because"), doing="list pods")
+    error = error_from_status(code, status(code, "so it is", reason="Because"), action="list pods")
     assert type(error) is kind
     assert isinstance(error, Refused)
     assert (error.status, error.reason, error.message) == (code, "Because", "Could not list pods: so it is.")
@@ -32,20 +32,20 @@ def test_every_refusal_has_its_class(code: int, kind: type[Refused]) -> None:
 
 def test_a_refused_list_says_what_to_ask_for() -> None:
     said = 'pods is forbidden: User "anna" cannot list resource "pods" in API group "" at the cluster scope'
-    assert error_from_status(403, status(403, said), doing="list pods").hint == "Ask for `list pods`."
+    assert error_from_status(403, status(403, said), action="list pods").hint == "Ask for `list pods`."
     said = (
         'workloads.kueue.x-k8s.io is forbidden: User "a" cannot watch resource "workloads" '
         'in API group "kueue.x-k8s.io" in the namespace "n"'
     )
     assert (
-        error_from_status(403, status(403, said), doing="x").hint
+        error_from_status(403, status(403, said), action="x").hint
         == "Ask for `watch workloads.kueue.x-k8s.io` in namespace n."
     )
 
 
 def test_busy_servers_say_when_to_come_back() -> None:
-    told = error_from_status(429, status(429, "slow down", details={"retryAfterSeconds": 3}), doing="x")
-    header = error_from_status(429, b"slow down", doing="x", retry_after=7)
+    told = error_from_status(429, status(429, "slow down", details={"retryAfterSeconds": 3}), action="x")
+    header = error_from_status(429, b"slow down", action="x", retry_after=7)
     assert isinstance(told, Refused)
     assert isinstance(header, Refused)
     assert (told.retry_after, header.retry_after) == (3.0, 7.0)
@@ -53,7 +53,7 @@ def test_busy_servers_say_when_to_come_back() -> None:
 
 @pytest.mark.parametrize("code", [500, 502, 503, 504])
 def test_a_broken_server_may_be_asked_again(code: int) -> None:
-    error = error_from_status(code, status(code, "etcdserver: leader changed"), doing="list pods")
+    error = error_from_status(code, status(code, "etcdserver: leader changed"), action="list pods")
     assert isinstance(error, Unreachable)
     assert "leader changed" in error.message
     assert str(code) in error.message
@@ -63,7 +63,7 @@ def test_a_broken_server_may_be_asked_again(code: int) -> None:
     "body", [b"", b"<html><body>nginx</body></html>", b"\xff\xfe", b"[1]", b"null", b'{"code": "x"}']
 )
 def test_bodies_that_are_no_status(body: bytes) -> None:
-    error = error_from_status(404, body, doing="read pod p")
+    error = error_from_status(404, body, action="read pod p")
     assert error.message.startswith("Could not read pod p: ")
     assert "<html" not in error.message
 
@@ -78,7 +78,7 @@ def test_bodies_that_are_no_status(body: bytes) -> None:
     ],
 )
 def test_a_container_that_has_ended_is_no_broken_server(said: str, name: str) -> None:
-    error = error_from_status(500, status(500, said), doing="open a shell in pod x")
+    error = error_from_status(500, status(500, said), action="open a shell in pod x")
     assert isinstance(error, Unreachable), "a tunnel goes on trying: the pod may be replaced"
     assert error.message == f"Could not open a shell in pod x: {name} has ended, or has not started yet."
     assert "a4 logs" in error.hint

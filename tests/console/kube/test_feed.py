@@ -73,8 +73,8 @@ async def test_a_kind_that_is_served_and_then_is_not_found_is_asked_for_less_and
     pauses: list[int] = []
 
     class Recorded(Backoff, frozen=True):
-        def pause(self, failures: int, most: float) -> float:
-            pauses.append(failures)
+        def pause(self, failure_count: int, max_seconds: float) -> float:
+            pauses.append(failure_count)
             return 0.0
 
     async with ApiServer() as server, server.client() as client:

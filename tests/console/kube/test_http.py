@@ -26,11 +26,11 @@ EXAMPLE = Cluster(server="https://api.example")
 
 
 async def plain(client: Client) -> bytes:
-    return await client.request("GET", PATH, doing="ask")
+    return await client.request("GET", PATH, action="ask")
 
 
 async def going_on(client: Client) -> bytes:
-    async with client.follow(PATH, doing="ask", params={}, silence=5) as answer:
+    async with client.follow(PATH, action="ask", params={}, silence=5) as answer:
         return await read_error_body(answer.iter_chunks(), 1 << 30)
 
 
@@ -221,7 +221,7 @@ async def test_the_proxy_of_the_kubeconfig_is_gone_through(tmp_path: Path) -> No
         proxy(asked) as through,
         server.client(certificate_authority=str(authority), proxy_url=through) as client,
     ):
-        async with client.follow(PATH, doing="ask", params={}, silence=5) as answer:
+        async with client.follow(PATH, action="ask", params={}, silence=5) as answer:
             assert "via" not in answer.headers
             assert await read_error_body(answer.iter_chunks(), 99) == VERSION
         assert set(asked) == {b"CONNECT 127.0.0.1:%d HTTP/1.1" % server.port}

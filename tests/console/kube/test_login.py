@@ -225,7 +225,7 @@ async def test_a_refused_token_is_renewed_once(tmp_path: Path) -> None:
     async with ApiServer(secure=True) as server:
         server.tokens = {"secret-2"}
         async with server.client(User(exec=giving(tmp_path))) as client:
-            assert await client.request("GET", "/version", doing="ask")
+            assert await client.request("GET", "/version", action="ask")
         assert [each.headers["Authorization"] for each in server.requests] == ["Bearer secret-1", "Bearer secret-2"]
 
 
@@ -233,7 +233,7 @@ async def test_requests_refused_together_renew_once(tmp_path: Path) -> None:
     async with ApiServer(secure=True) as server:
         server.tokens = {"secret-2"}
         async with server.client(User(exec=giving(tmp_path))) as client:
-            await asyncio.gather(*(client.request("GET", "/version", doing="ask") for _ in range(5)))
+            await asyncio.gather(*(client.request("GET", "/version", action="ask") for _ in range(5)))
         assert (tmp_path / "count").read_text() == "2"
 
 
@@ -243,7 +243,7 @@ async def test_a_token_that_stays_refused_is_reported(tmp_path: Path, server: Ap
         server.requests.clear()
         async with server.client(user) as client:
             with pytest.raises(NotLoggedIn) as caught:
-                await client.request("GET", "/version", doing="ask for the version")
+                await client.request("GET", "/version", action="ask for the version")
         assert caught.value.message == "Could not ask for the version: Unauthorized."
         assert len(server.requests) <= 2
 
@@ -255,7 +255,7 @@ async def test_an_expired_client_certificate_is_reported_in_words(tmp_path: Path
         server.tokens = set()
         day = datetime.now(UTC) - timedelta(days=1)
         with pytest.raises(NotLoggedIn, match=rf'certificate of user "anna" expired on {day:%Y-%m-%d} \d\d:\d\d UTC'):
-            await client.request("GET", "/version", doing="ask")
+            await client.request("GET", "/version", action="ask")
 
 
 async def test_certificates_are_loaded_and_broken_ones_named(tmp_path: Path) -> None:

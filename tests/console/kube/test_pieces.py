@@ -25,12 +25,12 @@ def chunked(pieces: list[bytes]) -> bytes:
 
 
 async def read(client: Client, silence: float = 10) -> bytes:
-    async with client.follow(LOG, doing="read", params={"follow": "true"}, silence=silence) as answer:
+    async with client.follow(LOG, action="read", params={"follow": "true"}, silence=silence) as answer:
         return b"".join([piece async for piece in answer.iter_chunks()])
 
 
 async def poured(client: Client, found: list[bytes], silence: float = 10) -> None:
-    async with client.follow(LOG, doing="read", params={"follow": "true"}, silence=silence) as answer:
+    async with client.follow(LOG, action="read", params={"follow": "true"}, silence=silence) as answer:
         await answer.stream_to(found.append)
 
 
@@ -69,7 +69,7 @@ async def test_answers_that_never_end_wait_for_no_other(tmp_path: Path, secure: 
         heard: set[int] = set()
 
         async def listen(number: int) -> None:
-            async with client.follow(LOG, doing="read", params={}, silence=60) as answer:
+            async with client.follow(LOG, action="read", params={}, silence=60) as answer:
                 await answer.stream_to(lambda _: heard.add(number))
 
         listening = [asyncio.create_task(listen(number)) for number in range(20)]
@@ -169,7 +169,7 @@ async def test_what_goes_wrong_with_the_bytes_is_raised_and_ends_the_answer() ->
 
     async with (
         saying(HEAD, b"4\r\none\n\r\n", hold=True) as client,
-        client.follow(LOG, doing="read", params={}, silence=10) as answer,
+        client.follow(LOG, action="read", params={}, silence=10) as answer,
     ):
         with pytest.raises(ValueError, match="one"):
             await answer.stream_to(refuse)
@@ -190,7 +190,7 @@ async def test_a_reader_that_is_slow_keeps_the_server_waiting_and_gets_all() -> 
 
     async with ApiServer() as server, server.client() as client:
         server.handlers[LOG] = answer
-        async with client.follow(LOG, doing="read", params={}, silence=10) as slow:
+        async with client.follow(LOG, action="read", params={}, silence=10) as slow:
             await asyncio.sleep(0.3)
             before = sent
             await asyncio.sleep(0.3)

@@ -124,7 +124,7 @@ def test_the_status_line_of_tmux_tells_where_it_is_and_how_to_leave(tmp_path: Pa
     fake_tmux(tmp_path / "bin")
     name = "pod 1 of x'; touch hurt #(touch hurt) 100%"
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    subprocess.run(shell_command(tmux=True, name=name, nested=nested), cwd=tmp_path, env={"PATH": path}, check=True)
+    subprocess.run(shell_command(tmux=True, name=name, is_nested=nested), cwd=tmp_path, env={"PATH": path}, check=True)
     asked = (tmp_path / "bin/asked").read_text().splitlines()
     assert asked[:5] == ["-u", "new-session", "-A", "-s", "a4"]
     left, right = asked[asked.index("status-left") + 1], asked[asked.index("status-right") + 1]

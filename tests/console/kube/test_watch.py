@@ -38,8 +38,8 @@ class Recorded(Backoff, frozen=True):
 
     waits: list[tuple[str, int]] = field(default_factory=list)
 
-    def wait(self, error: ConsoleError, failures: int) -> float:
-        self.waits.append((type(error).__name__, failures))
+    def wait(self, error: ConsoleError, failure_count: int) -> float:
+        self.waits.append((type(error).__name__, failure_count))
         return 0.0
 
 
@@ -67,7 +67,7 @@ class Script:
         self.tokens: list[str] = []
         self.versions: list[str] = []
 
-    async def choose_selector(self, first: bytes) -> bool:
+    async def choose_selector(self, first_page: bytes) -> bool:
         return False
 
     async def page(self, token: str) -> bytes:

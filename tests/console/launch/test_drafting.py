@@ -302,7 +302,7 @@ def test_a_secret_is_never_written_and_reads_back_as_it_was() -> None:
     drafting, mine = with_secret(), plan({"gpus": 32, "password": "hush"})
     text = drafting.write_yaml(mine)
     assert text == f'gpus: 32\npassword: "{HIDDEN}"\n'
-    assert drafting.read_yaml(NCCL, text, kept=mine.values).values == mine.values
+    assert drafting.read_yaml(NCCL, text, hidden=mine.values).values == mine.values
     edited = drafting.write_yaml(plan({"gpus": 64, "password": "hush"}), f"# mine\n{text}")
     assert edited == f'# mine\ngpus: 64\npassword: "{HIDDEN}"\n'
     problem = drafting.read_yaml(NCCL, text).problems[0]

@@ -16,7 +16,7 @@ class Api:
     def __init__(self, pods: list[Any] | None, services: list[Any]) -> None:
         self.lists = {"pods": pods, "services": services}
 
-    async def request(self, method: str, path: str, *, doing: str, **_: object) -> bytes:
+    async def request(self, method: str, path: str, *, action: str, **_: object) -> bytes:
         items = self.lists[path.rpartition("/")[2]]
         if items is None:
             raise NotAllowed("You may not list Pods.", status=403)

@@ -176,7 +176,7 @@ def test_a_run_that_is_stopped_while_an_alarm_rings_was_stopped_for_it() -> None
     spike = replace(STALL, kind=AlarmKind.SPIKE, words="loss up")
     assert finish_record(replace(stopped, alarms=(spike,))).why == "stopped during an alarm: loss up"
     assert finish_record(replace(stopped, alarms=(spike,), ended=9000.0)).why == "", "that was long before"
-    assert finish_record(stopped, late="no step for 40 s").why == "stopped while it was late: no step for 40 s"
+    assert finish_record(stopped, late_message="no step for 40 s").why == "stopped while it was late: no step for 40 s"
 
 
 def test_a_run_that_goes_on_has_the_state_of_what_rings() -> None:

@@ -408,17 +408,17 @@ async def test_whoever_reads_one_log_sees_the_bar_too(client: Client, container:
 
 
 async def test_a_log_goes_on_in_another_session_where_it_was_left(server: ApiServer) -> None:
-    container, memory = Container(server), ResumeCursor(whole=False)
+    container, memory = Container(server), ResumeCursor(is_whole_file=False)
     container.say(1, b"same")
     container.say(2, b"same", b"two")
     seen = []
     wanted = LogRequest("default", "p", "main", tail=10)
-    async with server.client() as client, gathered(lines_of(client, wanted, memory=memory)) as lines:
+    async with server.client() as client, gathered(lines_of(client, wanted, cursor=memory)) as lines:
         await eventually(lambda: len(lines) == 3)
         seen += lines
     container.say(2, b"same")
     container.say(3, b"three")
-    async with server.client() as client, gathered(lines_of(client, wanted, memory=memory)) as lines:
+    async with server.client() as client, gathered(lines_of(client, wanted, cursor=memory)) as lines:
         await eventually(lambda: len(lines) == 2)
         container.end()
         seen += lines

@@ -210,9 +210,9 @@ class Counted(Sequence[float]):
     def __len__(self) -> int:
         return len(self._times)
 
-    def __getitem__(self, at: Any) -> Any:
+    def __getitem__(self, index: Any) -> Any:
         self.looks += 1
-        return self._times[at]
+        return self._times[index]
 
 
 def test_a_line_among_many_of_one_moment_is_found_without_walking_over_all_of_them() -> None:

@@ -75,11 +75,7 @@ def test_stacks_of_processes() -> None:
             Frame("main", "train.py", 88), Frame("0x55f0", "python3.12"),
         ),
     )  # fmt: skip
-    assert (pin.name, pin.state, pin.frames) == (
-        "pin memory",
-        ("idle",),
-        (Frame("wait", "threading.py", 355),),
-    )
+    assert (pin.name, pin.state, pin.frames) == ("pin memory", ("idle",), (Frame("wait", "threading.py", 355),))
     assert (bare.id, bare.name, bare.frames) == ("58", "", ())
     assert second == ProcessStacks(42, "python3 -u train.py", error="Failed to find python version from target process")
 
@@ -206,10 +202,7 @@ def test_steps_of_launchers(line: str, expected: LauncherStep | None) -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (
-            "node-7:21:98 [3] NCCL INFO Connected all rings",
-            NcclMessage("INFO", "Connected all rings", "node-7", 3),
-        ),
+        ("node-7:21:98 [3] NCCL INFO Connected all rings", NcclMessage("INFO", "Connected all rings", "node-7", 3)),
         (
             "[2026-01-01 00:00:00] node-7:21:98 [3] transport/net_ib.cc:94 NCCL WARN Got async event: port error",
             NcclMessage("WARN", "Got async event: port error", "node-7", 3),

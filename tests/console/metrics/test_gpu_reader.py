@@ -31,8 +31,8 @@ class Cluster:
         self.fleet = fleet_of(JOB, *pods, exporter)
         self.current_connection = SimpleNamespace(client=self)
 
-    def connection_for_change(self, what: str) -> None:
-        raise NotAllowed(what)
+    def connection_for_change(self, action: str) -> None:
+        raise NotAllowed(action)
 
     async def request(self, method: str, path: str, **_: object) -> bytes:
         self.asked.append((method, path))

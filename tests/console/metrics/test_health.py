@@ -59,9 +59,9 @@ def test_a_stall_is_over_with_the_job_a_divergence_is_not() -> None:
 
 def test_late_by_those_who_hear_its_steps_else_by_the_times_in_its_log() -> None:
     late = structs.replace(GLANCE, at=1_040.0)
-    assert job_health(JOB, FLEET, late="no step for 34 s", followed=True).level is HealthLevel.LATE
+    assert job_health(JOB, FLEET, late_message="no step for 34 s", is_followed=True).level is HealthLevel.LATE
     assert job_health(JOB, FLEET, job_progress=late).words == "no step for 40 s after step 9, usually one takes 2.8 s"
-    assert job_health(JOB, FLEET, job_progress=late, followed=True).level is HealthLevel.WELL, (
+    assert job_health(JOB, FLEET, job_progress=late, is_followed=True).level is HealthLevel.WELL, (
         "the clock of its node may be wrong"
     )
     long = job_health(JOB, FLEET, job_progress=structs.replace(GLANCE, at=1_071.0))
@@ -72,7 +72,7 @@ def test_late_by_those_who_hear_its_steps_else_by_the_times_in_its_log() -> None
 def test_slower_steps_are_reported_a_job_that_runs() -> None:
     slower = structs.replace(GLANCE, slower="steps take 35 % longer since 4,060 (2.77 to 3.74 s a step)")
     for followed in (True, False):
-        health = job_health(JOB, FLEET, job_progress=slower, followed=followed)
+        health = job_health(JOB, FLEET, job_progress=slower, is_followed=followed)
         assert (health.state, health.level, health.words) == ("running", HealthLevel.LATE, slower.slower)
     assert job_health(JOB, FLEET, job_progress=slower, alarms=(NAN,)).state == "diverged"
     assert job_health(DONE, FLEET, job_progress=slower).level is HealthLevel.WELL

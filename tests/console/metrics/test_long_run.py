@@ -70,7 +70,7 @@ def check(run: TrainingRun, every: list[Step], chance: random.Random) -> None:
 @pytest.mark.slow(reason="very many steps")
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_drawn_of_a_long_run_is_true_of_all_its_steps(seed: int) -> None:
-    chance, run, every = random.Random(seed), TrainingRun("megatron", points=POINTS), list[Step]()
+    chance, run, every = random.Random(seed), TrainingRun("megatron", max_points=POINTS), list[Step]()
     growing = run.steps
     while len(every) < 9 * POINTS:
         if len(every) > 300 and chance.random() < 0.03:
@@ -89,7 +89,7 @@ def test_what_is_drawn_of_a_long_run_is_true_of_all_its_steps(seed: int) -> None
 
 
 def test_where_the_loss_was_lost_is_known_however_long_ago_that_was() -> None:
-    run = TrainingRun("megatron", points=POINTS)
+    run = TrainingRun("megatron", max_points=POINTS)
     for number in range(1, 10 * POINTS + 1):
         run.steps.append(Step(number, None, 2.0 if number < 1000 else math.nan, nan=number >= 1000))
         if number % 1000 == 0:

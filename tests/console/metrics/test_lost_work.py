@@ -40,7 +40,7 @@ def loss_of(
 ) -> LostWork | None:
     made = job(*mounts)
     pods = [rank(made, number, f"n{number}", started=run.now - ran, containers=()) for number in range(2)]
-    return find_lost_work(made, fleet_of(made, *pods), run.read(), run.now, place=place, folder=folder)
+    return find_lost_work(made, fleet_of(made, *pods), run.read(), run.now, path=place, folder=folder)
 
 
 def track(
@@ -117,7 +117,7 @@ def test_what_is_over_loses_what_lies_in_its_pods_and_not_what_was_never_saved()
     ended = TimeSpan(failed.now, failed.now, SpanKind.ENDED, last=1)
     pod = rank(made, 0, "n0", started=failed.now - 7200)
     spans = [*failed.read(), ended]
-    assert find_lost_work(made, fleet_of(made, pod), spans, failed.now, place="/out") is None, (
+    assert find_lost_work(made, fleet_of(made, pod), spans, failed.now, path="/out") is None, (
         "kept pods do no more work"
     )
     loss = present(loss_of(run := _over(), SCRATCH))
@@ -151,7 +151,7 @@ def test_what_is_not_known_is_not_known() -> None:
     fleet = fleet_of(made, *pods)
     quiet = present(find_lost_work(made, fleet, (), NOW))
     assert quiet.sentence(NOW) == "up to 16.0 GPU-hours, as its log tells of no step"
-    unread = present(find_lost_work(made, fleet, (), NOW, unread="its log could not be read in 10 s"))
+    unread = present(find_lost_work(made, fleet, (), NOW, why_unread="its log could not be read in 10 s"))
     assert unread.sentence(NOW) == "up to 16.0 GPU-hours, as its log could not be read in 10 s"
     hidden = present(find_lost_work(made, fleet_of(made), (), NOW))
     assert (hidden.gpus, hidden.sentence(NOW)) == (16, "how much is not known, as its log tells of no step")

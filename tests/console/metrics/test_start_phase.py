@@ -57,10 +57,7 @@ def words(*pods: tuple[tuple[float, str], ...], earlier: dict[str, float] | None
         ((TRAIN,), "in stage 12 train since 20 s; its last line came 20 s ago: step 12 train: run"),
         ((TRAIN[:2],), "its last line came 30 s ago: step 9 download: done in 60 s"),
         ((NCCL[:3], DOWNLOAD[:1]), "in stage 9 download since 90 s; its last line came 20 s ago: step 12 train: run"),
-        (
-            (((10.0, "Collecting a"),),),
-            "in an installation since 90 s; its last line came 90 s ago: Collecting a",
-        ),
+        ((((10.0, "Collecting a"),),), "in an installation since 90 s; its last line came 90 s ago: Collecting a"),
         # Of a log whose end alone was read a line may look like one of the start.
         ((((300.0, "Collecting a"),),), "its last line came 0 s ago: Collecting a"),
         ((((1.0, "step 3 old: run"), (10.0, "new")),), "its last line came 90 s ago: new"),

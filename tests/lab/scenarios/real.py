@@ -96,8 +96,8 @@ class Follower:
     busy: bool = False  # an event was sent, and all that follows from it has not happened yet
     disturbed: bool = False  # meanwhile Kueue tried all again for another reason, as when a node's state was written
 
-    def wait_for(self, what: str) -> None:
-        self.awaited.add(what)
+    def wait_for(self, label: str) -> None:
+        self.awaited.add(label)
         self.changed()
 
     def changed(self) -> None:

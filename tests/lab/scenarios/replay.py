@@ -230,7 +230,7 @@ class _Replay:
                 storage.create(_RESOURCES[each["kind"]], each, keep_status=True)
         queues = [each for each in record.objects if each["kind"] == "ClusterQueue"]
         strict = [each["metadata"]["name"] for each in queues if each["spec"]["queueingStrategy"] == "StrictFIFO"]
-        self._cluster = _IdlingCluster(read_snapshot(storage, places=True), strict)
+        self._cluster = _IdlingCluster(read_snapshot(storage, with_topology=True), strict)
         doors = {each["metadata"]["name"]: each["spec"]["clusterQueue"] for each in record.objects
                  if each["kind"] == "LocalQueue"}  # fmt: skip
         self._jobs = {
@@ -259,7 +259,7 @@ class _Replay:
         holders = [held for name in sorted(admitted, key=lambda name: (name not in turns, [*turns, name].index(name)))
                    for held in [self._held(name)]
                    if any(values[-1] == step.job for one in held.pod_sets for values, _ in one.places)]  # fmt: skip
-        found = self._cluster.lose_node(step.job, read_snapshot(self._storage, places=True), holders)
+        found = self._cluster.lose_node(step.job, read_snapshot(self._storage, with_topology=True), holders)
         self._found.replaced += sum(len(each) == 1 for each in found)
         self._found.lost += sum(len(each) == 2 for each in found)
         return found

@@ -209,8 +209,8 @@ async def test_for_the_log_of_a_pod_its_job_alone_is_listed(
 
     with suppress(NotFound):
         await logs.logs(parse(["logs", name, "-f"]), connect, session.read_text)
-    every = (("jobsets", "jobs", "pods"), {"brief": False})
-    assert asked == [every if only is None else (tuple(only), {"brief": True, "only": only})]
+    every = (("jobsets", "jobs", "pods"), {"is_brief": False})
+    assert asked == [every if only is None else (tuple(only), {"is_brief": True, "selectors": only})]
 
 
 async def test_one_rank_and_all_of_them_is_refused() -> None:

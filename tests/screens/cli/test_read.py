@@ -123,7 +123,7 @@ def test_a_step_whose_bar_lags_is_reported_once_its_number_is_known(capsys: pyte
         said.append([line.partition(" ")[0] for line in capsys.readouterr().out.splitlines()])
     assert said == [[], ["training:"], [], ["5/200"], []]
     reading.close()
-    told.more(reading, ended=True)
+    told.more(reading, has_ended=True)
     told.end(reading)
     assert capsys.readouterr().out.splitlines() == [
         "-  loss 5.817  grad norm 2.009  lr 4.78e-05",  # of step 10 by its epoch, and the bar after it never came

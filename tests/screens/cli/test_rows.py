@@ -98,12 +98,12 @@ async def test_a_rank_that_only_launches_later_is_reported_and_is_no_trouble() -
     fleet = replace(fleet_of(running, scene.rank(running, 0, "n1")), at=now)
     line = with_diagnoses(session, JobLine(running, fleet, JobProgress(step=9, stepped=now)))  # type: ignore[arg-type]
     assert (line.health.level, line.has_trouble) == (HealthLevel.WELL, False), "whether the others wait is not known"
-    said = "".join(run.text for run in explanation(line, gone=False))
+    said = "".join(run.text for run in explanation(line, is_gone=False))
     assert said == f"{line.health.verdict}. M in the Hang tab measures whether they wait. "
     slower = replace(line, job_progress=JobProgress(step=9, stepped=now, slower="step time up from 2 s to 3 s"))
     assert slower.health.verdict.startswith(f"{words} (measured at ")
     assert not slower.has_trouble, "who is at fault is not known"
-    said = "".join(run.text for run in explanation(slower, gone=False))
+    said = "".join(run.text for run in explanation(slower, is_gone=False))
     assert said.endswith("). M in the Hang tab measures whether they wait. ")
     assert list(_next_steps(session, "one", None, slower, AlarmReport())) == [  # type: ignore[arg-type]
         f"{slower.health.verdict}.", *advice,

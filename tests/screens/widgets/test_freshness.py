@@ -24,8 +24,8 @@ LOST = [WatchStatus(kind, WatchState.STALE, last_seen=NOW - 14, why="refused") f
     ],
 )
 def test_how_fresh_a_picture_is(links: list[WatchStatus], text: str) -> None:
-    assert "".join(run.text for run in freshness_spans(links, NOW, trouble="")) == text
+    assert "".join(run.text for run in freshness_spans(links, NOW, reason="")) == text
 
 
 def test_no_session() -> None:
-    assert "".join(run.text for run in freshness_spans((), NOW, trouble="no file")) == "✗ not connected: no file"
+    assert "".join(run.text for run in freshness_spans((), NOW, reason="no file")) == "✗ not connected: no file"

@@ -216,7 +216,7 @@ def test_the_pane_of_a_training_says_what_is_saved_and_a_wide_one_keeps_its_curv
     assert any("⠀" < letter <= "⣿" for each in lines for letter in each), "a curve of braille dots"
 
     def has_curve(shown: JobLine, height: int) -> bool:
-        rows = job_lines(shown, measured(50), 60, height, fleet.at + 60, tail=False)
+        rows = job_lines(shown, measured(50), 60, height, fleet.at + 60, shows_tail=False)
         return any("⠀" < letter <= "⣿" for runs in rows for run in runs for letter in run.text)
 
     unread = replace(job, saved=None)

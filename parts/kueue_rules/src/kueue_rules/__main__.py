@@ -72,17 +72,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _read_text(place: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
-        with place.expanduser().open("rb") as file:
+        with path.expanduser().open("rb") as file:
             read = file.read(MAX_SCENARIO_BYTES + 1)
         if len(read) > MAX_SCENARIO_BYTES:
-            raise ScenarioError(f"{place} is larger than 1 MiB.")
+            raise ScenarioError(f"{path} is larger than 1 MiB.")
         return read.decode()
     except OSError as error:
-        raise ScenarioError(f"Could not read {place}: {error.strerror}.") from error
+        raise ScenarioError(f"Could not read {path}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise ScenarioError(f"Could not read {place}: it is no text.") from error
+        raise ScenarioError(f"Could not read {path}: it is no text.") from error
 
 
 def _result_lines(result: SimulationResult) -> list[str]:
@@ -125,7 +125,7 @@ def _queue_row(queue: QueueResult) -> tuple[str, ...]:
 
 
 def _format_percent(share: float | None) -> str:
-    """Never 100% of less than all, nor 0% of something."""
+    """A share in whole percent, but never 100% for less than all, nor 0% for more than nothing."""
     if share is None:
         return "-"
     return "< 1%" if 0 < share <= 0.005 else "99%" if 0.99 < share < 1 else f"{share:.0%}"

@@ -22,7 +22,7 @@ PLACELESS = "its leader takes a place that its workers lack then, which the API 
 
 
 class CycleVerdict(Enum):
-    """The decision of a cycle on one head."""
+    """What a cycle decides on the head of a queue."""
 
     ADMIT = "admit"
     PREEMPT = "preempt"  # its targets are evicted; it is tried again once they are gone
@@ -42,7 +42,7 @@ class Decision(Struct, eq=False):
     message: str = ""
 
     def reason(self, release: KueueRelease) -> str:
-        """The reason of the QuotaReserved=False condition."""
+        """The reason of the condition QuotaReserved=False that follows from the decision."""
         if not release.observability:
             return "Pending"
         if self.verdict is CycleVerdict.HOPELESS and self.choice.mode is Mode.NO_FIT:
@@ -53,9 +53,9 @@ class Decision(Struct, eq=False):
 
 
 def admission_cycle(heads: Iterable[SnapshotWorkload], snapshot: Snapshot) -> list[Decision]:
-    """The decisions on the heads of all queues in the order they were made; skipped ones last.
+    """The decisions on the heads of all queues in the order they were made, skipped ones last.
 
-    The snapshot holds what is admitted afterwards.
+    Afterwards the snapshot holds the admitted workloads too.
     """
     with snapshot.one_cycle():
         return _new_decisions(heads, snapshot)
@@ -91,13 +91,13 @@ def _new_decisions(heads: Iterable[SnapshotWorkload], snapshot: Snapshot) -> lis
 
 
 def failed_before(head: SnapshotWorkload, snapshot: Snapshot) -> FlavorChoice | None:
-    """The remembered reason why a workload cannot fit, if the quota in use has not changed since."""
+    """The remembered choice by which a workload cannot fit; None once the quota in use has changed."""
     known = snapshot.failures.get(_failure_key(head, snapshot) or ()) if snapshot.failures else None
     return None if known is None or known.flavors_left else known
 
 
 def _failure_key(workload: SnapshotWorkload, snapshot: Snapshot) -> tuple[object, ...] | None:
-    """The key of workloads that fail alike for lack of quota; None if that depends on possible evictions."""
+    """A key that is equal for workloads that fail alike for lack of quota; None if evictions could help."""
     if snapshot.failures is None or PreemptionSearch(snapshot, workload).may_have_targets():
         return None
     used = tuple([tuple(node.used.items()) for node in snapshot.nodes])
@@ -123,8 +123,8 @@ class _Cycle:
             failures[key] = entry.choice
         return entry
 
-    def _assign_flavors(self, entry: Decision, only: FlavorChoice | None = None) -> Decision:
-        entry.choice, entry.targets = self._choose_flavors(entry.workload, only)
+    def _assign_flavors(self, entry: Decision, flavor_choice: FlavorChoice | None = None) -> Decision:
+        entry.choice, entry.targets = self._choose_flavors(entry.workload, flavor_choice)
         partial = "PartialAdmission" not in self._snapshot.release.off and not entry.workload.second_pass
         if partial and entry.choice.mode is not Mode.FIT and not entry.targets:
             entry.choice, entry.targets = self._try_partial_admission(entry.workload) or (entry.choice, [])
@@ -132,11 +132,11 @@ class _Cycle:
         return entry
 
     def _choose_flavors(
-        self, workload: SnapshotWorkload, only: FlavorChoice | None = None
+        self, workload: SnapshotWorkload, flavor_choice: FlavorChoice | None = None
     ) -> tuple[FlavorChoice, list[PreemptionTarget]]:
         preemption = PreemptionSearch(self._snapshot, workload)
         queue = self._snapshot.queues[workload.cluster_queue]
-        choice = FlavorAssigner(workload, queue, self._snapshot, preemption.simulate, only).assign()
+        choice = FlavorAssigner(workload, queue, self._snapshot, preemption.simulate, flavor_choice).assign()
         lacks = Mode.NO_FIT < choice.mode < Mode.FIT and not workload.failed_nodes
         targets = preemption.targets(choice) if lacks else []
         if targets and choice.placed():
@@ -145,7 +145,7 @@ class _Cycle:
         return choice, targets
 
     def _try_partial_admission(self, workload: SnapshotWorkload) -> tuple[FlavorChoice, list[PreemptionTarget]] | None:
-        """Partial admission: the largest number of pods, at least the minimum of each pod set, that fits the quota."""
+        """The choice with the most pods that fit, at least each pod set's minimum, and whom it preempts."""
         spare = [each.count - (each.count if each.min_count is None else each.min_count) for each in workload.pod_sets]
         found, low, high = None, 1, sum(spare)
         while low <= high:  # how many pods are left out in all; each pod set gives its share of them
@@ -214,7 +214,7 @@ class _Cycle:
             self._reserve_places(replace(one, places=left))
 
     def _still_fits(self, entry: Decision) -> tuple[bool, bool]:
-        """Whether quota and topology domains chosen for a workload are still free in this cycle."""
+        """Whether the chosen (quota, topology domains) are still free after the earlier admissions of this cycle."""
         queue, trees = self._snapshot.queues[entry.workload.cluster_queue], self._snapshot.trees
         with self._snapshot.without_workloads([*self._preempted, *(target.workload for target in entry.targets)]):
             quota = all(value <= queue.available(at) for at, value in entry.choice.usage().items())
@@ -233,9 +233,9 @@ class _Cycle:
             self.reserved.append(one)
             self.use_places(one, 1)
 
-    def use_places(self, one: PodSetChoice, times: int) -> None:
-        for values, pods in one.places:
-            self._snapshot.trees[one.tree].add_usage(values, one.pod_set.single, times * pods)
+    def use_places(self, choice: PodSetChoice, times: int) -> None:
+        for values, pods in choice.places:
+            self._snapshot.trees[choice.tree].add_usage(values, choice.pod_set.single, times * pods)
 
     def _hold_back(self, entry: Decision) -> None:
         """Reserve quota for a waiting workload that could not get it back by reclaiming."""

@@ -19,7 +19,7 @@ DEFAULT_STRATEGIES = (LESS_OR_EQUAL_TO_FINAL, LESS_THAN_INITIAL)
 
 
 def choose_fairest(entries: Sequence[Decision], snapshot: Snapshot) -> Decision:
-    """The head to admit next: at each cohort the one whose branch would have the smallest share with it."""
+    """The head to admit next: at each cohort that of the branch whose share would be smallest with it."""
     heads = {each.workload.cluster_queue: each for each in reversed(entries)}
     root = snapshot.queues[entries[0].workload.cluster_queue].root
     ranks: dict[tuple[int, QuotaNode], tuple[object, ...]] = {}
@@ -82,9 +82,9 @@ def unfairest_first(
             yield found
 
 
-def below_common_cohort(queue: QuotaNode, other: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
-    """The two children of the lowest common cohort that contain these queues."""
-    mine, theirs = [queue, *queue.ancestors()], [other, *other.ancestors()]
+def below_common_cohort(queue: QuotaNode, other_node: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
+    """For two queues, the children of their lowest common cohort in whose subtrees they are."""
+    mine, theirs = [queue, *queue.ancestors()], [other_node, *other_node.ancestors()]
     while mine[-1] is theirs[-1]:
         mine.pop()
         theirs.pop()

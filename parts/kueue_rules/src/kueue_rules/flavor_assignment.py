@@ -88,7 +88,7 @@ class PodSetChoice(Struct):
 
 
 class FlavorChoice(Struct):
-    """The flavors chosen for each pod set of a workload, and how well it fits."""
+    """The flavors chosen for the pod sets of a workload, and how well they fit."""
 
     pod_sets: list[PodSetChoice] = field(default_factory=list)
     borrowing: int = 0  # 0 is none, else how high in the cohort tree it has to borrow
@@ -102,7 +102,7 @@ class FlavorChoice(Struct):
 
     @property
     def flavors_left(self) -> bool:
-        """Whether the workload is tried again at once with flavors that were not tried yet."""
+        """Whether some flavor has not been tried yet, so that the workload is tried again at once."""
         return any(at >= 0 for choice in self.pod_sets for at in choice.tried.values())
 
     @property
@@ -112,7 +112,7 @@ class FlavorChoice(Struct):
         return self.by_quota is not Mode.FIT and not placed
 
     def message(self) -> str:
-        """The reason why the workload does not fit, in Kueue's words."""
+        """Kueue's message why the workload does not fit."""
         parts = []
         for choice in self.pod_sets:
             if choice.error:
@@ -137,7 +137,7 @@ class FlavorChoice(Struct):
         return max(found, default=FlavorObstacle.NoMatchingFlavor)
 
     def describe_attempts(self) -> str:
-        """The tried flavors that are not a plain fit, as event text."""
+        """The flavors that were tried and are no plain fit, as text of the event."""
         parts = []
         for choice in self.pod_sets:
             listed = ", ".join(filter(None, (attempt.words() for attempt in choice.attempts)))
@@ -150,12 +150,12 @@ class FlavorChoice(Struct):
         return sorted((one for one in self.pod_sets if one.tree), key=lambda one: one.tree)
 
     def assign_places(
-        self, snapshot: Snapshot, *, empty: bool = False, failed: Sequence[str] = ()
+        self, snapshot: Snapshot, *, assumes_empty: bool = False, failed_nodes: Sequence[str] = ()
     ) -> tuple[PodSetChoice, str] | None:
         """Set the domains of all pod sets; returns the first pod set without room, and why."""
         placed = self.placed()
         wanted = [WantedPlaces(snapshot.trees[one.tree], one.pod_set) for one in placed]
-        found, why = assign_together(wanted, empty=empty, failed=failed)
+        found, why = assign_together(wanted, empty=assumes_empty, failed=failed_nodes)
         for one, places in zip(placed, found, strict=False):
             one.places = places
         return (placed[len(found)], why) if why else None
@@ -174,7 +174,7 @@ class FlavorChoice(Struct):
 
 
 class FlavorAssigner:
-    """Tries the flavors of a ClusterQueue for one workload, in order, by its flavor fungibility."""
+    """Chooses flavors for one workload: tries those of its ClusterQueue in order, by its flavor fungibility."""
 
     def __init__(
         self,
@@ -182,10 +182,10 @@ class FlavorAssigner:
         queue: QueueNode,
         snapshot: Snapshot,
         simulate: Callable[[FlavorResource, int], tuple[Mode, int]],
-        only: FlavorChoice | None = None,
+        flavor_choice: FlavorChoice | None = None,
     ) -> None:
-        """`only`: the choice whose flavors alone may be used."""
-        self._only = only
+        """`flavor_choice` limits the flavors to those of an earlier choice."""
+        self._only = flavor_choice
         self._workload = workload
         self._queue = queue
         self._snapshot = snapshot
@@ -226,14 +226,14 @@ class FlavorAssigner:
         """Assign topology to a choice that fits by quota; without room it becomes a preemption or no fit."""
         failed = self._workload.failed_nodes
         if choice.mode is Mode.FIT:
-            if (found := choice.assign_places(self._snapshot, failed=failed)) is None:
+            if (found := choice.assign_places(self._snapshot, failed_nodes=failed)) is None:
                 return
             one, why = found
             one.reasons.append(why)
             one.mode, one.short = Mode.PREEMPT, set(one.flavors)
         if failed:  # nobody goes for a node that failed
             return
-        if found := choice.assign_places(self._snapshot, empty=True):
+        if found := choice.assign_places(self._snapshot, assumes_empty=True):
             found[0].mode = Mode.NO_FIT
             return
         for one in choice.placed():  # there may be no node for it even where its quota is enough
@@ -257,20 +257,20 @@ class FlavorAssigner:
             one.tried = {name: at for name, at in together.tried.items() if name in one.flavors}
         return members
 
-    def _choose_flavors(self, one: PodSetChoice, numbers: Sequence[int], requests: dict[str, int]) -> None:
+    def _choose_flavors(self, choice: PodSetChoice, numbers: Sequence[int], requests: dict[str, int]) -> None:
         if self._workload.second_pass:
             for number in numbers:
-                one.flavors |= self._workload.pod_sets[number].flavors
+                choice.flavors |= self._workload.pod_sets[number].flavors
         for resource, value in sorted(requests.items()):
-            if resource in one.flavors:
+            if resource in choice.flavors:
                 continue
             group = next((item for item in self._queue.groups if resource in item.resources), None)
             if group is not None:
-                self._search_flavors(one, group, numbers, resource, requests)
+                self._search_flavors(choice, group, numbers, resource, requests)
             elif value:
-                one.reasons, one.mode = [f"resource {resource} unavailable in ClusterQueue"], Mode.NO_FIT
-            if one.mode is Mode.NO_FIT:
-                one.flavors = {}
+                choice.reasons, choice.mode = [f"resource {resource} unavailable in ClusterQueue"], Mode.NO_FIT
+            if choice.mode is Mode.NO_FIT:
+                choice.flavors = {}
                 return
 
     def _with_pod_quota(self, pod_set: SnapshotPodSet) -> SnapshotPodSet:
@@ -279,27 +279,27 @@ class FlavorAssigner:
             return pod_set
         return replace(pod_set, requests={**pod_set.requests, "pods": 1000 * pod_set.count})
 
-    def _choose_tree(self, one: PodSetChoice) -> None:
-        """Whose topology places the pods now."""
-        pod_set, trees = one.pod_set, self._snapshot.trees
+    def _choose_tree(self, choice: PodSetChoice) -> None:
+        """Choose the flavor whose topology tree places the pods, or set the error why none can."""
+        pod_set, trees = choice.pod_set, self._snapshot.trees
         if not self._wants_topology(pod_set) or not pod_set.count:
             return
         if pod_set.places and not any(values[-1] in self._workload.failed_nodes for values, _ in pod_set.places):
-            one.places = list(pod_set.places)
+            choice.places = list(pod_set.places)
             return
-        placed = sorted({flavor for flavor in one.flavors.values() if flavor in trees})
+        placed = sorted({flavor for flavor in choice.flavors.values() if flavor in trees})
         if not trees:
-            one.error = "workload requires Topology, but there is no TAS cache information"
+            choice.error = "workload requires Topology, but there is no TAS cache information"
         elif not placed:
-            one.error = "no TAS flavor assigned"
+            choice.error = "no TAS flavor assigned"
         elif len(placed) > 1:
-            one.error = f"more than one TAS flavor assigned: {', '.join(placed)}"
+            choice.error = f"more than one TAS flavor assigned: {', '.join(placed)}"
         elif self._workload.second_pass or placed[0] not in self._queue.provisioned:
-            one.tree = placed[0]
+            choice.tree = placed[0]
         else:
-            one.delayed = True
-        if one.error:
-            one.mode = Mode.NO_FIT
+            choice.delayed = True
+        if choice.error:
+            choice.mode = Mode.NO_FIT
 
     def _search_flavors(
         self, one: PodSetChoice, group: ResourceGroup, numbers: Sequence[int], resource: str, requests: dict[str, int]
@@ -339,16 +339,16 @@ class FlavorAssigner:
         one.tried |= dict.fromkeys(wanted, -1 if last == len(group.flavors) - 1 else last)
         self._borrowing = max(self._borrowing, best.borrow)
 
-    def _attempt_rank(self, tried: FlavorAttempt) -> tuple[bool, int, int]:
-        return self._preference_key(tried.mode, tried.level)
+    def _attempt_rank(self, attempt: FlavorAttempt) -> tuple[bool, int, int]:
+        return self._preference_key(attempt.mode, attempt.level)
 
     def _preference_key(self, mode: Mode, level: int) -> tuple[bool, int, int]:
-        """The rank of a flavor by the queue's preference between borrowing and preemption."""
+        """The sort key of a flavor by the queue's preference for borrowing or preemption."""
         hopeful = mode is not Mode.NO_CANDIDATES or self._snapshot.release.minor < 19
         return (hopeful, -level, int(mode)) if self._queue.preempts_before_borrowing else (hopeful, int(mode), -level)
 
     def _try_flavor(
-        self, flavor: str, wanted: dict[str, int], pod_sets: Sequence[SnapshotPodSet], group: ResourceGroup
+        self, flavor: str, requests: dict[str, int], pod_sets: Sequence[SnapshotPodSet], group: ResourceGroup
     ) -> FlavorAttempt:
         tried = FlavorAttempt(flavor, Mode.FIT, group=group)
         for pod_set in pod_sets:
@@ -356,7 +356,7 @@ class FlavorAssigner:
                 tried.mode, tried.reasons = Mode.NO_FIT, [why]
                 return tried
         tried.obstacle = FlavorObstacle.WaitingForQuota
-        for resource, value in sorted(wanted.items()):
+        for resource, value in sorted(requests.items()):
             mode, height, text = self._fit_quota(tried, (flavor, resource), value)
             tried.parts[resource], tried.borrow = mode, max(tried.borrow, height)
             tried.reasons += [text] if text else []
@@ -368,29 +368,29 @@ class FlavorAssigner:
         tried.reasons.sort()
         return tried
 
-    def _fit_quota(self, tried: FlavorAttempt, at: FlavorResource, value: int) -> tuple[Mode, int, str]:
+    def _fit_quota(self, attempt: FlavorAttempt, pair: FlavorResource, value: int) -> tuple[Mode, int, str]:
         """Compare one requested amount with the quota: (mode, borrowing height, shortage message)."""
-        flavor, resource = at
-        assumed = self._assumed.get(at, 0)
-        total, most = assumed + value, self._queue.potential_available(at)
+        flavor, resource = pair
+        assumed = self._assumed.get(pair, 0)
+        total, most = assumed + value, self._queue.potential_available(pair)
         if total > most:
-            tried.obstacle = FlavorObstacle.ExceedsMaxQuota
+            attempt.obstacle = FlavorObstacle.ExceedsMaxQuota
             text = (
                 f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
                 f"({format_quantity(resource, assumed)}) + current podset request ({format_quantity(resource, value)}) "
                 f"> maximum capacity ({format_quantity(resource, most)})"
             )
             return Mode.NO_FIT, 0, text
-        borrow, hierarchy = self._queue.borrowing_height(at, total)
-        free = max(0, self._queue.available(at))
+        borrow, hierarchy = self._queue.borrowing_height(pair, total)
+        free = max(0, self._queue.available(pair))
         if total <= free:
             return Mode.FIT, borrow, ""
         needed = format_quantity(resource, total - free)
         text = f"insufficient unused quota for {resource} in flavor {flavor}, {needed} more needed"
         fair = bool(self._snapshot.fair_sharing) and self._queue.reclaim != "Never"
         may_borrow = fair or self._queue.borrow_within is not None
-        if (at in self._queue.quotas and self._queue.nominal(at) >= total) or hierarchy or may_borrow:
-            mode, height = self._simulate(at, total)
+        if (pair in self._queue.quotas and self._queue.nominal(pair) >= total) or hierarchy or may_borrow:
+            mode, height = self._simulate(pair, total)
             return mode, height, text
         return Mode.NO_FIT, borrow, text
 
@@ -479,7 +479,7 @@ class TriedFlavorMemory:
             tried[workload.key] = tuple(each.tried for each in choice.pod_sets)
 
     def meet_anew(self, heads: Iterable[SnapshotWorkload]) -> bool:
-        """Whether these workloads are tried with these flavors for the first time since something changed."""
+        """Whether these heads are tried for the first time since something changed."""
         turns = tuple((each.key, self._messages.get(each.key), repr(self.tried_flavors(each))) for each in heads)
         new = turns not in self._seen
         self._seen.add(turns)
@@ -490,10 +490,10 @@ class TriedFlavorMemory:
         self.written(workload.cluster_queue)
 
     def written(self, queue: str) -> None:
-        """Forget the flavors tried in a queue, after the status of a workload in it was written."""
+        """Forget the flavors tried in a queue: the status of one of its workloads was written."""
         self._tried[queue].clear()
         self.changed()
 
     def changed(self) -> None:
-        """Forget the failures: a workload that did not fit may fit now."""
+        """Forget all failures, as something changed by which a workload may fit now."""
         self._seen.clear()

@@ -12,7 +12,7 @@ _CONDITION_PREFIX = "node.kubernetes.io/"  # taints of a node's present state, w
 
 
 class Requirement(Struct, frozen=True):
-    """One demand of a label selector."""
+    """One condition of a label selector."""
 
     key: str
     operator: str = "In"  # or NotIn, Exists, DoesNotExist; of nodes Gt and Lt too

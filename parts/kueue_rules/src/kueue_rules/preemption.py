@@ -56,7 +56,7 @@ class PreemptionSearch:
         self._choice: FlavorChoice | None = None  # its places count too; None: quota alone
 
     def may_have_targets(self) -> bool:
-        """Whether some workload might be evicted for this one, whatever it lacks."""
+        """Whether any workload might be evicted for this one, before its needs are looked at."""
         own, within, reclaim = self._queue, self._queue.within_queue, self._queue.reclaim
         if within != "Never" and any(self._may_evict(within, each) for each in own.workloads.values()):
             return True
@@ -79,14 +79,14 @@ class PreemptionSearch:
         self._needed, self._usage, self._choice = needed, choice.requested(), choice
         return self._search_targets()
 
-    def simulate(self, at: FlavorResource, value: int) -> tuple[Mode, int]:
-        """Whether preemption could free the amount, and the borrowing height then."""
-        self._needed, self._usage, self._choice = {at}, {at: value}, None
+    def simulate(self, pair: FlavorResource, value: int) -> tuple[Mode, int]:
+        """(mode, borrowing height): whether preemption could free the amount, and what must be borrowed then."""
+        self._needed, self._usage, self._choice = {pair}, {pair: value}, None
         found = self._search_targets()
         if not found:
-            return Mode.NO_CANDIDATES, self._queue.borrowing_height(at, value)[0]
+            return Mode.NO_CANDIDATES, self._queue.borrowing_height(pair, value)[0]
         with self._snapshot.without_workloads([target.workload for target in found]):
-            height = self._queue.borrowing_height(at, value)[0]
+            height = self._queue.borrowing_height(pair, value)[0]
         own = any(target.workload.cluster_queue == self._queue.name for target in found)
         return Mode.PREEMPT if own else Mode.RECLAIM, height
 
@@ -103,50 +103,50 @@ class PreemptionSearch:
         elif forbidden and not hierarchy:
             attempts = [False, True]
         for borrow in attempts:
-            found = self._remove_until_fits(candidates, borrow=borrow)
+            found = self._remove_until_fits(candidates, may_borrow=borrow)
             if found:
                 return found
         return []
 
-    def _remove_until_fits(self, candidates: list[_PreemptionCandidate], *, borrow: bool) -> list[PreemptionTarget]:
+    def _remove_until_fits(self, candidates: list[_PreemptionCandidate], *, may_borrow: bool) -> list[PreemptionTarget]:
         removed: list[PreemptionTarget] = []
         try:
             for candidate in candidates:
-                if not self._is_valid(candidate, borrow=borrow):
+                if not self._is_valid(candidate, may_borrow=may_borrow):
                     continue
                 self._snapshot.remove_workload(candidate.workload)
                 removed.append(PreemptionTarget(candidate.workload, candidate.reason))
-                if self._fits_now(borrow=borrow):
-                    self._keep_unneeded_targets(removed, borrow=borrow)
+                if self._fits_now(may_borrow=may_borrow):
+                    self._keep_unneeded_targets(removed, may_borrow=may_borrow)
                     return list(removed)
             return []
         finally:
             for item in removed:
                 self._snapshot.add_workload(item.workload)
 
-    def _keep_unneeded_targets(self, removed: list[PreemptionTarget], *, borrow: bool) -> None:
-        """Keep targets, from the last but one backwards, that need not be evicted after all."""
-        for at in range(len(removed) - 2, -1, -1):
-            self._snapshot.add_workload(removed[at].workload)
-            if self._fits_now(borrow=borrow):
-                removed[at] = removed[-1]
-                removed.pop()
+    def _keep_unneeded_targets(self, removed_targets: list[PreemptionTarget], *, may_borrow: bool) -> None:
+        """Put back targets that need not be evicted after all, tried from the last but one backwards."""
+        for at in range(len(removed_targets) - 2, -1, -1):
+            self._snapshot.add_workload(removed_targets[at].workload)
+            if self._fits_now(may_borrow=may_borrow):
+                removed_targets[at] = removed_targets[-1]
+                removed_targets.pop()
             else:
-                self._snapshot.remove_workload(removed[at].workload)
+                self._snapshot.remove_workload(removed_targets[at].workload)
 
-    def _fits_now(self, *, borrow: bool) -> bool:
+    def _fits_now(self, *, may_borrow: bool) -> bool:
         for at, value in self._usage.items():
-            if not borrow and self._queue.borrows_with(at, value):
+            if not may_borrow and self._queue.borrows_with(at, value):
                 return False
             if value > self._queue.available(at):
                 return False
         trees, placed = self._snapshot.trees, self._choice.placed() if self._choice else []
         return not assign_together(WantedPlaces(trees[one.tree], one.pod_set) for one in placed)[1]
 
-    def _is_valid(self, candidate: _PreemptionCandidate, *, borrow: bool) -> bool:
+    def _is_valid(self, candidate: _PreemptionCandidate, *, may_borrow: bool) -> bool:
         if candidate.top is None:
             return True
-        if borrow and not candidate.hierarchical and not candidate.while_borrowing:
+        if may_borrow and not candidate.hierarchical and not candidate.while_borrowing:
             return False
         queue = self._snapshot.queues[candidate.workload.cluster_queue]
         if queue.within_nominal(self._needed):
@@ -161,7 +161,7 @@ class PreemptionSearch:
     def _list_candidates(
         self,
     ) -> tuple[list[_PreemptionCandidate], list[_PreemptionCandidate], list[_PreemptionCandidate]]:
-        """Candidates of the same queue, by hierarchy, and by priority."""
+        """The candidates for eviction in three lists: of the same queue, by hierarchy, and by priority."""
         own = list(self._candidates_in_queue(self._queue, None, hierarchical=False))
         hierarchy: list[_PreemptionCandidate] = []
         priority: list[_PreemptionCandidate] = []
@@ -180,27 +180,27 @@ class PreemptionSearch:
         return own, hierarchy, priority
 
     def _candidates_in_subtree(
-        self, node: QuotaNode, top: QuotaNode, skip: QuotaNode, *, hierarchical: bool
+        self, node: QuotaNode, subtree: QuotaNode, skip: QuotaNode, *, hierarchical: bool
     ) -> Iterator[_PreemptionCandidate]:
         for child in node.children:
             if child is skip or child is self._queue or child.within_nominal(self._needed):
                 continue
             queue = self._snapshot.queues.get(child.name)
             if queue is child:
-                yield from self._candidates_in_queue(queue, top, hierarchical=hierarchical)
+                yield from self._candidates_in_queue(queue, subtree, hierarchical=hierarchical)
             else:
-                yield from self._candidates_in_subtree(child, top, skip, hierarchical=hierarchical)
+                yield from self._candidates_in_subtree(child, subtree, skip, hierarchical=hierarchical)
 
     def _candidates_in_queue(
-        self, queue: QueueNode, top: QuotaNode | None, *, hierarchical: bool
+        self, queue: QueueNode, subtree: QuotaNode | None, *, hierarchical: bool
     ) -> Iterator[_PreemptionCandidate]:
-        policy = self._queue.within_queue if top is None else self._queue.reclaim
+        policy = self._queue.within_queue if subtree is None else self._queue.reclaim
         if policy == "Never":
             return
         for workload in queue.workloads.values():
             if self._may_evict(policy, workload) and self._needed & workload.usage().keys():
                 borrowing = self._is_victim_while_borrowing(workload)
-                yield _PreemptionCandidate(workload, top, hierarchical, borrowing)
+                yield _PreemptionCandidate(workload, subtree, hierarchical, borrowing)
 
     def _may_evict(self, policy: str, victim: SnapshotWorkload) -> bool:
         if policy == "Any":
@@ -226,13 +226,13 @@ class PreemptionSearch:
         with self._queue.with_usage(self._usage):  # shares are those that the preemptor has once it is admitted
             fits = any(self._fits_by_fairness(removed))
         if fits:
-            self._keep_unneeded_targets(removed, borrow=True)
+            self._keep_unneeded_targets(removed, may_borrow=True)
         for item in removed:
             self._snapshot.add_workload(item.workload)
         return removed if fits else []
 
-    def _fits_by_fairness(self, removed: list[PreemptionTarget]) -> Iterator[bool]:
-        """Remove candidates one by one by the first strategy, then by the second; yields whether it fits."""
+    def _fits_by_fairness(self, removed_targets: list[PreemptionTarget]) -> Iterator[bool]:
+        """Remove candidates one by one, by the first strategy and then the second; yields whether the workload fits."""
         strategies = self._snapshot.fair_sharing
         left = self._fair_candidates()
         retry: dict[str, list[SnapshotWorkload]] = defaultdict(list)
@@ -240,7 +240,7 @@ class PreemptionSearch:
         for queue in unfairest_first(self._queue, left, self._sort_key, set()):
             if queue is self._queue or entitled:
                 reason = "InClusterQueue" if queue is self._queue else "InCohortReclamation"
-                yield self._take_target(left[queue.name].pop(0), reason, removed)
+                yield self._take_target(left[queue.name].pop(0), reason, removed_targets)
                 continue
             mine, theirs = below_common_cohort(self._queue, queue)
             new, old = mine.fair_share().order, theirs.fair_share().order
@@ -249,24 +249,24 @@ class PreemptionSearch:
                 with self._snapshot.without_workloads([workload]):
                     rest = theirs.fair_share().order
                 if new < old if strategies[0] == LESS_THAN_INITIAL else new <= rest:
-                    yield self._take_target(workload, "InCohortFairSharing", removed)
+                    yield self._take_target(workload, "InCohortFairSharing", removed_targets)
                     break
                 retry[queue.name].append(workload)
         done: set[QuotaNode] = set()
         for queue in unfairest_first(self._queue, retry, self._sort_key, done) if len(strategies) > 1 else ():
             mine, theirs = below_common_cohort(self._queue, queue)
             if mine.fair_share().order < theirs.fair_share().order:
-                yield self._take_target(retry[queue.name][0], "InCohortFairSharing", removed)
+                yield self._take_target(retry[queue.name][0], "InCohortFairSharing", removed_targets)
             done.add(queue)
 
-    def _take_target(self, workload: SnapshotWorkload, reason: str, removed: list[PreemptionTarget]) -> bool:
+    def _take_target(self, workload: SnapshotWorkload, reason: str, removed_targets: list[PreemptionTarget]) -> bool:
         self._snapshot.remove_workload(workload)
-        removed.append(PreemptionTarget(workload, reason))
+        removed_targets.append(PreemptionTarget(workload, reason))
         with self._queue.with_usage({at: -value for at, value in self._usage.items()}):
-            return self._fits_now(borrow=True)
+            return self._fits_now(may_borrow=True)
 
     def _fair_candidates(self) -> dict[str, list[SnapshotWorkload]]:
-        """Candidates by queue, first to evict in front: of the own queue, and of others that borrow."""
+        """The candidates of the own queue, and of those that borrow, by queue, first to be evicted in front."""
         found = {}
         for queue in self._snapshot.queues.values():
             own = queue is self._queue

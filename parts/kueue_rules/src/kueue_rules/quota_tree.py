@@ -26,7 +26,7 @@ class FlavorQuota(Struct, frozen=True):
 
 
 class FairShare(NamedTuple):
-    """The dominant resource share: borrowed amount relative to what the cohort could lend."""
+    """A node's dominant resource share: what it borrows relative to what its cohort could lend."""
 
     order: tuple[bool, float]  # whether it is infinite, then a thousandth of what could be lent, by weight
     borrowed: frozenset[FlavorResource] = frozenset()
@@ -49,52 +49,52 @@ class QuotaNode(Struct, eq=False):
     subtree: Quantities = field(default_factory=dict)  # quota of the node and what its children lend to it
     used: Quantities = field(default_factory=dict)
 
-    def nominal(self, at: FlavorResource) -> int:
-        quota = self.quotas.get(at)
+    def nominal(self, pair: FlavorResource) -> int:
+        quota = self.quotas.get(pair)
         return quota.nominal if quota is not None else 0
 
-    def borrowing_limit(self, at: FlavorResource) -> int | None:
-        quota = self.quotas.get(at)
+    def borrowing_limit(self, pair: FlavorResource) -> int | None:
+        quota = self.quotas.get(pair)
         return quota.borrowing if quota is not None else None
 
-    def local(self, at: FlavorResource) -> int:
+    def local(self, pair: FlavorResource) -> int:
         """The amount that is never lent to the parent."""
-        quota = self.quotas.get(at)
-        return max(0, self.subtree.get(at, 0) - quota.lending) if quota and quota.lending is not None else 0
+        quota = self.quotas.get(pair)
+        return max(0, self.subtree.get(pair, 0) - quota.lending) if quota and quota.lending is not None else 0
 
-    def local_free(self, at: FlavorResource) -> int:
-        return max(0, self.local(at) - self.used.get(at, 0))
+    def local_free(self, pair: FlavorResource) -> int:
+        return max(0, self.local(pair) - self.used.get(pair, 0))
 
-    def available(self, at: FlavorResource) -> int:
-        """How much more can be used now, own and borrowed; negative if usage exceeds the quota."""
+    def available(self, pair: FlavorResource) -> int:
+        """The amount that can still be used now, own and borrowed; negative if usage exceeds the quota."""
         if self.parent is None:
-            return self.subtree.get(at, 0) - self.used.get(at, 0)
-        above, limit = self.parent.available(at), self.borrowing_limit(at)
+            return self.subtree.get(pair, 0) - self.used.get(pair, 0)
+        above, limit = self.parent.available(pair), self.borrowing_limit(pair)
         if limit is not None:
-            stored = self.subtree.get(at, 0) - self.local(at)
-            taken = max(0, self.used.get(at, 0) - self.local(at))
+            stored = self.subtree.get(pair, 0) - self.local(pair)
+            taken = max(0, self.used.get(pair, 0) - self.local(pair))
             above = min(stored - taken + limit, above)
-        return self.local_free(at) + above
+        return self.local_free(pair) + above
 
-    def potential_available(self, at: FlavorResource) -> int:
-        """How much could be used if nothing else were in use."""
+    def potential_available(self, pair: FlavorResource) -> int:
+        """The amount that could be used if nothing were in use."""
         if self.parent is None:
-            return self.subtree.get(at, 0)
-        total, limit = self.local(at) + self.parent.potential_available(at), self.borrowing_limit(at)
-        return total if limit is None else min(self.subtree.get(at, 0) + limit, total)
+            return self.subtree.get(pair, 0)
+        total, limit = self.local(pair) + self.parent.potential_available(pair), self.borrowing_limit(pair)
+        return total if limit is None else min(self.subtree.get(pair, 0) + limit, total)
 
-    def add_usage(self, at: FlavorResource, value: int) -> None:
+    def add_usage(self, pair: FlavorResource, value: int) -> None:
         """Add usage; what exceeds the local part counts in the parent."""
-        free = self.local_free(at)
-        self.used[at] = self.used.get(at, 0) + value
+        free = self.local_free(pair)
+        self.used[pair] = self.used.get(pair, 0) + value
         if self.parent is not None and value > free:
-            self.parent.add_usage(at, value - free)
+            self.parent.add_usage(pair, value - free)
 
-    def remove_usage(self, at: FlavorResource, value: int) -> None:
-        above = self.used.get(at, 0) - self.local(at)
-        self.used[at] = self.used.get(at, 0) - value
+    def remove_usage(self, pair: FlavorResource, value: int) -> None:
+        above = self.used.get(pair, 0) - self.local(pair)
+        self.used[pair] = self.used.get(pair, 0) - value
         if above > 0 and self.parent is not None:
-            self.parent.remove_usage(at, min(value, above))
+            self.parent.remove_usage(pair, min(value, above))
 
     @contextmanager
     def with_usage(self, usage: Mapping[FlavorResource, int]) -> Iterator[None]:
@@ -110,13 +110,13 @@ class QuotaNode(Struct, eq=False):
             self.add_usage(at, max(0, sign * value))
             self.remove_usage(at, max(0, -sign * value))
 
-    def borrows_with(self, at: FlavorResource, value: int) -> bool:
+    def borrows_with(self, pair: FlavorResource, value: int) -> bool:
         """Whether using that much more would exceed the quota of this subtree."""
-        return self.used.get(at, 0) + value > self.subtree.get(at, 0)
+        return self.used.get(pair, 0) + value > self.subtree.get(pair, 0)
 
-    def within_nominal(self, what: Iterable[FlavorResource]) -> bool:
+    def within_nominal(self, flavor_resources: Iterable[FlavorResource]) -> bool:
         """Whether nothing of these resources is borrowed."""
-        return all(self.used.get(at, 0) <= self.subtree.get(at, 0) for at in what)
+        return all(self.used.get(at, 0) <= self.subtree.get(at, 0) for at in flavor_resources)
 
     def has_room(self, usage: Quantities) -> bool:
         """Whether this additional usage fits into the subtree's quota without borrowing."""
@@ -153,17 +153,17 @@ class QuotaNode(Struct, eq=False):
         """The path from the root: "/cohort/queue"."""
         return "".join(f"/{node.name}" for node in reversed([self, *self.ancestors()]))
 
-    def borrowing_height(self, at: FlavorResource, value: int) -> tuple[int, bool]:
-        """How many levels up the amount must be borrowed (0: none), and whether quota may be reclaimed."""
-        if self.parent is None or not self.borrows_with(at, value):
+    def borrowing_height(self, pair: FlavorResource, value: int) -> tuple[int, bool]:
+        """(levels up that the amount must be borrowed from, 0 for none; whether quota may be reclaimed)."""
+        if self.parent is None or not self.borrows_with(pair, value):
             return 0, self.parent is not None
-        left = value - self.local_free(at)
+        left = value - self.local_free(pair)
         top = self.parent
         for node in self.ancestors():
             top = node
-            if not node.borrows_with(at, left):
+            if not node.borrows_with(pair, left):
                 return node.height(), node.parent is not None
-            left -= node.local_free(at)
+            left -= node.local_free(pair)
         return top.height(), False
 
 

@@ -35,7 +35,7 @@ class CohortPlan(Struct, frozen=True):
 
 
 class QueuePlan(Struct, frozen=True):
-    """A ClusterQueue; GPUs by flavor, in the order of trying."""
+    """A ClusterQueue of a scenario, with its GPUs by flavor in the order of trying."""
 
     name: str
     quota: dict[str, int]
@@ -74,7 +74,7 @@ class Scenario(Struct, frozen=True):
 
 
 class _Key(NamedTuple):
-    """The parser of a key's value; it raises ValueError for invalid values."""
+    """How the value of a scenario's key is parsed; the parser raises ValueError for an invalid one."""
 
     field: str
     allowed: str
@@ -103,19 +103,19 @@ def format_duration(seconds: float) -> str:
     return f"{whole // size}{largest}" + (f"{rest}{below[0][0]}" if rest else "")
 
 
-def _whole_number_parser(least: int, most: int) -> Callable[[str], int]:
+def _whole_number_parser(least: int, max_value: int) -> Callable[[str], int]:
     def read_whole_number(text: str) -> int:
         number = int(text)
-        if not least <= number <= most:
+        if not least <= number <= max_value:
             raise ValueError(text)
         return number
 
     return read_whole_number
 
 
-def _number_parser(most: float) -> Callable[[str], float]:
+def _number_parser(max_value: float) -> Callable[[str], float]:
     def read_number(text: str) -> float:
-        if not 0 <= float(text) <= most:
+        if not 0 <= float(text) <= max_value:
             raise ValueError(text)
         return float(text)
 
@@ -210,7 +210,7 @@ _SCENARIO_KEYS = {
 
 
 class ScenarioError(ValueError):
-    """What is wrong with a scenario, a sentence a line, each with its place and what is allowed there."""
+    """Raised for an invalid scenario: a sentence a line, with the place and what is allowed there."""
 
 
 def read_scenario(text: str) -> Scenario:
@@ -273,7 +273,9 @@ class _ScenarioReader:
         self.problems: list[tuple[int, str]] = []  # lines, and what is wrong there
         self._lines: dict[tuple[str, int, str], int] = {}  # where a key of the nth map of a list stands
 
-    def read_map(self, node: yaml.Node, keys: Mapping[str, _Key], what: str, place: tuple[str, int] = ("", 0)) -> Any:
+    def read_map(
+        self, node: yaml.Node, keys: Mapping[str, _Key], what: str, scenario_path: tuple[str, int] = ("", 0)
+    ) -> Any:
         import yaml
 
         line = node.start_mark.line + 1
@@ -284,7 +286,7 @@ class _ScenarioReader:
         seen: set[str] = set()
         for name, value in node.value:
             at, word = name.start_mark.line + 1, _quote_node(name)
-            self._lines[(*place, word)] = at
+            self._lines[(*scenario_path, word)] = at
             key = keys.get(word)
             if key is None:
                 self.problems.append((at, f"Line {at}: {what} has no {word}; it has {', '.join(keys)}."))
@@ -368,18 +370,18 @@ class _ScenarioReader:
             self._add_problem(("", 0, "jobs"), f"there are {len(known)} jobs in all; {MAX_JOBS} are allowed")
 
     def _read_flavors(
-        self, place: tuple[str, int], entry: Mapping[str, Any], allowed: Mapping[str, Sequence[str]]
+        self, scenario_path: tuple[str, int], entry: Mapping[str, Any], allowed: Mapping[str, Sequence[str]]
     ) -> None:
-        keys = _QUEUE_KEYS if place[0] == "queues" else _COHORT_KEYS
+        keys = _QUEUE_KEYS if scenario_path[0] == "queues" else _COHORT_KEYS
         for field, known in allowed.items():
             key = next(name for name, each in keys.items() if each.field == field)
             for flavor in entry[field]:
                 if flavor not in known:
-                    self._report_unknown((*place, key), "flavor", flavor, known)
+                    self._report_unknown((*scenario_path, key), "flavor", flavor, known)
 
-    def _report_unknown(self, place: tuple[str, int, str], kind: str, name: str, known: Iterable[str]) -> None:
-        self._add_problem(place, f"there is no {kind} {name} here; allowed: {', '.join(known) or 'none'}")
+    def _report_unknown(self, scenario_path: tuple[str, int, str], kind: str, name: str, names: Iterable[str]) -> None:
+        self._add_problem(scenario_path, f"there is no {kind} {name} here; allowed: {', '.join(names) or 'none'}")
 
-    def _add_problem(self, place: tuple[str, int, str], words: str) -> None:
-        line = self._lines[place]
-        self.problems.append((line, f"Line {line}: {words}."))
+    def _add_problem(self, scenario_path: tuple[str, int, str], message: str) -> None:
+        line = self._lines[scenario_path]
+        self.problems.append((line, f"Line {line}: {message}."))

@@ -38,7 +38,7 @@ TIME_SLICES = 48  # of the time, for the picture
 
 
 class QueueResult(Struct, frozen=True):
-    """Results of one queue's jobs. A wait is all the seconds that a job is in the queue, after a preemption too."""
+    """The results of one queue's jobs. A wait is all the time that a job is in the queue, preempted or not."""
 
     queue: str
     quota: int  # GPUs, of all flavors together
@@ -99,7 +99,7 @@ def simulate_scenario(scenario: Scenario, seed: int = 0) -> SimulationResult:
 
 
 class _GpuUsage(Struct, eq=False):
-    """GPUs of a flavor in use over time."""
+    """The GPUs of a flavor that are in use, as a function of time."""
 
     gpus: int = 0
     changes: list[tuple[float, int]] = field(default_factory=list)
@@ -108,16 +108,16 @@ class _GpuUsage(Struct, eq=False):
         self.gpus += gpus
         self.changes.append((now, self.gpus))
 
-    def seconds(self, start: float, end: float) -> float:
+    def seconds(self, start_time: float, end_time: float) -> float:
         """GPU seconds used between two times."""
-        total, at, used = 0.0, start, 0
+        total, at, used = 0.0, start_time, 0
         for moment, gpus in self.changes:
-            if moment >= end:
+            if moment >= end_time:
                 break
             if moment > at:
                 total, at = total + used * (moment - at), moment
             used = gpus
-        return total + used * (end - at)
+        return total + used * (end_time - at)
 
 
 class _Simulation:
@@ -183,9 +183,9 @@ class _Simulation:
     def _record_usage(self, job: _SimulatedJob, now: float, gpus: int) -> None:
         self._usage[_flavor_of(job.workload)].add(now, gpus)
 
-    def _record_event(self, now: float, what: str, job: _SimulatedJob, by: str = "") -> None:
+    def _record_event(self, now: float, subject: str, job: _SimulatedJob, by: str = "") -> None:
         plan = job.plan
-        self._events.append(JobEvent(now, what, job.name, plan.queue, plan.gpus, _flavor_of(job.workload), by))
+        self._events.append(JobEvent(now, subject, job.name, plan.queue, plan.gpus, _flavor_of(job.workload), by))
 
     def _make_result(self, span: float) -> SimulationResult:
         gpus = {each.name: each.nodes * NODE_GPUS for each in self._scenario.flavors}
@@ -236,7 +236,7 @@ def _queue_result(plan: QueuePlan, jobs: Sequence[_SimulatedJob], span: float) -
 
 
 def _wait_percentile(waits: Sequence[float], arrived: int, share: float) -> float | None:
-    """The waiting time that this share of all jobs does not exceed; jobs that wait at the end wait longest."""
+    """The wait that `share` of all jobs do not exceed; jobs still waiting at the end count as the longest."""
     at = max(1, math.ceil(share * arrived)) - 1
     return waits[at] if at < len(waits) else None
 
@@ -251,7 +251,7 @@ def _iter_arrivals(plan: JobPlan, seed: int) -> Iterator[_SimulatedJob]:
         yield _SimulatedJob(name, plan, at, runs, _make_workload(plan, name, at), since=at)
 
 
-def _make_workload(plan: JobPlan, name: str, at: float) -> SnapshotWorkload:
+def _make_workload(plan: JobPlan, name: str, time: float) -> SnapshotWorkload:
     pods, gpus = max(1, plan.gpus // NODE_GPUS), min(plan.gpus, NODE_GPUS)
     topology = {
         "none": TopologyRequest(unconstrained=True),
@@ -259,7 +259,7 @@ def _make_workload(plan: JobPlan, name: str, at: float) -> SnapshotWorkload:
         "required": TopologyRequest(required=BLOCK_LABEL),
     }[plan.topology]
     group = SnapshotPodSet("main", pods, {GPU: plan.gpus}, {GPU: gpus}, topology=topology)
-    return SnapshotWorkload(("", name), name, plan.queue, plan.priority, at, [group])
+    return SnapshotWorkload(("", name), name, plan.queue, plan.priority, time, [group])
 
 
 def _flavor_of(workload: SnapshotWorkload) -> str:

@@ -36,7 +36,7 @@ BACK_OF_QUEUE = frozenset({"PodsReadyTimeout", "AdmissionCheck"})
 
 
 class KueueRelease(NamedTuple):
-    """A Kueue version and where its decisions and messages differ from 0.18."""
+    """A Kueue version, with those of its decisions and messages that differ from 0.18."""
 
     minor: int = 18  # of 0.18
     observability: bool = False
@@ -135,11 +135,11 @@ class SnapshotWorkload(Struct, eq=False):
 
     @property
     def may_shrink(self) -> bool:
-        """Whether the workload may be admitted with fewer pods than it asks for."""
+        """Whether the workload may be admitted with fewer pods than it requests."""
         return any(each.min_count not in {None, each.count} for each in self.pod_sets)
 
     def shape(self) -> str:
-        """A key that is equal for workloads that fit alike, of which only one needs to be tried."""
+        """A key that workloads which fit alike share, so that only one of them needs to be tried."""
         if not self._shape:
             parts = [
                 (
@@ -189,14 +189,14 @@ class SnapshotNode(Struct, frozen=True):
 
 
 class ResourceGroup(Struct, frozen=True):
-    """Resources of a ClusterQueue that share a flavor, and the flavors in the order of trying."""
+    """Resources of a ClusterQueue that are always in one flavor, and the flavors in the order of trying."""
 
     resources: tuple[str, ...]
     flavors: tuple[str, ...]
 
 
 class QueueNode(QuotaNode, eq=False):
-    """A ClusterQueue: its rules, and the workloads that hold its quota."""
+    """A ClusterQueue in the quota tree, with its rules and the workloads that hold its quota."""
 
     cohort: str = ""
     groups: tuple[ResourceGroup, ...] = ()
@@ -236,7 +236,7 @@ class Snapshot:
         cohorts: Iterable[CohortQuota] = (),
         flavors: Iterable[Flavor] = (),
         trees: Mapping[str, TopologyTree] | None = None,
-        holding: Iterable[SnapshotWorkload] = (),
+        holders: Iterable[SnapshotWorkload] = (),
         fair_sharing: Sequence[str] = (),
         release: KueueRelease = KueueRelease(),  # noqa: B008
     ) -> None:
@@ -257,7 +257,7 @@ class Snapshot:
         self.nodes = list(dict.fromkeys(node for each in self.queues.values() for node in (each, *each.ancestors())))
         self.failures: dict[tuple[object, ...], FlavorChoice] | None = None
         """What fits by no quota, by workload shape and usage, if cycles are repeated; None: it is not remembered."""
-        for workload in holding:
+        for workload in holders:
             self.add_workload(workload)
 
     def add_workload(self, workload: SnapshotWorkload) -> None:
@@ -280,7 +280,7 @@ class Snapshot:
 
     @contextmanager
     def one_cycle(self) -> Iterator[None]:
-        """During this block, usage on nodes shared by several flavors is summed up once, as Kueue does per cycle."""
+        """During this block the usage of nodes in several flavors is summed up only once, as in a cycle of Kueue."""
         for tree in self._sharing:
             tree.before = {}
         yield
@@ -341,7 +341,7 @@ def open_checks(checks: Iterable[AdmissionCheck]) -> list[AdmissionCheck]:
 
 
 def worst_check_state(checks: Iterable[AdmissionCheck]) -> AdmissionVerdict | None:
-    """REJECTED or RETRY if a check is in that state, which makes the workload lose its quota."""
+    """The state, REJECTED or RETRY, in which a check takes the quota from the workload; None if none does."""
     states = {each.state for each in checks}
     return next((each for each in (AdmissionVerdict.REJECTED, AdmissionVerdict.RETRY) if each in states), None)
 
@@ -358,11 +358,11 @@ def refusal_words(checks: Iterable[AdmissionCheck], state: AdmissionVerdict, rel
     return f"Evicted due to {words}" if state is AdmissionVerdict.RETRY else words
 
 
-def unadmitted_words(release: KueueRelease, *, reserved: bool, ready: bool) -> tuple[str, str]:
+def unadmitted_words(release: KueueRelease, *, reserved: bool, is_ready: bool) -> tuple[str, str]:
     """(reason, message) of the condition of a workload that is no longer admitted."""
     if reserved:
         reason = "UnsatisfiedAdmissionChecks" if release.observability else "UnsatisfiedChecks"
         return reason, "The workload has not all checks ready"
-    if ready or release.observability:
+    if is_ready or release.observability:
         return "NoReservation", "The workload has no reservation"
     return "NoReservationUnsatisfiedChecks", "The workload has no reservation and not all checks ready"

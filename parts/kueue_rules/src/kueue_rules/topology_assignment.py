@@ -27,7 +27,7 @@ _NO_USAGE: Mapping[tuple[str, ...], Amounts] = {}
 
 
 class SnapshotDomain(Struct, eq=False):
-    """One topology domain; a leaf is a node, or all nodes with the same labels if levels end above nodes."""
+    """A topology domain; a leaf is one node, or all nodes with equal labels if the levels end above nodes."""
 
     values: tuple[str, ...]
     children: list[SnapshotDomain] = field(default_factory=list)
@@ -55,9 +55,9 @@ class TopologyTree:
         levels: Sequence[str],
         flavor: Flavor,
         nodes: Iterable[SnapshotNode],
-        others: Mapping[str, Amounts],
+        other_usage: Mapping[str, Amounts],
     ) -> None:
-        """`others`: by node name, the usage of pods that are not scheduled by topology."""
+        """`other_usage`: by node name, the usage of pods that are not scheduled by topology."""
         self.name, self.flavor, self.levels = name, flavor, list(levels)
         self.of_nodes = self.levels[-1] == HOSTNAME
         self.by_level: list[dict[tuple[str, ...], SnapshotDomain]] = [{} for _ in self.levels]
@@ -65,7 +65,7 @@ class TopologyTree:
         """By what an assignment calls it."""
         for node in nodes:
             if all(node.labels.get(key) == value for key, value in flavor.labels.items()):
-                self._add_node(node, others.get(node.name, {}))
+                self._add_node(node, other_usage.get(node.name, {}))
 
     @property
     def leaves(self) -> list[SnapshotDomain]:
@@ -78,25 +78,25 @@ class TopologyTree:
 
     @property
     def assigned_levels(self) -> list[str]:
-        """The levels listed in an assignment: all, or only the last if that is the node."""
+        """The levels that an assignment names: all, or only the last if that is the node."""
         return self.levels[-1:] if self.of_nodes else self.levels
 
     def assigned_values(self, domain: SnapshotDomain) -> tuple[str, ...]:
         return domain.values[-1:] if self.of_nodes else domain.values
 
-    def add_usage(self, values: tuple[str, ...], single: Amounts, pods: int) -> None:
+    def add_usage(self, values: tuple[str, ...], pod_requests: Amounts, pods: int) -> None:
         """Add pods to the usage of a domain; a negative number removes them."""
         leaf = self.leaf_of.get(values)
         if leaf is not None:
             if self.before is not None and values not in self.before:
                 self.before[values], leaf.used = leaf.used, dict(leaf.used)
-            add_amounts(leaf.used, {**single, **_ONE_POD}, pods)
+            add_amounts(leaf.used, {**pod_requests, **_ONE_POD}, pods)
 
-    def has_room(self, values: tuple[str, ...], single: Amounts, pods: int) -> bool:
+    def has_room(self, values: tuple[str, ...], pod_requests: Amounts, pods: int) -> bool:
         leaf = self.leaf_of.get(values)
         return leaf is not None and all(
             value * pods <= leaf.free.get(name, 0) - leaf.used.get(name, 0)
-            for name, value in {**single, **_ONE_POD}.items()
+            for name, value in {**pod_requests, **_ONE_POD}.items()
         )
 
     def _add_node(self, node: SnapshotNode, other: Amounts) -> None:
@@ -118,9 +118,9 @@ class TopologyTree:
             self.leaf_of[self.assigned_values(parent)] = parent
 
 
-def add_amounts(into: Amounts, more: Mapping[str, int], times: int = 1) -> None:
-    for name, value in more.items():
-        into[name] = into.get(name, 0) + value * times
+def add_amounts(total: Amounts, added: Mapping[str, int], times: int = 1) -> None:
+    for name, value in added.items():
+        total[name] = total.get(name, 0) + value * times
 
 
 class _ResolvedRequest(Struct):
@@ -141,7 +141,7 @@ class _ResolvedRequest(Struct):
 
 
 class _ExclusionCounts(Struct):
-    """Counts why nodes were left out."""
+    """How many nodes were left out for each reason."""
 
     total: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
@@ -155,7 +155,7 @@ class _ExclusionCounts(Struct):
 
 
 class WantedPlaces(NamedTuple):
-    """A pod set that topology places, and on which nodes."""
+    """A pod set that needs topology domains, and the tree in which they are searched."""
 
     tree: TopologyTree
     pod_set: SnapshotPodSet
@@ -165,25 +165,25 @@ _TakenPlaces = dict[tuple[str, ...], Amounts]
 
 
 def assign_together(
-    wanted: Iterable[WantedPlaces], *, empty: bool = False, failed: Sequence[str] = ()
+    requests: Iterable[WantedPlaces], *, empty: bool = False, failed: Sequence[str] = ()
 ) -> tuple[list[list[Place]], str]:
     """Places for each pod set of a workload, none of which overlap, and why the next pod set has none.
 
     Pod sets of one group are placed together. `failed`: failed nodes, the first of which is replaced.
     """
-    listed = list(wanted)
+    listed = list(requests)
     if len(listed) == 1 and not failed:
-        places, why = assign_topology(*listed[0], empty=empty)
+        places, why = assign_topology(*listed[0], assumes_empty=empty)
         return ([], why) if why else ([places], "")
     found: list[list[Place]] = [[] for _ in listed]
     by_node: _TakenPlaces = {}  # flavors may share nodes
     by_tree: dict[TopologyTree, _TakenPlaces] = {}
 
-    def group(at: int) -> tuple[int, str]:
-        tree, pod_set = listed[at]
+    def group(index: int) -> tuple[int, str]:
+        tree, pod_set = listed[index]
         name = pod_set.topology.group
         if not name:
-            return at, ""
+            return index, ""
         return next((lead, name) for lead, (of, one) in enumerate(listed) if of is tree and one.topology.group == name)
 
     for _, members in groupby(sorted(range(len(listed)), key=group), key=group):
@@ -210,18 +210,20 @@ def _assign_group(
 ) -> list[tuple[int, SnapshotPodSet, list[Place], str]]:
     if len(members) == 1:
         at, pod_set = members[0]
-        return [(at, pod_set, *assign_topology(tree, pod_set, empty=empty, taken=taken))]
+        return [(at, pod_set, *assign_topology(tree, pod_set, assumes_empty=empty, taken=taken))]
     workers, leader = members[:2]
     if leader[1].count > workers[1].count:
         workers, leader = leader, workers
-    places, beside, why = _assign_with_leader(tree, workers[1], empty=empty, taken=taken, leader=leader[1].single)
+    places, beside, why = _assign_with_leader(
+        tree, workers[1], assumes_empty=empty, taken=taken, leader=leader[1].single
+    )
     return [(*workers, places, why), (*leader, beside, why)]
 
 
 def replace_node(
     tree: TopologyTree, pod_set: SnapshotPodSet, failed: str, *, taken: Mapping[tuple[str, ...], Amounts] = _NO_USAGE
 ) -> tuple[list[Place], str]:
-    """The domains of a pod set with others in the place of a node that failed, or none and the reason."""
+    """The domains of a pod set with a replacement for a failed node, or none and the reason."""
     kept = [(values, pods) for values, pods in pod_set.places if values[-1] != failed]
     missing = sum(pods for values, pods in pod_set.places if values[-1] == failed)
     for values, _ in kept:
@@ -238,7 +240,7 @@ def replace_node(
         if not (asked.required or asked.preferred or asked.slice_level):  # it asked for slices alone
             return [], "topology level not specified"
     part = replace(pod_set.scaled(missing), topology=asked)
-    places, _, why = _assign_with_leader(tree, part, empty=False, taken=taken, within=within)
+    places, _, why = _assign_with_leader(tree, part, assumes_empty=False, taken=taken, domain_values=within)
     if not why and not places:
         why = f"cannot find replacement assignment for unhealthy node: {failed}"
     if why:
@@ -249,14 +251,14 @@ def replace_node(
 
 
 def _replacement_domain(
-    tree: TopologyTree, asked: TopologyRequest, kept: Sequence[Place], missing: int
+    tree: TopologyTree, request: TopologyRequest, kept: Sequence[Place], missing: int
 ) -> tuple[tuple[str, ...], bool]:
-    """The values of the domain in which the node that failed has to be replaced, and whether a slice was broken."""
-    key = asked.required or asked.preferred or (tree.levels[0] if asked.slice_level else tree.levels[-1])
+    """(values of the domain in which a failed node must be replaced, whether a slice was broken)."""
+    key = request.required or request.preferred or (tree.levels[0] if request.slice_level else tree.levels[-1])
     level = tree.level_of(key)
     if level is None or not kept:
         return (), False
-    layers = asked.layers
+    layers = request.layers
     if layers and missing % layers[0][1]:
         name, size = next((each for each in reversed(layers) if missing % each[1]), layers[0])
         at = tree.level_of(name)
@@ -266,18 +268,18 @@ def _replacement_domain(
         for values, pods in kept:
             held[tree.leaf_of[values].values[: at + 1]] += pods
         return next((values for values, pods in held.items() if (pods + missing) % size == 0), ()), True
-    return (tree.leaf_of[kept[0][0]].values[: level + 1] if asked.required else ()), False
+    return (tree.leaf_of[kept[0][0]].values[: level + 1] if request.required else ()), False
 
 
 def assign_topology(
     tree: TopologyTree,
     pod_set: SnapshotPodSet,
     *,
-    empty: bool = False,
+    assumes_empty: bool = False,
     taken: Mapping[tuple[str, ...], Amounts] = _NO_USAGE,
 ) -> tuple[list[Place], str]:
-    """The domains of all pods of a pod set, or none and the reason; `empty` ignores usage, not what is taken."""
-    places, _, why = _assign_with_leader(tree, pod_set, empty=empty, taken=taken)
+    """The domains of all pods of a pod set, or none and the reason; `assumes_empty` ignores usage, not `taken`."""
+    places, _, why = _assign_with_leader(tree, pod_set, assumes_empty=assumes_empty, taken=taken)
     return places, why
 
 
@@ -285,17 +287,17 @@ def _assign_with_leader(
     tree: TopologyTree,
     pod_set: SnapshotPodSet,
     *,
-    empty: bool,
+    assumes_empty: bool,
     taken: Mapping[tuple[str, ...], Amounts],
     leader: Amounts | None = None,
-    within: tuple[str, ...] = (),
+    domain_values: tuple[str, ...] = (),
 ) -> tuple[list[Place], list[Place], str]:
-    """The domains of a pod set and of the leader of its group."""
+    """(domains of a pod set, domains of its group's leader, reason if there are none)."""
     request, why = _resolve_request(tree, pod_set)
     if request is None:
         return [], [], why
-    request.leader, request.within, request.weighed = leader, within, tree.weighs_leaders
-    excluded = _count_fitting_pods(tree, pod_set, request, empty=empty, taken=taken)
+    request.leader, request.within, request.weighed = leader, domain_values, tree.weighs_leaders
+    excluded = _count_fitting_pods(tree, pod_set, request, assumes_empty=assumes_empty, taken=taken)
     level, domains, why = _find_level(tree, request, request.level, excluded)
     if why:
         return [], [], why
@@ -325,7 +327,7 @@ def _assign_with_leader(
 
 def count_fitting(tree: TopologyTree, pod_set: SnapshotPodSet, *, empty: bool = False) -> None:
     """Set the number of pods that fit in every domain now, or (`empty`) if nothing ran."""
-    _count_fitting_pods(tree, pod_set, _ResolvedRequest(pod_set.count, 0, len(tree.levels) - 1), empty=empty)
+    _count_fitting_pods(tree, pod_set, _ResolvedRequest(pod_set.count, 0, len(tree.levels) - 1), assumes_empty=empty)
 
 
 def sort_by_room(domains: Iterable[SnapshotDomain]) -> list[SnapshotDomain]:
@@ -355,11 +357,11 @@ def _resolve_request(tree: TopologyTree, pod_set: SnapshotPodSet) -> tuple[_Reso
     return _ResolvedRequest(pod_set.count, level, slice_level, size, bool(asked.required), free, inner=inner), ""
 
 
-def _inner_layers(tree: TopologyTree, asked: TopologyRequest, above: int) -> tuple[dict[int, int], str]:
+def _inner_layers(tree: TopologyTree, request: TopologyRequest, above: int) -> tuple[dict[int, int], str]:
     """The number of pods that must stay together at each topology level below the first slice layer."""
     found: dict[int, int] = {}
-    size = asked.slice_size
-    for name, part in asked.inner_layers:
+    size = request.slice_size
+    for name, part in request.inner_layers:
         level = tree.level_of(name)
         if level is None:
             return {}, f"no requested topology level for additional slice layer: {name}"
@@ -378,7 +380,7 @@ def _count_fitting_pods(
     pod_set: SnapshotPodSet,
     request: _ResolvedRequest,
     *,
-    empty: bool,
+    assumes_empty: bool,
     taken: Mapping[tuple[str, ...], Amounts] = _NO_USAGE,
 ) -> _ExclusionCounts:
     """Set the number of fitting pods in every domain; returns why nodes were left out."""
@@ -402,7 +404,7 @@ def _count_fitting_pods(
         if request.within and leaf.values[: len(request.within)] != request.within:
             excluded.reasons["topologyDomain"] += 1
             continue
-        used = {} if empty else leaf.used
+        used = {} if assumes_empty else leaf.used
         if taken and (more := taken.get(tree.assigned_values(leaf))):
             used = dict(used)
             add_amounts(used, more)
@@ -468,7 +470,7 @@ def _slice_count(pods: int, together: int) -> int:
 def _find_level(
     tree: TopologyTree, request: _ResolvedRequest, level: int, excluded: _ExclusionCounts
 ) -> tuple[int, list[SnapshotDomain], str]:
-    """The level and domains to start with: one domain that holds all, at this level or a wider one."""
+    """(level, domains, reason) to start with: a domain that holds all, at this level or a wider one."""
     leaders = int(request.leader is not None)
     domains = _sort_by_room(list(tree.by_level[level].values()), request, leaders)
     if not domains:
@@ -498,7 +500,7 @@ def _find_level(
 def _fewest_with_leader(
     domains: list[SnapshotDomain], request: _ResolvedRequest, slices: int
 ) -> tuple[list[SnapshotDomain], int]:
-    """The domains for a pod set and its leader; the leader is placed in the first domain."""
+    """The domains for a pod set and its leader, who goes into the first one."""
     domains = _leader_first(domains, request, slices, by_slices=True)
     first = domains[0]
     if not first.leader:
@@ -529,7 +531,7 @@ def spread(
 def _leader_first(
     domains: list[SnapshotDomain], request: _ResolvedRequest, needed: int, *, by_slices: bool
 ) -> list[SnapshotDomain]:
-    """The domains, reordered: first the one in which the leader leaves enough room for all pods together."""
+    """The domains, first the one in which the leader leaves room enough for all pods."""
     spare = sum(_room_of(each, by_slices) for each in domains) - needed
     for each in domains if request.weighed else ():
         if each.leader and _room_of(each, by_slices) - _room_of(each, by_slices, 1) <= spare:
@@ -605,12 +607,12 @@ def _not_fitting(
 
 
 def _fitting_layers(tree: TopologyTree, level: int, request: _ResolvedRequest) -> str:
-    """For each layer of slices, how many fit in the roomiest domain."""
+    """A text on how many slices of each layer fit in the roomiest domain."""
 
-    def slices(domain: SnapshotDomain, at: int, size: int, below: int) -> int:
-        if at == below:
+    def slices(domain: SnapshotDomain, index: int, size: int, below: int) -> int:
+        if index == below:
             return domain.state // size
-        return sum(slices(child, at + 1, size, below) for child in domain.children)
+        return sum(slices(child, index + 1, size, below) for child in domain.children)
 
     best = min(tree.by_level[level].values(), key=lambda domain: (-domain.slices, ",".join(domain.values)))
     layers = {request.slice_level: request.slice_size}

@@ -19,7 +19,7 @@ MAX_PREEMPTION_ROUNDS = 20  # of preemptions after one event: in Kueue too workl
 
 
 class Move(NamedTuple):
-    """A workload that starts, or that is preempted, and by whom."""
+    """One move of a simulated workload: its start, or its preemption and by whom."""
 
     workload: SnapshotWorkload
     preempted_by: SnapshotWorkload | None = None
@@ -36,9 +36,9 @@ class VirtualCluster:
     nothing else is left to try, since pods take their time to end.
     """
 
-    def __init__(self, snapshot: Snapshot, strict: Iterable[str]) -> None:
-        """`strict`: the queues with StrictFIFO."""
-        self.snapshot, self._strict = snapshot, frozenset(strict)
+    def __init__(self, snapshot: Snapshot, strict_queues: Iterable[str]) -> None:
+        """`strict_queues`: the queues with StrictFIFO."""
+        self.snapshot, self._strict = snapshot, frozenset(strict_queues)
         self._active: dict[str, _WorkloadsByShape] = {name: {} for name in snapshot.queues}
         self._parked: dict[str, _WorkloadsByShape] = {name: {} for name in snapshot.queues}
         self._hopeless: dict[str, set[str]] = {name: set() for name in snapshot.queues}
@@ -73,7 +73,7 @@ class VirtualCluster:
             del where[name][shape]
 
     def end(self, workload: SnapshotWorkload) -> None:
-        """A running workload ends; those that wait are tried again."""
+        """End a running workload, after which those that wait are tried again."""
         self.snapshot.remove_workload(workload)
         self._freed.add(self.snapshot.queues[workload.cluster_queue].root)
         self._turns.written(workload.cluster_queue)
@@ -191,7 +191,7 @@ class VirtualCluster:
         return False
 
     def _set_aside(self, workload: SnapshotWorkload, *, alike: bool) -> bool:
-        """Park a workload (and equal ones) until another one ends; returns whether it was tried till now."""
+        """Park a workload, and equal ones, until another ends; returns whether it was tried until now."""
         name, shape = workload.cluster_queue, workload.shape()
         if name in self._strict:
             return False
@@ -230,7 +230,7 @@ class VirtualCluster:
 
 
 def _is_tried_again(decision: Decision) -> bool:
-    """Whether the workload is tried at once with the flavors that are left."""
+    """Whether flavors are left with which the workload is tried again at once."""
     return decision.verdict is CycleVerdict.HOPELESS and decision.choice.flavors_left
 
 

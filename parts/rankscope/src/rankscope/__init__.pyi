@@ -1,12 +1,6 @@
 from . import poll_ras as poll_ras, probe as probe, run_torch_analyser as run_torch_analyser
-from .collective_history import (
-    Call as Call,
-)
-from .collective_times import (
-    PodTimes as PodTimes,
-    find_late_on_gpu as find_late_on_gpu,
-    read_times as read_times,
-)
+from .collective_history import Call as Call
+from .collective_times import PodTimes as PodTimes, find_late_on_gpu as find_late_on_gpu, read_times as read_times
 from .data_waits import (
     add_samples as add_samples,
     choose_sampled as choose_sampled,
@@ -14,13 +8,8 @@ from .data_waits import (
     read_samples as read_samples,
     seconds_to_sample as seconds_to_sample,
 )
-from .decoding import (
-    MAX_PROCESSES as MAX_PROCESSES,
-    check_json_cost as check_json_cost,
-)
-from .errors import (
-    UnreadableAnswer as UnreadableAnswer,
-)
+from .decoding import MAX_PROCESSES as MAX_PROCESSES, check_json_cost as check_json_cost
+from .errors import UnreadableAnswer as UnreadableAnswer
 from .flight_recorder import (
     DESYNC_ADVICE as DESYNC_ADVICE,
     Desync as Desync,
@@ -44,11 +33,7 @@ from .hang_report import (
     TracedProcess as TracedProcess,
     list_named_by_nccl as list_named_by_nccl,
 )
-from .nccl_ras import (
-    RasRank as RasRank,
-    RasReport as RasReport,
-    parse_ras as parse_ras,
-)
+from .nccl_ras import RasRank as RasRank, RasReport as RasReport, parse_ras as parse_ras
 from .pod_answers import (
     Answers as Answers,
     PodAnswer as PodAnswer,
@@ -63,10 +48,7 @@ from .pod_answers import (
     rank_by_process as rank_by_process,
     refuse_foreign_ranks as refuse_foreign_ranks,
 )
-from .rank_names import (
-    format_pods as format_pods,
-    format_processes as format_processes,
-)
+from .rank_names import format_pods as format_pods, format_processes as format_processes
 from .report_texts import (
     MAX_STACKS as MAX_STACKS,
     describe_analysis as describe_analysis,

@@ -30,7 +30,7 @@ SCRIPTS = {"hang": probe.__file__, "slow": poll_ras.__file__}
 
 @dataclass(frozen=True)
 class PodFile:
-    """A pod known only by the position of its answer among the files."""
+    """A pod of which only the file with its answer is known; its number is the file's position."""
 
     number: int
     name: str
@@ -41,7 +41,7 @@ class PodFile:
 
 
 def report_on_files(files: Sequence[Path]) -> HangReport:
-    """The report on the job whose pods, in their order, gave these answers."""
+    """The hang report on a job by the answers of its pods, given in their order."""
     pods = [PodFile(number, path.stem) for number, path in enumerate(files)]
     answers = refuse_foreign_ranks(
         [(pod, parse_or_explain(path.read_bytes())) for pod, path in zip(pods, files, strict=True)]
@@ -61,7 +61,7 @@ def report_on_files(files: Sequence[Path]) -> HangReport:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0: a verdict was printed; 2: an answer cannot be read."""
+    """Print a verdict and return 0; 2 if an answer cannot be read."""
     parser = argparse.ArgumentParser("rankscope", description=__doc__)
     commands = parser.add_subparsers(metavar="COMMAND", required=True, dest="command")
     hang = commands.add_parser(

@@ -29,7 +29,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankHistory:
-    """The collectives of one rank in one group, in their order."""
+    """The collectives that one rank has called in one group, in order."""
 
     first: int  # number of the first one
     calls: Sequence[int]  # for each its place among `kinds`; -1: not known
@@ -51,14 +51,14 @@ class CollectiveMismatch(NamedTuple):
 
 
 def collective_kind(op: str) -> str:
-    """The name of a collective without what stands around it, as of "nccl:_all_gather_base"."""
+    """The collective's own name in an operation such as "nccl:_all_gather_base"."""
     return op.rpartition(":")[2].partition(" ")[0].lstrip("_")
 
 
 def find_mismatch(fields: Mapping[int, RankHistory], *, only_sizes: bool = False) -> CollectiveMismatch | None:
-    """The first collective that the ranks of a group called by other names, or with other sizes where these must agree.
+    """The first collective that the ranks of a group called by different names, or sizes where these must agree.
 
-    With `only_sizes` those of other names do not count.
+    With `only_sizes` different names do not count.
     """
     marks: dict[tuple[str, str], int] = {}
     rows: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)

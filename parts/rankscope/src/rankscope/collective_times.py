@@ -28,13 +28,7 @@ import msgspec
 from rankscope.decoding import MAX_PROCESSES, RankNumber, Signed, Text, decode_answer
 from rankscope.errors import UnreadableAnswer
 from rankscope.flight_recorder import GroupRanks, GroupTable, ProcessGroup
-from rankscope.host_or_gpu import (
-    MIN_PACE_SHARE,
-    MIN_PART_OF_WAIT,
-    RankLaunches,
-    is_late_by_host,
-    share_beyond_hosts,
-)
+from rankscope.host_or_gpu import MIN_PACE_SHARE, MIN_PART_OF_WAIT, RankLaunches, is_late_by_host, share_beyond_hosts
 
 MIN_TIMED = 8  # collectives of a group that all of its ranks tell
 MIN_SHARE = 0.05  # of a step: GPUs of a fleet differ by 1 to 3 %, and that is no fault
@@ -97,7 +91,7 @@ class PodTimes(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class LateOnGpu:
-    """A rank for which the others wait in collectives, and for what share of the time."""
+    """A rank for which the others wait in collectives, and the share of the time that they wait."""
 
     rank: int
     share: float
@@ -123,7 +117,7 @@ class SlowLink:
 
 @dataclass(frozen=True, slots=True)
 class TimesReport:
-    """The verdict of the collectives' times of all ranks."""
+    """What the times of all ranks' collectives show: late ranks, and a slow link."""
 
     late: tuple[LateOnGpu, ...] = ()
     link: SlowLink | None = None
@@ -135,7 +129,7 @@ class TimesReport:
 
 
 def read_times(answers: Mapping[int, bytes | str], addresses: Mapping[str, int]) -> TimesReport:
-    """The verdict of these answers; unreadable ones are left out and counted in the report."""
+    """The report on the collectives' times in these answers; unreadable answers are left out and counted in it."""
     pods: dict[int, PodTimes] = {}
     why = ""
     for number, answer in answers.items():
@@ -235,7 +229,7 @@ def _estimate_cost(late: LateOnGpu, lost: float, *, gathers: bool) -> LateOnGpu:
 
 @dataclass(frozen=True, slots=True)
 class _GroupLateness:
-    """The share of the time for which the other ranks of a group wait for each rank; negative if it waits."""
+    """By rank of a group, the share of the time for which the others wait for it; negative if it waits."""
 
     shares: dict[int, float]
     lows: dict[int, float]
@@ -319,7 +313,7 @@ def _mean_interval(launches: Mapping[int, RankLaunches]) -> float:
 def _find_sizes(
     several: Mapping[ProcessGroup, Mapping[int, RankLaunches]], overlapping: Set[ProcessGroup]
 ) -> dict[ProcessGroup, int]:
-    """The number of collectives in one step, for each group of which enough is known."""
+    """For each group of which enough is known, the number of its collectives in one step."""
     found: dict[ProcessGroup, int | None] = {}
     for group, launches in several.items():
         known = _common_collectives(launches)
@@ -351,7 +345,7 @@ def find_step(launched: Mapping[int, int], numbers: Sequence[int]) -> int | None
 
 
 def _cost_beyond_others(costs: Mapping[int, Sequence[float]]) -> dict[int, list[float]]:
-    """The time that each rank costs beyond the median of the others, step by step."""
+    """By rank the time that each step costs beyond the median of the other ranks."""
     ordered = [sorted(several) for several in zip(*costs.values(), strict=True)]
     return {
         rank: [cost - median_of_others(every, cost) for cost, every in zip(own, ordered, strict=True)]
@@ -360,24 +354,24 @@ def _cost_beyond_others(costs: Mapping[int, Sequence[float]]) -> dict[int, list[
 
 
 def _cap_outlier_steps(costs: Sequence[float]) -> list[float]:
-    """The costs of steps, limited to the highest cost but for a few outliers, and below zero to its negative."""
+    """The costs of steps with a few outliers lowered to the highest other cost, and raised to its negative."""
     most = sorted(costs)[math.ceil((1 - SINGLE_STEP_SHARE) * len(costs)) - 1]
     return [max(min(each, most), -abs(most)) for each in costs]
 
 
-def median_of_others(values: Sequence[float], own: float, zeros: int = 0) -> float:
-    """The median of the sorted values without `own`; `zeros`: number of further values that are zero."""
-    gone, rest = zeros + bisect_left(values, own), zeros + len(values) - 1
+def median_of_others(values: Sequence[float], own_seconds: float, zeros: int = 0) -> float:
+    """The median of the sorted values without `own_seconds`; `zeros`: number of further values that are zero."""
+    gone, rest = zeros + bisect_left(values, own_seconds), zeros + len(values) - 1
 
-    def at(place: int) -> float:
-        place += place >= gone
-        return values[place - zeros] if place >= zeros else 0.0
+    def at(rank: int) -> float:
+        rank += rank >= gone
+        return values[rank - zeros] if rank >= zeros else 0.0
 
     return (at((rest - 1) // 2) + at(rest // 2)) / 2
 
 
 def _mean_and_half(values: Sequence[float], part: float) -> tuple[float, float]:
-    """Mean share of the time without single steps, and half of its 95 % interval, by the means of blocks."""
+    """(mean share of the time without outlier steps, half of its 95 % interval), by the means of blocks of steps."""
     values, count = _cap_outlier_steps(values), len(values)
     blocks = [values[at * count // MEAN_BLOCKS : (at + 1) * count // MEAN_BLOCKS] for at in range(MEAN_BLOCKS)]
     means = [statistics.fmean(each) / part for each in blocks if each]
@@ -385,7 +379,7 @@ def _mean_and_half(values: Sequence[float], part: float) -> tuple[float, float]:
 
 
 def _root_causes(judged: Mapping[ProcessGroup, _GroupLateness]) -> dict[int, tuple[ProcessGroup, LateOnGpu]]:
-    """The late ranks, with their group, that are no pipeline stage and whose lateness no other group explains."""
+    """The late ranks and their groups, without pipeline stages and without ranks that wait in another group."""
     own: dict[int, list[frozenset[int]]] = defaultdict(list)  # the members of each group of a rank
     waits: dict[int, dict[ProcessGroup, float]] = defaultdict(dict)
     for group, lateness in judged.items():
@@ -412,9 +406,9 @@ def _root_causes(judged: Mapping[ProcessGroup, _GroupLateness]) -> dict[int, tup
     return found
 
 
-def _is_stage(group: ProcessGroup, late: frozenset[int], own: Mapping[int, Iterable[frozenset[int]]]) -> bool:
-    """Whether the late ranks are several that belong together: with each all of its smaller groups."""
-    smaller = [each for rank in late for each in own[rank] if len(each) < len(group.ranks)]
+def _is_stage(group: ProcessGroup, late: frozenset[int], own_groups: Mapping[int, Iterable[frozenset[int]]]) -> bool:
+    """Whether the late ranks are a pipeline stage: several, and for each of them its smaller groups as a whole."""
+    smaller = [each for rank in late for each in own_groups[rank] if len(each) < len(group.ranks)]
     return len(late) > 1 and bool(smaller) and all(each <= late for each in smaller)
 
 

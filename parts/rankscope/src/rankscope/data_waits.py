@@ -45,7 +45,7 @@ _FRAME = re.compile(r"(\S.{0,300}?) \(([^()]{1,500}?)(?::(\d{1,9}))?\)")
 
 
 class RankSamples(msgspec.Struct):
-    """The stack samples of one rank's main thread: each call stack, and how often it was seen."""
+    """The samples of one rank's main thread: by call stack, how often it was seen."""
 
     rank: RankNumber
     why: Text = ""  # why there is none
@@ -65,7 +65,7 @@ def parse_samples(output: bytes) -> list[RankSamples]:
 
 
 def read_samples(answers: Mapping[int, bytes | str]) -> tuple[list[RankSamples], str]:
-    """The samples of all ranks, and why a pod gave none."""
+    """The samples of all ranks, and a sentence why some pod gave none."""
     found: list[RankSamples] = []
     why = ""
     for answer in answers.values():
@@ -79,7 +79,7 @@ def read_samples(answers: Mapping[int, bytes | str]) -> tuple[list[RankSamples],
 
 
 def seconds_to_sample(report: SlowReport, asked: float) -> float:
-    """Seconds for which py-spy samples, long enough for the slow rank that costs least.
+    """The seconds for which py-spy samples, enough for the slow rank that costs least.
 
     Half as long as NCCL was asked, longer where a rank costs little, and at most MAX_SECONDS.
     """
@@ -87,7 +87,7 @@ def seconds_to_sample(report: SlowReport, asked: float) -> float:
     return min(max(asked / 2, MAX_SECONDS), max(asked / 2, CAUSE_SECONDS / max(min(shares, default=1.0), MIN_SHARE)))
 
 
-def choose_sampled(report: SlowReport, every: Sequence[PodRank]) -> list[int]:
+def choose_sampled(report: SlowReport, all_ranks: Sequence[PodRank]) -> list[int]:
     """The ranks that py-spy samples: slow ones and suspects, and a healthy one to compare with.
 
     None is sampled if a GPU or the network is the cause: of 226 recorded verdicts py-spy changed 134 of 147 on hosts,
@@ -96,10 +96,10 @@ def choose_sampled(report: SlowReport, every: Sequence[PodRank]) -> list[int]:
     late = (*report.slow, *report.suspects)
     named = [each.rank for each in late if each.rank is not None and each.cause not in KNOWN_CAUSES]
     suspects = named[:MAX_SUSPECTS]
-    gpus = {rank.gpus for rank in every}
+    gpus = {rank.gpus for rank in all_ranks}
     if not suspects or gpus == {0} or len(gpus) != 1:
         return []
-    slow, a_pod, world = {each.rank for each in late}, min(gpus), min(gpus) * len(every)
+    slow, a_pod, world = {each.rank for each in late}, min(gpus), min(gpus) * len(all_ranks)
     # Who has the same place in another pod most likely has the same part in the training.
     others = [*range(suspects[0] % a_pod, world, a_pod), *range(world)]
     other = next((each for each in others if each not in slow), None)
@@ -108,7 +108,7 @@ def choose_sampled(report: SlowReport, every: Sequence[PodRank]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _LoaderSamples:
-    """The number of a rank's samples in its data loader and at each line of the program."""
+    """How many samples of a rank were in its data loader, and how many at each line of its program."""
 
     every: int
     loading: Counter[str]
@@ -130,7 +130,7 @@ def add_samples(report: SlowReport, samples: Iterable[RankSamples], why: str = "
     if not looked or usual is None:
         return replace(report, sampled=f"What slow ranks do meanwhile is not known ({why or 'too few samples'})")
     late = [
-        _judge_by_samples(each, found[each.rank], usual, timed=bool(report.timed))
+        _judge_by_samples(each, found[each.rank], usual, is_timed=bool(report.timed))
         if (each.slow or each.suspect) and each.rank in found
         else each
         for each in report.late
@@ -139,16 +139,16 @@ def add_samples(report: SlowReport, samples: Iterable[RankSamples], why: str = "
 
 
 def _judge_by_samples(
-    late: LateRank, own: _LoaderSamples, usual: tuple[int, _LoaderSamples], *, timed: bool
+    late: LateRank, samples: _LoaderSamples, usual_samples: tuple[int, _LoaderSamples], *, is_timed: bool
 ) -> LateRank:
-    other, beside = usual
+    other, beside = usual_samples
     # How long a rank launches late is no more than a bound of what it costs.
-    enough = MIN_EXPLAINED * late.share if timed or late.slow else min(MIN_SHARE, MIN_EXPLAINED * late.share)
-    share, beside_share = own.loading.total() / own.every, beside.loading.total() / beside.every
+    enough = MIN_EXPLAINED * late.share if is_timed or late.slow else min(MIN_SHARE, MIN_EXPLAINED * late.share)
+    share, beside_share = samples.loading.total() / samples.every, beside.loading.total() / beside.every
     if late.cause == "network":
         return late
-    if share - beside_share >= enough and _is_certain(share, own.every, beside_share, beside.every):
-        where = own.loading.most_common(1)[0][0]
+    if share - beside_share >= enough and _is_certain(share, samples.every, beside_share, beside.every):
+        where = samples.loading.most_common(1)[0][0]
         text = f"it is in its data loader{f' ({where})' if where else ''} for {format_share(share)} of the time, rank"
         return replace(
             late,
@@ -160,24 +160,24 @@ def _judge_by_samples(
         )
     lines = [
         line
-        for line in own.lines
-        if own.share(line) - beside.share(line) >= enough
-        and beside.share(line) <= MAX_SHARE_OF_OTHERS * own.share(line)
-        and _is_certain(own.share(line), own.every, beside.share(line), beside.every, SURE_SIGMAS_OF_LINES)
+        for line in samples.lines
+        if samples.share(line) - beside.share(line) >= enough
+        and beside.share(line) <= MAX_SHARE_OF_OTHERS * samples.share(line)
+        and _is_certain(samples.share(line), samples.every, beside.share(line), beside.every, SURE_SIGMAS_OF_LINES)
     ]
     if late.cause == "GPU" or not lines:
         return late
-    line = max(lines, key=own.share)
-    duty = late.rank == 0 and 2 * own.duties[line] > own.lines[line]
-    text = f"it is at {line} for {format_share(own.share(line))} of the time, rank {other} for"
+    line = max(lines, key=samples.share)
+    duty = late.rank == 0 and 2 * samples.duties[line] > samples.lines[line]
+    text = f"it is at {line} for {format_share(samples.share(line))} of the time, rank {other} for"
     evidence = f"{text} {format_share(beside.share(line))}"
-    if not duty and timed and late.cause == "host":
+    if not duty and is_timed and late.cause == "host":
         return replace(late, slow=True, suspect=False, where=line, evidence=evidence)
     return replace(late, where="" if duty else line, evidence=evidence)
 
 
 def _is_certain(share: float, samples: int, beside: float, samples_beside: int, certain: float = SURE_SIGMAS) -> bool:
-    """Whether two shares differ by so many standard deviations."""
+    """Whether two shares of samples differ by at least `certain` standard deviations."""
     pooled = (share * samples + beside * samples_beside) / (samples + samples_beside)
     scatter = math.sqrt(pooled * (1 - pooled) * (1 / samples + 1 / samples_beside))
     return share - beside > certain * scatter

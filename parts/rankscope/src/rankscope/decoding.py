@@ -27,17 +27,17 @@ Percent = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e7)]
 
 
-def check_json_cost(data: bytes, what: str) -> None:
-    """Raise UnreadableAnswer if decoding a JSON text would take far too much memory."""
+def check_json_cost(data: bytes, content: str) -> None:
+    """Raise UnreadableAnswer, which names `content`, if decoding a JSON text would take far too much memory."""
     if sum(data.count(mark) * cost for mark, cost in _MEMORY_COSTS.items()) > MAX_DECODED:
-        raise UnreadableAnswer(f"{what} holds far more than is read here.")
+        raise UnreadableAnswer(f"{content} holds far more than is read here.")
 
 
-def decode_answer(output: bytes, kind: type[T], what: str) -> T:
+def decode_answer(output: bytes, kind: type[T], content: str) -> T:
     """Decode the last JSON object that a script printed. Raises UnreadableAnswer."""
     line = output[max(0, output.rfind(b"\n{") + 1) :]
-    check_json_cost(line, what)
+    check_json_cost(line, content)
     try:
         return msgspec.json.decode(line, type=kind)
     except DECODING_ERRORS as error:
-        raise UnreadableAnswer(f"{what} cannot be parsed.") from error
+        raise UnreadableAnswer(f"{content} cannot be parsed.") from error

@@ -2,7 +2,7 @@
 
 
 class UnreadableAnswer(Exception):
-    """An answer that cannot be read, or that would cost too much: one sentence."""
+    """Raised for an answer that cannot be read or would cost too much; its text is one sentence."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

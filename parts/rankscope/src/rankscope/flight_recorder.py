@@ -49,7 +49,7 @@ class Operation(Struct):
 
 
 class RankDump(Struct):
-    """The recorder of one rank: the last operations of each group, and the operations that have not ended."""
+    """The flight recorder's dump of one rank: each group's last operations, and operations that have not ended."""
 
     rank: RankNumber
     why: Text = ""  # why there is none
@@ -94,7 +94,7 @@ DESYNC_ADVICE: dict[Desync, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of the analysis: which ranks the others wait for, and in which operation."""
+    """What the dumps show: the ranks that the others wait for, and in which operation."""
 
     kind: Desync
     ranks: tuple[int, ...]
@@ -124,13 +124,13 @@ class ProcessGroup:
 
 
 class GroupTable:
-    """The process groups that several ranks list."""
+    """One shared ProcessGroup object per name and ranks, in whichever ranks' dumps it is listed."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
 
-    def find(self, name: str, of: GroupRanks) -> ProcessGroup:
-        key = name, tuple(of.ranks)
+    def find(self, name: str, group_ranks: GroupRanks) -> ProcessGroup:
+        key = name, tuple(group_ranks.ranks)
         return self._known.setdefault(key, ProcessGroup(*key))
 
 
@@ -138,7 +138,7 @@ class _WaitGraph:
     """The graph of ranks that wait for other ranks, by their flight-recorder dumps."""
 
     def __init__(self, dumps: Iterable[RankDump], trusted: Collection[int] = ()) -> None:
-        """Build the graph; `trusted`: ranks without a dump that are taken to be where they should be."""
+        """`trusted` are ranks without a dump, taken to be where they should be."""
         self.known = {dump.rank: dump for dump in dumps if not dump.why}
         self.trusted = frozenset(trusted)
         self.descs: dict[ProcessGroup, str] = {}
@@ -173,19 +173,19 @@ class _WaitGraph:
         }
         self.of = {rank: self._ranks_waited_for(rank, *at) for rank, at in self.blocked.items()}
 
-    def _ranks_waited_for(self, rank: int, group: ProcessGroup, at: Operation) -> frozenset[int]:
-        if at.p2p:
-            peer = self.peer(group, at)
+    def _ranks_waited_for(self, rank: int, group: ProcessGroup, operation: Operation) -> frozenset[int]:
+        if operation.p2p:
+            peer = self.peer(group, operation)
             there = (
                 peer is None
                 or peer in self.trusted
                 or any(at.p2p and self.peer(group, at) == rank for group, at in self.pending.get(peer, ()))
             )
             return frozenset() if peer is None or there else frozenset({peer})
-        key = group, at.seq
+        key = group, operation.seq
         if key not in self._absent:
             entered = self.entered[group]
-            absent = frozenset(each for each in group.ranks if entered.get(each, -1) < at.seq)
+            absent = frozenset(each for each in group.ranks if entered.get(each, -1) < operation.seq)
             self._absent[key] = absent - self.trusted
         return self._absent[key]
 
@@ -194,14 +194,14 @@ class _WaitGraph:
         return [(group, each.seq) for group, each in self.pending.get(rank, ()) if not each.p2p]
 
     @staticmethod
-    def peer(group: ProcessGroup, at: Operation) -> int | None:
+    def peer(group: ProcessGroup, operation: Operation) -> int | None:
         """The rank to which a point-to-point operation sends, or from which it receives."""
-        found = _SEND_OR_RECEIVE.search(at.op)
+        found = _SEND_OR_RECEIVE.search(operation.op)
         number = int(found[4]) if found else -1
         return group.ranks[number] if 0 <= number < len(group.ranks) else None
 
     def count_through(self, name: str, seq: int, apart: Collection[ProcessGroup]) -> int:
-        """How many ranks have completed that collective in groups of that name, without those `apart`."""
+        """How many ranks have completed a collective in groups of that name; those `apart` do not count."""
         return sum(
             last >= seq
             for group, entered in self.entered.items()
@@ -214,7 +214,7 @@ class _WaitGraph:
 
 
 def describe_group(desc: str, ranks: int) -> str:
-    """A process group by what the program calls it, as "the tensor group"."""
+    """A process group in the program's words, such as "the tensor group"."""
     if desc in ("default_pg", "default"):
         return "the group of all ranks"
     name = next((name for name, pattern in GROUP_NAMES if pattern.search(desc.replace("_", " "))), "")
@@ -223,13 +223,13 @@ def describe_group(desc: str, ranks: int) -> str:
 
 def judge_dumps(
     dumps: Iterable[RankDump],
-    gone: Collection[int] = (),
-    waiting: Collection[int] = (),
+    gone_ranks: Collection[int] = (),
+    waiting_ranks: Collection[int] = (),
     working: Collection[int] = (),
 ) -> Finding | None:
     """The verdict of a job's dumps; None if no rank waits in a collective, or stacks explain more.
 
-    Stacks tell which ranks have no process any more (`gone`), wait for others (`waiting`), or do something else.
+    By their stacks, ranks have no process any more (`gone_ranks`), wait for others (`waiting_ranks`) or work.
     """
     dumps = list(dumps)
     waits = _WaitGraph(dumps)
@@ -237,13 +237,13 @@ def judge_dumps(
         return None
     found = _find_mismatch(waits, blocked=True)
     # Who lives and gave no dump in time is often as well as the others: those are asked for first who are known.
-    late = {dump.rank for dump in dumps if dump.why} - set(gone)
+    late = {dump.rank for dump in dumps if dump.why} - set(gone_ranks)
     if found is None and late:
         trusting = _WaitGraph(dumps, late)
-        found = _find_awaited(trusting, frozenset(gone)) or _find_skipped_collective(trusting)
+        found = _find_awaited(trusting, frozenset(gone_ranks)) or _find_skipped_collective(trusting)
     # Whose stack waits for others is no culprit, though it gave no dump.
-    found = found or _find_awaited(_WaitGraph(dumps, late & set(waiting)), frozenset(gone))
-    if found is not None and found.kind is Desync.MISSED and working and set(found.ranks) <= set(waiting):
+    found = found or _find_awaited(_WaitGraph(dumps, late & set(waiting_ranks)), frozenset(gone_ranks))
+    if found is not None and found.kind is Desync.MISSED and working and set(found.ranks) <= set(waiting_ranks):
         return None  # they wait in what is not recorded, as sends of gloo are, for those who do something else
     return (
         found
@@ -254,23 +254,23 @@ def judge_dumps(
     )
 
 
-def _find_mismatch(waits: _WaitGraph, *, blocked: bool) -> Finding | None:
-    """Ranks of a group that called, at some moment, different collectives of the same number.
+def _find_mismatch(graph: _WaitGraph, *, blocked: bool) -> Finding | None:
+    """The finding that ranks of a group called different collectives under the same number.
 
-    `blocked`: of the groups in which ranks wait; else of all, and only by sizes that differ.
+    `blocked`: only groups in which ranks wait; else all groups, and only sizes that differ.
     """
-    groups = {group for group, at in waits.blocked.values() if not at.p2p} if blocked else waits.history.keys()
+    groups = {group for group, at in graph.blocked.values() if not at.p2p} if blocked else graph.history.keys()
     found = [
         (mismatch, group)
         for group in groups
-        if (mismatch := find_mismatch(waits.history[group], only_sizes=not blocked))
+        if (mismatch := find_mismatch(graph.history[group], only_sizes=not blocked))
     ]
     if not found:
         return None
     (seq, odd, mine, theirs, others), group = min(found, key=lambda each: each[0].seq)
-    here = f"#{seq:,} of {waits.group_name(group)}"
+    here = f"#{seq:,} of {graph.group_name(group)}"
     lines = f" (called in {mine.frame}, not {theirs.frame})" if mine.frame != theirs.frame else ""
-    waiting = len(waits.blocked.keys() - set(odd))
+    waiting = len(graph.blocked.keys() - set(odd))
     # Of NCCL a barrier is called all_reduce_barrier.
     ordered = mine.kind != theirs.kind and not any("barrier" in kind for kind in (mine.kind, theirs.kind))
     shaped = mine.kind == theirs.kind and not lines
@@ -293,30 +293,30 @@ def _find_mismatch(waits: _WaitGraph, *, blocked: bool) -> Finding | None:
     return Finding(kind, odd, f"{verb} at {mine.kind} {here}{comma}{what}{lines}", waiting, mine.frame)
 
 
-def _find_awaited(waits: _WaitGraph, gone: frozenset[int]) -> Finding | None:
-    """The ranks that others wait for and that wait in no operation themselves; of several those without a process."""
-    awaited = frozenset[int]().union(*waits.of.values())
-    found = awaited - waits.blocked.keys()
-    found = found & gone or found
+def _find_awaited(graph: _WaitGraph, gone_ranks: frozenset[int]) -> Finding | None:
+    """The finding of ranks that others wait for and that wait in no operation; of several those without a process."""
+    awaited = frozenset[int]().union(*graph.of.values())
+    found = awaited - graph.blocked.keys()
+    found = found & gone_ranks or found
     if not found:
         return None
     # Who is awaited in turn waits nearest to it; and a small group says more than that of all ranks.
     waiter = min(
-        (rank for rank, those in waits.of.items() if those & found),
-        key=lambda rank: (rank not in awaited, len(waits.of[rank] & found), len(waits.blocked[rank][0].ranks), rank),
+        (rank for rank, those in graph.of.items() if those & found),
+        key=lambda rank: (rank not in awaited, len(graph.of[rank] & found), len(graph.blocked[rank][0].ranks), rank),
     )
-    group, at = waits.blocked[waiter]
-    ranks = tuple(sorted(waits.of[waiter] & found))
-    name = f"{at.kind} #{at.seq:,} of {waits.group_name(group)}"
-    number = len(waits.blocked)
-    if not any(rank in waits.known for rank in ranks):
-        silent = tuple(sorted(found - waits.known.keys()))
-        if len(silent) > 1 and not gone.issuperset(silent):
+    group, at = graph.blocked[waiter]
+    ranks = tuple(sorted(graph.of[waiter] & found))
+    name = f"{at.kind} #{at.seq:,} of {graph.group_name(group)}"
+    number = len(graph.blocked)
+    if not any(rank in graph.known for rank in ranks):
+        silent = tuple(sorted(found - graph.known.keys()))
+        if len(silent) > 1 and not gone_ranks.issuperset(silent):
             return Finding(
                 Desync.NO_DUMP, silent, f"gave no dump, and one or more did not enter {name}", number, at.frame
             )
         return Finding(Desync.NO_DUMP, ranks, f"gave no dump and never entered {name}", number, at.frame)
-    if all(any(each == (group, at.seq) for each in waits.launched(rank)) for rank in ranks):
+    if all(any(each == (group, at.seq) for each in graph.launched(rank)) for rank in ranks):
         what = f"launched {name}, but {'its GPU has' if len(ranks) == 1 else 'their GPUs have'} not come to it"
         return Finding(Desync.GPU, ranks, what, number, at.frame)
     if at.p2p:
@@ -329,68 +329,68 @@ _GroupCollective = tuple[str, str, int]
 """A collective by the name of its group, its kind and its number."""
 
 
-def _find_skipped_collective(waits: _WaitGraph) -> Finding | None:
-    """The ranks that skipped a collective, among ranks that wait for each other."""
+def _find_skipped_collective(graph: _WaitGraph) -> Finding | None:
+    """The finding of ranks that skipped a collective, where ranks wait for each other."""
     lacked: dict[_GroupCollective, set[int]] = defaultdict(set)
     unlaunched: dict[_GroupCollective, set[int]] = defaultdict(set)
     stuck: dict[_GroupCollective, set[ProcessGroup]] = defaultdict(set)
-    for rank, awaited in waits.of.items():
-        group, at = waits.blocked[rank]
+    for rank, awaited in graph.of.items():
+        group, at = graph.blocked[rank]
         if awaited and not at.p2p:
-            name = waits.group_name(group), at.kind, at.seq
+            name = graph.group_name(group), at.kind, at.seq
             lacked[name].update(awaited)
             stuck[name].add(group)
-            if never := {each for each in awaited if (group, at.seq) not in waits.launched(each)}:
+            if never := {each for each in awaited if (group, at.seq) not in graph.launched(each)}:
                 unlaunched[name].update(never)
     if len(lacked) < 2:
         return None
     if len(unlaunched) == 1:
         ((few, ranks),) = unlaunched.items()
-        return _describe_left_out(waits, few, ranks)
-    over = {key: waits.count_through(key[0], key[2], groups) for key, groups in stuck.items()}
+        return _describe_left_out(graph, few, ranks)
+    over = {key: graph.count_through(key[0], key[2], groups) for key, groups in stuck.items()}
     (few, ranks), (other, more), *_ = sorted(lacked.items(), key=lambda each: (len(each[1]), -over[each[0]]))
     undecided = len(ranks) == len(more) and over[few] == over[other]
-    return None if undecided else _describe_left_out(waits, few, ranks)
+    return None if undecided else _describe_left_out(graph, few, ranks)
 
 
-def _describe_left_out(waits: _WaitGraph, few: _GroupCollective, ranks: set[int]) -> Finding | None:
+def _describe_left_out(graph: _WaitGraph, few: _GroupCollective, ranks: set[int]) -> Finding | None:
     """The finding that ranks skipped a collective and wait in another; None unless all wait in the same one."""
-    if not ranks <= waits.blocked.keys():
+    if not ranks <= graph.blocked.keys():
         return None
-    own = {(waits.group_name(group), at.kind, at.seq): at for rank in ranks for group, at in (waits.blocked[rank],)}
+    own = {(graph.group_name(group), at.kind, at.seq): at for rank in ranks for group, at in (graph.blocked[rank],)}
     if len(own) > 1 or few in own:
         return None
     (name, kind, seq), at = own.popitem()
     verb = "waits" if len(ranks) == 1 else "wait"
     what = f"never entered {few[1]} #{few[2]:,} of {few[0]} and {verb} in {kind} #{seq:,} of {name}"
     desync = Desync.EPOCH if "barrier" in kind else Desync.MISSED
-    return Finding(desync, tuple(sorted(ranks)), what, len(waits.blocked) - len(ranks), at.frame, True)
+    return Finding(desync, tuple(sorted(ranks)), what, len(graph.blocked) - len(ranks), at.frame, True)
 
 
-def _find_wait_cycle(waits: _WaitGraph) -> Finding | None:
-    """Ranks that wait for each other, directly or through others."""
-    rank, seen = next((rank for rank, awaited in waits.of.items() if awaited), None), list[int]()
+def _find_wait_cycle(graph: _WaitGraph) -> Finding | None:
+    """The finding that ranks wait for each other, directly or through others."""
+    rank, seen = next((rank for rank, awaited in graph.of.items() if awaited), None), list[int]()
     while rank is not None and rank not in seen:
         seen.append(rank)
-        rank = min(waits.of.get(rank, ()), default=None)
+        rank = min(graph.of.get(rank, ()), default=None)
     if rank is None:
         return None
     ring = seen[seen.index(rank) :]
     parts = (
-        f"rank {each:,} in {at.kind} #{at.seq:,} of {waits.group_name(group)}"
+        f"rank {each:,} in {at.kind} #{at.seq:,} of {graph.group_name(group)}"
         for each in sorted(ring)[:3]
-        for group, at in (waits.blocked[each],)
+        for group, at in (graph.blocked[each],)
     )
-    return Finding(Desync.CYCLE, tuple(sorted(ring)), f"wait for each other: {', '.join(parts)}", len(waits.blocked))
+    return Finding(Desync.CYCLE, tuple(sorted(ring)), f"wait for each other: {', '.join(parts)}", len(graph.blocked))
 
 
-def _network_finding(waits: _WaitGraph) -> Finding:
-    """An operation that all have entered and that does not end; of several the one with the lowest number."""
-    group, at = min(waits.blocked.values(), key=lambda each: (each[1].p2p, each[1].seq))
-    ranks = tuple(sorted(rank for rank, each in waits.blocked.items() if each[0] == group))
+def _network_finding(graph: _WaitGraph) -> Finding:
+    """The finding of an operation that all have entered and that does not end, the lowest in number if several."""
+    group, at = min(graph.blocked.values(), key=lambda each: (each[1].p2p, each[1].seq))
+    ranks = tuple(sorted(rank for rank, each in graph.blocked.items() if each[0] == group))
     entered = "have all entered" if len(ranks) > 1 else "has entered"
-    what = f"{entered} {at.kind} #{at.seq:,} of {waits.group_name(group)}, and it does not end"
-    return Finding(Desync.NETWORK, ranks, what, len(waits.blocked), at.frame)
+    what = f"{entered} {at.kind} #{at.seq:,} of {graph.group_name(group)}, and it does not end"
+    return Finding(Desync.NETWORK, ranks, what, len(graph.blocked), at.frame)
 
 
 def describe_dumps(dumps: Iterable[RankDump]) -> str:

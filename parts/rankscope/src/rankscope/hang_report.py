@@ -57,26 +57,26 @@ def find_suspects(groups: Groups, ras: RasReport) -> set[Place]:
     return behind if behind and seeming and not behind & rest else rest
 
 
-def find_ranks_behind(groups: Groups, awaited: set[Place], ras: RasReport) -> frozenset[int]:
-    """Ranks whose stack waits like the others', but which NCCL reports as behind, so that the others wait for them."""
-    members = {each.rank: each for several in groups.values() for each in several}
+def find_ranks_behind(group_ranks: Groups, awaited: set[Place], ras: RasReport) -> frozenset[int]:
+    """The ranks whose stack waits like all others' but which NCCL reports as behind: the others wait for them."""
+    members = {each.rank: each for several in group_ranks.values() for each in several}
     if not ras.covers_all(len(members)):
         return frozenset()
     known = [each for each in ras.odd if each.rank in members and each.pid in (None, members[each.rank].pid)]
     # Where a rank has an error, others are behind because of that, or have raised one.
     failed = frozenset(each.rank for each in known if each.error and each.rank is not None)
-    waiting = all(doing.waits_for_ranks for doing, _ in groups)
-    if not failed and not waiting and (awaited or _place_of_majority(groups, len(members)) is None):
+    waiting = all(doing.waits_for_ranks for doing, _ in group_ranks)
+    if not failed and not waiting and (awaited or _place_of_majority(group_ranks, len(members)) is None):
         return frozenset()  # who is elsewhere explains it, or the ranks merely work
     late = failed or frozenset(each.rank for each in known if each.stays and each.rank is not None)
     if len(late) * 2 > len(members):
         return frozenset()
-    explained = {each.rank for place in awaited for each in groups[place]}
+    explained = {each.rank for place in awaited for each in group_ranks[place]}
     return late if failed < explained else late - explained
 
 
 def list_named_by_nccl(processes: Sequence[TracedProcess], ras: RasReport) -> set[int]:
-    """The ranks that NCCL reports as failed, silent, or behind at two looks; empty if these are most."""
+    """The ranks that NCCL reports as failed, silent, or behind at two polls; empty if these are most."""
     members = {each.rank: each for each in processes}
     if not ras.covers_all(len(members)):
         return set()
@@ -90,31 +90,31 @@ def list_named_by_nccl(processes: Sequence[TracedProcess], ras: RasReport) -> se
     return {rank for rank in named if rank is not None} if len(named) * 2 <= len(members) else set()
 
 
-def _find_places_behind(groups: Groups, ras: RasReport, total: int) -> set[Place]:
-    """Places of the ranks that NCCL reports as behind or not answering."""
+def _find_places_behind(group_ranks: Groups, ras: RasReport, total: int) -> set[Place]:
+    """The (activity, line of code) of each rank that NCCL reports as behind or not answering."""
     named = {odd.rank for odd in ras.odd if odd.rank is not None and odd.stays is not False}
     if not 0 < len(named) < total:
         return set()
-    return {place for place, members in groups.items() if {each.rank for each in members} <= named}
+    return {place for place, members in group_ranks.items() if {each.rank for each in members} <= named}
 
 
-def _place_of_majority(groups: Groups, total: int) -> Place | None:
-    """The place of at least half of the ranks, if all are at one line of code that seems to compute, or to sleep."""
+def _place_of_majority(group_ranks: Groups, total: int) -> Place | None:
+    """The (activity, line of code) of at least half of the ranks, if that computes or sleeps; else None."""
     many = max(
-        (place for place in groups if place[0] in (Activity.COMPUTE, Activity.WAIT)),
-        key=lambda at: len(groups[at]),
+        (place for place in group_ranks if place[0] in (Activity.COMPUTE, Activity.WAIT)),
+        key=lambda at: len(group_ranks[at]),
         default=None,
     )
-    if many is None or len(groups[many]) * 2 < total or len({each.where.frame for each in groups[many]}) > 1:
+    if many is None or len(group_ranks[many]) * 2 < total or len({each.where.frame for each in group_ranks[many]}) > 1:
         return None
     return many
 
 
-def _is_outlier(place: Place, members: Sequence[TracedProcess], total: int) -> bool:
-    """Whether a group stands out: it waits for something of its own, has ended, or computes while few others do."""
-    if place[0] is Activity.UNKNOWN:
+def _is_outlier(stack_place: Place, members: Sequence[TracedProcess], total: int) -> bool:
+    """Whether a group differs from the rest: it waits for something of its own, has ended, or alone computes."""
+    if stack_place[0] is Activity.UNKNOWN:
         return all(each.pid is None or each.state in HALTED_STATES for each in members)
-    return place[0] is not Activity.COMPUTE or _is_small_group(members, total)
+    return stack_place[0] is not Activity.COMPUTE or _is_small_group(members, total)
 
 
 def _is_small_group(members: Sequence[TracedProcess], total: int) -> bool:
@@ -126,7 +126,7 @@ NO_REPORT = RasReport()
 
 @dataclass(frozen=True, slots=True)
 class TracedProcess:
-    """One process of a training, or a missing one."""
+    """One process of a training with its stack, or a process that is missing."""
 
     rank: int  # its RANK, over the whole job: a pod may hold several
     pod_rank: int  # number of its pod
@@ -146,7 +146,7 @@ class TracedProcess:
 
     @property
     def is_dead(self) -> bool:
-        """Whether there is no process any more, or only what its parent has not collected."""
+        """Whether the process is gone, or a zombie that its parent has not collected."""
         return self.pid is None or (self.state in DEAD_STATES and self.where.doing is Activity.UNKNOWN)
 
     @property
@@ -169,7 +169,7 @@ class MpiLauncher:
 
 @dataclass(frozen=True, slots=True)
 class PodTrace:
-    """Facts about one pod of a hang report, such as node and errors."""
+    """What a hang report knows of one pod, such as its node and the errors in it."""
 
     pod_rank: int
     pod: str
@@ -244,7 +244,7 @@ class HangGroup:
 
 @dataclass(frozen=True)
 class HangReport:
-    """The findings from all pods of a job."""
+    """What an inspection of all pods of a job found."""
 
     job: str
     pods: tuple[PodTrace, ...]
@@ -262,7 +262,7 @@ class HangReport:
 
     @cached_property
     def groups(self) -> tuple[HangGroup, ...]:
-        """The groups: those that the others wait for first, then by size."""
+        """The groups of processes: first those that the others wait for, then by size."""
         named = self.recorded is not None and self.recorded.kind is not Desync.NETWORK
         return group_processes(
             self.processes, self.ras, self.recorded.ranks if self.recorded is not None and named else ()
@@ -270,7 +270,7 @@ class HangReport:
 
     @property
     def spared(self) -> tuple[int, ...]:
-        """Ranks whose stacks were not asked for."""
+        """The ranks whose stacks were not asked for."""
         return tuple(each.rank for each in self.processes if each.where is STACK_NOT_ASKED)
 
     @property
@@ -284,7 +284,7 @@ class HangReport:
 
     @property
     def summary(self) -> str:
-        """The groups in short, such as "126 in all_reduce, 2 in data loader (ranks 41, 97, pods 5, 12, 2 nodes)"."""
+        """The groups in one line: "126 in all_reduce, 2 in data loader (ranks 41, 97, pods 5, 12, 2 nodes)"."""
         largest = sorted(self.groups, key=lambda group: -len(group.members))
         unasked = all(pod.failure for pod in self.pods)
         none = "no pod answered" if unasked else "no process of a training or an NCCL test"
@@ -292,7 +292,7 @@ class HangReport:
 
     @property
     def without_py_spy(self) -> tuple[PodTrace, ...]:
-        """Pods whose processes could be inspected if py-spy were installed."""
+        """The pods whose processes could be inspected if py-spy were installed in them."""
         compiled = {each.pod for each in self.processes if each.program}
         return tuple(pod for pod in self.pods if not pod.failure and not pod.py_spy and pod.pod not in compiled)
 
@@ -308,7 +308,7 @@ class HangReport:
 
     @property
     def unreached(self) -> tuple[PodTrace, ...]:
-        """Pods that could not reach the master's port."""
+        """The pods from which the master's port cannot be reached."""
         return tuple(pod for pod in self.pods if pod.reached is False)
 
     @cached_property
@@ -353,33 +353,33 @@ class HangReport:
     def short(self) -> str:
         """The first sentence of the verdict, without nodes and calls."""
         if self.recorded is not None and not self.absent:
-            return self._recorder_verdict(self.recorded, short=True)
-        return self._format_suspects(short=True) if self.suspects and not self.absent else self.verdict[0]
+            return self._recorder_verdict(self.recorded, is_short=True)
+        return self._format_suspects(is_short=True) if self.suspects and not self.absent else self.verdict[0]
 
-    def _recorder_verdict(self, found: Finding, *, short: bool = False) -> str:
-        """The verdict by flight recorders, with the stack location of the ranks that others wait for."""
-        places = [each.sort_place for each in self.processes if each.rank in set(found.ranks)]
-        several = len(found.ranks) > 1
-        unknown = f"rank{'s' if several else ''} {format_ranges(found.ranks)}"
-        parts = [f"{format_processes(*places) if places else unknown} {found.what}"]
+    def _recorder_verdict(self, finding: Finding, *, is_short: bool = False) -> str:
+        """The verdict of the flight recorders, with the code line at which the awaited ranks are."""
+        places = [each.sort_place for each in self.processes if each.rank in set(finding.ranks)]
+        several = len(finding.ranks) > 1
+        unknown = f"rank{'s' if several else ''} {format_ranges(finding.ranks)}"
+        parts = [f"{format_processes(*places) if places else unknown} {finding.what}"]
         for group in self.suspects[:2]:
             gone = group.doing is Activity.UNKNOWN and all(each.pid is None for each in group.members)
-            words = describe_suspects(group, short=short).removeprefix(
-                group.processes if short else group.format_members
+            words = describe_suspects(group, is_short=is_short).removeprefix(
+                group.processes if is_short else group.format_members
             )
-            where = "" if short or not group.place else f" on {group.place}"
+            where = "" if is_short or not group.place else f" on {group.place}"
             if gone or not group.doing.waits_for_ranks:
                 parts.append(f"{'they' if len(group.members) > 1 else 'it'}{words}{where}")
-        parts += [f"{found.waiting:,} wait{'s' if found.waiting == 1 else ''}"] if found.waiting else []
+        parts += [f"{finding.waiting:,} wait{'s' if finding.waiting == 1 else ''}"] if finding.waiting else []
         sentence = f"{'; '.join(parts)}."
         return sentence[0].upper() + sentence[1:]
 
-    def _format_suspects(self, *, short: bool = False) -> str:
+    def _format_suspects(self, *, is_short: bool = False) -> str:
         suspects, rest = self.suspects, [group for group in self.groups if not group.suspect]
         if not suspects:
             return describe_no_suspect(rest)
         many = max(rest, key=lambda group: len(group.members), default=None)
-        parts = [describe_suspects(group, short=short) for group in suspects[:3]]
+        parts = [describe_suspects(group, is_short=is_short) for group in suspects[:3]]
         beside = f" while {describe_others(many)}" if many else ""
         sentence = f"{' and '.join(parts)}{beside}."
         return sentence[0].upper() + sentence[1:]
@@ -398,7 +398,7 @@ class HangReport:
 
     @property
     def _stacks_explain(self) -> bool:
-        """Whether the stacks of the ranks that the others wait for explain why they do not come."""
+        """Whether the suspects' stacks explain why they do not come to the collective."""
         return bool(self.suspects) and all(group.is_gone or group.doing.explains_wait for group in self.suspects)
 
     @property
@@ -413,9 +413,9 @@ class HangReport:
 
 
 def group_processes(
-    processes: Iterable[TracedProcess], ras: RasReport = NO_REPORT, named: Collection[int] = ()
+    processes: Iterable[TracedProcess], ras: RasReport = NO_REPORT, ranks: Collection[int] = ()
 ) -> tuple[HangGroup, ...]:
-    """Group processes by place, and mark the groups that the others wait for: the ranks `named`, if there are any."""
+    """The processes grouped by place; marked are groups that others wait for, those with `ranks` if given."""
     found: dict[Place, list[TracedProcess]] = {}
     for process in sorted(processes, key=lambda each: each.rank):
         found.setdefault((process.where.doing, process.where.label), []).append(process)
@@ -424,8 +424,8 @@ def group_processes(
     if 0 < len(dead) < len(unread):  # that there is no stack is no place at which both are
         found[NO_STACK.doing, "dead"] = dead
         found[NO_STACK.doing, NO_STACK.label] = [each for each in unread if not each.is_dead]
-    awaited = set() if named else find_suspects(found, ras)
-    late = frozenset(named) or find_ranks_behind(found, awaited, ras)
+    awaited = set() if ranks else find_suspects(found, ras)
+    late = frozenset(ranks) or find_ranks_behind(found, awaited, ras)
     if any(each.rank in late for place in awaited for each in found[place]):
         awaited = set()
     failures = {each.rank: each.error for each in ras.odd if each.error}
@@ -433,10 +433,10 @@ def group_processes(
     for (doing, label), members in found.items():
         behind = tuple(each for each in members if each.rank in late)
         rest = tuple(each for each in members if each.rank not in late)
-        parts = {"" if named else failures.get(each.rank, "") for each in behind}
+        parts = {"" if ranks else failures.get(each.rank, "") for each in behind}
         failure = parts.pop() if len(parts) == 1 else ""
-        title = label if named else f"{label}, {failure or 'behind'}"
-        groups.append(HangGroup(doing, title, behind, suspect=True, behind=not named, failure=failure))
+        title = label if ranks else f"{label}, {failure or 'behind'}"
+        groups.append(HangGroup(doing, title, behind, suspect=True, behind=not ranks, failure=failure))
         groups.append(HangGroup(doing, label, rest, (doing, label) in awaited))
     groups.sort(key=lambda group: (not group.suspect, group.doing is Activity.UNKNOWN, -len(group.members)))
     return tuple(group for group in groups if group.members)
@@ -498,17 +498,17 @@ def describe_no_suspect(groups: Sequence[HangGroup]) -> str:
     return f"{every} ranks are in {largest.label}."
 
 
-def describe_suspects(group: HangGroup, *, short: bool) -> str:
-    """The verdict on a suspect group: who it is and where; `short` leaves out node and call."""
+def describe_suspects(group: HangGroup, *, is_short: bool) -> str:
+    """The verdict on a suspect group: who it is and where; `is_short` leaves out node and call."""
     several = len(group.members) > 1
-    named = group.processes if short else group.format_members
+    named = group.processes if is_short else group.format_members
     if group.doing is Activity.UNKNOWN and all(each.pid is None for each in group.members):
         return f"{named} {'have' if several else 'has'} no process any more"
     if group.failure:
         return f"{named} {group.failure.replace('has ', 'have ', several)} in NCCL"
     if group.behind:
         return f"{named} {'stay' if several else 'stays'} behind in NCCL"
-    frame = None if short else group.members[0].where.frame
+    frame = None if is_short else group.members[0].where.frame
     call = f" ({frame.function}, {frame.file}:{frame.line})" if frame and frame.line else ""
     return f"{named} {'are' if several else 'is'} {_format_place(group)}{call}"
 
@@ -521,7 +521,7 @@ def gdb_hint(pods: Sequence[PodTrace]) -> str:
 
 
 def _format_place(group: HangGroup) -> str:
-    """Where the group is: "in the data loader"; for a compiled program its process state."""
+    """What a group is doing: "in the data loader"; for a compiled program its process state."""
     if group.doing is Activity.UNKNOWN:
         dead = all(each.is_dead for each in group.members)
         return (

@@ -33,7 +33,7 @@ MIN_PACE_SHARE, MIN_PART_OF_WAIT = 0.05, 1 / 3
 
 @dataclass(frozen=True, slots=True)
 class RankLaunches:
-    """The collectives of a rank in one group, by their numbers; all times in microseconds."""
+    """The collectives of a rank in one group, by number; all times are in microseconds."""
 
     launched: Mapping[int, int]  # when, by the clock of its machine
     on_gpu: Mapping[int, int]  # for how long it was in it
@@ -51,16 +51,16 @@ class RankLaunches:
 
     @property
     def runs_ahead(self) -> bool:
-        """Whether the host launches long before the GPU comes to it, so that a late launch delays nothing."""
+        """Whether the host launches so long before the GPU is ready that a late launch delays nothing."""
         if len(self.open_ages) < MIN_SAMPLES:
             return False
         return statistics.quantiles(self.open_ages, n=10)[0] > STEADY_QUEUE_SHARE * statistics.median(self.open_ages)
 
 
-def share_beyond_hosts(others: Sequence[RankLaunches], size: int) -> float:
-    """The share of step time in which GPUs wait, beyond the time that hosts take to launch collectives."""
+def share_beyond_hosts(other_launches: Sequence[RankLaunches], size: int) -> float:
+    """The share of step time for which GPUs wait, less the time that hosts take to launch collectives."""
     shares = []
-    for each in others:
+    for each in other_launches:
         launched, span = each.launched, each.mean_interval * size
         took = sorted(launched[at + size] - launched[at] for at in launched if at + size in launched)
         unhindered = [one for one in took if one <= UNHINDERED * took[len(took) // 20]]

@@ -22,7 +22,7 @@ class RasGroup:
 
 @dataclass(frozen=True, slots=True)
 class RasRank:
-    """A rank that differs from the others."""
+    """A rank in NCCL's report that differs from the others."""
 
     rank: int | None  # its number in the communicator; None: only the process is known
     operations: int | None = None  # number of the last operation it has launched
@@ -39,7 +39,7 @@ class RasRank:
 
 @dataclass(frozen=True, slots=True)
 class RasReport:
-    """NCCL RAS's verbose status of a job."""
+    """The verbose RAS status that NCCL gave of a job."""
 
     version: str = ""
     processes: int | None = None
@@ -59,9 +59,9 @@ class RasReport:
         """Ranks that have launched fewer operations than the others."""
         return tuple(each for each in self.odd if not each.missing and each.operations is not None)
 
-    def compare_with(self, before: RasReport) -> RasReport:
-        """This report; a rank that is behind is marked if it was behind at the same operation in `before`."""
-        known = {(each.rank, each.collective, each.operations) for each in before.behind}
+    def compare_with(self, earlier_report: RasReport) -> RasReport:
+        """This report; marked are the ranks behind that were behind at the same operation in `earlier_report`."""
+        known = {(each.rank, each.collective, each.operations) for each in earlier_report.behind}
         behind = set(self.behind)
         odd = (
             replace(each, stays=(each.rank, each.collective, each.operations) in known) if each in behind else each
@@ -74,14 +74,14 @@ class RasReport:
         return self.located or all(group.ranks == processes for group in self.groups if group.errors not in ("OK", ""))
 
     def with_job_ranks(self, ranks: Mapping[tuple[str, int | None], int]) -> RasReport:
-        """This report with numbers in the job, if the address and the pid of each rank tell them."""
+        """This report with the job's rank numbers, where address and pid of each rank give them."""
         if not self.odd or any((each.node, each.pid) not in ranks for each in self.odd):
             return self
         odd = dict.fromkeys(replace(each, rank=ranks[each.node, each.pid]) for each in self.odd)
         return replace(self, odd=tuple(odd), located=True)
 
     def with_node_names(self, nodes: Mapping[tuple[int, int | None], str]) -> RasReport:
-        """This report with node names in place of addresses, looked up by rank and pid, or by a rank of the job."""
+        """This report with node names for addresses, looked up by rank and pid, or by the job's rank."""
         odd = (
             replace(each, node=nodes.get((each.rank, each.pid)) or nodes.get((each.rank, own)) or each.node)
             if each.rank is not None
@@ -113,12 +113,12 @@ class RasReport:
         moves = ", but they move on" if self.odd and all(each.stays is False for each in self.odd) else ""
         return f"NCCL says {' and '.join(kinds) or 'trouble'}: {'; '.join(parts) or 'see its report'}{moves}."
 
-    def _format_ranks(self, alike: Sequence[RasRank]) -> str:
+    def _format_ranks(self, alike_ranks: Sequence[RasRank]) -> str:
         """The sentence on ranks with the same finding."""
-        odd, many = alike[0], len(alike) > 1
-        ranks = format_ranges(each.rank for each in alike if each.rank is not None)
+        odd, many = alike_ranks[0], len(alike_ranks) > 1
+        ranks = format_ranges(each.rank for each in alike_ranks if each.rank is not None)
         name = f"rank{'s' if many else ''} {ranks}" if odd.rank is not None else f"process {odd.pid}"
-        nodes = dict.fromkeys(each.node for each in alike if each.node)
+        nodes = dict.fromkeys(each.node for each in alike_ranks if each.node)
         where = f" on {len(nodes)} nodes" if len(nodes) > 1 else f" on {next(iter(nodes))}" if nodes else ""
         if odd.missing or odd.error:
             silent = "do not answer" if many else "does not answer"
@@ -178,7 +178,7 @@ class _RasParser:
         return found is not None
 
     def close_section(self) -> None:
-        """Keep of the ranks listed for one communicator and collective those that have launched less than most."""
+        """Of the ranks listed for one communicator and collective, keep those that launched less than most."""
         listed, self.listed, counts, self.counts = self.listed, [], self.counts, []
         # Of few ranks each has a line of its own: those behind are the ones that have launched less than the foremost.
         most = max(counts)[1] if counts else max((each.operations or 0 for each in listed), default=None)
@@ -215,10 +215,10 @@ class _RasParser:
         else:
             self.operation, self.reported = None, ""
 
-    def add_failed(self, found: re.Match[str], what: str, verb: str) -> None:
-        if what not in _NO_FAILURE:
-            gpu, pid = map(int, found.groups()[-3:-1])
-            self.failed.append(RasRank(int(found[1]), None, "", pid, found.groups()[-1], gpu, error=f"{verb} {what}"))
+    def add_failed(self, match: re.Match[str], label: str, verb: str) -> None:
+        if label not in _NO_FAILURE:
+            gpu, pid = map(int, match.groups()[-3:-1])
+            self.failed.append(RasRank(int(match[1]), None, "", pid, match.groups()[-1], gpu, error=f"{verb} {label}"))
 
 
 def parse_ras(text: str) -> RasReport:
@@ -244,23 +244,23 @@ def parse_ras(text: str) -> RasReport:
 
 
 def _drop_duplicates(missing: list[RasRank]) -> list[RasRank]:
-    """The missing processes without duplicates; one whose rank is known is listed by that rank."""
+    """The missing processes, each once: by its rank where that is known."""
     ranks = {(each.pid, each.node) for each in missing if each.rank is not None}
     return list(dict.fromkeys(each for each in missing if each.rank is not None or (each.pid, each.node) not in ranks))
 
 
-def _find_behind(found: re.Match[str], collective: str, most: int) -> list[RasRank]:
-    ranks = _parse_numbers(found[1], most)
-    gpu, pid = (int(text) if text and len(ranks) == 1 else None for text in found.groups()[2:4])
-    return [RasRank(rank, int(found[2] or 0), collective, pid, found[5] or "", gpu) for rank in ranks]
+def _find_behind(match: re.Match[str], collective: str, limit: int) -> list[RasRank]:
+    ranks = _parse_numbers(match[1], limit)
+    gpu, pid = (int(text) if text and len(ranks) == 1 else None for text in match.groups()[2:4])
+    return [RasRank(rank, int(match[2] or 0), collective, pid, match[5] or "", gpu) for rank in ranks]
 
 
-def _parse_numbers(text: str, most: int) -> list[int]:
-    """The list "1, 4-6" as 1, 4, 5, 6; so many at most."""
+def _parse_numbers(text: str, limit: int) -> list[int]:
+    """The numbers 1, 4, 5, 6 of a list "1, 4-6"; at most `limit`."""
     found: list[int] = []
     for part in text.split(","):
         low, _, high = part.strip().partition("-")
         if low.strip().isdecimal():
             last = int(high) if high.strip().isdecimal() else int(low)
-            found += range(int(low), min(last, int(low) + most - len(found) - 1) + 1)
+            found += range(int(low), min(last, int(low) + limit - len(found) - 1) + 1)
     return found

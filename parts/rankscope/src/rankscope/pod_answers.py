@@ -20,7 +20,7 @@ from trainlog import format_ranges
 
 
 class PodRank(Protocol):
-    """One pod of a job, by its index."""
+    """One pod of a job, known by its pod index."""
 
     @property
     def number(self) -> int: ...
@@ -103,7 +103,7 @@ class PodAnswer(msgspec.Struct):
         )
 
     def add_stacks(self, answer: PodAnswer | str, ranks: Collection[int]) -> PodAnswer:
-        """This answer with the stacks of these ranks, or the reason why there are none."""
+        """This answer with the stacks of `ranks` from a second answer, or the reason why there are none."""
         stacks = {} if isinstance(answer, str) else {each.pid: each for each in answer.processes}
         why = answer if isinstance(answer, str) else "py-spy was not started: the process has gone, or the tool has"
         processes = []
@@ -261,10 +261,10 @@ def list_processes(answers: Sequence[tuple[PodRank, PodAnswer | str]]) -> tuple[
 
 
 def rank_by_process(
-    processes: Sequence[TracedProcess], every: Sequence[PodRank], ras: RasReport
+    processes: Sequence[TracedProcess], all_ranks: Sequence[PodRank], ras: RasReport
 ) -> dict[tuple[str, int | None], int]:
     """Ranks by (IP address, pid), as NCCL names a process; ambiguous ones are left out."""
-    addresses = {rank.number: rank.address for rank in every if rank.address}
+    addresses = {rank.number: rank.address for rank in all_ranks if rank.address}
     places = [(addresses.get(each.pod_rank, ""), each.pid) for each in processes]
     times = Counter(places)
     found = {place: each.rank for place, each in zip(places, processes, strict=True) if times[place] == 1}

@@ -56,7 +56,7 @@ def ras_address() -> tuple[str, int]:
 
 
 def query_service() -> str:
-    """One answer of the service, or of `ncclras`; raises OSError."""
+    """One answer of NCCL's RAS service, directly or by `ncclras`; raises OSError."""
     try:
         with socket.create_connection(ras_address(), timeout=ANSWER_TIMEOUT) as door:
             door.sendall(QUERY)
@@ -80,11 +80,11 @@ def query_service() -> str:
         raise
 
 
-def count_behind(counts: dict[Any, int]) -> dict[Any, int]:
-    """The number of operations that each rank is behind the foremost; empty if most are behind."""
-    most = max(counts.values(), default=0)
-    behind = {each: most - count for each, count in counts.items() if count < most}
-    return behind if 2 * len(behind) <= len(counts) else {}
+def count_behind(counts_by_item: dict[Any, int]) -> dict[Any, int]:
+    """By rank the number of operations that it is behind the foremost; empty if most ranks are behind."""
+    most = max(counts_by_item.values(), default=0)
+    behind = {each: most - count for each, count in counts_by_item.items() if count < most}
+    return behind if 2 * len(behind) <= len(counts_by_item) else {}
 
 
 def read_json(report: dict[str, Any]) -> ParsedAnswer:
@@ -169,12 +169,12 @@ class PollPrinter:
         self.lines: list[str] = []
         self.length = 0
 
-    def print_json(self, what: Any) -> None:
-        line = json.dumps(what, separators=(",", ":"))
+    def print_json(self, answer: Any) -> None:
+        line = json.dumps(answer, separators=(",", ":"))
         self.length += len(line) + 1
         self.lines.append(line)
 
-    def print_answer(self, text: str, at: float, took: float) -> None:
+    def print_answer(self, text: str, time: float, took_seconds: float) -> None:
         form = "json" if text.find("{", 0, 200) >= 0 else "text"
         if form == "json":
             report = json.loads(text[text.index("{") :])
@@ -205,7 +205,7 @@ class PollPrinter:
             for name, size, several in behind
             if several
         ]
-        self.print_json([round(at, 4), round(took if collecting is None else collecting, 4), progress, rows])
+        self.print_json([round(time, 4), round(took_seconds if collecting is None else collecting, 4), progress, rows])
 
     def print_end(self, why: str) -> None:
         self.print_json({"over": why, "active": sorted(self.active)})
@@ -213,18 +213,18 @@ class PollPrinter:
     def communicator_number(self, name: str) -> int:
         return self.comms.setdefault(name, len(self.comms))
 
-    def process_number(self, process: Process, members: dict[str, dict[Process, int]], form: str) -> int:
+    def process_number(self, process: Process, members: dict[str, dict[Process, int]], number_format: str) -> int:
         if process not in self.processes:
             self.processes[process] = len(self.processes)
             whole = max(members.values(), key=len, default={})
             belongs = [self.communicator_number(name) for name, several in members.items() if process in several]
-            row = [self.processes[process], *process, whole.get(process), belongs if form == "json" else None]
+            row = [self.processes[process], *process, whole.get(process), belongs if number_format == "json" else None]
             self.print_json({"process": row})
         return self.processes[process]
 
 
 def poll_until(seconds: float, most: float = 0.0, moments: int = 0, answers: int = 0, ask: Any = query_service) -> None:
-    """Ask for so many seconds, and up to `most` while fewer moments of launches were seen, or fewer answers came."""
+    """Poll for `seconds`; for up to `most` while fewer launches or answers came than wanted."""
     teller, began, why, answered = PollPrinter(), time.monotonic(), "", 0
     while teller.length < MAX_ANSWER_BYTES:
         gone = time.monotonic() - began

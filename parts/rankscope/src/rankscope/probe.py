@@ -47,7 +47,7 @@ MPI_PROGRAMS = frozenset(["mpirun", "mpiexec", "orterun", "prterun", "orted", "p
 
 
 def read_file(path: str, limit: int = 65536) -> bytes:
-    """A file's bytes, empty if it cannot be read."""
+    """The first `limit` bytes of a file, empty if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read(limit)
@@ -105,14 +105,14 @@ def read_all_processes() -> dict[int, dict[str, Any]]:
     return {each["pid"]: each for each in every if each}
 
 
-def program_name(each: dict[str, Any]) -> str:
-    return os.path.basename(str(each["argv"][0]))
+def program_name(process: dict[str, Any]) -> str:
+    return os.path.basename(str(process["argv"][0]))
 
 
-def working_processes(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
-    """The processes that do the work: a training's, else those of nccl-tests, else any Python."""
-    found = training_processes(every)
-    tests = [every[pid] for pid in sorted(every) if NCCL_TEST_PROGRAM.fullmatch(program_name(every[pid]))]
+def working_processes(processes: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The processes that do the pod's work: a training's, else those of nccl-tests, else any Python."""
+    found = training_processes(processes)
+    tests = [processes[pid] for pid in sorted(processes) if NCCL_TEST_PROGRAM.fullmatch(program_name(processes[pid]))]
     if not tests or any(each["local_rank"] is not None for each in found):
         return found
     for each in tests:
@@ -124,20 +124,20 @@ def working_processes(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
     return tests[:MAX_PROCESSES]
 
 
-def launcher_processes(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+def launcher_processes(processes: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
     """The MPI launcher processes, the outermost first."""
     return [
-        dict(every[pid], program=program_name(every[pid]))
-        for pid in sorted(every)
-        if program_name(every[pid]) in MPI_PROGRAMS
+        dict(processes[pid], program=program_name(processes[pid]))
+        for pid in sorted(processes)
+        if program_name(processes[pid]) in MPI_PROGRAMS
     ]
 
 
-def training_processes(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+def training_processes(processes: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
     """The training processes of the pod, one for each rank, without their launcher and helpers."""
     pythons = {
         pid: each
-        for pid, each in every.items()
+        for pid, each in processes.items()
         if "python" in program_name(each) and not HELPER_COMMAND.search(each["command"])
     }
     ranked = {pid: each for pid, each in pythons.items() if env_number(each["env"], LOCAL_RANK_VARIABLES) is not None}
@@ -162,7 +162,7 @@ def find_py_spy(processes: list[dict[str, Any]]) -> str:
 
 
 def dump_stacks(tool: str, each: dict[str, Any]) -> tuple[str, str]:
-    """The stacks of a process, or an error message."""
+    """(stacks of a process as py-spy prints them, error message); one of the two is empty."""
     # One that sleeps in the kernel until storage answers never comes to a halt, and py-spy would wait for it.
     beside = ["--nonblocking"] if each["state"] == "D" else []
     try:
@@ -179,7 +179,7 @@ def dump_stacks(tool: str, each: dict[str, Any]) -> tuple[str, str]:
 
 
 def check_reachable(address: str, port: int) -> dict[str, Any]:
-    """Whether a TCP port can be reached, as `nc -z` would report it."""
+    """Whether a TCP port can be reached, as a dict with the fields `ok` and `why`."""
     began = time.time()
     tool = shutil.which("nc") if os.environ.get("A4_PROC") else None
     if tool:
@@ -270,7 +270,7 @@ MAX_COUNTED_OPCODES = 2_000_000
 
 
 def with_text_keys(code: bytes, keys: slice) -> Callable[[Any], None]:
-    """The function of a code that puts into a dict, for `keys` of the stack that are texts."""
+    """A pickle opcode's function that stores into a dict those `keys` of the stack that are texts."""
     add = pickle._Unpickler.dispatch[code[0]]
 
     def add_checked(reader: Any) -> None:
@@ -286,7 +286,7 @@ def refuse(reader: Any) -> None:
 
 
 def counted_opcode(code: bytes) -> Callable[[Any], None]:
-    """The function of a one-byte opcode, counted: a dump may have `MAX_COUNTED_OPCODES` of them in all."""
+    """A pickle opcode's function that counts its calls: a dump may have `MAX_COUNTED_OPCODES` in all."""
     read = pickle._Unpickler.dispatch[code[0]]
 
     def read_counted(reader: Any) -> None:
@@ -317,13 +317,13 @@ class NoClasses(pickle._Unpickler):
         raise pickle.UnpicklingError(f"it names {module[:80]}.{name[:80]}, and a dump has no classes")
 
 
-def short_text(value: Any, most: int) -> str:
+def short_text(value: Any, max_length: int) -> str:
     """The text of a plain value; empty for one that holds others, whose text may have no end."""
-    return str(value)[:most] if isinstance(value, (str, int, float)) else ""
+    return str(value)[:max_length] if isinstance(value, (str, int, float)) else ""
 
 
-def recorder(each: dict[str, Any], read: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """The result of `read` for the dump that a rank's flight recorder writes when its pipe is written to."""
+def recorder(each: dict[str, Any], parse_text: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """What `parse_text` makes of the dump of a rank's flight recorder, which writes it when its pipe is written to."""
     env, rank = each["env"], each["rank"]
     places = [env[name] for name in DUMP_FILE_VARIABLES if env.get(name)] or DEFAULT_DUMP_PREFIXES
     files = [f"{place}{rank}" for place in places]
@@ -350,14 +350,14 @@ def recorder(each: dict[str, Any], read: Callable[[str], dict[str, Any]]) -> dic
             if changed(path) == before[path]:
                 continue
             try:
-                return dict(read(path), rank=rank)
+                return dict(parse_text(path), rank=rank)
             except Exception as error:  # a dump that is not whole yet, or a damaged one, may raise anything
                 why = f"its dump cannot be read ({str(error)[:200]})"
     return {"rank": rank, "why": why}
 
 
 def has_unread(pipe: str) -> bool:
-    """Whether what was written to a pipe has not been read."""
+    """Whether the reader of a pipe has not yet read what was written to it."""
     try:
         door = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
     except OSError:  # a reader that opens it anew each time has read it, and another one is gone
@@ -376,7 +376,7 @@ def changed(path: str) -> int | None:
 
 
 def load_dump(path: str) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
-    """The groups, the entries and the version of a dump; any exception if it is none."""
+    """(groups, entries, version) of a dump; any exception if it is none."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size > MAX_DUMP_BYTES:
             raise ValueError(f"it has more than {MAX_DUMP_BYTES >> 20} MiB")
@@ -392,7 +392,7 @@ def load_dump(path: str) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
 
 
 def with_states(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The entries; those of a batch of sends and receives get the state of the batch's own entry.
+    """The entries of a dump; sends and receives of a batch get the state of the batch's own entry.
 
     The entry of the batch follows them; without it they would seem never to end.
     """
@@ -413,10 +413,10 @@ def with_states(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def read_times(path: str, seconds: float) -> dict[str, Any]:
     """How long each collective of the last `seconds` took on the GPU: [number, launched, took], in microseconds.
 
-    Launches count from `since`, a moment of this machine's clock. `queued`: for how long the oldest one that was not
-    over had been launched, each time that the watchdog looked. Of the groups, `direct`: the program calls the
-    collectives itself, one after the other; `cut`: only the last ones are told; `sends`: ranks send to each other, as
-    stages of a pipeline do; `gathers`: they gather parameters, for which the computation has to wait.
+    Launches count from `since`, a moment of this machine's clock. `queued`: at each look of the watchdog, for how long
+    the oldest running collective had been launched. Of the groups, `direct`: the program calls the collectives itself,
+    one after the other; `cut`: only the last ones are listed; `sends`: ranks send to each other, as stages of a
+    pipeline do; `gathers`: they gather parameters, for which the computation has to wait.
     """
     groups, entries, _ = load_dump(path)
     since = max((int(each["time_created_ns"]) for each in entries), default=0) - int(seconds * 1e9)
@@ -462,7 +462,7 @@ PART_OF_MODEL = re.compile(r"torch/(?:nn/modules/module|autograd/function)\.py")
 
 
 def overlaps_computation(frames: list[dict[str, Any]]) -> bool:
-    """Whether a collective runs beside the computation, by the stack that launched it, the innermost frame first.
+    """Whether a collective runs beside the computation, by the stack that launched it, innermost frame first.
 
     Only frames inside the innermost part of the model count: DDP around the model says nothing of a tensor group in it.
     """
@@ -476,9 +476,9 @@ def overlaps_computation(frames: list[dict[str, Any]]) -> bool:
 
 
 def queue_ages(several: list[tuple[float, int]]) -> list[int]:
-    """For each look of the watchdog the microseconds since the launch of the oldest collective that was not over.
+    """By look of the watchdog, the microseconds since the launch of the oldest collective still running.
 
-    Of each collective, in nanoseconds, when it was seen to be over and when it was launched.
+    `several` has for each collective, in nanoseconds, when it was seen to be over and when it was launched.
     """
     several.sort()
     polls: list[tuple[float, int]] = []  # when, and how many were over
@@ -515,7 +515,7 @@ def read_dump(path: str) -> dict[str, Any]:
 
 
 def list_history(known: list[dict[str, Any]], kinds: dict[tuple[str, ...], int]) -> list[int]:
-    """The number of a group's first listed collective, then the index of each one among `kinds`; -1: unknown.
+    """The number of a group's first listed collective, then for each one its index in `kinds`; -1: unknown.
 
     A kind is (name, sizes, line, tensors). Ranks that disagree may go on for many collectives before they hang.
     """
@@ -573,7 +573,7 @@ def tensor_sizes_json(each: dict[str, Any]) -> str:
 
 
 def find_links() -> list[list[Any]]:
-    """The TCP connections that have sent much: peer, and round trip in microseconds (smoothed, least)."""
+    """The TCP connections that have sent much, each as [peer, smoothed and least round trip in microseconds]."""
     header = struct.Struct("=IHHII")
     query = struct.pack("=BBBxI48x", socket.AF_INET, socket.IPPROTO_TCP, 1 << (TCP_INFO - 1), 1 << ESTABLISHED)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as door:
@@ -590,7 +590,7 @@ def find_links() -> list[list[Any]]:
                 at += (length + 3) & ~3
 
 
-def read_link(message: bytes, found: dict[str, list[list[Any]]]) -> None:
+def read_link(message: bytes, node_fields: dict[str, list[list[Any]]]) -> None:
     """Add the kernel's figures of one TCP connection to those of its peer."""
     peer, at = socket.inet_ntop(socket.AF_INET, message[24:28]), 72
     while at + 4 <= len(message):
@@ -601,7 +601,7 @@ def read_link(message: bytes, found: dict[str, list[list[Any]]]) -> None:
                 for form, place in (("=I", 68), ("=Q", 120), ("=I", 148))
             )
             if sent >= MIN_SENT_BYTES:
-                found.setdefault(peer, []).append([peer, trip, least])
+                node_fields.setdefault(peer, []).append([peer, trip, least])
         at += max(4, (length + 3) & ~3)
 
 
@@ -626,7 +626,7 @@ LINK_LOOKS = 6
 
 
 def read_boot_id() -> str:
-    """The machine's boot id, which tells its clock from others'; empty if the kernel gives none."""
+    """The machine's boot id, by which its clock is told from other machines'; empty if unknown."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()[:100]
@@ -681,8 +681,8 @@ def print_samples(seconds: float, ranks: set[int]) -> None:
     json.dump({"ranks": answers}, sys.stdout)
 
 
-def sample_main_thread(tool: str, each: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """How often the main thread of a process was in which calls."""
+def sample_main_thread(tool_path: str, process: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """By call stack, how often the main thread of a process was in it during `seconds`."""
     import tempfile  # which most questions need not load
 
     handle, path = tempfile.mkstemp(prefix="a4-samples.")
@@ -690,7 +690,7 @@ def sample_main_thread(tool: str, each: dict[str, Any], seconds: float) -> dict[
     try:
         done = subprocess.run(
             [
-                tool,
+                tool_path,
                 "record",
                 "--nonblocking",
                 "--idle",
@@ -704,7 +704,7 @@ def sample_main_thread(tool: str, each: dict[str, Any], seconds: float) -> dict[
                 "--output",
                 path,
                 "--pid",
-                str(each["pid"]),
+                str(process["pid"]),
             ],
             capture_output=True,
             timeout=seconds + PY_SPY_TIMEOUT,
@@ -713,10 +713,10 @@ def sample_main_thread(tool: str, each: dict[str, Any], seconds: float) -> dict[
         if done.returncode:
             messages = done.stderr.decode("utf-8", "replace").strip().splitlines()
             why = next((line for line in messages if line.startswith("Error: ")), (messages or ["py-spy failed"])[0])
-            return {"rank": each["rank"], "why": why[:200]}
+            return {"rank": process["rank"], "why": why[:200]}
         lines = read_file(path, MAX_SAMPLE_BYTES).decode("utf-8", "replace").splitlines()
     except (OSError, subprocess.SubprocessError) as error:
-        return {"rank": each["rank"], "why": str(error)[:200]}
+        return {"rank": process["rank"], "why": str(error)[:200]}
     finally:
         os.unlink(path)
     stacks = []
@@ -724,7 +724,7 @@ def sample_main_thread(tool: str, each: dict[str, Any], seconds: float) -> dict[
         calls, _, count = calls.rpartition(" ")
         if thread.endswith(": MainThread") and count.isdigit():
             stacks.append([int(count), ";".join(calls.split(";")[-MAX_CALLS:])])
-    return {"rank": each["rank"], "stacks": sorted(stacks, reverse=True)[:MAX_STACKS]}
+    return {"rank": process["rank"], "stacks": sorted(stacks, reverse=True)[:MAX_STACKS]}
 
 
 SAMPLES_A_SECOND, MOST_SAMPLES = 20, 300
@@ -767,11 +767,7 @@ def main() -> None:
         dumps = [pool.submit(dump_stacks, tool, each) for each in pythons] if tool else []
         for each, job in zip(pythons, dumps):
             each["dump"], each["error"] = job.result()
-        answer = {
-            "py_spy": tool,
-            "master": meeting.result(),
-            "rdma": read_rdma_state(),
-        }
+        answer = {"py_spy": tool, "master": meeting.result(), "rdma": read_rdma_state()}
         answer["recorder"] = [job.result() for job in records]
     for each in spared:
         each["asked"] = False

@@ -28,14 +28,14 @@ def format_report(report: HangReport, *, stacks: bool = False) -> list[str]:
     lines = [*report.verdict, *report.advice]
     for group in report.groups:
         lines += ["", f"── {'✗' if group.suspect else '●'} {group.sentence}"]
-        lines += format_member_lines(group, most=len(group.members) if stacks else 1, apart=False)
+        lines += format_member_lines(group, limit=len(group.members) if stacks else 1, apart=False)
     lines += ["", *format_pod_lines(report)]
     return lines
 
 
-def _with_index(found: TracedProcess | PodTrace) -> dict[str, object]:
-    """The JSON with `pod_index` beside `pod_rank`, its older name."""
-    return {"pod_index": found.pod_rank, **msgspec.to_builtins(found)}
+def _with_index(process: TracedProcess | PodTrace) -> dict[str, object]:
+    """A process or pod as JSON, with `pod_index` beside its older name `pod_rank`."""
+    return {"pod_index": process.pod_rank, **msgspec.to_builtins(process)}
 
 
 def report_to_json(report: HangReport) -> dict[str, object]:
@@ -65,7 +65,7 @@ def report_to_json(report: HangReport) -> dict[str, object]:
 
 
 def describe_analysis(report: HangReport) -> str:
-    """The finding of PyTorch's own analyser, and whether it agrees with ours; empty without an answer."""
+    """The finding of PyTorch's own analyser, and whether it agrees with this program's; empty without an answer."""
     if report.analysis is None:
         return ""
     suspects = sorted({rank for group in report.suspects for rank in group.ranks})
@@ -85,10 +85,10 @@ def format_analysis_lines(report: HangReport) -> list[str]:
     return [f"── {describe_analysis(report)}", *(found if len(found) > 1 else ())]
 
 
-def format_member_lines(group: HangGroup, *, most: int = MAX_STACKS, apart: bool = True) -> list[str]:
-    """The processes of a group as lines; compiled programs are compact, with the command where it changes."""
+def format_member_lines(group: HangGroup, *, limit: int = MAX_STACKS, apart: bool = True) -> list[str]:
+    """The processes of a group as lines; compiled programs share a line, with the command where it changes."""
     lines, command = list[str](), ""
-    for process in group.members[:most]:
+    for process in group.members[:limit]:
         found = format_stack_lines(process)
         if process.program:
             lines += found[:1] if process.command == command else found

@@ -45,7 +45,7 @@ RUN_ANALYSER = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(
 
 
 def find_pythons() -> List[str]:
-    """Interpreters that may have PyTorch: those of the training processes first."""
+    """The Python interpreters that may have PyTorch: those of the training processes first."""
     found = []
     for pid in sorted(int(name) for name in os.listdir(PROC_FOLDER) if name.isdigit()):
         try:
@@ -61,7 +61,7 @@ def find_pythons() -> List[str]:
 
 
 def run_child(python: str, length: int, data: bytes) -> Tuple[int, str, str]:
-    """Analyse in another interpreter: its exit code, what it printed, and its last words."""
+    """(exit code, output, last words) of the analysis, run in another interpreter."""
     names = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "A4_TORCH_SOURCES")
     env = {name: os.environ[name] for name in names if name in os.environ}
     env.update(CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
@@ -89,9 +89,9 @@ def run_child(python: str, length: int, data: bytes) -> Tuple[int, str, str]:
 
 
 def load_analyser() -> Tuple[Any, Any]:
-    """Its function that compares dumps, and its options; exits where this PyTorch has none whose findings can be read.
+    """The analyser's function and its options; exits where this PyTorch's analyser returns no findings.
 
-    Of early ones these stand in their log only.
+    Early ones only log them.
     """
     import_module("torch")
     sys.path.insert(0, TORCH_SOURCES)
@@ -126,7 +126,7 @@ def run_analyser(asked: Dict[str, Any]) -> Dict[str, Any]:
 
 
 class MessageCollector(logging.Handler):
-    """Keeps the first words of the analyser."""
+    """A log handler that stores the first words that the analyser logs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class MessageCollector(logging.Handler):
 
 
 def expand_dumps(group: Dict[str, Any], kinds: List[Any], version: str) -> Dict[str, Any]:
-    """The full dump of each rank of a group, from the short form: the collectives it called there."""
+    """By rank of a group a full dump with the collectives it called there, made from the short form."""
     config = {group["name"]: {"desc": group["desc"], "ranks": str(group["ranks"])}}
     return {
         "rank_" + rank: {
@@ -168,7 +168,7 @@ def dump_entry(group: Dict[str, Any], seq: int, kind: Any, state: str) -> Dict[s
 
 
 def first_trouble(place: int, collectives: List[Any]) -> List[Dict[str, Any]]:
-    """The first collective in which the analyser finds something, or none; `place`: the index of their group."""
+    """The first of a group's collectives in which the analyser finds something, or none."""
     for each in collectives:
         missing = sorted(getattr(each, "missing_ranks", None) or ())
         others = getattr(each, "mismatch_collectives", None) or {}

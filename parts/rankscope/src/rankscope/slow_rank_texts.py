@@ -10,7 +10,7 @@ BOUND_ERROR, MAX_BOUND = 0.03, 0.95
 
 @dataclass(frozen=True, slots=True)
 class LateRank:
-    """A slow or late rank with its share of step time, as the texts need it."""
+    """A slow or late rank: the share of step time for which others wait, as the texts need it."""
 
     rank: int | None  # None: NCCL has no communicator of all processes
     host: str | None  # address of its pod; None: not known, as its pid then
@@ -36,7 +36,7 @@ class LateRank:
 
     @property
     def cost(self) -> float | None:
-        """The share of each step that the slow rank costs; None if uncertain by more than a third."""
+        """The share of each step that the slow rank costs; None if it may be wrong by more than a third."""
         hidden = self.suspect or (self.staged and self.cause == "GPU")
         if self.estimate is None or hidden or 3 * self.least < 2 * self.estimate or 3 * self.most > 4 * self.estimate:
             return None
@@ -68,7 +68,7 @@ def describe_slow_rank(late: LateRank) -> str:
     return f"{_begin_sentence(late)}: {format_wait(late)}, {_CAUSE_WORDS.get(late.cause, CAUSE_NOT_KNOWN)}{evidence}."
 
 
-def describe_cost(late: LateRank, *, short: bool = False) -> str:
+def describe_cost(late: LateRank, *, is_short: bool = False) -> str:
     """The cost of a slow rank as a phrase: "Rank 9 on n1 costs about 7 % of each step"."""
     if late.cost is not None:
         costs = f"costs about {format_share(late.cost)} of each step"
@@ -79,7 +79,7 @@ def describe_cost(late: LateRank, *, short: bool = False) -> str:
     cause = "host" if late.suspect else late.cause  # a suspect is one that launches late
     because = f" ({cause}{f': {late.where}' if late.where else ''})" if cause in _CAUSE_WORDS else ""
     name = f"rank {late.rank}" if late.rank is not None else f"process {late.pid}"
-    return f"{name if short else _begin_sentence(late)} {costs}{because}"
+    return f"{name if is_short else _begin_sentence(late)} {costs}{because}"
 
 
 def describe_suspect(late: LateRank) -> str:

@@ -85,7 +85,7 @@ class RasPoll(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _PollHeader(msgspec.Struct):
-    """What poll_ras.py prints before NCCL's answers."""
+    """The first line that poll_ras.py prints, before NCCL's answers."""
 
     version: Text = ""
     form: Text = ""
@@ -217,7 +217,7 @@ def parse_polls(output: bytes, most_ranks: int = MAX_RANKS) -> RasPolls:
 
 
 def find_slow_ranks(read: RasPolls) -> SlowReport:
-    """The ranks that the others wait for, as far as the answers show."""
+    """The report on the ranks that the others wait for, as far as NCCL's answers show."""
     polls = read.polls
     seconds = polls[-1].at - polls[0].at if polls else 0.0
     launches = [_has_progressed(before, after) for before, after in pairwise(polls)]
@@ -279,29 +279,29 @@ def _why_no_verdict(report: SlowReport, over: str) -> str:
     return ""
 
 
-def _has_progressed(before: RasPoll, after: RasPoll) -> bool | None:
-    if before.progress is None or after.progress is None:
+def _has_progressed(earlier_poll: RasPoll, later_poll: RasPoll) -> bool | None:
+    if earlier_poll.progress is None or later_poll.progress is None:
         return None
-    return after.progress != before.progress
+    return later_poll.progress != earlier_poll.progress
 
 
 def _measure_lateness(
     process: PolledProcess,
     late_of: LateProcesses,
-    read: RasPolls,
+    polls: RasPolls,
     launches: Sequence[bool | None],
     steps: int | None,
-    usual: float,
+    usual_seconds: float,
 ) -> tuple[LateRank, int]:
     """The lateness of a process, and the number of answers in which it was late."""
     times_late = late_of.get(process.number, {})
-    everywhere = _is_late_everywhere(process, times_late, read.active)
+    everywhere = _is_late_everywhere(process, times_late, polls.active)
     when = sorted(times_late)
-    share = len(when) / len(read.polls)
-    low, high = _confidence_interval(when, len(read.polls), steps)
+    share = len(when) / len(polls.polls)
+    low, high = _confidence_interval(when, len(polls.polls), steps)
     # Not the very next interval: the others may be amid a burst of launches.
     meanwhile = [each for at in when if at + 1 < len(launches) and (each := launches[at + 1]) is not None]
-    expected = usual * len(meanwhile)
+    expected = usual_seconds * len(meanwhile)
     ahead = sum(meanwhile) >= 3 and 2 * sum(meanwhile) >= expected
     times = sum(at - 1 not in times_late for at in when)
     found = LateRank(
@@ -318,9 +318,9 @@ def _measure_lateness(
     return found, times
 
 
-def _judge_rank(late: LateRank, times: int, smallest: float, others: float) -> LateRank:
-    """Judge by the share of late answers: `smallest` may be chance, `others` is the median of the other ranks."""
-    stands_out = times >= MIN_TIMES_LATE and late.low > max(smallest, ABOVE_OTHERS * others)
+def _judge_rank(late: LateRank, times: int, smallest: float, others_median: float) -> LateRank:
+    """The rank, judged by its share of late answers: `smallest` may be chance, `others_median` is the others'."""
+    stands_out = times >= MIN_TIMES_LATE and late.low > max(smallest, ABOVE_OTHERS * others_median)
     return replace(
         late,
         suspect=stands_out and not late.runs_ahead and not late.partly,
@@ -330,34 +330,34 @@ def _judge_rank(late: LateRank, times: int, smallest: float, others: float) -> L
 
 
 def _is_late_everywhere(
-    process: PolledProcess, times_late: Mapping[int, set[int]], active: frozenset[int]
+    process: PolledProcess, times_late: Mapping[int, set[int]], active_ranks: frozenset[int]
 ) -> bool | None:
     """Whether a rank is late in all its communicators, which points to its host; None if unknown."""
     if process.communicators is None:
         return None
     counts = Counter(each for several in times_late.values() for each in several)
-    return all(2 * counts[each] >= len(times_late) for each in active.intersection(process.communicators))
+    return all(2 * counts[each] >= len(times_late) for each in active_ranks.intersection(process.communicators))
 
 
-def _confidence_interval(when: Sequence[int], count: int, steps: int | None) -> tuple[float, float]:
+def _confidence_interval(late_answers: Sequence[int], count: int, steps: int | None) -> tuple[float, float]:
     """The 95 % confidence interval of the share of answers in which a rank was late."""
-    share = len(when) / count
+    share = len(late_answers) / count
     middle = (share + NORMAL_95**2 / (2 * count)) / (1 + NORMAL_95**2 / count)
     half = NORMAL_95 / (1 + NORMAL_95**2 / count) * (share * (1 - share) / count + NORMAL_95**2 / (4 * count**2)) ** 0.5
     most = len(STUDENT_T) + MIN_STEPS - 1
     blocks = most if steps is None else max(MIN_STEPS, min(most, steps))
     ends = [at * count // blocks for at in range(blocks + 1)]
-    means = [(bisect_left(when, to) - bisect_left(when, at)) / (to - at) for at, to in pairwise(ends)]
+    means = [(bisect_left(late_answers, to) - bisect_left(late_answers, at)) / (to - at) for at, to in pairwise(ends)]
     mean = sum(means) / blocks
     scatter = STUDENT_T[blocks - MIN_STEPS] * (sum((each - mean) ** 2 for each in means) / (blocks - 1) / blocks) ** 0.5
     return max(0.0, min(middle - half, share - scatter)), min(1.0, max(middle + half, share + scatter))
 
 
-def add_locations(report: SlowReport, place: Callable[[LateRank], tuple[int | None, str]]) -> SlowReport:
-    """The report with the pod and the node of each late rank."""
+def add_locations(report: SlowReport, locate: Callable[[LateRank], tuple[int | None, str]]) -> SlowReport:
+    """The report with pod index and node of each late rank, as `locate` returns them."""
     late = []
     for each in report.late:
-        pod_index, node = place(each)
+        pod_index, node = locate(each)
         late.append(replace(each, pod_index=pod_index, node=node))
     return replace(report, late=tuple(late))
 
@@ -407,11 +407,11 @@ def _without_cause(late: LateRank) -> LateRank:
 
 
 def _merge_gpu_lateness(
-    late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str], report: SlowReport
+    late: LateOnGpu, asked_rank: LateRank | None, nodes: Mapping[int, str], report: SlowReport
 ) -> LateRank:
-    """Combine both measurements of one late rank: NCCL's answers and the times of collectives."""
-    host, pid = (asked.host, asked.pid) if asked else (None, None)
-    cause = _cause_by_launches(late, asked, report)
+    """One late rank by both measurements: NCCL's answers, and the times of collectives on the GPU."""
+    host, pid = (asked_rank.host, asked_rank.pid) if asked_rank else (None, None)
+    cause = _cause_by_launches(late, asked_rank, report)
     # That a GPU is slow two instruments tell: the times on it, and the launches in time of its host.
     return LateRank(
         late.rank,
@@ -434,25 +434,25 @@ def _merge_gpu_lateness(
     )
 
 
-def _cause_by_launches(late: LateOnGpu, asked: LateRank | None, report: SlowReport) -> str:
+def _cause_by_launches(late: LateOnGpu, asked_rank: LateRank | None, report: SlowReport) -> str:
     if late.by_host is not None:
         return "host" if late.by_host else "GPU"
-    if asked is None or asked.share >= ALWAYS_LATE_SHARE:
+    if asked_rank is None or asked_rank.share >= ALWAYS_LATE_SHARE:
         return "GPU"
-    if asked.runs_ahead and (report.steps or 0) > MAX_MOVING_SHARE * report.polls:
+    if asked_rank.runs_ahead and (report.steps or 0) > MAX_MOVING_SHARE * report.polls:
         return "not known"
-    return "host" if not asked.runs_ahead and 2 * asked.share >= late.share else "GPU"
+    return "host" if not asked_rank.runs_ahead and 2 * asked_rank.share >= late.share else "GPU"
 
 
 def seconds_to_ask(step: float | None) -> float:
-    """For how many seconds NCCL is asked for late ranks, by the length of a step, if that is known."""
+    """The seconds for which NCCL is polled for late ranks, by the length of a step if known."""
     return min(MAX_ASKED_SECONDS, max(MIN_ASKED_SECONDS, ASKED_STEPS * (step or 0.0)))
 
 
-def locate_late_rank(late: LateRank, every: Sequence[PodRank]) -> tuple[int | None, str]:
+def locate_late_rank(late: LateRank, all_ranks: Sequence[PodRank]) -> tuple[int | None, str]:
     """Index and node of a late rank's pod, by its IP address, else by its rank number."""
-    gpus = {rank.gpus for rank in every}
-    found = [rank for rank in every if rank.address == late.host]
+    gpus = {rank.gpus for rank in all_ranks}
+    found = [rank for rank in all_ranks if rank.address == late.host]
     if len(found) != 1 and late.rank is not None and len(gpus) == 1 and gpus != {0}:
-        found = [rank for rank in every if rank.number == late.rank // min(gpus)]
+        found = [rank for rank in all_ranks if rank.number == late.rank // min(gpus)]
     return (found[0].number, found[0].node) if len(found) == 1 else (None, "")

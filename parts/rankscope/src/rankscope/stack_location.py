@@ -33,7 +33,7 @@ class Activity(StrEnum):
 
     @property
     def explains_wait(self) -> bool:
-        """Whether the others wait for a process because of what it does."""
+        """Whether this activity explains why the other ranks wait for the process."""
         return self in (Activity.DATA, Activity.CHECKPOINT, Activity.TEARDOWN, Activity.LOCK)
 
 
@@ -73,7 +73,7 @@ class StackLocation:
 
 
 def describe_place(doing: Activity, label: str) -> str:
-    """A place to follow a verb: "in all_reduce", "waiting for a lock"."""
+    """A phrase for an activity, to follow a verb: "in all_reduce", "waiting for a lock"."""
     return f"{'waiting for' if doing is Activity.LOCK else 'in'} {label}"
 
 
@@ -117,7 +117,7 @@ _LIBRARY_FILE = re.compile(
 
 
 def locate_process(process: ProcessStacks) -> StackLocation:
-    """The location of a process, judged by its main thread or the thread that computes for it."""
+    """The code location of a process, by its main thread or the thread that computes for it."""
     threads = sorted(process.threads, key=lambda thread: thread.name != "MainThread")
     if not threads or not threads[0].frames:
         return NO_STACK
@@ -130,7 +130,7 @@ def locate_process(process: ProcessStacks) -> StackLocation:
 
 
 def locate_thread(thread: ThreadStack) -> StackLocation:
-    """The location of a thread: its innermost recognised call; while it waits for data, its own code."""
+    """The code location of a thread: its innermost known call, or its own code while it waits for data."""
     if any(_IMPORT_FILE.match(frame.file) for frame in thread.frames):  # whatever it reads and calls for that
         return StackLocation(Activity.COMPUTE, "an import", find_own_code(thread.frames))
     for frame in thread.frames:
@@ -156,7 +156,7 @@ def _match_frame(frame: Frame) -> tuple[Activity, str] | None:
 
 
 def _fallback_location(thread: ThreadStack) -> StackLocation:
-    """The location when no call is unambiguous: GPU, lock, other wait, or computation."""
+    """The code location where no call is decisive: GPU, lock, other wait, or computation."""
     for frame in thread.frames:
         matched = _COLLECTIVE_CALL.fullmatch(_plain_function_name(frame))
         if matched and matched[1] not in ("send", "recv", "reduce", "scatter", "gather"):

@@ -36,7 +36,7 @@ class _FoundCollective(msgspec.Struct):
 
 
 class _RankEntries(msgspec.Struct):
-    """The calls of one rank in a group."""
+    """The collectives that one rank called in a group."""
 
     first: int
     calls: list[int]
@@ -131,7 +131,7 @@ def build_question(dumps: Sequence[RankDump]) -> tuple[bytes, list[tuple[Process
 
 
 class _CallNumbers:
-    """The distinct calls, numbered in the order in which they are first seen."""
+    """Numbers for distinct calls, in the order in which these are first seen."""
 
     def __init__(self) -> None:
         self.places: dict[tuple[str, _Tensors], int] = {}
@@ -150,7 +150,7 @@ class _CallNumbers:
 
 
 def _build_entries(
-    name: str, members: Mapping[int, RankDump], most: int, kinds: _CallNumbers
+    name: str, members: Mapping[int, RankDump], limit: int, kinds: _CallNumbers
 ) -> dict[str, _RankEntries]:
     """Each rank's collectives in a group, from the earliest that all ranks still remember; empty if there is none."""
     calls = {rank: _list_calls(dump, dump.history[name][1:], kinds) for rank, dump in members.items()}
@@ -160,7 +160,7 @@ def _build_entries(
         begins[rank] + max((at + 1 for at, kind in enumerate(calls[rank]) if kind is None), default=0)
         for rank in members
     )
-    first = max(last - most + 1, *known)
+    first = max(last - limit + 1, *known)
     entries = {}
     for rank, dump in members.items():
         own = calls[rank][max(0, first - begins[rank]) :]

@@ -12,9 +12,7 @@ from .failure_parser import (
     name_reason as name_reason,
     parse_failures as parse_failures,
 )
-from .log_file import (
-    UnreadableLog as UnreadableLog,
-)
+from .log_file import UnreadableLog as UnreadableLog
 from .log_results import (
     EvalScore as EvalScore,
     LmEvalParser as LmEvalParser,
@@ -34,27 +32,11 @@ from .nccl.bandwidth_verdicts import (
     judge_test as judge_test,
     reference_curve as reference_curve,
 )
-from .nccl.parser import (
-    NcclParser as NcclParser,
-    parse_nccl as parse_nccl,
-)
-from .nccl.test_results import (
-    NcclHalf as NcclHalf,
-    NcclRow as NcclRow,
-    NcclTest as NcclTest,
-    PackedRows as PackedRows,
-)
-from .number_ranges import (
-    format_ranges as format_ranges,
-)
-from .plain_lines import (
-    TextLineSplitter as TextLineSplitter,
-)
-from .print_results import (
-    PrintedLog as PrintedLog,
-    print_log as print_log,
-    print_results_json as print_results_json,
-)
+from .nccl.parser import NcclParser as NcclParser, parse_nccl as parse_nccl
+from .nccl.test_results import NcclHalf as NcclHalf, NcclRow as NcclRow, NcclTest as NcclTest, PackedRows as PackedRows
+from .number_ranges import format_ranges as format_ranges
+from .plain_lines import TextLineSplitter as TextLineSplitter
+from .print_results import PrintedLog as PrintedLog, print_log as print_log, print_results_json as print_results_json
 from .pyspy import (
     Frame as Frame,
     ProcessStacks as ProcessStacks,
@@ -77,14 +59,8 @@ from .regex import (
     compile_pattern as compile_pattern,
     lazy_pattern as lazy_pattern,
 )
-from .results_json import (
-    json_number as json_number,
-    nccl_test_json as nccl_test_json,
-    step_json as step_json,
-)
-from .results_text import (
-    ResultsPrinter as ResultsPrinter,
-)
+from .results_json import json_number as json_number, nccl_test_json as nccl_test_json, step_json as step_json
+from .results_text import ResultsPrinter as ResultsPrinter
 from .severity import (
     DEBUG_WORDS as DEBUG_WORDS,
     ERROR_WORDS as ERROR_WORDS,
@@ -100,28 +76,16 @@ from .severity import (
     has_severity as has_severity,
     is_warning as is_warning,
 )
-from .training.formats.known_programs import (
-    parse_checkpoint as parse_checkpoint,
-    parse_step as parse_step,
-)
-from .training.formats.megatron import (
-    shorten_iteration_line as shorten_iteration_line,
-)
-from .training.formats.unknown_programs import (
-    OwnFormat as OwnFormat,
-)
-from .training.line_layout import (
-    LineLayout as LineLayout,
-    compile_stored_pattern as compile_stored_pattern,
-)
+from .training.formats.known_programs import parse_checkpoint as parse_checkpoint, parse_step as parse_step
+from .training.formats.megatron import shorten_iteration_line as shorten_iteration_line
+from .training.formats.unknown_programs import OwnFormat as OwnFormat
+from .training.line_layout import LineLayout as LineLayout, compile_stored_pattern as compile_stored_pattern
 from .training.parser import (
     MAX_LAYOUTS as MAX_LAYOUTS,
     TrainingParser as TrainingParser,
     parse_training as parse_training,
 )
-from .training.run_reader import (
-    RunReader as RunReader,
-)
+from .training.run_reader import RunReader as RunReader
 from .training.steps import (
     STEP_METRICS as STEP_METRICS,
     STEPS_IN_BLOCK as STEPS_IN_BLOCK,
@@ -136,12 +100,6 @@ from .training.steps import (
     find_nan_since as find_nan_since,
     find_run_position as find_run_position,
 )
-from .training.values import (
-    parse_count as parse_count,
-)
-from .unparsed_lines import (
-    UnparsedLines as UnparsedLines,
-)
-from .word_search import (
-    WordSearch as WordSearch,
-)
+from .training.values import parse_count as parse_count
+from .unparsed_lines import UnparsedLines as UnparsedLines
+from .word_search import WordSearch as WordSearch

@@ -14,7 +14,7 @@ EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the trainlog command line; returns 0 if the log was read, 1 for a failure with --check, else 2."""
+    """Run the trainlog command: 0 if the log was read, 1 for a failure with --check, else 2."""
     parser = argparse.ArgumentParser("trainlog", description=__doc__)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     read = commands.add_parser("read", help="print NCCL tests, training steps, failures, scores and stacks of a log")

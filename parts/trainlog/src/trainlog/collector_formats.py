@@ -85,7 +85,7 @@ class CollectorUnwrapper:
             return rest_text + rest
         if rest:
             rest_text += self._unwrap_line(rest)
-        rest_text += self._detect_wrapping(over=True)
+        rest_text += self._detect_wrapping(is_over=True)
         return rest_text + (self._wrap.flush() if self._wrap else b"")
 
     def _detect_encoding(self) -> bytes:
@@ -144,7 +144,7 @@ class CollectorUnwrapper:
         held, self._held = b"".join(self._held), []
         return held
 
-    def _detect_wrapping(self, *, over: bool = False) -> bytes:
+    def _detect_wrapping(self, *, is_over: bool = False) -> bytes:
         """Detect the wrapping from the lines held so far; returns nothing while more lines are needed."""
         if not self._held:
             return b""
@@ -154,8 +154,8 @@ class CollectorUnwrapper:
                 bare is _strip_grep_number and not _has_rising_numbers(lines)
             ):
                 continue
-            if len(lines) < (min(enough, 2) if over else enough):
-                return b"" if not over else self._release_held_lines()
+            if len(lines) < (min(enough, 2) if is_over else enough):
+                return b"" if not is_over else self._release_held_lines()
             self._wrap = _PrefixUnwrapper(bare)
             held, self._held = self._held, []
             return b"".join(map(self._wrap.unwrap_line, held))
@@ -168,11 +168,11 @@ _MIN_UTF16_BYTES = 8  # first bytes by which UTF-16 is known
 _ARRAY_START = re.compile(rb"\s*\[\s*[\[{\"]|\s*\[\s*$")
 
 
-def _detect_utf16(head: bytes) -> str:
+def _detect_utf16(first_bytes: bytes) -> str:
     """The name of the UTF-16 variant; empty for another encoding."""
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16-le" if head[0] == 0xFF else "utf-16-be"
-    even, odd = head[0:64:2], head[1:64:2]
+    if first_bytes.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16-le" if first_bytes[0] == 0xFF else "utf-16-be"
+    even, odd = first_bytes[0:64:2], first_bytes[1:64:2]
     if len(odd) < 4:
         return ""
     if even.count(0) == 0 and odd.count(0) == len(odd):
@@ -237,11 +237,11 @@ class _JsonUnwrapper(_SortedRecords):
 
 
 class _CsvUnwrapper(_SortedRecords):
-    """One record per CSV row; a text may contain line ends."""
+    """Unwraps CSV, whose rows are one record each; a text may contain line ends."""
 
-    def __init__(self, text: int, time: int, pod: int) -> None:
+    def __init__(self, text_column: int, time_column: int, pod_column: int) -> None:
         super().__init__()
-        self._at = text, time, pod
+        self._at = text_column, time_column, pod_column
         self._open = b""
         self._heading = True
 
@@ -259,7 +259,7 @@ class _CsvUnwrapper(_SortedRecords):
 
 
 class _AnsibleUnwrapper:
-    """Ansible's output: lists of lines as JSON below the name of a host."""
+    """Unwraps Ansible's output: lists of lines as JSON, below the name of a host."""
 
     def __init__(self) -> None:
         self._host = ""
@@ -308,7 +308,7 @@ class _AnsibleUnwrapper:
 
 
 class _PrefixUnwrapper:
-    """Plain lines with a prefix, such as that of `grep -n` or stern."""
+    """Unwraps plain lines with a prefix, such as that of `grep -n` or stern."""
 
     def __init__(self, bare: Callable[[bytes], bytes | None]) -> None:
         self._bare = bare
@@ -328,7 +328,7 @@ def _strip_grep_number(line: bytes) -> bytes | None:
 
 
 def _convert_grep_file(line: bytes) -> bytes | None:
-    """The line with the file name that `grep` put in front of it written as [pod/FILE]; None for other lines."""
+    """The line with the file name of `grep` turned into a label [pod/FILE]; None for other lines."""
     found = _GREP_FILE.match(line)
     return found and b"[pod/" + found.group("file").strip(b"/").replace(b"/", b"_") + b"] " + found.group("text")
 
@@ -410,7 +410,7 @@ def _split_cells(row: str) -> list[str]:
 
 
 def _text_of_json_array(data: bytes) -> bytes:
-    """The texts of a JSON array of records or lines; other bytes are returned unchanged."""
+    """The texts in a JSON array of records or lines, as lines; other bytes unchanged."""
     try:
         entries = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -35,7 +35,7 @@ _MAX_NAMED_HOSTS = 4  # hosts that a sentence names
 
 
 class LogFailure(Struct, frozen=True):
-    """One failure named in a log, and how often it was named."""
+    """One failure that a log names, and how often."""
 
     kind: str
     """nccl-timeout, nccl-error, nccl-warning, nccl-test, cuda-out-of-memory, out-of-memory, time-limit, cancelled,
@@ -58,7 +58,7 @@ class LogFailure(Struct, frozen=True):
 
 
 def group_sentences(failures: Iterable[LogFailure]) -> list[str]:
-    """One sentence per failure, shared by all ranks with the same one, in the order of the log."""
+    """A sentence for each failure, in the order of the log; ranks with the same one share it."""
     groups: dict[tuple[str, str], list[LogFailure]] = {}
     for each in failures:
         groups.setdefault((each.kind, each.text), []).append(each)

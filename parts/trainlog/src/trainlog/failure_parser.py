@@ -121,7 +121,7 @@ class _LauncherReport(Struct):
 
 
 class _OpenTraceback(Struct):
-    """A traceback whose last line has not come yet."""
+    """A Python traceback whose last line is still to come."""
 
     line: int
     prefix: re.Pattern[str] | None = None  # what a logger puts in front of its lines; their indentation is lost then
@@ -162,7 +162,7 @@ class FailureParser:
 
     @property
     def ended(self) -> str:
-        """The launcher's last report of how the job ended, such as `torchrun: rank 1 failed first, exit code 1.`"""
+        """The launcher's last sentence on how the job ended, such as `torchrun: rank 1 failed first, exit code 1.`"""
         last = {kind: sentence for kind, (at, sentence) in self._ends.items() if self._bytes - at <= TAIL_BYTES}
         return next((last[kind] for kind in _END_KINDS if kind in last), "")
 
@@ -190,15 +190,15 @@ class FailureParser:
             self._close_report(label, self._bytes)
         return len(self._found) != before
 
-    def _parse_line(self, raw: bytes, at: int) -> None:
+    def _parse_line(self, raw: bytes, offset: int) -> None:
         text = raw.decode("utf-8", "replace")
         label, bare = split_label(text)
         if found := _RANK_PREFIX.match(bare):
             label, bare = label + found.group(), bare[found.end() :]
         number = self._counted + 1
-        if label in self._reports and self._add_to_report(label, bare, at):
+        if label in self._reports and self._add_to_report(label, bare, offset):
             return
-        if self._naming is not None and self._names_one_more(text, number, at):
+        if self._naming is not None and self._names_one_more(text, number, offset):
             return
         raising = self._raising.pop(label, None)
         own = raising.without_label(bare) if raising is not None else bare
@@ -210,11 +210,11 @@ class FailureParser:
             return
         line = number if raising is None else raising.line
         raised = _parse_exception(own, line) if raising is not None and own is not None else None
-        if not self._add_named(text, bare, number, line, at, raised) and raised is not None:
-            self._add_failure(raised, label + text, at)
+        if not self._add_named(text, bare, number, line, offset, raised) and raised is not None:
+            self._add_failure(raised, label + text, offset)
 
-    def _add_named(self, text: str, bare: str, number: int, line: int, at: int, raised: LogFailure | None) -> bool:
-        """Add what the line names by itself; a form's failure is of `line`. Returns whether there is any."""
+    def _add_named(self, text: str, bare: str, number: int, line: int, offset: int, raised: LogFailure | None) -> bool:
+        """Add the failures that a line itself names; one by its form is of `line`. Returns whether there is any."""
         found = [
             each
             for read in dict.fromkeys(read for word, read in _READERS if word in text)  # several may be in one line
@@ -230,18 +230,18 @@ class FailureParser:
         if not mild and (alone := _BARE_ERROR.search(bare)) and (untraced := _parse_exception(alone.group(), number)):
             found = [untraced]
         for each in found:
-            self._add_failure(each, text, at)
+            self._add_failure(each, text, offset)
         return bool(found)
 
-    def _names_one_more(self, text: str, number: int, at: int) -> bool:
-        """Whether the line adds a name to the failure of the line before it; then it is added."""
+    def _names_one_more(self, text: str, number: int, offset: int) -> bool:
+        """Add a name to the failure of the line before, if this line is that; returns whether it is."""
         form = self._naming
         found = re.search(form.names, text) if form is not None else None
         if form is None or found is None:
             self._naming = None
             return False
         self._add_failure(
-            LogFailure(form.kind, form.named.format_map(found.groupdict()), number, hint=form.hint), text, at
+            LogFailure(form.kind, form.named.format_map(found.groupdict()), number, hint=form.hint), text, offset
         )
         return True
 
@@ -267,7 +267,7 @@ class FailureParser:
             return False
         return True
 
-    def _add_failure(self, failure: LogFailure, text: str, at: int) -> None:
+    def _add_failure(self, failure: LogFailure, text: str, offset: int) -> None:
         if failure.rank is None and (rank := _RANK.search(text)):
             failure = replace(failure, rank=int(next(each for each in rank.groups() if each)))
         if not failure.host and (host := _POD_LABEL.search(text) or _KERNEL_LABEL.search(text)):
@@ -275,7 +275,7 @@ class FailureParser:
         if not failure.hint:
             failure = replace(failure, hint=HINTS.get(failure.kind, ""))
         if failure.kind in _END_KINDS:
-            self._ends[failure.kind] = at, _format_job_end(failure)
+            self._ends[failure.kind] = offset, _format_job_end(failure)
         # Of a rank that waits too long the first operation tells what the others only follow.
         same = "" if failure.kind in {"nccl-timeout", "nccl-test"} else failure.text
         key = failure.kind, failure.rank, failure.host, same
@@ -286,13 +286,13 @@ class FailureParser:
         else:
             self.more += 1
 
-    def _add_to_report(self, label: str, text: str, at: int) -> bool:
-        """Add the line to the open report; returns whether it belongs to it."""
+    def _add_to_report(self, label: str, text: str, offset: int) -> bool:
+        """Add the line to a launcher's open report; returns whether it is part of it."""
         report = self._reports[label]
         report.left -= 1
         over = (self._parse_torchrun_line if report.launcher == "torchrun" else self._parse_mpirun_line)(report, text)
         if over or report.left <= 0:
-            self._close_report(label, at + len(text))
+            self._close_report(label, offset + len(text))
             return over
         return True
 
@@ -322,10 +322,10 @@ class FailureParser:
                 member[name] = found.group(1)
         return "exitcode" in member
 
-    def _close_report(self, label: str, at: int) -> None:
+    def _close_report(self, label: str, offset: int) -> None:
         """Close a launcher's report and add its failures, even if the report is incomplete."""
         for each in _failures_of_report(self._reports.pop(label)):
-            self._add_failure(each, label, at)
+            self._add_failure(each, label, offset)
 
 
 def _format_job_end(failure: LogFailure) -> str:
@@ -544,7 +544,7 @@ _SENTENCE = lazy_pattern(r"^(?!\s*(?:#|\d+\s+\d+\s)).*[A-Za-z]{3}")  # no commen
 
 
 def find_failed_stage(lines: Sequence[str], known: Sequence[LogFailure] = ()) -> LogFailure | None:
-    """The launcher's stage that failed last, with a line that gives the reason unless known; None if none failed."""
+    """The launcher's last failed stage, with a line that gives the reason unless `known`; None if none failed."""
     found = _find_failed_stage(lines)
     if found is None:
         return None

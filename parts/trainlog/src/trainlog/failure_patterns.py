@@ -12,7 +12,7 @@ from trainlog.regex import lazy_pattern
 
 
 class FailureForm(Struct, frozen=True):
-    """A pattern of a failure message; its groups `rank` and `host` say whose failure it is."""
+    """A form of failure message as a pattern; its groups `rank` and `host` name who failed."""
 
     words: tuple[str, ...]
     """One of them is in every such line; a line without any costs nothing."""

@@ -17,7 +17,7 @@ PIPE_TIMEOUT = 10.0  # seconds for the first bytes of a named pipe
 
 
 class UnreadableLog(Exception):
-    """A log that cannot be read: what failed and why, and what to do next."""
+    """Raised for a log that cannot be read, with a sentence and what to do next."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message} {hint}")
@@ -28,8 +28,8 @@ class NotALog(UnreadableLog):
     """Raised if the input is not a log: it has no line ends, or never begins."""
 
 
-def iter_pieces(name: str, note: Callable[[str], None]) -> Iterator[bytes]:
-    """The bytes of a file or of standard input ("-"); `note` is called with a message when input is awaited.
+def iter_pieces(name: str, add_note: Callable[[str], None]) -> Iterator[bytes]:
+    """The bytes of a file or of standard input ("-"); `add_note` is called with a message when input is awaited.
 
     Raises UnreadableLog.
     """
@@ -42,7 +42,7 @@ def iter_pieces(name: str, note: Callable[[str], None]) -> Iterator[bytes]:
             f"Could not open {name}: {error.strerror}.", "Name a file, or - for standard input."
         ) from error
     try:
-        yield from _require_line_breaks(_read_descriptor(descriptor, name, note), name)
+        yield from _require_line_breaks(_read_descriptor(descriptor, name, add_note), name)
     except IsADirectoryError as error:
         raise UnreadableLog(f"{Path(name)} is a folder.", "Name a file in it.") from error
     finally:
@@ -50,10 +50,10 @@ def iter_pieces(name: str, note: Callable[[str], None]) -> Iterator[bytes]:
             os.close(descriptor)
 
 
-def _read_descriptor(descriptor: int, name: str, note: Callable[[str], None]) -> Iterator[bytes]:
+def _read_descriptor(descriptor: int, name: str, add_note: Callable[[str], None]) -> Iterator[bytes]:
     if name != "-":
         if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-            yield _read_first(descriptor, name, note)
+            yield _read_first(descriptor, name, add_note)
         os.set_blocking(descriptor, True)
     if sys.platform == "linux" and stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         with suppress(OSError):  # who has too many pipes keeps the small one
@@ -62,15 +62,15 @@ def _read_descriptor(descriptor: int, name: str, note: Callable[[str], None]) ->
         yield data
 
 
-def _read_first(descriptor: int, name: str, note: Callable[[str], None]) -> bytes:
-    """The first bytes from a named pipe; an error if nobody writes to it in time."""
+def _read_first(descriptor: int, name: str, add_note: Callable[[str], None]) -> bytes:
+    """The first bytes of a named pipe; UnreadableLog if nobody writes to it in time."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     if not poll.poll(PIPE_TIMEOUT * 1000):
         try:
             data = os.read(descriptor, _READ_BYTES)
         except BlockingIOError:
-            note(f"No data from {name} yet; Ctrl-C stops waiting.")
+            add_note(f"No data from {name} yet; Ctrl-C stops waiting.")
             poll.poll()
             return os.read(descriptor, _READ_BYTES)
         if not data:

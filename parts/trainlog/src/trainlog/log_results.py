@@ -131,9 +131,9 @@ _JSON_HEAD = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])|\s*[\[{]?\s*$")  # how o
 class LogResults:
     """Parses one log as its lines come: NCCL tests, training steps and other results."""
 
-    def __init__(self, own: tuple[OwnFormat, ...] = ()) -> None:
+    def __init__(self, formats: tuple[OwnFormat, ...] = ()) -> None:
         self._collected = CollectorUnwrapper()
-        self._nccl, self._training = NcclParser(), TrainingParser(own)
+        self._nccl, self._training = NcclParser(), TrainingParser(formats)
         self._failures, self._scores = FailureParser(), LmEvalParser()
         self._stacks, self._blocks = PySpyParser(), LineBlocks(MAX_LINE_BYTES)
         self._above = b""  # the last line so far that is not empty
@@ -148,7 +148,7 @@ class LogResults:
 
     @property
     def growing_tests(self) -> Sequence[GrowingTest]:
-        """The tests parsed from text without a copy, for frequent callers."""
+        """The tests so far as the parser has them, without a copy, for frequent callers."""
         return () if self.from_json else self._nccl.growing
 
     @property

@@ -13,9 +13,9 @@ MAX_LINE_BYTES = 1 << 14  # bytes of a line that are kept
 class TextLineSplitter:
     """Splits bytes into text lines; an unterminated last line counts too."""
 
-    def __init__(self, longest: int = MAX_LINE_BYTES) -> None:
-        self._longest = longest
-        self._blocks = LineBlocks(longest, returns=True)
+    def __init__(self, max_length: int = MAX_LINE_BYTES) -> None:
+        self._longest = max_length
+        self._blocks = LineBlocks(max_length, returns=True)
 
     def feed(self, data: bytes) -> Iterator[str]:
         for raw in self._blocks.feed(data).split(b"\n")[:-1]:
@@ -28,8 +28,8 @@ class TextLineSplitter:
             yield strip_terminal_codes(rest)
 
 
-def strip_terminal_codes(raw: bytes) -> str:
-    text = raw.decode("utf-8", "replace")
+def strip_terminal_codes(line: bytes) -> str:
+    text = line.decode("utf-8", "replace")
     return ANSI_CODE.sub("", text) if "\x1b" in text else text
 
 

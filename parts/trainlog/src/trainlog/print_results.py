@@ -22,17 +22,17 @@ class PrintedLog(NamedTuple):
 
 
 def print_log(
-    name: str, note: Callable[[str], None], own: tuple[OwnFormat, ...] = (), *, as_json: bool = False
+    name: str, add_note: Callable[[str], None], formats: tuple[OwnFormat, ...] = (), *, as_json: bool = False
 ) -> PrintedLog:
-    """Print the results in a file or standard input ("-"); `note` is called with a message when input is awaited.
+    """Print the results in a file or standard input ("-"); `add_note` is called with a message when input is awaited.
 
     UnreadableLog if it cannot be opened.
     """
-    results, printer = LogResults(own), ResultsPrinter(print_lines)
+    results, printer = LogResults(formats), ResultsPrinter(print_lines)
     error, interrupted = None, False
     with _without_collector():
         try:
-            for data in iter_pieces(name, note):
+            for data in iter_pieces(name, add_note):
                 if results.feed(data) and not as_json:
                     printer.more(results)
                     sys.stdout.flush()
@@ -44,7 +44,7 @@ def print_log(
         if as_json:
             print_results_json(results)
         elif results.has_results or not (error or interrupted):
-            printer.more(results, ended=True)
+            printer.more(results, has_ended=True)
             printer.end(results)
         sys.stdout.flush()
     return PrintedLog(results, error, interrupted)

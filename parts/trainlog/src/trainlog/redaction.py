@@ -20,15 +20,7 @@ from trainlog.regex import lazy_pattern
 from trainlog.word_search import WordSearch
 
 REDACTED = "‹secret›"  # what stands in place of a secret
-_SECRET_NAMES = {
-    "PASSPHRASE",
-    "PASS",
-    "PWD",
-    "CREDENTIAL",
-    "CREDENTIALS",
-    "DSN",
-    "AUTHORIZATION",
-}
+_SECRET_NAMES = {"PASSPHRASE", "PASS", "PWD", "CREDENTIAL", "CREDENTIALS", "DSN", "AUTHORIZATION"}
 _ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY")
 _HARMLESS_NAMES = {"PUBLIC", "PAD", "EOS", "BOS", "UNK", "MASK", "CLS", "SEP", "STOP", "SPECIAL", "SSHPUBLICKEY"}
 _NAME_WORD = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -92,7 +84,7 @@ _LISTED_VALUE = (
 
 
 def _after_words(command: str, option: str, value: str) -> str:
-    """The value of a command's option, behind other words, but not behind the command once more."""
+    """A pattern for the value of a command's option after other words, in the same command."""
     found = rf"[\"']?{option}"
     return rf"(?:[ \t]++(?!{found}{value}|\S*?{command}[ \t])\S++){{0,40}}+[ \t]++{found}(){value}"
 
@@ -157,7 +149,7 @@ def looks_confidential(text: str) -> bool:
 
 
 def redact_text(text: str) -> str:
-    """The text with recognisable secrets redacted, for this program's own messages; logs use `Redactor`."""
+    """The text with recognisable secrets redacted, for messages of this program; for logs see `Redactor`."""
     clean = redact_bytes(text.encode("utf-8", "surrogatepass"))
     try:
         return clean.decode("utf-8", "surrogatepass")
@@ -308,7 +300,7 @@ def _redact_spans(text: bytes, spans: list[tuple[int, int]], pattern: re.Pattern
 
 @cache
 def _secret_patterns() -> tuple[tuple[WordSearch, re.Pattern[bytes], bool], ...]:
-    """The words around which each pattern is looked for, and whether in lower case.
+    """The patterns of secrets, each with the words near which it is searched, and whether in lower case.
 
     Compiled on first use, since that takes milliseconds that few commands need.
     """

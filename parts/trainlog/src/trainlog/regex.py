@@ -35,7 +35,7 @@ class Re2Pattern:
         self.groups: tuple[str, ...] = tuple(self._pattern.groupindex)
 
     def search(self, text: str) -> tuple[int, dict[str, str]] | None:
-        """Where the first match begins, and what its named groups hold that took part in it."""
+        """(offset of the first match, texts of those named groups that took part in it); None without a match."""
         found = self._pattern.search(text)
         if found is None:
             return None

@@ -39,32 +39,32 @@ def step_json(step: Step) -> dict[str, Any]:
     return members | {"nan": nan, "extra": extra}
 
 
-def iter_json(reading: LogResults) -> Iterator[bytes]:
+def iter_json(results: LogResults) -> Iterator[bytes]:
     """Everything in a log as JSON, in pieces. What is unknown is null, nan and inf are strings."""
     sections: dict[str, Iterable[bytes]] = {
-        "nccl": _encode_array(_iter_tests(reading)),
-        "training": _encode_array(_iter_runs(reading)),
-        "failures": _array_of(map(_failure_json, reading.failures)),
+        "nccl": _encode_array(_iter_tests(results)),
+        "training": _encode_array(_iter_runs(results)),
+        "failures": _array_of(map(_failure_json, results.failures)),
         "restarts": _array_of(
             {"run": at, "last": back.last, "first": back.first}
-            for at, run in enumerate(reading.training)
+            for at, run in enumerate(results.training)
             for back in run.rewinds
         ),
-        "ended": [_encode(reading.ended or None)],
-        "scores": _array_of(reading.scores),
-        "stacks": _array_of(reading.stacks),
+        "ended": [_encode(results.ended or None)],
+        "scores": _array_of(results.scores),
+        "stacks": _array_of(results.stacks),
     }
-    if reading.unreadable:  # there is a key more only where something could not be read
-        sections["unreadable"] = [_encode({what: asdict(each) for what, each in reading.unreadable.items()})]
+    if results.unreadable:  # there is a key more only where something could not be read
+        sections["unreadable"] = [_encode({what: asdict(each) for what, each in results.unreadable.items()})]
     for at, (name, parts) in enumerate(sections.items()):
         yield (b",\n  " if at else b"{\n  ") + _encode(name) + b": "
         yield from parts
     yield b"\n}"
 
 
-def _iter_tests(reading: LogResults) -> Iterator[Iterable[bytes]]:
-    whole = [(reading.from_json, reading.from_json.rows)] if reading.from_json else []
-    grown = ((each.to_test(with_rows=False), each.rows) for each in reading.growing_tests)
+def _iter_tests(results: LogResults) -> Iterator[Iterable[bytes]]:
+    whole = [(results.from_json, results.from_json.rows)] if results.from_json else []
+    grown = ((each.to_test(with_rows=False), each.rows) for each in results.growing_tests)
     for test, rows in chain(whole, grown):
         members = nccl_test_json(test)
         before = {key: members[key] for key in ("program", "version", "ranks")}
@@ -75,8 +75,8 @@ def _iter_tests(reading: LogResults) -> Iterator[Iterable[bytes]]:
         )
 
 
-def _iter_runs(reading: LogResults) -> Iterator[Iterable[bytes]]:
-    for run in reading.training:
+def _iter_runs(results: LogResults) -> Iterator[Iterable[bytes]]:
+    for run in results.training:
         steps = _array_of(run.steps, _json_steps, indent="      ")
         yield chain([b"{" + _encode_members({"format": run.format}) + b', "steps": '], steps, [b"}"])
 
@@ -94,7 +94,7 @@ def _failure_json(failure: LogFailure) -> dict[str, Any]:
 
 
 class _FiniteStep(msgspec.Struct):
-    """A step as JSON whose numbers are all finite."""
+    """A step as it is written to JSON, for steps whose numbers are all finite."""
 
     step: int | None
     total: int | None
@@ -110,7 +110,7 @@ class _FiniteStep(msgspec.Struct):
 
 
 def _json_steps(steps: list[Step]) -> list[Any]:
-    """Yield training steps as JSON, faster than `step_json` for many steps."""
+    """The steps as JSON values; faster than `step_json` for many steps."""
     columns = list(zip(*steps, strict=True))
     every = sum(sum(filter(None, column)) for column in columns[2:8]) + sum(sum(each.values()) for each in columns[11])
     if not isfinite(every) or any(columns[10]):

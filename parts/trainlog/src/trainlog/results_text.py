@@ -33,9 +33,9 @@ class ResultsPrinter:
         self._rewinds: dict[int, int] = {}
         self._first = 0  # tests before it are over and printed
 
-    def more(self, reading: LogResults, *, ended: bool = False) -> None:
-        """Print what is new; a step whose number may still be corrected waits, unless `ended`."""
-        tests = reading.growing_tests
+    def more(self, results: LogResults, *, has_ended: bool = False) -> None:
+        """Print what is new; a step whose number may still be corrected waits, unless `has_ended`."""
+        tests = results.growing_tests
         for at in range(self._first, len(tests)):
             test, printed = tests[at], self._rows.get(at, 0)
             rows, over = len(test.rows), (test.finished or test.error) and at not in self._done
@@ -55,47 +55,47 @@ class ResultsPrinter:
                 self._print("\n".join(lines))
         while self._first < len(tests) - _MAX_OPEN_TESTS and self._first in self._done:
             self._first += 1
-        for at, run in enumerate(reading.training):
-            self._print_run(at, run, ended=ended)
+        for at, run in enumerate(results.training):
+            self._print_run(at, run, has_ended=has_ended)
 
-    def _print_run(self, at: int, run: RunReader, *, ended: bool) -> None:
-        if at == len(self._steps):
+    def _print_run(self, index: int, run: RunReader, *, has_ended: bool) -> None:
+        if index == len(self._steps):
             self._steps.append(0)
             self._print(f"training: {run.format}")
-        self._print_repeated_steps(at, run)
-        settled = len(run.steps) - (run.is_number_uncertain and not ended)
-        if self._steps[at] < settled:
-            for piece in run.steps.chunks(self._steps[at], settled):
+        self._print_repeated_steps(index, run)
+        settled = len(run.steps) - (run.is_number_uncertain and not has_ended)
+        if self._steps[index] < settled:
+            for piece in run.steps.chunks(self._steps[index], settled):
                 self._print("\n".join(_step_lines(piece)))
-        self._steps[at] = max(self._steps[at], settled)  # a step that was told may be open again
+        self._steps[index] = max(self._steps[index], settled)  # a step that was told may be open again
 
-    def _print_repeated_steps(self, at: int, run: RunReader) -> None:
+    def _print_repeated_steps(self, index: int, run: RunReader) -> None:
         """Print steps again that were repeated after a rollback."""
-        if len(run.rewinds) == self._rewinds.get(at, 0):
+        if len(run.rewinds) == self._rewinds.get(index, 0):
             return
-        news, self._rewinds[at] = run.rewinds[self._rewinds.get(at, 0) :], len(run.rewinds)
+        news, self._rewinds[index] = run.rewinds[self._rewinds.get(index, 0) :], len(run.rewinds)
         self._print(f"restarted: step {news[-1].first} after {news[-1].last}")
         places = (run.steps.index_of(back.first) for back in news)
-        self._steps[at] = min(self._steps[at], *(place for place in places if place is not None), len(run.steps))
+        self._steps[index] = min(self._steps[index], *(place for place in places if place is not None), len(run.steps))
 
-    def end(self, reading: LogResults) -> None:
-        if reading.from_json:
-            self._print_whole_test(reading.from_json)
-        for at, test in enumerate(reading.growing_tests):
+    def end(self, results: LogResults) -> None:
+        if results.from_json:
+            self._print_whole_test(results.from_json)
+        for at, test in enumerate(results.growing_tests):
             if at not in self._done:
                 if at not in self._rows:
                     self._print(_test_title(test.to_test(with_rows=False)))
                 self._print(_test_end(test.to_test(with_rows=False), len(test.rows)))
         lines = [
-            *map(_run_end, reading.training),
-            *map(_score_text, reading.scores),
-            *map(_stacks_text, reading.stacks),
+            *map(_run_end, results.training),
+            *map(_score_text, results.scores),
+            *map(_stacks_text, results.stacks),
         ]
-        lines += [*_failure_lines(reading), *([reading.ended] if reading.ended else ())]
-        lines += [f"{what}: {unread.summary}: {unread.text}" for what, unread in reading.unreadable.items()]
+        lines += [*_failure_lines(results), *([results.ended] if results.ended else ())]
+        lines += [f"{what}: {unread.summary}: {unread.text}" for what, unread in results.unreadable.items()]
         for each in lines:
             self._print(each)
-        if not reading.has_results:
+        if not results.has_results:
             self._print(
                 "Nothing was found: no table of nccl-tests, no steps of training, no scores, stacks or failures."
             )
@@ -107,10 +107,10 @@ class ResultsPrinter:
         )
 
 
-def _failure_lines(reading: LogResults) -> list[str]:
-    lines = [f"failure: {each}" for each in group_sentences(reading.failures)]
-    rest = max(0, len(lines) - MAX_PRINTED_FAILURES) + reading.more_failures
-    more = f"failure: {rest:,} more; --json has {'the first of them' if reading.more_failures else 'all'}"
+def _failure_lines(results: LogResults) -> list[str]:
+    lines = [f"failure: {each}" for each in group_sentences(results.failures)]
+    rest = max(0, len(lines) - MAX_PRINTED_FAILURES) + results.more_failures
+    more = f"failure: {rest:,} more; --json has {'the first of them' if results.more_failures else 'all'}"
     return [*lines[:MAX_PRINTED_FAILURES], *([more] if rest else ())]
 
 
@@ -180,7 +180,7 @@ def _step_text(step: Step) -> str:
 
 
 def _step_format(known_figures: tuple[bool, ...]) -> tuple[str, Callable[[Step], Any]]:
-    """The line format, and the function for its values, of steps with the same known figures."""
+    """(format of a line, function for its values) for steps that have the same known figures."""
     at = ("%s" if known_figures[0] else "-") + ("/%s" if known_figures[1] else "")
     form = "  ".join([at, *(form for form, known in zip(_FORMS, known_figures[_FIRST_FIGURE:], strict=True) if known)])
     places = [place for place, known in enumerate(known_figures) if known]

@@ -35,7 +35,7 @@ NCCL_LINE = lazy_pattern(b"|".join(NCCL_WORDS))  # what libnccl says of itself
 
 
 def _word_pattern(word: bytes, before: bytes = rb"\w") -> re.Pattern[bytes]:
-    r"""A pattern for a whole word that searches for its letters first: ten times faster than \b at the start."""
+    r"""A pattern for a whole word that first searches its letters: ten times as fast as one that begins with \b."""
     return lazy_pattern(word + rb"\b(?<!" + before + word + b")")
 
 

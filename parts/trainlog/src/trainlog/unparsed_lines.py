@@ -41,8 +41,8 @@ class UnparsedCounter:
         if line is not None:
             self._before = line - 1
 
-    def set_offset(self, start: int) -> None:
-        self._start = start
+    def set_offset(self, start_offset: int) -> None:
+        self._start = start_offset
 
     def end_block(self) -> None:
         self._before += self._block.count(b"\n")

@@ -24,11 +24,11 @@ _FIRST_WORD_BYTES, _UNSEARCHED_BYTES = 1 << 8, 1 << 10  # searched for a first w
 
 class LineFinder(Protocol):
     def find_lines(self, block: bytes) -> dict[int, int]:
-        """The offsets of the lines that may be relevant, unordered."""
+        """Offset -> end of each line that may be relevant, unordered."""
 
 
 class WordSearch:
-    """Finds lines that contain one of many words; a word contains no line end."""
+    """Finds the lines that contain one of many words; no word contains a line end."""
 
     def __init__(self, *words: bytes, fold: bool = False) -> None:
         """`fold`: ignore case; all words are then given in lower case."""
@@ -41,13 +41,13 @@ class WordSearch:
 
     @cached_property
     def _full_search(self) -> BytesAhoCorasick | None:
-        """Built on first use, and anew as a DFA, which takes milliseconds, once there is much to search."""
+        """The automaton for all words, built on first use; rebuilt as a faster one once there is much to search."""
         kind = Implementation.DFA if self._bytes > _BYTES_WORTH_DFA else Implementation.ContiguousNFA
         return BytesAhoCorasick(self._longer, MatchKind.LeftmostFirst, kind) if self._longer else None
 
     @cached_property
     def _stem_search(self) -> BytesAhoCorasick | None:
-        """A search for the words without their last letters, where that is faster."""
+        """An automaton for the words less their last letters, None where it would not be faster."""
         beginnings = Counter(word[:-1] for word in self._longer)
         stems = {word[:-1] if beginnings[word[:-1]] > 1 else word: None for word in self._longer}
         worth = len(stems) <= _MAX_FAST_WORDS < len(self._longer) and min(map(len, stems)) >= _FAST_WORD_BYTES
@@ -88,7 +88,7 @@ class WordSearch:
         return found[number][1] if len(found) > number else len(text)
 
     def find_spans(self, text: bytes, before: int, behind: int) -> list[tuple[int, int]]:
-        """The parts of a text that contain all words, each with some text around."""
+        """The parts of a text that together contain all words found, each with some text around."""
         assert self._full_search is not None
         spans: list[tuple[int, int]] = []
         at, text = 0, text.lower() if self._fold else text
@@ -104,35 +104,35 @@ class WordSearch:
             spans.append((begin, at + behind))
         return spans
 
-    def _search_window(self, found: dict[int, int], block: bytes, at: int, window: int) -> int:
-        """Search the window at that offset; returns up to where the lines are known, 0 if it holds no word."""
+    def _search_window(self, line_offsets: dict[int, int], block: bytes, offset: int, window: int) -> int:
+        """Search one window of a block; returns the offset up to which its lines are known, 0 if it has no word."""
         assert self._full_search is not None
         size, known = len(block), 0
-        piece = block[at : at + window + self._further]
+        piece = block[offset : offset + window + self._further]
         piece = piece.lower() if self._fold else piece
         if self._stem_search is not None and not self._may_hold_word(self._stem_search, piece):
             return known
         for _, start, _ in self._full_search.find_matches_as_indexes(piece):
-            if at + start >= known:
-                known = _add_line(found, block, at + start, size)
+            if offset + start >= known:
+                known = _add_line(line_offsets, block, offset + start, size)
         return known
 
-    def _may_hold_word(self, stem_search: BytesAhoCorasick, piece: bytes) -> bool:
-        """Whether a word, or so many stems that they are not looked at, are in the piece."""
+    def _may_hold_word(self, stem_search: BytesAhoCorasick, lines: bytes) -> bool:
+        """Whether these lines contain a word, or too many stems of words to look at each."""
         assert self._full_search is not None
-        stems = stem_search.find_matches_as_indexes(piece)
-        if len(stems) * _BYTES_WORTH_STEMS > len(piece):
+        stems = stem_search.find_matches_as_indexes(lines)
+        if len(stems) * _BYTES_WORTH_STEMS > len(lines):
             return True
-        ends = [piece[start : end + self._further] for _, start, end in stems]
+        ends = [lines[start : end + self._further] for _, start, end in stems]
         return bool(ends and self._full_search.find_matches_as_indexes(b"\n".join(ends)))
 
 
-def _add_line(found: dict[int, int], block: bytes, at: int, size: int) -> int:
-    """Add the line around that offset to `found`; returns its end."""
-    end = block.find(b"\n", at)
+def _add_line(line_offsets: dict[int, int], block: bytes, offset: int, size: int) -> int:
+    """Add the line around that offset to `line_offsets`; returns its end."""
+    end = block.find(b"\n", offset)
     if end < 0:
         end = size
-    found[block.rfind(b"\n", 0, at) + 1] = end
+    line_offsets[block.rfind(b"\n", 0, offset) + 1] = end
     return end
 
 
@@ -142,14 +142,14 @@ ANSI_CODE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b
 class LineBlocks:
     """Joins chunks and cuts them into whole lines; keeps the beginning of the last line."""
 
-    def __init__(self, longest: int, *, returns: bool = False) -> None:
-        self._longest = longest
+    def __init__(self, max_length: int, *, returns: bool = False) -> None:
+        self._longest = max_length
         self._returns = returns
         self._rest = b""
         self.raw = b""  # what `add` gave last, with the carriage returns that it had
 
     def feed(self, data: bytes) -> bytes:
-        """All complete lines with their line ends; with `returns` a carriage return ends a line too."""
+        """The complete lines so far, with their line ends; with `returns` a carriage return ends a line too."""
         cut = data.rfind(b"\n") + 1
         if self._returns:
             cut = max(cut, data.rfind(b"\r") + 1)
@@ -166,22 +166,22 @@ class LineBlocks:
         return rest
 
 
-def iter_spans_with(words: LineFinder, block: bytes, eager: Callable[[], bool]) -> Iterator[tuple[int, int]]:
+def iter_spans_with(line_finder: LineFinder, block: bytes, eager: Callable[[], bool]) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of the lines that contain one of the words, in order; of all lines while `eager()` is true."""
-    return iter_spans(words.find_lines(block), block, eager, 0, len(block))
+    return iter_spans(line_finder.find_lines(block), block, eager, 0, len(block))
 
 
 def iter_spans(
-    found: dict[int, int], block: bytes, eager: Callable[[], bool], at: int, size: int
+    line_offsets: dict[int, int], block: bytes, eager: Callable[[], bool], offset: int, size: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the lines found between two offsets, each with its end."""
-    for start in [*sorted(found), size]:
-        while at < min(start, size) and eager():
-            end = block.find(b"\n", at)
+    """Yield (offset, end) of the lines found from `offset` up to `size`."""
+    for start in [*sorted(line_offsets), size]:
+        while offset < min(start, size) and eager():
+            end = block.find(b"\n", offset)
             end = size if end < 0 else end
-            yield at, end
-            at = end + 1
-        if at <= start < size:
-            end = found[start]
+            yield offset, end
+            offset = end + 1
+        if offset <= start < size:
+            end = line_offsets[start]
             yield start, end
-            at = end + 1
+            offset = end + 1

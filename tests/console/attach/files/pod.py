@@ -40,15 +40,15 @@ class Pod:
 
     @asynccontextmanager
     async def start(
-        self, argv: Sequence[str], *, stdin: bytes | AsyncIterator[bytes] | None, doing: str
+        self, argv: Sequence[str], *, stdin: bytes | AsyncIterator[bytes] | None, action: str
     ) -> AsyncIterator[Command]:
-        self.commands.append(doing)
+        self.commands.append(action)
         process = await asyncio.create_subprocess_exec(
             *argv, cwd=self.folder, env={"PATH": self._path, "HOME": str(self.folder), "LC_ALL": "C"},
             stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
-        command = Command(self, process, doing)
+        command = Command(self, process, action)
         feeding = asyncio.create_task(command.feed(stdin)) if stdin is not None else None
         try:
             yield command

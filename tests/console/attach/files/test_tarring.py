@@ -32,7 +32,7 @@ async def pieces(data: bytes, size: int = 700) -> AsyncIterator[bytes]:
 
 async def unpacked(top: Path, data: bytes, *wanted: str, size: int = 1) -> TarUnpacker:
     unpacking = TarUnpacker(
-        top, {name: FileEntry(name, EntryKind.FILE, size) for name in wanted}, lambda *_: None, most=1 << 20
+        top, {name: FileEntry(name, EntryKind.FILE, size) for name in wanted}, lambda *_: None, limit=1 << 20
     )
     await unpacking.unpack(pieces(data))
     return unpacking

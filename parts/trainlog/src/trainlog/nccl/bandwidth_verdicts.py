@@ -32,7 +32,7 @@ GOOD, FAIR = 0.9, 0.7  # shares of the reference from which a row is good, or fa
 
 
 class RowRating(StrEnum):
-    """How a row compares with the reference curve."""
+    """How good a row is compared with the reference curve."""
 
     GOOD = "good"
     FAIR = "fair"
@@ -84,7 +84,7 @@ def health_scan_average(test: NcclTest) -> float | None:
 
 
 def is_all_reduce(test: NcclTest) -> bool:
-    """Whether the reference applies to this test: only to all-reduce."""
+    """Whether the test is an all-reduce, the only one that the reference applies to."""
     return (test.program or "all_reduce").startswith("all_reduce")
 
 
@@ -132,7 +132,7 @@ def _format_size(size: int) -> str:
 
 
 def judge_test(test: NcclTest, pass_line: float = PASS_LINE, accelerator: str = "") -> NcclVerdict:
-    """The verdict on a test: wrong values always fail it; without a fair reference it is just "measured"."""
+    """The verdict on a test: wrong values always fail it; "measured" is all if no reference applies."""
     if wrong := describe_wrong_values(test):
         return NcclVerdict(NcclResult.FAILED, wrong)
     if test.error or test.ok is False:

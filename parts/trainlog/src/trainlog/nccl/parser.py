@@ -123,10 +123,10 @@ class GrowingTest(Struct, eq=False):
 
 
 class ProcessParser:
-    """The lines of one process, or of several that cannot be distinguished."""
+    """Parses the lines of one process, or of several that cannot be told apart."""
 
     def __init__(self, tests: list[GrowingTest]) -> None:
-        """Parse the lines of one process; `tests`: the tests of the whole log, to which new ones are added."""
+        """`tests` are those of the whole log, to which new ones are added."""
         self._tests = tests
         self.open: list[GrowingTest] = []  # those that have begun here and not ended
         self._last: GrowingTest | None = None
@@ -143,7 +143,7 @@ class ProcessParser:
         return self._parse_table_line(text) or self.add_words(_parse_comment(text))
 
     def add_failure(self, text: str) -> GrowingTest:
-        """Record a failure: of the current test, else of the last one, else of one that printed nothing else."""
+        """Record a failure for the current test, else the last one, else a new one without rows; returns the test."""
         run = self.open[-1] if self.open else self._last or self._new_test()
         self.open = [each for each in self.open if each is not run]
         if run.error is None or ("'" in text and "'" not in run.error):
@@ -172,21 +172,21 @@ class ProcessParser:
         self.flush()
         return self._add_row(found)
 
-    def _add_row(self, found: NcclRow | PartialRow) -> GrowingTest | None:
+    def _add_row(self, row: NcclRow | PartialRow) -> GrowingTest | None:
         """Add a row to its test; a partial row waits for the rest, and does not begin a test."""
-        if isinstance(found, PartialRow):
-            self.torn = found
+        if isinstance(row, PartialRow):
+            self.torn = row
             return None
         self.torn = None
-        run = self._test_for_row(found)
-        run.rows.append(found)
-        run.wrong = run.wrong or any(half is not None and half.wrong for half in (found.out_of_place, found.in_place))
+        run = self._test_for_row(row)
+        run.rows.append(row)
+        run.wrong = run.wrong or any(half is not None and half.wrong for half in (row.out_of_place, row.in_place))
         self.rows += 1
         return run
 
     @property
     def only_running_test(self) -> GrowingTest | None:
-        """The test to which the next plain row certainly belongs; None if that is uncertain."""
+        """The only test to which the next plain row can belong; None if there are several."""
         only = self.open[0] if len(self.open) == 1 else None
         return only if only and self.torn is None and only.units == _CURRENT_UNITS else None
 
@@ -196,13 +196,13 @@ class ProcessParser:
         self.rows += len(rows)
 
     def flush(self) -> GrowingTest | None:
-        """Add the values of a partial row once it is clear that the rest will not come."""
+        """Add a partial row whose rest will not come to its test; returns the test."""
         torn, self.torn = self.torn, None
         row = row_without_in_place(torn, self.open[0].units if self.open else _CURRENT_UNITS) if torn else None
         return self._add_row(row) if row else None
 
     def _test_for_row(self, row: NcclRow) -> GrowingTest:
-        """The test that a row belongs to: sizes rise within a test, so it continues the one that it follows."""
+        """The test that a row belongs to: sizes rise within a test, so a larger one continues it."""
         alone = len(self.open) == 1
         for run in self.open:
             last = run.rows[-1].size if run.rows else -1
@@ -223,7 +223,7 @@ class ProcessParser:
             case "table":
                 return self._begin_table(ColumnUnits(word == "bytes", text.rstrip().endswith(_ERROR_COLUMNS)))
             case "bounds" | "average":
-                return self._parse_footer(what, word, failed=found[1] == "FAILED")
+                return self._parse_footer(what, word, has_failed=found[1] == "FAILED")
             case "ended":
                 return self._conclude_test(found[0])
             case "error" if run := self.open[0] if self.open else self._last:
@@ -233,13 +233,13 @@ class ProcessParser:
                 self._command = word
         return None
 
-    def _set_announced(self, what: str, value: str) -> GrowingTest:
-        """Record a header value; a second one of the same kind begins another test."""
-        run = next((each for each in self.open if not each.headed and what not in each.said and not each.rows), None)
+    def _set_announced(self, label: str, value: str) -> GrowingTest:
+        """Set what a header line announces; a value already set begins another test. Returns the test."""
+        run = next((each for each in self.open if not each.headed and label not in each.said and not each.rows), None)
         if run is None and (len(self.open) >= _MAX_OPEN_TESTS or any(each.headed or each.rows for each in self.open)):
             self._abort_test()
         run = run or self._new_test()
-        run.said[what] = value
+        run.said[label] = value
         return run
 
     def _abort_test(self) -> None:
@@ -263,22 +263,22 @@ class ProcessParser:
         run.headed, run.units = True, units
         return run
 
-    def _parse_footer(self, what: str, value: str, *, failed: bool) -> GrowingTest:
+    def _parse_footer(self, label: str, value: str, *, has_failed: bool) -> GrowingTest:
         self.flush()
-        run = self._test_for_footer(lambda each: (each.bounds is None) is (what == "bounds"))
-        run.failed = run.failed or failed
-        if what == "bounds":
+        run = self._test_for_footer(lambda each: (each.bounds is None) is (label == "bounds"))
+        run.failed = run.failed or has_failed
+        if label == "bounds":
             run.bounds = int(value)
             return run
         run.average = parse_number(value)
         return self._finish_test(run)
 
-    def _test_for_footer(self, fits: Callable[[GrowingTest], bool]) -> GrowingTest:
-        """The open test that a footer belongs to: the only one, else the first with rows that `fits`, or the first."""
+    def _test_for_footer(self, is_fitting: Callable[[GrowingTest], bool]) -> GrowingTest:
+        """The open test that a footer ends: the only one, else the first that is fitting, or the first."""
         if len(self.open) == 1:
             return self.open[0]
         printed = [each for each in self.open if each.rows] or self.open
-        return next((each for each in printed if fits(each)), None) or (printed or [self._new_test()])[0]
+        return next((each for each in printed if is_fitting(each)), None) or (printed or [self._new_test()])[0]
 
     def _finish_test(self, run: GrowingTest) -> GrowingTest:
         run.finished = True
@@ -310,9 +310,9 @@ _WIDTH = 12  # words of a whole row
 _ROW_LIKE = lazy_pattern(r"\s*\d+\s+\d+\s+[a-z]\w{2,}(?:\s+\S+){0,3}(?:\s+[\d.+-]\S*){4,}\s*$")  # with a type
 
 
-def _is_row(text: str, *, torn: bool) -> bool:
+def _is_row(text: str, *, is_torn: bool) -> bool:
     """Whether the line looks like a row; right after a partial row only if it looks complete."""
-    if not torn:
+    if not is_torn:
         return _ROW_LIKE.match(text) is not None
     words = text.split()
     return len(words) >= _WIDTH and words[0].isdigit() and words[1].isdigit() and "NCCL" not in text and ":" not in text
@@ -342,7 +342,7 @@ class NcclParser:
 
     @staticmethod
     def may_be_relevant(text: str) -> bool:
-        """Whether lines may say anything of a test, without any before them."""
+        """Whether these lines may be about a test, even without any line before them."""
         return TABLE_SEARCH.occurs_in(text.encode())
 
     def feed(self, data: bytes, line: int | None = None) -> list[NcclTest]:
@@ -373,30 +373,30 @@ class NcclParser:
         found = dict.fromkeys(run for run in changed if run)
         return [run.to_test() for run in sorted(found, key=lambda run: run.place)]
 
-    def _parse_rows(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
-        """Parse consecutive rows at `at` that, without labels, belong to one test; returns their end, else 0."""
+    def _parse_rows(self, block: bytes, offset: int, changed_tests: dict[GrowingTest, None]) -> int:
+        """Parse rows at `offset` that belong to one test although unlabelled; returns the end of them, else 0."""
         stream = self._streams.get("") if len(self._streams) == 1 else None
         run = stream.only_running_test if stream and not self._look else None
         if stream is None or run is None:
             return 0
-        end, rows = parse_rows_at(block, at)
+        end, rows = parse_rows_at(block, offset)
         self._patience = 1 if rows else min(2 * self._patience, _MAX_ROWS_BETWEEN_TRIES)
         if rows is None:
             return 0
         stream.add_rows(run, rows)
         self._puzzle.add_parsed()
-        changed[run] = None
+        changed_tests[run] = None
         return end
 
-    def _parse_row_window(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
+    def _parse_row_window(self, block: bytes, offset: int, changed_tests: dict[GrowingTest, None]) -> int:
         """Parse lines until a table begins, ends or continues with rows; returns the number of bytes."""
         busy, rows = self._busy, 0
         for start, end in iter_spans_with(ROW_SEARCH if busy else TABLE_SEARCH, block, lambda: self._look > 0):
             if not busy and not self._look and block.find(b"%|", start, end) >= 0:
                 continue  # a progress bar, drawn in signs of comments
-            self._puzzle.set_offset(at + start)
+            self._puzzle.set_offset(offset + start)
             if run := self._parse_line(block[start : min(end, start + MAX_LINE_BYTES)]):
-                changed[run] = None
+                changed_tests[run] = None
                 rows += 1
                 self._busy = any(stream.open for stream in self._streams.values())
             if self._busy is not busy or (busy and rows == self._patience):
@@ -404,12 +404,12 @@ class NcclParser:
                 return end + 1
         return len(block)
 
-    def _parse_comments(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
-        """Parse the consecutive comment lines (starting with `#`) at `at`; returns their end."""
+    def _parse_comments(self, block: bytes, offset: int, changed_tests: dict[GrowingTest, None]) -> int:
+        """Parse the consecutive comment lines (starting with `#`) at `offset`; returns their end."""
         is_changed, size = False, len(block)
-        while at < size and block[at] == _COMMENT_MARK:
-            start, end = at, block.index(b"\n", at)
-            raw, at = block[at:end][:MAX_LINE_BYTES], end + 1
+        while offset < size and block[offset] == _COMMENT_MARK:
+            start, end = offset, block.index(b"\n", offset)
+            raw, offset = block[offset:end][:MAX_LINE_BYTES], end + 1
             words = self._comments.get(raw, _UNKNOWN_COMMENT) if not self._look else _UNKNOWN_COMMENT
             if words is None:
                 continue
@@ -421,16 +421,16 @@ class NcclParser:
                 if len(self._comments) < _MAX_COMMENTS and _is_cacheable(text := raw.decode("utf-8", "replace")):
                     self._comments[raw] = _parse_comment(text.rstrip("\r"))
             if run:
-                changed[run] = None
+                changed_tests[run] = None
                 is_changed = True
         if is_changed:
             self._busy = any(stream.open for stream in self._streams.values())
             self._reach = _MIN_SEARCH_BYTES
-        return at
+        return offset
 
-    def _parse_line(self, raw: bytes) -> GrowingTest | None:
+    def _parse_line(self, line: bytes) -> GrowingTest | None:
         self._look -= self._look > 0
-        label, text = split_label(raw.decode("utf-8", "replace").rstrip("\r"))
+        label, text = split_label(line.decode("utf-8", "replace").rstrip("\r"))
         if not text.strip():
             return None
         known = self._streams.get(label)
@@ -441,7 +441,7 @@ class NcclParser:
         was = stream.torn
         rows = stream.rows
         run = stream.parse_line(text, failure)
-        if stream.rows == rows and text[0] != "#" and stream.open and _is_row(text, torn=stream.torn is not None):
+        if stream.rows == rows and text[0] != "#" and stream.open and _is_row(text, is_torn=stream.torn is not None):
             self._puzzle.add_unparsed(text)
             stream.open[0].unread = True
         elif stream.rows > rows:

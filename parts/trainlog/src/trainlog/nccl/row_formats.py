@@ -82,7 +82,7 @@ def parse_row(text: str, units: ColumnUnits) -> NcclRow | PartialRow | None:
     )
 
 
-def complete_row(torn: PartialRow, text: str, units: ColumnUnits) -> NcclRow | PartialRow | None:
+def complete_row(partial_row: PartialRow, text: str, units: ColumnUnits) -> NcclRow | PartialRow | None:
     """The partial row with the values of this line added; None if the line has no values."""
     tokens = _drop_timestamp(text.split())
     tail: list[str] = []
@@ -92,15 +92,15 @@ def complete_row(torn: PartialRow, text: str, units: ColumnUnits) -> NcclRow | P
         tail, _ = _collect_values(text.split())
     if not any("." in value for value in tail):
         return None
-    values = [*torn.values, *tail]
-    if len(values) == 4 and not torn.values:
-        return replace(torn, values=tuple(values))
-    return _fill_row(torn.row, values, units) if len(values) in _COLUMNS_BY_VALUES and len(values) > 4 else None
+    values = [*partial_row.values, *tail]
+    if len(values) == 4 and not partial_row.values:
+        return replace(partial_row, values=tuple(values))
+    return _fill_row(partial_row.row, values, units) if len(values) in _COLUMNS_BY_VALUES and len(values) > 4 else None
 
 
-def row_without_in_place(torn: PartialRow, units: ColumnUnits) -> NcclRow | None:
-    """The partial row as a row with the out-of-place half only, for a row whose rest never came."""
-    return _fill_row(torn.row, list(torn.values), units) if len(torn.values) == 4 else None
+def row_without_in_place(partial_row: PartialRow, units: ColumnUnits) -> NcclRow | None:
+    """The row of a partial one whose rest never came: with the out-of-place half only."""
+    return _fill_row(partial_row.row, list(partial_row.values), units) if len(partial_row.values) == 4 else None
 
 
 def _first_value_index(tokens: list[str]) -> int | None:
@@ -117,7 +117,7 @@ def _drop_timestamp(tokens: list[str]) -> list[str]:
 
 
 def _collect_values(tokens: list[str]) -> tuple[list[str], bool]:
-    """The values up to the first token that is none, and whether there was such a token."""
+    """(values up to the first token that is none, whether there is such a token)."""
     values: list[str] = []
     for token in _drop_timestamp(tokens):
         if _is_plain_number(token) or _TABLE_VALUE.fullmatch(token):
@@ -129,7 +129,7 @@ def _collect_values(tokens: list[str]) -> tuple[list[str], bool]:
 
 
 def _parse_root(values: list[str]) -> tuple[int | None, list[str]]:
-    """Split the root rank off the values: their number is odd with one, but three are half a reprinted row."""
+    """(root rank, other values): an odd number of values has one, but three are half a reprinted row."""
     if not values or not values[0].removeprefix("-").isdecimal():
         return None, values
     if values[0] == "-1" or (len(values) % 2 and len(values) != 3):

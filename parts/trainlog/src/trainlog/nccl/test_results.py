@@ -48,7 +48,7 @@ class NcclRow(msgspec.Struct, frozen=True):
 
 
 class NcclTest(Struct, frozen=True):
-    """One run of a test program, as far as it has printed."""
+    """One run of a test program, as far as its output goes."""
 
     program: str | None = None
     version: str | None = None
@@ -71,12 +71,12 @@ _BUSBW, _BUSBW_IN = 2, 5  # places of the bus bandwidths among the figures
 
 
 class PackedRows:
-    """Immutable rows stored as columns; all have both halves and all figures."""
+    """Immutable table rows stored by column; each has both halves and all figures."""
 
     __slots__ = ("_counts", "_figures", "_size", "_words")
 
     def __init__(self, size: int, counts: array[int], figures: array[float], words: Sequence[tuple[Any, ...]]) -> None:
-        """Rows as columns: `counts` bytes and elements, `figures` time, algbw and busbw of both halves.
+        """Rows by column: `counts` bytes and elements, `figures` time, algbw and busbw of both halves.
 
         `words`: type, operation, root, wrong elements of both halves; equal values of a column are stored once.
         """
@@ -107,11 +107,11 @@ class PackedRows:
     def wrong(self) -> bool:
         return any(self._words[3]) or any(self._words[4])
 
-    def _figure_column(self, at: int) -> array[float]:
-        return self._figures[at * self._size : (at + 1) * self._size]
+    def _figure_column(self, column: int) -> array[float]:
+        return self._figures[column * self._size : (column + 1) * self._size]
 
-    def _word_column(self, at: int) -> Iterable[Any]:
-        values = self._words[at]
+    def _word_column(self, column: int) -> Iterable[Any]:
+        values = self._words[column]
         return repeat(values[0], self._size) if len(values) == 1 else values
 
 
@@ -135,35 +135,35 @@ class Rows(Sequence[NcclRow]):
         return chain.from_iterable(self.chunks(0))
 
     @overload
-    def __getitem__(self, at: int) -> NcclRow: ...
+    def __getitem__(self, index: int) -> NcclRow: ...
     @overload
-    def __getitem__(self, at: slice) -> list[NcclRow]: ...
-    def __getitem__(self, at: int | slice) -> NcclRow | list[NcclRow]:
-        if isinstance(at, slice):
-            return list(self)[at]
-        at += len(self) if at < 0 else 0
-        for piece in self.chunks(at) if at >= 0 else ():
+    def __getitem__(self, index: slice) -> list[NcclRow]: ...
+    def __getitem__(self, index: int | slice) -> NcclRow | list[NcclRow]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        index += len(self) if index < 0 else 0
+        for piece in self.chunks(index) if index >= 0 else ():
             return next(iter(piece))
-        raise IndexError(at)
+        raise IndexError(index)
 
-    def chunks(self, start: int) -> Iterator[PackedRows | list[NcclRow]]:
+    def chunks(self, first_row: int) -> Iterator[PackedRows | list[NcclRow]]:
         """Yield the rows from that index on in chunks, packed where they are stored packed."""
-        for at in range(bisect_right(self._starts, start) - 1, len(self._starts)):
+        for at in range(bisect_right(self._starts, first_row) - 1, len(self._starts)):
             piece = self._chunks[at] if at < len(self._chunks) else self._tail
             begin = self._starts[at]
-            if begin < start:
-                piece = list(piece)[start - begin :]
+            if begin < first_row:
+                piece = list(piece)[first_row - begin :]
             if piece:
                 yield piece
 
     def append(self, row: NcclRow) -> None:
         self._tail.append(row)
 
-    def extend(self, more: PackedRows) -> None:
+    def extend(self, added_rows: PackedRows) -> None:
         if self._tail:
             self._append_chunk(self._tail)
             self._tail = []
-        self._append_chunk(more)
+        self._append_chunk(added_rows)
 
     def _append_chunk(self, chunk: PackedRows | list[NcclRow]) -> None:
         self._chunks.append(chunk)
@@ -194,36 +194,36 @@ _WORD_COLUMNS = (2, 3, 4, *_WRONG_COLUMNS)
 _NUMBER_BYTES = b"0123456789. \t\n"  # what numbers and the blanks between them consist of
 
 
-def parse_rows_at(block: bytes, at: int) -> tuple[int, PackedRows | None]:
-    """Parse consecutive plain rows at `at`: (end, rows); None for the rows if there are none."""
-    if _ROW_START.match(block, at) is None:
-        return at, None
-    found = _BEFORE_OTHER_LINE.search(block, at, at + _BYTES_AT_ONCE)
-    end = found.end() if found else block.rfind(b"\n", at, at + _BYTES_AT_ONCE) + 1
-    columns = _split_columns(block[at:end])
+def parse_rows_at(block: bytes, offset: int) -> tuple[int, PackedRows | None]:
+    """Parse consecutive plain rows at `offset`: (end, rows); None for the rows if there are none."""
+    if _ROW_START.match(block, offset) is None:
+        return offset, None
+    found = _BEFORE_OTHER_LINE.search(block, offset, offset + _BYTES_AT_ONCE)
+    end = found.end() if found else block.rfind(b"\n", offset, offset + _BYTES_AT_ONCE) + 1
+    columns = _split_columns(block[offset:end])
     rows = _pack_rows(columns) if columns else None
     if rows is None:
-        end, columns = _match_rows(block, at)
+        end, columns = _match_rows(block, offset)
         rows = _pack_rows(columns) if columns else None
-    return (end, rows) if rows else (at, None)
+    return (end, rows) if rows else (offset, None)
 
 
-def _split_columns(piece: bytes) -> Sequence[Sequence[bytes]] | None:
+def _split_columns(lines: bytes) -> Sequence[Sequence[bytes]] | None:
     """The columns of a block that contains only rows; None if it contains anything else."""
-    words = piece.replace(b"\n", b" |\n").split()
+    words = lines.replace(b"\n", b" |\n").split()
     size = len(words) // _COLUMNS_PER_ROW
     columns = [words[at::_COLUMNS_PER_ROW] for at in range(_COLUMNS_PER_ROW)]
     if len(words) != size * _COLUMNS_PER_ROW or columns[-1].count(_ROW_END) != size:
         return None
     letters = b"".join(chain.from_iterable(columns[at] for at in _WORD_COLUMNS)).translate(None, _NUMBER_BYTES)
-    if len(piece.translate(None, _NUMBER_BYTES)) != len(letters) + piece.count(b"\r\n"):
+    if len(lines.translate(None, _NUMBER_BYTES)) != len(letters) + lines.count(b"\r\n"):
         return None  # some stand in a number
     return columns
 
 
-def _match_rows(block: bytes, at: int) -> tuple[int, Sequence[Sequence[bytes]]]:
-    """The columns of consecutive rows at `at`, matched one by one, and their end."""
-    rows, end = [], at
+def _match_rows(block: bytes, offset: int) -> tuple[int, Sequence[Sequence[bytes]]]:
+    """(end, columns) of consecutive rows at `offset`, matched one by one."""
+    rows, end = [], offset
     while found := _ROW_PATTERN.match(block, end):
         rows.append(found.groups())
         end = found.end()
@@ -243,10 +243,10 @@ def _pack_rows(columns: Sequence[Sequence[bytes]]) -> PackedRows | None:
     return PackedRows(len(worded[0]), counts, figures, words) if isfinite(sum(figures)) else None
 
 
-def _parse_int(word: bytes) -> int:
-    if not word.removeprefix(b"-").isdigit():
-        raise ValueError(word)
-    return int(word)
+def _parse_int(content: bytes) -> int:
+    if not content.removeprefix(b"-").isdigit():
+        raise ValueError(content)
+    return int(content)
 
 
 _COLUMN_TYPES: tuple[Callable[[bytes], object], ...] = (

@@ -45,7 +45,7 @@ _ZERO_TEXT, _NEGATIVE_TEXT = "0", "-7.25"
 
 
 class _NumberNotation(NamedTuple):
-    """A notation of numbers: integer, decimal or exponent."""
+    """How a number is written: as an integer, a decimal, or with an exponent."""
 
     pattern: str
     tries: tuple[str, ...]
@@ -88,7 +88,7 @@ class NumberSlot(Struct, frozen=True):
 
 
 class LineLayout(Struct, eq=False):
-    """The form of similar lines, and the field that each of their numbers belongs to."""
+    """The common form of similar lines: its fixed texts, and the field of each number."""
 
     format: str
     label: str  # who prints them
@@ -98,10 +98,10 @@ class LineLayout(Struct, eq=False):
     draws_bar: bool
     differ: bool = False  # whether a line means something else where two of its numbers are equal
 
-    def match_all(self, piece: bytes) -> list[tuple[bytes, ...]]:
-        """The numbers of each line if all lines are like that."""
-        rows = self.pattern.findall(piece) if self.pattern.match(piece) else []
-        whole = len(rows) == piece.count(b"\n") and piece.endswith(b"\n")
+    def match_all(self, lines: bytes) -> list[tuple[bytes, ...]]:
+        """The numbers of each line, if all whole lines of `lines` have this form; else empty."""
+        rows = self.pattern.findall(lines) if self.pattern.match(lines) else []
+        whole = len(rows) == lines.count(b"\n") and lines.endswith(b"\n")
         return rows if whole and not (self.differ and any(len({*row}) < len(row) for row in rows)) else []
 
     def check_line(self, line: str, parsed: tuple[StepReport, str] | None) -> bool:
@@ -135,7 +135,7 @@ class LineLayout(Struct, eq=False):
         return pack_columns({name: found.get(name) or [value] * len(rows) for name, value in self.like.items()})
 
     def can_be_learned(self) -> bool:
-        """Whether some line may have this layout: one from a file may have any slots and figures."""
+        """Whether a line can have this layout; one that was read from a file may have any slots and figures."""
         numbers = [slot.pattern.encode() for slot in self.slots]
         counts = {slot.pattern for slot in self.slots if slot.rule in {"whole", "total"}}
         if numbers != _STORED_NUMBER.findall(self.pattern.pattern) or not counts <= _WHOLE_PATTERNS:
@@ -146,15 +146,15 @@ class LineLayout(Struct, eq=False):
             return False
 
 
-def compile_stored_pattern(stored: object) -> re.Pattern[bytes]:
+def compile_stored_pattern(pattern: object) -> re.Pattern[bytes]:
     """The pattern of a layout in a file; ValueError for one that no line has, as it may match without end."""
-    if not isinstance(stored, bytes) or len(stored) > _MAX_PATTERN or not _STORED_LINE.fullmatch(stored):
+    if not isinstance(pattern, bytes) or len(pattern) > _MAX_PATTERN or not _STORED_LINE.fullmatch(pattern):
         raise ValueError("a pattern that no line has")
-    if len(_SLOT_JOINT.findall(stored)) > _MAX_JOINTS or not _number_patterns().issuperset(
-        _STORED_NUMBER.findall(stored)
+    if len(_SLOT_JOINT.findall(pattern)) > _MAX_JOINTS or not _number_patterns().issuperset(
+        _STORED_NUMBER.findall(pattern)
     ):
         raise ValueError("numbers that no line has")
-    return re.compile(stored, re.MULTILINE)
+    return re.compile(pattern, re.MULTILINE)
 
 
 @cache
@@ -165,11 +165,11 @@ def _number_patterns() -> set[bytes]:
 
 
 def find_similar(
-    layouts: Sequence[LineLayout], piece: bytes, starts: Iterable[int]
+    layouts: Sequence[LineLayout], piece: bytes, start_indexes: Iterable[int]
 ) -> dict[int, tuple[LineLayout, PackedSteps, int]]:
-    """By the start of each line with one of these layouts: the layout, all its steps, and the line's own index."""
+    """By start of each line that has one of these layouts: the layout, its steps, and the line's index there."""
     rows: dict[LineLayout, dict[int, tuple[bytes, ...]]] = {}
-    for start in starts:
+    for start in start_indexes:
         for layout in layouts:
             row = found.groups() if (found := layout.pattern.match(piece, start)) else ()
             if row and not (layout.differ and len({*row}) < len(row)):
@@ -199,9 +199,9 @@ def _to_floats(column: Sequence[bytes]) -> list[float]:
         return [parse_number(each.decode()) or 0.0 for each in column]
 
 
-def learn_layout(text: str, read: ParseLine) -> LineLayout | None:
-    """The layout of a line as `read` parses it; None if its numbers may change the line's meaning."""
-    parsed = read(text)
+def learn_layout(text: str, parse_line: ParseLine) -> LineLayout | None:
+    """The layout of a line as `parse_line` parses it; None if its numbers may change the line's meaning."""
+    parsed = parse_line(text)
     bars = [bar.span() for bar in re.finditer(_DRAWN_BAR, text)]
     places = [each for each in _NUMBER.finditer(text) if not any(at <= each.start() < end for at, end in bars)]
     if parsed is None or len(text) > _MAX_LINE or len(places) > _MAX_NUMBERS or "\ufffd" in text:
@@ -210,7 +210,7 @@ def learn_layout(text: str, read: ParseLine) -> LineLayout | None:
         return None
     if sum(text[one.end() : other.start()] in _NUMBER_JOINTS for one, other in pairwise(places)) > _MAX_JOINTS:
         return None
-    trial = _LayoutTrial(text, read, parsed)
+    trial = _LayoutTrial(text, parse_line, parsed)
     pattern, same, at, slots = "", "", 0, []
     for place in places:
         slot = trial.find_slot(*place.span())
@@ -228,22 +228,22 @@ def learn_layout(text: str, read: ParseLine) -> LineLayout | None:
     line = re.compile(b"^" + pattern.encode(), re.MULTILINE)
     made = LineLayout(parsed[0].format, parsed[1], line, tuple(slots), like, bool(bars))
     alike = f"{same}{text[at:]}\n"
-    made.differ = bool(line.match(alike.encode())) and not made.check_line(alike, read(alike[:-1]))
+    made.differ = bool(line.match(alike.encode())) and not made.check_line(alike, parse_line(alike[:-1]))
     return made if made.check_line(f"{text}\n", parsed) else None
 
 
 class _LayoutTrial:
-    """Parses a line repeatedly with other text at one position, to find out which field each number sets."""
+    """Finds the field of each number in a line by parsing the line with other text in its place."""
 
-    def __init__(self, text: str, read: ParseLine, parsed: tuple[StepReport, str]) -> None:
+    def __init__(self, text: str, parse_line: ParseLine, parsed: tuple[StepReport, str]) -> None:
         self._text = text
-        self._read = read
+        self._read = parse_line
         self._parsed = parsed
         self.values = _step_values(parsed[0].step)
         self._pads_freely = all(self._changes_of(_PADDING.sub(width, text)) == {} for width in _PADDING_WIDTHS)
 
     def find_slot(self, start: int, end: int) -> NumberSlot | None:
-        """The field of the number at that position; None if it must be the same in all lines."""
+        """The field that the number at a position sets; None if the number must be alike in all lines."""
         name, rules, kinds = "", [*_FIELD_RULES], []
         for kind in _NUMBER_KINDS if "," in self._text[start:end] else _USUAL_KINDS:
             tried = [(float(each.replace(",", "")), self._changed_figures(start, end, each)) for each in kind.tries]
@@ -276,7 +276,7 @@ class _LayoutTrial:
         return NumberSlot(name, rule or rules[0], rule is None, _number_pattern(kinds, signed=signed))
 
     def _free_slot(self, start: int, end: int, kinds: Sequence[_NumberNotation]) -> NumberSlot | None:
-        """The slot of a number that no field depends on; None if one does where it is 0, as a count of nan."""
+        """A slot for a number that sets no field; None if a field changes where it is 0, as with a count of nan."""
         if self._parsed[0].step.nan and self._changed_figures(start, end, _ZERO_TEXT) != {}:
             return None
         return NumberSlot("", "", False, _number_pattern(kinds, signed=self._text[start] == "-"))
@@ -298,7 +298,7 @@ class _LayoutTrial:
         return found + re.escape(self._text[at:end])
 
     def _changed_figures(self, start: int, end: int, other: str) -> dict[str, object] | None:
-        """The figures that change if `other` stands at that position; None if the line then has another meaning."""
+        """The figures that change if `other` stands at a position; None if the line then has another meaning."""
         return self._changes_of(self._text[:start] + other + self._text[end:])
 
     def _changes_of(self, text: str) -> dict[str, object] | None:
@@ -320,7 +320,7 @@ class _LayoutTrial:
 
 
 def _step_values(step: Step) -> dict[str, object]:
-    """All figures of a step by field; extra figures have a blank before their names."""
+    """The figures of a step by field name; names of extra figures begin with a blank."""
     fields: dict[str, object] = dict(zip(Step._fields[:-1], step, strict=False))
     return fields | {f" {name}": value for name, value in step.extra.items()}
 

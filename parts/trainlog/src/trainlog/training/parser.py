@@ -87,15 +87,15 @@ class TrainingParser:
 
     def __init__(
         self,
-        own: tuple[OwnFormat, ...] = (),
+        formats: tuple[OwnFormat, ...] = (),
         make_run: Callable[[str], RunReader] = RunReader,
         is_short: bool = False,
         layouts: list[LineLayout] | None = None,
     ) -> None:
-        """`layouts`: line layouts learned from earlier logs; `is_short`: the log is too short to learn new ones."""
+        """`layouts` were learned from earlier logs; `is_short`: the log is too short to learn new ones."""
         self._blocks = LineBlocks(MAX_LINE_BYTES, returns=True)
         self._is_short, self._reach = is_short, _MIN_PIECE_BYTES
-        self._own, self._make_run = own, make_run
+        self._own, self._make_run = formats, make_run
         self._lines = StepLineFinder(STEP_SEARCH, self._own) if self._own else STEP_SEARCH
         self._runs: list[RunReader] = []
         self._open: dict[str, RunReader] = {}
@@ -126,7 +126,7 @@ class TrainingParser:
 
     @property
     def unreadable(self) -> UnparsedLines | None:
-        """Lines that look like steps, or without any step at least name losses, and could not be parsed; None: none."""
+        """Lines that look like steps (without any step: that name losses) but could not be parsed; None if none."""
         unparsed = self._puzzle.told
         return unparsed if unparsed is None or self._sure or unparsed.lines >= _MIN_LOSS_LINES else None
 
@@ -155,7 +155,7 @@ class TrainingParser:
         return self._take_changed()
 
     def _parse_piece(self, piece: bytes, offset: int) -> None:
-        """Parse some lines: together those that are like earlier ones, the others each by itself."""
+        """Parse whole lines: those of known layouts together, the others one by one."""
         is_open = self._timed is not None or self.has_open_report()
         layouts = [] if is_open else self._layouts
         rows = layouts[0].match_all(piece) if layouts and not self._follows_bars(layouts[0]) else []
@@ -195,14 +195,14 @@ class TrainingParser:
         self._parse_lines(piece, {}, at, len(piece), offset)
 
     def _parse_lines(self, piece: bytes, found: dict[int, int], at: int, stop: int, offset: int) -> bool:
-        """Parse these lines, and all from `at` to `stop` while a report is open; returns whether one still is."""
+        """Parse the lines at these offsets, and all up to `stop` while a report is open; whether one still is."""
         for start, end in iter_spans(found, piece, self.has_open_report, at, stop):
             self._puzzle.set_offset(offset + start)
             self._parse_raw_line(piece[start : min(end, start + MAX_LINE_BYTES)])
         return self._timed is not None or self.has_open_report()
 
     def _follows_bars(self, layout: LineLayout) -> bool:
-        """Whether every bar of these lines counts, as in a run whose steps are numbered by bars."""
+        """Whether each bar in lines of this layout counts, since the run's steps are numbered by bars."""
         return layout.draws_bar and ("dict" in self._open or self._planned is not None)
 
     def _add_similar(self, layout: LineLayout, steps: PackedSteps, at: int, stop: int, last: bytes) -> None:
@@ -262,11 +262,11 @@ class TrainingParser:
         """Whether a report of several lines is incomplete."""
         return bool(self._parts or self._metrics or self._block or self._wrapped)
 
-    def _parse_raw_line(self, raw: bytes) -> None:
-        self._parse_text(strip_terminal_codes(raw), raw)
+    def _parse_raw_line(self, raw_line: bytes) -> None:
+        self._parse_text(strip_terminal_codes(raw_line), raw_line)
 
-    def _parse_text(self, text: str, raw: bytes | None) -> None:
-        """Parse a line; `raw`: its bytes, if similar lines may follow that can be parsed together."""
+    def _parse_text(self, text: str, raw_line: bytes | None) -> None:
+        """Parse a line; `raw_line`: its bytes, if similar lines may follow that can be parsed together."""
         if self._own and (own := parse_in_configured_formats(self._own, text)):
             self._add_report(own, self._reporter_of(text, own.at))
             return
@@ -278,18 +278,18 @@ class TrainingParser:
                 if timed is not None and close_in_time(each.step, timed):
                     each.format, each.step = "megatron-bridge", merge_reports(each.step, timed)
                 self._add_report(each, self._reporter_of(text, each.at))
-            self._find_layout(raw, parse_megatron)
+            self._find_layout(raw_line, parse_megatron)
             return
         if "%|" in text:
             self._take_progress_bar(text)
         if any(map(text.__contains__, _REPORT_WORDS)):
-            self._parse_report(text, raw)
+            self._parse_report(text, raw_line)
         elif "%|" in text and "=" in text:
-            self._parse_single_line(text, raw)
+            self._parse_single_line(text, raw_line)
 
-    def _parse_report(self, text: str, raw: bytes | None) -> None:
+    def _parse_report(self, text: str, raw_line: bytes | None) -> None:
         if (start := dicts.find_dictionary_start(text)) is not None:
-            self._open_dictionary(text, start, raw)
+            self._open_dictionary(text, start, raw_line)
         elif dicts.ends_run(text):
             run = next((self._open[family] for family in ("dict", "ms-swift") if family in self._open), None)
             if run is not None:
@@ -303,7 +303,7 @@ class TrainingParser:
             self._begin_report(text)
             self._block = block
         else:
-            self._parse_single_line(text, raw)
+            self._parse_single_line(text, raw_line)
 
     def _parse_single_line(self, text: str, raw: bytes | None) -> None:
         known_to = None
@@ -325,8 +325,8 @@ class TrainingParser:
         elif not self._runs and "loss" in text.lower() and _LOSS.search(text):
             self._puzzle.add_unparsed(text)
 
-    def _reporter_of(self, text: str, at: int) -> str:
-        return self._rank or reporter_label(text, at)
+    def _reporter_of(self, text: str, offset: int) -> str:
+        return self._rank or reporter_label(text, offset)
 
     def _iter_reports(self, text: str) -> Iterator[StepReport]:
         """Yield the steps that a line contains by itself."""
@@ -358,7 +358,7 @@ class TrainingParser:
         return f"{self._rank}|{label}" if self._rank else label, bare
 
     def _begin_report(self, line: str) -> str:
-        """The first line of a report, without labels."""
+        """Begin a report of several lines; returns its first line without labels."""
         self._close_open_report()
         (self._reporter, text), self._others = self._split_reporter(line), 0
         return text
@@ -412,7 +412,7 @@ class TrainingParser:
         for each in self._learned.learn_from_line(" ".join(wrapped)) if len(wrapped) > 1 else ():
             self._add_report(each, "")
 
-    def _open_dictionary(self, text: str, start: int, raw: bytes | None) -> None:
+    def _open_dictionary(self, text: str, start: int, raw_line: bytes | None) -> None:
         if "}" not in text[start:] and "..." not in text[start:]:
             self._begin_report(text)
             self._parts = [text[start:]]
@@ -426,37 +426,37 @@ class TrainingParser:
                 self._parts = [text[at:]]
             else:
                 self._add_report(found, self._reporter_of(text, at))
-                self._find_layout(raw, dicts.parse_steps_of_line)
+                self._find_layout(raw_line, dicts.parse_steps_of_line)
 
-    def _find_layout(self, raw: bytes | None, read: Callable[[str], list[StepReport]]) -> None:
+    def _find_layout(self, raw_line: bytes | None, parse_text: Callable[[str], list[StepReport]]) -> None:
         """Look for a new layout after some lines were parsed one by one; that costs as much as 300 lines."""
-        if raw is None or self._is_short:
+        if raw_line is None or self._is_short:
             return
         self._alone += 1
         self._unlike += 1
         if self._alone not in _LAYOUT_TRIALS or self._unlike + 2000 < 300 * self._looked:
             return
-        if any(layout.pattern.match(raw + b"\n") for layout in self._layouts):
+        if any(layout.pattern.match(raw_line + b"\n") for layout in self._layouts):
             return
         self._looked += 1
 
         def parse_alone(text: str) -> tuple[StepReport, str] | None:
             words = ANSI_CODE.sub("", text)
-            found = read(words)
+            found = parse_text(words)
             return (found[0], reporter_label(words, found[0].at)) if len(found) == 1 else None
 
-        if layout := learn_layout(raw.decode("utf-8", "replace"), parse_alone):
+        if layout := learn_layout(raw_line.decode("utf-8", "replace"), parse_alone):
             self._layouts, self._alone = [layout, *self._layouts[: MAX_LAYOUTS - 1]], 0
             if self._shared is not None and layout.format != "key-value":
                 self._shared[:] = layout, *self._shared[: MAX_LAYOUTS - 1]
 
     def _take_progress_bar(self, text: str) -> None:
-        """Use a progress bar of the training to number steps; bars of downloads begin with a name and are ignored."""
+        """Number steps by a progress bar of the training; a bar with a name in front, as of a download, is ignored."""
         for bar in iter_drawn_bars(text) if "it/s" in text or "s/it" in text else ():
             self._take_bar(bar)
 
     def _take_bars(self, bars: list[re.Match[bytes]]) -> None:
-        """Take bars that follow each other: those behind a report until its number is certain, and the last one."""
+        """Use consecutive bars to number steps: those after a report until its number is certain, then the last."""
         run = self._open.get("dict")
         bars.reverse()
         while bars and run is not None and run.guessing:
@@ -476,50 +476,50 @@ class TrainingParser:
             self._changed = True
         return True
 
-    def _merge_timing(self, timed: Step) -> None:
+    def _merge_timing(self, timed_step: Step) -> None:
         """Merge Megatron-Bridge's timing line (rank 0) with the iteration line of the last rank, in any order."""
         run = self._open.get("megatron")
         if run is None or run.number is None:
             if self._timed is not None:
                 self._add_report(StepReport("megatron-bridge", self._timed), "")
-            self._timed = timed
-        elif run.steps and close_in_time(run.steps[-1], timed) and run.steps[-1].tflops_per_gpu is None:
-            run.steps[-1] = merge_reports(run.steps[-1], timed)
+            self._timed = timed_step
+        elif run.steps and close_in_time(run.steps[-1], timed_step) and run.steps[-1].tflops_per_gpu is None:
+            run.steps[-1] = merge_reports(run.steps[-1], timed_step)
             run.format = "megatron-bridge"
             self._changed = True
         else:
-            self._timed = timed
+            self._timed = timed_step
 
-    def _add_report(self, found: StepReport, label: str) -> None:
-        if found.format == "deepspeed":
-            found.step, self._skipped = count_skipped(found.step, self._skipped)
+    def _add_report(self, report: StepReport, label: str) -> None:
+        if report.format == "deepspeed":
+            report.step, self._skipped = count_skipped(report.step, self._skipped)
             label = f"deepspeed {label}"
-        elif found.format in EPOCH_FORMATS:
-            found.step = self._epochs.renumber_step(found.step, label)
-        self._add_step(found, label)
+        elif report.format in EPOCH_FORMATS:
+            report.step = self._epochs.renumber_step(report.step, label)
+        self._add_step(report, label)
 
-    def _add_step(self, found: StepReport, label: str) -> None:
+    def _add_step(self, report: StepReport, label: str) -> None:
         self._puzzle.add_parsed()
-        run = self._find_or_make_run(found, label)
-        if found.format != run.format and run.format in {"hf", "megatron"} and found.format not in SECOND_FORMATS:
-            run.format = found.format
-        if found.step.step is None and _FORMAT_FAMILIES.get(found.format) == "dict":
-            run.add_unnumbered(found.step, self._bar)
+        run = self._find_or_make_run(report, label)
+        if report.format != run.format and run.format in {"hf", "megatron"} and report.format not in SECOND_FORMATS:
+            run.format = report.format
+        if report.step.step is None and _FORMAT_FAMILIES.get(report.format) == "dict":
+            run.add_unnumbered(report.step, self._bar)
         else:
-            run.add_step(found.step, label)
+            run.add_step(report.step, label)
         self._changed = True
 
-    def _find_or_make_run(self, found: StepReport, label: str) -> RunReader:
-        family, number = _FORMAT_FAMILIES.get(found.format, found.format), found.step.step
-        if found.format in SECOND_FORMATS and number is not None:
+    def _find_or_make_run(self, report: StepReport, label: str) -> RunReader:
+        family, number = _FORMAT_FAMILIES.get(report.format, report.format), report.step.step
+        if report.format in SECOND_FORMATS and number is not None:
             for run in self._open.values():
                 if not run.finished and run.may_contain_step(number):
                     return run
-        known = self._open.get(family) or find_library_run(self._open, found, number)
+        known = self._open.get(family) or find_library_run(self._open, report, number)
         if known is None or known.finished or (number is not None and known.begins_new_run(number, label)):
             if not self._runs and not self._sure:
                 self._puzzle.told = None
-            known = self._make_run(found.format)
+            known = self._make_run(report.format)
             self._runs.append(known)
         self._open[family] = known
         return known

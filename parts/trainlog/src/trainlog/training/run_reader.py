@@ -48,7 +48,7 @@ class RunReader:
 
     @property
     def is_number_uncertain(self) -> bool:
-        """Whether the last step's number is a guess that the next progress bar (late if steps are fast) may correct."""
+        """Whether the last step's number is a guess that the next progress bar may correct."""
         bar = self._guessed if self.guessing else None
         return bar is not None and (bar.step <= WARM_UP_STEPS or _may_skip_steps(bar))
 
@@ -96,7 +96,7 @@ class RunReader:
         if place is not None:
             self.several = self.several or latest == number
             self.steps[place] = merge_reports(
-                self.steps[place], step, later=latest == number and self.format != "each-rank"
+                self.steps[place], step, is_later=latest == number and self.format != "each-rank"
             )
         elif self.number is None or number > self.number:
             self._append_step(step)
@@ -112,7 +112,7 @@ class RunReader:
         return self.steps.index_of(number) if self.number is not None and number <= self.number else None
 
     def count_following(self, more: PackedSteps, at: int, stop: int, label: str, bar: ProgressBar | None) -> int:
-        """How many leading reports can be appended unchecked: step numbers rise and are past the warm-up.
+        """How many of the next reports can be added unchecked: their numbers rise and are past the warm-up.
 
         Reports without numbers count if no progress bar could number them and none repeats the one before.
         """
@@ -131,16 +131,16 @@ class RunReader:
                 return place - at
         return stop - at
 
-    def add_following(self, more: PackedSteps, label: str, bar: ProgressBar | None) -> None:
+    def add_following(self, added_steps: PackedSteps, label: str, bar: ProgressBar | None) -> None:
         self.confirm_number()
-        if (numbers := more.columns.get("step")) is not None:
+        if (numbers := added_steps.columns.get("step")) is not None:
             self._latest[label] = self.number = numbers[-1]
         else:
             self._guessed, self.guessing = bar, True
-        self.steps.extend(more)
+        self.steps.extend(added_steps)
 
     def add_unnumbered(self, step: Step, bar: ProgressBar | None) -> None:
-        """Add a report without a step number; the bar before it may give it, the one after it is more exact."""
+        """Add a report without a step number; a bar before it may give one, a bar after it gives the exact one."""
         last = self.steps.last
         if last is not None and _is_same_step(last, step):
             self.steps[-1] = merge_reports(last, step)
@@ -175,7 +175,7 @@ class RunReader:
         return True
 
     def confirm_number(self) -> bool:
-        """Keep the last report's number, as no bar corrected it; with fast steps it becomes unknown."""
+        """Take the last report's number as final, as no bar corrected it; with fast steps it becomes unknown."""
         bar = self._guessed if self.guessing else None
         self.guessing = False
         if bar is None or self.steps[-1].step is None:
@@ -196,7 +196,7 @@ class RunReader:
         self.steps[-1] = last.with_number(number, total)
 
     def _compare_with_bar(self) -> None:
-        """Ignore bars for numbering once steps and epochs do not grow alike."""
+        """Stop numbering steps by bars once steps and epochs do not grow alike."""
         last = self.steps[-1]
         epoch = last.extra.get("epoch")
         if not epoch or last.step is None or epoch < 0:
@@ -233,54 +233,54 @@ class RunReader:
 
 
 def _may_skip_steps(bar: ProgressBar) -> bool:
-    """Whether steps may pass between two frames of that bar."""
+    """Whether the bar is drawn so seldom that steps pass between two frames."""
     return bar.step_time_s is None or bar.step_time_s < _DRAWN_STEP_SECONDS
 
 
-def find_library_run(open_runs: dict[str, RunReader], found: StepReport, number: int | None) -> RunReader | None:
+def find_library_run(open_runs: dict[str, RunReader], report: StepReport, number: int | None) -> RunReader | None:
     """A run known so far only by a library's own log lines (such as DeepSpeed's); None if there is none."""
-    if number is None or found.format in SECOND_FORMATS:
+    if number is None or report.format in SECOND_FORMATS:
         return None
     for name in SECOND_FORMATS:
         run = open_runs.get(name)
         if run is not None and run.format in SECOND_FORMATS and run.may_contain_step(number):
-            run.format = found.format
+            run.format = report.format
             return run
     return None
 
 
-def merge_reports(old: Step, new: Step, *, later: bool = False) -> Step:
-    """Merge two reports of one step: missing figures are added, and the one with more digits wins.
+def merge_reports(old_step: Step, new_step: Step, *, is_later: bool = False) -> Step:
+    """One step from two reports of it: missing figures are added, and the one with more digits wins.
 
-    `later`: both are by one reporter, so that the second loss is that of the step: bars are drawn again with it, and of
-    several iterations in a step it is the last one's. A loss that is not a number stays.
+    `is_later`: both are by one reporter, and the second loss counts, as a bar is drawn again with it, and of several
+    iterations in a step it is the last one's. A loss that is not a number stays.
     """
-    if later and new.loss is not None and old.loss is not None and not old.nan:
-        rounded = _is_rounded_from(old.loss, new.loss) or _is_rounded_from(new.loss, old.loss)
-        if old.loss != new.loss and not rounded:
-            old, new = new._replace(warm_up=old.warm_up), old
-    if old[:_STEP_FIGURES] == new[:_STEP_FIGURES] and old.extra == new.extra:
-        return old
+    if is_later and new_step.loss is not None and old_step.loss is not None and not old_step.nan:
+        rounded = _is_rounded_from(old_step.loss, new_step.loss) or _is_rounded_from(new_step.loss, old_step.loss)
+        if old_step.loss != new_step.loss and not rounded:
+            old_step, new_step = new_step._replace(warm_up=old_step.warm_up), old_step
+    if old_step[:_STEP_FIGURES] == new_step[:_STEP_FIGURES] and old_step.extra == new_step.extra:
+        return old_step
     changed: dict[str, Any] = {}
     for name in _NUMBER_FIELDS:
-        mine, other = getattr(old, name), getattr(new, name)
+        mine, other = getattr(old_step, name), getattr(new_step, name)
         if other is not None and mine != other and (mine is None or _is_rounded_from(mine, other)):
             changed[name] = other
     for name in ("step", "total", "skipped"):
-        if getattr(old, name) is None:
-            changed[name] = getattr(new, name)
-    missing = old.nan and old.loss is None and new.loss is not None
-    nan = new.nan if missing else old.nan or new.nan
-    return old._replace(**changed, nan=nan, extra=new.extra | old.extra)
+        if getattr(old_step, name) is None:
+            changed[name] = getattr(new_step, name)
+    missing = old_step.nan and old_step.loss is None and new_step.loss is not None
+    nan = new_step.nan if missing else old_step.nan or new_step.nan
+    return old_step._replace(**changed, nan=nan, extra=new_step.extra | old_step.extra)
 
 
-def merge_neighbours(steps: PackedSteps, at: int, stop: int) -> PackedSteps | None:
+def merge_neighbours(steps: PackedSteps, index: int, stop: int) -> PackedSteps | None:
     """The reports of one process, with consecutive reports of the same step merged."""
     numbers = steps.columns.get("step")
     if numbers is None:
         return None
-    firsts = [at, *compress(range(at + 1, stop), map(ne, numbers[at : stop - 1], numbers[at + 1 : stop]))]
-    if len(firsts) == stop - at:
+    firsts = [index, *compress(range(index + 1, stop), map(ne, numbers[index : stop - 1], numbers[index + 1 : stop]))]
+    if len(firsts) == stop - index:
         return None
     columns, extra = (
         {name: array(each.typecode, [each[first] for first in firsts]) for name, each in of.items()}
@@ -295,19 +295,19 @@ def merge_neighbours(steps: PackedSteps, at: int, stop: int) -> PackedSteps | No
                 elif name == "loss" and other != value and not _is_rounded_from(other, value):
                     return None
             columns[name][place] = value
-    return PackedSteps(columns, extra, len(firsts), whole=steps.whole)
+    return PackedSteps(columns, extra, len(firsts), is_whole_file=steps.whole)
 
 
 def _is_rounded_from(short: float, full: float) -> bool:
     return len(repr(full)) > len(repr(short)) and math.isclose(short, full, rel_tol=5e-3)
 
 
-def _is_same_step(old: Step, new: Step) -> bool:
-    """Whether both are the same unnumbered step, printed twice, of which one may have rounded figures."""
-    epoch = old.extra.get("epoch")
-    if epoch is None or new.extra.get("epoch") != epoch or not _is_same_loss(old.loss, new.loss):
+def _is_same_step(old_step: Step, new_step: Step) -> bool:
+    """Whether two steps are one unnumbered step printed twice, once perhaps with rounded figures."""
+    epoch = old_step.extra.get("epoch")
+    if epoch is None or new_step.extra.get("epoch") != epoch or not _is_same_loss(old_step.loss, new_step.loss):
         return False
-    figures = ((getattr(old, name), getattr(new, name)) for name in ("loss", "grad_norm", "lr"))
+    figures = ((getattr(old_step, name), getattr(new_step, name)) for name in ("loss", "grad_norm", "lr"))
     return all(
         mine is None
         or other is None
@@ -324,25 +324,25 @@ def _round_like(figure: float, other: float) -> float:
     return float(f"{figure:.{max(digits, 1)}g}")
 
 
-def _is_same_loss(old: float | None, new: float | None) -> bool:
+def _is_same_loss(old_loss: float | None, new_loss: float | None) -> bool:
     """Whether both numbers may be the same loss, one of them rounded."""
-    if old is None or new is None:
+    if old_loss is None or new_loss is None:
         return False
-    return math.isclose(old, new, rel_tol=5e-3) or (math.isnan(old) and math.isnan(new))
+    return math.isclose(old_loss, new_loss, rel_tol=5e-3) or (math.isnan(old_loss) and math.isnan(new_loss))
 
 
-def close_in_time(one: Step, other: Step) -> bool:
+def close_in_time(step: Step, other_step: Step) -> bool:
     """Whether two reports may be of the same step, judged by their step times."""
-    mine, others = one.step_time_s, other.step_time_s
+    mine, others = step.step_time_s, other_step.step_time_s
     return mine is None or others is None or abs(mine - others) <= 0.02 * mine + 0.006
 
 
-def count_skipped(step: Step, before: float) -> tuple[Step, float]:
+def count_skipped(step: Step, previous_step_number: float) -> tuple[Step, float]:
     """The step with its skipped steps since the last line (DeepSpeed prints the total), and the new total."""
     skipped = step.extra.get("skipped")
     if skipped is None:
-        return step, before
-    since = skipped - before
+        return step, previous_step_number
+    since = skipped - previous_step_number
     extra = {name: value for name, value in step.extra.items() if name != "skipped"}
     return step._replace(skipped=int(since if since >= 0 else skipped), extra=extra), skipped
 
@@ -353,11 +353,11 @@ _REPORTER_LABEL = re.compile(
 )
 
 
-def reporter_label(text: str, at: int) -> str:
-    """The label of the process in front of offset `at`; empty if there is none."""
-    if text[:3] in {"[20", " [2"} or at == 1 or (at == 0 and text[:1] != "["):
+def reporter_label(text: str, index: int) -> str:
+    """The label of the process in front of offset `index`; empty if there is none."""
+    if text[:3] in {"[20", " [2"} or index == 1 or (index == 0 and text[:1] != "["):
         return ""  # a date, or nothing
-    found = _REPORTER_LABEL.search(text, 0, at or 300)
+    found = _REPORTER_LABEL.search(text, 0, index or 300)
     return next((each for each in found.groups() if each), "") if found else ""
 
 
@@ -380,17 +380,17 @@ class EpochNumbering:
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, int, int]] = {}  # of each reporter: epoch, step in it, and steps before it
 
-    def renumber(self, steps: PackedSteps, at: int, stop: int, program: str, reporter: str) -> bool:
+    def renumber(self, steps: PackedSteps, index: int, stop: int, program: str, reporter: str) -> bool:
         """Renumber some of these steps of one reporter; False, with nothing changed, if each must be by itself."""
         numbers, epochs = steps.columns.get("step"), steps.extra.get("epoch")
         if program not in EPOCH_FORMATS or numbers is None or epochs is None:
             return True
         before = self._last.copy()
-        bases = [self._steps_before(epochs[each], numbers[each], reporter) for each in range(at, stop)]
+        bases = [self._steps_before(epochs[each], numbers[each], reporter) for each in range(index, stop)]
         if any(bases) and "total" in steps.columns:  # a total may be that of an epoch
             self._last = before
             return False
-        for each, base in enumerate(bases, at):
+        for each, base in enumerate(bases, index):
             numbers[each] += base
         return True
 

@@ -37,7 +37,7 @@ class Step(NamedTuple):
 
     @property
     def has_all_steps(self) -> bool:
-        """Whether this is the run's last step so far."""
+        """Whether this step is the run's last one, by its total."""
         return self.step is not None and self.total is not None and 0 < self.total <= self.step
 
     def with_number(self, step: int | None, total: int | None) -> Step:
@@ -112,7 +112,7 @@ def find_run_position(steps: Sequence[Step], times: Sequence[float] = ()) -> Run
 
 
 def _nan_begins_at(steps: Sequence[Step]) -> int:
-    """The place of the first of the last steps in a row that are NaN; of the end, if the last one is not."""
+    """The index of the first of the NaN steps at the end; the length if the last step is good."""
     at = len(steps)
     while at and steps[at - 1].nan:
         at -= 1
@@ -120,7 +120,7 @@ def _nan_begins_at(steps: Sequence[Step]) -> int:
 
 
 def describe_nan(step: Step) -> str:
-    """Which figure of the step is not finite: the loss, else the gradients."""
+    """The figure of the step that is not finite, in words: the loss, else the gradients."""
     if step.loss is None or math.isnan(step.loss):  # Megatron leaves out a loss that is no number
         return "loss is NaN"
     return f"loss is {step.loss}" if math.isinf(step.loss) else "gradients are NaN"
@@ -150,15 +150,15 @@ _UNKNOWN_FIGURES: dict[str, Any] = {name: _DEFAULTS.get(name) for name in Step._
 
 
 class PackedSteps:
-    """Immutable steps stored as columns."""
+    """Immutable steps stored by column."""
 
     __slots__ = ("columns", "extra", "first", "size", "whole")
 
     def __init__(
-        self, columns: dict[str, array[Any]], extra: dict[str, array[float]], size: int, *, whole: bool
+        self, columns: dict[str, array[Any]], extra: dict[str, array[float]], size: int, *, is_whole_file: bool
     ) -> None:
-        """`columns`: the values of each field; `extra`: those of extra figures by name; `whole`: no gaps."""
-        self.columns, self.extra, self.size, self.whole = columns, extra, size, whole
+        """`columns` has each field's values, `extra` those of other figures; `is_whole_file`: none is missing."""
+        self.columns, self.extra, self.size, self.whole = columns, extra, size, is_whole_file
         numbers = columns.get("step")
         self.first: int | None = next((each for each in numbers if each != _NO_COUNT), None) if numbers else None
 
@@ -172,19 +172,19 @@ class PackedSteps:
         fields = [self._field_column(name) for name in Step._fields[:-1]]
         return map(_make_step, zip(*fields, others, strict=False))
 
-    def __getitem__(self, at: int) -> Step:
+    def __getitem__(self, index: int) -> Step:
         values = dict(_UNKNOWN_FIGURES)
         for name, column in self.columns.items():
-            value = column[at]
+            value = column[index]
             if name in _DEFAULTS:
                 values[name] = bool(value)
             elif value != (_NO_COUNT if name in _COUNT_FIELDS else _NO_NUMBER):
                 values[name] = value
-        return _make_step((*values.values(), {name: column[at] for name, column in self.extra.items()}))
+        return _make_step((*values.values(), {name: column[index] for name, column in self.extra.items()}))
 
     def slice(self, start: int, stop: int) -> PackedSteps:
         columns, extra = ({name: each[start:stop] for name, each in of.items()} for of in (self.columns, self.extra))
-        return PackedSteps(columns, extra, stop - start, whole=self.whole)
+        return PackedSteps(columns, extra, stop - start, is_whole_file=self.whole)
 
     def _field_column(self, name: str) -> Iterable[Any]:
         values = self.columns.get(name)
@@ -210,7 +210,7 @@ def pack_columns(columns: Mapping[str, Sequence[Any]]) -> PackedSteps:
         for name, values in columns.items()
     }
     extra = {name[1:]: made.pop(name) for name in columns if name[0] == " "}
-    return PackedSteps(made, extra, len(next(iter(columns.values()))), whole=True)
+    return PackedSteps(made, extra, len(next(iter(columns.values()))), is_whole_file=True)
 
 
 def _pack_steps(steps: list[Step]) -> PackedSteps | list[Step]:
@@ -230,14 +230,14 @@ def _pack_steps(steps: list[Step]) -> PackedSteps | list[Step]:
             known = [missing if value is None else value for value in values] if absent else values
             made[name] = array("q" if name in _COUNT_FIELDS else "d", known)
     extra = {name: array("d", [each[name] for each in extras]) for name in names}
-    return PackedSteps(made, extra, len(steps), whole=whole)
+    return PackedSteps(made, extra, len(steps), is_whole_file=whole)
 
 
-def is_same_step(one: Step, other: Step) -> bool:
+def is_same_step(step: Step, other_step: Step) -> bool:
     """Whether two steps have equal figures; nan equals nan."""
-    if one.step != other.step or one.extra != other.extra:
+    if step.step != other_step.step or step.extra != other_step.extra:
         return False
-    mine, its = one[:-1], other[:-1]
+    mine, its = step[:-1], other_step[:-1]
     return mine == its or all(a == b or (a != a and b != b) for a, b in zip(mine, its, strict=True))
 
 
@@ -264,37 +264,37 @@ class RunSteps(Sequence[Step]):
         yield from self._tail
 
     @overload
-    def __getitem__(self, at: int) -> Step: ...
+    def __getitem__(self, index: int) -> Step: ...
     @overload
-    def __getitem__(self, at: slice) -> list[Step]: ...
-    def __getitem__(self, at: int | slice) -> Step | list[Step]:
-        if at == -1 and self._tail:
+    def __getitem__(self, index: slice) -> list[Step]: ...
+    def __getitem__(self, index: int | slice) -> Step | list[Step]:
+        if index == -1 and self._tail:
             return self._tail[-1]
-        if isinstance(at, slice):
-            return self._slice_steps(*at.indices(len(self)))
-        at += len(self) if at < 0 else 0
-        if at >= self._starts[-1]:
-            return self._tail[at - self._starts[-1]]
-        if at < 0:
-            raise IndexError(at)
-        chunk = bisect_right(self._starts, at) - 1
-        return self._chunks[chunk][at - self._starts[chunk]]
+        if isinstance(index, slice):
+            return self._slice_steps(*index.indices(len(self)))
+        index += len(self) if index < 0 else 0
+        if index >= self._starts[-1]:
+            return self._tail[index - self._starts[-1]]
+        if index < 0:
+            raise IndexError(index)
+        chunk = bisect_right(self._starts, index) - 1
+        return self._chunks[chunk][index - self._starts[chunk]]
 
-    def _slice_steps(self, start: int, stop: int, every: int) -> list[Step]:
-        if every != 1:
-            return [self[at] for at in range(start, stop, every)]
-        return list(chain.from_iterable(self.chunks(start, stop)))
+    def _slice_steps(self, first_index: int, end_index: int, steps_between: int) -> list[Step]:
+        if steps_between != 1:
+            return [self[at] for at in range(first_index, end_index, steps_between)]
+        return list(chain.from_iterable(self.chunks(first_index, end_index)))
 
-    def chunks(self, start: int, stop: int) -> Iterator[PackedSteps | list[Step]]:
-        """The steps from `start` to before `stop` in chunks, packed where they are stored packed."""
-        for at in range(max(0, bisect_right(self._starts, start) - 1), len(self._starts)):
+    def chunks(self, first_index: int, end_index: int) -> Iterator[PackedSteps | list[Step]]:
+        """The steps from `first_index` to before `end_index` in chunks, packed where they are stored packed."""
+        for at in range(max(0, bisect_right(self._starts, first_index) - 1), len(self._starts)):
             begin, chunk = self._starts[at], self._chunks[at] if at < len(self._chunks) else self._tail
-            if begin >= stop:
+            if begin >= end_index:
                 break
-            if isinstance(chunk, PackedSteps) and begin >= start and begin + len(chunk) <= stop:
+            if isinstance(chunk, PackedSteps) and begin >= first_index and begin + len(chunk) <= end_index:
                 yield chunk
             else:
-                yield list(chunk)[max(0, start - begin) : stop - begin]
+                yield list(chunk)[max(0, first_index - begin) : end_index - begin]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
@@ -317,7 +317,7 @@ class RunSteps(Sequence[Step]):
 
     @property
     def bad_from(self) -> int:
-        """The place of the first of the last steps in a row that are NaN; their number, if the last one is not."""
+        """The index of the first of the NaN steps at the end; the number of steps if the last is good."""
         at = _nan_begins_at(self._tail)
         for chunk in reversed(self._chunks) if not at else ():
             bad = chunk.columns.get("nan") if isinstance(chunk, PackedSteps) else [step.nan for step in chunk]
@@ -332,7 +332,7 @@ class RunSteps(Sequence[Step]):
         return self._tail[-1] if self._tail else self[-1] if self._chunks else None
 
     def take_changed(self) -> int:
-        """The place of the first step that is new or another since the last call."""
+        """The index of the first step that is new or changed since the last call."""
         at, self._unchanged = self._unchanged, len(self)
         return at
 
@@ -342,11 +342,11 @@ class RunSteps(Sequence[Step]):
             self._append_chunk(_pack_steps(self._tail[:_PACKED_STEPS]))
             del self._tail[:_PACKED_STEPS]
 
-    def extend(self, more: PackedSteps) -> None:
+    def extend(self, added_steps: PackedSteps) -> None:
         if self._tail:
             self._append_chunk(_pack_steps(self._tail))
             self._tail = []
-        self._append_chunk(more)
+        self._append_chunk(added_steps)
 
     def _append_chunk(self, chunk: PackedSteps | list[Step]) -> None:
         self._chunks.append(chunk)
@@ -355,37 +355,37 @@ class RunSteps(Sequence[Step]):
         first = chunk.first if isinstance(chunk, PackedSteps) else _first_number(chunk)
         self._firsts.append(first if first is not None else self._firsts[-1] if self._firsts else -1)
 
-    def __setitem__(self, at: int, step: Step) -> None:
-        at += len(self) if at < 0 else 0
-        if is_same_step(self[at], step):
+    def __setitem__(self, index: int, step: Step) -> None:
+        index += len(self) if index < 0 else 0
+        if is_same_step(self[index], step):
             return  # another rank that tells of it
-        self._unchanged = min(self._unchanged, at)
-        if at < self._starts[-1]:
-            chunk = bisect_right(self._starts, at) - 1
+        self._unchanged = min(self._unchanged, index)
+        if index < self._starts[-1]:
+            chunk = bisect_right(self._starts, index) - 1
             steps = list(self._chunks[chunk])
-            steps[at - self._starts[chunk]] = step
+            steps[index - self._starts[chunk]] = step
             self._chunks[chunk] = _pack_steps(steps)
         else:
-            self._tail[at - self._starts[-1]] = step
+            self._tail[index - self._starts[-1]] = step
 
-    def insert_step(self, at: int, step: Step) -> None:
-        rest = [step, *self[at:]]
-        self.truncate(at)
+    def insert_step(self, index: int, step: Step) -> None:
+        rest = [step, *self[index:]]
+        self.truncate(index)
         for each in rest:
             self.append(each)
 
-    def thin_out(self, firsts: Sequence[int], stop: int) -> None:
-        """Keep the last step of each group; `firsts`: where the groups begin of which the last ends before `stop`."""
+    def thin_out(self, firsts: Sequence[int], end_index: int) -> None:
+        """Keep the last step of each group; `firsts` are the groups' first indexes, `end_index` ends the last one."""
         start, kept = firsts[0], RunSteps()
-        old = self[start:stop]
-        groups = _pack_steps([old[after - start - 1] for after in (*firsts[1:], stop)])
-        for chunk in (*self.chunks(0, start), groups, *self.chunks(stop, len(self))):
+        old = self[start:end_index]
+        groups = _pack_steps([old[after - start - 1] for after in (*firsts[1:], end_index)])
+        for chunk in (*self.chunks(0, start), groups, *self.chunks(end_index, len(self))):
             if isinstance(chunk, PackedSteps):
                 kept.extend(chunk)
             else:
                 for step in chunk:
                     kept.append(step)
-        self._unchanged = max(0, self._unchanged - (stop - start - len(firsts)))
+        self._unchanged = max(0, self._unchanged - (end_index - start - len(firsts)))
         self._chunks, self._starts, self._firsts, self._tail = kept._chunks, kept._starts, kept._firsts, kept._tail
 
     def truncate(self, size: int) -> None:
@@ -441,7 +441,7 @@ STEP_METRICS = (  # in the order of their weight
 
 
 class ColumnRange(NamedTuple):
-    """Lowest, highest, first and last value within one column of a chart."""
+    """The lowest, highest, first and last value of a metric within one column of a chart."""
 
     at: int  # number of the column
     low: float
@@ -482,9 +482,9 @@ class MetricColumn:
         for start in range(len(self._lows) * STEPS_IN_BLOCK, len(self.values) - STEPS_IN_BLOCK + 1, STEPS_IN_BLOCK):
             self._add_block(start)
 
-    def _add_block(self, start: int) -> None:
-        low, high = self._extremes_of_values(start, start + STEPS_IN_BLOCK)
-        total, count = self._total_of_values(start, start + STEPS_IN_BLOCK)
+    def _add_block(self, first_index: int) -> None:
+        low, high = self._extremes_of_values(first_index, first_index + STEPS_IN_BLOCK)
+        total, count = self._total_of_values(first_index, first_index + STEPS_IN_BLOCK)
         self._lows.append(low)
         self._highs.append(high)
         self._sums.append(self._sums[-1] + total)
@@ -498,72 +498,72 @@ class MetricColumn:
         for each in self._thinned:
             del each[length:]
 
-    def thin_out(self, firsts: Sequence[int], stop: int) -> None:
-        """Keep the last value of each group; `firsts`: where the groups begin of which the last ends before `stop`."""
-        groups = list(pairwise((*firsts, stop)))
-        fresh = self.values[len(self._thinned[0]) : stop]
+    def thin_out(self, firsts: Sequence[int], end_index: int) -> None:
+        """Keep the last value of each group; `firsts` are the groups' first indexes, `end_index` ends the last one."""
+        groups = list(pairwise((*firsts, end_index)))
+        fresh = self.values[len(self._thinned[0]) : end_index]
         there = [value == value for value in fresh]
         lows, highs, sums, counts = self._thinned
         for each, missing in ((lows, math.inf), (highs, -math.inf), (sums, 0.0)):
             each.extend(fresh if all(there) else [value if value == value else missing for value in fresh])
         counts.extend(there)
-        lows[firsts[0] : stop] = array("d", [min(lows[start:end]) for start, end in groups])
-        highs[firsts[0] : stop] = array("d", [max(highs[start:end]) for start, end in groups])
-        sums[firsts[0] : stop] = array("d", [sum(sums[start:end]) for start, end in groups])
-        counts[firsts[0] : stop] = array("q", [sum(counts[start:end]) for start, end in groups])
-        self.values[firsts[0] : stop] = array("d", [self.values[end - 1] for _, end in groups])
+        lows[firsts[0] : end_index] = array("d", [min(lows[start:end]) for start, end in groups])
+        highs[firsts[0] : end_index] = array("d", [max(highs[start:end]) for start, end in groups])
+        sums[firsts[0] : end_index] = array("d", [sum(sums[start:end]) for start, end in groups])
+        counts[firsts[0] : end_index] = array("q", [sum(counts[start:end]) for start, end in groups])
+        self.values[firsts[0] : end_index] = array("d", [self.values[end - 1] for _, end in groups])
         self._lows, self._highs, self._sums, self._counts = array("d"), array("d"), array("d", (0.0,)), array("q", (0,))
         for start in range(0, len(self.values) - STEPS_IN_BLOCK + 1, STEPS_IN_BLOCK):
             self._add_block(start)
 
-    def mean_of(self, start: int, stop: int) -> float:
-        """Mean of the values from `start` up to `stop` (exclusive); nan if there are none."""
-        start, stop = max(0, start), min(stop, len(self.values))
-        first, last = -(-start // STEPS_IN_BLOCK), stop // STEPS_IN_BLOCK
+    def mean_of(self, first_index: int, end_index: int) -> float:
+        """Mean of the values from `first_index` up to `end_index` (exclusive); nan if there are none."""
+        first_index, end_index = max(0, first_index), min(end_index, len(self.values))
+        first, last = -(-first_index // STEPS_IN_BLOCK), end_index // STEPS_IN_BLOCK
         if first >= last:
-            total, count = self._total_of_values(start, stop)
+            total, count = self._total_of_values(first_index, end_index)
             return total / count if count else NAN
         left, right = (
-            self._total_of_values(start, first * STEPS_IN_BLOCK),
-            self._total_of_values(last * STEPS_IN_BLOCK, stop),
+            self._total_of_values(first_index, first * STEPS_IN_BLOCK),
+            self._total_of_values(last * STEPS_IN_BLOCK, end_index),
         )
         count = left[1] + right[1] + self._counts[last] - self._counts[first]
         return (left[0] + right[0] + self._sums[last] - self._sums[first]) / count if count else NAN
 
-    def extremes_of(self, start: int, stop: int) -> tuple[float, float]:
+    def extremes_of(self, first_index: int, end_index: int) -> tuple[float, float]:
         """Lowest and highest value in the range; inf and -inf if there are none."""
-        if stop - start <= 2 * STEPS_IN_BLOCK:
-            return self._extremes_of_values(start, stop)
-        first, last = -(-start // STEPS_IN_BLOCK), stop // STEPS_IN_BLOCK
+        if end_index - first_index <= 2 * STEPS_IN_BLOCK:
+            return self._extremes_of_values(first_index, end_index)
+        first, last = -(-first_index // STEPS_IN_BLOCK), end_index // STEPS_IN_BLOCK
         left, right = (
-            self._extremes_of_values(start, first * STEPS_IN_BLOCK),
-            self._extremes_of_values(last * STEPS_IN_BLOCK, stop),
+            self._extremes_of_values(first_index, first * STEPS_IN_BLOCK),
+            self._extremes_of_values(last * STEPS_IN_BLOCK, end_index),
         )
         low, high = min(self._lows[first:last]), max(self._highs[first:last])
         return min(left[0], right[0], low), max(left[1], right[1], high)
 
-    def _extremes_of_values(self, start: int, stop: int) -> tuple[float, float]:
-        if start >= stop:
+    def _extremes_of_values(self, first_index: int, end_index: int) -> tuple[float, float]:
+        if first_index >= end_index:
             return math.inf, -math.inf
         lows, highs, *_ = self._thinned
-        values = _present_values(self.values[max(start, len(lows)) : max(start, stop)])
+        values = _present_values(self.values[max(first_index, len(lows)) : max(first_index, end_index)])
         low, high = min(values, default=math.inf), max(values, default=-math.inf)
-        if start >= len(lows):
+        if first_index >= len(lows):
             return low, high
-        return min(low, *lows[start:stop]), max(high, *highs[start:stop])
+        return min(low, *lows[first_index:end_index]), max(high, *highs[first_index:end_index])
 
-    def _total_of_values(self, start: int, stop: int) -> tuple[float, int]:
-        """Sum and count of the known values from step index `start` up to `stop`."""
+    def _total_of_values(self, first_index: int, end_index: int) -> tuple[float, int]:
+        """Sum and count of the known values from step index `first_index` up to `end_index`."""
         _, _, sums, counts = self._thinned
-        values = _present_values(self.values[max(start, len(sums)) : max(start, stop)])
-        return sum(sums[start:stop]) + sum(values), sum(counts[start:stop]) + len(values)
+        values = _present_values(self.values[max(first_index, len(sums)) : max(first_index, end_index)])
+        return sum(sums[first_index:end_index]) + sum(values), sum(counts[first_index:end_index]) + len(values)
 
     def last_value(self) -> float | None:
         """The latest known value."""
         return next((value for value in reversed(self.values) if value == value), None)
 
     def column_ranges(self, edges: Sequence[int]) -> list[ColumnRange]:
-        """The value range of each chart column; column n covers steps edges[n] to edges[n + 1] (exclusive)."""
+        """The range of values in each chart column; column n has the steps from edges[n] to before edges[n + 1]."""
         found: list[ColumnRange] = []
         values, start = self.values, edges[0]
         for at, stop in enumerate(edges[1:]):

@@ -66,10 +66,10 @@ def unwrap_numbers(text: str) -> str:
     return text
 
 
-def _format_span(found: re.Match[str]) -> str:
-    parts = [(float(part), unit) for part, unit in zip(found.groups(), _SECONDS_PER_UNIT, strict=True) if part]
-    behind = " " if found[0].endswith(" ") else ""
-    return f"{sum(part * unit for part, unit in parts):.9g}s{behind}" if len(parts) > 1 else found[0]
+def _format_span(match: re.Match[str]) -> str:
+    parts = [(float(part), unit) for part, unit in zip(match.groups(), _SECONDS_PER_UNIT, strict=True) if part]
+    behind = " " if match[0].endswith(" ") else ""
+    return f"{sum(part * unit for part, unit in parts):.9g}s{behind}" if len(parts) > 1 else match[0]
 
 
 def parse_figures(pairs: Iterable[tuple[str, str]]) -> dict[str, float]:
@@ -157,7 +157,7 @@ Source = re.Match[str] | str | None  # a number before its unit, the key of a pa
 
 
 def find_tokens_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
-    """The key or pattern of the line that gives the tokens per second."""
+    """The key or pattern in the line that gives the tokens per second."""
     key = next((name for name in SPEED_NAMES if name in keys), None)
     found = _TOKENS_PER_SECOND.search(text) if "tok" in text else None
     return _decide_source(found, key, text)
@@ -187,19 +187,19 @@ def is_milliseconds(source: re.Match[str]) -> bool:
     return source.re is _BARE_TIME or (source.re is _STEP_RATE and source.group(3) == "ms")
 
 
-def _decide_source(found: re.Match[str] | None, key: str | None, text: str) -> Source:
-    if found is None:
+def _decide_source(match: re.Match[str] | None, key: str | None, text: str) -> Source:
+    if match is None:
         return key
-    before = _name_before(text, found.start(1))
+    before = _name_before(text, match.start(1))
     if before and (before.lower() in KNOWN_UNITS or _UNITLESS_NUMBER.fullmatch(before)):
         return key
-    return None if before and key in KNOWN_UNITS else found
+    return None if before and key in KNOWN_UNITS else match
 
 
-def _name_before(text: str, start: int) -> str:
-    """The name that the number at `start` belongs to; empty if that word is the unit of a number before it."""
-    first = max(0, start - 60)
-    found = _NAME_BEFORE.search(text[first:start])
+def _name_before(text: str, start_offset: int) -> str:
+    """The name that the number at `start_offset` belongs to; empty if that word is the unit of a number before it."""
+    first = max(0, start_offset - 60)
+    found = _NAME_BEFORE.search(text[first:start_offset])
     if found is None:
         return ""
     if found.group(1).lower() in KNOWN_UNITS:
@@ -309,7 +309,7 @@ _NAME_PREFIXES = ("train/", "optim/", "throughput/device/", "throughput/", "perf
 
 @lru_cache(maxsize=4096)
 def plain_name(key: str) -> str:
-    """A name without prefixes and suffixes for the kind of figure."""
+    """A figure's name without prefixes and suffixes that only tell its kind."""
     name = normalize_key(key.removeprefix("Train ").strip())
     for _ in range(2):
         name = next((name.removeprefix(kind) for kind in _NAME_PREFIXES if name.startswith(kind)), name)

@@ -53,7 +53,7 @@ ENDED = "train_runtime"  # the key of the last dictionary of a run
 
 
 def find_dictionary_start(text: str, at: int = 0) -> int | None:
-    """The offset of a training step's dictionary in this line, from `at` on; None if there is none."""
+    """The offset, from `at` on, where a dictionary of a training step begins in a line; None without one."""
     if "loss" not in text or (
         _LOSS.search(text, at) is None and ("_loss" not in text or ENDED in text or not _NUMBERED_LOSS.search(text, at))
     ):
@@ -71,14 +71,14 @@ def ends_run(text: str) -> bool:
     )
 
 
-def parse_dictionary(text: str, start: int) -> StepReport | None:
-    end = text.find("}", start)
-    inside = unwrap_numbers(text[start : end if end > 0 else None])
+def parse_dictionary(text: str, start_offset: int) -> StepReport | None:
+    end = text.find("}", start_offset)
+    inside = unwrap_numbers(text[start_offset : end if end > 0 else None])
     pairs = {key: one or two or bare for key, one, two, bare in _DICT_PAIR.findall(inside)}
     key = next((name for name in (*_LOSS_KEYS, *_NUMBERED_LOSS_KEYS) if name in pairs), "")
     if parse_number(pairs.get(key, "")) is None:
         return None
-    before = _STEP_BEFORE.search(text, 0, start)
+    before = _STEP_BEFORE.search(text, 0, start_offset)
     at, total = (int(before.group(1)), None) if before else _pop_step(pairs)
     name = _detect_format(pairs, text)
     loss, grad_norm = parse_number(pairs.pop(key)), _pop_number(pairs, "grad_norm", "train/grad_norm", "gnorm")
@@ -94,11 +94,11 @@ def parse_dictionary(text: str, start: int) -> StepReport | None:
         nan=is_broken(loss, grad_norm),
         extra=parse_figures(pairs.items()),
     )
-    return StepReport(name, step, start)
+    return StepReport(name, step, start_offset)
 
 
 def iter_dictionaries(text: str, start: int | None) -> Iterator[tuple[int, StepReport | None]]:
-    """Yield where each dictionary of a step in this line begins, and the step; None if it cannot be parsed."""
+    """Yield (offset, step) of each step's dictionary in a line; the step is None if it cannot be parsed."""
     while start is not None:
         end = text.find("}", start) + 1
         part = text[start : end or None]
@@ -179,7 +179,7 @@ class MultilineReport:
         return bool(figures)
 
     def may_continue(self, text: str) -> bool:
-        """Whether the report may continue after this unrelated line."""
+        """Whether the report may go on after this line, which is not part of it."""
         return self._loose and self._lines < _MAX_REPORT_LINES and _LOOSE_REPORT_HEAD.search(text) is None
 
     def make_report(self) -> StepReport | None:
@@ -189,7 +189,7 @@ class MultilineReport:
 
 
 class PipeTable(MultilineReport):
-    """stable-baselines' table: a row `| name | value |` for each figure, the iteration among them."""
+    """The table of stable-baselines: a row `| name | value |` for each figure, one of them the iteration."""
 
     def __init__(self) -> None:
         super().__init__(0, None, loose=False)

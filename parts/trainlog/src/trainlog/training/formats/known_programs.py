@@ -42,7 +42,7 @@ _VERL_RATE = lazy_pattern(r"(?:actor|train)/lr(?:\((1e-\d)\))?")  # in a unit, p
 
 
 def parse_torchtitan(text: str) -> StepReport | None:
-    """Torchtitan: `step: 5  loss: 7.3  grad_norm: 49.6  memory: 103.01GiB(73.72%)  tps: 771  tflops: 31  mfu: 3.1%`."""
+    """The step in a line `step: 5  loss: 7.3  grad_norm: 49.6  memory: 103.01GiB(73.72%)  tps: 771  mfu: 3.1%`."""
     found = _TORCHTITAN_STEP.search(text) if "loss:" in text else None
     if found is None or "validate step:" in text:
         return None
@@ -69,7 +69,7 @@ def parse_torchtitan(text: str) -> StepReport | None:
 
 
 def parse_maxtext(text: str) -> StepReport | None:
-    """MaxText: `completed step: 5, seconds: 1.2, TFLOP/s/device: 400.0, Tokens/s/device: 900.0, ..., loss: 2.1`."""
+    """The step in a line `completed step: 5, seconds: 1.2, TFLOP/s/device: 400.0, ..., loss: 2.1`."""
     found = _MAXTEXT_STEP.search(text)
     if found is None:
         return None
@@ -91,7 +91,7 @@ def parse_maxtext(text: str) -> StepReport | None:
 
 
 def parse_deepspeed(text: str) -> StepReport | None:
-    """DeepSpeed's own lines: step, learning rate, skipped steps since the start, samples per second, no loss."""
+    """The step in a line of DeepSpeed itself: learning rate, skipped steps, samples per second, but no loss."""
     if found := _DEEPSPEED_STEP.search(text):
         step = Step(step=int(found.group(1)), lr=parse_number(found.group(3)), extra={"skipped": float(found.group(2))})
     elif found := _DEEP_SPEED.search(text):
@@ -101,13 +101,13 @@ def parse_deepspeed(text: str) -> StepReport | None:
 
 
 def find_verl_start(text: str) -> int | None:
-    """The step that a line of verl begins to report."""
+    """The number of the step that verl begins to report in a line; None if it begins none."""
     found = (_VERL_STEP.search(text) if "step:" in text else None) or _VERL_CUT.match(text)
     return int(found.group(1)) if found else None
 
 
 def begins_next_verl_step(text: str, step: int) -> bool:
-    """Whether a line after the report of that step is the head of another; a broken name may end in the step, too."""
+    """Whether a line after the report of a step begins the next; a broken name may also end in the step."""
     found = _VERL_HEAD.search(text) if "step:" in text else None
     return found is not None and int(found.group(1)) != step
 
@@ -213,10 +213,10 @@ class LineFormat(NamedTuple):
 
 
 def _make_report(
-    name: str, found: re.Match[str], first_epoch: int, epoch: int | None = None, epochs: int = 0
+    name: str, match: re.Match[str], first_epoch: int, epoch: int | None = None, epochs: int = 0
 ) -> StepReport:
-    """A step report with the epoch, and the number of epochs, of a line that does not name it."""
-    groups = {group: raw or "" for group, raw in found.groupdict().items()}
+    """A report of a step, with the epoch of the run for lines that do not name it."""
+    groups = {group: raw or "" for group, raw in match.groupdict().items()}
     at, loss = int(groups["at"]), parse_number(groups["loss"])
     extra = {group: value for group in ("mfu", "samples_per_s") if (value := parse_positive(groups.get(group, "")))}
     if (number_ := epoch if epoch is not None else parse_count(groups.get("epoch", ""))) is not None:
@@ -226,7 +226,7 @@ def _make_report(
     time = milliseconds_to_seconds(parse_positive(groups.get("ms", ""))) or parse_positive(groups.get("s", ""))
     rate, norm = (parse_number(groups.get(group, "")) for group in ("lr", "grad_norm"))
     step = Step(at, total, loss, norm, rate, step_time_s=time, nan=is_broken(loss, norm), extra=extra)
-    return StepReport(name, step, found.start())
+    return StepReport(name, step, match.start())
 
 
 _KERAS_LINE = lazy_pattern(
@@ -236,7 +236,7 @@ _KERAS_LINE = lazy_pattern(
 
 
 def parse_keras(text: str, epoch: int, epochs: int) -> StepReport | None:
-    """Keras: a bar or a line in each epoch, whose number stands on the line before."""
+    """The step in Keras's progress bar or line of an epoch, whose number is on the line before."""
     found = _KERAS_LINE.search(text)
     return _make_report("keras", found, 1, epoch, epochs) if found else None
 
@@ -325,7 +325,7 @@ _TRAINING_BAR_NAME = lazy_pattern(
 
 
 def iter_drawn_bars(text: str) -> Iterator[ProgressBar]:
-    """Yield the bars in a line, several where a collector joined the frames of one; a named one only of a training."""
+    """Yield the progress bars in a line, several if their frames were joined; a named bar only of a training."""
     start = text.find("%|")
     while start >= 0:
         if bar := _parse_bar_at(text, start):
@@ -345,8 +345,8 @@ def _parse_bar_at(text: str, start: int) -> ProgressBar | None:
     return ProgressBar(int(at), int(total), parse_seconds(clock), 1 / speed if speed and unit == "it/s" else speed)
 
 
-def make_plain_bar(found: re.Match[bytes]) -> ProgressBar:
-    at, total, hours, minutes, seconds, rate, unit = found.groups()
+def make_plain_bar(match: re.Match[bytes]) -> ProgressBar:
+    at, total, hours, minutes, seconds, rate, unit = match.groups()
     elapsed, speed = 3600 * int(hours or 0) + 60 * int(minutes) + int(seconds), float(rate) or None
     return ProgressBar(int(at), int(total), elapsed, 1 / speed if speed and unit == b"it/s" else speed)
 
@@ -358,9 +358,9 @@ _PLAIN_STEP = lazy_pattern(
 )
 
 
-def parse_step(line: str, own: tuple[OwnFormat, ...] = ()) -> tuple[int, int] | None:
-    """The step in a line, and the length of its bar (0: none), for every line of every rank; None without one."""
-    if own and (described := parse_in_configured_formats(own, line)) and described.step.step is not None:
+def parse_step(line: str, formats: tuple[OwnFormat, ...] = ()) -> tuple[int, int] | None:
+    """(step, length of its progress bar or 0) in any rank's line; None if it has no step."""
+    if formats and (described := parse_in_configured_formats(formats, line)) and described.step.step is not None:
         return described.step.step, 0
     if not any(word in line for word in _STEP_WORDS):
         return None

@@ -75,7 +75,7 @@ def _parse_fields(text: str) -> dict[str, float]:
     return fields
 
 
-def _make_step(at: int, total: int, fields: dict[str, float]) -> Step:
+def _make_step(offset: int, total: int, fields: dict[str, float]) -> Step:
     take = fields.pop
     skipped = take("number of skipped iterations", take("skipped iterations", None))
     failed = take("number of nan iterations", take("nan iterations", 0.0))
@@ -84,7 +84,7 @@ def _make_step(at: int, total: int, fields: dict[str, float]) -> Step:
     loss, grad_norm = take(name) if name else None, take("grad norm", None)
     tflops = take("throughput per GPU (TFLOP/s/GPU)", take("TFLOPs", take("approx flops per GPU", None)))
     return Step(
-        step=at,
+        step=offset,
         total=finite_total(total),
         loss=loss,
         grad_norm=grad_norm,
@@ -100,7 +100,7 @@ def _make_step(at: int, total: int, fields: dict[str, float]) -> Step:
 
 
 def parse_step_time(text: str) -> Step | None:
-    """Parse Megatron-Bridge's timing line of rank 0; it names no step, the next iteration line does."""
+    """A step with the times in Megatron-Bridge's line of rank 0; its number is in the next iteration line."""
     found = _STEP_TIME.search(text)
     if found is None:
         return None
@@ -116,7 +116,7 @@ _ITERATION_WORD = lazy_pattern(r"iteration\s+\d")
 
 
 def shorten_iteration_line(text: str) -> str:
-    """The short form of a line with one iteration report, its prefix before the date kept; empty for other lines."""
+    """A short form of a line with one iteration report, with what stands before its date; empty for other lines."""
     start, found = _ITERATION_WORD.search(text), parse_megatron(text)
     if start is None or len(found) != 1:
         return ""
@@ -182,9 +182,9 @@ def parse_bars(text: str) -> list[StepReport]:
     return [each for bar in found if (each := _parse_bar(bar))]
 
 
-def _parse_bar(found: re.Match[str]) -> StepReport | None:
-    *epochs, at, total, behind = found.groups()
-    clock, _, rest = behind.rpartition("•") if found.re is _RICH else ("", "", behind)
+def _parse_bar(match: re.Match[str]) -> StepReport | None:
+    *epochs, at, total, behind = match.groups()
+    clock, _, rest = behind.rpartition("•") if match.re is _RICH else ("", "", behind)
     pairs = _RICH_PAIR.findall(rest) if clock or "=" not in rest else _BAR_PAIR.findall(rest)
     figures = {normalize_key(name.strip()): value for name, raw in pairs if (value := parse_number(raw)) is not None}
     if "act_lr" in figures and "pg" in figures:  # OpenRLHF
@@ -201,7 +201,7 @@ def _parse_bar(found: re.Match[str]) -> StepReport | None:
         speed = to_reciprocal(speed)
     kept = {name: value for name, value in step.extra.items() if name not in _NO_FIGURES}
     step = step._replace(step_time_s=step.step_time_s or speed, extra=kept)
-    return StepReport("nemo" if "reduced_train_loss" in figures else "progress-bar", step, found.start())
+    return StepReport("nemo" if "reduced_train_loss" in figures else "progress-bar", step, match.start())
 
 
 def parse_dllogger(text: str) -> StepReport | None:
@@ -222,13 +222,13 @@ def parse_dllogger(text: str) -> StepReport | None:
     return _make_nemo_step(fields, to_step_number(place), None, start)
 
 
-def _to_number(raw: Any) -> float | None:
-    if isinstance(raw, list) and raw:
-        raw = raw[-1]
-    return parse_number(str(raw)) if isinstance(raw, (int, float, str)) and not isinstance(raw, bool) else None
+def _to_number(value: Any) -> float | None:
+    if isinstance(value, list) and value:
+        value = value[-1]
+    return parse_number(str(value)) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else None
 
 
-def _make_nemo_step(fields: dict[str, float], step: int | None, total: int | None, at: int) -> StepReport:
+def _make_nemo_step(fields: dict[str, float], step: int | None, total: int | None, offset: int) -> StepReport:
     name = next((each for each in _NEMO_LOSSES if each in fields), None)
     loss, grad_norm = fields[name] if name else None, fields.get("grad_norm")
     timing = fields.get("train_step_timing in s")
@@ -244,4 +244,4 @@ def _make_nemo_step(fields: dict[str, float], step: int | None, total: int | Non
         nan=is_broken(loss, grad_norm),
         extra=extra,
     )
-    return StepReport("nemo" if name in {None, "reduced_train_loss"} else "progress-bar", read, at)
+    return StepReport("nemo" if name in {None, "reduced_train_loss"} else "progress-bar", read, offset)

@@ -39,14 +39,14 @@ _MAX_REMEMBERED = 64  # kinds of lines remembered that came once
 
 
 class LearnedFormat:
-    """Recognises the progress line of a program by its keys."""
+    """The format of an unknown program's progress lines, recognised by their keys."""
 
     def __init__(self) -> None:
         self._once: dict[tuple[str, ...], values.StepReport] = {}
         self._known: set[tuple[str, ...]] = set()
 
     def learn_from_line(self, text: str) -> list[values.StepReport]:
-        """The steps in this line, and in the previous one with the same keys, once the format is recognised."""
+        """The steps in this line, and in the one before with the same keys, once the keys are recognised."""
         keys, found, begins = _parse_line(text)
         if found is None:
             return []
@@ -68,7 +68,7 @@ class LearnedFormat:
 
 
 def _parse_line(text: str) -> tuple[tuple[str, ...], values.StepReport | None, bool]:
-    """The names with numbers of a line, its step, and whether the line begins with the step."""
+    """(names with numbers, step, whether the line begins with the step)."""
     pairs = _parse_pairs(text)
     keys = tuple(pairs)
     at, loss = next((key for key in values.STEP_NAMES if key in pairs), None), values.find_loss_key(pairs)
@@ -201,8 +201,8 @@ def parse_in_configured_formats(formats: tuple[OwnFormat, ...], text: str) -> va
 class StepLineFinder:
     """Finds lines that may report a step: lines with one of the words, and lines of the person's own formats."""
 
-    def __init__(self, words: WordSearch, formats: tuple[OwnFormat, ...]) -> None:
-        self._words, self._formats = words, formats
+    def __init__(self, word_search: WordSearch, formats: tuple[OwnFormat, ...]) -> None:
+        self._words, self._formats = word_search, formats
 
     def find_lines(self, block: bytes) -> dict[int, int]:
         """The offsets of lines that may report a step, found by their words."""
