@@ -18,8 +18,8 @@ FEW_CHANGES_PART = 2
 ROWS_PER_SAMPLED, RECURRING_PART = 16, 0.75
 """Of how many rows one is in the first of them, in which values to sort by are counted; and the part of these that is
 new at most where only the values are sorted, and rows are put to theirs."""
-ROWS_SEARCHED_PER_SLICE = 4000
-"""Rows whose texts are made, or that are sorted ahead, before others get their turn."""
+ROWS_SEARCHED_PER_SLICE, ROWS_SORTED_PER_SLICE = 4000, 8000
+"""Rows whose texts are made, and that are sorted ahead, before others get their turn."""
 
 
 def _is_moved(sort: Callable[[Any], Any] | None, touched: Iterable[tuple[int, RowKey, RowT | None, RowT]]) -> bool:
@@ -39,17 +39,14 @@ def _sorted_places(values: Sequence[Any], *, descending: bool) -> list[int]:
 
 
 def _sort_in_slices(listing: SortedRows[Any], sort: Callable[[Any], Any], *, descending: bool) -> Iterator[None]:
-    """Sort some rows after the other, then merge neighbours, into the listing's `order_ahead`."""
-    values, runs = listing.values_ahead, list[list[int]]()
-    while some := listing._all[len(values) : len(values) + ROWS_SEARCHED_PER_SLICE]:
+    """Sort some rows after the other into runs, then all of these at once, which is quick, as `order_ahead`."""
+    values, order = listing.values_ahead, list[int]()
+    while some := listing._all[len(values) : len(values) + ROWS_SORTED_PER_SLICE]:
         values += [sort(listing.rows[key]) for key in some]
-        runs.append(sorted(range(len(values) - len(some), len(values)), key=values.__getitem__, reverse=descending))
+        order += sorted(range(len(order), len(values)), key=values.__getitem__, reverse=descending)
         yield
-    while len(runs) > 1:
-        for at in range(len(runs) // 2):
-            runs[at : at + 2] = [sorted(chain(*runs[at : at + 2]), key=values.__getitem__, reverse=descending)]
-            yield
-    listing.order_ahead = list(chain(*runs))
+    order.sort(key=values.__getitem__, reverse=descending)
+    listing.order_ahead = order
 
 
 class SortedRows(Generic[RowT]):

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column
 from screens.widgets.table.row_painter import MAX_MEASURED_ROWS, EmptyNotice, share_width
-from screens.widgets.table.sorted_rows import ROWS_SEARCHED_PER_SLICE, SortedRows
+from screens.widgets.table.sorted_rows import ROWS_SEARCHED_PER_SLICE, ROWS_SORTED_PER_SLICE, SortedRows
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 from tests.screens.press import console, focus, press, screen_text, text_of, until
@@ -303,6 +303,7 @@ def sort_ahead(listing: SortedRows[Thing], slices: int) -> None:
 def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("screens.widgets.table.sorted_rows.MANY_ROWS", 0)
     monkeypatch.setattr("screens.widgets.table.sorted_rows.ROWS_SEARCHED_PER_SLICE", 5)
+    monkeypatch.setattr("screens.widgets.table.sorted_rows.ROWS_SORTED_PER_SLICE", 5)
     chance = random.Random(1)
     for number in range(300):
         grown: SortedRows[Thing] = SortedRows(lambda thing: thing.name)
@@ -340,7 +341,7 @@ def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pyte
             sort = chance.choice([sort, sort, ahead])
             sort_both(grown, anew, sort, descending=number % 2 == 0)
             grown.expect_sort(ahead, descending=number % 2 == 0)
-            sort_ahead(grown, chance.randrange(30))
+            sort_ahead(grown, chance.randrange(15))
             left = Counter({id(row): 1 for row in rows.values()})
             left.subtract(id(row) for row in before.values())
             told = Counter(id(new) for _, new in changes if new is not None)
@@ -390,13 +391,13 @@ def test_an_order_made_ahead_asks_no_row_for_its_value_again() -> None:
         return thing.size
 
     listing: SortedRows[Thing] = SortedRows(lambda thing: thing.name)
-    rows: dict[tuple[str, ...], Thing] = {(f"n{number}",): Thing("", -number % 777) for number in range(9_001)}
+    rows: dict[tuple[str, ...], Thing] = {(f"n{number}",): Thing("", -number % 777) for number in range(17_001)}
     listing.update(rows)
     listing.expect_sort(size, descending=True)
     while listing.sorting_ahead:
         before = len(asked)
         listing.sort_ahead()
-        assert len(asked) <= before + ROWS_SEARCHED_PER_SLICE
+        assert len(asked) <= before + ROWS_SORTED_PER_SLICE
     listing.update({**rows, ("n7",): replace(rows["n7",], name="other")})
     del asked[:]
     listing.sort_by(size, descending=True)
