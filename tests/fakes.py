@@ -931,7 +931,7 @@ class FakeCopies(FakePart):
     """Copies: `answers["fetch"]` and `["send"]` are reports or errors, `answers["progress"]` what is told before."""
 
     def for_container(
-        self, namespace: str, pod: str, *, container: str = "", folder: str = "", method: Any = None
+        self, namespace: str, pod: str, *, container: str = "", label: str = "", method: Any = None
     ) -> FakeContainerCopies:
         return FakeContainerCopies(self._session, namespace, pod, container)
 

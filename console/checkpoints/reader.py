@@ -96,7 +96,7 @@ class CheckpointReader:
         pod = first.pod if first is not None and first.phase == "Running" else None
         if pod is None or pod.main is None:
             raise Unreachable(f"Pod 0 of {key[1]} does not run.")
-        copies = self._copies().for_container(*pod.key, container=pod.main.name, folder=f"pod 0 of {key[1]}")
+        copies = self._copies().for_container(*pod.key, container=pod.main.name, label=f"pod 0 of {key[1]}")
         files = copies.command_files()
         saved_state = replace(saved_state, place=await find_saved_folder(files, saved_state.place))
         survey = await survey_container(files, saved_state.place, saved_state.at, limit=MAX_FILES_UNASKED)

@@ -127,7 +127,7 @@ async def run_copy(session: Session, each: PlannedCopy, job: str, options: CpOpt
         pod.namespace,
         pod.name,
         container=container_of(pod, options.container),
-        folder=pod_words(each.rank, job),
+        label=pod_words(each.rank, job),
         method=CopyMethod(options.by) if options.by else None,
     )
     copy = copies.fetch if each.fetch else copies.send
@@ -194,7 +194,7 @@ async def copies_of(session: Session, remote: RemotePath, container: str) -> tup
     pod = running_pod(rank, remote.job, "its files are gone")
     container = container_of(pod, container)
     return rank, session.copies.for_container(
-        pod.namespace, pod.name, container=container, folder=pod_words(rank, remote.job)
+        pod.namespace, pod.name, container=container, label=pod_words(rank, remote.job)
     )
 
 

@@ -182,19 +182,19 @@ async def send_to_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None
 
 
 async def copy_files(
-    screen: LiveScreen, namespace: str, pod: str, folder: str, container: str = "", *, is_fetch: bool
+    screen: LiveScreen, namespace: str, pod: str, label: str, container: str = "", *, is_fetch: bool
 ) -> None:
     """Open the dialog to copy from a pod or to it; without a container the main one is used."""
 
     async def perform(source: str, target: str, progress: Listener) -> CopyReport:
         found = screen.app.fleet.pods.get((namespace, pod))
         main = found.main.name if found and found.main else ""
-        copies = screen.session.copies.for_container(namespace, pod, container=container or main, folder=folder)
+        copies = screen.session.copies.for_container(namespace, pod, container=container or main, label=label)
         return await (copies.fetch if is_fetch else copies.send)(source, target, progress=progress)
 
     dialog = (
-        CopyDialog(f"Copy from {folder}", ("Path there", "To here"), perform, target="./")
+        CopyDialog(f"Copy from {label}", ("Path there", "To here"), perform, target="./")
         if is_fetch
-        else CopyDialog(f"Copy to {folder}", ("Path here", "To there"), perform, target="/tmp/")
+        else CopyDialog(f"Copy to {label}", ("Path here", "To there"), perform, target="/tmp/")
     )
     await screen.app.push_screen_wait(dialog)

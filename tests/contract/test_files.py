@@ -126,7 +126,7 @@ async def test_bad_places_are_reported_by_name(session: Session, space: Space, t
     (tmp_path / "file").write_text("x")
     files = session.copies.for_container(space.name, "a")
     with pytest.raises(NotFound, match=r"There is no nowhere/at-all in pod 3 of train\."):
-        await session.copies.for_container(space.name, "a", folder="pod 3 of train").fetch(
+        await session.copies.for_container(space.name, "a", label="pod 3 of train").fetch(
             "nowhere/at-all", str(tmp_path)
         )
     with pytest.raises(CopyFailed, match="device, pipe or socket"):

@@ -30,21 +30,21 @@ class FileCopies:
         self._watched = cluster
 
     def for_container(
-        self, namespace: str, pod: str, *, container: str = "", folder: str = "", method: CopyMethod | None = None
+        self, namespace: str, pod: str, *, container: str = "", label: str = "", method: CopyMethod | None = None
     ) -> ContainerCopies:
-        """A copier for one container, the pod's first unless named; error messages call it `folder`."""
-        return ContainerCopies(self._watched, namespace, pod, container, folder or f"pod {pod}", method)
+        """A copier for one container, the pod's first unless named; errors call it `label`."""
+        return ContainerCopies(self._watched, namespace, pod, container, label or f"pod {pod}", method)
 
 
 class ContainerCopies:
     """Copies to and from one container. Raises CopyFailed, NotFound, NotAllowed, Unreachable or BadInput."""
 
     def __init__(
-        self, cluster: WatchedCluster, namespace: str, pod: str, container: str, folder: str, method: CopyMethod | None
+        self, cluster: WatchedCluster, namespace: str, pod: str, container: str, label: str, method: CopyMethod | None
     ) -> None:
         self._watched = cluster
         self._namespace, self._pod, self._container = namespace, pod, container
-        self._where = folder
+        self._label = label
         self._way = method
 
     async def fetch(self, source: str, target: str, *, progress: Listener = _ignore_progress) -> CopyReport:
@@ -53,7 +53,7 @@ class ContainerCopies:
             return await FetchCopy(files, CopyMeter(progress)).run(source, target)
 
     async def send(self, source: str, target: str, *, progress: Listener = _ignore_progress) -> CopyReport:
-        cluster = self._watched.connection_for_change(f"copy {source} to {self._where}").target.cluster
+        cluster = self._watched.connection_for_change(f"copy {source} to {self._label}").target.cluster
         if (practice := cluster.practice_folder) and target.startswith("/"):
             places = practice, Path(tempfile.gettempdir())
             await _refuse_outside(Path(target), places, f"Nothing is copied to {target}")
@@ -64,7 +64,7 @@ class ContainerCopies:
         return await self.command_files().list_folder(path)
 
     async def delete(self, path: str) -> None:
-        cluster = self._watched.connection_for_change(f"delete {path} in {self._where}").target.cluster
+        cluster = self._watched.connection_for_change(f"delete {path} in {self._label}").target.cluster
         if practice := cluster.practice_folder:
             await _refuse_outside(Path(path), (practice,), f"{path} is not deleted")
         await self.command_files().delete_path(path)
@@ -75,7 +75,7 @@ class ContainerCopies:
 
         client = self._watched.current_connection.client
         start = functools.partial(start_process, client, self._namespace, self._pod, container=self._container)
-        return PodFiles(start, self._where)
+        return PodFiles(start, self._label)
 
     @asynccontextmanager
     async def _open_files(self) -> AsyncIterator[PodFiles]:
@@ -84,7 +84,7 @@ class ContainerCopies:
             if self._way is CopyMethod.EXEC:
                 yield files
             else:
-                yield SftpFiles(files.start, self._where, self._open_sftp, stack, only=self._way is CopyMethod.SFTP)
+                yield SftpFiles(files.start, self._label, self._open_sftp, stack, only=self._way is CopyMethod.SFTP)
 
     @asynccontextmanager
     async def _open_sftp(self) -> AsyncIterator[SftpConnection]:

@@ -81,12 +81,12 @@ class PodFolder:
 
 
 class PodFiles:
-    def __init__(self, start_command: StartCommand, folder: str) -> None:
+    def __init__(self, start_command: StartCommand, label: str) -> None:
         self.start = start_command
         self.way = CopyMethod.EXEC
         self.note = ""  # why it did not go a better way; empty if it did
         self.together = True  # whether small files are copied in one stream
-        self.where = folder  # how errors call the container: `rank 3 of llama-70b`
+        self.where = label  # how errors call the container: `rank 3 of llama-70b`
 
     async def _run(
         self,
@@ -397,13 +397,13 @@ class SftpFiles(PodFiles):
     def __init__(
         self,
         start_command: StartCommand,
-        folder: str,
+        label: str,
         connect: Callable[[], AbstractAsyncContextManager[SftpConnection]],
         stack: AsyncExitStack,
         *,
         only: bool,
     ) -> None:
-        super().__init__(start_command, folder)
+        super().__init__(start_command, label)
         self._connect, self._stack, self._only = connect, stack, only
         self._sftp: SftpConnection | None = None
         self.way = CopyMethod.SFTP if only else CopyMethod.EXEC

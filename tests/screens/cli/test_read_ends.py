@@ -272,7 +272,7 @@ def test_a_pipe_whose_writer_takes_its_time(
 
 def test_ctrl_c_while_the_command_line_is_read_ends_without_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     class Interrupted(list[str]):
-        def __iter__(self) -> Iterator[str]:
+        def __getitem__(self, _: Any) -> Any:
             raise KeyboardInterrupt
 
     assert main(Interrupted(["read", "x"])) == 130
